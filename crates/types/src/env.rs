@@ -1,0 +1,65 @@
+//! The environment contract between launcher, agent, shim and proxy.
+//!
+//! `AIFO_TOOLEEXEC_*` is spelled with a double E. It began as a slip and is the contract now: every
+//! deployed shim and launcher reads these names, so no other spelling is ever looked up.
+
+/// Where the proxy listens: `unix:///path.sock` or `http://host:port/exec`.
+pub const URL: &str = "AIFO_TOOLEEXEC_URL";
+/// The session's bearer token.
+pub const TOKEN: &str = "AIFO_TOOLEEXEC_TOKEN";
+/// A file that holds the token, for launchers that keep it out of the environment.
+pub const TOKEN_FILE: &str = "AIFO_TOOLEEXEC_TOKEN_FILE";
+/// The workspace root as tools see it.
+pub const WORKSPACE: &str = "AIFO_WORKSPACE";
+/// The agent's name, set for every agent.
+pub const AGENT_NAME: &str = "AIFO_AGENT_NAME";
+/// Tell decisions on stderr.
+pub const VERBOSE: &str = "AIFO_TOOLCHAIN_VERBOSE";
+
+/// The exec id a shim is to use instead of one it makes.
+pub const EXEC_ID: &str = "AIFO_EXEC_ID";
+/// An interrupted call exits 0, as old shims did.
+pub const EXIT_ZERO_ON_SIGINT: &str = "AIFO_SHIM_EXIT_ZERO_ON_SIGINT";
+/// A lost connection exits 0, as old shims did.
+pub const EXIT_ZERO_ON_DISCONNECT: &str = "AIFO_SHIM_EXIT_ZERO_ON_DISCONNECT";
+/// `0` keeps the shim from ending its interactive parent shell when the proxy is lost.
+pub const KILL_PARENT_SHELL: &str = "AIFO_SHIM_KILL_PARENT_SHELL_ON_SIGINT";
+
+/// Seconds a tool may run; no limit when unset.
+pub const MAX_SECS: &str = "AIFO_TOOLEEXEC_MAX_SECS";
+/// The older name of [`MAX_SECS`].
+pub const TIMEOUT_SECS: &str = "AIFO_TOOLEEXEC_TIMEOUT_SECS";
+/// How many tools may run at once.
+pub const MAX_CONNECTIONS: &str = "AIFO_TOOLEEXEC_MAX_CONNECTIONS";
+/// The address a TCP listener binds to.
+pub const BIND_HOST: &str = "AIFO_TOOLEEXEC_BIND_HOST";
+/// Whether the proxy listens on a unix socket.
+pub const USE_UNIX: &str = "AIFO_TOOLEEXEC_USE_UNIX";
+
+/// Where a launcher finds the shim binary.
+pub const SHIM_BIN: &str = "AIFO_SHIM_BIN";
+
+/// The mark every process of an exec carries: `AIFO_EXEC=<exec id>`.
+pub const EXEC_MARK: &str = "AIFO_EXEC";
+/// The prefix of every name that is ours; no tool inherits one but [`EXEC_MARK`].
+pub const PREFIX: &str = "AIFO_";
+
+/// Whether a value switches something on: `1 true yes on`, in any case.
+pub fn is_truthy(value: &str) -> bool {
+    ["1", "true", "yes", "on"].iter().any(|word| value.trim().eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_truthy;
+
+    #[test]
+    fn truthy_words() {
+        for word in ["1", "true", "YES", "On", " on "] {
+            assert!(is_truthy(word), "{word}");
+        }
+        for word in ["", "0", "false", "no", "off", "2", "y"] {
+            assert!(!is_truthy(word), "{word}");
+        }
+    }
+}
