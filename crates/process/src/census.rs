@@ -1,0 +1,113 @@
+//! Finding every process of an exec.
+//!
+//! A process group loses whoever called setsid, a process tree loses whoever forked twice. The
+//! environment a process was started with stays with all its descendants, so each exec's carries a
+//! mark there.
+
+use std::fs;
+
+use aifo_types::{ExecId, Signal, env};
+use nix::unistd::{Pid, getpid};
+
+use crate::sys;
+
+/// The variable by which the processes of one exec are known: `AIFO_EXEC=<exec id>`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark(String);
+
+impl Mark {
+    /// The mark of the exec called `id`.
+    pub fn of(id: &ExecId) -> Self {
+        Mark(format!("{}={id}", env::EXEC_MARK))
+    }
+
+    /// The variable, as `NAME=value`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn is_on(&self, pid: Pid) -> bool {
+        // A process that ended, is a zombie, or belongs to somebody else shows no environment.
+        let Ok(environ) = fs::read(format!("/proc/{pid}/environ")) else { return false };
+        environ.split(|byte| *byte == 0).any(|variable| variable == self.0.as_bytes())
+    }
+}
+
+/// All live processes with this mark. Walks /proc: some microseconds per process of the system.
+pub fn processes_marked(mark: &Mark) -> Vec<Pid> {
+    all_processes().filter(|pid| *pid != getpid() && mark.is_on(*pid)).collect()
+}
+
+/// Sends a signal to every process with this mark; returns how many there were.
+///
+/// Each is pinned by a pidfd before its mark is read again, so a number that was reused meanwhile
+/// is never hit.
+pub fn signal_marked(mark: &Mark, signal: Signal) -> usize {
+    let mut count = 0;
+    for pid in processes_marked(mark) {
+        let Ok(pidfd) = sys::pidfd_open(pid) else { continue };
+        if !mark.is_on(pid) {
+            continue;
+        }
+        count += 1;
+        let send = |signal: Signal| {
+            use std::os::fd::AsFd;
+            // It may have ended by itself just now.
+            let _ = sys::pidfd_send_signal(pidfd.as_fd(), signal.number());
+        };
+        send(signal);
+        if signal.is_terminating() && signal != Signal::Kill {
+            send(Signal::Cont);
+        }
+    }
+    count
+}
+
+/// Kills every process with this mark until two walks in a row find none, which a process that
+/// keeps forking cannot outrun for long. Returns whether that was reached; after [`MAX_WALKS`] the
+/// rest is somebody who cannot die yet, and the caller tries again later.
+pub fn sweep(mark: &Mark) -> bool {
+    let mut empty_walks = 0;
+    for _ in 0..MAX_WALKS {
+        match signal_marked(mark, Signal::Kill) {
+            0 => empty_walks += 1,
+            _ => empty_walks = 0,
+        }
+        if empty_walks == 2 {
+            return true;
+        }
+    }
+    false
+}
+
+/// Walks of /proc that one [`sweep`] makes at most.
+const MAX_WALKS: usize = 64;
+
+/// Every process id of the system, as /proc lists them.
+pub(crate) fn all_processes() -> impl Iterator<Item = Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_mark_survives_setsid_and_double_fork() {
+        let id = ExecId::from_random(sys::random_bits().unwrap());
+        let mark = Mark::of(&id);
+        let longer = Mark(format!("{}x", mark.as_str()));
+        let script = "setsid sh -c 'trap \"\" TERM INT HUP; while :; do sleep 1; done' & exit 0";
+        let _guard = crate::reaper::lock_children();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).env(env::EXEC_MARK, id.as_str());
+        shell.status().unwrap();
+        // The shell's child may not have executed yet, but it is there and carries the mark.
+        assert!(!processes_marked(&mark).is_empty());
+        assert!(processes_marked(&longer).is_empty(), "a mark is a whole variable");
+        assert!(sweep(&mark));
+        assert!(processes_marked(&mark).is_empty());
+    }
+}

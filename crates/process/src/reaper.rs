@@ -1,0 +1,57 @@
+//! Collecting children that have ended.
+
+use std::time::Duration;
+
+use aifo_types::Ending;
+use nix::libc;
+use nix::unistd::Pid;
+
+use crate::sys;
+
+/// A child that has ended, ours or one that was left to us as subreaper or PID 1.
+#[derive(Clone, Copy, Debug)]
+pub struct Reaped {
+    /// Its process id, which the kernel may use again from now on.
+    pub pid: Pid,
+    /// How it ended.
+    pub ending: Ending,
+    /// CPU time in user mode, of it and the children it waited for.
+    pub user: Duration,
+    /// CPU time in the kernel, of it and the children it waited for.
+    pub system: Duration,
+    /// The largest resident set among them, in KiB.
+    pub max_rss_kib: u64,
+}
+
+/// Collects one child that has ended, or says `None` when no other has. Never blocks.
+///
+/// A process that starts children calls this from one place only: it takes *any* child.
+pub fn reap() -> Option<Reaped> {
+    let (pid, status, usage) = sys::wait4_any().ok().flatten()?;
+    let ending = if libc::WIFSIGNALED(status) {
+        Ending::Signaled(u8::try_from(libc::WTERMSIG(status)).unwrap_or(u8::MAX))
+    } else {
+        // Without WUNTRACED and WCONTINUED only ends are reported; a status has eight bits.
+        Ending::Exited(u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(u8::MAX))
+    };
+    Some(Reaped {
+        pid,
+        ending,
+        user: duration(usage.ru_utime),
+        system: duration(usage.ru_stime),
+        max_rss_kib: u64::try_from(usage.ru_maxrss).unwrap_or(0),
+    })
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_micros(micros)
+}
+
+/// `reap` takes any child of this process, so unit tests that start one hold this meanwhile.
+#[cfg(test)]
+pub(crate) fn lock_children() -> std::sync::MutexGuard<'static, ()> {
+    static CHILDREN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    CHILDREN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
