@@ -1,1 +1,33 @@
-//! placeholder
+//! Which sidecar runs a tool, or why none may.
+//!
+//! In scope: the table of tools and kinds with its allowlists, the order in which running sidecars
+//! are tried, the directory a call may run in as far as its spelling tells, and what of an argument
+//! list may stand in a log.
+//!
+//! Out of scope: what is running (the caller says), whether a tool is really installed (the runner
+//! tells), and where a path really leads (the runner resolves it).
+//!
+//! ```
+//! use aifo_policy::route;
+//! use aifo_types::{Kind, ToolName};
+//!
+//! let running = [Kind::parse("rust").unwrap(), Kind::parse("c-cpp").unwrap()];
+//! let make = ToolName::parse(b"make").unwrap();
+//! let routes = route(&make, &running).unwrap();
+//! let kinds: Vec<_> = routes.iter().map(|route| route.kind.as_str()).collect();
+//! assert_eq!(kinds, ["c-cpp", "rust"], "tried in this order");
+//! assert_eq!(route(&ToolName::parse(b"ls").unwrap(), &running).unwrap_err().status().0, 403);
+//! ```
+//!
+//! Architecture invariant: every function here is pure. `policy` does not know whether a sidecar is
+//! a container, and has no state a request could change.
+
+mod directory;
+mod kinds;
+mod redact;
+mod route;
+
+pub use directory::{asks_only_for_version, normalise};
+pub use kinds::{DEV_TOOLS, KindSpec, all_tools, kind_named, kinds};
+pub use redact::redact;
+pub use route::{Reason, Route, route, unavailable};

@@ -33,7 +33,8 @@ pub fn end_descendants() {
     }
 }
 
-fn descendants_of(root: Pid) -> Vec<Pid> {
+/// Every process below `root`, by the chain of parents as it is now.
+pub fn descendants_of(root: Pid) -> Vec<Pid> {
     let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
     for pid in all_processes() {
         if let Some(parent) = parent_of(pid) {

@@ -32,10 +32,10 @@ mod spawn;
 mod sys;
 
 pub use census::{Mark, processes_marked, signal_marked, sweep};
-pub use descendants::end_descendants;
+pub use descendants::{descendants_of, end_descendants};
 pub use escalation::{Escalation, Ladder};
 pub use fd_passing::{Received, receive_with_fd, send_with_fd};
-pub use lookup::find_in_path;
+pub use lookup::{Lookup, find_in_path};
 pub use reaper::{Reaped, reap};
 pub use signals::{
     become_subreaper, die_of, die_with_parent, raise_open_files, reset_dispositions, signal_group,

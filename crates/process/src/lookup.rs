@@ -1,21 +1,39 @@
 //! Finding a program by its name.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
 
-/// The first executable regular file called `name` in the directories of `path`, which has the
-/// form of the PATH variable. Relative and empty entries are passed over: a tool is never taken
-/// from the directory it was called in.
-pub fn find_in_path(name: &str, path: &OsStr) -> Option<PathBuf> {
-    path.as_bytes()
-        .split(|byte| *byte == b':')
-        .map(|directory| Path::new(OsStr::from_bytes(directory)))
-        .filter(|directory| directory.is_absolute())
-        .map(|directory| directory.join(OsString::from(name)))
-        .find(|file| access(file, AccessFlags::X_OK).is_ok() && file.is_file())
+/// What a search for a program found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The first executable regular file of that name.
+    Found(PathBuf),
+    /// Only a file that may not be executed.
+    NotExecutable(PathBuf),
+    /// Nothing of that name.
+    Absent,
+}
+
+/// Looks for `name` in the directories of `path`, which has the form of the PATH variable. Relative
+/// and empty entries are passed over: a tool is never taken from the directory it was called in.
+pub fn find_in_path(name: &str, path: &OsStr) -> Lookup {
+    let mut found = Lookup::Absent;
+    for directory in path.as_bytes().split(|byte| *byte == b':') {
+        let file = Path::new(OsStr::from_bytes(directory)).join(name);
+        if !file.is_absolute() || !file.is_file() {
+            continue;
+        }
+        if access(&file, AccessFlags::X_OK).is_ok() {
+            return Lookup::Found(file);
+        }
+        if found == Lookup::Absent {
+            found = Lookup::NotExecutable(file);
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -23,12 +41,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_executable_files_in_absolute_directories() {
+    fn executable_files_in_absolute_directories_come_first() {
         let find = |name: &str, path: &str| find_in_path(name, OsStr::new(path));
-        assert_eq!(find("sh", "/nonexistent:/bin:/usr/bin"), Some("/bin/sh".into()));
-        assert_eq!(find("passwd", "/etc"), None, "not executable");
-        assert_eq!(find("bin", "/usr:/"), None, "a directory");
-        assert_eq!(find("sh", ""), None);
-        assert_eq!(find("src", ".:"), None);
+        assert_eq!(find("sh", "/nonexistent:/bin:/usr/bin"), Lookup::Found("/bin/sh".into()));
+        let passwd = Lookup::NotExecutable("/etc/passwd".into());
+        assert_eq!(find("passwd", "/etc:/nonexistent"), passwd);
+        assert!(matches!(find("passwd", "/etc:/usr/bin"), Lookup::Found(_)));
+        assert_eq!(find("bin", "/usr:/"), Lookup::Absent, "a directory");
+        assert_eq!(find("sh", ""), Lookup::Absent);
+        assert_eq!(find("Cargo.toml", "."), Lookup::Absent);
     }
 }

@@ -1,0 +1,113 @@
+//! From a tool's name to the sidecars that may run it.
+
+use std::fmt;
+
+use aifo_types::{Kind, Refusal, ToolName};
+
+use crate::kinds::{DEV_TOOLS, KindSpec, kinds};
+
+/// A sidecar that may run the tool, with the reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Route {
+    /// Which one.
+    pub kind: Kind,
+    /// Why this one.
+    pub reason: Reason,
+}
+
+/// The rule by which a sidecar was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The tool belongs to this kind alone.
+    OwnKind,
+    /// A dev tool goes to the first running kind, in the order of preference, that has it.
+    FirstThatHasIt,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::OwnKind => "own-kind",
+            Reason::FirstThatHasIt => "first-that-has-it",
+        })
+    }
+}
+
+/// The running sidecars that may run `tool`, in the order in which they are to be tried: the first
+/// that has it installed runs it, which only its runner can tell. Never empty.
+///
+/// Errors: [`Refusal::ToolNotAllowed`] if no allowlist names the tool,
+/// [`Refusal::ToolUnavailable`] if none of the kinds that may run it is running.
+pub fn route(tool: &ToolName, running: &[Kind]) -> Result<Vec<Route>, Refusal> {
+    if offering(tool).next().is_none() {
+        return Err(Refusal::ToolNotAllowed { tool: tool.clone(), running: running.to_vec() });
+    }
+    let reason =
+        if DEV_TOOLS.contains(&tool.as_str()) { Reason::FirstThatHasIt } else { Reason::OwnKind };
+    let routes: Vec<Route> = offering(tool)
+        .map(KindSpec::kind)
+        .filter(|kind| running.contains(kind))
+        .map(|kind| Route { kind, reason })
+        .collect();
+    if routes.is_empty() { Err(unavailable(tool)) } else { Ok(routes) }
+}
+
+/// The refusal when no running sidecar has the tool. It names the kinds to start: a tool's own, or
+/// the two that a dev tool prefers.
+pub fn unavailable(tool: &ToolName) -> Refusal {
+    let offered_by = offering(tool).take(SUGGESTIONS).map(KindSpec::kind).collect();
+    Refusal::ToolUnavailable { tool: tool.clone(), offered_by }
+}
+
+const SUGGESTIONS: usize = 2;
+
+fn offering(tool: &ToolName) -> impl Iterator<Item = &'static KindSpec> {
+    kinds().iter().filter(|spec| spec.allows(tool.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What becomes of a tool: the kinds to try, or the refusal's status.
+    fn check(tool: &str, running: &str, expected: Result<&str, u16>) {
+        let running: Vec<Kind> =
+            running.split_whitespace().map(|kind| Kind::parse(kind).unwrap()).collect();
+        let tool = ToolName::parse(tool.as_bytes()).unwrap();
+        let routed = route(&tool, &running).map(|routes| {
+            routes.iter().map(|route| route.kind.to_string()).collect::<Vec<_>>().join(" ")
+        });
+        let routed = routed.map_err(|refusal| refusal.status().0);
+        assert_eq!(routed, expected.map(str::to_owned), "{tool} with {running:?}");
+    }
+
+    #[test]
+    fn every_rule() {
+        check("cargo", "rust", Ok("rust"));
+        check("cargo", "node rust python", Ok("rust"));
+        check("cargo", "node", Err(409));
+        check("cargo", "", Err(409));
+        check("node", "node", Ok("node"));
+        check("npx", "node", Ok("node"));
+        check("pip3", "python", Ok("python"));
+        check("python3.13", "python", Ok("python"));
+        check("gofmt", "go", Ok("go"));
+        check("make", "python node go rust c-cpp", Ok("c-cpp rust go node python"));
+        check("make", "rust", Ok("rust"));
+        check("g++", "python rust", Ok("rust python"));
+        check("hadolint", "node", Ok("node"));
+        check("make", "", Err(409));
+        check("ls", "rust c-cpp", Err(403));
+        check("sh", "", Err(403));
+        check("Cargo", "rust", Err(403));
+        check("say", "node", Err(403));
+    }
+
+    #[test]
+    fn refusals_tell_what_to_start() {
+        let body = |tool: &[u8]| unavailable(&ToolName::parse(tool).unwrap()).body();
+        assert!(body(b"make").ends_with("(e.g., --toolchain c-cpp or --toolchain rust)\n"));
+        assert!(body(b"cargo").ends_with("(e.g., --toolchain rust)\n"));
+    }
+}

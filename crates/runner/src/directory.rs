@@ -1,0 +1,126 @@
+//! The directory a tool starts in, checked where the tool runs.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use aifo_wire::{Elsewhere, Setup};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+
+/// The directories below which tools may run, with all links resolved.
+#[derive(Debug)]
+pub(crate) struct Roots {
+    workspace: PathBuf,
+    tmp: PathBuf,
+}
+
+/// A directory to start in: the fd is what is used, so that nobody can swap the path afterwards.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub(crate) fd: OwnedFd,
+    /// What PWD says.
+    pub(crate) path: PathBuf,
+}
+
+impl Roots {
+    /// Resolves the roots. Errors: one of them is not a directory here.
+    pub(crate) fn new(setup: &Setup) -> Result<Self, String> {
+        let resolve = |path: &[u8]| {
+            let path = Path::new(OsStr::from_bytes(path));
+            path.canonicalize().map_err(|error| format!("'{}': {error}", path.display()))
+        };
+        Ok(Roots { workspace: resolve(&setup.workspace)?, tmp: resolve(&setup.tmp)? })
+    }
+
+    /// Opens the directory a call asks for. Errors are sentences for the caller.
+    pub(crate) fn open(
+        &self,
+        cwd: Option<&[u8]>,
+        elsewhere: Elsewhere,
+    ) -> Result<Directory, String> {
+        let Some(cwd) = cwd else { return open_directory(&self.workspace) };
+        let cwd = Path::new(OsStr::from_bytes(cwd));
+        let opened = open_directory(cwd);
+        let inside = |directory: &Directory| {
+            directory.path.starts_with(&self.workspace) || directory.path.starts_with(&self.tmp)
+        };
+        match opened {
+            Ok(directory) if inside(&directory) => Ok(directory),
+            // A caller's directory outside may not even exist here.
+            _ if elsewhere == Elsewhere::AtRoot => open_directory(&self.workspace),
+            Ok(_) => Err(format!("cwd '{}' lies outside the workspace", cwd.display())),
+            Err(reason) => Err(reason),
+        }
+    }
+}
+
+fn open_directory(path: &Path) -> Result<Directory, String> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let fd = open(path, flags, Mode::empty()).map_err(|errno| {
+        let path = path.display();
+        match errno {
+            Errno::ENOENT => format!("cwd '{path}' does not exist where the tool runs"),
+            Errno::ENOTDIR => format!("cwd '{path}' is not a directory"),
+            errno => format!("cwd '{path}' cannot be entered: {}", errno.desc()),
+        }
+    })?;
+    // What the fd really is, whatever links the path went through.
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+        .map_err(|error| format!("cwd '{}' cannot be resolved: {error}", path.display()))?;
+    Ok(Directory { fd, path })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_directory_counts_where_it_really_lies() {
+        let base = std::env::temp_dir().join(format!("aifo-roots-{}", std::process::id()));
+        let path = |name: &str| base.join(name);
+        for name in ["ws/sub", "ws-evil", "tmp", "out"] {
+            std::fs::create_dir_all(path(name)).unwrap();
+        }
+        symlink(path("out"), path("ws/leaves")).unwrap();
+        symlink(path("ws/sub"), path("out/enters")).unwrap();
+        std::fs::write(path("ws/file"), "").unwrap();
+        let bytes = |name: &str| path(name).as_os_str().as_bytes().to_vec();
+        let roots = Roots::new(&Setup { workspace: bytes("ws"), tmp: bytes("tmp") }).unwrap();
+
+        let at = |name: &str, elsewhere| {
+            let opened = roots.open(Some(&bytes(name)), elsewhere);
+            opened.map(|directory| {
+                directory.path.strip_prefix(&base).unwrap().to_str().unwrap().to_owned()
+            })
+        };
+        let rows = [
+            ("ws", "ws"),
+            ("ws/sub", "ws/sub"),
+            ("ws/sub/..", "ws"),
+            ("out/enters", "ws/sub"),
+            ("tmp", "tmp"),
+        ];
+        for (name, real) in rows {
+            assert_eq!(at(name, Elsewhere::Refuse).as_deref(), Ok(real), "{name}");
+        }
+        let rows = [
+            ("ws/leaves", "lies outside"),
+            ("ws-evil", "lies outside"),
+            ("ws/..", "lies outside"),
+            ("ws/file", "not a directory"),
+            ("ws/none", "does not exist"),
+        ];
+        for (name, reason) in rows {
+            let refused = at(name, Elsewhere::Refuse).unwrap_err();
+            assert!(refused.contains(reason), "{name}: {refused}");
+            assert_eq!(at(name, Elsewhere::AtRoot).as_deref(), Ok("ws"), "{name}");
+        }
+        let root = roots.open(None, Elsewhere::Refuse).unwrap();
+        assert_eq!(root.path, path("ws").canonicalize().unwrap());
+        std::fs::remove_dir_all(&base).unwrap();
+    }
+}

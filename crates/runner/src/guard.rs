@@ -1,0 +1,107 @@
+//! The guard: a process above the runner that outlives it.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::time::{Duration, Instant};
+
+use aifo_process::{Group, Spawn, become_subreaper, end_descendants, reap, reset_dispositions};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal as Number};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::{Pid, getpid};
+
+/// Starts a runner on `control` and ends everything below it once the runner is gone, or has not
+/// managed to go within a few seconds of the proxy. Returns when nothing is left.
+///
+/// On a machine that is no container nothing else would: a tool whose runner was killed becomes a
+/// child of the nearest subreaper, which is us.
+pub fn guard(control: OwnedFd) -> io::Result<()> {
+    reset_dispositions()?;
+    become_subreaper()?;
+    let watched = SigSet::from_iter([Number::SIGCHLD, Number::SIGTERM]);
+    watched.thread_block()?;
+    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+    let signals = SignalFd::with_flags(&watched, flags)?;
+    let runner = spawn_runner(&control)?;
+
+    // Our copy of the connection only tells when the proxy is gone. That it stays open until we
+    // end means that the proxy sees the end of the connection when nothing is left below us.
+    let mut deadline: Option<Instant> = None;
+    loop {
+        let mut watched = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        if deadline.is_none() {
+            watched.push(PollFd::new(control.as_fd(), PollFlags::empty()));
+        }
+        match poll(&mut watched, wait_time(deadline)) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let proxy_gone = watched.get(1).and_then(PollFd::any).unwrap_or(false);
+        let mut told_to_end = false;
+        while let Some(info) = signals.read_signal()? {
+            told_to_end |= info.ssi_signo == Number::SIGTERM as u32;
+        }
+        if runner_ended(runner) || deadline.is_some_and(|at| at <= Instant::now()) {
+            break;
+        }
+        if proxy_gone || told_to_end {
+            deadline.get_or_insert(Instant::now() + RUNNER_CLOSING_TIME);
+        }
+        if told_to_end {
+            aifo_process::signal_process(runner, aifo_types::Signal::Term);
+        }
+    }
+    end_descendants();
+    Ok(())
+}
+
+/// The argument after which a runner finds the pid of its guard.
+pub(crate) const GUARDED_BY: &str = "--guarded-by";
+
+/// What the runner itself needs to close, and a little more.
+const RUNNER_CLOSING_TIME: Duration = Duration::from_secs(5);
+
+fn spawn_runner(control: &OwnedFd) -> io::Result<Pid> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    let stderr = io::stderr();
+    let text = |text: &str| CString::new(text).map_err(io::Error::from);
+    let variables = std::env::vars_os().filter_map(|(name, value)| {
+        let mut variable = name;
+        variable.push("=");
+        variable.push(value);
+        CString::new(variable.into_vec()).ok()
+    });
+    let spawn = Spawn {
+        // The file we run from, even if its name leads elsewhere by now.
+        program: text("/proc/self/exe")?,
+        argv: vec![
+            text("aifo-runner")?,
+            text("serve")?,
+            text(GUARDED_BY)?,
+            text(&getpid().to_string())?,
+        ],
+        env: variables.collect(),
+        cwd: None,
+        stdio: [control.as_fd(), null.as_fd(), stderr.as_fd()],
+        group: Group::New,
+        open_files: None,
+    };
+    spawn.spawn().map_err(io::Error::other)
+}
+
+fn runner_ended(runner: Pid) -> bool {
+    let mut ended = false;
+    while let Some(reaped) = reap() {
+        ended |= reaped.pid == runner;
+    }
+    ended
+}
+
+fn wait_time(deadline: Option<Instant>) -> PollTimeout {
+    let Some(deadline) = deadline else { return PollTimeout::NONE };
+    let millis = deadline.saturating_duration_since(Instant::now()).as_millis() + 1;
+    u16::try_from(millis).map_or(PollTimeout::MAX, PollTimeout::from)
+}

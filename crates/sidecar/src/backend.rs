@@ -1,0 +1,66 @@
+//! What differs between one way of running sidecars and another.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+
+use aifo_types::Kind;
+use aifo_wire::FrameError;
+
+use crate::runner::Runner;
+
+/// A way to bring up sidecars.
+///
+/// A backend ensures that a runner of a kind runs somewhere and obtains a connection to it. All
+/// that happens afterwards is the same for every backend.
+pub trait Backend: Send + Sync {
+    /// Starts the sidecar of this kind and returns when its runner has answered. On failure
+    /// nothing of it is left behind. The sidecar ends when the runner's connection does.
+    fn start(&self, kind: Kind) -> Starting;
+}
+
+/// A sidecar on its way up.
+pub type Starting = Pin<Box<dyn Future<Output = Result<Runner, SidecarError>> + Send>>;
+
+/// Why a sidecar could not be started, or is of no use any more.
+#[derive(Debug, thiserror::Error)]
+pub enum SidecarError {
+    /// The runner's program could not be started.
+    #[error("cannot start the {kind} sidecar: {source}")]
+    Start {
+        /// Which sidecar.
+        kind: Kind,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The runner did not answer in time.
+    #[error("the {0} sidecar did not answer within {secs} s", secs = crate::runner::HELLO_TIME.as_secs())]
+    Silent(Kind),
+    /// The runner speaks another version of the frames.
+    #[error(
+        "the {kind} sidecar's runner speaks version {theirs} of the frames, we speak {ours}: \
+         aifo-shim and aifo-coder are not of the same build"
+    )]
+    Version {
+        /// Which sidecar.
+        kind: Kind,
+        /// The runner's version.
+        theirs: u8,
+        /// Our version.
+        ours: u8,
+    },
+    /// The runner sent what is no frame, or none that belongs there.
+    #[error("the {kind} sidecar's runner broke the protocol")]
+    Protocol {
+        /// Which sidecar.
+        kind: Kind,
+        /// What was wrong, if it was the encoding.
+        source: Option<FrameError>,
+    },
+    /// The runner is gone, and its tools with it.
+    #[error("the {0} sidecar is gone")]
+    Lost(Kind),
+    /// No sidecar of this kind belongs to the session.
+    #[error("no {0} sidecar runs in this session")]
+    NotRunning(Kind),
+}

@@ -1,0 +1,133 @@
+//! Sidecars as child processes: no container, no engine.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use aifo_process::{Group, OpenFilesLimit, Spawn};
+use aifo_types::{Kind, env};
+use aifo_wire::Setup;
+use nix::errno::Errno;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+
+use crate::backend::{Backend, SidecarError, Starting};
+use crate::runner::{Runner, pair};
+
+/// Sidecars on this machine, each a runner below a guard that outlives it.
+///
+/// A tool sees the user's own home and the given PATH. What keeps a tool in its place is the
+/// policy, not the operating system: a process of the same user can read and write whatever the
+/// user can.
+#[derive(Clone, Debug)]
+pub struct LocalBackend {
+    /// The `aifo-shim` binary, which is the runner too.
+    pub runner_program: PathBuf,
+    /// The workspace root; a real path.
+    pub workspace: PathBuf,
+    /// The session's temporary directory; a real path, and the tools' TMPDIR.
+    pub tmp: PathBuf,
+    /// The PATH in which tools are found. The shims' folder must not be in it.
+    pub path: OsString,
+    /// The limit on open files that tools get.
+    pub open_files: OpenFilesLimit,
+}
+
+impl Backend for LocalBackend {
+    fn start(&self, kind: Kind) -> Starting {
+        let local = self.clone();
+        Box::pin(async move { local.start_runner(kind).await })
+    }
+}
+
+impl LocalBackend {
+    async fn start_runner(self, kind: Kind) -> Result<Runner, SidecarError> {
+        let failed = |source| SidecarError::Start { kind: kind.clone(), source };
+        let (ours, theirs) = pair().map_err(|errno| failed(errno.into()))?;
+        let guard = self.spawn_guard(&kind, &theirs).map_err(failed)?;
+        drop(theirs);
+        let setup = Setup { workspace: bytes(&self.workspace), tmp: bytes(&self.tmp) };
+        let connected = Runner::connect(kind, ours, &setup).await;
+        // Without our end of the connection the guard goes by itself.
+        let lost = connected.as_ref().ok().map(Runner::lost);
+        tokio::spawn(async move {
+            if let Some(lost) = lost {
+                lost.await;
+            }
+            reap_guard(guard).await;
+        });
+        connected
+    }
+
+    fn spawn_guard(&self, kind: &Kind, control: &OwnedFd) -> io::Result<Pid> {
+        let null = File::options().read(true).write(true).open("/dev/null")?;
+        let stderr = io::stderr();
+        let argv = ["aifo-runner", "guard"].map(OsStr::new);
+        let spawn = Spawn {
+            program: c_string(self.runner_program.as_os_str())?,
+            argv: argv.into_iter().map(c_string).collect::<io::Result<_>>()?,
+            env: self.environment(kind),
+            cwd: None,
+            stdio: [control.as_fd(), null.as_fd(), stderr.as_fd()],
+            // A terminal's Ctrl-C is for the agent, and a tool finds no terminal here.
+            group: Group::Session,
+            open_files: Some(self.open_files),
+        };
+        spawn.spawn().map_err(io::Error::other)
+    }
+
+    /// Ours, without what is ours alone, and what this kind of sidecar adds.
+    fn environment(&self, kind: &Kind) -> Vec<CString> {
+        let own = [("PATH", self.path.clone()), ("TMPDIR", self.tmp.clone().into_os_string())];
+        let own = own.map(|(name, value)| (OsString::from(name), value));
+        let inherited = std::env::vars_os().filter(|(name, _)| {
+            let ours = name.as_bytes().starts_with(env::PREFIX.as_bytes());
+            !ours && own.iter().all(|(own, _)| own != name)
+        });
+        let added =
+            kind_variables(kind).iter().filter(|(name, _)| std::env::var_os(name).is_none());
+        let added = added.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        inherited.chain(added).chain(own.clone()).filter_map(variable).collect()
+    }
+}
+
+/// What a kind of sidecar sets unless the user has (`spec/toolexec.md#sidecar-environment`).
+fn kind_variables(kind: &Kind) -> &'static [(&'static str, &'static str)] {
+    match kind.as_str() {
+        "rust" => &[("CC", "gcc"), ("CXX", "g++")],
+        _ => &[],
+    }
+}
+
+/// Collects the guard, which ends right after it has closed its end of the connection.
+async fn reap_guard(guard: Pid) {
+    for attempt in 0..REAP_ATTEMPTS {
+        match waitpid(guard, Some(WaitPidFlag::WNOHANG)) {
+            Ok(nix::sys::wait::WaitStatus::StillAlive) | Err(Errno::EINTR) => {}
+            _ => return,
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(1 << attempt)).await;
+    }
+    tracing::warn!(%guard, "a sidecar's guard did not end");
+}
+
+/// 1, 2, 4 .. 8192 ms: 16 s in all.
+const REAP_ATTEMPTS: u32 = 14;
+
+fn bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
+}
+
+fn c_string(text: &OsStr) -> io::Result<CString> {
+    CString::new(text.as_bytes()).map_err(io::Error::from)
+}
+
+fn variable((name, value): (OsString, OsString)) -> Option<CString> {
+    let mut text = name.into_vec();
+    text.push(b'=');
+    text.extend(value.into_vec());
+    CString::new(text).ok()
+}

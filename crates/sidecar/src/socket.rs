@@ -1,0 +1,122 @@
+//! A connected stream socket, unix or TCP, without blocking.
+
+use std::io::{self, IoSlice};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{self, MsgFlags, UnixAddr};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// A stream socket on the reactor. Every call first tries, and waits only if it has to; all are
+/// cancel-safe: what was not reported was not taken or sent.
+///
+/// One reader and one writer at a time. The socket closes when this is dropped.
+#[derive(Debug)]
+pub struct Socket {
+    fd: AsyncFd<OwnedFd>,
+}
+
+impl Socket {
+    /// Registers a connected socket with the current reactor.
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        Ok(Socket { fd: AsyncFd::register_with_interest(fd, Interest::READABLE | Interest::WRITABLE)? })
+    }
+
+    /// Reads what is there, at least one byte; 0 is the end of the stream.
+    pub async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match socket::recv(self.fd.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
+                Err(Errno::EAGAIN) => self.wait(Interest::READABLE).await?,
+                Err(Errno::EINTR) => {}
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    /// Sends a part of `bytes`, at least one byte if there are any, and returns how many.
+    pub async fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.send_parts(&[IoSlice::new(bytes)]).await
+    }
+
+    /// Sends a part of the concatenation of `parts` and returns how many bytes.
+    pub async fn send_parts(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        loop {
+            match self.try_send_parts(parts) {
+                Err(Errno::EAGAIN) => self.wait(Interest::WRITABLE).await?,
+                Err(Errno::EINTR) => {}
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    /// Sends all of `bytes`. Dropped before its end, it leaves an unknown part sent.
+    pub async fn send_all(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let sent = self.send(rest).await?;
+            rest = rest.get(sent..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Sends what the socket takes at once; 0 if it is full.
+    pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self.try_send_parts(&[IoSlice::new(bytes)]) {
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(0),
+            result => Ok(result?),
+        }
+    }
+
+    /// Waits until the socket may take more. It can be wrong; the next send tells.
+    pub async fn writable(&self) -> io::Result<()> {
+        self.wait(Interest::WRITABLE).await
+    }
+
+    /// Waits until the peer has closed the connection, both ways.
+    ///
+    /// A unix peer that only shut down its sending half is still there (HUP against RDHUP); on TCP
+    /// this is a reset. Not to be awaited while a send waits: the two share one readiness.
+    pub async fn hangup(&self) -> io::Result<()> {
+        loop {
+            let mut guard = self.fd.ready(Interest::WRITABLE).await?;
+            if guard.ready().is_write_closed() {
+                return Ok(());
+            }
+            // Writable, which says nothing here. Every send tries before it waits, so forgetting
+            // it cannot make one wait for ever.
+            guard.clear_ready();
+        }
+    }
+
+    /// Ends one direction, or both, for every holder of the socket.
+    pub fn shutdown(&self, how: Shutdown) {
+        let how = match how {
+            Shutdown::Read => socket::Shutdown::Read,
+            Shutdown::Write => socket::Shutdown::Write,
+            Shutdown::Both => socket::Shutdown::Both,
+        };
+        // It can only fail because the peer was faster.
+        let _ = socket::shutdown(self.fd.as_raw_fd(), how);
+    }
+
+    async fn wait(&self, interest: Interest) -> io::Result<()> {
+        let mut guard = self.fd.ready(interest).await?;
+        // Spent by the call that brought us here, which found nothing. It is forgotten before that
+        // call is tried again, so an event in between is never lost.
+        guard.clear_ready();
+        Ok(())
+    }
+
+    fn try_send_parts(&self, parts: &[IoSlice<'_>]) -> nix::Result<usize> {
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        socket::sendmsg::<UnixAddr>(self.fd.as_raw_fd(), parts, &[], flags, None)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.get_ref().as_fd()
+    }
+}

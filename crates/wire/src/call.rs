@@ -1,0 +1,103 @@
+//! The client's requests, as bytes (`spec/toolexec.md#requests`).
+
+use aifo_types::{Endpoint, ExecId, Signal, Token};
+
+use crate::form::encode_form;
+
+/// One tool call of a v1 or v2 client.
+#[derive(Clone, Copy, Debug)]
+pub struct ExecCall<'a> {
+    /// Where the proxy listens; names host and path, nothing is connected here.
+    pub endpoint: &'a Endpoint,
+    /// The session's credentials.
+    pub token: &'a Token,
+    /// The id under which the call can be signalled.
+    pub id: &'a ExecId,
+    /// The tool's name as typed.
+    pub tool: &'a [u8],
+    /// The caller's directory, absolute.
+    pub cwd: &'a [u8],
+    /// The arguments after the tool's name.
+    pub args: &'a [Vec<u8>],
+}
+
+impl ExecCall<'_> {
+    /// Appends the request, head and body, for protocol version `proto` (1 or 2): small enough as
+    /// a rule to leave in one write, which is why its length is told and it is not chunked.
+    pub fn encode(&self, proto: u8, out: &mut Vec<u8>) {
+        let fields = [("tool", self.tool), ("cwd", self.cwd)];
+        let args = self.args.iter().map(|arg| ("arg", arg.as_slice()));
+        let body = encode_form(fields.into_iter().chain(args));
+        let start = start_lines(self.endpoint, "exec", self.token);
+        let head = format!(
+            "{start}X-Aifo-Proto: {proto}\r\nTE: trailers\r\n{CONTENT_TYPE}Content-Length: {}\r\n\
+             X-Aifo-Exec-Id: {}\r\nConnection: close\r\n\r\n",
+            body.len(),
+            self.id,
+        );
+        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(&body);
+    }
+}
+
+/// Appends the request to send `signal` to the exec `id`.
+pub fn encode_signal(
+    out: &mut Vec<u8>,
+    endpoint: &Endpoint,
+    token: &Token,
+    id: &ExecId,
+    signal: Signal,
+) {
+    let id = id.as_str().as_bytes();
+    let body = encode_form([("exec_id", id), ("signal", signal.name().as_bytes())]);
+    let start = start_lines(endpoint, "signal", token);
+    let head = format!(
+        "{start}X-Aifo-Proto: 2\r\n{CONTENT_TYPE}Content-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len(),
+    );
+    out.extend_from_slice(head.as_bytes());
+    out.extend_from_slice(&body);
+}
+
+const CONTENT_TYPE: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
+
+fn start_lines(endpoint: &Endpoint, name: &str, token: &Token) -> String {
+    let (path, host) = (endpoint.path(name), endpoint.host_header());
+    format!("POST {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {}\r\n", token.reveal())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_byte_for_byte() {
+        let token = Token::parse("TOKEN").unwrap();
+        let id = ExecId::parse(b"e1").unwrap();
+        let unix: Endpoint = "unix:///run/aifo.sock".parse().unwrap();
+        let tcp: Endpoint = "http://10.0.0.1:80/a/exec".parse().unwrap();
+
+        let mut out = Vec::new();
+        let args = [b"echo".to_vec(), b"a b".to_vec(), vec![]];
+        let (tool, cwd) = (b"make", b"/workspace");
+        let call = ExecCall { endpoint: &unix, token: &token, id: &id, tool, cwd, args: &args };
+        call.encode(2, &mut out);
+        assert_eq!(
+            String::from_utf8_lossy(&out),
+            "POST /exec HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer TOKEN\r\n\
+             X-Aifo-Proto: 2\r\nTE: trailers\r\n\
+             Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 48\r\n\
+             X-Aifo-Exec-Id: e1\r\nConnection: close\r\n\r\n\
+             tool=make&cwd=%2Fworkspace&arg=echo&arg=a+b&arg=",
+        );
+
+        out.clear();
+        encode_signal(&mut out, &tcp, &token, &id, Signal::Int);
+        assert_eq!(
+            String::from_utf8_lossy(&out),
+            "POST /a/signal HTTP/1.1\r\nHost: 10.0.0.1\r\nAuthorization: Bearer TOKEN\r\n\
+             X-Aifo-Proto: 2\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+             Content-Length: 21\r\nConnection: close\r\n\r\nexec_id=e1&signal=INT",
+        );
+    }
+}

@@ -1,0 +1,438 @@
+//! The client's side of one connection: reading the answer.
+
+use crate::buffer::{Buffer, Input};
+use crate::chunked::{ChunkError, ChunkedDecoder, Step};
+use crate::framing::{Framing, FramingError};
+use crate::head::{HeadScanner, HeadTooLarge, last_header, own_headers, parse_failure};
+use crate::limits::Limits;
+
+/// Reads the one answer of a connection.
+///
+/// Tolerant where servers of this protocol differ (names in any case, LF line ends, chunk
+/// extensions, interim answers); strict about the end: a body that is cut off never ends well.
+#[derive(Debug)]
+pub struct ResponseReader {
+    limits: Limits,
+    buffer: Buffer,
+    /// Bytes at the buffer's front that the last event borrowed or used.
+    spent: usize,
+    state: State,
+    input: Input,
+    /// The exit code so far: the head's, then the trailer's.
+    exit_code: Option<u8>,
+}
+
+/// What the bytes so far amount to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ResponseEvent<'a> {
+    /// Nothing new: read more, or tell that there is no more.
+    NeedData,
+    /// The final answer's head.
+    Head(ResponseHead),
+    /// The tool's output, never empty, as much as is buffered; borrowed from the buffer.
+    Data(&'a [u8]),
+    /// The answer is complete.
+    End {
+        /// The trailer's `X-Exit-Code` if it has one, else the head's. `None` if there is none or it
+        /// is not a number from 0 to 255: the ending is unknown.
+        exit_code: Option<u8>,
+    },
+}
+
+/// What an answer's head says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResponseHead {
+    /// The status code.
+    pub status: u16,
+    /// `X-Exit-Code`, if it is a number from 0 to 255.
+    pub exit_code: Option<u8>,
+    /// `X-Exec-Id` as the server echoed it.
+    pub exec_id: Option<String>,
+    /// How the body's end is marked.
+    pub body: BodyKind,
+}
+
+/// How the end of an answer's body is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyKind {
+    /// By the chunked coding.
+    Chunked,
+    /// By its length in bytes.
+    Length(u64),
+    /// By the end of the connection.
+    UntilClose,
+}
+
+/// Why bytes are not a complete answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResponseError {
+    /// The head exceeds [`Limits::max_head`] or [`Limits::max_headers`].
+    #[error("response headers too large")]
+    HeadTooLarge,
+    /// The head is not HTTP/1.x.
+    #[error("{0}")]
+    BadHead(&'static str),
+    /// The head does not say for sure where the body ends.
+    #[error("{0}")]
+    BadFraming(#[from] FramingError),
+    /// The body breaks the chunked coding.
+    #[error("{0}")]
+    BadChunk(#[from] ChunkError),
+    /// The connection ended within the answer.
+    #[error("response cut off")]
+    Truncated,
+}
+
+impl ResponseReader {
+    /// A reader at the start of an answer.
+    pub fn new(limits: Limits) -> Self {
+        ResponseReader {
+            limits,
+            buffer: Buffer::new(),
+            spent: 0,
+            state: State::Head(HeadScanner::default()),
+            input: Input::Open,
+            exit_code: None,
+        }
+    }
+
+    /// Where reads from the connection go.
+    pub fn buffer(&mut self) -> &mut Buffer {
+        self.buffer.consume(std::mem::take(&mut self.spent));
+        &mut self.buffer
+    }
+
+    /// Takes a copy of bytes that were read elsewhere.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        self.buffer().extend(bytes);
+    }
+
+    /// The connection ended.
+    pub fn receive_eof(&mut self) {
+        self.input = Input::Ended;
+    }
+
+    /// Removes and returns what follows the answer, or its head if the server switches protocols.
+    pub fn take_rest(&mut self) -> Vec<u8> {
+        let buffer = self.buffer();
+        buffer.take(buffer.len())
+    }
+
+    /// The next event. After [`ResponseEvent::End`] it is that again; after an error, that error.
+    pub fn next_event(&mut self) -> Result<ResponseEvent<'_>, ResponseError> {
+        self.buffer();
+        match self.state {
+            State::Head(_) => self.read_head(),
+            State::Body(_) => self.read_body(),
+            State::Done => Ok(ResponseEvent::End { exit_code: self.exit_code }),
+            State::Failed(ref error) => Err(error.clone()),
+        }
+    }
+
+    fn read_head(&mut self) -> Result<ResponseEvent<'_>, ResponseError> {
+        match self.parse_head() {
+            Ok(Some((head, body))) => {
+                self.exit_code = head.exit_code;
+                self.state = State::Body(body);
+                Ok(ResponseEvent::Head(head))
+            }
+            Ok(None) if self.input == Input::Open => Ok(ResponseEvent::NeedData),
+            Ok(None) => Err(self.fail(ResponseError::Truncated)),
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    /// The final answer's head once it is complete; interim answers before it are dropped.
+    fn parse_head(&mut self) -> Result<Option<(ResponseHead, Body)>, ResponseError> {
+        while let State::Head(scanner) = &mut self.state {
+            let Some(span) = scanner.scan(&mut self.buffer, &self.limits)? else { break };
+            let bytes = self.buffer.as_slice().get(..span.len).unwrap_or_default();
+            let head = ResponseHead::parse(bytes, span.headers)?;
+            self.buffer.consume(span.len);
+            // 101 is final: what follows it is another protocol.
+            if !matches!(head.status, 100 | 102..=199) {
+                let body = match head.body {
+                    BodyKind::Chunked => Body::Chunked(ChunkedDecoder::new(&self.limits)),
+                    BodyKind::Length(length) => Body::Length(length),
+                    BodyKind::UntilClose => Body::UntilClose,
+                };
+                return Ok(Some((head, body)));
+            }
+            *scanner = HeadScanner::default();
+        }
+        Ok(None)
+    }
+
+    fn read_body(&mut self) -> Result<ResponseEvent<'_>, ResponseError> {
+        let State::Body(body) = &mut self.state else { return Ok(ResponseEvent::NeedData) };
+        let mut bytes = self.buffer.as_slice();
+        let step = body.decode(&mut bytes, self.input);
+        // Spent, but consumed only with the next call: the event borrows it.
+        self.spent = self.buffer.len() - bytes.len();
+        match step {
+            Ok(Step::Data(data)) => Ok(ResponseEvent::Data(data)),
+            Ok(Step::NeedData) if self.input == Input::Open => Ok(ResponseEvent::NeedData),
+            Ok(Step::NeedData) => {
+                self.state = State::Failed(ResponseError::Truncated);
+                Err(ResponseError::Truncated)
+            }
+            Ok(Step::End) => {
+                if let Some(code) = body.trailer("x-exit-code") {
+                    self.exit_code = parse_exit_code(code);
+                }
+                self.state = State::Done;
+                Ok(ResponseEvent::End { exit_code: self.exit_code })
+            }
+            Err(error) => {
+                self.state = State::Failed(error.into());
+                Err(error.into())
+            }
+        }
+    }
+
+    fn fail(&mut self, error: ResponseError) -> ResponseError {
+        self.state = State::Failed(error.clone());
+        error
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    Head(HeadScanner),
+    Body(Body),
+    Done,
+    Failed(ResponseError),
+}
+
+#[derive(Debug)]
+enum Body {
+    Chunked(ChunkedDecoder),
+    /// So many bytes are still to come.
+    Length(u64),
+    UntilClose,
+}
+
+impl Body {
+    fn decode<'a>(&mut self, bytes: &mut &'a [u8], input: Input) -> Result<Step<'a>, ChunkError> {
+        match self {
+            Body::Chunked(decoder) => decoder.decode(bytes),
+            Body::Length(0) => Ok(Step::End),
+            Body::UntilClose if bytes.is_empty() && input == Input::Ended => Ok(Step::End),
+            _ if bytes.is_empty() => Ok(Step::NeedData),
+            Body::UntilClose => Ok(Step::Data(std::mem::take(bytes))),
+            Body::Length(length) => {
+                let wanted = usize::try_from(*length).unwrap_or(usize::MAX).min(bytes.len());
+                let (data, rest) = bytes.split_at(wanted);
+                *bytes = rest;
+                *length -= data.len() as u64;
+                Ok(Step::Data(data))
+            }
+        }
+    }
+
+    fn trailer(&self, name: &str) -> Option<&[u8]> {
+        match self {
+            Body::Chunked(decoder) => decoder.trailer(name),
+            _ => None,
+        }
+    }
+}
+
+impl ResponseHead {
+    fn parse(head: &[u8], header_lines: usize) -> Result<Self, ResponseError> {
+        let mut headers = vec![httparse::EMPTY_HEADER; header_lines];
+        let mut response = httparse::Response::new(&mut headers);
+        match response.parse(head) {
+            Ok(httparse::Status::Complete(len)) if len == head.len() => {}
+            Ok(_) => return Err(ResponseError::BadHead("malformed head")),
+            Err(error) => return Err(ResponseError::BadHead(parse_failure(error))),
+        }
+        let status = response.code.unwrap_or_default();
+        let headers = own_headers(response.headers);
+        let body = match Framing::of(&headers)? {
+            // These never have a body, whatever their headers say.
+            _ if matches!(status, 204 | 304) => BodyKind::Length(0),
+            Framing::Chunked => BodyKind::Chunked,
+            Framing::Length(length) => BodyKind::Length(length),
+            Framing::Unmarked => BodyKind::UntilClose,
+        };
+        let exec_id = last_header(&headers, "x-exec-id");
+        Ok(ResponseHead {
+            status,
+            exit_code: last_header(&headers, "x-exit-code").and_then(parse_exit_code),
+            exec_id: exec_id.map(|id| String::from_utf8_lossy(id).into_owned()),
+            body,
+        })
+    }
+}
+
+fn parse_exit_code(value: &[u8]) -> Option<u8> {
+    // `u8::from_str` would take `+5`.
+    let digits = value.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(value).ok().filter(|_| digits)?.parse().ok()
+}
+
+impl From<HeadTooLarge> for ResponseError {
+    fn from(_: HeadTooLarge) -> Self {
+        ResponseError::HeadTooLarge
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Status, body and exit code of an answer.
+    type Answer = (u16, Vec<u8>, Option<u8>);
+
+    /// Feeds a piece whenever the reader asks, then the end; the answer, or the error.
+    fn read<'a>(
+        reader: &mut ResponseReader,
+        mut pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<Answer, ResponseError> {
+        let (mut status, mut body) = (0, Vec::new());
+        loop {
+            match reader.next_event()? {
+                ResponseEvent::NeedData => match pieces.next() {
+                    Some(piece) => reader.receive(piece),
+                    None => reader.receive_eof(),
+                },
+                ResponseEvent::Head(head) => status = head.status,
+                ResponseEvent::Data(data) => body.extend_from_slice(data),
+                ResponseEvent::End { exit_code } => {
+                    pieces.for_each(|piece| reader.receive(piece));
+                    return Ok((status, body, exit_code));
+                }
+            }
+        }
+    }
+
+    /// Reads `wire` whole, byte by byte, and, unless the close ends it, with trailing bytes.
+    #[track_caller]
+    fn check(wire: &str, expected: Result<(u16, &str, Option<u8>), ResponseError>) {
+        let expected =
+            expected.map(|(status, body, code)| (status, body.as_bytes().to_vec(), code));
+        let bytes = wire.as_bytes();
+        let reader = || ResponseReader::new(Limits::default());
+        let mut whole = reader();
+        assert_eq!(read(&mut whole, [bytes].into_iter()), expected, "whole: {wire}");
+        match &expected {
+            Ok((.., code)) => {
+                assert_eq!(
+                    whole.next_event(),
+                    Ok(ResponseEvent::End { exit_code: *code }),
+                    "{wire}"
+                );
+            }
+            Err(error) => assert_eq!(whole.next_event(), Err(error.clone()), "stays: {wire}"),
+        }
+        assert_eq!(read(&mut reader(), bytes.chunks(1)), expected, "byte by byte: {wire}");
+        let lower = wire.to_ascii_lowercase();
+        if expected.is_ok() && (lower.contains("content-length") || lower.contains("chunked")) {
+            let mut trailing = reader();
+            let pieces = [bytes, b"0\r\n"];
+            assert_eq!(read(&mut trailing, pieces.into_iter()), expected, "trailing: {wire}");
+            assert_eq!(trailing.take_rest(), b"0\r\n", "untouched: {wire}");
+        }
+    }
+
+    #[test]
+    fn plain_answers() {
+        let head = "HTTP/1.1 200 OK\r\nX-Exit-Code: 3\r\n";
+        check(&format!("{head}Content-Length: 3\r\n\r\nout"), Ok((200, "out", Some(3))));
+        check(&format!("{head}Content-Length: 0\r\n\r\n"), Ok((200, "", Some(3))));
+        check(&format!("{head}\r\nout"), Ok((200, "out", Some(3))));
+        check("HTTP/1.1 200\nx-exit-CODE:3\ncontent-length:3\n\nout", Ok((200, "out", Some(3))));
+        check("HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", Ok((204, "", None)));
+    }
+
+    #[test]
+    fn chunked_answers() {
+        let chunked =
+            |body: &str| format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
+        let with_trailer = chunked("6\r\nhello\n\r\n0\r\nX-Exit-Code: 7\r\n\r\n");
+        check(&with_trailer, Ok((200, "hello\n", Some(7))));
+        check(&chunked("3;x=y\nout\n0;z\nx-exit-code:0\n\n"), Ok((200, "out", Some(0))));
+        check(&chunked("3\r\nout\r\n0\r\n\r\n"), Ok((200, "out", None)));
+        let bad_size = ResponseError::BadChunk(ChunkError::BadSize);
+        check(&chunked("3\r\nout\r\n\r\n"), Err(bad_size));
+    }
+
+    #[test]
+    fn the_trailer_wins_over_the_head() {
+        let answer = |trailer: &str| {
+            format!(
+                "HTTP/1.1 200 OK\r\nX-Exit-Code: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{trailer}\r\n"
+            )
+        };
+        check(&answer("X-Exit-Code: 2\r\n"), Ok((200, "", Some(2))));
+        check(&answer(""), Ok((200, "", Some(1))));
+        for bad in ["256", "-1", "+1", "", "0x1", "1 1"] {
+            check(&answer(&format!("X-Exit-Code: {bad}\r\n")), Ok((200, "", None)));
+        }
+    }
+
+    #[test]
+    fn interim_answers_are_skipped() {
+        let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
+        let last = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Exit-Code: 0\r\n\r\nok";
+        check(&format!("{interim}{last}"), Ok((200, "ok", Some(0))));
+        check(interim, Err(ResponseError::Truncated));
+    }
+
+    #[test]
+    fn what_the_head_says() {
+        let mut reader = ResponseReader::new(Limits::default());
+        reader.receive(b"HTTP/1.1 409 Conflict\r\nX-Exec-Id: e1\r\nX-Exit-Code: 86\r\n\r\nwhy");
+        let head = ResponseHead {
+            status: 409,
+            exit_code: Some(86),
+            exec_id: Some("e1".to_owned()),
+            body: BodyKind::UntilClose,
+        };
+        assert_eq!(reader.next_event(), Ok(ResponseEvent::Head(head)));
+        assert_eq!(reader.next_event(), Ok(ResponseEvent::Data(b"why")));
+        assert_eq!(reader.next_event(), Ok(ResponseEvent::NeedData));
+    }
+
+    #[test]
+    fn data_is_borrowed_and_all_there_is() {
+        let mut reader = ResponseReader::new(Limits::default());
+        reader.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10000\r\n");
+        assert!(matches!(reader.next_event(), Ok(ResponseEvent::Head(_))));
+        assert_eq!(reader.next_event(), Ok(ResponseEvent::NeedData));
+        let room = reader.buffer().spare(40_000);
+        room[..40_000].fill(b'x');
+        let place = room.as_ptr();
+        reader.buffer().commit(40_000);
+        let Ok(ResponseEvent::Data(data)) = reader.next_event() else { panic!("no data") };
+        assert_eq!((data.len(), data.as_ptr()), (40_000, place));
+    }
+
+    #[test]
+    fn answers_that_are_cut_off_never_end_well() {
+        for wire in [
+            "HTTP/1.1 200 OK\r\nX-Exit-Code: 0\r\nContent-Length: 3\r\n\r\nout",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nout\r\n0\r\nX-Exit-Code: 0\r\n\r\n",
+        ] {
+            for cut in 0..wire.len() {
+                check(&wire[..cut], Err(ResponseError::Truncated));
+            }
+        }
+    }
+
+    #[test]
+    fn answers_that_are_none() {
+        check("SSH-2.0-x\n\n", Err(ResponseError::BadHead("unsupported HTTP version")));
+        check("HTTP/1.1 abc\r\n\r\n", Err(ResponseError::BadHead("malformed status")));
+        check(
+            "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+            Err(ResponseError::BadFraming(FramingError::BadContentLength)),
+        );
+        check(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+            Err(ResponseError::BadFraming(FramingError::UnsupportedCoding)),
+        );
+        check(&"x".repeat(65_537), Err(ResponseError::HeadTooLarge));
+    }
+}

@@ -1,0 +1,94 @@
+//! The fields of a frame's payload.
+
+/// Reads fields off a payload. `None` means that it is cut off or holds a value out of range.
+pub(crate) struct Payload<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Payload<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Payload { bytes }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_be_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    /// A byte string behind its length.
+    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
+        let len = usize::try_from(self.u32()?).ok()?;
+        let (field, rest) = self.bytes.split_at_checked(len)?;
+        self.bytes = rest;
+        Some(field)
+    }
+
+    /// A byte string that the kernel can take: no NUL, which would cut it short.
+    pub(crate) fn c_string(&mut self) -> Option<Vec<u8>> {
+        self.bytes().filter(|field| !field.contains(&0)).map(<[u8]>::to_vec)
+    }
+
+    /// An absolute path.
+    pub(crate) fn absolute(&mut self) -> Option<Vec<u8>> {
+        self.c_string().filter(|path| path.starts_with(b"/"))
+    }
+
+    /// Everything that is left.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (field, rest) = self.bytes.split_first_chunk()?;
+        self.bytes = rest;
+        Some(*field)
+    }
+}
+
+/// Appends a byte string behind its length. One of 4 GiB or more cannot be told; its frame would
+/// be beyond every limit, and the length given here makes the peer refuse it.
+pub(crate) fn push_bytes(out: &mut Vec<u8>, field: &[u8]) {
+    out.extend(u32::try_from(field.len()).unwrap_or(u32::MAX).to_be_bytes());
+    out.extend_from_slice(field);
+}
+
+/// Defines an enum whose variants are bytes on the wire, with the way there and back in one table.
+macro_rules! code_table {
+    (
+        $(#[$outer:meta])*
+        pub enum $name:ident { $($(#[$inner:meta])* $variant:ident = $code:literal,)+ }
+    ) => {
+        $(#[$outer])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$inner])* $variant = $code,)+ }
+
+        impl $name {
+            /// The byte that stands for it on the wire.
+            pub fn code(self) -> u8 {
+                self as u8
+            }
+
+            /// What a byte on the wire stands for.
+            pub fn from_code(code: u8) -> Option<Self> {
+                match code {
+                    $($code => Some($name::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use code_table;

@@ -1,0 +1,117 @@
+//! The server's answers, as bytes (`spec/toolexec.md#answers`).
+
+use aifo_types::{ExecId, Refusal, Status};
+
+/// The interim answer to `Expect: 100-continue`.
+pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// Appends a whole plain answer. `exit_code` is left out where no tool is concerned.
+pub fn encode_answer(
+    out: &mut Vec<u8>,
+    status: Status,
+    exit_code: Option<u8>,
+    exec_id: Option<&ExecId>,
+    body: &[u8],
+) {
+    encode_answer_head(out, status, exit_code, exec_id, body.len() as u64);
+    out.extend_from_slice(body);
+}
+
+/// Appends the head of a plain answer whose body, of so many bytes, goes out separately.
+pub fn encode_answer_head(
+    out: &mut Vec<u8>,
+    (code, phrase): Status,
+    exit_code: Option<u8>,
+    exec_id: Option<&ExecId>,
+    content_length: u64,
+) {
+    push(out, format_args!("HTTP/1.1 {code} {phrase}\r\n{CONTENT_TYPE}"));
+    if let Some(exit_code) = exit_code {
+        push(out, format_args!("X-Exit-Code: {exit_code}\r\n"));
+    }
+    push(out, format_args!("Content-Length: {content_length}\r\nConnection: close\r\n"));
+    push_exec_id(out, exec_id);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the answer to a request that is refused.
+pub fn encode_refusal(out: &mut Vec<u8>, refusal: &Refusal, exec_id: Option<&ExecId>) {
+    let body = refusal.body();
+    encode_answer(out, refusal.status(), Some(refusal.exit_code()), exec_id, body.as_bytes());
+}
+
+/// Appends the answer to a signal that was delivered.
+pub fn encode_no_content(out: &mut Vec<u8>) {
+    encode_answer(out, (204, "No Content"), None, None, b"");
+}
+
+/// Appends the head of a v2 answer. Chunks follow ([`encode_chunk`](crate::encode_chunk)), then
+/// [`encode_stream_end`]: without that the client must take the ending as unknown.
+pub fn encode_stream_head(out: &mut Vec<u8>, exec_id: Option<&ExecId>) {
+    push(out, format_args!("HTTP/1.1 200 OK\r\n{CONTENT_TYPE}"));
+    out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    out.extend_from_slice(b"Trailer: X-Exit-Code\r\nConnection: close\r\n");
+    push_exec_id(out, exec_id);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the last chunk and the trailer with the exit code.
+pub fn encode_stream_end(out: &mut Vec<u8>, exit_code: u8) {
+    push(out, format_args!("0\r\nX-Exit-Code: {exit_code}\r\n\r\n"));
+}
+
+const CONTENT_TYPE: &str = "Content-Type: text/plain; charset=utf-8\r\n";
+
+fn push_exec_id(out: &mut Vec<u8>, exec_id: Option<&ExecId>) {
+    if let Some(id) = exec_id {
+        push(out, format_args!("X-Exec-Id: {id}\r\n"));
+    }
+}
+
+fn push(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    out.extend_from_slice(text.to_string().as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(encode: impl Fn(&mut Vec<u8>), expected: &str) {
+        let mut out = b"before".to_vec();
+        encode(&mut out);
+        assert_eq!(String::from_utf8_lossy(&out), format!("before{expected}"));
+    }
+
+    #[test]
+    fn answers_byte_for_byte() {
+        let id = ExecId::parse(b"e1").unwrap();
+        check(
+            |out| encode_answer(out, (200, "OK"), Some(3), Some(&id), b"hello\n"),
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nX-Exit-Code: 3\r\n\
+             Content-Length: 6\r\nConnection: close\r\nX-Exec-Id: e1\r\n\r\nhello\n",
+        );
+        check(
+            |out| encode_refusal(out, &Refusal::Unauthorized, None),
+            "HTTP/1.1 401 Unauthorized\r\nContent-Type: text/plain; charset=utf-8\r\n\
+             X-Exit-Code: 86\r\nContent-Length: 13\r\nConnection: close\r\n\r\nunauthorized\n",
+        );
+        check(
+            encode_no_content,
+            "HTTP/1.1 204 No Content\r\nContent-Type: text/plain; charset=utf-8\r\n\
+             Content-Length: 0\r\nConnection: close\r\n\r\n",
+        );
+        check(
+            |out| encode_stream_head(out, Some(&id)),
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n\
+             Transfer-Encoding: chunked\r\nTrailer: X-Exit-Code\r\nConnection: close\r\n\
+             X-Exec-Id: e1\r\n\r\n",
+        );
+        check(
+            |out| encode_stream_head(out, None),
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n\
+             Transfer-Encoding: chunked\r\nTrailer: X-Exit-Code\r\nConnection: close\r\n\r\n",
+        );
+        check(|out| encode_stream_end(out, 255), "0\r\nX-Exit-Code: 255\r\n\r\n");
+    }
+}
