@@ -1,1 +1,48 @@
-//! placeholder
+//! The vocabulary of the black-box suites: sessions, requests, answers, shims, processes.
+//!
+//! In scope: building the two binaries once, starting `aifo-coder serve` over a folder of fake tools
+//! with known behaviour, speaking raw HTTP to it, running shims, and looking at `/proc`.
+//!
+//! Out of scope: expectations. What must hold is told by the suites in `tests/suites`, one story
+//! per file.
+//!
+//! ```no_run
+//! use aifo_tests::Session;
+//!
+//! let session = Session::start();
+//! let answer = session.answer(&session.exec("make", ["say", "hello"]));
+//! assert_eq!(answer.text(), "hello\n");
+//! assert_eq!(answer.exit_code(), Some("0"));
+//! ```
+//!
+//! Architecture invariant: the harness knows the programs only by their command lines, environment
+//! and bytes on the wire. It uses none of their crates, so that a slip in a codec cannot hide in
+//! its own test.
+
+mod answer;
+mod binaries;
+mod connection;
+mod noise;
+mod procfs;
+mod request;
+mod running;
+mod scratch;
+mod session;
+mod setup;
+mod wait;
+
+pub use answer::Answer;
+pub use binaries::{Binaries, binaries};
+pub use connection::{Address, Connection};
+pub use nix::sys::signal::Signal;
+pub use noise::{BLOCK, Noise};
+pub use procfs::{
+    Sidecar, argv, census, children, descendants, environment, fd_count, is_alive, send_signal,
+    status_field, status_kib,
+};
+pub use request::{Request, form, percent_encode};
+pub use running::{Outcome, Running};
+pub use scratch::{Scratch, files_below};
+pub use session::{Session, fresh_id};
+pub use setup::{Listen, Setup, Tool};
+pub use wait::{DEADLINE, eventually, eventually_within};

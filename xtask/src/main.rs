@@ -1,2 +1,96 @@
-//! placeholder
-fn main() {}
+//! What a contributor would otherwise type twice: `cargo xtask COMMAND`.
+//!
+//! One file per command; this one holds the table of them. Every external command is told on stderr
+//! before it runs, so that it can be rerun by hand.
+
+mod bench;
+mod ci;
+mod demo;
+mod dist;
+mod elf;
+mod fixture;
+mod host;
+mod scratch;
+mod serve;
+mod shell;
+mod suites;
+mod table;
+mod tidy;
+mod workspace;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+/// One command: its name, its line in the help, and what runs it.
+struct Command {
+    name: &'static str,
+    help: &'static str,
+    run: fn(&[OsString]) -> Result<()>,
+}
+
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "ci",
+        help: "everything that must pass: format, lints, tests, docs, tidy",
+        run: ci::run,
+    },
+    Command {
+        name: "test",
+        help: "[SUITE] [-- ARGS]: the black-box suites; `pending`: no pending test passes",
+        run: suites::run,
+    },
+    Command {
+        name: "tidy",
+        help: "crate arrows, pure crates, links, unsafe, leftovers, manifests",
+        run: tidy::run,
+    },
+    Command {
+        name: "dist",
+        help: "--out DIR: the two static binaries, as they ship",
+        run: dist::run,
+    },
+    Command {
+        name: "demo",
+        help: "an agent at work on examples/polyglot, with the overhead of each call",
+        run: demo::run,
+    },
+    Command {
+        name: "bench",
+        help: "[--quick] [--check] [--json FILE]: native against proxied, with the bounds",
+        run: bench::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let (name, rest) = match args.split_first() {
+        Some((name, rest)) => (name.to_string_lossy().into_owned(), rest),
+        None => (String::from("help"), &[][..]),
+    };
+    // The bench runs this binary as its own test tools; they are no commands for people.
+    if let Some(status) = fixture::run(&name, rest) {
+        return status;
+    }
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
+    }
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        eprint!("xtask: unknown command '{name}'\n\n{}", help());
+        return ExitCode::from(2);
+    };
+    match (command.run)(rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask {name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn help() -> String {
+    let lines = COMMANDS.iter().map(|command| format!("  {:<6} {}\n", command.name, command.help));
+    format!("usage: cargo xtask COMMAND [ARGS]\n\n{}", lines.collect::<String>())
+}

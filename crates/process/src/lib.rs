@@ -30,6 +30,7 @@ mod reaper;
 mod signals;
 mod spawn;
 mod sys;
+mod unix_address;
 
 pub use census::{Mark, processes_marked, signal_marked, sweep};
 pub use descendants::{descendants_of, end_descendants};
@@ -42,4 +43,5 @@ pub use signals::{
     signal_process,
 };
 pub use spawn::{Group, OpenFilesLimit, Spawn, SpawnError};
-pub use sys::{random_bits, take_fd};
+pub use sys::{accept, random_bits, take_fd};
+pub use unix_address::UnixAddress;

@@ -211,6 +211,14 @@ pub(crate) fn default_disposition(signal: nix::sys::signal::Signal) {
     unsafe { libc::signal(signal as c_int, libc::SIG_DFL) };
 }
 
+/// Takes one waiting connection off a listening socket, close-on-exec.
+pub fn accept(listener: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
+    let raw =
+        nix::sys::socket::accept4(listener.as_raw_fd(), nix::sys::socket::SockFlag::SOCK_CLOEXEC)?;
+    // SAFETY: accept4 has just made this fd, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
 /// Takes ownership of fds that came in a control message.
 pub(crate) fn own_received(fds: Vec<RawFd>) -> Vec<OwnedFd> {
     // SAFETY: the kernel installed these fds for this recvmsg, and nobody else knows them.

@@ -1,1 +1,29 @@
-//! placeholder
+//! The tool-exec proxy: accept, authenticate, route, stream.
+//!
+//! In scope: the HTTP front on a unix socket or TCP, protocol versions 1 and 2, `/signal`, limits on
+//! what a client may send and how long it may take, the registry of running execs, and what happens
+//! when a client, a runner or the proxy itself goes away (`spec/toolexec.md`).
+//!
+//! Out of scope: which sidecar a tool belongs to (`aifo-policy`), bringing sidecars up
+//! (`aifo-sidecar`), and the folders and the token of a session (`aifo-launch`).
+//!
+//! One task per connection owns one exec from its request to its last byte, and never reads more
+//! from a runner than it could hand to its client. It needs a tokio runtime of any flavour.
+//!
+//! Architecture invariant: the proxy starts no process, and nothing on its execution path calls a
+//! shell or an engine. It copies bytes between a client and a runner, and decides when to stop.
+
+mod attendant;
+mod buffered;
+mod client;
+mod exec;
+mod listener;
+mod proxy;
+mod registry;
+mod request;
+mod signal;
+mod streamed;
+mod waiting;
+
+pub use listener::{BindError, Listener};
+pub use proxy::{Proxy, ProxyConfig, Transcript};

@@ -23,4 +23,4 @@ pub use channel::ExecChannel;
 pub use fleet::Fleet;
 pub use local::LocalBackend;
 pub use runner::Runner;
-pub use socket::Socket;
+pub use socket::{Socket, on_reactor};

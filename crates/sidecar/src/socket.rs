@@ -21,7 +21,7 @@ pub struct Socket {
 impl Socket {
     /// Registers a connected socket with the current reactor.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
-        Ok(Socket { fd: AsyncFd::register_with_interest(fd, Interest::READABLE | Interest::WRITABLE)? })
+        Ok(Socket { fd: on_reactor(fd, Interest::READABLE | Interest::WRITABLE)? })
     }
 
     /// Reads what is there, at least one byte; 0 is the end of the stream.
@@ -113,6 +113,14 @@ impl Socket {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         socket::sendmsg::<UnixAddr>(self.fd.as_raw_fd(), parts, &[], flags, None)
     }
+}
+
+/// Registers an fd with the current reactor.
+pub fn on_reactor(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    // Deprecated because a type could change its fd under the reactor's feet. An `OwnedFd` is that
+    // fd, so the safe constructor is sound here; its successor is an unsafe function.
+    #[allow(deprecated)]
+    AsyncFd::with_interest(fd, interest)
 }
 
 impl AsFd for Socket {

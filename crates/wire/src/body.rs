@@ -4,6 +4,7 @@ use crate::buffer::{Buffer, Input};
 use crate::chunked::{ChunkError, ChunkedDecoder, Step};
 use crate::limits::Limits;
 
+/// A chunked body as far as it has come.
 #[derive(Debug)]
 pub(crate) struct ChunkedBody {
     decoder: ChunkedDecoder,
@@ -31,7 +32,9 @@ pub(crate) enum Stop {
     NeedData,
     End,
     Malformed(ChunkError),
+    /// [`Limits::max_drain`] is used up.
     Bound,
+    /// The connection ended first.
     Eof,
 }
 

@@ -1,4 +1,66 @@
-//! The bytes between shim, proxy and runner, and nothing but the bytes.
+//! The bytes between shim, proxy and runner, without anything that moves them.
+//!
+//! In scope: the HTTP/1.1 of protocols v1 and v2, server side ([`RequestReader`], `encode_*`) and
+//! client side ([`ExecCall`], [`ResponseReader`]); the chunked coding with its trailers; the form
+//! of a call's parameters, exact to the byte ([`decode_form`]); runner frames ([`Frame`],
+//! [`FrameReader`]); and every bound a peer can run into ([`Limits`]).
+//!
+//! Out of scope: sockets, time, which paths and headers a proxy accepts (`aifo-proxy`), and what
+//! is done with a call.
+//!
+//! Every reader works alike. Bytes go in by `buffer()`, where reads can be put without a copy, or
+//! by `receive()`; `next_event()` is then asked until it needs more data; `receive_eof()` tells
+//! that there is no more. How the bytes were cut on their way never changes the events.
+//!
+//! One v2 call, both ends in memory:
+//!
+//! ```
+//! use aifo_types::{ExecId, Token};
+//! use aifo_wire::*;
+//!
+//! // The client writes its request ..
+//! let call = ExecCall {
+//!     endpoint: &"unix:///run/aifo.sock".parse()?,
+//!     token: &Token::parse("TOKEN").unwrap(),
+//!     id: &ExecId::parse(b"e1")?,
+//!     tool: b"make",
+//!     cwd: b"/workspace",
+//!     args: &[b"echo".to_vec(), b"hello".to_vec()],
+//! };
+//! let mut request = Vec::new();
+//! call.encode(2, &mut request);
+//! assert!(request.ends_with(b"\r\n\r\ntool=make&cwd=%2Fworkspace&arg=echo&arg=hello"));
+//!
+//! // .. the server reads it ..
+//! let mut server = RequestReader::new(Limits::default());
+//! assert_eq!(server.next_event()?, Event::NeedData);
+//! server.receive(&request);
+//! let Event::Head(head) = server.next_event()? else { panic!("the head comes first") };
+//! assert_eq!((head.path(), head.header("x-aifo-proto")), ("/exec", Some(&b"2"[..])));
+//! let Event::Body(body) = server.next_event()? else { panic!("then the body") };
+//! let form = decode_form(&body);
+//! assert_eq!(form.last("tool"), Some(&b"make"[..]));
+//! assert_eq!(form.all("arg").collect::<Vec<_>>(), [b"echo", &b"hello"[..]]);
+//!
+//! // .. and streams what the tool prints, until it ends ..
+//! let mut answer = Vec::new();
+//! encode_stream_head(&mut answer, Some(&ExecId::parse(b"e1")?));
+//! encode_chunk(&mut answer, b"hello\n");
+//! encode_stream_end(&mut answer, 0);
+//! assert!(answer.ends_with(b"\r\n\r\n6\r\nhello\n\r\n0\r\nX-Exit-Code: 0\r\n\r\n"));
+//!
+//! // .. which the client reads.
+//! let mut client = ResponseReader::new(Limits::default());
+//! client.receive(&answer);
+//! let ResponseEvent::Head(head) = client.next_event()? else { panic!("the head comes first") };
+//! assert_eq!((head.status, head.exec_id.as_deref()), (200, Some("e1")));
+//! assert_eq!(client.next_event()?, ResponseEvent::Data(b"hello\n"));
+//! assert_eq!(client.next_event()?, ResponseEvent::End { exit_code: Some(0) });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Architecture invariant: bytes in, events out. This crate does not know sockets, files, clocks
+//! or threads, and nothing that a peer sends makes it panic or hold more than [`Limits`] allows.
 
 mod body;
 mod buffer;

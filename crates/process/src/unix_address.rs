@@ -1,0 +1,63 @@
+//! Addresses of unix sockets, however long their paths.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::socket::UnixAddr;
+use nix::sys::stat::Mode;
+
+/// The address of the socket at a path, to bind or connect to.
+#[derive(Debug)]
+pub struct UnixAddress {
+    /// The address, valid while this value lives.
+    pub address: UnixAddr,
+    /// The directory that the address goes through.
+    _directory: Option<OwnedFd>,
+}
+
+impl UnixAddress {
+    /// An address has room for 107 bytes; a longer path is reached through its opened directory.
+    /// Errors: the directory is not there, or ENAMETOOLONG for a name that is too long by itself.
+    pub fn new(path: &Path) -> nix::Result<Self> {
+        if let Ok(address) = UnixAddr::new(path) {
+            return Ok(UnixAddress { address, _directory: None });
+        }
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Errno::EINVAL);
+        };
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let directory = open(parent, flags, Mode::empty())?;
+        let short = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
+        Ok(UnixAddress { address: UnixAddr::new(&short)?, _directory: Some(directory) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::{
+        AddressFamily, Backlog, SockFlag, SockType, bind, connect, listen, socket,
+    };
+
+    #[test]
+    fn long_and_short_paths_meet() {
+        let base = std::env::temp_dir().join(format!("aifo-address-{}", std::process::id()));
+        let deep = base.join("d".repeat(100)).join("e".repeat(100));
+        std::fs::create_dir_all(&deep).unwrap();
+        let stream =
+            || socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        for path in [base.join("short.sock"), deep.join("long.sock")] {
+            let address = UnixAddress::new(&path).unwrap();
+            let listener = stream();
+            bind(listener.as_raw_fd(), &address.address).unwrap();
+            listen(&listener, Backlog::new(1).unwrap()).unwrap();
+            let client = stream();
+            let again = UnixAddress::new(&path).unwrap();
+            connect(client.as_raw_fd(), &again.address).unwrap();
+        }
+        assert_eq!(UnixAddress::new(&deep.join("none/a.sock")).unwrap_err(), Errno::ENOENT);
+        std::fs::remove_dir_all(&base).unwrap();
+    }
+}

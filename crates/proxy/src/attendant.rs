@@ -1,0 +1,85 @@
+//! Looking after a running tool while something else waits for it.
+
+use std::future::Future;
+use std::pin::pin;
+
+use aifo_sidecar::{ExecChannel, Socket};
+use aifo_types::{Ending, exit};
+use aifo_wire::{CancelCause, Interrupt};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::registry::Registration;
+
+/// Watches the clock and the session on behalf of one tool, and has it ended when its time is up.
+///
+/// Everything the exec's task awaits goes through [`Attendant::attend`], so that a client that
+/// does not read cannot keep a tool alive beyond its limit.
+#[derive(Debug)]
+pub(crate) struct Attendant {
+    deadline: Option<Instant>,
+    shutdown: watch::Receiver<bool>,
+    shutting_down: bool,
+    timed_out: bool,
+}
+
+impl Attendant {
+    pub(crate) fn new(deadline: Option<Instant>, shutdown: watch::Receiver<bool>) -> Self {
+        Attendant { deadline, shutdown, shutting_down: false, timed_out: false }
+    }
+
+    /// Awaits `work`, and meanwhile asks the runner at `channel` to end the tool when it must.
+    pub(crate) async fn attend<F: Future>(&mut self, channel: &Socket, work: F) -> F::Output {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                output = &mut work => return output,
+                () = elapsed(self.deadline), if !self.timed_out => {
+                    self.timed_out = true;
+                    tracing::debug!("time limit reached, escalating");
+                    ExecChannel::cancel(channel, CancelCause::Timeout, Interrupt::Send);
+                }
+                () = told(&mut self.shutdown), if !self.shutting_down => {
+                    self.shutting_down = true;
+                    ExecChannel::cancel(channel, CancelCause::Shutdown, Interrupt::Send);
+                }
+            }
+        }
+    }
+
+    /// The client has gone: has the tool ended, unless the client has just tried so itself.
+    pub(crate) fn disconnect(&self, channel: &Socket, registration: &Registration) {
+        let interrupt = match registration.was_signalled_recently() {
+            true => Interrupt::Skip,
+            false => Interrupt::Send,
+        };
+        ExecChannel::cancel(channel, CancelCause::Disconnect, interrupt);
+    }
+
+    /// Whether the tool ran into the time limit.
+    pub(crate) fn timed_out(&self) -> bool {
+        self.timed_out
+    }
+
+    /// The code to tell for an ending.
+    pub(crate) fn exit_code(&self, ending: Option<Ending>) -> u8 {
+        match ending {
+            None => exit::UNKNOWN,
+            Some(_) if self.timed_out => exit::TIMED_OUT,
+            Some(ending) => ending.exit_code(),
+        }
+    }
+}
+
+async fn elapsed(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn told(shutdown: &mut watch::Receiver<bool>) {
+    // An error means that the proxy itself is gone, which ends the session as well.
+    let _ = shutdown.wait_for(|shutdown| *shutdown).await;
+}

@@ -1,0 +1,143 @@
+//! Version 1: all output at once, when the tool has ended.
+
+use std::io::{self, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use aifo_types::{ExecId, Kind, Refusal, Status};
+use aifo_wire::{encode_answer_head, encode_refusal};
+use nix::fcntl::OFlag;
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
+
+use crate::client::Client;
+use crate::exec::{End, Sink};
+use crate::proxy::Transcript;
+
+/// A buffered answer (`spec/toolexec.md#v1-buffered`). Our memory does not grow with the output:
+/// past [`MAX_IN_MEMORY`] it goes to a file that has no name.
+#[derive(Debug)]
+pub(crate) struct Buffered {
+    echo: Option<ExecId>,
+    transcript: Transcript,
+    spool_dir: PathBuf,
+    kind: Kind,
+    memory: Vec<u8>,
+    spool: Option<File>,
+    spooled: u64,
+}
+
+/// Bytes of output kept in memory, per exec.
+const MAX_IN_MEMORY: usize = 1024 * 1024;
+/// Bytes that travel between the file and us at a time.
+const SPOOL_STEP: usize = 256 * 1024;
+
+impl Buffered {
+    pub(crate) fn new(
+        echo: Option<ExecId>,
+        transcript: Transcript,
+        spool_dir: &Path,
+        kind: &Kind,
+    ) -> Self {
+        Buffered {
+            echo,
+            transcript,
+            spool_dir: spool_dir.to_owned(),
+            kind: kind.clone(),
+            memory: Vec::new(),
+            spool: None,
+            spooled: 0,
+        }
+    }
+
+    /// Moves what is in memory to the file.
+    async fn spill(&mut self) -> io::Result<()> {
+        if self.spool.is_none() {
+            self.spool = Some(unnamed_file(&self.spool_dir).await?);
+        }
+        if let Some(spool) = &mut self.spool {
+            spool.write_all(&self.memory).await?;
+            self.spooled += self.memory.len() as u64;
+            self.memory.clear();
+        }
+        Ok(())
+    }
+
+    async fn send(
+        &mut self,
+        client: &Client,
+        status: Status,
+        exit_code: u8,
+        last: &[u8],
+    ) -> io::Result<()> {
+        let margin: &[u8] = match self.transcript {
+            Transcript::Plain => b"",
+            Transcript::OnOwnLines => b"\n",
+        };
+        let length = 2 * margin.len() + self.memory.len() + last.len();
+        let length = self.spooled + length as u64;
+        let mut head = Vec::with_capacity(256);
+        encode_answer_head(&mut head, status, Some(exit_code), self.echo.as_ref(), length);
+        head.extend_from_slice(margin);
+        client.socket.send_all(&head).await?;
+        if let Some(spool) = &mut self.spool {
+            spool.flush().await?;
+            spool.seek(SeekFrom::Start(0)).await?;
+            let mut step = vec![0; SPOOL_STEP];
+            let mut left = self.spooled;
+            while left > 0 {
+                let count = spool.read(&mut step).await?;
+                if count == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                client.socket.send_all(&step[..count]).await?;
+                left = left.saturating_sub(count as u64);
+            }
+        }
+        client.socket.send_all(&self.memory).await?;
+        client.send_parts([last, margin, b""]).await
+    }
+}
+
+impl Sink for Buffered {
+    async fn start(&mut self, _client: &Client) -> io::Result<()> {
+        Ok(())
+    }
+
+    async fn output(&mut self, _client: &Client, data: &[u8]) -> io::Result<()> {
+        let kept = if self.spool.is_some() { SPOOL_STEP } else { MAX_IN_MEMORY };
+        if self.memory.len() + data.len() > kept {
+            self.spill().await?;
+        }
+        self.memory.extend_from_slice(data);
+        Ok(())
+    }
+
+    async fn end(&mut self, client: &Client, end: End) -> io::Result<()> {
+        match end.ending {
+            None => {
+                let refusal = Refusal::EndingUnknown(format!(
+                    "the runner of the {} sidecar went away while the tool ran; its ending is \
+                     unknown",
+                    self.kind
+                ));
+                let mut answer = Vec::new();
+                encode_refusal(&mut answer, &refusal, self.echo.as_ref());
+                client.socket.send_all(&answer).await
+            }
+            Some(_) if end.timed_out => {
+                let status = (504, "Gateway Timeout");
+                self.send(client, status, end.exit_code, b"timeout\n").await
+            }
+            Some(_) => self.send(client, (200, "OK"), end.exit_code, b"").await,
+        }
+    }
+}
+
+/// A file in `directory` that nobody else can open and that is gone when it is closed.
+async fn unnamed_file(directory: &Path) -> io::Result<File> {
+    let mut options = tokio::fs::OpenOptions::new();
+    options.read(true).write(true).mode(0o600).custom_flags(OFlag::O_TMPFILE.bits());
+    let mut file = options.open(directory).await?;
+    file.set_max_buf_size(SPOOL_STEP);
+    Ok(file)
+}

@@ -1,0 +1,222 @@
+//! One exec from its request to its ending.
+
+use std::sync::Arc;
+
+use aifo_policy::Route;
+use aifo_sidecar::{ExecChannel, Runner, SidecarError};
+use aifo_types::{Ending, ExecId, ExecRequest, Refusal, exit};
+use aifo_wire::{Elsewhere, Frame, Start, StartError, StartErrorCause};
+
+use crate::attendant::Attendant;
+use crate::buffered::Buffered;
+use crate::client::{Client, Surplus};
+use crate::proxy::Shared;
+use crate::registry::Registration;
+use crate::request::Answer;
+use crate::streamed::Streamed;
+
+/// A tool that has started.
+pub(crate) struct Running {
+    channel: ExecChannel,
+    attendant: Attendant,
+    registration: Registration,
+    surplus: Surplus,
+}
+
+/// Where output goes, and then the ending.
+pub(crate) trait Sink {
+    /// The tool has started.
+    async fn start(&mut self, client: &Client) -> std::io::Result<()>;
+    /// It has printed something.
+    async fn output(&mut self, client: &Client, data: &[u8]) -> std::io::Result<()>;
+    /// It has ended; `None` if nobody knows how.
+    async fn end(&mut self, client: &Client, end: End) -> std::io::Result<()>;
+}
+
+/// What a client is told at the end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) ending: Option<Ending>,
+    pub(crate) timed_out: bool,
+    pub(crate) exit_code: u8,
+}
+
+/// Runs a tool for a client. An error is what the client is to be told instead; nothing was sent.
+pub(crate) async fn run(
+    shared: &Arc<Shared>,
+    client: &Client,
+    request: ExecRequest,
+    echo: Option<ExecId>,
+    answer: Answer,
+) -> Result<(), Refusal> {
+    let routes = aifo_policy::route(&request.tool, shared.fleet.kinds())?;
+    let registration = shared.registry.register(&request.id)?;
+    let began = std::time::Instant::now();
+    let (channel, kind) = begin(shared, &request, routes, &registration).await?;
+    tracing::debug!(
+        tool = %request.tool,
+        %kind,
+        exec_id = %request.id,
+        argv = aifo_policy::redact(&request.args),
+        cwd = %String::from_utf8_lossy(request.cwd.as_deref().unwrap_or_default()),
+        "exec"
+    );
+    let deadline = shared.max_runtime.map(|limit| tokio::time::Instant::now() + limit);
+    let running = Running {
+        channel,
+        attendant: Attendant::new(deadline, shared.shutdown.subscribe()),
+        registration,
+        surplus: Surplus::new(&shared.limits),
+    };
+    let code = match answer {
+        Answer::Streamed => running.serve(client, &request.id, Streamed::new(echo)).await,
+        Answer::Buffered => {
+            let sink = Buffered::new(echo, shared.transcript, &shared.spool_dir, &kind);
+            running.serve(client, &request.id, sink).await
+        }
+    };
+    let ms = began.elapsed().as_millis();
+    tracing::debug!(exec_id = %request.id, code, ms, "exec end");
+    Ok(())
+}
+
+/// Starts the tool in the first of the routed sidecars that has it.
+async fn begin(
+    shared: &Shared,
+    request: &ExecRequest,
+    routes: Vec<Route>,
+    registration: &Registration,
+) -> Result<(ExecChannel, aifo_types::Kind), Refusal> {
+    let elsewhere = if aifo_policy::asks_only_for_version(&request.args) {
+        Elsewhere::AtRoot
+    } else {
+        Elsewhere::Refuse
+    };
+    let tool = request.tool.as_str().as_bytes().to_vec();
+    let start = Start {
+        id: request.id.clone(),
+        argv: std::iter::once(tool).chain(request.args.iter().cloned()).collect(),
+        cwd: request.cwd.clone(),
+        elsewhere,
+    };
+    for Route { kind, .. } in routes {
+        let runner = shared.fleet.runner(&kind).await.map_err(internal)?;
+        match begin_at(&runner, start.clone()).await? {
+            Begun::Started(channel) => {
+                registration.started(runner);
+                return Ok((channel, kind));
+            }
+            Begun::Absent => {}
+        }
+    }
+    Err(aifo_policy::unavailable(&request.tool))
+}
+
+enum Begun {
+    Started(ExecChannel),
+    /// The sidecar has no such tool; nothing ran.
+    Absent,
+}
+
+async fn begin_at(runner: &Runner, start: Start) -> Result<Begun, Refusal> {
+    let mut channel = runner.start(start).await.map_err(internal)?;
+    loop {
+        match channel.frames.next_frame() {
+            Ok(Some(Frame::Started { .. })) => return Ok(Begun::Started(channel)),
+            Ok(Some(Frame::StartError(error))) if error.cause == StartErrorCause::Absent => {
+                return Ok(Begun::Absent);
+            }
+            Ok(Some(Frame::StartError(error))) => return Err(start_refusal(error)),
+            Ok(None) => {}
+            Ok(Some(_)) | Err(_) => return Err(lost(runner)),
+        }
+        let open = ExecChannel::fill(&channel.socket, &mut channel.frames).await;
+        if !open.unwrap_or(false) {
+            // It may have started and ended unseen.
+            return Err(lost(runner));
+        }
+    }
+}
+
+impl Running {
+    /// Carries output to the client until the tool has ended, then tells the ending; returns the
+    /// code told. A client that leaves has its tool ended, and what is still printed is dropped.
+    async fn serve(mut self, client: &Client, id: &ExecId, mut sink: impl Sink) -> u8 {
+        let ExecChannel { socket, frames } = &mut self.channel;
+        let mut present = self.attendant.attend(socket, sink.start(client)).await.is_ok();
+        let mut told_absence = false;
+        let ending = loop {
+            if !present && !std::mem::replace(&mut told_absence, true) {
+                tracing::info!(exec_id = %id, "disconnect");
+                self.attendant.disconnect(socket, &self.registration);
+            }
+            match frames.next_frame() {
+                Ok(Some(Frame::Stdout(data))) if present => {
+                    let sent = self.attendant.attend(socket, sink.output(client, data)).await;
+                    present = sent.is_ok();
+                    continue;
+                }
+                Ok(Some(Frame::Stdout(_))) => continue,
+                Ok(Some(Frame::Exit(exit))) => break Some(exit.ending),
+                Ok(None) => {}
+                // What does not belong here is as good as no frame at all.
+                Ok(Some(_)) | Err(_) => break None,
+            }
+            let surplus = &mut self.surplus;
+            let next = async {
+                tokio::select! {
+                    biased;
+                    open = ExecChannel::fill(socket, frames) => Next::Frames(open.unwrap_or(false)),
+                    () = client.gone(surplus), if present => Next::ClientGone,
+                }
+            };
+            match self.attendant.attend(socket, next).await {
+                Next::Frames(true) => {}
+                Next::Frames(false) => break None,
+                Next::ClientGone => present = false,
+            }
+        };
+        let exit_code = self.attendant.exit_code(ending);
+        if ending.is_none() {
+            tracing::warn!(exec_id = %id, "runner lost, ending unknown");
+        }
+        // The id is free before the client can know that the tool has ended.
+        drop(self.registration);
+        if present {
+            let end = End { ending, timed_out: self.attendant.timed_out(), exit_code };
+            // If the client leaves now, the tool has ended all the same.
+            let _ = sink.end(client, end).await;
+        }
+        exit_code
+    }
+}
+
+enum Next {
+    /// Whether the runner's end is still open.
+    Frames(bool),
+    ClientGone,
+}
+
+fn internal(error: SidecarError) -> Refusal {
+    Refusal::Internal(error.to_string())
+}
+
+fn lost(runner: &Runner) -> Refusal {
+    Refusal::EndingUnknown(format!(
+        "the runner of the {} sidecar went away while the tool ran; its ending is unknown",
+        runner.kind()
+    ))
+}
+
+fn start_refusal(StartError { cause, message }: StartError) -> Refusal {
+    match cause {
+        StartErrorCause::Cwd => Refusal::BadRequest(message),
+        StartErrorCause::Absent | StartErrorCause::Failed => Refusal::Internal(message),
+        StartErrorCause::NotFound => {
+            Refusal::StartFailed { cause: message, exit_code: exit::NOT_FOUND }
+        }
+        StartErrorCause::NotExecutable => {
+            Refusal::StartFailed { cause: message, exit_code: exit::NOT_EXECUTABLE }
+        }
+    }
+}

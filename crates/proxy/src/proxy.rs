@@ -1,0 +1,181 @@
+//! The accept loop, and what all connections share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aifo_sidecar::Fleet;
+use aifo_types::{ExecId, Refusal, Token};
+use aifo_wire::{Limits, encode_no_content, encode_refusal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::client::Client;
+use crate::listener::Listener;
+use crate::registry::Registry;
+use crate::request::{Call, Unread, Unserved, read_call};
+use crate::waiting::WaitingRoom;
+use crate::{exec, signal};
+
+/// What a proxy is told by whoever owns the session.
+#[derive(Debug)]
+pub struct ProxyConfig {
+    /// What clients have to present.
+    pub token: Token,
+    /// What clients may send, and how many may run.
+    pub limits: Limits,
+    /// How long a tool may run, or `None` for as long as it likes.
+    pub max_runtime: Option<Duration>,
+    /// Whether buffered output is set off from what a user interface draws around it.
+    pub transcript: Transcript,
+    /// A directory for output that is too large for memory; on disk rather than in it.
+    pub spool_dir: PathBuf,
+}
+
+/// How the body of a version 1 answer is framed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transcript {
+    /// The tool's bytes, nothing else.
+    #[default]
+    Plain,
+    /// A newline before and after, as verbose mode has it.
+    OnOwnLines,
+}
+
+/// A proxy in front of a fleet of sidecars.
+#[derive(Debug)]
+pub struct Proxy {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    token: Token,
+    pub(crate) limits: Limits,
+    pub(crate) max_runtime: Option<Duration>,
+    pub(crate) transcript: Transcript,
+    pub(crate) spool_dir: PathBuf,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) registry: Arc<Registry>,
+    waiting: Arc<WaitingRoom>,
+    pub(crate) shutdown: watch::Sender<bool>,
+}
+
+impl Proxy {
+    /// A proxy that has no clients yet.
+    pub fn new(config: ProxyConfig, fleet: Arc<Fleet>) -> Self {
+        let ProxyConfig { token, limits, max_runtime, transcript, spool_dir } = config;
+        let registry = Arc::new(Registry::new(limits.max_executions));
+        let waiting = Arc::new(WaitingRoom::new(limits.max_waiting));
+        let shutdown = watch::Sender::new(false);
+        let shared = Shared {
+            token,
+            limits,
+            max_runtime,
+            transcript,
+            spool_dir,
+            fleet,
+            registry,
+            waiting,
+            shutdown,
+        };
+        Proxy { shared: Arc::new(shared) }
+    }
+
+    /// Serves clients until `stop` is ready. Then nobody is let in any more, every running tool is
+    /// ended by the ladder, and each client is told its tool's ending before this returns. The
+    /// sidecars are left to their owner.
+    pub async fn serve(&self, listener: Listener, stop: impl Future<Output = ()>) {
+        let mut connections = JoinSet::new();
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                accepted = listener.accept() => match accepted {
+                    Ok(client) => {
+                        connections.spawn(Arc::clone(&self.shared).serve_connection(client));
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept a connection");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                Some(ended) = connections.join_next() => log_panic(ended),
+            }
+        }
+        drop(listener);
+        self.shared.shutdown.send_replace(true);
+        let all_told = async {
+            while let Some(ended) = connections.join_next().await {
+                log_panic(ended);
+            }
+        };
+        if tokio::time::timeout(SHUTDOWN_TIME, all_told).await.is_err() {
+            tracing::warn!("some clients did not take their answers in time");
+        }
+    }
+}
+
+/// After an error of `accept`, such as too many open files: time for some to be closed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long clients have to take their answers: the ladder's 3 s, and some.
+const SHUTDOWN_TIME: Duration = Duration::from_secs(5);
+
+impl Shared {
+    async fn serve_connection(self: Arc<Self>, client: Client) {
+        let call = {
+            let mut seat = self.waiting.enter();
+            let fresh_id = || aifo_process::random_bits().map(ExecId::from_random);
+            tokio::select! {
+                biased;
+                call = read_call(&client, &self.token, &self.limits, fresh_id) => call,
+                () = seat.asked_to_leave() => {
+                    Err(Unserved::Refused(Refusal::RequestTimeout, Unread::Rest))
+                }
+            }
+        };
+        let (refusal, echo, unread) = match call {
+            Err(Unserved::Gone) => return,
+            Err(Unserved::Refused(refusal, unread)) => (refusal, None, unread),
+            Ok(Call::Exec { request, echo, answer }) => {
+                match exec::run(&self, &client, request, echo.clone(), answer).await {
+                    Ok(()) => return client.close(&self.limits).await,
+                    Err(refusal) => (refusal, echo, Unread::Nothing),
+                }
+            }
+            Ok(Call::Signal { id, signal }) => {
+                match signal::deliver(&self.registry, &id, signal).await {
+                    Ok(()) => {
+                        let mut answer = Vec::new();
+                        encode_no_content(&mut answer);
+                        // Delivered, whether or not anybody hears of it.
+                        let _ = client.socket.send_all(&answer).await;
+                        return client.close(&self.limits).await;
+                    }
+                    Err(refusal) => (refusal, None, Unread::Nothing),
+                }
+            }
+        };
+        tracing::debug!(status = refusal.status().0, reason = refusal.body().trim_end(), "refused");
+        let mut answer = Vec::new();
+        encode_refusal(&mut answer, &refusal, echo.as_ref());
+        if client.socket.send_all(&answer).await.is_err() {
+            return;
+        }
+        match unread {
+            Unread::Nothing => client.close(&self.limits).await,
+            Unread::Rest => client.linger(&self.limits).await,
+        }
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("kinds", &self.fleet.kinds()).finish_non_exhaustive()
+    }
+}
+
+fn log_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a connection failed");
+    }
+}

@@ -1,0 +1,132 @@
+//! The execs that run, by id.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use aifo_sidecar::Runner;
+use aifo_types::{ExecId, Refusal};
+use tokio::sync::watch;
+
+/// Who runs under which id, and how many at once.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    max: usize,
+    running: Mutex<HashMap<ExecId, Arc<Running>>>,
+}
+
+/// What a `/signal` needs to know of an exec.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// The runner that has it; `None` until it has started.
+    runner: watch::Sender<Option<Runner>>,
+    signalled: Mutex<Option<Instant>>,
+}
+
+/// An id in use. It is free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    registry: Arc<Registry>,
+    id: ExecId,
+    running: Arc<Running>,
+}
+
+/// For how long a `/signal` counts as the caller's own attempt to end the tool, should the
+/// connection close after it.
+const RECENT: Duration = Duration::from_millis(2500);
+
+impl Registry {
+    pub(crate) fn new(max: usize) -> Self {
+        Registry { max, running: Mutex::default() }
+    }
+
+    /// Takes an id. Errors: 409 if it is in use, 429 if as many run as may.
+    pub(crate) fn register(self: &Arc<Self>, id: &ExecId) -> Result<Registration, Refusal> {
+        let mut running = self.lock();
+        if running.contains_key(id) {
+            return Err(Refusal::ExecIdInUse(id.clone()));
+        }
+        if running.len() >= self.max {
+            return Err(Refusal::TooManyExecutions { limit: self.max });
+        }
+        let entry =
+            Arc::new(Running { runner: watch::Sender::new(None), signalled: Mutex::default() });
+        running.insert(id.clone(), Arc::clone(&entry));
+        Ok(Registration { registry: Arc::clone(self), id: id.clone(), running: entry })
+    }
+
+    /// The exec of that id, if it runs.
+    pub(crate) fn find(&self, id: &ExecId) -> Option<Arc<Running>> {
+        self.lock().get(id).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ExecId, Arc<Running>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running {
+    /// The runner that has the tool, as soon as it does. `None` if the tool never started.
+    pub(crate) async fn runner(&self) -> Option<Runner> {
+        let mut started = self.runner.subscribe();
+        let runner = started.wait_for(Option::is_some).await.ok()?;
+        runner.clone()
+    }
+
+    pub(crate) fn note_signal(&self) {
+        *self.signalled.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+}
+
+impl Registration {
+    /// The tool runs there now.
+    pub(crate) fn started(&self, runner: Runner) {
+        self.running.runner.send_replace(Some(runner));
+    }
+
+    /// Whether somebody signalled the exec a moment ago.
+    pub(crate) fn was_signalled_recently(&self) -> bool {
+        let signalled = *self.running.signalled.lock().unwrap_or_else(PoisonError::into_inner);
+        signalled.is_some_and(|at| at.elapsed() < RECENT)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.registry.lock().remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_taken_once_and_free_again() {
+        let registry = Arc::new(Registry::new(2));
+        let id = |text: &str| ExecId::parse(text.as_bytes()).unwrap();
+        let first = registry.register(&id("a")).unwrap();
+        let again = registry.register(&id("a")).unwrap_err();
+        assert_eq!(again, Refusal::ExecIdInUse(id("a")));
+        let _second = registry.register(&id("b")).unwrap();
+        let third = registry.register(&id("c")).unwrap_err();
+        assert_eq!(third, Refusal::TooManyExecutions { limit: 2 });
+        assert!(registry.find(&id("a")).is_some());
+        drop(first);
+        assert!(registry.find(&id("a")).is_none());
+        assert!(registry.register(&id("a")).is_ok());
+    }
+
+    #[test]
+    fn a_signal_is_recent_for_a_while() {
+        let registry = Arc::new(Registry::new(1));
+        let id = ExecId::parse(b"a").unwrap();
+        let registration = registry.register(&id).unwrap();
+        assert!(!registration.was_signalled_recently());
+        registry.find(&id).unwrap().note_signal();
+        assert!(registration.was_signalled_recently());
+        let long_ago = Instant::now().checked_sub(RECENT).unwrap();
+        *registration.running.signalled.lock().unwrap() = Some(long_ago);
+        assert!(!registration.was_signalled_recently());
+    }
+}

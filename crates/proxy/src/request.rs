@@ -1,0 +1,215 @@
+//! Reading a request and judging all of it that is not policy.
+//!
+//! The order of the checks is part of the protocol (`spec/toolexec.md#order-of-checks`): nothing
+//! about tools shows before authentication, and no body is looked at before the version is known.
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use aifo_types::{ExecId, ExecRequest, Refusal, Signal, Token, ToolName};
+use aifo_wire::{CONTINUE, Event, Form, Limits, RequestError, RequestHead, RequestReader, Version};
+use tokio::time::{Instant, timeout_at};
+
+use crate::client::Client;
+
+/// What a client wants.
+#[derive(Debug)]
+pub(crate) enum Call {
+    /// Run a tool.
+    Exec {
+        request: ExecRequest,
+        /// The id as far as the client chose it, to be echoed.
+        echo: Option<ExecId>,
+        answer: Answer,
+    },
+    /// Deliver a signal.
+    Signal { id: ExecId, signal: Signal },
+}
+
+/// How the output of a tool is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Version 1: all of it when the tool has ended.
+    Buffered,
+    /// Version 2: as it comes.
+    Streamed,
+}
+
+/// Why there is no call.
+#[derive(Debug)]
+pub(crate) enum Unserved {
+    /// The client is to be told so.
+    Refused(Refusal, Unread),
+    /// The client has left.
+    Gone,
+}
+
+/// Whether a refused client may still be sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// Its request was read to the end.
+    Nothing,
+    /// There is more on its way.
+    Rest,
+}
+
+/// Reads one request. `fresh_id` makes an id for a client that sent none.
+pub(crate) async fn read_call(
+    client: &Client,
+    token: &Token,
+    limits: &Limits,
+    fresh_id: impl FnOnce() -> io::Result<ExecId>,
+) -> Result<Call, Unserved> {
+    let mut reading = Reading { client, reader: RequestReader::new(limits.clone()) };
+    let head = reading.head(limits.head_timeout).await?;
+    let refused = |refusal| Unserved::Refused(refusal, Unread::Rest);
+    let target = Target::of(&head).map_err(refused)?;
+    authenticate(&head, token).map_err(refused)?;
+    let answer = version(&head, target).map_err(refused)?;
+    let body = reading.body(&head, limits.body_stall).await?;
+    let form = aifo_wire::decode_form(&body);
+    let call = match target {
+        Target::Exec => exec_call(&head, &form, answer, fresh_id),
+        Target::Signal => signal_call(&form),
+    };
+    call.map_err(|refusal| Unserved::Refused(refusal, Unread::Nothing))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    Exec,
+    Signal,
+}
+
+impl Target {
+    fn of(head: &RequestHead) -> Result<Self, Refusal> {
+        let target = match head.path() {
+            "/exec" => Target::Exec,
+            "/signal" => Target::Signal,
+            _ => return Err(Refusal::NotFound),
+        };
+        if head.method == "POST" { Ok(target) } else { Err(Refusal::MethodNotAllowed) }
+    }
+}
+
+fn authenticate(head: &RequestHead, token: &Token) -> Result<(), Refusal> {
+    match head.header("authorization") {
+        Some(credentials) if token.authorizes(credentials) => Ok(()),
+        _ => Err(Refusal::Unauthorized),
+    }
+}
+
+fn version(head: &RequestHead, target: Target) -> Result<Answer, Refusal> {
+    match head.header("x-aifo-proto") {
+        Some(b"1") => Ok(Answer::Buffered),
+        // An HTTP/1.0 client does not understand chunks.
+        Some(b"2") if target == Target::Exec && head.version == Version::Http10 => {
+            Err(Refusal::UnsupportedProtocol)
+        }
+        Some(b"2") => Ok(Answer::Streamed),
+        _ => Err(Refusal::UnsupportedProtocol),
+    }
+}
+
+fn exec_call(
+    head: &RequestHead,
+    form: &Form,
+    answer: Answer,
+    fresh_id: impl FnOnce() -> io::Result<ExecId>,
+) -> Result<Call, Refusal> {
+    let bad = |why: String| Refusal::BadRequest(why);
+    let echo = match head.header("x-aifo-exec-id") {
+        Some(id) => Some(ExecId::parse(id).map_err(|invalid| bad(invalid.to_string()))?),
+        None => None,
+    };
+    let tool = form.last("tool").ok_or_else(|| bad("tool is missing".to_owned()))?;
+    let tool = ToolName::parse(tool).map_err(|invalid| bad(invalid.to_string()))?;
+    let args: Vec<Vec<u8>> = form.all("arg").map(<[u8]>::to_vec).collect();
+    if args.iter().any(|arg| arg.contains(&0)) {
+        return Err(bad("an argument holds a NUL byte".to_owned()));
+    }
+    let cwd = form.last("cwd").filter(|cwd| !cwd.is_empty());
+    let cwd = cwd.map(aifo_policy::normalise).transpose()?;
+    let id = match &echo {
+        Some(id) => id.clone(),
+        None => fresh_id().map_err(|error| Refusal::Internal(error.to_string()))?,
+    };
+    Ok(Call::Exec { request: ExecRequest { id, tool, args, cwd }, echo, answer })
+}
+
+fn signal_call(form: &Form) -> Result<Call, Refusal> {
+    let id = form.last("exec_id").ok_or(Refusal::BadRequest("exec_id is missing".to_owned()))?;
+    // What is no id names no exec.
+    let id = ExecId::parse(id).map_err(|_| Refusal::NotFound)?;
+    let signal = match form.last("signal") {
+        None => Signal::Term,
+        Some(name) => {
+            let name = String::from_utf8_lossy(name);
+            Signal::parse(&name).ok_or_else(|| {
+                Refusal::BadRequest(format!("unknown signal '{}'", name.escape_debug()))
+            })?
+        }
+    };
+    Ok(Call::Signal { id, signal })
+}
+
+struct Reading<'a> {
+    client: &'a Client,
+    reader: RequestReader,
+}
+
+impl Reading<'_> {
+    async fn head(&mut self, within: Duration) -> Result<RequestHead, Unserved> {
+        let deadline = Instant::now() + within;
+        loop {
+            match self.event()? {
+                Event::Head(head) => return Ok(head),
+                _ => self.fill(deadline).await?,
+            }
+        }
+    }
+
+    async fn body(&mut self, head: &RequestHead, stall: Duration) -> Result<Vec<u8>, Unserved> {
+        let mut interim = head.expects_continue().then_some(CONTINUE);
+        loop {
+            if let Event::Body(body) = self.event()? {
+                return Ok(body);
+            }
+            // Only now: a body that is too large is refused before the client sends it.
+            if let Some(interim) = interim.take() {
+                self.client.socket.send_all(interim).await.map_err(|_| Unserved::Gone)?;
+            }
+            self.fill(Instant::now() + stall).await?;
+        }
+    }
+
+    fn event(&mut self) -> Result<Event, Unserved> {
+        self.reader.next_event().map_err(|error| {
+            let refusal = error.refusal(self.reader.limits());
+            match error {
+                RequestError::Truncated => Unserved::Refused(refusal, Unread::Nothing),
+                _ => Unserved::Refused(refusal, Unread::Rest),
+            }
+        })
+    }
+
+    async fn fill(&mut self, deadline: Instant) -> Result<(), Unserved> {
+        let room = self.reader.buffer().spare(READ);
+        match within(deadline, self.client.socket.receive(room)).await? {
+            Ok(0) => self.reader.receive_eof(),
+            Ok(count) => self.reader.buffer().commit(count),
+            Err(_) => return Err(Unserved::Gone),
+        }
+        Ok(())
+    }
+}
+
+/// A request is a few hundred bytes as a rule; a large one comes in several reads.
+const READ: usize = 8 * 1024;
+
+async fn within<F: Future>(deadline: Instant, work: F) -> Result<F::Output, Unserved> {
+    timeout_at(deadline, work)
+        .await
+        .map_err(|_| Unserved::Refused(Refusal::RequestTimeout, Unread::Rest))
+}

@@ -1,0 +1,46 @@
+//! Version 2: output as it comes, the exit code in a trailer.
+
+use std::io;
+
+use aifo_types::ExecId;
+use aifo_wire::{CHUNK_END, encode_chunk_head, encode_stream_end, encode_stream_head};
+
+use crate::client::Client;
+use crate::exec::{End, Sink};
+
+/// A chunked answer (`spec/toolexec.md#v2-streaming`).
+#[derive(Debug)]
+pub(crate) struct Streamed {
+    echo: Option<ExecId>,
+    chunk_head: Vec<u8>,
+}
+
+impl Streamed {
+    pub(crate) fn new(echo: Option<ExecId>) -> Self {
+        Streamed { echo, chunk_head: Vec::new() }
+    }
+}
+
+impl Sink for Streamed {
+    async fn start(&mut self, client: &Client) -> io::Result<()> {
+        let mut head = Vec::with_capacity(256);
+        encode_stream_head(&mut head, self.echo.as_ref());
+        client.socket.send_all(&head).await
+    }
+
+    async fn output(&mut self, client: &Client, data: &[u8]) -> io::Result<()> {
+        if data.is_empty() {
+            // An empty chunk would be the last one.
+            return Ok(());
+        }
+        self.chunk_head.clear();
+        encode_chunk_head(&mut self.chunk_head, data.len());
+        client.send_parts([&self.chunk_head, data, CHUNK_END]).await
+    }
+
+    async fn end(&mut self, client: &Client, end: End) -> io::Result<()> {
+        let mut tail = Vec::new();
+        encode_stream_end(&mut tail, end.exit_code);
+        client.socket.send_all(&tail).await
+    }
+}

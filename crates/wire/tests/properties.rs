@@ -1,0 +1,287 @@
+//! What holds for all bytes: encoding and decoding are inverse, cuts change nothing, foreign bytes
+//! neither panic nor pile up.
+
+use std::time::Duration;
+
+use aifo_types::{Ending, ExecId, Signal};
+use aifo_wire::{
+    CancelCause, ChunkedDecoder, Delivery, Elsewhere, Event, Exit, Frame, FrameReader, Interrupt,
+    Limits, RequestReader, ResponseEvent, ResponseReader, Setup, Start, StartError,
+    StartErrorCause, Step, Usage, decode_form, encode_chunk, encode_form, encode_stream_end,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Bytes that look like the protocol more often than chance would have it.
+fn wire_like() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        4 => vec(any::<u8>(), 0..12),
+        2 => Just(b"POST /exec HTTP/1.1\r\n".to_vec()),
+        2 => Just(b"HTTP/1.1 200 OK\r\n".to_vec()),
+        2 => Just(b"Transfer-Encoding: chunked\r\n\r\n".to_vec()),
+        1 => Just(b"Content-Length: 9\n\n".to_vec()),
+        3 => Just(b"\r\n".to_vec()),
+        1 => Just(b"5;x\r\nhello\r\n".to_vec()),
+        1 => Just(b"0\r\nX-Exit-Code: 7\r\n\r\n".to_vec()),
+        1 => Just(b"ffffffffffff\r\n".to_vec()),
+    ];
+    vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+}
+
+/// Limits so small that random bytes reach them.
+fn small_limits() -> Limits {
+    Limits {
+        max_headers: 4,
+        max_head: 80,
+        max_body: 16,
+        max_drain: 48,
+        max_chunk_line: 8,
+        max_trailer: 24,
+        ..Limits::default()
+    }
+}
+
+/// Cuts `bytes` into pieces of the given lengths, over and over.
+fn pieces<'a>(bytes: &'a [u8], lengths: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
+    let mut rest = bytes;
+    lengths.iter().cycle().map_while(move |len| {
+        let (piece, after) = rest.split_at((*len).min(rest.len()));
+        rest = after;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+/// All a server makes of the bytes, up to its error.
+fn requests(bytes: &[u8], lengths: &[usize]) -> Vec<String> {
+    let mut reader = RequestReader::new(small_limits());
+    let mut pieces = pieces(bytes, lengths);
+    let mut story = Vec::new();
+    let mut ended = false;
+    loop {
+        match reader.next_event() {
+            Ok(Event::NeedData) if ended => return story,
+            Ok(Event::NeedData) => match pieces.next() {
+                Some(piece) => reader.receive(piece),
+                None => {
+                    reader.receive_eof();
+                    ended = true;
+                }
+            },
+            Ok(event) => {
+                if let Event::Body(body) = &event {
+                    assert!(body.len() <= 16, "within the limit");
+                }
+                story.push(format!("{event:?}"));
+            }
+            Err(error) => {
+                story.push(format!("{error:?}"));
+                return story;
+            }
+        }
+    }
+}
+
+/// All a client makes of the bytes: head, data, and the end or error.
+fn answers(bytes: &[u8], lengths: &[usize]) -> (Vec<String>, Vec<u8>) {
+    let mut reader = ResponseReader::new(small_limits());
+    let mut pieces = pieces(bytes, lengths);
+    let (mut story, mut body) = (Vec::new(), Vec::new());
+    loop {
+        match reader.next_event() {
+            Ok(ResponseEvent::NeedData) => match pieces.next() {
+                Some(piece) => reader.receive(piece),
+                None => reader.receive_eof(),
+            },
+            Ok(ResponseEvent::Data(data)) => body.extend_from_slice(data),
+            Ok(ResponseEvent::Head(head)) => story.push(format!("{head:?}")),
+            Ok(end) => {
+                story.push(format!("{end:?}"));
+                return (story, body);
+            }
+            Err(error) => {
+                story.push(format!("{error:?}"));
+                return (story, body);
+            }
+        }
+    }
+}
+
+/// All frames in the bytes, and the error that ended them.
+fn frames(bytes: &[u8], lengths: &[usize]) -> Vec<String> {
+    let mut reader = FrameReader::new();
+    let mut story = Vec::new();
+    for piece in pieces(bytes, lengths) {
+        reader.receive(piece);
+        loop {
+            match reader.next_frame() {
+                Ok(Some(frame)) => story.push(format!("{frame:?}")),
+                Ok(None) => break,
+                Err(error) => {
+                    story.push(format!("{error:?}"));
+                    return story;
+                }
+            }
+        }
+    }
+    story
+}
+
+fn exec_id() -> impl Strategy<Value = ExecId> {
+    "[A-Za-z0-9._-]{1,64}".prop_map(|id| ExecId::parse(id.as_bytes()).unwrap())
+}
+
+fn c_string() -> impl Strategy<Value = Vec<u8>> {
+    vec(1..=255u8, 0..40)
+}
+
+fn absolute() -> impl Strategy<Value = Vec<u8>> {
+    c_string().prop_map(|tail| [b"/", &tail[..]].concat())
+}
+
+fn start() -> impl Strategy<Value = Start> {
+    let elsewhere = prop_oneof![Just(Elsewhere::Refuse), Just(Elsewhere::AtRoot)];
+    let parts = (exec_id(), vec(c_string(), 1..20), proptest::option::of(c_string()), elsewhere);
+    parts.prop_map(|(id, argv, cwd, elsewhere)| Start { id, argv, cwd, elsewhere })
+}
+
+fn exit() -> impl Strategy<Value = Exit> {
+    let ending =
+        prop_oneof![any::<u8>().prop_map(Ending::Exited), any::<u8>().prop_map(Ending::Signaled)];
+    (ending, any::<[u64; 4]>()).prop_map(|(ending, [wall, user, system, max_rss_kib])| {
+        let [wall, user, system] = [wall, user, system].map(Duration::from_micros);
+        Exit { ending, usage: Usage { wall, user, system, max_rss_kib } }
+    })
+}
+
+/// Frames of every kind but `Stdout`, which borrows.
+fn owned_frame() -> impl Strategy<Value = Frame<'static>> {
+    let signal = (1..32u8).prop_filter_map("no such signal", Signal::from_number);
+    prop_oneof![
+        start().prop_map(Frame::Start),
+        (1..=3u8, 0..=1u8).prop_map(|(cause, interrupt)| Frame::Cancel {
+            cause: CancelCause::from_code(cause).unwrap(),
+            interrupt: Interrupt::from_code(interrupt).unwrap(),
+        }),
+        any::<u32>().prop_map(|pid| Frame::Started { pid }),
+        exit().prop_map(Frame::Exit),
+        (1..=5u8, any::<String>()).prop_map(|(cause, message)| {
+            Frame::StartError(StartError {
+                cause: StartErrorCause::from_code(cause).unwrap(),
+                message,
+            })
+        }),
+        any::<u8>().prop_map(|version| Frame::Hello { version }),
+        (absolute(), absolute())
+            .prop_map(|(workspace, tmp)| Frame::Setup(Setup { workspace, tmp })),
+        Just(Frame::Open),
+        (any::<u32>(), signal, exec_id()).prop_map(|(serial, signal, id)| Frame::Kill {
+            serial,
+            signal,
+            id
+        }),
+        (any::<u32>(), 0..=1u8).prop_map(|(serial, found)| Frame::Killed {
+            serial,
+            found: Delivery::from_code(found).unwrap(),
+        }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn forms_round_trip(
+        pairs in vec(("[a-z_=&%+é]{1,8}", vec(any::<u8>(), 0..60)), 0..20),
+    ) {
+        let body = encode_form(pairs.iter().map(|(key, value)| (key.as_str(), &value[..])));
+        let form = decode_form(&body);
+        let decoded: Vec<_> =
+            form.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+        let expected: Vec<_> = pairs.into_iter().map(|(k, v)| (k.into_bytes(), v)).collect();
+        prop_assert_eq!(decoded, expected);
+    }
+
+    #[test]
+    fn any_bytes_are_a_form(body in vec(any::<u8>(), 0..200)) {
+        let size: usize = decode_form(&body).iter().map(|(k, v)| k.len() + v.len()).sum();
+        prop_assert!(size <= body.len());
+    }
+
+    #[test]
+    fn chunks_round_trip(
+        chunks in vec(vec(any::<u8>(), 0..300), 0..8),
+        code in any::<u8>(),
+        rest in vec(any::<u8>(), 0..8),
+    ) {
+        let mut wire = Vec::new();
+        for chunk in &chunks {
+            encode_chunk(&mut wire, chunk);
+        }
+        encode_stream_end(&mut wire, code);
+        wire.extend_from_slice(&rest);
+        let mut decoder = ChunkedDecoder::new(&Limits::default());
+        let (mut input, mut data) = (&wire[..], Vec::new());
+        loop {
+            match decoder.decode(&mut input) {
+                Ok(Step::Data(part)) => data.extend_from_slice(part),
+                Ok(Step::End) => break,
+                other => prop_assert!(false, "{:?}", other),
+            }
+        }
+        prop_assert_eq!(data, chunks.concat());
+        let code = code.to_string();
+        prop_assert_eq!(decoder.trailer("x-exit-code"), Some(code.as_bytes()));
+        prop_assert_eq!(input, &rest[..]);
+    }
+
+    #[test]
+    fn frames_round_trip(frame in owned_frame(), data in vec(any::<u8>(), 1..300)) {
+        let mut wire = Vec::new();
+        frame.encode(&mut wire);
+        Frame::Stdout(&data).encode(&mut wire);
+        let mut reader = FrameReader::new();
+        reader.receive(&wire);
+        prop_assert_eq!(reader.next_frame(), Ok(Some(frame)));
+        prop_assert_eq!(reader.next_frame(), Ok(Some(Frame::Stdout(&data))));
+        prop_assert_eq!(reader.next_frame(), Ok(None));
+    }
+
+    #[test]
+    fn cuts_change_nothing(bytes in wire_like(), lengths in vec(1..30usize, 1..8)) {
+        let whole = [usize::MAX];
+        prop_assert_eq!(requests(&bytes, &lengths), requests(&bytes, &whole));
+        prop_assert_eq!(answers(&bytes, &lengths), answers(&bytes, &whole));
+        prop_assert_eq!(frames(&bytes, &lengths), frames(&bytes, &whole));
+    }
+
+    #[test]
+    fn cut_frames_are_the_same_frames(
+        sent in vec(owned_frame(), 0..5),
+        tail in vec(any::<u8>(), 0..20),
+        lengths in vec(1..50usize, 1..8),
+    ) {
+        let mut wire = Vec::new();
+        sent.iter().for_each(|frame| frame.encode(&mut wire));
+        wire.extend_from_slice(&tail);
+        prop_assert_eq!(frames(&wire, &lengths), frames(&wire, &[usize::MAX]));
+    }
+
+    /// Whatever comes, a reader that is given 32 bytes at a time buffers no more than its bounds.
+    #[test]
+    fn foreign_bytes_do_not_pile_up(bytes in wire_like(), endless in any::<[u8; 32]>()) {
+        let mut reader = RequestReader::new(small_limits());
+        reader.receive(&bytes);
+        for _ in 0..64 {
+            let need_data = loop {
+                match reader.next_event() {
+                    Ok(Event::NeedData) => break true,
+                    Ok(Event::Body(_)) | Err(_) => break false,
+                    Ok(Event::Head(_)) => {}
+                }
+            };
+            if !need_data {
+                break;
+            }
+            prop_assert!(reader.buffer().len() <= 80, "a head at most");
+            reader.receive(&endless);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The golden transcripts through both readers and every encoder.
+//!
+//! `tests/transcripts/*.wire`: `> bytes` is sent by the client, `< bytes` by the server, escaped as
+//! in a Rust byte string; lines of one direction belong together, `#` is a comment. `{token}` stands
+//! for the session's.
+
+use std::path::Path;
+
+use aifo_types::{ExecId, Token};
+use aifo_wire::{
+    BodyKind, CONTINUE, Event, Limits, RequestError, RequestHead, RequestReader, ResponseEvent,
+    ResponseReader, encode_answer, encode_chunk, encode_refusal, encode_stream_end,
+    encode_stream_head,
+};
+
+/// All that went in each direction.
+struct Transcript {
+    name: String,
+    sent: Vec<u8>,
+    received: Vec<u8>,
+}
+
+fn transcripts() -> Vec<Transcript> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts");
+    let entries = std::fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|e| e == "wire")).map(read).collect()
+}
+
+fn read(path: std::path::PathBuf) -> Transcript {
+    let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+    let (mut sent, mut received) = (Vec::new(), Vec::new());
+    for line in std::fs::read_to_string(&path).unwrap().lines() {
+        let line = line.replace("{token}", "TOKEN");
+        match line.split_at_checked(2) {
+            Some(("> ", bytes)) => sent.extend(unescape(bytes)),
+            Some(("< ", bytes)) => received.extend(unescape(bytes)),
+            _ => assert!(line.is_empty() || line.starts_with('#'), "{name}: {line}"),
+        }
+    }
+    Transcript { name, sent, received }
+}
+
+fn unescape(text: &str) -> Vec<u8> {
+    let mut bytes = text.bytes();
+    let mut out = Vec::new();
+    while let Some(byte) = bytes.next() {
+        out.push(match byte {
+            b'\\' => match bytes.next().expect("an escape") {
+                b'r' => b'\r',
+                b'n' => b'\n',
+                b't' => b'\t',
+                b'0' => b'\0',
+                b'x' => {
+                    let mut digit = || char::from(bytes.next().unwrap()).to_digit(16).unwrap();
+                    (digit() * 16 + digit()) as u8
+                }
+                same @ (b'\\' | b'"' | b'\'') => same,
+                other => panic!("unknown escape \\{}", char::from(other)),
+            },
+            plain => plain,
+        });
+    }
+    out
+}
+
+/// What the server makes of the request, in one piece or byte by byte.
+fn request(bytes: &[u8], piece_len: usize) -> Result<(RequestHead, Vec<u8>), RequestError> {
+    let mut reader = RequestReader::new(Limits::default());
+    let mut pieces = bytes.chunks(piece_len);
+    let mut head = None;
+    loop {
+        match reader.next_event()? {
+            Event::NeedData => reader.receive(pieces.next().expect("the request is complete")),
+            Event::Head(parsed) => head = Some(parsed),
+            Event::Body(body) => return Ok((head.expect("the head comes first"), body)),
+        }
+    }
+}
+
+/// Reads an answer and encodes what was understood anew.
+fn encode_again(answer: &[u8]) -> Vec<u8> {
+    let mut reader = ResponseReader::new(Limits::default());
+    reader.receive(answer);
+    let Ok(ResponseEvent::Head(head)) = reader.next_event() else { panic!("no head") };
+    let exec_id = head.exec_id.map(|id| ExecId::parse(id.as_bytes()).unwrap());
+    let mut data = Vec::new();
+    let exit_code = loop {
+        match reader.next_event().unwrap() {
+            ResponseEvent::Data(piece) => data.push(piece.to_vec()),
+            ResponseEvent::End { exit_code } => break exit_code,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(reader.take_rest().is_empty(), "the answer ends with its transcript");
+    let mut out = Vec::new();
+    if head.body == BodyKind::Chunked {
+        encode_stream_head(&mut out, exec_id.as_ref());
+        data.iter().for_each(|piece| encode_chunk(&mut out, piece));
+        encode_stream_end(&mut out, exit_code.expect("every stream tells"));
+    } else {
+        let status_line = answer.split(|&byte| byte == b'\r').next().unwrap();
+        let phrase = std::str::from_utf8(&status_line["HTTP/1.1 200 ".len()..]).unwrap();
+        // The phrases are constants of the program; here one is read from a file.
+        let phrase: &'static str = phrase.to_owned().leak();
+        let status = (head.status, phrase);
+        encode_answer(&mut out, status, exit_code, exec_id.as_ref(), &data.concat());
+    }
+    out
+}
+
+#[test]
+fn requests_and_answers_are_understood_and_reproduced() {
+    let token = Token::parse("TOKEN").unwrap();
+    let transcripts = transcripts();
+    assert!(transcripts.len() >= 20, "the transcripts are where they should be");
+    for Transcript { name, sent, received } in transcripts {
+        let understood = request(&sent, sent.len());
+        assert_eq!(understood, request(&sent, 1), "{name}: byte by byte");
+        let answer = match &understood {
+            Ok((head, _)) if head.expects_continue() => {
+                received.strip_prefix(CONTINUE).expect("an interim answer")
+            }
+            _ => &received[..],
+        };
+        assert_eq!(
+            encode_again(answer).escape_ascii().to_string(),
+            answer.escape_ascii().to_string(),
+            "{name}"
+        );
+        match understood {
+            // What this crate refuses by itself is the whole answer.
+            Err(error) => {
+                let mut refusal = Vec::new();
+                encode_refusal(&mut refusal, &error.refusal(&Limits::default()), None);
+                assert_eq!(refusal, answer, "{name}: {error}");
+            }
+            Ok((head, _)) => {
+                let authorized = head.header("authorization").is_some_and(|v| token.authorizes(v));
+                let refused_before = ["401", "404-path", "405"].iter().any(|n| name.starts_with(n));
+                assert_eq!(authorized, !refused_before, "{name}");
+            }
+        }
+    }
+}

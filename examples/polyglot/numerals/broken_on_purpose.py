@@ -1,0 +1,10 @@
+"""Fails on purpose, to show what a failure looks like. Discovery does not find it by its name."""
+
+import unittest
+
+from numerals import from_roman
+
+
+class BrokenOnPurpose(unittest.TestCase):
+    def test_clocks(self):
+        self.assertEqual(from_roman("IIII"), 4, "clocks write it so, the table does not")

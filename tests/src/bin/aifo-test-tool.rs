@@ -1,0 +1,281 @@
+//! A tool with known behaviour. The suites link it under the names of real tools; its first argument
+//! says what to do.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::parent_id;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::thread::sleep;
+use std::time::Duration;
+
+use aifo_tests::Noise;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigSet, Signal, raise};
+use nix::unistd::{Pid, getpgid, getsid, pause, setsid};
+
+fn main() -> ExitCode {
+    let mut argv = std::env::args_os();
+    let name = argv.next().unwrap_or_default();
+    let verb = argv.next().unwrap_or_default();
+    let args: Vec<OsString> = argv.collect();
+    match act(&name, verb.to_str().unwrap_or_default(), &args) {
+        Ok(code) => ExitCode::from(code),
+        Err(e) => {
+            eprintln!("{}: {}: {e}", name.display(), verb.display());
+            ExitCode::from(99)
+        }
+    }
+}
+
+fn act(name: &OsStr, verb: &str, args: &[OsString]) -> io::Result<u8> {
+    let file = |index: usize| args.get(index).map(Path::new).ok_or(io::ErrorKind::InvalidInput);
+    match verb {
+        // What it was given.
+        "say" => print(&[&args.join(OsStr::new(" ")).into_vec(), b"\n"])?,
+        "args" => args.iter().try_for_each(|arg| print(&[arg.as_bytes(), b"\0"]))?,
+        "argv0" => print(&[name.as_bytes(), b"\n"])?,
+        "cwd" => print(&[std::env::current_dir()?.as_os_str().as_bytes(), b"\n"])?,
+        "env" => print_environment()?,
+        "fds" => print_fds()?,
+        "limits" => print_limits()?,
+        "ids" => print_ids()?,
+        "stdin" => print_line(io::copy(&mut io::stdin(), &mut io::sink())?)?,
+        "--version" | "-V" | "-v" | "version" | "--help" => {
+            print_line(format!("{verb} in {}", std::env::current_dir()?.display()))?;
+        }
+        // How it ends.
+        "exit" => return Ok(number(args, 0)? as u8),
+        "die" => die(number(args, 0)?)?,
+        "count" => count(file(0)?)?,
+        // What it writes.
+        "emit" => emit(number(args, 0)?, number(args, 1)?)?,
+        "count-emit" => {
+            count(file(0)?)?;
+            emit(number(args, 1)?, 1)?;
+        }
+        "both" => both(number(args, 0)?)?,
+        "hold" => {
+            print_line("first")?;
+            wait_for(file(0)?);
+            print_line("second")?;
+        }
+        // How it stays, and what it does with signals. A blocked signal stays pending for good,
+        // which is as stubborn as ignoring it and needs no handler.
+        "wait" => {
+            print_line("ready")?;
+            pause();
+        }
+        "quiet" => {
+            announce(file(0)?)?;
+            pause();
+        }
+        "catch" => return catch(),
+        "record" => record(file(0).ok())?,
+        // Families.
+        "tree" => {
+            start_leaf(file(0)?)?;
+            pause();
+        }
+        "stubborn-tree" => {
+            block_all()?;
+            start_leaf(file(0)?)?;
+            pause_for_ever();
+        }
+        "daemon" => start_leaf(file(0)?)?,
+        "background" => {
+            spawn_self(["chatter".as_ref(), file(0)?.as_os_str()])?;
+            print_line("parent")?;
+        }
+        "middle" => {
+            setsid()?;
+            spawn_self(["leaf".as_ref(), file(0)?.as_os_str()])?;
+        }
+        "leaf" => {
+            block_all()?;
+            let parent = parent_id();
+            // Only an orphan has really been forked twice.
+            while parent_id() == parent && is_middle(parent) {
+                sleep(Duration::from_millis(1));
+            }
+            announce(file(0)?)?;
+            pause_for_ever();
+        }
+        "chatter" => chatter(file(0)?)?,
+        _ => return Err(io::Error::other("unknown verb")),
+    }
+    Ok(0)
+}
+
+fn number(args: &[OsString], index: usize) -> io::Result<u64> {
+    let text = args.get(index).and_then(|arg| arg.to_str());
+    text.and_then(|text| text.parse().ok()).ok_or_else(|| io::Error::other("a number is missing"))
+}
+
+/// Writes all parts at once and at once: the suites look at the order of whole lines.
+fn print(parts: &[&[u8]]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(&parts.concat())?;
+    out.flush()
+}
+
+fn print_line(value: impl ToString) -> io::Result<()> {
+    print(&[value.to_string().as_bytes(), b"\n"])
+}
+
+fn print_environment() -> io::Result<()> {
+    for (name, value) in std::env::vars_os() {
+        print(&[name.as_bytes(), b"=", value.as_bytes(), b"\n"])?;
+    }
+    Ok(())
+}
+
+/// One line per open fd: its number and what it is.
+fn print_fds() -> io::Result<()> {
+    for entry in fs::read_dir("/proc/self/fd")? {
+        let path = entry?.path();
+        let target = fs::read_link(&path)?;
+        let number = path.file_name().unwrap_or_default();
+        // The folder that is being read is ours and no inheritance.
+        if !target.starts_with(format!("/proc/{}/fd", std::process::id())) {
+            print(&[number.as_bytes(), b" ", target.as_os_str().as_bytes(), b"\n"])?;
+        }
+    }
+    Ok(())
+}
+
+fn print_limits() -> io::Result<()> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    print_line(format!("{soft} {hard}"))
+}
+
+/// Process, process group and session.
+fn print_ids() -> io::Result<()> {
+    let (group, session) = (getpgid(None)?, getsid(None)?);
+    print_line(format!("{} {group} {session}", Pid::this()))
+}
+
+fn die(signal: u64) -> io::Result<()> {
+    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    let signal = Signal::try_from(i32::try_from(signal).map_err(io::Error::other)?)?;
+    // Rust programs start with SIGPIPE ignored, and no safe call restores it; a shell can.
+    if signal == Signal::SIGPIPE {
+        return Err(std::os::unix::process::CommandExt::exec(
+            Command::new("/bin/sh").args(["-c", "kill -PIPE $$"]),
+        ));
+    }
+    raise(signal)?;
+    Ok(())
+}
+
+fn count(file: &Path) -> io::Result<()> {
+    OpenOptions::new().create(true).append(true).open(file)?.write_all(b"ran\n")
+}
+
+fn emit(mut bytes: u64, seed: u64) -> io::Result<()> {
+    let mut noise = Noise::new(seed);
+    // Not `io::stdout`: its line buffer would cut the stream at every newline.
+    let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    while bytes > 0 {
+        let block = noise.next(usize::try_from(bytes).unwrap_or(usize::MAX));
+        out.write_all(block)?;
+        bytes -= block.len() as u64;
+    }
+    Ok(())
+}
+
+/// Writes lines to stdout and stderr in turns.
+fn both(rounds: u64) -> io::Result<()> {
+    for round in 0..rounds {
+        print_line(format!("out {round}"))?;
+        io::stderr().write_all(format!("err {round}\n").as_bytes())?;
+    }
+    Ok(())
+}
+
+/// A file that appears with its content: our pid.
+fn announce(file: &Path) -> io::Result<()> {
+    appear(file, &std::process::id().to_string())
+}
+
+fn appear(file: &Path, content: &str) -> io::Result<()> {
+    let unfinished = file.with_extension("unfinished");
+    fs::write(&unfinished, content)?;
+    fs::rename(unfinished, file)
+}
+
+fn wait_for(file: &Path) {
+    while !file.exists() {
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// Every signal that may cross and can be blocked.
+fn crossing() -> SigSet {
+    use Signal::*;
+    let signals = [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGCONT, SIGTSTP, SIGWINCH];
+    signals.into_iter().collect()
+}
+
+fn block_all() -> io::Result<()> {
+    Ok(crossing().thread_block()?)
+}
+
+fn pause_for_ever() -> ! {
+    loop {
+        pause();
+    }
+}
+
+/// Prints the first signal that comes.
+fn catch() -> io::Result<u8> {
+    block_all()?;
+    print_line("ready")?;
+    print_line(crossing().wait()?)?;
+    Ok(0)
+}
+
+/// Tells every signal that comes, in `file` or on stdout, until it is killed.
+fn record(file: Option<&Path>) -> io::Result<()> {
+    block_all()?;
+    let tell = |line: &str| match file {
+        Some(file) => {
+            let mut file = OpenOptions::new().create(true).append(true).open(file)?;
+            file.write_all(format!("{line}\n").as_bytes())
+        }
+        None => print_line(line),
+    };
+    tell("ready")?;
+    loop {
+        tell(crossing().wait()?.as_str())?;
+    }
+}
+
+/// Starts a process that was forked twice, is in a session of its own and obeys no signal but KILL;
+/// returns when it has announced itself.
+fn start_leaf(file: &Path) -> io::Result<()> {
+    spawn_self(["middle".as_ref(), file.as_os_str()])?.wait()?;
+    wait_for(file);
+    Ok(())
+}
+
+fn spawn_self<const N: usize>(args: [&OsStr; N]) -> io::Result<std::process::Child> {
+    Command::new("/proc/self/exe").args(args).spawn()
+}
+
+fn is_middle(pid: u32) -> bool {
+    let cmdline = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    cmdline.split(|&byte| byte == 0).any(|word| word == b"middle")
+}
+
+/// Writes more than any pipe and buffer holds, when told to, and says how that went.
+fn chatter(file: &Path) -> io::Result<()> {
+    wait_for(&file.with_extension("go"));
+    match emit(8 << 20, 1) {
+        Ok(()) => appear(file, "survived"),
+        Err(e) => appear(file, &e.to_string()),
+    }
+}

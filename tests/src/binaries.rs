@@ -1,0 +1,65 @@
+//! The programs under test, built once per test process.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Where the programs lie.
+#[derive(Debug)]
+pub struct Binaries {
+    /// `aifo-coder`
+    pub coder: PathBuf,
+    /// `aifo-shim`
+    pub shim: PathBuf,
+    /// The fake tool of the suites.
+    pub tool: PathBuf,
+}
+
+/// The programs of this build, or those in `AIFO_TEST_BIN_DIR`.
+///
+/// `cargo test` builds the binaries of the tested package only, so the others are built here. With
+/// nothing to do that costs cargo a fraction of a second.
+pub fn binaries() -> &'static Binaries {
+    static BINARIES: OnceLock<Binaries> = OnceLock::new();
+    BINARIES.get_or_init(|| {
+        let profile = profile_dir();
+        let under_test = match env::var_os("AIFO_TEST_BIN_DIR") {
+            Some(dir) => PathBuf::from(dir),
+            None => {
+                build(&profile);
+                profile.clone()
+            }
+        };
+        let binaries = Binaries {
+            coder: under_test.join("aifo-coder"),
+            shim: under_test.join("aifo-shim"),
+            tool: profile.join("aifo-test-tool"),
+        };
+        for path in [&binaries.coder, &binaries.shim, &binaries.tool] {
+            assert!(path.is_file(), "'{}' was not built", path.display());
+        }
+        binaries
+    })
+}
+
+/// The folder this test was built into: `target/debug` of `target/debug/deps/streaming-0123`.
+fn profile_dir() -> PathBuf {
+    let test = env::current_exe().expect("a test knows its own path");
+    test.ancestors().nth(2).expect("a test lies in target/<profile>/deps").to_path_buf()
+}
+
+fn build(profile: &Path) {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["build", "--quiet", "--bins"])
+        .args(["-p", "aifo-shim", "-p", "aifo-coder", "-p", "aifo-tests"])
+        .arg("--target-dir")
+        .arg(profile.parent().expect("a profile folder lies in a target folder"));
+    if profile.ends_with("release") {
+        cargo.arg("--release");
+    }
+    let status = cargo.status().expect("cargo can be started");
+    assert!(status.success(), "cargo build ended with {status}");
+}

@@ -1,0 +1,80 @@
+//! A pseudo-random byte stream that a fake tool writes and a suite checks.
+
+/// Bytes that are made at once.
+pub const BLOCK: usize = 64 * 1024;
+
+/// An endless stream of bytes, the same for the same seed.
+///
+/// Checking byte by byte against it is stricter than comparing hashes, and tells where the first
+/// difference lies.
+#[derive(Debug)]
+pub struct Noise {
+    state: u64,
+    block: Vec<u8>,
+    used: usize,
+    position: u64,
+}
+
+impl Noise {
+    /// The stream of a seed.
+    pub fn new(seed: u64) -> Self {
+        // Xorshift stands still at zero.
+        Noise { state: seed | 1 << 63, block: vec![0; BLOCK], used: BLOCK, position: 0 }
+    }
+
+    /// The next bytes, at least one and at most `max` or [`BLOCK`].
+    pub fn next(&mut self, max: usize) -> &[u8] {
+        if self.used == BLOCK {
+            self.refill();
+        }
+        let start = self.used;
+        let end = BLOCK.min(start.saturating_add(max));
+        self.used = end;
+        self.position += (end - start) as u64;
+        &self.block[start..end]
+    }
+
+    /// Panics unless `bytes` are the next bytes of the stream.
+    #[track_caller]
+    pub fn check(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let position = self.position;
+            let expected = self.next(bytes.len());
+            let (head, tail) = bytes.split_at(expected.len());
+            assert!(head == expected, "the stream differs in the block at byte {position}");
+            bytes = tail;
+        }
+    }
+
+    /// How many bytes have been made or checked.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn refill(&mut self) {
+        for word in self.block.chunks_exact_mut(8) {
+            self.state ^= self.state << 13;
+            self.state ^= self.state >> 7;
+            self.state ^= self.state << 17;
+            word.copy_from_slice(&self.state.to_le_bytes());
+        }
+        self.used = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_cut_gives_the_same_stream() {
+        let mut whole = Noise::new(7);
+        let mut checked = Noise::new(7);
+        for size in [1, 7, 8, BLOCK, 3 * BLOCK, 100] {
+            let bytes = whole.next(size).to_vec();
+            checked.check(&bytes);
+        }
+        assert_eq!(whole.position(), checked.position());
+        assert_ne!(Noise::new(1).next(64), Noise::new(2).next(64));
+    }
+}

@@ -1,0 +1,116 @@
+//! What `/proc` tells about processes.
+
+use std::fs;
+use std::path::Path;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// The pids of all processes that carry the mark of an exec: `AIFO_EXEC=<id>`.
+///
+/// A zombie has no environment any more, so it does not count.
+pub fn census(exec_id: &str) -> Vec<i32> {
+    let mark = format!("AIFO_EXEC={exec_id}");
+    pids().filter(|&pid| environment(pid).contains(&mark)).collect()
+}
+
+/// The environment a process was started with, as `NAME=value`; empty if it is gone.
+pub fn environment(pid: i32) -> Vec<String> {
+    zero_terminated(pid, "environ")
+}
+
+/// The arguments of a process; empty if it is gone.
+pub fn argv(pid: i32) -> Vec<String> {
+    zero_terminated(pid, "cmdline")
+}
+
+/// The direct children of a process, zombies too.
+pub fn children(pid: i32) -> Vec<i32> {
+    pids().filter(|&child| stat(child).is_some_and(|(_, parent)| parent == pid)).collect()
+}
+
+/// All processes below a process.
+pub fn descendants(pid: i32) -> Vec<i32> {
+    let mut found = children(pid);
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        found.extend(children(parent));
+        next += 1;
+    }
+    found
+}
+
+/// Whether a process is there and no zombie.
+pub fn is_alive(pid: i32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
+}
+
+/// How many fds a process has open.
+#[track_caller]
+pub fn fd_count(pid: i32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).expect("the process is there").count()
+}
+
+/// A line of `/proc/PID/status`: `Threads`, `VmHWM`, `RssAnon`, `SigBlk` ..
+#[track_caller]
+pub fn status_field(pid: i32, name: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
+    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_else(|| panic!("/proc/{pid}/status has no {name}")).trim().to_owned()
+}
+
+/// A line of `/proc/PID/status` that counts KiB.
+#[track_caller]
+pub fn status_kib(pid: i32, name: &str) -> u64 {
+    let value = status_field(pid, name);
+    let number = value.strip_suffix(" kB").and_then(|number| number.parse().ok());
+    number.unwrap_or_else(|| panic!("{name} is '{value}', no size"))
+}
+
+/// Sends a signal to one process; that it is gone already is fine.
+pub fn send_signal(pid: i32, signal: Signal) {
+    let _ = kill(Pid::from_raw(pid), signal);
+}
+
+/// The two processes of one sidecar on the local backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sidecar {
+    /// The child of `aifo-coder`: a subreaper that ends all below it.
+    pub guard: i32,
+    /// The child of the guard: it spawns the tools.
+    pub runner: i32,
+}
+
+impl Sidecar {
+    /// The sidecars of a proxy.
+    pub fn of(coder: i32) -> Vec<Sidecar> {
+        let runners = |pid| children(pid).into_iter().filter(|&child| is_runner(child));
+        let sidecar = |guard| runners(guard).next().map(|runner| Sidecar { guard, runner });
+        runners(coder).filter_map(sidecar).collect()
+    }
+}
+
+fn is_runner(pid: i32) -> bool {
+    let name = argv(pid).into_iter().next().unwrap_or_default();
+    Path::new(&name).file_name().is_some_and(|name| name == "aifo-runner")
+}
+
+fn pids() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").expect("/proc is mounted");
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+fn zero_terminated(pid: i32, file: &str) -> Vec<String> {
+    let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let parts = bytes.split(|&byte| byte == 0).filter(|part| !part.is_empty());
+    parts.map(|part| String::from_utf8_lossy(part).into_owned()).collect()
+}
+
+/// State and parent of a process.
+fn stat(pid: i32) -> Option<(char, i32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in parentheses and may hold any character, so the last one ends it.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace();
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}

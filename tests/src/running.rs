@@ -1,0 +1,152 @@
+//! A child process of a test: its output as it comes, its ending by a deadline.
+
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use crate::{Signal, eventually, send_signal};
+
+/// What a finished child left.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub stdout: Vec<u8>,
+    /// Its standard error as text.
+    pub stderr: String,
+}
+
+impl Outcome {
+    /// Runs a command to its end, without input.
+    #[track_caller]
+    pub fn of(command: &mut Command) -> Self {
+        Running::start(command.stdin(Stdio::null())).finish()
+    }
+
+    /// The exit code; `None` if a signal ended it.
+    pub fn code(&self) -> Option<i32> {
+        self.status.code()
+    }
+
+    /// The signal that ended it.
+    pub fn signal(&self) -> Option<i32> {
+        self.status.signal()
+    }
+
+    /// Standard output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Panics unless it exited with this code.
+    #[track_caller]
+    pub fn exited(&self, code: i32) -> &Self {
+        assert_eq!(self.code(), Some(code), "{self:?}");
+        self
+    }
+
+    /// The one line on standard error; panics if there are more or none.
+    #[track_caller]
+    pub fn only_line(&self) -> &str {
+        let mut lines = self.stderr.lines();
+        match (lines.next(), lines.next()) {
+            (Some(line), None) if self.stderr.ends_with('\n') => line,
+            _ => panic!("stderr is not one line: {:?}", self.stderr),
+        }
+    }
+}
+
+/// A child whose output is collected. Ended by its pid on drop.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    stdout: Collector,
+    stderr: Collector,
+}
+
+impl Running {
+    /// Starts a command with its output collected; standard input is the command's own choice.
+    #[track_caller]
+    pub fn start(command: &mut Command) -> Self {
+        let spawned = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = spawned.unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
+        let stdout = Collector::of(child.stdout.take().expect("stdout is a pipe"));
+        let stderr = Collector::of(child.stderr.take().expect("stderr is a pipe"));
+        Running { child, stdout, stderr }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> &Self {
+        send_signal(self.pid(), signal);
+        self
+    }
+
+    /// Waits until its output holds `text`.
+    #[track_caller]
+    pub fn expect(&self, text: &str) -> &Self {
+        eventually(&format!("the output holds {text:?}"), || self.stdout.so_far().contains(text));
+        self
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub fn finish(mut self) -> Outcome {
+        let mut status = None;
+        eventually("the child has ended", || {
+            status = self.child.try_wait().expect("the child is ours");
+            status.is_some()
+        });
+        let status = status.expect("the loop ends with a status");
+        let stderr = String::from_utf8_lossy(&self.stderr.finish()).into_owned();
+        Outcome { status, stdout: self.stdout.finish(), stderr }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // After `finish` both are no-ops: std remembers that the child was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[derive(Debug)]
+struct Collector {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Collector {
+    fn of(mut pipe: impl Read + Send + 'static) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let shared = Arc::clone(&bytes);
+        let reader = thread::spawn(move || {
+            let mut buffer = [0; 64 * 1024];
+            while let Ok(count @ 1..) = pipe.read(&mut buffer) {
+                let mut bytes = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                bytes.extend_from_slice(&buffer[..count]);
+            }
+        });
+        Collector { bytes, reader: Some(reader) }
+    }
+
+    fn so_far(&self) -> String {
+        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn finish(&mut self) -> Vec<u8> {
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("the reader does not panic");
+        }
+        std::mem::take(&mut *self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

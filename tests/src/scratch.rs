@@ -1,0 +1,56 @@
+//! A folder that is gone when the test is.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A fresh folder by its real path, removed on drop.
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Makes a folder. Its path is short: socket paths hold 107 bytes.
+    #[expect(clippy::new_without_default, reason = "it makes a folder; that should be written out")]
+    pub fn new() -> Self {
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
+        let parent = fs::canonicalize(std::env::temp_dir()).expect("the temp folder exists");
+        loop {
+            let serial = COUNTER.fetch_add(1, Ordering::Relaxed);
+            let path = parent.join(format!("aifo-t{}-{serial}", process::id()));
+            match fs::create_dir(&path) {
+                Ok(()) => return Scratch(path),
+                // Left by a test process that was killed and had our pid.
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                Err(e) => panic!("cannot make '{}': {e}", path.display()),
+            }
+        }
+    }
+
+    /// Its real path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Every path below a folder that is not itself a folder; nothing if the folder is not there.
+pub fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                _ => files.push(entry.path()),
+            }
+        }
+    }
+    files
+}

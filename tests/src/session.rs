@@ -1,0 +1,219 @@
+//! A running `aifo-coder serve` with everything around it.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::{
+    Address, Answer, Connection, Request, Scratch, Setup, Sidecar, Signal, binaries, eventually,
+    send_signal,
+};
+
+/// A session of its own for one test. Dropped: SIGTERM, then SIGKILL, then its folders go.
+#[derive(Debug)]
+pub struct Session {
+    // Fields drop in order, after `drop` below: the folders outlive the process.
+    serve: Child,
+    url: String,
+    token: String,
+    address: Address,
+    kinds: usize,
+    scratch: Scratch,
+}
+
+impl Session {
+    /// Starts a session as [`Setup::new`] describes it.
+    #[track_caller]
+    pub fn start() -> Self {
+        Setup::new().start()
+    }
+
+    #[track_caller]
+    pub(crate) fn spawn(mut serve: Command, scratch: Scratch, kinds: usize) -> Self {
+        let (out, log) = (scratch.path().join("serve.out"), scratch.path().join("serve.log"));
+        serve.stdout(File::create(&out).expect("the scratch folder is ours"));
+        serve.stderr(File::create(&log).expect("the scratch folder is ours"));
+        let mut serve = serve.spawn().expect("aifo-coder can be started");
+        let mut said = String::new();
+        eventually("serve says where it listens", || {
+            said = fs::read_to_string(&out).unwrap_or_default();
+            if let Ok(Some(status)) = serve.try_wait() {
+                let log = fs::read_to_string(&log).unwrap_or_default();
+                panic!("serve ended with {status} at start: {log}");
+            }
+            said.ends_with('\n') && said.lines().count() >= 3
+        });
+        let value = |name: &str| {
+            let value = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+            value.unwrap_or_else(|| panic!("serve did not say {name}: {said}")).to_owned()
+        };
+        let (url, token) = (value("AIFO_TOOLEEXEC_URL"), value("AIFO_TOOLEEXEC_TOKEN"));
+        let address = Address::parse(&url).unwrap_or_else(|| panic!("odd URL '{url}'"));
+        Session { serve, url, token, address, kinds, scratch }
+    }
+
+    /// `AIFO_TOOLEEXEC_URL`
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// `AIFO_TOOLEEXEC_TOKEN`
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Where the proxy listens.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The project folder by its real path.
+    pub fn workspace(&self) -> PathBuf {
+        self.scratch.path().join("workspace")
+    }
+
+    /// A path in the project folder, as text that can be an argument.
+    pub fn file(&self, name: &str) -> String {
+        let path = self.workspace().join(name);
+        path.into_os_string().into_string().expect("the scratch path is text")
+    }
+
+    /// The folder that holds all of this session's folders.
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// What the proxy wrote on standard output.
+    pub fn stdout(&self) -> String {
+        fs::read_to_string(self.scratch.path().join("serve.out")).unwrap_or_default()
+    }
+
+    /// What the proxy has logged so far.
+    pub fn log(&self) -> String {
+        let log = fs::read(self.scratch.path().join("serve.log")).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
+    /// The log lines that hold all of `parts`.
+    pub fn log_lines(&self, parts: &[&str]) -> Vec<String> {
+        let log = self.log();
+        let lines = log.lines().filter(|line| parts.iter().all(|part| line.contains(part)));
+        lines.map(str::to_owned).collect()
+    }
+
+    /// The proxy's process id.
+    pub fn pid(&self) -> i32 {
+        self.serve.id().cast_signed()
+    }
+
+    /// Its sidecars, one per kind.
+    #[track_caller]
+    pub fn sidecars(&self) -> Vec<Sidecar> {
+        let mut sidecars = Vec::new();
+        eventually("every kind has its guard and its runner", || {
+            sidecars = Sidecar::of(self.pid());
+            sidecars.len() == self.kinds
+        });
+        sidecars
+    }
+
+    /// Opens a connection to the proxy.
+    #[track_caller]
+    pub fn connect(&self) -> Connection {
+        Connection::open(&self.address)
+    }
+
+    /// A POST with credentials and version 2, without a body.
+    pub fn post(&self, path: &str) -> Request {
+        Request::new(format!("POST {path} HTTP/1.1"))
+            .header("Host", "localhost")
+            .header("Authorization", format!("Bearer {}", self.token))
+            .header("X-Aifo-Proto", "2")
+            .header("Content-Type", "application/x-www-form-urlencoded")
+    }
+
+    /// A call of a tool in the workspace's root.
+    pub fn exec<A: AsRef<OsStr>>(&self, tool: &str, args: impl IntoIterator<Item = A>) -> Request {
+        let call = self.post("/exec").field("tool", tool).field("cwd", self.workspace());
+        args.into_iter().fold(call, |call, arg| call.field("arg", arg.as_ref()))
+    }
+
+    /// Sends a request on a connection of its own.
+    #[track_caller]
+    pub fn send(&self, request: &Request) -> Connection {
+        let mut connection = self.connect();
+        connection.send(request.encode());
+        connection
+    }
+
+    /// Sends a request and waits for the whole answer.
+    #[track_caller]
+    pub fn answer(&self, request: &Request) -> Answer {
+        self.send(request).answer()
+    }
+
+    /// Asks the proxy to signal an exec.
+    #[track_caller]
+    pub fn signal(&self, id: &str, name: &str) -> Answer {
+        self.answer(&self.post("/signal").field("exec_id", id).field("signal", name))
+    }
+
+    /// The shim under a tool's name, configured for this session, in the workspace.
+    #[track_caller]
+    pub fn shim(&self, tool: &str) -> Command {
+        let link = self.scratch.path().join("shims").join(tool);
+        match symlink(&binaries().shim, &link) {
+            Err(e) if e.kind() != ErrorKind::AlreadyExists => panic!("no link for '{tool}': {e}"),
+            _ => {}
+        }
+        let mut shim = Command::new(link);
+        shim.env_clear()
+            .env("PATH", self.scratch.path().join("shims"))
+            .env("AIFO_TOOLEEXEC_URL", &self.url)
+            .env("AIFO_TOOLEEXEC_TOKEN", &self.token)
+            .current_dir(self.workspace())
+            .stdin(Stdio::null());
+        shim
+    }
+
+    /// Sends the proxy a signal and waits for its end.
+    #[track_caller]
+    pub fn end(&mut self, signal: Signal) -> ExitStatus {
+        send_signal(self.pid(), signal);
+        let mut status = None;
+        eventually("the proxy has ended", || {
+            status = self.serve.try_wait().expect("the proxy is our child");
+            status.is_some()
+        });
+        status.expect("the loop ends with a status")
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Ok(None) = self.serve.try_wait() {
+            send_signal(self.pid(), Signal::SIGTERM);
+            let patience = std::time::Instant::now();
+            while let Ok(None) = self.serve.try_wait() {
+                if patience.elapsed() > crate::DEADLINE {
+                    let _ = self.serve.kill();
+                    let _ = self.serve.wait();
+                }
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+        }
+        if std::thread::panicking() {
+            eprintln!("--- log of the session ---\n{}", self.log());
+        }
+    }
+}
+
+/// An exec id that no other test uses: the census looks at the whole machine.
+pub fn fresh_id() -> String {
+    static COUNTER: AtomicU32 = AtomicU32::new(0);
+    format!("t{}.{}", process::id(), COUNTER.fetch_add(1, Ordering::Relaxed))
+}

@@ -1,0 +1,183 @@
+//! How a session is to start.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::{Scratch, Session, binaries};
+
+/// What stands in the folder of tools under a tool's name.
+#[derive(Clone, Debug)]
+pub enum Tool {
+    /// The fake tool: the first argument is a verb (`tests/src/bin/aifo-test-tool.rs`).
+    Fake,
+    /// A link to some program.
+    Link(PathBuf),
+    /// A file of this content and mode.
+    File(Vec<u8>, u32),
+}
+
+/// Which transport the proxy is told to use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// No `--listen`: the default of the machine.
+    Default,
+    /// `--listen tcp://127.0.0.1:0`
+    Tcp,
+    /// `--listen` with this value.
+    On(String),
+}
+
+/// A session in the making: kinds, tools, environment.
+///
+/// The sidecars' PATH is one folder of fake tools, so that nothing of the machine can slip in.
+#[derive(Debug)]
+pub struct Setup {
+    scratch: Scratch,
+    kinds: Vec<String>,
+    listen: Listen,
+    max_secs: Option<u64>,
+    env: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// Kinds rust and c-cpp, the default transport, and fake `cargo gcc make ninja`.
+    #[expect(clippy::new_without_default, reason = "it makes folders; that should be written out")]
+    pub fn new() -> Self {
+        let setup = Setup {
+            scratch: Scratch::new(),
+            kinds: vec!["rust".to_owned(), "c-cpp".to_owned()],
+            listen: Listen::Default,
+            max_secs: None,
+            env: Vec::new(),
+        };
+        for name in ["workspace", "tools", "shims", "home", "run"] {
+            let folder = setup.scratch.path().join(name);
+            fs::DirBuilder::new().mode(0o700).create(folder).expect("the scratch folder is ours");
+        }
+        let names = ["cargo", "gcc", "make", "ninja"];
+        names.into_iter().fold(setup, |setup, name| setup.tool(name, Tool::Fake))
+    }
+
+    /// Replaces the kinds.
+    #[must_use]
+    pub fn kinds(mut self, kinds: &[&str]) -> Self {
+        self.kinds = kinds.iter().map(|&kind| kind.to_owned()).collect();
+        self
+    }
+
+    /// Chooses the transport.
+    #[must_use]
+    pub fn listen(mut self, listen: Listen) -> Self {
+        self.listen = listen;
+        self
+    }
+
+    /// Limits how long a tool may run.
+    #[must_use]
+    pub fn max_secs(mut self, seconds: u64) -> Self {
+        self.max_secs = Some(seconds);
+        self
+    }
+
+    /// Adds to the environment of `aifo-coder`.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Tells decisions on stderr.
+    #[must_use]
+    pub fn verbose(self) -> Self {
+        self.env("AIFO_TOOLCHAIN_VERBOSE", "1")
+    }
+
+    /// Puts a tool in place, over the one that was there.
+    #[must_use]
+    pub fn tool(self, name: &str, tool: Tool) -> Self {
+        let setup = self.without(name);
+        let path = setup.tools().join(name);
+        let made = match tool {
+            Tool::Fake => symlink(&binaries().tool, path),
+            Tool::Link(program) => symlink(program, path),
+            Tool::File(content, mode) => write_file(&path, &content, mode),
+        };
+        made.expect("a tool can be put in place");
+        setup
+    }
+
+    /// A tool that is a `/bin/sh` script.
+    #[must_use]
+    pub fn script(self, name: &str, body: &str) -> Self {
+        self.tool(name, Tool::File(format!("#!/bin/sh\n{body}\n").into_bytes(), 0o755))
+    }
+
+    /// Takes a tool away.
+    #[must_use]
+    pub fn without(self, name: &str) -> Self {
+        let _ = fs::remove_file(self.tools().join(name));
+        self
+    }
+
+    /// The project folder.
+    pub fn workspace(&self) -> PathBuf {
+        self.scratch.path().join("workspace")
+    }
+
+    /// The folder of fake tools.
+    pub fn tools(&self) -> PathBuf {
+        self.scratch.path().join("tools")
+    }
+
+    /// The folder in which the session may make its own: runtime folder and temp folder in one.
+    pub fn runtime(&self) -> PathBuf {
+        self.scratch.path().join("run")
+    }
+
+    /// `aifo-coder` in this setup's environment and workspace, without arguments.
+    ///
+    /// The environment starts empty: the suites themselves may run inside a session.
+    pub fn coder(&self) -> Command {
+        let mut command = Command::new(&binaries().coder);
+        command
+            .env_clear()
+            .env("PATH", self.tools())
+            .env("HOME", self.scratch.path().join("home"))
+            .env("LANG", "C")
+            .env("TMPDIR", self.runtime())
+            .env("XDG_RUNTIME_DIR", self.runtime())
+            .env("AIFO_SHIM_BIN", &binaries().shim)
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(self.workspace())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts `aifo-coder serve` and waits until it listens.
+    #[track_caller]
+    pub fn start(self) -> Session {
+        let mut serve = self.coder();
+        serve.args(["serve", "--backend", "local", "--workspace"]).arg(self.workspace());
+        for kind in &self.kinds {
+            serve.args(["--toolchain", kind]);
+        }
+        match &self.listen {
+            Listen::Default => {}
+            Listen::Tcp => _ = serve.args(["--listen", "tcp://127.0.0.1:0"]),
+            Listen::On(address) => _ = serve.args(["--listen", address]),
+        }
+        if let Some(seconds) = self.max_secs {
+            serve.arg("--max-secs").arg(seconds.to_string());
+        }
+        let kinds = self.kinds.len();
+        Session::spawn(serve, self.scratch, kinds)
+    }
+}
+
+fn write_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    fs::write(path, content)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}

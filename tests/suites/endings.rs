@@ -1,0 +1,138 @@
+//! Success is never invented: what is said when proxy, runner or guard is lost in mid-run.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use aifo_tests::{
+    Outcome, Running, Session, Setup, Sidecar, Signal, census, eventually, fresh_id, send_signal,
+};
+
+/// One kind, so that there is one sidecar to lose.
+fn session_with_one_sidecar() -> (Session, Sidecar) {
+    let session = Setup::new().kinds(&["c-cpp"]).start();
+    let sidecar = session.sidecars()[0];
+    (session, sidecar)
+}
+
+/// A shim in mid-stream, lost by killing the process that `victim` picks.
+#[track_caller]
+fn lost(victim: impl Fn(&Session, Sidecar) -> i32) -> Outcome {
+    let (session, sidecar) = session_with_one_sidecar();
+    let shim = Running::start(session.shim("make").arg("wait"));
+    shim.expect("ready\n");
+    send_signal(victim(&session, sidecar), Signal::SIGKILL);
+    shim.finish()
+}
+
+#[test]
+fn a_lost_proxy_is_125_and_one_line() {
+    let outcome = lost(|session, _| session.pid());
+    assert_eq!(outcome.exited(125).text(), "ready\n");
+    let line = outcome.only_line();
+    assert!(line.starts_with("aifo-shim: ") && line.contains("proxy"), "{line}");
+}
+
+#[test]
+fn a_lost_runner_is_125_and_one_line() {
+    let outcome = lost(|_, sidecar| sidecar.runner);
+    assert_eq!(outcome.exited(125).text(), "ready\n");
+    let line = outcome.only_line();
+    assert!(line.starts_with("aifo-shim: "), "{line}");
+}
+
+#[test]
+fn a_lost_guard_is_125_and_one_line() {
+    let outcome = lost(|_, sidecar| sidecar.guard);
+    assert_eq!(outcome.exited(125).text(), "ready\n");
+    outcome.only_line();
+}
+
+#[test]
+fn the_proxy_tells_a_lost_runner_in_the_trailer_or_the_status() {
+    let (session, sidecar) = session_with_one_sidecar();
+    let mut v2 = session.send(&session.exec("make", ["wait"]));
+    v2.read_until(b"ready\n");
+    let (id, ready) = (fresh_id(), session.file("ready"));
+    let v1 = session.send(&session.exec("make", ["quiet", &ready]).id(&id).proto("1"));
+    eventually("both run", || fs::exists(&ready).unwrap());
+    send_signal(sidecar.runner, Signal::SIGKILL);
+
+    let v2 = v2.answer();
+    assert_eq!((v2.status(), v2.trailer("X-Exit-Code")), (200, Some("125")));
+    let v1 = v1.answer();
+    assert_eq!(v1.status_line, "HTTP/1.1 500 Internal Server Error");
+    assert_eq!(v1.header("X-Exit-Code"), Some("125"));
+    assert!(v1.text().starts_with("aifo-coder proxy error: "), "{}", v1.text());
+    eventually("the tools went with their runner", || census(&id).is_empty());
+}
+
+#[test]
+fn after_a_lost_runner_the_proxy_still_answers() {
+    let (session, sidecar) = session_with_one_sidecar();
+    let mut call = session.send(&session.exec("make", ["wait"]));
+    call.read_until(b"ready\n");
+    send_signal(sidecar.runner, Signal::SIGKILL);
+    call.answer();
+    let unauthorized = session.exec("make", ["say"]).with("Authorization", "wrong");
+    assert_eq!(session.answer(&unauthorized).status(), 401);
+    let next = session.answer(&session.exec("make", ["say", "again"]));
+    let honest = match next.status() {
+        // Started anew, or said that nothing ran.
+        200 => next.exit_code() == Some("0") && next.text() == "again\n",
+        409 | 500 => next.exit_code() == Some("86"),
+        _ => false,
+    };
+    assert!(honest, "{next:?}");
+}
+
+#[test]
+fn a_lost_connection_exits_0_only_for_who_asks() {
+    for (value, code) in [("1", 0), ("0", 125)] {
+        let (session, _) = session_with_one_sidecar();
+        let mut command = session.shim("make");
+        command.arg("wait").env("AIFO_SHIM_EXIT_ZERO_ON_DISCONNECT", value);
+        let shim = Running::start(&mut command);
+        shim.expect("ready\n");
+        send_signal(session.pid(), Signal::SIGKILL);
+        shim.finish().exited(code);
+    }
+}
+
+#[test]
+fn what_was_refused_exits_86_with_the_reason() {
+    let session = Setup::new().kinds(&["c-cpp"]).without("ninja").start();
+    let rows = [
+        ("ls", "forbidden: tool 'ls' is not allowed in the c-cpp sidecar"),
+        ("cargo", "tool 'cargo' not available in running sidecars"),
+        ("ninja", "tool 'ninja' not available in running sidecars"),
+    ];
+    for (tool, reason) in rows {
+        let outcome = Outcome::of(session.shim(tool).arg("say"));
+        assert_eq!(outcome.exited(86).text(), "", "stdout is the tool's alone");
+        assert!(outcome.stderr.contains(reason), "{}", outcome.stderr);
+    }
+    let wrong = Outcome::of(session.shim("make").env("AIFO_TOOLEEXEC_TOKEN", "wrong"));
+    assert!(wrong.exited(86).stderr.contains("unauthorized"), "{}", wrong.stderr);
+    let outside = Outcome::of(session.shim("make").arg("say").current_dir("/"));
+    assert!(outside.exited(86).stderr.contains("bad request: "), "{}", outside.stderr);
+}
+
+#[test]
+fn the_end_of_a_pipeline_ends_the_tool_and_runs_it_once() {
+    let session = Session::start();
+    let (id, ran) = (fresh_id(), session.file("ran"));
+    let mut command = session.shim("make");
+    command.args(["count-emit", &ran, &(1u64 << 40).to_string()]).env("AIFO_EXEC_ID", &id);
+    let mut shim = command.stdout(Stdio::piped()).spawn().expect("the shim starts");
+    let mut line = Vec::new();
+    let mut head = BufReader::new(shim.stdout.take().expect("stdout is a pipe"));
+    head.read_until(b'\n', &mut line).expect("there is a line");
+    drop(head);
+
+    eventually("the shim has ended", || shim.try_wait().expect("it is ours").is_some());
+    let status = shim.wait().expect("it is ours");
+    assert!(!status.success(), "the tool did not end by itself: {status}");
+    eventually("nothing of the exec is left", || census(&id).is_empty());
+    assert_eq!(fs::read_to_string(ran).unwrap(), "ran\n");
+}

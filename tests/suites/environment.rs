@@ -1,0 +1,106 @@
+//! What a tool finds when it starts: fds, signals, limits, groups, names.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use aifo_tests::{Outcome, Session, Setup, Tool, fresh_id};
+
+fn output(session: &Session, tool: &str, args: &[&str]) -> String {
+    let answer = session.answer(&session.exec(tool, args));
+    assert_eq!(answer.exit_code(), Some("0"), "{}", answer.text());
+    answer.text()
+}
+
+#[test]
+fn stdin_is_empty() {
+    let session = Session::start();
+    for version in ["1", "2"] {
+        let answer = session.answer(&session.exec("make", ["stdin"]).proto(version));
+        assert_eq!(answer.text(), "0\n");
+    }
+    let mut command = session.shim("make");
+    command.arg("stdin").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut shim = command.spawn().expect("the shim starts");
+    // The shim may be gone before it is written to; that it ends is what counts.
+    let _ = shim.stdin.take().expect("stdin is a pipe").write_all(b"for nobody");
+    let output = shim.wait_with_output().expect("the shim ends");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n");
+}
+
+#[test]
+fn only_the_standard_fds_are_open() {
+    let session = Session::start();
+    let fds = output(&session, "make", &["fds"]);
+    let mut fds: Vec<&str> = fds.lines().collect();
+    fds.sort_unstable();
+    let [input, out, err] = &fds[..] else { panic!("{fds:?}") };
+    assert_eq!(*input, "0 /dev/null");
+    let (out, err) = (out.strip_prefix("1 "), err.strip_prefix("2 "));
+    assert!(out.is_some_and(|pipe| pipe.starts_with("pipe:")), "{fds:?}");
+    assert_eq!(out, err, "one pipe, so that the written order holds");
+}
+
+#[test]
+fn no_signal_is_blocked_or_ignored() {
+    let session = Setup::new().tool("cc", Tool::Link("/bin/cat".into())).start();
+    let status = output(&session, "cc", &["/proc/self/status"]);
+    for mask in ["SigBlk", "SigIgn", "SigPnd", "SigCgt"] {
+        let line = status.lines().find(|line| line.starts_with(mask)).expect("the kernel tells");
+        let bits = line.split_whitespace().nth(1).map(|bits| u64::from_str_radix(bits, 16));
+        assert_eq!(bits, Some(Ok(0)), "{line}");
+    }
+}
+
+#[test]
+fn it_leads_a_process_group_of_its_own() {
+    let session = Session::start();
+    let runners: Vec<String> = session.sidecars().iter().map(|s| s.runner.to_string()).collect();
+    let ids = output(&session, "make", &["ids"]);
+    let [pid, group, _] = ids.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{ids}") };
+    assert_eq!(pid, group);
+    assert!(!runners.iter().any(|runner| runner == group));
+}
+
+#[test]
+fn limits_and_umask_are_the_callers() {
+    let setup = Setup::new().script("cc", "ulimit -S -n; ulimit -H -n; umask");
+    let session = setup.start();
+    let native = Outcome::of(
+        std::process::Command::new("/bin/sh").args(["-c", "ulimit -S -n; ulimit -H -n; umask"]),
+    );
+    assert_eq!(output(&session, "cc", &[]), native.text());
+}
+
+#[test]
+fn its_name_is_the_one_typed() {
+    let setup = Setup::new().kinds(&["python"]).tool("python3", Tool::Fake);
+    let session = setup.start();
+    for tool in ["make", "python3", "python"] {
+        assert_eq!(output(&session, tool, &["argv0"]), format!("{tool}\n"));
+    }
+}
+
+#[test]
+fn it_sees_its_mark_and_nothing_else_of_ours() {
+    let setup = Setup::new().env("AIFO_TOOLEEXEC_MAX_SECS", "3600").env("FROM_THE_HOST", "yes");
+    let session = setup.start();
+    let id = fresh_id();
+    let answer = session.answer(&session.exec("make", ["env"]).id(&id));
+    let env = answer.text();
+    let ours: Vec<&str> = env.lines().filter(|line| line.starts_with("AIFO_")).collect();
+    assert_eq!(ours, [format!("AIFO_EXEC={id}")]);
+    assert!(!env.contains(session.token()), "no tool sees the token");
+    let tools = format!("PATH={}", session.scratch().join("tools").display());
+    for line in ["FROM_THE_HOST=yes", &tools] {
+        assert!(env.lines().any(|known| known == line), "{line} is not in {env}");
+    }
+}
+
+#[test]
+fn it_runs_where_the_shim_was_called() {
+    let session = Session::start();
+    let folder = session.workspace().join("a/b");
+    std::fs::create_dir_all(&folder).unwrap();
+    let outcome = Outcome::of(session.shim("make").arg("cwd").current_dir(&folder));
+    assert_eq!(outcome.exited(0).text(), format!("{}\n", folder.display()));
+}

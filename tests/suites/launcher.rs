@@ -1,0 +1,175 @@
+//! `aifo-coder run`: a session around one command, and nothing left of it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use aifo_tests::{
+    Outcome, Running, Setup, Signal, Tool, descendants, eventually, files_below, is_alive,
+};
+use nix::sys::signal::killpg;
+use nix::unistd::Pid;
+
+/// `aifo-coder run --toolchain c-cpp -- COMMAND`
+fn run(setup: &Setup, command: &[&str]) -> Command {
+    let mut run = setup.coder();
+    run.args(["run", "--toolchain", "c-cpp", "--"]).args(command);
+    run
+}
+
+/// A setup with a fake agent: the fake tool under a name that no sidecar allows.
+fn setup() -> Setup {
+    Setup::new().tool("my-agent", Tool::Fake).tool("sh", Tool::Link("/bin/sh".into()))
+}
+
+/// The value of a variable in the output of `env`.
+fn variable<'a>(env: &'a str, name: &str) -> Option<&'a str> {
+    env.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+}
+
+#[track_caller]
+fn check_nothing_left(setup: &Setup) {
+    let left = files_below(&setup.runtime());
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn the_exit_code_is_the_commands() {
+    let setup = setup();
+    for code in [0, 1, 86, 125, 255] {
+        Outcome::of(&mut run(&setup, &["my-agent", "exit", &code.to_string()])).exited(code);
+    }
+    Outcome::of(&mut run(&setup, &["my-agent", "die", "9"])).exited(137);
+    check_nothing_left(&setup);
+}
+
+#[test]
+fn the_commands_output_is_untouched() {
+    let setup = setup();
+    let outcome = Outcome::of(&mut run(&setup, &["my-agent", "both", "2"]));
+    assert_eq!(outcome.exited(0).text(), "out 0\nout 1\n");
+    assert!(outcome.stderr.contains("err 0\nerr 1\n"), "{}", outcome.stderr);
+}
+
+#[test]
+fn arguments_behind_the_dashes_are_the_commands() {
+    let setup = setup();
+    let args = ["--toolchain", "x", "--", "-h", "", "a b"];
+    let outcome = Outcome::of(&mut run(&setup, &[&["my-agent", "args"], &args[..]].concat()));
+    let expected: String = args.iter().map(|arg| format!("{arg}\0")).collect();
+    assert_eq!(outcome.exited(0).text(), expected);
+}
+
+#[test]
+fn the_environment_contract_is_set() {
+    let setup = setup();
+    let outcome = Outcome::of(&mut run(&setup, &["my-agent", "env"]));
+    let env = outcome.exited(0).text();
+    assert_eq!(variable(&env, "AIFO_AGENT_NAME"), Some("my-agent"));
+    assert_eq!(variable(&env, "AIFO_WORKSPACE"), setup.workspace().to_str());
+    assert!(variable(&env, "AIFO_TOOLEEXEC_URL").is_some_and(|url| url.starts_with("unix:///")));
+    assert!(variable(&env, "AIFO_TOOLEEXEC_TOKEN").is_some_and(|token| token.len() >= 32));
+    let path = variable(&env, "PATH").expect("PATH is set");
+    let (shims, rest) = path.split_once(':').expect("shims first, then the rest");
+    assert_eq!(Some(rest), setup.tools().to_str());
+    assert_ne!(Some(shims), setup.tools().to_str());
+}
+
+#[test]
+fn tools_that_the_command_calls_run_in_their_sidecar() {
+    let setup = setup();
+    let script = "command -v make; make env; make exit 7";
+    let outcome = Outcome::of(&mut run(&setup, &["sh", "-c", script]));
+    let text = outcome.exited(7).text();
+    let found = text.lines().next().expect("sh finds make");
+    assert!(!Path::new(found).starts_with(setup.tools()), "{found} is the tool itself");
+    assert!(variable(&text, "AIFO_EXEC").is_some(), "it carries the mark of an exec: {text}");
+    assert_eq!(variable(&text, "AIFO_TOOLEEXEC_TOKEN"), None);
+}
+
+#[test]
+fn kinds_are_detected_from_the_projects_files() {
+    let rows = [
+        ("Cargo.toml", "cargo"),
+        ("Makefile", "make"),
+        ("go.mod", "go"),
+        ("package.json", "node"),
+        ("pyproject.toml", "python3"),
+    ];
+    for (file, tool) in rows {
+        let setup = rows.iter().fold(setup(), |setup, row| setup.tool(row.1, Tool::Fake));
+        fs::write(setup.workspace().join(file), "").unwrap();
+        for (_, called) in rows {
+            let mut run = setup.coder();
+            run.args(["run", "--", "sh", "-c"]).arg(format!("{called} say hi"));
+            let outcome = Outcome::of(&mut run);
+            match called {
+                _ if called == tool => assert_eq!(outcome.exited(0).text(), "hi\n", "{file}"),
+                // Every kind takes `make`.
+                "make" => {}
+                _ => _ = outcome.exited(86),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_command_that_is_not_there_is_127_and_one_that_cannot_run_126() {
+    let setup = setup().tool("no-program", Tool::File(b"text\n".to_vec(), 0o644));
+    for (command, code) in [("no-such-command", 127), ("/no/such/command", 127)] {
+        let outcome = Outcome::of(&mut run(&setup, &[command]));
+        assert!(outcome.exited(code).stderr.contains(command), "{}", outcome.stderr);
+    }
+    let path = setup.tools().join("no-program");
+    Outcome::of(&mut run(&setup, &[path.to_str().unwrap()])).exited(126);
+    check_nothing_left(&setup);
+}
+
+/// The command has a tool running; the session is ended from outside.
+#[test]
+fn a_signal_ends_the_session_and_all_in_it() {
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
+        let setup = setup();
+        let mut command = run(&setup, &["sh", "-c", "make wait"]);
+        let run = Running::start(command.process_group(0));
+        run.expect("ready\n");
+        let all = descendants(run.pid());
+        assert!(all.len() >= 4, "guard, runner, tool and shim, which sh may have become: {all:?}");
+        match signal {
+            // As Ctrl-C in a terminal: the whole foreground group.
+            Signal::SIGINT => killpg(Pid::from_raw(run.pid()), signal).unwrap(),
+            _ => _ = run.signal(signal),
+        }
+        run.finish().exited(code);
+        eventually("no process is left", || !all.iter().any(|&pid| is_alive(pid)));
+        check_nothing_left(&setup);
+    }
+}
+
+#[test]
+fn background_processes_of_tools_end_with_the_session() {
+    let setup = setup();
+    let file = setup.workspace().join("leaf");
+    let outcome = Outcome::of(&mut run(&setup, &["make", "daemon", file.to_str().unwrap()]));
+    outcome.exited(0);
+    let leaf = fs::read_to_string(file).unwrap().parse().expect("the leaf tells its pid");
+    eventually("the leaf is gone", || !is_alive(leaf));
+}
+
+#[test]
+fn the_shim_is_found_beside_the_launcher() {
+    let setup = setup();
+    let beside = setup.workspace().join("bin");
+    fs::create_dir(&beside).unwrap();
+    let programs = aifo_tests::binaries();
+    fs::copy(&programs.coder, beside.join("aifo-coder")).unwrap();
+    symlink(&programs.shim, beside.join("aifo-shim")).unwrap();
+    let model = run(&setup, &["make", "say", "hi"]);
+    let mut command = Command::new(beside.join("aifo-coder"));
+    command.args(model.get_args()).current_dir(setup.workspace()).env_clear();
+    command.envs(model.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let outcome = Outcome::of(command.env_remove("AIFO_SHIM_BIN"));
+    assert_eq!(outcome.exited(0).text(), "hi\n");
+}

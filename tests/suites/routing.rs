@@ -1,0 +1,85 @@
+//! Which sidecar a tool goes to, and what is said when none takes it.
+
+use aifo_tests::{Session, Setup, Tool, fresh_id};
+
+/// The kind that the log says a tool was run in.
+#[track_caller]
+fn kind_of(session: &Session, tool: &str) -> String {
+    let id = fresh_id();
+    let answer = session.answer(&session.exec(tool, ["say"]).id(&id));
+    assert_eq!((answer.status(), answer.exit_code()), (200, Some("0")), "{}", answer.text());
+    let lines = session.log_lines(&["aifo-coder: exec tool=", &format!("exec_id={id} ")]);
+    let [line] = &lines[..] else { panic!("one line for {id}: {lines:?}") };
+    assert!(line.contains(&format!("tool={tool} ")), "{line}");
+    let kind = line.split_whitespace().find_map(|word| word.strip_prefix("kind="));
+    kind.unwrap_or_else(|| panic!("no kind: {line}")).to_owned()
+}
+
+#[test]
+fn tools_go_to_their_kind_and_dev_tools_to_the_first_that_runs() {
+    let session = Setup::new().verbose().start();
+    for (tool, kind) in [("cargo", "rust"), ("make", "c-cpp"), ("gcc", "c-cpp"), ("ninja", "c-cpp")]
+    {
+        assert_eq!(kind_of(&session, tool), kind, "{tool}");
+    }
+    let session = Setup::new().kinds(&["python", "go", "rust"]).verbose().start();
+    assert_eq!(kind_of(&session, "make"), "rust", "whatever the order of the flags");
+    let session = Setup::new().kinds(&["python"]).verbose().start();
+    assert_eq!(kind_of(&session, "make"), "python");
+}
+
+#[test]
+fn kinds_have_aliases() {
+    for (alias, kind, tool) in [
+        ("c", "c-cpp", "gcc"),
+        ("cpp", "c-cpp", "gcc"),
+        ("c++", "c-cpp", "gcc"),
+        ("c_cpp", "c-cpp", "gcc"),
+        ("py", "python", "python3"),
+        ("ts", "node", "node"),
+        ("golang", "go", "go"),
+    ] {
+        let setup = Setup::new().kinds(&[alias]).tool(tool, Tool::Fake).verbose();
+        assert_eq!(kind_of(&setup.start(), tool), kind, "{alias}");
+    }
+}
+
+#[test]
+fn python_means_python3_where_only_that_exists() {
+    let setup = Setup::new().kinds(&["python"]).tool("python3", Tool::Fake);
+    let session = setup.start();
+    assert_eq!(session.answer(&session.exec("python", ["say", "hi"])).text(), "hi\n");
+}
+
+#[test]
+fn a_tool_whose_kind_does_not_run_names_the_toolchain() {
+    let session = Setup::new().kinds(&["c-cpp"]).start();
+    let answer = session.answer(&session.exec("cargo", ["say"]));
+    assert_eq!(answer.status_line, "HTTP/1.1 409 Conflict");
+    assert_eq!(answer.exit_code(), Some("86"));
+    let expected = "tool 'cargo' not available in running sidecars; \
+        start an appropriate toolchain (e.g., --toolchain rust)\n";
+    assert_eq!(answer.text(), expected);
+}
+
+#[test]
+fn a_tool_that_no_running_sidecar_has_names_its_toolchains() {
+    let session = Setup::new().without("make").start();
+    let answer = session.answer(&session.exec("make", ["say"]));
+    assert_eq!((answer.status(), answer.exit_code()), (409, Some("86")));
+    let expected = "tool 'make' not available in running sidecars; \
+        start an appropriate toolchain (e.g., --toolchain c-cpp or --toolchain rust";
+    assert!(answer.text().starts_with(expected), "{}", answer.text());
+}
+
+#[test]
+fn a_tool_in_no_allowlist_is_forbidden() {
+    let session = Setup::new().kinds(&["c-cpp"]).tool("ls", Tool::Fake).start();
+    let rows = ["ls", "sh", "Make", "make2", "aifo-runner"];
+    for tool in rows {
+        let answer = session.answer(&session.exec(tool, ["say"]));
+        assert_eq!(answer.status_line, "HTTP/1.1 403 Forbidden", "{tool}");
+        let expected = format!("forbidden: tool '{tool}' is not allowed in the c-cpp sidecar\n");
+        assert_eq!(answer.text(), expected);
+    }
+}

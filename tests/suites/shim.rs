@@ -1,0 +1,138 @@
+//! The shim as a process: its messages, its fds, its threads, its names.
+
+use std::fs::File;
+use std::process::Command;
+
+use aifo_tests::{
+    Listen, Outcome, Running, Scratch, Session, Setup, Signal, argv, binaries, children, fresh_id,
+    status_field,
+};
+
+const NOT_CONFIGURED: &str =
+    "aifo-shim: proxy not configured. Please launch agent with --toolchain.\n";
+
+/// A shim under the name `make` that knows of no session.
+fn unconfigured(scratch: &Scratch) -> Command {
+    let link = scratch.path().join("make");
+    std::os::unix::fs::symlink(&binaries().shim, &link).expect("the scratch folder is ours");
+    let mut command = Command::new(link);
+    command.env_clear().current_dir(scratch.path());
+    command
+}
+
+#[test]
+fn without_a_session_it_says_so_and_exits_86() {
+    let session = Session::start();
+    for missing in ["AIFO_TOOLEEXEC_URL", "AIFO_TOOLEEXEC_TOKEN"] {
+        let outcome = Outcome::of(session.shim("make").arg("say").env_remove(missing));
+        assert_eq!(outcome.exited(86).stderr, NOT_CONFIGURED);
+        assert_eq!(outcome.text(), "");
+    }
+    let scratch = Scratch::new();
+    let outcome = Outcome::of(&mut unconfigured(&scratch));
+    assert_eq!(outcome.exited(86).stderr, NOT_CONFIGURED);
+}
+
+#[test]
+fn where_nobody_listens_nothing_ran() {
+    let scratch = Scratch::new();
+    // A port that was free a moment ago; nothing else of the suites binds to a fixed one.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let urls = [
+        format!("unix://{}/no.sock", scratch.path().display()),
+        format!("http://127.0.0.1:{port}/exec"),
+        "https://127.0.0.1:1/exec".to_owned(),
+        "nonsense".to_owned(),
+    ];
+    let mut command = unconfigured(&scratch);
+    command.env("AIFO_TOOLEEXEC_TOKEN", "t");
+    for url in urls {
+        let outcome = Outcome::of(command.env("AIFO_TOOLEEXEC_URL", &url));
+        assert_eq!(outcome.exited(86).text(), "", "{url}");
+        assert!(outcome.only_line().starts_with("aifo-shim: "), "{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn it_speaks_tcp_as_well() {
+    let session = Setup::new().listen(Listen::Tcp).start();
+    let outcome = Outcome::of(session.shim("make").args(["both", "3"]));
+    assert_eq!(outcome.exited(0).text(), "out 0\nerr 0\nout 1\nerr 1\nout 2\nerr 2\n");
+}
+
+#[test]
+fn on_the_happy_path_it_is_one_thread_without_children() {
+    let session = Session::start();
+    let shim = Running::start(session.shim("make").arg("wait"));
+    shim.expect("ready\n");
+    assert_eq!(status_field(shim.pid(), "Threads"), "1");
+    assert!(children(shim.pid()).is_empty());
+    assert_eq!(argv(shim.pid()).len(), 2, "it is still the process that was started");
+    shim.signal(Signal::SIGTERM);
+    shim.finish().exited(143);
+}
+
+#[test]
+fn closed_standard_fds_do_no_harm() {
+    let session = Session::start();
+    for (redirection, expected) in
+        [("<&-", "hi\n"), (">&-", ""), ("2>&-", "hi\n"), ("<&- >&- 2>&-", "")]
+    {
+        let shim = session.shim("make");
+        let mut shell = Command::new("/bin/sh");
+        shell.arg("-c").arg(format!("exec \"$0\" say hi {redirection}")).arg(shim.get_program());
+        shell.env_clear().current_dir(session.workspace());
+        let env = shim.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        let outcome = Outcome::of(shell.envs(env));
+        assert_eq!(outcome.exited(0).text(), expected, "{redirection}");
+        assert_eq!(outcome.stderr, "", "{redirection}");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_no_success() {
+    let session = Session::start();
+    let full = File::options().write(true).open("/dev/full").expect("Linux has /dev/full");
+    let mut shim = session.shim("make");
+    let mut child = shim.args(["say", "hi"]).stdout(full).spawn().expect("the shim starts");
+    let mut status = None;
+    aifo_tests::eventually("the shim has ended", || {
+        status = child.try_wait().expect("it is ours");
+        status.is_some()
+    });
+    assert!(!status.expect("the loop ends with a status").success());
+}
+
+#[test]
+fn it_uses_the_exec_id_it_is_given() {
+    let session = Session::start();
+    let id = fresh_id();
+    let mut command = session.shim("make");
+    let shim = Running::start(command.arg("wait").env("AIFO_EXEC_ID", &id));
+    shim.expect("ready\n");
+    assert_eq!(session.signal(&id, "KILL").status(), 204);
+    shim.finish().exited(137);
+}
+
+#[test]
+fn under_its_own_name_it_tells_its_version() {
+    let outcome = Outcome::of(Command::new(&binaries().shim).arg("--version").env_clear());
+    let text = outcome.exited(0).text();
+    assert!(text.starts_with("aifo-shim "), "{text}");
+    for protocol in ["1", "2"] {
+        let named = text
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .any(|word| word == protocol || word.strip_prefix('v') == Some(protocol));
+        assert!(named, "protocol {protocol} is not named: {text}");
+    }
+}
+
+#[test]
+fn under_a_tools_name_every_argument_is_the_tools() {
+    let session = Session::start();
+    let here = session.workspace();
+    for flag in ["--version", "--help", "-v"] {
+        let outcome = Outcome::of(session.shim("make").arg(flag));
+        assert_eq!(outcome.exited(0).text(), format!("{flag} in {}\n", here.display()));
+    }
+}

@@ -1,0 +1,156 @@
+//! Signals reach the tool, exit codes reach the caller.
+
+use std::thread;
+
+use aifo_tests::{Outcome, Running, Session, Signal, fresh_id};
+
+/// Runs `make catch` and sends it one signal; what it says it caught.
+#[track_caller]
+fn caught(session: &Session, spelling: &str) -> String {
+    let id = fresh_id();
+    let mut call = session.send(&session.exec("make", ["catch"]).id(&id));
+    call.read_until(b"ready\n");
+    assert_eq!(session.signal(&id, spelling).status(), 204, "{spelling}");
+    call.answer().text()
+}
+
+#[test]
+fn every_name_in_every_spelling() {
+    let session = Session::start();
+    for name in ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "TSTP", "CONT", "WINCH"] {
+        let expected = format!("ready\nSIG{name}\n");
+        let lower = name.to_lowercase();
+        for spelling in [name, &lower, &format!("SIG{name}"), &format!("Sig{lower}")] {
+            assert_eq!(caught(&session, spelling), expected, "{spelling}");
+        }
+    }
+    for spelling in ["KILL", "sigkill"] {
+        assert_eq!(ended_by(&session, spelling), Some("137".to_owned()));
+    }
+}
+
+/// Runs `make wait` and sends it one signal; the exit code of the call.
+#[track_caller]
+fn ended_by(session: &Session, spelling: &str) -> Option<String> {
+    let id = fresh_id();
+    let mut call = session.send(&session.exec("make", ["wait"]).id(&id));
+    call.read_until(b"ready\n");
+    assert_eq!(session.signal(&id, spelling).status(), 204);
+    call.answer().exit_code().map(str::to_owned)
+}
+
+#[test]
+fn the_default_is_term() {
+    let session = Session::start();
+    let id = fresh_id();
+    let mut call = session.send(&session.exec("make", ["catch"]).id(&id));
+    call.read_until(b"ready\n");
+    assert_eq!(session.answer(&session.post("/signal").field("exec_id", &id)).status(), 204);
+    assert_eq!(call.answer().text(), "ready\nSIGTERM\n");
+}
+
+#[test]
+fn names_that_are_no_signals_and_execs_that_are_gone() {
+    let session = Session::start();
+    let id = fresh_id();
+    let mut call = session.send(&session.exec("make", ["catch"]).id(&id));
+    call.read_until(b"ready\n");
+    for name in ["STOP", "SEGV", "2", "SIG", "SIGSIGINT", "INT TERM", "", "\u{fffd}"] {
+        let answer = session.signal(&id, name);
+        assert_eq!((answer.status(), answer.exit_code()), (400, Some("86")), "{name:?}");
+        assert!(answer.text().starts_with("bad request: "), "{}", answer.text());
+    }
+    assert_eq!(session.signal(&id, "USR1").status(), 204);
+    assert_eq!(call.answer().text(), "ready\nSIGUSR1\n", "none of the others was delivered");
+
+    assert_eq!(session.signal(&id, "INT").status(), 404, "it has ended");
+    assert_eq!(session.signal("no-such-exec", "INT").status(), 404);
+    assert_eq!(session.answer(&session.post("/signal").field("signal", "INT")).status(), 400);
+    assert_eq!(session.signal("a/b", "INT").status(), 400, "that is no exec id");
+}
+
+#[test]
+fn a_signal_is_delivered_once() {
+    let session = Session::start();
+    let id = fresh_id();
+    let mut call = session.send(&session.exec("make", ["record"]).id(&id));
+    call.read_until(b"ready\n");
+    assert_eq!(session.signal(&id, "USR1").status(), 204);
+    call.read_until(b"SIGUSR1\n");
+    assert_eq!(session.signal(&id, "USR2").status(), 204);
+    call.read_until(b"SIGUSR2\n");
+    assert_eq!(session.signal(&id, "KILL").status(), 204);
+    let answer = call.answer();
+    assert_eq!(answer.text(), "ready\nSIGUSR1\nSIGUSR2\n");
+    assert_eq!(answer.exit_code(), Some("137"));
+}
+
+#[test]
+fn every_exit_code_passes_through() {
+    let session = Session::start();
+    thread::scope(|scope| {
+        for start in (0..256).step_by(64) {
+            let session = &session;
+            scope.spawn(move || {
+                for code in start..start + 64 {
+                    let code = code.to_string();
+                    let answer = session.answer(&session.exec("make", ["exit", &code]));
+                    assert_eq!(answer.trailer("X-Exit-Code"), Some(&*code));
+                }
+            });
+        }
+    });
+    for code in [0, 1, 86, 124, 125, 126, 127, 130, 255] {
+        Outcome::of(session.shim("make").args(["exit", &code.to_string()])).exited(code);
+    }
+}
+
+#[test]
+fn a_tool_ended_by_a_signal_exits_128_and_its_number() {
+    let session = Session::start();
+    for signal in [1, 2, 3, 4, 6, 8, 9, 10, 11, 12, 13, 14, 15] {
+        let expected = (128 + signal).to_string();
+        let answer = session.answer(&session.exec("make", ["die", &signal.to_string()]));
+        assert_eq!(answer.exit_code(), Some(&*expected), "signal {signal}");
+    }
+    Outcome::of(session.shim("make").args(["die", "15"])).exited(143);
+}
+
+#[test]
+fn ctrl_c_at_the_shim_is_int_then_term_then_kill() {
+    let session = Session::start();
+    let shim = Running::start(session.shim("make").arg("record"));
+    shim.expect("ready\n");
+    shim.signal(Signal::SIGINT).expect("SIGINT\n");
+    shim.signal(Signal::SIGINT).expect("SIGTERM\n");
+    shim.signal(Signal::SIGINT);
+    let outcome = shim.finish();
+    assert_eq!(outcome.exited(137).text(), "ready\nSIGINT\nSIGTERM\n");
+}
+
+#[test]
+fn the_shim_reports_how_an_interrupted_tool_really_ended() {
+    let session = Session::start();
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
+        let shim = Running::start(session.shim("make").arg("wait"));
+        shim.expect("ready\n").signal(signal);
+        shim.finish().exited(code);
+
+        let shim = Running::start(session.shim("make").arg("catch"));
+        shim.expect("ready\n").signal(signal);
+        let outcome = shim.finish();
+        assert_eq!(outcome.exited(0).text(), format!("ready\n{signal}\n"), "it chose to exit 0");
+    }
+}
+
+#[test]
+fn an_interrupted_call_exits_0_only_for_who_asks() {
+    let session = Session::start();
+    for (value, code) in [("1", 0), ("0", 130)] {
+        let mut command = session.shim("make");
+        let command = command.arg("wait").env("AIFO_SHIM_EXIT_ZERO_ON_SIGINT", value);
+        let shim = Running::start(command);
+        shim.expect("ready\n").signal(Signal::SIGINT);
+        shim.finish().exited(code);
+    }
+}

@@ -1,0 +1,65 @@
+//! A session that has run thousands of calls is as small as before.
+//!
+//! `AIFO_TEST_CALLS` is the number of calls, 10,000 by default; a tenth of them warms up.
+
+use aifo_tests::{Session, Setup, Tool, descendants, eventually, fd_count, status_kib};
+
+const MAX_GAIN_KIB: u64 = 1024;
+
+/// What may not grow, of proxy, guards and runners.
+#[derive(Debug)]
+struct Footprint {
+    fds: Vec<usize>,
+    processes: usize,
+    anonymous_kib: Vec<u64>,
+}
+
+impl Footprint {
+    fn of(session: &Session) -> Self {
+        let pids: Vec<i32> = [session.pid()]
+            .into_iter()
+            .chain(session.sidecars().into_iter().flat_map(|s| [s.guard, s.runner]))
+            .collect();
+        Footprint {
+            fds: pids.iter().map(|&pid| fd_count(pid)).collect(),
+            processes: descendants(session.pid()).len(),
+            anonymous_kib: pids.iter().map(|&pid| status_kib(pid, "RssAnon")).collect(),
+        }
+    }
+}
+
+#[test]
+fn no_fd_process_or_memory_is_gained() {
+    let calls = std::env::var("AIFO_TEST_CALLS").ok();
+    let calls: usize = calls.map_or(10_000, |n| n.parse().expect("AIFO_TEST_CALLS is a number"));
+    let session = Setup::new().tool("cc", Tool::Link("/bin/true".into())).start();
+    run(&session, 0..calls / 10);
+    let before = Footprint::of(&session);
+    run(&session, calls / 10..calls);
+
+    eventually("no fd and no process is gained", || {
+        let now = Footprint::of(&session);
+        now.processes <= before.processes
+            && now.fds.iter().zip(&before.fds).all(|(now, before)| now <= before)
+    });
+    let after = Footprint::of(&session);
+    for (after_kib, before_kib) in after.anonymous_kib.iter().zip(&before.anonymous_kib) {
+        assert!(*after_kib <= before_kib + MAX_GAIN_KIB, "{before:?} became {after:?}");
+    }
+}
+
+/// Calls of every kind that ends by itself: v1, v2, refused, absent, unknown.
+fn run(session: &Session, numbers: std::ops::Range<usize>) {
+    for number in numbers {
+        let call = session.exec("cc", ["x"]);
+        let (request, status) = match number % 20 {
+            0 => (call.proto("1"), 200),
+            1 => (session.exec("ls", ["x"]), 403),
+            2 => (call.line("POST /signal HTTP/1.1").field("exec_id", "gone"), 404),
+            3 => (call.without("Authorization"), 401),
+            4 => (session.exec("cmake", ["x"]), 409),
+            _ => (call, 200),
+        };
+        assert_eq!(session.answer(&request).status(), status, "call {number}");
+    }
+}

@@ -1,0 +1,182 @@
+//! Nothing survives: however an exec ends by force, the census of `/proc` finds no process of it.
+
+use std::fs;
+use std::path::Path;
+
+use aifo_tests::{
+    Connection, Listen, Running, Session, Setup, Signal, census, eventually, fresh_id, is_alive,
+    send_signal,
+};
+
+/// A running exec whose tool has a child that was forked twice, has a session of its own and obeys
+/// nothing but KILL. The tool is silent all the time.
+struct Family {
+    id: String,
+    call: Connection,
+}
+
+/// `tree` obeys signals itself, `stubborn-tree` does not.
+#[track_caller]
+fn family(session: &Session, verb: &str, version: &str) -> Family {
+    let id = fresh_id();
+    let file = session.file(&id);
+    let call = session.send(&session.exec("make", [verb, &file]).id(&id).proto(version));
+    assert!(census(&id).contains(&leaf(&file)), "the leaf carries the mark");
+    Family { id, call }
+}
+
+#[track_caller]
+fn leaf(file: &str) -> i32 {
+    eventually("the family is complete", || Path::new(file).exists());
+    fs::read_to_string(file).unwrap().parse().expect("the leaf tells its pid")
+}
+
+#[track_caller]
+fn check_gone(id: &str) {
+    eventually("nothing of the exec is left", || census(id).is_empty());
+}
+
+#[test]
+fn int_term_and_kill_take_the_whole_family() {
+    let session = Session::start();
+    for (signal, code) in [("INT", "130"), ("TERM", "143"), ("KILL", "137")] {
+        for version in ["1", "2"] {
+            let family = family(&session, "tree", version);
+            assert_eq!(session.signal(&family.id, signal).status(), 204);
+            assert_eq!(family.call.answer().exit_code(), Some(code));
+            check_gone(&family.id);
+        }
+    }
+    let stubborn = family(&session, "stubborn-tree", "2");
+    assert_eq!(session.signal(&stubborn.id, "KILL").status(), 204);
+    assert_eq!(stubborn.call.answer().exit_code(), Some("137"));
+    check_gone(&stubborn.id);
+}
+
+#[test]
+fn ctrl_c_at_the_shim_takes_the_whole_family() {
+    let session = Session::start();
+    let id = fresh_id();
+    let file = session.file(&id);
+    let mut command = session.shim("make");
+    let shim = Running::start(command.args(["tree", &file]).env("AIFO_EXEC_ID", &id));
+    leaf(&file);
+    shim.signal(Signal::SIGINT);
+    shim.finish().exited(130);
+    check_gone(&id);
+}
+
+#[test]
+fn a_disconnect_takes_the_whole_family() {
+    for listen in [Listen::Default, Listen::Tcp] {
+        let session = Setup::new().listen(listen).start();
+        for version in ["1", "2"] {
+            let family = family(&session, "stubborn-tree", version);
+            drop(family.call);
+            check_gone(&family.id);
+            let told =
+                session.log_lines(&[&format!("aifo-coder: disconnect exec_id={}", family.id)]);
+            assert_eq!(told.len(), 1, "{told:?}");
+        }
+    }
+}
+
+#[test]
+fn a_killed_shim_takes_the_whole_family() {
+    let session = Session::start();
+    let id = fresh_id();
+    let file = session.file(&id);
+    let mut command = session.shim("make");
+    let shim = Running::start(command.args(["stubborn-tree", &file]).env("AIFO_EXEC_ID", &id));
+    leaf(&file);
+    shim.signal(Signal::SIGKILL);
+    assert_eq!(shim.finish().signal(), Some(9));
+    check_gone(&id);
+}
+
+#[test]
+fn a_stopped_tool_does_not_outlive_its_client() {
+    let session = Session::start();
+    let family = family(&session, "stubborn-tree", "2");
+    for pid in census(&family.id) {
+        send_signal(pid, Signal::SIGSTOP);
+    }
+    drop(family.call);
+    check_gone(&family.id);
+}
+
+#[test]
+fn the_end_of_the_proxy_takes_every_family() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut session = Session::start();
+        let families = ["tree", "stubborn-tree", "tree"].map(|verb| family(&session, verb, "2"));
+        let sidecars = session.sidecars();
+        assert_eq!(session.end(signal).code(), Some(0), "a graceful stop");
+        for family in &families {
+            assert!(census(&family.id).is_empty(), "gone before the proxy is");
+        }
+        for sidecar in sidecars {
+            assert!(!is_alive(sidecar.guard) && !is_alive(sidecar.runner));
+        }
+    }
+}
+
+#[test]
+fn kill_9_of_proxy_runner_or_guard_takes_every_family() {
+    for victim in ["proxy", "runner", "guard"] {
+        let session = Setup::new().kinds(&["c-cpp"]).start();
+        let families = ["tree", "stubborn-tree"].map(|verb| family(&session, verb, "2"));
+        let sidecar = session.sidecars()[0];
+        let pid = match victim {
+            "proxy" => session.pid(),
+            "runner" => sidecar.runner,
+            _ => sidecar.guard,
+        };
+        send_signal(pid, Signal::SIGKILL);
+        for family in &families {
+            check_gone(&family.id);
+        }
+        eventually("the runner is gone", || !is_alive(sidecar.runner));
+    }
+}
+
+#[test]
+fn after_a_normal_exit_background_children_live_until_the_session_ends() {
+    let mut session = Session::start();
+    let id = fresh_id();
+    let file = session.file(&id);
+    let answer = session.answer(&session.exec("make", ["daemon", &file]).id(&id));
+    assert_eq!(answer.exit_code(), Some("0"));
+    let leaf = leaf(&file);
+    assert!(is_alive(leaf));
+    assert_eq!(session.answer(&session.exec("make", ["say"])).exit_code(), Some("0"));
+    assert!(is_alive(leaf), "as it would natively");
+    assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
+    check_gone(&id);
+}
+
+/// A client that interrupts and leaves at once must not interrupt twice.
+#[test]
+fn a_disconnect_right_after_a_signal_leaves_the_int_out() {
+    let session = Session::start();
+    let (id, told) = (fresh_id(), session.file("told"));
+    let call = session.send(&session.exec("make", ["record", &told]).id(&id));
+    let heard = || fs::read_to_string(&told).unwrap_or_default();
+    eventually("the tool listens", || heard() == "ready\n");
+    assert_eq!(session.signal(&id, "USR1").status(), 204);
+    drop(call);
+    check_gone(&id);
+    assert_eq!(heard(), "ready\nSIGUSR1\nSIGTERM\n");
+}
+
+#[test]
+fn a_disconnect_is_int_then_term_then_kill() {
+    let session = Session::start();
+    let (id, told) = (fresh_id(), session.file("told"));
+    let call = session.send(&session.exec("make", ["record", &told]).id(&id));
+    let heard = || fs::read_to_string(&told).unwrap_or_default();
+    eventually("the tool listens", || heard() == "ready\n");
+    drop(call);
+    check_gone(&id);
+    assert_eq!(heard(), "ready\nSIGINT\nSIGTERM\n");
+}

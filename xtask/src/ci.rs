@@ -1,0 +1,167 @@
+//! `cargo xtask ci`: everything that must pass, in the order of how fast it tells.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{shell, suites, tidy, workspace};
+
+/// One step: its title, how to run it alone, and what it does.
+struct Step {
+    title: &'static str,
+    rerun: &'static str,
+    run: fn() -> Result<()>,
+}
+
+const STEPS: &[Step] = &[
+    Step { title: "format", rerun: "cargo fmt --all", run: format },
+    Step { title: "tidy", rerun: "cargo xtask tidy", run: || tidy::run(&[]) },
+    Step {
+        title: "lints",
+        rerun: "cargo clippy --workspace --all-targets -- -D warnings",
+        run: lints,
+    },
+    Step { title: "tests", rerun: "cargo test --workspace --all-targets", run: tests },
+    Step { title: "doctests", rerun: "cargo test --workspace --doc", run: doctests },
+    Step { title: "pending tests", rerun: "cargo xtask test pending", run: suites::pending },
+    Step {
+        title: "docs",
+        rerun: "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps",
+        run: docs,
+    },
+];
+
+/// Runs the steps and stops at the first that fails; the last lines say how each went.
+pub(crate) fn run(_args: &[OsString]) -> Result<()> {
+    let mut summary = Vec::new();
+    for step in STEPS {
+        eprintln!("\n== {} ==", step.title);
+        let start = Instant::now();
+        let result = (step.run)();
+        let time = start.elapsed();
+        eprintln!("-- {}: {:.1} s", step.title, time.as_secs_f64());
+        let failed = result.is_err();
+        summary.push(line(step, time, if failed { "FAILED" } else { "ok" }));
+        if let Err(error) = result {
+            eprintln!("\n{}", summary.join("\n"));
+            bail!("{}: {error:#}\nhint: rerun it with: {}", step.title, step.rerun);
+        }
+    }
+    eprintln!("\n{}", summary.join("\n"));
+    Ok(())
+}
+
+fn line(step: &Step, time: Duration, verdict: &str) -> String {
+    format!("{:<14} {verdict:<6} {:>6.1} s", step.title, time.as_secs_f64())
+}
+
+fn format() -> Result<()> {
+    shell::run(&mut shell::cargo(["fmt", "--all", "--check"]))
+}
+
+fn lints() -> Result<()> {
+    let args = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    shell::run(&mut shell::cargo(args))
+}
+
+fn tests() -> Result<()> {
+    shell::run(&mut shell::cargo(["test", "--workspace", "--all-targets"]))
+}
+
+fn docs() -> Result<()> {
+    let args = ["doc", "--workspace", "--no-deps"];
+    shell::run(shell::cargo(args).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Runs the doctests, and makes sure that each library had one: a crate's page shows an example,
+/// and cargo says nothing when a manifest or a fence switches it off.
+fn doctests() -> Result<()> {
+    let report = tell_and_read(&mut shell::cargo(["test", "--workspace", "--doc"]))?;
+    let counts = doctest_counts(&report);
+    let ran = |library: &&str| counts.get(*library).is_some_and(|count| *count > 0);
+    let packages = workspace::packages()?;
+    let libraries =
+        packages.iter().filter(|p| p.is_product()).flat_map(|package| package.targets_of("lib"));
+    let silent: Vec<&str> = libraries.filter(|library| !ran(library)).collect();
+    if !silent.is_empty() {
+        bail!("no doctest ran in {}", silent.join(", "));
+    }
+    Ok(())
+}
+
+/// How many doctests passed, by library, in the output of `cargo test --doc`.
+fn doctest_counts(report: &str) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    let mut library = None;
+    for line in report.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix("Doc-tests ") {
+            library = Some(name);
+        } else if let Some(rest) = line.strip_prefix("test result: ok. ")
+            && let Some(name) = library
+        {
+            let count = rest.split(' ').next().and_then(|word| word.parse::<usize>().ok());
+            *counts.entry(name).or_default() += count.unwrap_or(0);
+        }
+    }
+    counts
+}
+
+/// Tells a command, runs it, and gives what it said on both streams in the order it was said, while
+/// passing every line on to stderr.
+fn tell_and_read(command: &mut Command) -> Result<String> {
+    let line = shell::line(command);
+    eprintln!("$ {line}");
+    let (reader, writer) = io::pipe()?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn().with_context(|| format!("cannot run `{line}`"))?;
+    // The command holds our write ends until it gets others; the pipe would never end.
+    command.stdout(io::stderr()).stderr(io::stderr());
+    let mut report = String::new();
+    for line in BufReader::new(reader).lines() {
+        let line = line?;
+        eprintln!("{line}");
+        report += &line;
+        report.push('\n');
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        bail!("`{line}` failed: {status}");
+    }
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doctests_are_counted_by_library() {
+        let report = "\
+   Doc-tests aifo_types
+
+running 2 tests
+test crates/types/src/lib.rs - (line 10) ... ok
+
+test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.5s
+
+   Doc-tests aifo_wire
+
+test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.0s
+";
+        let expected = BTreeMap::from([("aifo_types", 2), ("aifo_wire", 0)]);
+        assert_eq!(doctest_counts(report), expected);
+    }
+
+    #[test]
+    fn both_streams_are_read_in_order() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo 1; echo 2 >&2; echo 3"]);
+        assert_eq!(tell_and_read(&mut command).unwrap(), "1\n2\n3\n");
+        let mut command = Command::new("false");
+        assert!(tell_and_read(&mut command).is_err());
+    }
+}

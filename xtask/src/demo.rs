@@ -1,0 +1,179 @@
+//! `cargo xtask demo`: an agent at work on `examples/polyglot`.
+//!
+//! It calls tools as an agent does, by name, with the shims first in its PATH, and runs each call
+//! without the shims too: what came of it must be the same, and the difference in time is told.
+
+mod calls;
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, killpg};
+
+use crate::bench::stats::{Pairs, millis};
+use crate::scratch::{Scratch, copy_tree};
+use crate::serve::{self, Options, Serve};
+use crate::{dist, shell, table};
+use calls::{CALLS, Call, KINDS, Outcome};
+
+/// How often each call is timed, natively and proxied in turns.
+const ROUNDS: usize = 5;
+
+/// Builds, plays the agent, prints the table, and fails if a call did not end as it should.
+pub(crate) fn run(_args: &[OsString]) -> Result<()> {
+    let dist = dist::build(&shell::root().join("target/demo-bin"))?;
+    let scratch = Scratch::new("aifo-demo")?;
+    let project = scratch.dir("polyglot")?;
+    let example = shell::root().join("examples/polyglot");
+    copy_tree(&example, &project, &["target", "build", "__pycache__"])?;
+    let kinds = kinds_of_this_host();
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
+    let serve = Serve::start(&Options {
+        dist: &dist,
+        workspace: &project,
+        kinds: &names,
+        path: std::env::var_os("PATH").unwrap_or_default(),
+        log: scratch.file("serve.log"),
+    })?;
+    eprintln!("session: {} with {}", project.display(), names.join(", "));
+
+    let shims = scratch.links("shims", &calls::tools(), &dist.shim)?;
+    let agent = Agent { path: serve::path_with(&shims)?, project, serve: &serve };
+    let mut rows = Vec::new();
+    let mut wrong = Vec::new();
+    for call in CALLS.iter().filter(|call| call.needs.is_none_or(|kind| names.contains(&kind))) {
+        eprintln!("$ {}", call.line());
+        match agent.play(call) {
+            Ok(row) => rows.push(row),
+            Err(error) => wrong.push(format!("{}: {error:#}", call.line())),
+        }
+    }
+    println!();
+    print!("{}", table::layout(HEADER, &rows));
+    if !wrong.is_empty() {
+        bail!("{}\nthe session said:\n{}", wrong.join("\n"), serve.log_tail());
+    }
+    serve.stop()?;
+    println!("\nEvery call ended as it should, and as it does natively.");
+    Ok(())
+}
+
+const HEADER: [&str; 7] =
+    ["call", "sidecar", "exit", "native ms", "proxied ms", "overhead ms", "ratio"];
+
+/// The kinds whose tools this host has; the others are named.
+fn kinds_of_this_host() -> Vec<&'static calls::Kind> {
+    let mut here = Vec::new();
+    for kind in KINDS {
+        match kind.tools.iter().find(|tool| shell::find_in_path(tool).is_none()) {
+            None => here.push(kind),
+            Some(tool) => eprintln!("skipped: {} (no {tool} in PATH)", kind.name),
+        }
+    }
+    here
+}
+
+/// The one who calls tools.
+struct Agent<'a> {
+    /// Its PATH, shims first.
+    path: OsString,
+    project: PathBuf,
+    serve: &'a Serve,
+}
+
+/// Which way a call goes.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Native,
+    Proxied,
+}
+
+impl Agent<'_> {
+    /// Plays one call, both ways where there is a native one, and gives its row of the table.
+    fn play(&self, call: &Call) -> Result<[String; 7]> {
+        let pairs = match call.outcome {
+            Outcome::Refused { says } => {
+                self.check(Way::Proxied, call, says)?;
+                return Ok(call.row(["-"; 4].map(str::to_owned)));
+            }
+            Outcome::Ends { says } => {
+                for way in [Way::Native, Way::Proxied] {
+                    // Both are warm before either is timed: caches, build folders, bytecode.
+                    self.check(way, call, says)?;
+                }
+                let time = |way| self.check(way, call, says);
+                Pairs::measure(ROUNDS, || time(Way::Native), || time(Way::Proxied))?
+            }
+            Outcome::Interrupted => {
+                let time = |way| self.interrupt(way, call);
+                Pairs::measure(ROUNDS, || time(Way::Native), || time(Way::Proxied))?
+            }
+        };
+        let (native, proxied) = (pairs.native().median, pairs.proxied().median);
+        let [direct, through] = [native, proxied].map(|time| time.as_secs_f64());
+        Ok(call.row([
+            millis(native),
+            millis(proxied),
+            format!("{:+.1}", (through - direct) * 1e3),
+            format!("{:.2}", through / direct),
+        ]))
+    }
+
+    /// Runs a call to its end, checks exit code and output, and gives its time.
+    fn check(&self, way: Way, call: &Call, says: &str) -> Result<Duration> {
+        let mut command = self.command(way, call);
+        let start = Instant::now();
+        let output = command.output().with_context(|| format!("{way:?}: cannot start"))?;
+        let time = start.elapsed();
+        let text = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
+        let text = text.concat();
+        call.check_exit(exit_code(output.status)).with_context(|| format!("{way:?}:\n{text}"))?;
+        if !text.contains(says) {
+            bail!("{way:?}: the output lacks '{says}':\n{text}");
+        }
+        Ok(time)
+    }
+
+    /// Starts a call that says `ready`, interrupts it as a terminal does, and gives the time from
+    /// there to its end.
+    fn interrupt(&self, way: Way, call: &Call) -> Result<Duration> {
+        let mut command = self.command(way, call);
+        let mut child = command.process_group(0).stdout(Stdio::piped()).spawn()?;
+        let group = serve::pid(&child);
+        let stdout = child.stdout.take().context("no stdout")?;
+        let mut line = String::new();
+        let read = BufReader::new(stdout).read_line(&mut line);
+        let start = Instant::now();
+        killpg(group, Signal::SIGINT)?;
+        let status = child.wait()?;
+        let time = start.elapsed();
+        read?;
+        if line.trim_end() != "ready" {
+            bail!("{way:?}: said {line:?} and not 'ready'");
+        }
+        call.check_exit(exit_code(status)).with_context(|| format!("{way:?}"))?;
+        Ok(time)
+    }
+
+    /// A call as an agent makes it: by name, in the project. Native is the same without the shims.
+    fn command(&self, way: Way, call: &Call) -> Command {
+        let mut command = Command::new(call.tool);
+        command.args(call.args).current_dir(&self.project).stdin(Stdio::null());
+        command.env_remove("CARGO_TARGET_DIR");
+        if let Way::Proxied = way {
+            command.env("PATH", &self.path);
+            command.envs(self.serve.contract().iter().map(|(name, value)| (name, value)));
+        }
+        command
+    }
+}
+
+/// What a shell would report.
+fn exit_code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}

@@ -1,0 +1,131 @@
+//! `cargo xtask dist --out DIR`: the two binaries as they ship, static and verified.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::elf::{self, Linkage};
+use crate::shell;
+
+/// The binaries that containers and hosts get.
+pub(crate) struct Dist {
+    /// `aifo-shim`: shim by name, and the runner.
+    pub(crate) shim: PathBuf,
+    /// `aifo-coder`: the launcher.
+    pub(crate) coder: PathBuf,
+    /// The C library linked into both.
+    pub(crate) libc: Libc,
+}
+
+/// A C library to link statically.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Libc {
+    /// Starts faster and is smaller; preferred where its target is installed.
+    Musl,
+    /// Comes with every Linux toolchain.
+    Glibc,
+}
+
+impl Libc {
+    /// The name in target triples' words: `musl` or `glibc`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Libc::Musl => "musl",
+            Libc::Glibc => "glibc",
+        }
+    }
+}
+
+/// The command: `--out DIR`.
+pub(crate) fn run(args: &[OsString]) -> Result<()> {
+    match args {
+        [flag, dir] if flag == "--out" => build(&std::path::absolute(dir)?).map(drop),
+        _ => bail!("usage: cargo xtask dist --out DIR"),
+    }
+}
+
+/// Builds both binaries, copies them into a folder, verifies that they are static, and tells their
+/// sizes.
+pub(crate) fn build(out: &Path) -> Result<Dist> {
+    let (target, libc) = target()?;
+    let target_dir = shell::root().join("target/dist");
+    let mut cargo = shell::cargo(["build", "--release", "-p", "aifo-shim", "-p", "aifo-coder"]);
+    cargo.args(["--target", &target]).arg("--target-dir").arg(&target_dir);
+    if libc == Libc::Glibc {
+        // Only with --target: without it the flag would reach proc-macros too, and break them.
+        cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
+    }
+    shell::run(&mut cargo)?;
+
+    let built = target_dir.join(&target).join("release");
+    fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
+    let dist = Dist { shim: out.join("aifo-shim"), coder: out.join("aifo-coder"), libc };
+    for path in [&dist.shim, &dist.coder] {
+        let name = path.file_name().unwrap_or_default();
+        install(&built.join(name), path)?;
+        if elf::linkage(path)? != Linkage::Static {
+            bail!("{} is not static", path.display());
+        }
+        let kib = fs::metadata(path)?.len() / 1024;
+        eprintln!("{}: {kib} KiB, static, {}", path.display(), libc.name());
+    }
+    Ok(dist)
+}
+
+/// Replaces a file whole: a copy in place fails while the old program runs.
+fn install(from: &Path, to: &Path) -> Result<()> {
+    let fresh = to.with_extension("new");
+    fs::copy(from, &fresh).with_context(|| format!("cannot copy {}", from.display()))?;
+    fs::rename(&fresh, to).with_context(|| format!("cannot replace {}", to.display()))
+}
+
+/// The host's musl target where it is installed, else the host itself.
+fn target() -> Result<(String, Libc)> {
+    let version = shell::read(rustc().arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host.context("`rustc -vV` names no host")?;
+    let musl = musl_twin(host);
+    if is_installed(&musl) {
+        return Ok((musl, Libc::Musl));
+    }
+    Ok((host.to_owned(), Libc::Glibc))
+}
+
+fn rustc() -> Command {
+    let mut rustc = Command::new("rustc");
+    rustc.current_dir(shell::root());
+    rustc
+}
+
+fn musl_twin(host: &str) -> String {
+    let arch = host.split('-').next().unwrap_or(host);
+    format!("{arch}-unknown-linux-musl")
+}
+
+/// rustc names a folder for every target it knows; only an installed one is there.
+fn is_installed(target: &str) -> bool {
+    let mut command = rustc();
+    command.args(["--print", "target-libdir", "--target", target]).stderr(Stdio::null());
+    let Ok(output) = command.output() else { return false };
+    let dir = String::from_utf8_lossy(&output.stdout);
+    output.status.success() && Path::new(dir.trim()).is_dir()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_musl_twin_keeps_the_architecture() {
+        assert_eq!(musl_twin("x86_64-unknown-linux-gnu"), "x86_64-unknown-linux-musl");
+        assert_eq!(musl_twin("aarch64-unknown-linux-gnu"), "aarch64-unknown-linux-musl");
+    }
+
+    #[test]
+    fn an_unknown_target_is_not_installed() {
+        assert!(!is_installed("no-such-target"));
+    }
+}

@@ -1,0 +1,88 @@
+//! Folders that are gone afterwards.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// A private folder in the system's temporary one, removed on drop.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Makes `NAME-PID`, which nobody else may enter.
+    pub(crate) fn new(name: &str) -> Result<Self> {
+        let dir = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        let made = DirBuilder::new().mode(0o700).create(&dir);
+        made.with_context(|| format!("cannot make {}", dir.display()))?;
+        // Real, because a session takes only folders that really lie in its workspace.
+        Ok(Scratch(dir.canonicalize()?))
+    }
+
+    /// Makes a folder in it.
+    pub(crate) fn dir(&self, name: &str) -> Result<PathBuf> {
+        let dir = self.0.join(name);
+        fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        Ok(dir)
+    }
+
+    /// The path of a file in it, made or not.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Makes a folder of links with these names to one program.
+    pub(crate) fn links(&self, name: &str, tools: &[&str], program: &Path) -> Result<PathBuf> {
+        let dir = self.dir(name)?;
+        for tool in tools {
+            symlink(program, dir.join(tool)).with_context(|| format!("cannot link {tool}"))?;
+        }
+        Ok(dir)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Copies what a folder holds, but for the names in `without`.
+pub(crate) fn copy_tree(from: &Path, to: &Path, without: &[&str]) -> Result<()> {
+    for entry in fs::read_dir(from).with_context(|| format!("cannot list {}", from.display()))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if without.iter().any(|left_out| name == *left_out) {
+            continue;
+        }
+        let target = to.join(&name);
+        if entry.file_type()?.is_dir() {
+            fs::create_dir(&target)?;
+            copy_tree(&entry.path(), &target, without)?;
+        } else {
+            fs::copy(entry.path(), &target)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_leaves_out_what_it_should_and_nothing_stays() {
+        let scratch = Scratch::new("aifo-scratch-test").unwrap();
+        let from = scratch.dir("from").unwrap();
+        fs::create_dir_all(from.join("src")).unwrap();
+        fs::create_dir_all(from.join("target")).unwrap();
+        fs::write(from.join("src/a"), "a").unwrap();
+        fs::write(from.join("target/b"), "b").unwrap();
+        let to = scratch.dir("to").unwrap();
+        copy_tree(&from, &to, &["target"]).unwrap();
+        assert_eq!(fs::read(to.join("src/a")).unwrap(), b"a");
+        assert!(!to.join("target").exists());
+        drop(scratch);
+        assert!(!from.exists());
+    }
+}

@@ -1,0 +1,174 @@
+//! A running `aifo-coder serve`, ended whatever happens.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::dist::Dist;
+
+/// What a session is started with.
+pub(crate) struct Options<'a> {
+    /// The binaries to use.
+    pub(crate) dist: &'a Dist,
+    /// The folder the tools work in.
+    pub(crate) workspace: &'a Path,
+    /// The kinds of sidecars.
+    pub(crate) kinds: &'a [&'a str],
+    /// The PATH that the sidecars find their tools in.
+    pub(crate) path: OsString,
+    /// A new file for what it says on stderr.
+    pub(crate) log: PathBuf,
+}
+
+/// The session's process; dropping it ends it.
+pub(crate) struct Serve {
+    child: Child,
+    contract: Vec<(String, String)>,
+    log: PathBuf,
+}
+
+/// What the session must have printed before tools can be called.
+const CONTRACT: [&str; 3] = ["AIFO_TOOLEEXEC_URL", "AIFO_TOOLEEXEC_TOKEN", "AIFO_WORKSPACE"];
+const START_WITHIN: Duration = Duration::from_secs(30);
+const END_WITHIN: Duration = Duration::from_secs(20);
+
+impl Serve {
+    /// Starts a session and waits until it has printed its contract.
+    pub(crate) fn start(options: &Options<'_>) -> Result<Self> {
+        let mut command = Command::new(&options.dist.coder);
+        command.args(["serve", "--backend", "local", "--workspace"]).arg(options.workspace);
+        for kind in options.kinds {
+            command.args(["--toolchain", kind]);
+        }
+        command
+            .env("PATH", &options.path)
+            .env("AIFO_SHIM_BIN", &options.dist.shim)
+            // A target folder of the caller would mix his builds with those of the tools.
+            .env_remove("CARGO_TARGET_DIR")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&options.log)?);
+        let child = command.spawn().context("cannot start aifo-coder serve")?;
+        let log = options.log.clone();
+        let mut serve = Serve { child, contract: Vec::new(), log };
+        let stdout = serve.child.stdout.take().context("no stdout")?;
+        serve.read_contract(stdout)?;
+        Ok(serve)
+    }
+
+    /// The environment that tells a shim where to call: name and value.
+    pub(crate) fn contract(&self) -> &[(String, String)] {
+        &self.contract
+    }
+
+    /// The path of its unix socket.
+    pub(crate) fn socket(&self) -> Result<&Path> {
+        let path = self.value("AIFO_TOOLEEXEC_URL").strip_prefix("unix://");
+        path.map(Path::new).context("the session does not listen on a unix socket")
+    }
+
+    /// The session's bearer token.
+    pub(crate) fn token(&self) -> &str {
+        self.value("AIFO_TOOLEEXEC_TOKEN")
+    }
+
+    /// The process id of the proxy.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The last lines of its log.
+    pub(crate) fn log_tail(&self) -> String {
+        let log = fs::read(&self.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(10)..].join("\n")
+    }
+
+    /// Ends the session as a launcher would, and fails if it had to be killed.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        match self.end() {
+            Ended::Asked => Ok(()),
+            Ended::Killed => bail!("aifo-coder serve did not end on SIGTERM\n{}", self.log_tail()),
+        }
+    }
+
+    fn value(&self, name: &str) -> &str {
+        let pair = self.contract.iter().find(|pair| pair.0 == name);
+        pair.map_or("", |pair| pair.1.as_str())
+    }
+
+    fn read_contract(&mut self, stdout: ChildStdout) -> Result<()> {
+        let (sender, lines) = mpsc::channel();
+        // The thread reads on after the contract, so that a later line never meets a closed pipe.
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                _ = sender.send(line);
+            }
+        });
+        let deadline = Instant::now() + START_WITHIN;
+        while CONTRACT.iter().any(|name| self.value(name).is_empty()) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(line) = lines.recv_timeout(left) else {
+                bail!("aifo-coder serve did not come up\n{}", self.log_tail());
+            };
+            if let Some((name, value)) = line.split_once('=') {
+                self.contract.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Ended {
+        let ended = |child: &mut Child| matches!(child.try_wait(), Ok(Some(_)));
+        if ended(&mut self.child) {
+            return Ended::Asked;
+        }
+        _ = kill(pid(&self.child), Signal::SIGTERM);
+        let deadline = Instant::now() + END_WITHIN;
+        while Instant::now() < deadline {
+            if ended(&mut self.child) {
+                return Ended::Asked;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        _ = self.child.kill();
+        _ = self.child.wait();
+        Ended::Killed
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        _ = self.end();
+    }
+}
+
+/// How the session's process came to its end.
+#[derive(Clone, Copy)]
+enum Ended {
+    Asked,
+    Killed,
+}
+
+/// The id of a child that has not been waited for, as signals take it.
+pub(crate) fn pid(child: &Child) -> Pid {
+    // Linux process ids are below 2^22.
+    Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX))
+}
+
+/// A PATH with a folder in front of ours.
+pub(crate) fn path_with(first: &Path) -> Result<OsString> {
+    let ours = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = std::iter::once(first.to_path_buf()).chain(std::env::split_paths(&ours));
+    Ok(std::env::join_paths(dirs)?)
+}

@@ -1,0 +1,91 @@
+//! Running commands in the open: each is told on stderr, and a failure names it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// The workspace root.
+pub(crate) fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here)
+}
+
+/// `cargo ARGS` in the workspace root, not yet started.
+pub(crate) fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new("cargo");
+    command.args(args).current_dir(root());
+    command
+}
+
+/// Tells a command, runs it with our standard streams, and fails when it does.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let line = line(command);
+    eprintln!("$ {line}");
+    let status = command.status().with_context(|| format!("cannot run `{line}`"))?;
+    if !status.success() {
+        bail!("`{line}` failed: {status}");
+    }
+    Ok(())
+}
+
+/// Runs a command without telling it and gives its stdout as text, trimmed.
+pub(crate) fn read(command: &mut Command) -> Result<String> {
+    let line = line(command);
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot run `{line}`"))?;
+    if !output.status.success() {
+        bail!("`{line}` failed: {}", output.status);
+    }
+    let text = String::from_utf8(output.stdout).with_context(|| format!("`{line}`: not UTF-8"))?;
+    Ok(text.trim_end().to_owned())
+}
+
+/// The first executable file of this name in our PATH.
+pub(crate) fn find_in_path(program: &str) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let executable = |path: &PathBuf| {
+        path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(program)).find(executable)
+}
+
+/// A command as it would be typed, with the variables that were set for it in front.
+pub(crate) fn line(command: &Command) -> String {
+    let variables = command.get_envs().filter_map(|(name, value)| {
+        Some(format!("{}={}", name.to_string_lossy(), quoted(&value?.to_string_lossy())))
+    });
+    let words = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| quoted(&word.to_string_lossy()));
+    variables.chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    match word {
+        _ if !word.is_empty() && word.chars().all(plain) => word.to_owned(),
+        _ => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_can_be_pasted_into_a_shell() {
+        let mut command = Command::new("cargo");
+        command.args(["doc", "", "it's"]).env("RUSTDOCFLAGS", "-D warnings").env_remove("HOME");
+        assert_eq!(line(&command), r"RUSTDOCFLAGS='-D warnings' cargo doc '' 'it'\''s'");
+    }
+
+    #[test]
+    fn programs_are_found_in_the_path_only() {
+        assert!(find_in_path("sh").is_some());
+        assert_eq!(find_in_path("no-such-program-here"), None);
+    }
+}

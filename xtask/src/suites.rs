@@ -1,0 +1,134 @@
+//! `cargo xtask test`: the black-box suites, and the tests that wait for what they test.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{shell, workspace};
+
+/// The package that holds the suites.
+const PACKAGE: &str = "aifo-tests";
+
+/// `[SUITE] [-- ARGS]`: all suites, one, or `pending`; ARGS go to the test programs.
+pub(crate) fn run(args: &[OsString]) -> Result<()> {
+    let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let (ours, theirs) = match args.iter().position(|arg| arg == "--") {
+        Some(at) => args.split_at(at),
+        None => (&args[..], &[][..]),
+    };
+    let mut command = shell::cargo(["test", "-p", PACKAGE]);
+    match ours {
+        [] => {}
+        [name] if name == "pending" => return pending(),
+        [name] => {
+            let suites = suites()?;
+            if !suites.contains(name) {
+                bail!("unknown suite '{name}'\nsuites: {}", suites.join(" "));
+            }
+            command.args(["--test", name]);
+        }
+        _ => bail!("usage: cargo xtask test [SUITE] [-- ARGS]"),
+    }
+    shell::run(command.args(theirs))
+}
+
+fn suites() -> Result<Vec<String>> {
+    let packages = workspace::packages()?;
+    let package = packages.iter().find(|package| package.name == PACKAGE);
+    let package = package.with_context(|| format!("no package '{PACKAGE}'"))?;
+    Ok(package.targets_of("test").into_iter().map(str::to_owned).collect())
+}
+
+/// Runs the tests that are ignored as `pending: ..`, and fails when one passes: its time has come,
+/// and the attribute must go.
+pub(crate) fn pending() -> Result<()> {
+    let names = pending_tests(&shell::root().join("tests"))?;
+    if names.is_empty() {
+        eprintln!("no test is pending");
+        return Ok(());
+    }
+    let mut command = shell::cargo(["test", "-p", PACKAGE, "--no-fail-fast", "--"]);
+    command.arg("--ignored").args(&names);
+    eprintln!("$ {}", shell::line(&command));
+    let output = command.output().context("cannot run cargo")?;
+    let report = String::from_utf8_lossy(&output.stdout);
+    let verdict = |name: &String, word: &str| has_verdict(&report, name, word);
+    let passed: Vec<&String> = names.iter().filter(|name| verdict(name, "ok")).collect();
+    if !passed.is_empty() {
+        bail!("passes, so it is pending no more: {passed:?}");
+    }
+    let silent: Vec<&String> = names.iter().filter(|name| !verdict(name, "FAILED")).collect();
+    if !silent.is_empty() {
+        bail!("did not run: {silent:?}\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+    eprintln!("{} tests are pending and fail, as they should", names.len());
+    Ok(())
+}
+
+/// The names of the pending tests in the sources below a folder.
+fn pending_tests(dir: &Path) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            names.extend(pending_tests(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            names.extend(pending_names(&fs::read_to_string(&path)?));
+        }
+    }
+    Ok(names)
+}
+
+fn pending_names(source: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut lines = source.lines();
+    while let Some(line) = lines.next() {
+        if !line.trim_start().starts_with("#[ignore = \"pending:") {
+            continue;
+        }
+        let function = lines.by_ref().find_map(|line| line.split_once("fn ")?.1.split('(').next());
+        names.extend(function.map(str::to_owned));
+    }
+    names
+}
+
+/// Whether a test program reported this test, in whatever module, with this word.
+fn has_verdict(report: &str, name: &str, word: &str) -> bool {
+    report.lines().any(|line| {
+        let Some((path, rest)) = line.strip_prefix("test ").and_then(|l| l.split_once(" ... "))
+        else {
+            return false;
+        };
+        path.rsplit("::").next() == Some(name) && rest.trim() == word
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pending_tests_are_named_by_their_attribute() {
+        let source = "
+            #[test]
+            #[ignore = \"docker: cargo xtask test routing\"]
+            fn gated() {}
+
+            #[test]
+            #[ignore = \"pending: protocol v3\"]
+            fn stdin_crosses() -> Result<()> {}
+        ";
+        assert_eq!(pending_names(source), ["stdin_crosses"]);
+    }
+
+    #[test]
+    fn verdicts_are_read_from_the_report() {
+        let report = "test v3::stdin_crosses ... FAILED\ntest stdin ... ok\n";
+        assert!(has_verdict(report, "stdin_crosses", "FAILED"));
+        assert!(!has_verdict(report, "stdin_crosses", "ok"));
+        assert!(has_verdict(report, "stdin", "ok"));
+    }
+}

@@ -1,0 +1,120 @@
+//! `cargo xtask tidy`: what the compiler does not check.
+//!
+//! Each check is a file; each finding is one line, `place: what is wrong`.
+
+mod arrows;
+mod leftovers;
+mod links;
+mod manifests;
+mod purity;
+mod source;
+mod unsafety;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{shell, workspace};
+use source::Source;
+
+/// Runs every check, prints the findings, and fails if there is one.
+pub(crate) fn run(_args: &[OsString]) -> Result<()> {
+    let packages = workspace::packages()?;
+    let sources = rust_sources()?;
+    let pages = pages()?;
+    let checks: [(&str, Vec<Finding>); 6] = [
+        ("arrows", arrows::check(&packages, page(&pages, arrows::PAGE))),
+        ("pure crates", purity::check(&sources)),
+        ("links", links::check(&pages, &sources)),
+        ("unsafe", unsafety::check(&sources)),
+        ("leftovers", leftovers::check(&sources)),
+        ("manifests", manifests::check(&packages)),
+    ];
+    for (name, findings) in &checks {
+        match findings.len() {
+            0 => eprintln!("{name}: ok"),
+            count => eprintln!("{name}: {count} to mend"),
+        }
+        for Finding { place, what } in findings {
+            eprintln!("  {place}: {what}");
+        }
+    }
+    match checks.iter().map(|(_, findings)| findings.len()).sum::<usize>() {
+        0 => Ok(()),
+        count => bail!("{count} findings"),
+    }
+}
+
+/// Something to mend, and where.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    /// A path below the workspace root, with a line where there is one.
+    place: String,
+    /// What is wrong there.
+    what: String,
+}
+
+impl Finding {
+    fn new(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Finding { place: place.into(), what: what.into() }
+    }
+
+    /// `line` counts from 0, as indices do; people count from 1.
+    fn at(path: &str, line: usize, what: impl Into<String>) -> Self {
+        Finding::new(format!("{path}:{}", line + 1), what)
+    }
+}
+
+/// A text file, named by its path below the workspace root.
+struct Page {
+    path: String,
+    text: String,
+}
+
+fn page<'a>(pages: &'a [Page], path: &str) -> Option<&'a str> {
+    pages.iter().find(|page| page.path == path).map(|page| page.text.as_str())
+}
+
+fn pages() -> Result<Vec<Page>> {
+    let mut paths = vec![shell::root().join("README.md"), shell::root().join("CHANGELOG.md")];
+    walk(&shell::root().join("spec"), "md", &mut paths)?;
+    paths.iter().map(|path| read(path)).collect()
+}
+
+fn rust_sources() -> Result<Vec<Source>> {
+    let mut paths = Vec::new();
+    for dir in ["crates", "examples", "tests", "xtask"] {
+        walk(&shell::root().join(dir), "rs", &mut paths)?;
+    }
+    let parse = |path: &PathBuf| read(path).map(|page| Source::parse(&page.path, &page.text));
+    paths.iter().map(parse).collect()
+}
+
+/// The files with this extension below a folder, build output aside, in a fixed order.
+fn walk(dir: &Path, extension: &str, found: &mut Vec<PathBuf>) -> Result<()> {
+    let entries = fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
+    let mut entries = entries.collect::<Result<Vec<_>, _>>()?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        match entry.file_type()? {
+            kind if kind.is_dir() && entry.file_name() != "target" => {
+                walk(&path, extension, found)?;
+            }
+            kind if kind.is_file() && path.extension().is_some_and(|e| e == extension) => {
+                found.push(path);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Page> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let below = path.strip_prefix(shell::root()).unwrap_or(path);
+    Ok(Page { path: below.to_string_lossy().into_owned(), text })
+}

@@ -1,0 +1,174 @@
+//! Sans-IO crates hold to it: no files, sockets, environment, processes, threads or clocks.
+
+use super::Finding;
+use super::source::{Source, Token};
+
+/// The crates that only compute, by folder in `crates/`.
+const PURE: &[&str] = &["types", "wire", "policy", "decide", "acp"];
+
+/// Paths that reach the world; everything below them counts too.
+const WORLDLY: &[&str] = &[
+    "std::fs",
+    "std::net",
+    "std::env",
+    "std::process",
+    "std::thread",
+    "std::os",
+    "nix",
+    "libc",
+    "tokio",
+];
+
+/// Clock readings, under whatever name their type was imported.
+const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now"];
+
+/// Methods of `std::path::Path` that ask the file system.
+const ASKING: &[&str] = &[
+    "canonicalize",
+    "exists",
+    "is_dir",
+    "is_file",
+    "is_symlink",
+    "read_dir",
+    "read_link",
+    "symlink_metadata",
+    "try_exists",
+];
+
+/// Scans the code of the pure crates, tests aside.
+pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
+    sources.iter().filter(|source| is_pure(&source.path)).flat_map(scan).collect()
+}
+
+fn is_pure(path: &str) -> bool {
+    let is_test = path.ends_with("/tests.rs") || path.contains("/tests/");
+    let mut parts = path.split('/');
+    let start = [parts.next(), parts.next(), parts.next()];
+    matches!(start, [Some("crates"), Some(name), Some("src")] if PURE.contains(&name)) && !is_test
+}
+
+fn scan(source: &Source) -> Vec<Finding> {
+    let tokens = source.product_tokens();
+    let worldly = paths(&tokens).into_iter().filter(|(_, path)| is_worldly(path));
+    let methods = tokens.windows(3).filter_map(|window| {
+        let [dot, name, open] = window else { return None };
+        let asks = dot.text == "." && ASKING.contains(&name.text) && open.text == "(";
+        asks.then(|| (name.line, format!(".{}()", name.text)))
+    });
+    let finding =
+        |(line, what)| Finding::at(&source.path, line, format!("a pure crate uses {what}"));
+    worldly.chain(methods).map(finding).collect()
+}
+
+fn is_worldly(path: &str) -> bool {
+    let reaches = |root: &str| {
+        path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    WORLDLY.iter().any(|root| reaches(root)) || CLOCKS.iter().any(|clock| path.ends_with(clock))
+}
+
+/// Every path in the code, with the line of its first word; `a::{b, c::d}` is `a::b` and `a::c::d`.
+fn paths(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    // The prefixes of the groups we are in; `None` for a brace that opens no group of a `use`.
+    let mut groups: Vec<Option<String>> = Vec::new();
+    let mut rest = tokens;
+    while let Some((token, after)) = rest.split_first() {
+        rest = after;
+        match token.text {
+            "{" => groups.push(None),
+            "}" => _ = groups.pop(),
+            // A path after one of these may begin with `::`, and is not theirs.
+            "as" | "in" | "return" | "use" => {}
+            word if is_word(word) => {
+                let prefix = groups.last().cloned().flatten();
+                let mut path = prefix.map_or(word.to_owned(), |prefix| format!("{prefix}::{word}"));
+                let mut opens_group = false;
+                while let [a, b, next, tail @ ..] = rest
+                    && (a.text, b.text) == (":", ":")
+                {
+                    rest = tail;
+                    match next.text {
+                        "{" => {
+                            opens_group = true;
+                            groups.push(Some(path.clone()));
+                            break;
+                        }
+                        segment => path = format!("{path}::{segment}"),
+                    }
+                }
+                if !opens_group {
+                    found.push((token.line, path));
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn is_word(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_alphabetic() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> Vec<String> {
+        let source = Source::parse(path, text);
+        check(&[source]).into_iter().map(|f| format!("{} {}", f.place, f.what)).collect()
+    }
+
+    #[test]
+    fn worldly_code_is_found() {
+        let rows = [
+            ("use std::fs;", "std::fs"),
+            ("use std::{fmt, net::TcpStream};", "std::net::TcpStream"),
+            ("use std::{fmt::{self, Debug}, env};", "std::env"),
+            ("use ::std::process::Command;", "std::process::Command"),
+            ("let t = std::time::Instant::now();", "std::time::Instant::now"),
+            ("let t = Instant::now();", "Instant::now"),
+            ("use std::os::unix::ffi::OsStrExt;", "std::os::unix::ffi::OsStrExt"),
+            ("use nix::sys::signal;", "nix::sys::signal"),
+            ("fn f() -> libc::c_int {}", "libc::c_int"),
+            ("if path.exists() {}", ".exists()"),
+        ];
+        for (text, what) in rows {
+            let expected = format!("crates/wire/src/head.rs:1 a pure crate uses {what}");
+            assert_eq!(found("crates/wire/src/head.rs", text), [expected], "{text}");
+        }
+    }
+
+    #[test]
+    fn innocent_code_is_not() {
+        let rows = [
+            "use std::{fmt, time::{Duration, Instant}};",
+            "use crate::env; fn f() { env::is_truthy(x) }",
+            "pub mod env; pub mod process;",
+            "// std::fs\nlet s = \"std::fs\";",
+            "#[cfg(test)]\nmod tests { use std::fs; }",
+            "struct S { exists: bool } fn f(s: S) { s.exists }",
+            "use std::fsx;",
+        ];
+        for text in rows {
+            assert_eq!(found("crates/types/src/lib.rs", text), [""; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn only_pure_crates_are_scanned() {
+        let rows = [
+            ("crates/types/src/lib.rs", 1),
+            ("crates/wire/src/h1/head.rs", 1),
+            ("crates/wire/tests/pair.rs", 0),
+            ("crates/wire/src/tests.rs", 0),
+            ("crates/wireless/src/lib.rs", 0),
+            ("crates/proxy/src/lib.rs", 0),
+            ("tests/src/types.rs", 0),
+        ];
+        for (path, count) in rows {
+            assert_eq!(found(path, "use std::fs;").len(), count, "{path}");
+        }
+    }
+}
