@@ -1,1 +1,41 @@
-//! placeholder
+//! One session, from the first mkdir to the last rm. What other launchers embed.
+//!
+//! In scope: the session's folders, its token, the sidecars, the proxy in front of them, the folder
+//! of shims, and running an agent in the middle of it all. Whatever fails on the way up takes down
+//! what was up already; whatever ends takes everything with it.
+//!
+//! Out of scope: flags, config files and what is printed (`aifo-coder`), and everything about a
+//! single tool call (`aifo-proxy`).
+//!
+//! ```no_run
+//! use aifo_launch::{Session, SessionConfig, ShimBinary};
+//! use aifo_types::Kind;
+//!
+//! # async fn embed() -> Result<(), aifo_launch::LaunchError> {
+//! let shim = ShimBinary::find()?;
+//! let mut config = SessionConfig::new("/home/me/project", shim);
+//! config.kinds = vec![Kind::parse("rust").expect("a kind")];
+//! let session = Session::start(config).await?;
+//! for (name, value) in session.variables() {
+//!     println!("{name}={}", value.display());
+//! }
+//! session.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Architecture invariant: a [`Session`] owns everything it made. Nothing of it is reachable by
+//! another path, and dropping it removes its folders and ends its sidecars.
+
+mod agent;
+mod detect;
+mod folder;
+mod session;
+mod shim_binary;
+mod shims;
+
+pub use agent::{Agent, AgentEnd};
+pub use aifo_proxy::{Limits, Transcript};
+pub use detect::detect_kinds;
+pub use session::{LaunchError, Session, SessionConfig};
+pub use shim_binary::{ShimBinary, ShimBinaryError};

@@ -43,5 +43,5 @@ pub use signals::{
     signal_process,
 };
 pub use spawn::{Group, OpenFilesLimit, Spawn, SpawnError};
-pub use sys::{accept, random_bits, take_fd};
+pub use sys::{accept, is_ignored, random_bits, take_fd};
 pub use unix_address::UnixAddress;

@@ -205,6 +205,18 @@ pub(crate) fn default_dispositions() {
     }
 }
 
+/// Whether this process ignores a signal, as one does that was started with `nohup` or by a shell
+/// in the background.
+pub fn is_ignored(signal: nix::sys::signal::Signal) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: a null new action only asks; the old one is read only if the call says that it was
+    // written.
+    unsafe {
+        let asked = libc::sigaction(signal as c_int, ptr::null(), action.as_mut_ptr());
+        asked == 0 && action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
 /// Gives one signal its default action.
 pub(crate) fn default_disposition(signal: nix::sys::signal::Signal) {
     // SAFETY: SIG_DFL installs no code of ours.

@@ -25,5 +25,6 @@ mod signal;
 mod streamed;
 mod waiting;
 
+pub use aifo_wire::Limits;
 pub use listener::{BindError, Listener};
 pub use proxy::{Proxy, ProxyConfig, Transcript};

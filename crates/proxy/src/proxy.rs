@@ -48,6 +48,7 @@ pub struct Proxy {
     shared: Arc<Shared>,
 }
 
+#[derive(Debug)]
 pub(crate) struct Shared {
     token: Token,
     pub(crate) limits: Limits,
@@ -165,12 +166,6 @@ impl Shared {
             Unread::Nothing => client.close(&self.limits).await,
             Unread::Rest => client.linger(&self.limits).await,
         }
-    }
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("kinds", &self.fleet.kinds()).finish_non_exhaustive()
     }
 }
 

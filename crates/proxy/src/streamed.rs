@@ -3,7 +3,9 @@
 use std::io;
 
 use aifo_types::ExecId;
-use aifo_wire::{CHUNK_END, encode_chunk_head, encode_stream_end, encode_stream_head};
+use aifo_wire::{
+    CHUNK_END, encode_chunk_head, encode_stream_end, encode_stream_head, encode_stream_lost,
+};
 
 use crate::client::Client;
 use crate::exec::{End, Sink};
@@ -40,7 +42,10 @@ impl Sink for Streamed {
 
     async fn end(&mut self, client: &Client, end: End) -> io::Result<()> {
         let mut tail = Vec::new();
-        encode_stream_end(&mut tail, end.exit_code);
+        match end.ending {
+            Some(_) => encode_stream_end(&mut tail, end.exit_code),
+            None => encode_stream_lost(&mut tail),
+        }
         client.socket.send_all(&tail).await
     }
 }

@@ -59,7 +59,7 @@ pub fn guard(control: OwnedFd) -> io::Result<()> {
 }
 
 /// The argument after which a runner finds the pid of its guard.
-pub(crate) const GUARDED_BY: &str = "--guarded-by";
+pub const GUARDED_BY: &str = "--guarded-by";
 
 /// What the runner itself needs to close, and a little more.
 const RUNNER_CLOSING_TIME: Duration = Duration::from_secs(5);

@@ -23,5 +23,5 @@ mod launch;
 mod output_frame;
 mod server;
 
-pub use guard::guard;
+pub use guard::{GUARDED_BY, guard};
 pub use server::{ServeError, serve};

@@ -75,3 +75,9 @@ impl Fleet {
         }
     }
 }
+
+impl std::fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fleet").field("kinds", &self.kinds).finish_non_exhaustive()
+    }
+}

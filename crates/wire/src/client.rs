@@ -20,6 +20,7 @@ pub struct ResponseReader {
     input: Input,
     /// The exit code so far: the head's, then the trailer's.
     exit_code: Option<u8>,
+    verdict: Verdict,
 }
 
 /// What the bytes so far amount to.
@@ -36,7 +37,18 @@ pub enum ResponseEvent<'a> {
         /// The trailer's `X-Exit-Code` if it has one, else the head's. `None` if there is none or it
         /// is not a number from 0 to 255: the ending is unknown.
         exit_code: Option<u8>,
+        /// Whether that code is the tool's, or stands for an ending that the proxy never learned.
+        verdict: Verdict,
     },
+}
+
+/// What an exit code stands for. A tool may exit with 125 of its own accord.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The tool's ending.
+    Ending,
+    /// The runner was lost while the tool ran (trailer `X-Aifo-Ending: unknown`).
+    Unknown,
 }
 
 /// What an answer's head says.
@@ -93,6 +105,7 @@ impl ResponseReader {
             state: State::Head(HeadScanner::default()),
             input: Input::Open,
             exit_code: None,
+            verdict: Verdict::Ending,
         }
     }
 
@@ -124,7 +137,7 @@ impl ResponseReader {
         match self.state {
             State::Head(_) => self.read_head(),
             State::Body(_) => self.read_body(),
-            State::Done => Ok(ResponseEvent::End { exit_code: self.exit_code }),
+            State::Done => Ok(self.end()),
             State::Failed(ref error) => Err(error.clone()),
         }
     }
@@ -180,14 +193,21 @@ impl ResponseReader {
                 if let Some(code) = body.trailer("x-exit-code") {
                     self.exit_code = parse_exit_code(code);
                 }
+                if body.trailer("x-aifo-ending") == Some(b"unknown") {
+                    self.verdict = Verdict::Unknown;
+                }
                 self.state = State::Done;
-                Ok(ResponseEvent::End { exit_code: self.exit_code })
+                Ok(self.end())
             }
             Err(error) => {
                 self.state = State::Failed(error.into());
                 Err(error.into())
             }
         }
+    }
+
+    fn end(&self) -> ResponseEvent<'static> {
+        ResponseEvent::End { exit_code: self.exit_code, verdict: self.verdict }
     }
 
     fn fail(&mut self, error: ResponseError) -> ResponseError {
@@ -299,7 +319,7 @@ mod tests {
                 },
                 ResponseEvent::Head(head) => status = head.status,
                 ResponseEvent::Data(data) => body.extend_from_slice(data),
-                ResponseEvent::End { exit_code } => {
+                ResponseEvent::End { exit_code, .. } => {
                     pieces.for_each(|piece| reader.receive(piece));
                     return Ok((status, body, exit_code));
                 }
@@ -320,7 +340,7 @@ mod tests {
             Ok((.., code)) => {
                 assert_eq!(
                     whole.next_event(),
-                    Ok(ResponseEvent::End { exit_code: *code }),
+                    Ok(ResponseEvent::End { exit_code: *code, verdict: Verdict::Ending }),
                     "{wire}"
                 );
             }

@@ -1,6 +1,6 @@
 //! The server's answers, as bytes (`spec/toolexec.md#answers`).
 
-use aifo_types::{ExecId, Refusal, Status};
+use aifo_types::{ExecId, Refusal, Status, exit};
 
 /// The interim answer to `Expect: 100-continue`.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -60,6 +60,13 @@ pub fn encode_stream_end(out: &mut Vec<u8>, exit_code: u8) {
     push(out, format_args!("0\r\nX-Exit-Code: {exit_code}\r\n\r\n"));
 }
 
+/// Appends the last chunk and trailers that say that the tool's ending is unknown. The exit code
+/// comes last: older clients take the last header line they see.
+pub fn encode_stream_lost(out: &mut Vec<u8>) {
+    let code = exit::UNKNOWN;
+    push(out, format_args!("0\r\nX-Aifo-Ending: unknown\r\nX-Exit-Code: {code}\r\n\r\n"));
+}
+
 const CONTENT_TYPE: &str = "Content-Type: text/plain; charset=utf-8\r\n";
 
 fn push_exec_id(out: &mut Vec<u8>, exec_id: Option<&ExecId>) {
@@ -113,5 +120,6 @@ mod tests {
              Transfer-Encoding: chunked\r\nTrailer: X-Exit-Code\r\nConnection: close\r\n\r\n",
         );
         check(|out| encode_stream_end(out, 255), "0\r\nX-Exit-Code: 255\r\n\r\n");
+        check(encode_stream_lost, "0\r\nX-Aifo-Ending: unknown\r\nX-Exit-Code: 125\r\n\r\n");
     }
 }

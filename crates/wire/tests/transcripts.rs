@@ -88,7 +88,7 @@ fn encode_again(answer: &[u8]) -> Vec<u8> {
     let exit_code = loop {
         match reader.next_event().unwrap() {
             ResponseEvent::Data(piece) => data.push(piece.to_vec()),
-            ResponseEvent::End { exit_code } => break exit_code,
+            ResponseEvent::End { exit_code, .. } => break exit_code,
             other => panic!("{other:?}"),
         }
     };

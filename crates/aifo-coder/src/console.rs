@@ -1,0 +1,117 @@
+//! What we say on stderr: one line each, in one form.
+
+use std::fmt::{self, Write as _};
+use std::io::{IsTerminal, Write as _};
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// How much is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chatter {
+    /// Only what went wrong.
+    Warnings,
+    /// And what a person who watches a server wants to know.
+    Notices,
+    /// And every decision.
+    Decisions,
+}
+
+/// Starts to write log lines to stderr.
+pub(crate) fn start(chatter: Chatter) {
+    let level = match chatter {
+        Chatter::Warnings => Level::WARN,
+        Chatter::Notices => Level::INFO,
+        Chatter::Decisions => Level::DEBUG,
+    };
+    let line = Line { clears: std::io::stderr().is_terminal() };
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .event_format(line)
+        .finish();
+    // It can only be set once, and this is the one place that does.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// Tells why the whole command failed; a hint in the error's text comes on a line of its own.
+pub(crate) fn fail(error: &anyhow::Error) {
+    let text = format!("{error:#}");
+    let mut stderr = std::io::stderr().lock();
+    for (index, line) in text.lines().enumerate() {
+        let prefix = if index == 0 { "aifo-coder: " } else { "" };
+        // Nobody is left to be told that stderr is gone.
+        let _ = writeln!(stderr, "{prefix}{}", plain(line));
+    }
+}
+
+/// `aifo-coder: message key=value ..`
+struct Line {
+    /// A terminal may show half a line of somebody else's.
+    clears: bool,
+}
+
+impl<S, N> FormatEvent<S, N> for Line
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let clear = if self.clears { "\r\x1b[K" } else { "" };
+        writeln!(writer, "{clear}aifo-coder: {}{}", fields.message, fields.rest)
+    }
+}
+
+#[derive(Default)]
+struct Fields {
+    message: String,
+    rest: String,
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let text = plain(&format!("{value:?}"));
+        // Writing to a String does not fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{text}"),
+            name => write!(self.rest, " {name}={text}"),
+        };
+    }
+}
+
+/// A text without characters that could end the line or speak to the terminal.
+fn plain(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            line.extend(character.escape_default());
+        } else {
+            line.push(character);
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn a_line_stays_a_line() {
+        assert_eq!(plain("a b\n\x1b[2J\u{9b}é"), "a b\\n\\u{1b}[2J\\u{9b}é");
+    }
+}

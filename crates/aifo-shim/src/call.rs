@@ -1,0 +1,282 @@
+//! One tool call: the version 2 client (`spec/toolexec.md`).
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use aifo_types::{ExecId, exit};
+use aifo_wire::{
+    ExecCall, Limits, ResponseError, ResponseEvent, ResponseHead, ResponseReader, Verdict,
+};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::connection::{self, Sent};
+use crate::ending::ShimEnd;
+use crate::interrupts::{Interrupts, Wish};
+use crate::outlet::Outlet;
+use crate::settings::Settings;
+use crate::{shell, tell};
+
+/// Runs `tool` in its sidecar and ends as it does.
+pub(crate) fn run(tool: &[u8], args: &[OsString]) -> ShimEnd {
+    match prepare(tool, args) {
+        Ok((settings, id, socket, interrupts)) => {
+            Call { settings, id, socket, interrupts }.follow()
+        }
+        Err(end) => end,
+    }
+}
+
+/// A request that is on its way.
+struct Call {
+    settings: Settings,
+    id: ExecId,
+    socket: OwnedFd,
+    interrupts: Interrupts,
+}
+
+type Prepared = (Settings, ExecId, OwnedFd, Interrupts);
+
+/// Everything up to the last byte of the request.
+fn prepare(tool: &[u8], args: &[OsString]) -> Result<Prepared, ShimEnd> {
+    let settings = Settings::from_environment().map_err(|why| nothing_ran(&why))?;
+    let cwd = std::env::current_dir()
+        .map_err(|error| nothing_ran(&format!("cannot tell the current directory: {error}")))?;
+    let id = match &settings.exec_id {
+        Some(id) => id.clone(),
+        None => aifo_process::random_bits()
+            .map(ExecId::from_random)
+            .map_err(|error| nothing_ran(&format!("cannot make an exec id: {error}")))?,
+    };
+    if settings.verbose {
+        tell::line(format_args!(
+            "exec: tool={} mode=proxy exec_id={id} proxy={} cwd={}",
+            String::from_utf8_lossy(tool),
+            settings.endpoint,
+            cwd.display()
+        ));
+    }
+    let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.clone().into_vec()).collect();
+    let mut request = Vec::new();
+    let call = ExecCall {
+        endpoint: &settings.endpoint,
+        token: &settings.token,
+        id: &id,
+        tool,
+        cwd: cwd.as_os_str().as_bytes(),
+        args: &args,
+    };
+    call.encode(2, &mut request);
+    // Before anything is sent: from then on a signal is the tool's.
+    let interrupts = Interrupts::catch()
+        .map_err(|errno| nothing_ran(&format!("cannot catch signals: {}", errno.desc())))?;
+    let unreachable = |why: &dyn std::fmt::Display| {
+        nothing_ran(&format!("cannot reach the proxy at {}: {why}", settings.endpoint))
+    };
+    let socket = connection::open(&settings.endpoint).map_err(|error| unreachable(&error))?;
+    match connection::send_request(&socket, &request) {
+        // What was cut off is never executed, but there may be a reason to read.
+        Sent::All | Sent::Part => Ok((settings, id, socket, interrupts)),
+        Sent::Nothing => Err(unreachable(&"it closed the connection")),
+    }
+}
+
+fn nothing_ran(why: &str) -> ShimEnd {
+    tell::line(why);
+    ShimEnd::Code(exit::NOTHING_RAN)
+}
+
+/// Why the output stopped before its end.
+enum Broken {
+    /// The connection, or the proxy behind it.
+    Answer(ResponseError),
+    /// Our own stdout.
+    Stdout(io::Error),
+    /// The user does not want to wait any longer.
+    GivenUp,
+}
+
+impl Call {
+    fn follow(mut self) -> ShimEnd {
+        match self.answer() {
+            Ok(end) => end,
+            Err(Broken::Answer(error)) => self.lost(&error),
+            Err(Broken::Stdout(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                // Closing the connection has the tool ended, as SIGPIPE would have.
+                ShimEnd::BrokenPipe
+            }
+            Err(Broken::Stdout(error)) => {
+                tell::line(format_args!("cannot write to stdout: {error}; the tool was ended"));
+                ShimEnd::Code(exit::UNKNOWN)
+            }
+            Err(Broken::GivenUp) => {
+                tell::line("the proxy does not answer; the tool's ending is unknown");
+                ShimEnd::Code(exit::UNKNOWN)
+            }
+        }
+    }
+
+    fn answer(&mut self) -> Result<ShimEnd, Broken> {
+        let mut reader = ResponseReader::new(Limits::default());
+        let head = loop {
+            match reader.next_event().map_err(Broken::Answer)? {
+                ResponseEvent::Head(head) => break head,
+                _ => self.fill(&mut reader)?,
+            }
+        };
+        if head.status == 200 { self.output(reader) } else { self.refusal(reader, &head) }
+    }
+
+    /// Carries the tool's output to stdout, then ends as the tool did.
+    fn output(&mut self, mut reader: ResponseReader) -> Result<ShimEnd, Broken> {
+        let mut outlet = None;
+        loop {
+            match reader.next_event().map_err(Broken::Answer)? {
+                ResponseEvent::NeedData => self.fill(&mut reader)?,
+                ResponseEvent::Data(data) => {
+                    self.write(outlet.get_or_insert_with(Outlet::new), data)?;
+                }
+                ResponseEvent::Head(_) => {}
+                ResponseEvent::End { exit_code, verdict } => {
+                    return Ok(self.end(exit_code, verdict));
+                }
+            }
+        }
+    }
+
+    /// Tells why the proxy refused; its text is one line.
+    fn refusal(
+        &mut self,
+        mut reader: ResponseReader,
+        head: &ResponseHead,
+    ) -> Result<ShimEnd, Broken> {
+        let mut text = Vec::new();
+        loop {
+            match reader.next_event() {
+                Ok(ResponseEvent::NeedData) => self.fill(&mut reader)?,
+                Ok(ResponseEvent::Data(data)) => {
+                    let room = MAX_REFUSAL.saturating_sub(text.len()).min(data.len());
+                    text.extend_from_slice(&data[..room]);
+                }
+                Ok(ResponseEvent::Head(_)) => {}
+                // The status has said what matters.
+                Ok(ResponseEvent::End { .. }) | Err(_) => break,
+            }
+        }
+        let text = String::from_utf8_lossy(&text);
+        match text.trim() {
+            "" => tell::line(format_args!("the proxy answered with status {}", head.status)),
+            text => tell::line(text),
+        }
+        Ok(ShimEnd::Code(head.exit_code.unwrap_or(exit::NOTHING_RAN)))
+    }
+
+    fn end(&self, exit_code: Option<u8>, verdict: Verdict) -> ShimEnd {
+        if self.settings.habits.exit_zero_on_sigint && self.interrupts.were_sent() {
+            return ShimEnd::Code(0);
+        }
+        match (exit_code, verdict) {
+            (Some(code), Verdict::Ending) => ShimEnd::Code(code),
+            (_, Verdict::Unknown) => {
+                tell::line("the sidecar went away while the tool ran; its ending is unknown");
+                ShimEnd::Code(exit::UNKNOWN)
+            }
+            (None, Verdict::Ending) => {
+                tell::line("the proxy did not tell how the tool ended");
+                ShimEnd::Code(exit::UNKNOWN)
+            }
+        }
+    }
+
+    /// The connection ended before the answer did.
+    fn lost(&self, error: &ResponseError) -> ShimEnd {
+        let habits = self.settings.habits;
+        match error {
+            ResponseError::Truncated => {
+                tell::line("the proxy went away while the tool ran; its ending is unknown");
+            }
+            error => tell::line(format_args!(
+                "the proxy at {} gave an answer that makes no sense ({error}); the tool's ending \
+                 is unknown",
+                self.settings.endpoint
+            )),
+        }
+        if habits.exit_zero_on_disconnect
+            || (habits.exit_zero_on_sigint && self.interrupts.were_sent())
+        {
+            return ShimEnd::Code(0);
+        }
+        if !habits.keep_parent_shell {
+            shell::hang_up_on_parent();
+        }
+        ShimEnd::Code(exit::UNKNOWN)
+    }
+
+    /// Waits for more of the answer.
+    fn fill(&mut self, reader: &mut ResponseReader) -> Result<(), Broken> {
+        loop {
+            let (ready, interrupted) =
+                wait(self.socket.as_fd(), PollFlags::POLLIN, self.interrupts.as_fd());
+            if interrupted {
+                self.forward()?;
+            }
+            if ready {
+                break;
+            }
+        }
+        let space = reader.buffer().spare(READ);
+        match connection::receive(&self.socket, space) {
+            // A reset is an end as well: what was to come does not.
+            Ok(0) | Err(_) => reader.receive_eof(),
+            Ok(count) => reader.buffer().commit(count),
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, outlet: &Outlet, data: &[u8]) -> Result<(), Broken> {
+        let mut rest = data;
+        let mut must_wait = outlet.must_wait_first();
+        while !rest.is_empty() {
+            if must_wait {
+                let (ready, interrupted) =
+                    wait(outlet.as_fd(), PollFlags::POLLOUT, self.interrupts.as_fd());
+                if interrupted {
+                    self.forward()?;
+                }
+                if !ready {
+                    continue;
+                }
+            }
+            match outlet.write(rest).map_err(Broken::Stdout)? {
+                Some(count) => rest = rest.get(count..).unwrap_or_default(),
+                None => must_wait = true,
+            }
+        }
+        Ok(())
+    }
+
+    fn forward(&mut self) -> Result<(), Broken> {
+        match self.interrupts.forward(&self.settings, &self.id) {
+            Wish::Wait => Ok(()),
+            Wish::GiveUp => Err(Broken::GivenUp),
+        }
+    }
+}
+
+/// Waits until `fd` is ready or a signal has come: whether it is, and whether one has.
+fn wait(fd: BorrowedFd<'_>, events: PollFlags, interrupts: BorrowedFd<'_>) -> (bool, bool) {
+    let mut watched = [PollFd::new(fd, events), PollFd::new(interrupts, PollFlags::POLLIN)];
+    match poll(&mut watched, PollTimeout::NONE) {
+        Err(Errno::EINTR) => (false, false),
+        // Let the call that follows say what is wrong.
+        Err(_) => (true, false),
+        Ok(_) => (watched[0].any().unwrap_or(true), watched[1].any().unwrap_or(false)),
+    }
+}
+
+/// Two full frames of the runner at a time.
+const READ: usize = 128 * 1024;
+/// Bytes of a refusal that are shown.
+const MAX_REFUSAL: usize = 4096;

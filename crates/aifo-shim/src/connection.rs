@@ -1,0 +1,62 @@
+//! Reaching the proxy.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use aifo_process::UnixAddress;
+use aifo_types::Endpoint;
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, connect, recv, send, socket};
+
+/// Connects to the proxy; blocks until it is there or is not.
+pub(crate) fn open(endpoint: &Endpoint) -> io::Result<OwnedFd> {
+    match endpoint {
+        Endpoint::Unix(path) => {
+            let address = UnixAddress::new(path)?;
+            let flags = SockFlag::SOCK_CLOEXEC;
+            let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+            loop {
+                match connect(socket.as_raw_fd(), &address.address) {
+                    Ok(()) => return Ok(socket),
+                    Err(Errno::EINTR) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+        }
+        Endpoint::Tcp { host, port, .. } => Ok(TcpStream::connect((host.as_str(), *port))?.into()),
+    }
+}
+
+/// How much of a request left.
+pub(crate) enum Sent {
+    All,
+    /// The proxy closed before it took everything; an answer may wait all the same.
+    Part,
+    /// It closed before it took anything: nothing can have run.
+    Nothing,
+}
+
+/// Sends a request.
+pub(crate) fn send_request(socket: &OwnedFd, request: &[u8]) -> Sent {
+    let mut rest = request;
+    while !rest.is_empty() {
+        match send(socket.as_raw_fd(), rest, MsgFlags::MSG_NOSIGNAL) {
+            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+            Err(Errno::EINTR) => {}
+            Err(_) if rest.len() == request.len() => return Sent::Nothing,
+            Err(_) => return Sent::Part,
+        }
+    }
+    Sent::All
+}
+
+/// Reads what is there; 0 is the end of the stream.
+pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> nix::Result<usize> {
+    loop {
+        match recv(socket.as_raw_fd(), buffer, MsgFlags::empty()) {
+            Err(Errno::EINTR) => {}
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The signals that are for the tool.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use aifo_process::is_ignored;
+use aifo_types::{ExecId, Signal};
+use nix::sys::signal::{SigSet, Signal as Number, raise};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use crate::connection;
+use crate::settings::Settings;
+
+/// Catches signals as readable events and forwards them to the tool by `/signal`.
+///
+/// Blocked and read from an fd, they can be waited for together with output, without a handler or a
+/// thread, and none can come between a check and a wait.
+#[derive(Debug)]
+pub(crate) struct Interrupts {
+    caught: SignalFd,
+    count: u32,
+    /// Requests on their way. Closing one early could look like a client that gave up.
+    sent: Vec<OwnedFd>,
+}
+
+/// What a signal asks of the call itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Go on and wait for the tool.
+    Wait,
+    /// Ctrl-C again after even KILL did not end the wait: the proxy does not answer.
+    GiveUp,
+}
+
+/// What goes to the tool, beside INT, which escalates.
+const FORWARDED: [(Number, Signal); 7] = [
+    (Number::SIGTERM, Signal::Term),
+    (Number::SIGHUP, Signal::Hup),
+    (Number::SIGQUIT, Signal::Quit),
+    (Number::SIGUSR1, Signal::Usr1),
+    (Number::SIGUSR2, Signal::Usr2),
+    (Number::SIGTSTP, Signal::Tstp),
+    (Number::SIGCONT, Signal::Cont),
+];
+
+/// Ctrl-C, Ctrl-C again, and once more (`spec/shim.md#signals`).
+const LADDER: [Signal; 3] = [Signal::Int, Signal::Term, Signal::Kill];
+
+impl Interrupts {
+    /// From now on signals wait to be read. One that our parent ignores stays ignored.
+    pub(crate) fn catch() -> nix::Result<Self> {
+        let all = FORWARDED.iter().map(|(number, _)| *number).chain([Number::SIGINT]);
+        let watched = SigSet::from_iter(all.filter(|number| !is_ignored(*number)));
+        watched.thread_block()?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let caught = SignalFd::with_flags(&watched, flags)?;
+        Ok(Interrupts { caught, count: 0, sent: Vec::new() })
+    }
+
+    /// Whether the user pressed Ctrl-C.
+    pub(crate) fn were_sent(&self) -> bool {
+        self.count > 0
+    }
+
+    /// Forwards every signal that has come.
+    pub(crate) fn forward(&mut self, settings: &Settings, id: &ExecId) -> Wish {
+        while let Ok(Some(info)) = self.caught.read_signal() {
+            let number = i32::try_from(info.ssi_signo).ok().and_then(|n| Number::try_from(n).ok());
+            let signal = match number {
+                Some(Number::SIGINT) => {
+                    let step = LADDER.get(self.count as usize);
+                    self.count = self.count.saturating_add(1);
+                    let Some(step) = step else { return Wish::GiveUp };
+                    *step
+                }
+                Some(number) => {
+                    let row = FORWARDED.iter().find(|(known, _)| *known == number);
+                    let Some((_, signal)) = row else { continue };
+                    *signal
+                }
+                None => continue,
+            };
+            self.post(settings, id, signal);
+            if signal == Signal::Tstp {
+                // The tool stops over there; here it is our turn. CONT will be read next.
+                let _ = raise(Number::SIGSTOP);
+            }
+        }
+        Wish::Wait
+    }
+
+    /// Asks the proxy to deliver a signal, without waiting for what it says: the tool's ending will
+    /// tell, and so does a proxy that is gone.
+    fn post(&mut self, settings: &Settings, id: &ExecId, signal: Signal) {
+        let mut request = Vec::new();
+        aifo_wire::encode_signal(&mut request, &settings.endpoint, &settings.token, id, signal);
+        if let Ok(socket) = connection::open(&settings.endpoint) {
+            connection::send_request(&socket, &request);
+            self.sent.push(socket);
+        }
+    }
+}
+
+impl AsFd for Interrupts {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.caught.as_fd()
+    }
+}

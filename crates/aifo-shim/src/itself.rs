@@ -1,0 +1,44 @@
+//! What `aifo-shim` says under its own name.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use crate::ending::ShimEnd;
+use crate::tell;
+
+const HELP: &str = "\
+aifo-shim: runs a tool in its sidecar
+
+Link it under a tool's name (cargo, node, python3, make, ...) in a folder that stands first in PATH.
+Called so, every argument is the tool's.
+
+  aifo-shim --version    version, build and the protocols it speaks
+  aifo-shim --help       this text
+
+Environment: AIFO_TOOLEEXEC_URL and AIFO_TOOLEEXEC_TOKEN (or AIFO_TOOLEEXEC_TOKEN_FILE) say where the
+proxy is; AIFO_TOOLCHAIN_VERBOSE=1 tells what is done.
+
+Exit codes: the tool's own; 128+n if signal n ended it; 86 nothing ran; 124 the tool ran into the
+time limit; 125 its ending is unknown; 126 it could not be executed; 127 it was not found.
+";
+
+pub(crate) fn tell(args: &[OsString]) -> ShimEnd {
+    let text = match args {
+        [only] if only == "--version" || only == "-V" => {
+            let build = option_env!("AIFO_COMMIT").unwrap_or("local build");
+            format!("aifo-shim {} ({build}), protocols 1 2\n", env!("CARGO_PKG_VERSION"))
+        }
+        [only] if only == "--help" || only == "-h" => HELP.to_owned(),
+        _ => {
+            tell::line("called by its own name, it runs nothing; see 'aifo-shim --help'");
+            return ShimEnd::Code(USAGE);
+        }
+    };
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ShimEnd::Code(0),
+        Err(_) => ShimEnd::Code(1),
+    }
+}
+
+/// The command line was wrong.
+const USAGE: u8 = 2;

@@ -1,0 +1,112 @@
+//! Which sidecars a project wants, by the files that lie in it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use aifo_policy::kinds;
+use aifo_types::Kind;
+
+/// A sign that a project uses a kind: a file of this name, or one that ends so.
+const SIGNS: &[(&str, &str)] = &[
+    ("Cargo.toml", "rust"),
+    ("rust-toolchain.toml", "rust"),
+    ("package.json", "node"),
+    ("tsconfig.json", "node"),
+    ("deno.json", "node"),
+    (".nvmrc", "node"),
+    (".js", "node"),
+    (".mjs", "node"),
+    (".ts", "node"),
+    ("pyproject.toml", "python"),
+    ("requirements.txt", "python"),
+    ("setup.py", "python"),
+    (".python-version", "python"),
+    (".py", "python"),
+    ("go.mod", "go"),
+    ("Makefile", "c-cpp"),
+    ("CMakeLists.txt", "c-cpp"),
+    ("meson.build", "c-cpp"),
+    (".c", "c-cpp"),
+    (".cc", "c-cpp"),
+    (".cpp", "c-cpp"),
+];
+
+/// Folders that hold other people's files.
+const PASSED_OVER: &[&str] = &["target", "node_modules", "build", "dist", "vendor", "venv"];
+
+/// Entries looked at, over all folders: a project shows its kinds long before that.
+const MAX_ENTRIES: usize = 4096;
+
+/// The kinds a project wants, in the order of the table of kinds: by the files at its root and in
+/// the folders just below.
+pub fn detect_kinds(workspace: &Path) -> Vec<Kind> {
+    let mut found = BTreeSet::new();
+    let mut left = MAX_ENTRIES;
+    let mut folders = vec![workspace.to_owned()];
+    look_into(workspace, &mut found, &mut left, |folder| folders.push(folder));
+    for folder in folders.iter().skip(1) {
+        look_into(folder, &mut found, &mut left, |_| ());
+    }
+    kinds().iter().filter(|spec| found.contains(spec.name)).map(|spec| spec.kind()).collect()
+}
+
+fn look_into(
+    folder: &Path,
+    found: &mut BTreeSet<&'static str>,
+    left: &mut usize,
+    mut below: impl FnMut(std::path::PathBuf),
+) {
+    // A folder we may not read shows nothing.
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Some(rest) = left.checked_sub(1) else { return };
+        *left = rest;
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if !name.starts_with('.') && !PASSED_OVER.contains(&name) {
+                below(entry.path());
+            }
+            continue;
+        }
+        let told = SIGNS.iter().filter(|(sign, _)| {
+            name == *sign
+                || (sign.starts_with('.') && name.len() > sign.len() && name.ends_with(sign))
+        });
+        found.extend(told.map(|(_, kind)| kind));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aifo_policy::kind_named;
+
+    #[test]
+    fn every_sign_names_a_kind() {
+        for (sign, kind) in SIGNS {
+            assert!(kind_named(kind).is_some(), "{sign}: {kind}");
+        }
+    }
+
+    #[test]
+    fn files_at_the_root_and_just_below() {
+        let base = std::env::temp_dir().join(format!("aifo-detect-{}", std::process::id()));
+        let check = |files: &[&str], expected: &[&str]| {
+            for file in files {
+                let path = base.join(file);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, "").unwrap();
+            }
+            let kinds: Vec<_> = detect_kinds(&base).iter().map(|k| k.to_string()).collect();
+            assert_eq!(kinds, expected, "{files:?}");
+            fs::remove_dir_all(&base).unwrap();
+        };
+        check(&["README.md", "x.rs"], &[]);
+        check(&["Cargo.toml", "src/main.rs"], &["rust"]);
+        check(&["sub/go.mod", "web/package.json"], &["go", "node"]);
+        check(&["app.py", "Makefile"], &["c-cpp", "python"]);
+        check(&["node_modules/x.js", ".git/hook.py", "a/b/main.c"], &[]);
+        check(&[".js"], &[]);
+    }
+}

@@ -1,0 +1,235 @@
+//! Bringing a session up, and taking it down.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use aifo_process::raise_open_files;
+use aifo_proxy::{BindError, Limits, Listener, Proxy, ProxyConfig, Transcript};
+use aifo_sidecar::{Fleet, LocalBackend, SidecarError};
+use aifo_types::{Endpoint, Kind, Token, env};
+use nix::unistd::getuid;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::folder::{Folder, runtime_directory};
+use crate::shim_binary::{ShimBinary, ShimBinaryError};
+use crate::shims::{link_tools, path_without_shims};
+
+/// What a session is to be.
+#[derive(Clone, Debug)]
+pub struct SessionConfig {
+    /// The project's root.
+    pub workspace: PathBuf,
+    /// The shim, which is the sidecars' runner too.
+    pub shim: ShimBinary,
+    /// Which sidecars to start; with none, every tool is refused.
+    pub kinds: Vec<Kind>,
+    /// Where the proxy listens, or `None` for a unix socket in the session's own folder.
+    pub listen: Option<Endpoint>,
+    /// How long a tool may run, or `None` for as long as it likes.
+    pub max_runtime: Option<Duration>,
+    /// What clients may send, and how many tools may run at once.
+    pub limits: Limits,
+    /// How buffered answers are framed.
+    pub transcript: Transcript,
+}
+
+/// A running session. [`Session::close`] ends it in good order; dropping it is the emergency exit,
+/// which still removes the folders and lets the sidecars go.
+#[derive(Debug)]
+pub struct Session {
+    folder: Folder,
+    tmp: Folder,
+    workspace: PathBuf,
+    endpoint: Endpoint,
+    token: Token,
+    fleet: Arc<Fleet>,
+    stop: oneshot::Sender<()>,
+    proxy: JoinHandle<()>,
+    /// The folder of the socket, if it had to be made for it.
+    _socket_folder: Option<Folder>,
+}
+
+/// Why a session did not come up. Nothing of it is left.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// There is no usable shim.
+    #[error(transparent)]
+    Shim(#[from] ShimBinaryError),
+    /// The workspace is not a directory.
+    #[error("'{}' cannot be the workspace: {source}", path.display())]
+    Workspace {
+        /// What was asked for.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A folder of the session could not be made.
+    #[error("cannot make the session's folder '{}': {source}", path.display())]
+    Folder {
+        /// Which one.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Nobody could connect.
+    #[error(transparent)]
+    Listen(#[from] BindError),
+    /// A sidecar did not come up.
+    #[error(transparent)]
+    Sidecar(#[from] SidecarError),
+    /// The system refused something every session needs.
+    #[error("cannot start a session: {0}")]
+    System(#[from] io::Error),
+}
+
+impl SessionConfig {
+    /// A session over a workspace, with nothing but the defaults: no sidecars, no time limit.
+    pub fn new(workspace: impl Into<PathBuf>, shim: ShimBinary) -> Self {
+        SessionConfig {
+            workspace: workspace.into(),
+            shim,
+            kinds: Vec::new(),
+            listen: None,
+            max_runtime: None,
+            limits: Limits::default(),
+            transcript: Transcript::Plain,
+        }
+    }
+}
+
+impl Session {
+    /// Brings everything up: folders, shims, sidecars, proxy, in this order. It must be called on
+    /// a tokio runtime with IO and time, and serves for as long as that runs.
+    pub async fn start(config: SessionConfig) -> Result<Self, LaunchError> {
+        let workspace = real_directory(&config.workspace)?;
+        let open_files = raise_open_files()?;
+        let token = Token::from_random(aifo_process::random_bits()?);
+        let folder = session_folder(&runtime_directory(), "")?;
+        let tmp = session_folder(&std::env::temp_dir(), "-tmp")?;
+        let shims = folder.path().join("shims");
+        make_folder(&shims)?;
+        link_tools(&shims, config.shim.path())?;
+
+        // Listening comes before the sidecars, so that a socket in use costs nobody a wait.
+        let mut socket_folder = None;
+        let endpoint = match config.listen {
+            None => {
+                let front = folder.path().join("front");
+                make_folder(&front)?;
+                Endpoint::Unix(front.join("exec.sock"))
+            }
+            Some(Endpoint::Unix(path)) => {
+                socket_folder = missing_parent(&path)?;
+                Endpoint::Unix(path)
+            }
+            Some(tcp) => tcp,
+        };
+        let listener = Listener::bind(&endpoint, getuid())?;
+        let endpoint = listener.endpoint().clone();
+
+        let backend = LocalBackend {
+            runner_program: config.shim.path().to_owned(),
+            workspace: workspace.clone(),
+            tmp: real_directory(tmp.path())?,
+            path: path_without_shims(std::env::var_os("PATH")),
+            open_files,
+        };
+        let fleet = Arc::new(Fleet::start(Box::new(backend), config.kinds).await?);
+        let proxy = Proxy::new(
+            ProxyConfig {
+                token: token.clone(),
+                limits: config.limits,
+                max_runtime: config.max_runtime,
+                transcript: config.transcript,
+                spool_dir: tmp.path().to_owned(),
+            },
+            Arc::clone(&fleet),
+        );
+        let (stop, stopped) = oneshot::channel();
+        let proxy = tokio::spawn(async move {
+            // A sender that was dropped is a session that was dropped.
+            let stopped = async { drop(stopped.await) };
+            proxy.serve(listener, stopped).await;
+        });
+        Ok(Session {
+            folder,
+            tmp,
+            workspace,
+            endpoint,
+            token,
+            fleet,
+            stop,
+            proxy,
+            _socket_folder: socket_folder,
+        })
+    }
+
+    /// What a client needs to find the proxy and to be let in: URL, token and workspace, in this
+    /// order. They belong into an environment, never onto a command line.
+    pub fn variables(&self) -> [(&'static str, OsString); 3] {
+        [
+            (env::URL, self.endpoint.to_string().into()),
+            (env::TOKEN, self.token.reveal().into()),
+            (env::WORKSPACE, self.workspace.clone().into_os_string()),
+        ]
+    }
+
+    /// The folder with a shim under every tool's name.
+    pub fn shims(&self) -> PathBuf {
+        self.folder.path().join("shims")
+    }
+
+    /// The temporary directory that agent and tools share.
+    pub fn tmp(&self) -> &Path {
+        self.tmp.path()
+    }
+
+    /// The kinds of the session's sidecars.
+    pub fn kinds(&self) -> &[Kind] {
+        self.fleet.kinds()
+    }
+
+    /// Ends the session: nobody is let in any more, every tool is ended by the ladder and its
+    /// client told, the sidecars go, and the folders with them.
+    pub async fn close(self) {
+        // The proxy only fails to hear it if it has ended already.
+        let _ = self.stop.send(());
+        if let Err(error) = self.proxy.await {
+            tracing::error!(%error, "the proxy failed");
+        }
+        self.fleet.stop().await;
+    }
+}
+
+fn real_directory(path: &Path) -> Result<PathBuf, LaunchError> {
+    let workspace = |source| LaunchError::Workspace { path: path.to_owned(), source };
+    let real = path.canonicalize().map_err(workspace)?;
+    if real.is_dir() { Ok(real) } else { Err(workspace(io::ErrorKind::NotADirectory.into())) }
+}
+
+/// A folder with a name nobody can guess or have taken.
+fn session_folder(parent: &Path, suffix: &str) -> Result<Folder, LaunchError> {
+    let id =
+        u64::from_ne_bytes(aifo_process::random_bits()?.first_chunk().copied().unwrap_or_default());
+    let path = parent.join(format!("aifo-{id:016x}{suffix}"));
+    Folder::create(path.clone()).map_err(|source| LaunchError::Folder { path, source })
+}
+
+fn make_folder(path: &Path) -> Result<(), LaunchError> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(path)
+        .map_err(|source| LaunchError::Folder { path: path.to_owned(), source })
+}
+
+/// Makes the folder a socket is to lie in, if it does not exist; it is ours alone then.
+fn missing_parent(socket: &Path) -> Result<Option<Folder>, LaunchError> {
+    let Some(parent) = socket.parent().filter(|parent| !parent.exists()) else { return Ok(None) };
+    let path = parent.to_owned();
+    Folder::create(path.clone()).map(Some).map_err(|source| LaunchError::Folder { path, source })
+}

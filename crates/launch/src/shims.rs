@@ -1,0 +1,62 @@
+//! The folder that stands first in the agent's PATH.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use aifo_policy::all_tools;
+
+/// Fills a folder with one link per tool name, all of them to the shim.
+pub(crate) fn link_tools(folder: &Path, shim: &Path) -> io::Result<()> {
+    symlink(shim, folder.join(SHIM))?;
+    all_tools().try_for_each(|tool| symlink(SHIM, folder.join(tool)))
+}
+
+/// A PATH with a folder before everything else.
+pub(crate) fn path_with_first(folder: &Path, path: Option<OsString>) -> OsString {
+    let mut first = folder.as_os_str().to_owned();
+    if let Some(rest) = path.filter(|path| !path.is_empty()) {
+        first.push(":");
+        first.push(rest);
+    }
+    first
+}
+
+/// A PATH without folders of shims, such as those of a session that we run inside of: a tool that
+/// calls another is to find the tool itself.
+pub(crate) fn path_without_shims(path: Option<OsString>) -> OsString {
+    let path = path.unwrap_or_default();
+    let kept = std::env::split_paths(&path).filter(|folder| !holds_shims(folder));
+    // Only a folder with a ':' in its name cannot be joined, and none came out of a PATH.
+    std::env::join_paths(kept).unwrap_or_else(|_| path.clone())
+}
+
+fn holds_shims(folder: &Path) -> bool {
+    let target = |tool| folder.join(tool).canonicalize().ok();
+    all_tools().filter_map(target).any(|file: PathBuf| file.file_name() == Some(OsStr::new(SHIM)))
+}
+
+const SHIM: &str = "aifo-shim";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_shims_is_recognised() {
+        let base = std::env::temp_dir().join(format!("aifo-shims-{}", std::process::id()));
+        let (shims, plain) = (base.join("shims"), base.join("bin"));
+        std::fs::create_dir_all(&shims).unwrap();
+        std::fs::create_dir_all(&plain).unwrap();
+        let shim = plain.join("aifo-shim");
+        std::fs::write(&shim, "").unwrap();
+        link_tools(&shims, &shim).unwrap();
+        assert_eq!(shims.join("cargo").canonicalize().unwrap(), shim.canonicalize().unwrap());
+
+        let path = path_with_first(&shims, Some(plain.clone().into_os_string()));
+        assert_eq!(path_without_shims(Some(path)), plain.as_os_str());
+        assert_eq!(path_with_first(&shims, None), shims.as_os_str());
+        std::fs::remove_dir_all(&base).unwrap();
+    }
+}
