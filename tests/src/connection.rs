@@ -101,9 +101,16 @@ impl Connection {
     /// answer, and whether the answer is whole is the parser's to say.
     #[track_caller]
     pub fn read(&mut self, buffer: &mut [u8]) -> usize {
-        let read = match &mut self.stream {
-            Stream::Unix(stream) => stream.read(buffer),
-            Stream::Tcp(stream) => stream.read(buffer),
+        let read = loop {
+            let read = match &mut self.stream {
+                Stream::Unix(stream) => stream.read(buffer),
+                Stream::Tcp(stream) => stream.read(buffer),
+            };
+            // A read with a time limit is not restarted by the kernel after a signal.
+            match read {
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                read => break read,
+            }
         };
         match read {
             Ok(count) => count,

@@ -47,7 +47,9 @@ fn no_signal_is_blocked_or_ignored() {
     for mask in ["SigBlk", "SigIgn", "SigPnd", "SigCgt"] {
         let line = status.lines().find(|line| line.starts_with(mask)).expect("the kernel tells");
         let bits = line.split_whitespace().nth(1).map(|bits| u64::from_str_radix(bits, 16));
-        assert_eq!(bits, Some(Ok(0)), "{line}");
+        // Signals 32 and 33 are the C library's own, and it lets nobody change them.
+        let ours = bits.map(|bits| bits.map(|bits: u64| bits & !(0b11 << 31)));
+        assert_eq!(ours, Some(Ok(0)), "{line}");
     }
 }
 

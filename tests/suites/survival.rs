@@ -21,7 +21,8 @@ fn family(session: &Session, verb: &str, version: &str) -> Family {
     let id = fresh_id();
     let file = session.file(&id);
     let call = session.send(&session.exec("make", [verb, &file]).id(&id).proto(version));
-    assert!(census(&id).contains(&leaf(&file)), "the leaf carries the mark");
+    let leaf = leaf(&file);
+    assert!(census(&id).contains(&leaf), "the leaf carries the mark");
     Family { id, call }
 }
 

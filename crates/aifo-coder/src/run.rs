@@ -24,9 +24,9 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
                 ErrorKind::NotFound => exit::NOT_FOUND,
                 _ => exit::NOT_EXECUTABLE,
             };
-            let name = agent.name();
+            let program = agent.program();
             console::fail(
-                &anyhow::Error::from(error).context(format!("cannot run '{}'", name.display())),
+                &anyhow::Error::from(error).context(format!("cannot run '{}'", program.display())),
             );
             Ok(ExitCode::from(code))
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aifo_launch::{SessionConfig, ShimBinary, Transcript, detect_kinds};
+use aifo_launch::{SessionConfig, ShimBinary, Verbosity, detect_kinds};
 use aifo_types::{Endpoint, Kind, env};
 use anyhow::{Context, bail};
 
@@ -26,7 +26,7 @@ pub(crate) fn session_config(flags: &Session) -> anyhow::Result<SessionConfig> {
         config.limits.max_executions = usize::try_from(max)?;
     }
     if flags.is_verbose() {
-        config.transcript = Transcript::OnOwnLines;
+        config.verbosity = Verbosity::Verbose;
     }
     Ok(config)
 }

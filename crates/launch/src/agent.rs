@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::session::Session;
+use crate::session::{Session, Verbosity};
 use crate::shims::path_with_first;
 
 /// A command that is the agent, or stands for one.
@@ -42,6 +42,11 @@ impl Agent {
         program.and_then(Path::file_name).map(OsString::from).unwrap_or_default()
     }
 
+    /// The program as it was asked for.
+    pub fn program(&self) -> OsString {
+        self.command.first().cloned().unwrap_or_default()
+    }
+
     /// Runs it in our own process group, so that a terminal's keys reach it, and waits for its end.
     ///
     /// INT and QUIT come from the terminal and are the agent's to handle; TERM and HUP that reach
@@ -58,6 +63,9 @@ impl Agent {
         command.args(args).envs(session.variables());
         command.env("PATH", path_with_first(&session.shims(), std::env::var_os("PATH")));
         command.env("TMPDIR", session.tmp()).env(env::AGENT_NAME, self.name());
+        if session.verbosity() == Verbosity::Verbose {
+            command.env(env::VERBOSE, "1");
+        }
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => return Ok(AgentEnd::NotStarted(error)),

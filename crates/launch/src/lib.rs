@@ -35,7 +35,7 @@ mod shim_binary;
 mod shims;
 
 pub use agent::{Agent, AgentEnd};
-pub use aifo_proxy::{Limits, Transcript};
+pub use aifo_proxy::Limits;
 pub use detect::detect_kinds;
-pub use session::{LaunchError, Session, SessionConfig};
+pub use session::{LaunchError, Session, SessionConfig, Verbosity};
 pub use shim_binary::{ShimBinary, ShimBinaryError};

@@ -33,8 +33,18 @@ pub struct SessionConfig {
     pub max_runtime: Option<Duration>,
     /// What clients may send, and how many tools may run at once.
     pub limits: Limits,
-    /// How buffered answers are framed.
-    pub transcript: Transcript,
+    /// Whether shims and proxy tell their decisions.
+    pub verbosity: Verbosity,
+}
+
+/// Whether the parties of a session tell what they decide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verbosity {
+    /// Only what goes wrong.
+    #[default]
+    Quiet,
+    /// Every decision. Shims write theirs to stderr, so a buffered answer is set off by newlines.
+    Verbose,
 }
 
 /// A running session. [`Session::close`] ends it in good order; dropping it is the emergency exit,
@@ -46,6 +56,7 @@ pub struct Session {
     workspace: PathBuf,
     endpoint: Endpoint,
     token: Token,
+    verbosity: Verbosity,
     fleet: Arc<Fleet>,
     stop: oneshot::Sender<()>,
     proxy: JoinHandle<()>,
@@ -96,7 +107,7 @@ impl SessionConfig {
             listen: None,
             max_runtime: None,
             limits: Limits::default(),
-            transcript: Transcript::Plain,
+            verbosity: Verbosity::Quiet,
         }
     }
 }
@@ -144,7 +155,10 @@ impl Session {
                 token: token.clone(),
                 limits: config.limits,
                 max_runtime: config.max_runtime,
-                transcript: config.transcript,
+                transcript: match config.verbosity {
+                    Verbosity::Quiet => Transcript::Plain,
+                    Verbosity::Verbose => Transcript::OnOwnLines,
+                },
                 spool_dir: tmp.path().to_owned(),
             },
             Arc::clone(&fleet),
@@ -161,6 +175,7 @@ impl Session {
             workspace,
             endpoint,
             token,
+            verbosity: config.verbosity,
             fleet,
             stop,
             proxy,
@@ -186,6 +201,11 @@ impl Session {
     /// The temporary directory that agent and tools share.
     pub fn tmp(&self) -> &Path {
         self.tmp.path()
+    }
+
+    /// Whether decisions are told.
+    pub fn verbosity(&self) -> Verbosity {
+        self.verbosity
     }
 
     /// The kinds of the session's sidecars.

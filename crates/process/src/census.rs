@@ -5,6 +5,7 @@
 //! mark there.
 
 use std::fs;
+use std::os::fd::AsFd;
 
 use aifo_types::{ExecId, Signal, env};
 use nix::unistd::{Pid, getpid};
@@ -50,15 +51,8 @@ pub fn signal_marked(mark: &Mark, signal: Signal) -> usize {
             continue;
         }
         count += 1;
-        let send = |signal: Signal| {
-            use std::os::fd::AsFd;
-            // It may have ended by itself just now.
-            let _ = sys::pidfd_send_signal(pidfd.as_fd(), signal.number());
-        };
-        send(signal);
-        if signal.is_terminating() && signal != Signal::Kill {
-            send(Signal::Cont);
-        }
+        // It may have ended by itself just now.
+        let _ = sys::pidfd_send_signal(pidfd.as_fd(), signal.number());
     }
     count
 }

@@ -13,20 +13,9 @@ use crate::spawn::OpenFilesLimit;
 use crate::sys;
 
 /// Sends a signal to a whole process group. `false` if no process of it is left.
-///
-/// A stopped group cannot act on the signal that is to end it, so a terminating one is followed by
-/// SIGCONT.
 pub fn signal_group(leader: Pid, signal: Signal) -> bool {
-    let send = |number| match signal::Signal::try_from(i32::from(number)) {
-        Ok(number) => signal::killpg(leader, number),
-        Err(errno) => Err(errno),
-    };
-    let sent = send(signal.number());
-    if sent.is_ok() && signal.is_terminating() && signal != Signal::Kill {
-        // The group may have ended meanwhile, which is what was wanted.
-        let _ = send(Signal::Cont.number());
-    }
-    sent != Err(Errno::ESRCH)
+    let number = signal::Signal::try_from(i32::from(signal.number()));
+    number.and_then(|number| signal::killpg(leader, number)) != Err(Errno::ESRCH)
 }
 
 /// Sends a signal to one process whose number cannot have been used again: a child of ours that was

@@ -17,6 +17,7 @@ use crate::streamed::Streamed;
 
 /// A tool that has started.
 pub(crate) struct Running {
+    runner: Runner,
     channel: ExecChannel,
     attendant: Attendant,
     registration: Registration,
@@ -52,7 +53,8 @@ pub(crate) async fn run(
     let routes = aifo_policy::route(&request.tool, shared.fleet.kinds())?;
     let registration = shared.registry.register(&request.id)?;
     let began = std::time::Instant::now();
-    let (channel, kind) = begin(shared, &request, routes, &registration).await?;
+    let (runner, channel) = begin(shared, &request, routes, &registration).await?;
+    let kind = runner.kind().clone();
     tracing::debug!(
         tool = %request.tool,
         %kind,
@@ -63,6 +65,7 @@ pub(crate) async fn run(
     );
     let deadline = shared.max_runtime.map(|limit| tokio::time::Instant::now() + limit);
     let running = Running {
+        runner,
         channel,
         attendant: Attendant::new(deadline, shared.shutdown.subscribe()),
         registration,
@@ -86,7 +89,7 @@ async fn begin(
     request: &ExecRequest,
     routes: Vec<Route>,
     registration: &Registration,
-) -> Result<(ExecChannel, aifo_types::Kind), Refusal> {
+) -> Result<(Runner, ExecChannel), Refusal> {
     let elsewhere = if aifo_policy::asks_only_for_version(&request.args) {
         Elsewhere::AtRoot
     } else {
@@ -103,8 +106,8 @@ async fn begin(
         let runner = shared.fleet.runner(&kind).await.map_err(internal)?;
         match begin_at(&runner, start.clone()).await? {
             Begun::Started(channel) => {
-                registration.started(runner);
-                return Ok((channel, kind));
+                registration.started(runner.clone());
+                return Ok((runner, channel));
             }
             Begun::Absent => {}
         }
@@ -133,6 +136,7 @@ async fn begin_at(runner: &Runner, start: Start) -> Result<Begun, Refusal> {
         let open = ExecChannel::fill(&channel.socket, &mut channel.frames).await;
         if !open.unwrap_or(false) {
             // It may have started and ended unseen.
+            runner.report_dead();
             return Err(lost(runner));
         }
     }
@@ -179,6 +183,7 @@ impl Running {
         let exit_code = self.attendant.exit_code(ending);
         if ending.is_none() {
             tracing::warn!(exec_id = %id, "runner lost, ending unknown");
+            self.runner.report_dead();
         }
         // The id is free before the client can know that the tool has ended.
         drop(self.registration);

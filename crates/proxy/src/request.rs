@@ -140,8 +140,7 @@ fn exec_call(
 
 fn signal_call(form: &Form) -> Result<Call, Refusal> {
     let id = form.last("exec_id").ok_or(Refusal::BadRequest("exec_id is missing".to_owned()))?;
-    // What is no id names no exec.
-    let id = ExecId::parse(id).map_err(|_| Refusal::NotFound)?;
+    let id = ExecId::parse(id).map_err(|invalid| Refusal::BadRequest(invalid.to_string()))?;
     let signal = match form.last("signal") {
         None => Signal::Term,
         Some(name) => {

@@ -50,6 +50,14 @@ impl Toolbox {
         })
     }
 
+    fn find(&self, name: &str) -> Lookup {
+        let stand_in = STAND_INS.iter().find(|(absent, _)| *absent == name);
+        match (find_in_path(name, &self.path), stand_in) {
+            (Lookup::Absent, Some((_, stand_in))) => find_in_path(stand_in, &self.path),
+            (found, _) => found,
+        }
+    }
+
     /// Starts a tool, or says why nothing ran.
     pub(crate) fn launch(&self, start: &Start) -> Result<Launched, StartError> {
         let cwd = self
@@ -57,7 +65,7 @@ impl Toolbox {
             .open(start.cwd.as_deref(), start.elsewhere)
             .map_err(|reason| refuse(StartErrorCause::Cwd, reason))?;
         let name = String::from_utf8_lossy(start.argv.first().map_or(&b""[..], Vec::as_slice));
-        let program = match find_in_path(&name, &self.path) {
+        let program = match self.find(&name) {
             Lookup::Found(program) => program,
             Lookup::NotExecutable(file) => {
                 let reason = format!("cannot execute '{}': permission denied", file.display());
@@ -98,6 +106,10 @@ impl Toolbox {
         Ok(Launched { pid, output })
     }
 }
+
+/// Names under which a tool may be installed, should its own be absent: many systems have only a
+/// `python3`. The tool still sees the name that was typed.
+const STAND_INS: [(&str, &str); 1] = [("python", "python3")];
 
 /// What a C library assumes when PATH is not set.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";

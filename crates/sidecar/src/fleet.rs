@@ -55,7 +55,11 @@ impl Fleet {
         let mut runners = self.runners.lock().await;
         match runners.get(kind) {
             Some(runner) if !runner.is_lost() => return Ok(runner.clone()),
-            Some(_) => tracing::warn!(%kind, "sidecar was lost, starting it again"),
+            Some(lost) => {
+                tracing::warn!(%kind, "sidecar was lost, starting it again");
+                // Until nothing of the old one is left.
+                lost.close().await;
+            }
             None => return Err(SidecarError::NotRunning(kind.clone())),
         }
         let runner = self.backend.start(kind.clone()).await?;

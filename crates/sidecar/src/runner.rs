@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +37,9 @@ struct Handle(Arc<Control>);
 struct Control {
     socket: Socket,
     answers: Mutex<Answers>,
+    /// A channel ended before its exec did, so the runner is dead; its guard, which holds the
+    /// control connection open until all is cleaned up, may not be done yet.
+    dead: AtomicBool,
 }
 
 /// Who waits for which answer of the runner.
@@ -82,7 +86,8 @@ impl Runner {
         Frame::Setup(setup.clone()).encode(&mut bytes);
         socket.send_all(&bytes).await.map_err(start_failed)?;
 
-        let control = Arc::new(Control { socket, answers: Mutex::default() });
+        let control =
+            Arc::new(Control { socket, answers: Mutex::default(), dead: AtomicBool::new(false) });
         let (tell_lost, lost) = watch::channel(false);
         tokio::spawn({
             let (kind, control) = (kind.clone(), Arc::clone(&control));
@@ -130,9 +135,14 @@ impl Runner {
         answered.await.map_err(|_| lost())
     }
 
-    /// Whether the runner is gone.
+    /// Tells that a channel of this runner ended without an ending.
+    pub fn report_dead(&self) {
+        self.control.0.dead.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the runner is gone, or on its way.
     pub fn is_lost(&self) -> bool {
-        *self.lost.borrow()
+        *self.lost.borrow() || self.control.0.dead.load(Ordering::Relaxed)
     }
 
     /// Waits until the runner is gone, and with it everything that ran below it. The future does

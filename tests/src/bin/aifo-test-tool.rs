@@ -161,10 +161,12 @@ fn print_ids() -> io::Result<()> {
 fn die(signal: u64) -> io::Result<()> {
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
     let signal = Signal::try_from(i32::try_from(signal).map_err(io::Error::other)?)?;
-    // Rust programs start with SIGPIPE ignored, and no safe call restores it; a shell can.
-    if signal == Signal::SIGPIPE {
+    // Rust programs start with SIGPIPE ignored and a handler of their own for SIGSEGV and SIGBUS,
+    // and no safe call restores them; a shell can.
+    if matches!(signal, Signal::SIGPIPE | Signal::SIGSEGV | Signal::SIGBUS) {
+        let kill = format!("kill -{} $$", signal as i32);
         return Err(std::os::unix::process::CommandExt::exec(
-            Command::new("/bin/sh").args(["-c", "kill -PIPE $$"]),
+            Command::new("/bin/sh").args(["-c", &kill]),
         ));
     }
     raise(signal)?;
