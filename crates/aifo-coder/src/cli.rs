@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use aifo_policy::kind_named;
+use aifo_policy::Policy;
 use aifo_types::{Endpoint, Kind, env};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -88,11 +88,12 @@ could not be executed; 86 nothing ran; 2 the command line was wrong. A tool's sh
 124 (the tool ran into the time limit) and 125 (its ending is unknown).";
 
 fn parse_kind(word: &str) -> Result<Kind, String> {
-    let spec = kind_named(word).ok_or_else(|| {
-        let known: Vec<_> = aifo_policy::kinds().iter().map(|spec| spec.name).collect();
+    let policy = Policy::builtin();
+    let found = policy.kind_named(word).ok_or_else(|| {
+        let known: Vec<_> = policy.kinds().iter().map(|policy| policy.kind.as_str()).collect();
         format!("there is no such toolchain; known are: {}", known.join(", "))
     })?;
-    Ok(spec.kind())
+    Ok(found.kind.clone())
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::{shell, tell};
 pub(crate) fn run(tool: &[u8], args: &[OsString]) -> ShimEnd {
     match prepare(tool, args) {
         Ok((settings, id, socket, interrupts)) => {
-            Call { settings, id, socket, interrupts }.follow()
+            Call { settings, id, socket, interrupts, in_bulk: false }.follow()
         }
         Err(end) => end,
     }
@@ -35,6 +35,8 @@ struct Call {
     id: ExecId,
     socket: OwnedFd,
     interrupts: Interrupts,
+    /// Output comes faster than it is read.
+    in_bulk: bool,
 }
 
 type Prepared = (Settings, ExecId, OwnedFd, Interrupts);
@@ -136,6 +138,7 @@ impl Call {
             match reader.next_event().map_err(Broken::Answer)? {
                 ResponseEvent::NeedData => self.fill(&mut reader)?,
                 ResponseEvent::Data(data) => {
+                    self.in_bulk = data.len() > GLANCE / 2;
                     self.write(outlet.get_or_insert_with(Outlet::new), data)?;
                 }
                 ResponseEvent::Head(_) => {}
@@ -226,7 +229,9 @@ impl Call {
                 break;
             }
         }
-        let space = reader.buffer().spare(READ);
+        // Most answers are short; one that goes on is read in bulk.
+        let room = if self.in_bulk { BULK } else { GLANCE };
+        let space = reader.buffer().spare(room);
         match connection::receive(&self.socket, space) {
             // A reset is an end as well: what was to come does not.
             Ok(0) | Err(_) => reader.receive_eof(),
@@ -276,7 +281,9 @@ fn wait(fd: BorrowedFd<'_>, events: PollFlags, interrupts: BorrowedFd<'_>) -> (b
     }
 }
 
+/// Enough for the head and the end of an answer.
+const GLANCE: usize = 4 * 1024;
 /// Two full frames of the runner at a time.
-const READ: usize = 128 * 1024;
+const BULK: usize = 128 * 1024;
 /// Bytes of a refusal that are shown.
 const MAX_REFUSAL: usize = 4096;

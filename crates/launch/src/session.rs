@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use aifo_policy::Policy;
 use aifo_process::raise_open_files;
 use aifo_proxy::{BindError, Limits, Listener, Proxy, ProxyConfig, Transcript};
 use aifo_sidecar::{Fleet, LocalBackend, SidecarError};
@@ -29,6 +30,8 @@ pub struct SessionConfig {
     pub kinds: Vec<Kind>,
     /// Where the proxy listens, or `None` for a unix socket in the session's own folder.
     pub listen: Option<Endpoint>,
+    /// Which tools run, and where.
+    pub policy: Policy,
     /// How long a tool may run, or `None` for as long as it likes.
     pub max_runtime: Option<Duration>,
     /// What clients may send, and how many tools may run at once.
@@ -105,6 +108,7 @@ impl SessionConfig {
             shim,
             kinds: Vec::new(),
             listen: None,
+            policy: Policy::builtin(),
             max_runtime: None,
             limits: Limits::default(),
             verbosity: Verbosity::Quiet,
@@ -123,7 +127,7 @@ impl Session {
         let tmp = session_folder(&std::env::temp_dir(), "-tmp")?;
         let shims = folder.path().join("shims");
         make_folder(&shims)?;
-        link_tools(&shims, config.shim.path())?;
+        link_tools(&shims, config.shim.path(), &config.policy)?;
 
         // Listening comes before the sidecars, so that a socket in use costs nobody a wait.
         let mut socket_folder = None;
@@ -153,6 +157,7 @@ impl Session {
         let proxy = Proxy::new(
             ProxyConfig {
                 token: token.clone(),
+                policy: config.policy,
                 limits: config.limits,
                 max_runtime: config.max_runtime,
                 transcript: match config.verbosity {

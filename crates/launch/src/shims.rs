@@ -5,12 +5,12 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use aifo_policy::all_tools;
+use aifo_policy::Policy;
 
 /// Fills a folder with one link per tool name, all of them to the shim.
-pub(crate) fn link_tools(folder: &Path, shim: &Path) -> io::Result<()> {
+pub(crate) fn link_tools(folder: &Path, shim: &Path, policy: &Policy) -> io::Result<()> {
     symlink(shim, folder.join(SHIM))?;
-    all_tools().try_for_each(|tool| symlink(SHIM, folder.join(tool)))
+    policy.all_tools().into_iter().try_for_each(|tool| symlink(SHIM, folder.join(tool)))
 }
 
 /// A PATH with a folder before everything else.
@@ -34,7 +34,11 @@ pub(crate) fn path_without_shims(path: Option<OsString>) -> OsString {
 
 fn holds_shims(folder: &Path) -> bool {
     let target = |tool| folder.join(tool).canonicalize().ok();
-    all_tools().filter_map(target).any(|file: PathBuf| file.file_name() == Some(OsStr::new(SHIM)))
+    Policy::builtin()
+        .all_tools()
+        .into_iter()
+        .filter_map(target)
+        .any(|file: PathBuf| file.file_name() == Some(OsStr::new(SHIM)))
 }
 
 const SHIM: &str = "aifo-shim";
@@ -51,7 +55,7 @@ mod tests {
         std::fs::create_dir_all(&plain).unwrap();
         let shim = plain.join("aifo-shim");
         std::fs::write(&shim, "").unwrap();
-        link_tools(&shims, &shim).unwrap();
+        link_tools(&shims, &shim, &Policy::builtin()).unwrap();
         assert_eq!(shims.join("cargo").canonicalize().unwrap(), shim.canonicalize().unwrap());
 
         let path = path_with_first(&shims, Some(plain.clone().into_os_string()));

@@ -8,15 +8,17 @@
 //! tells), and where a path really leads (the runner resolves it).
 //!
 //! ```
-//! use aifo_policy::route;
+//! use aifo_policy::Policy;
 //! use aifo_types::{Kind, ToolName};
 //!
 //! let running = [Kind::parse("rust").unwrap(), Kind::parse("c-cpp").unwrap()];
 //! let make = ToolName::parse(b"make").unwrap();
-//! let routes = route(&make, &running).unwrap();
+//! let policy = Policy::builtin();
+//! let routes = policy.route(&make, &running).unwrap();
 //! let kinds: Vec<_> = routes.iter().map(|route| route.kind.as_str()).collect();
 //! assert_eq!(kinds, ["c-cpp", "rust"], "tried in this order");
-//! assert_eq!(route(&ToolName::parse(b"ls").unwrap(), &running).unwrap_err().status().0, 403);
+//! let ls = ToolName::parse(b"ls").unwrap();
+//! assert_eq!(policy.route(&ls, &running).unwrap_err().status().0, 403);
 //! ```
 //!
 //! Architecture invariant: every function here is pure. `policy` does not know whether a sidecar is
@@ -24,10 +26,12 @@
 
 mod directory;
 mod kinds;
+mod policy;
 mod redact;
 mod route;
 
 pub use directory::{asks_only_for_version, normalise};
-pub use kinds::{DEV_TOOLS, KindSpec, all_tools, kind_named, kinds};
+pub use kinds::{DEV_TOOLS, KindSpec, kinds};
+pub use policy::{Allowance, KindPolicy, Policy};
 pub use redact::redact;
-pub use route::{Reason, Route, route, unavailable};
+pub use route::{Reason, Route};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use aifo_types::{Kind, Refusal, ToolName};
 
-use crate::kinds::{DEV_TOOLS, KindSpec, kinds};
+use crate::policy::{Allowance, KindPolicy, Policy};
 
 /// A sidecar that may run the tool, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,37 +34,43 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The running sidecars that may run `tool`, in the order in which they are to be tried: the first
-/// that has it installed runs it, which only its runner can tell. Never empty.
-///
-/// Errors: [`Refusal::ToolNotAllowed`] if no allowlist names the tool,
-/// [`Refusal::ToolUnavailable`] if none of the kinds that may run it is running.
-pub fn route(tool: &ToolName, running: &[Kind]) -> Result<Vec<Route>, Refusal> {
-    if offering(tool).next().is_none() {
-        return Err(Refusal::ToolNotAllowed { tool: tool.clone(), running: running.to_vec() });
+impl Policy {
+    /// The running sidecars that may run `tool`, in the order in which they are to be tried: the
+    /// first that has it installed runs it, which only its runner can tell. Never empty.
+    ///
+    /// Errors: [`Refusal::ToolNotAllowed`] if no allowlist names the tool,
+    /// [`Refusal::ToolUnavailable`] if none of the kinds that may run it is running.
+    pub fn route(&self, tool: &ToolName, running: &[Kind]) -> Result<Vec<Route>, Refusal> {
+        if self.offering(tool).next().is_none() {
+            return Err(Refusal::ToolNotAllowed { tool: tool.clone(), running: running.to_vec() });
+        }
+        let running = self.offering(tool).filter(|(kind, _)| running.contains(kind));
+        let routes: Vec<Route> = running
+            .map(|(kind, allowance)| Route {
+                kind: kind.clone(),
+                reason: match allowance {
+                    Allowance::Own => Reason::OwnKind,
+                    Allowance::Shared => Reason::FirstThatHasIt,
+                },
+            })
+            .collect();
+        if routes.is_empty() { Err(self.unavailable(tool)) } else { Ok(routes) }
     }
-    let reason =
-        if DEV_TOOLS.contains(&tool.as_str()) { Reason::FirstThatHasIt } else { Reason::OwnKind };
-    let routes: Vec<Route> = offering(tool)
-        .map(KindSpec::kind)
-        .filter(|kind| running.contains(kind))
-        .map(|kind| Route { kind, reason })
-        .collect();
-    if routes.is_empty() { Err(unavailable(tool)) } else { Ok(routes) }
-}
 
-/// The refusal when no running sidecar has the tool. It names the kinds to start: a tool's own, or
-/// the two that a dev tool prefers.
-pub fn unavailable(tool: &ToolName) -> Refusal {
-    let offered_by = offering(tool).take(SUGGESTIONS).map(KindSpec::kind).collect();
-    Refusal::ToolUnavailable { tool: tool.clone(), offered_by }
+    /// The refusal when no running sidecar has the tool. It names the kinds to start: a tool's own,
+    /// or the two that a dev tool prefers.
+    pub fn unavailable(&self, tool: &ToolName) -> Refusal {
+        let offered_by = self.offering(tool).take(SUGGESTIONS).map(|(kind, _)| kind.clone());
+        Refusal::ToolUnavailable { tool: tool.clone(), offered_by: offered_by.collect() }
+    }
+
+    fn offering(&self, tool: &ToolName) -> impl Iterator<Item = (&Kind, Allowance)> {
+        let offer = |policy: &KindPolicy| policy.allowance(tool.as_str());
+        self.kinds().iter().filter_map(move |policy| Some((&policy.kind, offer(policy)?)))
+    }
 }
 
 const SUGGESTIONS: usize = 2;
-
-fn offering(tool: &ToolName) -> impl Iterator<Item = &'static KindSpec> {
-    kinds().iter().filter(|spec| spec.allows(tool.as_str()))
-}
 
 #[cfg(test)]
 mod tests {
@@ -75,7 +81,7 @@ mod tests {
         let running: Vec<Kind> =
             running.split_whitespace().map(|kind| Kind::parse(kind).unwrap()).collect();
         let tool = ToolName::parse(tool.as_bytes()).unwrap();
-        let routed = route(&tool, &running).map(|routes| {
+        let routed = Policy::builtin().route(&tool, &running).map(|routes| {
             routes.iter().map(|route| route.kind.to_string()).collect::<Vec<_>>().join(" ")
         });
         let routed = routed.map_err(|refusal| refusal.status().0);
@@ -106,7 +112,8 @@ mod tests {
 
     #[test]
     fn refusals_tell_what_to_start() {
-        let body = |tool: &[u8]| unavailable(&ToolName::parse(tool).unwrap()).body();
+        let body =
+            |tool: &[u8]| Policy::builtin().unavailable(&ToolName::parse(tool).unwrap()).body();
         assert!(body(b"make").ends_with("(e.g., --toolchain c-cpp or --toolchain rust)\n"));
         assert!(body(b"cargo").ends_with("(e.g., --toolchain rust)\n"));
     }

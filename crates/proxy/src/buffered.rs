@@ -24,6 +24,8 @@ pub(crate) struct Buffered {
     memory: Vec<u8>,
     spool: Option<File>,
     spooled: u64,
+    /// Why output was lost: the disk is full, say. From then on nothing is kept.
+    failure: Option<io::Error>,
 }
 
 /// Bytes of output kept in memory, per exec.
@@ -46,6 +48,7 @@ impl Buffered {
             memory: Vec::new(),
             spool: None,
             spooled: 0,
+            failure: None,
         }
     }
 
@@ -104,32 +107,39 @@ impl Sink for Buffered {
     }
 
     async fn output(&mut self, _client: &Client, data: &[u8]) -> io::Result<()> {
+        if self.failure.is_some() {
+            return Ok(());
+        }
         let kept = if self.spool.is_some() { SPOOL_STEP } else { MAX_IN_MEMORY };
-        if self.memory.len() + data.len() > kept {
-            self.spill().await?;
+        if self.memory.len() + data.len() > kept
+            && let Err(error) = self.spill().await
+        {
+            self.failure = Some(error);
         }
         self.memory.extend_from_slice(data);
         Ok(())
     }
 
     async fn end(&mut self, client: &Client, end: End) -> io::Result<()> {
-        match end.ending {
-            None => {
-                let refusal = Refusal::EndingUnknown(format!(
-                    "the runner of the {} sidecar went away while the tool ran; its ending is \
-                     unknown",
-                    self.kind
-                ));
-                let mut answer = Vec::new();
-                encode_refusal(&mut answer, &refusal, self.echo.as_ref());
-                client.socket.send_all(&answer).await
-            }
-            Some(_) if end.timed_out => {
-                let status = (504, "Gateway Timeout");
-                self.send(client, status, end.exit_code, b"timeout\n").await
-            }
-            Some(_) => self.send(client, (200, "OK"), end.exit_code, b"").await,
+        let lost = match (&end.ending, &self.failure) {
+            (None, _) => Some(format!(
+                "the runner of the {} sidecar went away while the tool ran; its ending is unknown",
+                self.kind
+            )),
+            (Some(_), Some(error)) => Some(format!(
+                "the tool ran, but its output could not be kept: {error}; use protocol version 2"
+            )),
+            (Some(_), None) => None,
+        };
+        if let Some(cause) = lost {
+            let mut answer = Vec::new();
+            encode_refusal(&mut answer, &Refusal::EndingUnknown(cause), self.echo.as_ref());
+            return client.socket.send_all(&answer).await;
         }
+        if end.timed_out {
+            return self.send(client, (504, "Gateway Timeout"), end.exit_code, b"timeout\n").await;
+        }
+        self.send(client, (200, "OK"), end.exit_code, b"").await
     }
 }
 

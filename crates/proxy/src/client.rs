@@ -26,7 +26,7 @@ impl Client {
         Client { socket, transport }
     }
 
-    /// Waits until the client has gone. Not to be awaited while something is being sent.
+    /// Waits until the client has gone.
     ///
     /// A unix client that only closed its sending half still waits for its answer. On TCP a full
     /// close looks the same, so there the end of the stream is the disconnect

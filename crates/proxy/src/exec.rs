@@ -50,7 +50,7 @@ pub(crate) async fn run(
     echo: Option<ExecId>,
     answer: Answer,
 ) -> Result<(), Refusal> {
-    let routes = aifo_policy::route(&request.tool, shared.fleet.kinds())?;
+    let routes = shared.policy.route(&request.tool, shared.fleet.kinds())?;
     let registration = shared.registry.register(&request.id)?;
     let began = std::time::Instant::now();
     let (runner, channel) = begin(shared, &request, routes, &registration).await?;
@@ -112,7 +112,7 @@ async fn begin(
             Begun::Absent => {}
         }
     }
-    Err(aifo_policy::unavailable(&request.tool))
+    Err(shared.policy.unavailable(&request.tool))
 }
 
 enum Begun {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aifo_policy::Policy;
 use aifo_sidecar::Fleet;
 use aifo_types::{ExecId, Refusal, Token};
 use aifo_wire::{Limits, encode_no_content, encode_refusal};
@@ -22,6 +23,8 @@ use crate::{exec, signal};
 pub struct ProxyConfig {
     /// What clients have to present.
     pub token: Token,
+    /// Which tools run, and where.
+    pub policy: Policy,
     /// What clients may send, and how many may run.
     pub limits: Limits,
     /// How long a tool may run, or `None` for as long as it likes.
@@ -51,6 +54,7 @@ pub struct Proxy {
 #[derive(Debug)]
 pub(crate) struct Shared {
     token: Token,
+    pub(crate) policy: Policy,
     pub(crate) limits: Limits,
     pub(crate) max_runtime: Option<Duration>,
     pub(crate) transcript: Transcript,
@@ -64,12 +68,13 @@ pub(crate) struct Shared {
 impl Proxy {
     /// A proxy that has no clients yet.
     pub fn new(config: ProxyConfig, fleet: Arc<Fleet>) -> Self {
-        let ProxyConfig { token, limits, max_runtime, transcript, spool_dir } = config;
+        let ProxyConfig { token, policy, limits, max_runtime, transcript, spool_dir } = config;
         let registry = Arc::new(Registry::new(limits.max_executions));
         let waiting = Arc::new(WaitingRoom::new(limits.max_waiting));
         let shutdown = watch::Sender::new(false);
         let shared = Shared {
             token,
+            policy,
             limits,
             max_runtime,
             transcript,

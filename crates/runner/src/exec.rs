@@ -230,6 +230,10 @@ impl Exec {
         let Some(pipe) = &self.output else { return };
         let owed = self.ended.is_some() && self.channel.is_some();
         let limit = if owed { self.owed } else { MAX_PAYLOAD };
+        if limit == 0 {
+            // Nothing is owed any more; reading nothing would look like the end of the pipe.
+            return;
+        }
         let output = match buffer.read(pipe.as_fd(), limit) {
             Ok(Some(output)) => output,
             Err(Errno::EINTR) => return,

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 use nix::errno::Errno;
 use nix::sys::socket::{self, MsgFlags, UnixAddr};
@@ -15,20 +16,25 @@ use tokio::io::unix::AsyncFd;
 /// One reader and one writer at a time. The socket closes when this is dropped.
 #[derive(Debug)]
 pub struct Socket {
+    /// Registered for reading alone: a socket that is registered for writing too wakes us whenever
+    /// its peer has read something, which is several times per call and never of interest.
     fd: AsyncFd<OwnedFd>,
+    /// The same socket once more, registered for writing when a write first had to wait.
+    writer: OnceLock<AsyncFd<OwnedFd>>,
 }
 
 impl Socket {
     /// Registers a connected socket with the current reactor.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
-        Ok(Socket { fd: on_reactor(fd, Interest::READABLE | Interest::WRITABLE)? })
+        Ok(Socket { fd: on_reactor(fd, Interest::READABLE)?, writer: OnceLock::new() })
     }
 
     /// Reads what is there, at least one byte; 0 is the end of the stream.
     pub async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match socket::recv(self.fd.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
-                Err(Errno::EAGAIN) => self.wait(Interest::READABLE).await?,
+                // Forgotten before the next attempt, so an event in between is never lost.
+                Err(Errno::EAGAIN) => self.fd.readable().await?.clear_ready(),
                 Err(Errno::EINTR) => {}
                 result => return Ok(result?),
             }
@@ -44,7 +50,7 @@ impl Socket {
     pub async fn send_parts(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         loop {
             match self.try_send_parts(parts) {
-                Err(Errno::EAGAIN) => self.wait(Interest::WRITABLE).await?,
+                Err(Errno::EAGAIN) => self.writable().await?,
                 Err(Errno::EINTR) => {}
                 result => return Ok(result?),
             }
@@ -71,21 +77,30 @@ impl Socket {
 
     /// Waits until the socket may take more. It can be wrong; the next send tells.
     pub async fn writable(&self) -> io::Result<()> {
-        self.wait(Interest::WRITABLE).await
+        let writer = match self.writer.get() {
+            Some(writer) => writer,
+            None => {
+                let duplicate = self.as_fd().try_clone_to_owned()?;
+                let writer = on_reactor(duplicate, Interest::WRITABLE)?;
+                self.writer.get_or_init(|| writer)
+            }
+        };
+        // Forgotten before the send is tried again, so an event in between is never lost.
+        writer.writable().await?.clear_ready();
+        Ok(())
     }
 
     /// Waits until the peer has closed the connection, both ways.
     ///
     /// A unix peer that only shut down its sending half is still there (HUP against RDHUP); on TCP
-    /// this is a reset. Not to be awaited while a send waits: the two share one readiness.
+    /// this is a reset.
     pub async fn hangup(&self) -> io::Result<()> {
         loop {
+            // Not registered for writing, this can only become ready by the end of writing.
             let mut guard = self.fd.ready(Interest::WRITABLE).await?;
             if guard.ready().is_write_closed() {
                 return Ok(());
             }
-            // Writable, which says nothing here. Every send tries before it waits, so forgetting
-            // it cannot make one wait for ever.
             guard.clear_ready();
         }
     }
@@ -99,14 +114,6 @@ impl Socket {
         };
         // It can only fail because the peer was faster.
         let _ = socket::shutdown(self.fd.as_raw_fd(), how);
-    }
-
-    async fn wait(&self, interest: Interest) -> io::Result<()> {
-        let mut guard = self.fd.ready(interest).await?;
-        // Spent by the call that brought us here, which found nothing. It is forgotten before that
-        // call is tried again, so an event in between is never lost.
-        guard.clear_ready();
-        Ok(())
     }
 
     fn try_send_parts(&self, parts: &[IoSlice<'_>]) -> nix::Result<usize> {
