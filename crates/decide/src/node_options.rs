@@ -1,0 +1,177 @@
+//! Node's own options, so far as they tell which word is the program.
+
+use crate::decision::Reason;
+
+/// What an option does to the words after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// Nothing: it stands alone or brings its value along behind `=`.
+    Flag,
+    /// The next word is its value.
+    TakesNext,
+    /// With it, node runs no program of a path.
+    NoProgram(Reason),
+}
+
+/// The meaning of an option, as typed.
+pub(crate) fn meaning(option: &[u8]) -> Meaning {
+    let (name, joined) = split(option);
+    match name.as_slice() {
+        b"-e" | b"--eval" | b"-p" | b"--print" | b"-pe" => Meaning::NoProgram(Reason::Eval),
+        b"--run" => Meaning::NoProgram(Reason::RunScript),
+        b"--test" => Meaning::NoProgram(Reason::TestRunner),
+        b"--entry-url" => Meaning::NoProgram(Reason::EntryUrl),
+        name if joined == Joined::No && takes_next(name) => Meaning::TakesNext,
+        // V8's options are flags as well: node refuses `--stack-size 900` in two words.
+        _ => Meaning::Flag,
+    }
+}
+
+/// Whether an option brought a value behind `=`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Joined {
+    Yes,
+    No,
+}
+
+/// The option's name as node compares it. Only a long option has a `=`, and in its name `_` is `-`.
+fn split(option: &[u8]) -> (Vec<u8>, Joined) {
+    let Some(long) = option.strip_prefix(b"--") else { return (option.to_owned(), Joined::No) };
+    let mut parts = long.splitn(2, |byte| *byte == b'=');
+    let name = parts.next().unwrap_or_default().iter();
+    let name = name.map(|byte| if *byte == b'_' { b'-' } else { *byte });
+    let joined = if parts.next().is_some() { Joined::Yes } else { Joined::No };
+    (b"--".iter().copied().chain(name).collect(), joined)
+}
+
+fn takes_next(name: &[u8]) -> bool {
+    TAKE_NEXT.iter().any(|known| known.as_bytes() == name)
+}
+
+/// All options that take the next word: those of which node 20 or 24 says `requires an argument`
+/// when they come last, and a few that only older or newer ones know.
+///
+/// `--stack-trace-limit` is left out: node takes its value, and then refuses to start.
+const TAKE_NEXT: &[&str] = &[
+    "--allow-fs-read",
+    "--allow-fs-write",
+    "--build-sea",
+    "--build-snapshot-config",
+    "--conditions",
+    "--cpu-prof-dir",
+    "--cpu-prof-interval",
+    "--cpu-prof-name",
+    "--debug-port",
+    "--diagnostic-dir",
+    "--disable-proto",
+    "--disable-warning",
+    "--dns-result-order",
+    "--env-file",
+    "--env-file-if-exists",
+    "--es-module-specifier-resolution",
+    "--experimental-config-file",
+    "--experimental-default-type",
+    "--experimental-loader",
+    "--experimental-policy",
+    "--experimental-sea-config",
+    "--experimental-specifier-resolution",
+    "--experimental-test-isolation",
+    "--experimental-test-tag-filter",
+    "--heap-prof-dir",
+    "--heap-prof-interval",
+    "--heap-prof-name",
+    "--heapsnapshot-near-heap-limit",
+    "--heapsnapshot-signal",
+    "--icu-data-dir",
+    "--import",
+    "--input-type",
+    "--inspect-port",
+    "--inspect-publish-uid",
+    "--loader",
+    "--localstorage-file",
+    "--max-http-header-size",
+    "--max-old-space-size-percentage",
+    "--network-family-autoselection-attempt-timeout",
+    "--openssl-config",
+    "--policy-integrity",
+    "--redirect-warnings",
+    "--report-dir",
+    "--report-directory",
+    "--report-filename",
+    "--report-signal",
+    "--require",
+    "--secure-heap",
+    "--secure-heap-min",
+    "--security-revert",
+    "--security-reverts",
+    "--snapshot-blob",
+    "--test-concurrency",
+    "--test-coverage-branches",
+    "--test-coverage-exclude",
+    "--test-coverage-functions",
+    "--test-coverage-include",
+    "--test-coverage-lines",
+    "--test-global-setup",
+    "--test-isolation",
+    "--test-name-pattern",
+    "--test-random-seed",
+    "--test-reporter",
+    "--test-reporter-destination",
+    "--test-rerun-failures",
+    "--test-shard",
+    "--test-skip-pattern",
+    "--test-timeout",
+    "--title",
+    "--tls-cipher-list",
+    "--tls-keylog",
+    "--trace-event-categories",
+    "--trace-event-file-pattern",
+    "--trace-require-module",
+    "--unhandled-rejections",
+    "--use-largepages",
+    "--v8-pool-size",
+    "--watch-kill-signal",
+    "--watch-path",
+    "-C",
+    "-r",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings() {
+        let eval = Meaning::NoProgram(Reason::Eval);
+        let rows = [
+            ("--require", Meaning::TakesNext),
+            ("--require=x", Meaning::Flag),
+            ("--require=", Meaning::Flag),
+            ("-r", Meaning::TakesNext),
+            ("-r=x", Meaning::Flag),
+            ("-rx", Meaning::Flag),
+            ("--max_http_header_size", Meaning::TakesNext),
+            ("__require", Meaning::Flag),
+            ("--max-old-space-size", Meaning::Flag),
+            ("--inspect", Meaning::Flag),
+            ("--no-warnings", Meaning::Flag),
+            ("--eval", eval),
+            ("--eval=x=y", eval),
+            ("--print", eval),
+            ("-pe", eval),
+            ("--run=x", Meaning::NoProgram(Reason::RunScript)),
+            ("--test", Meaning::NoProgram(Reason::TestRunner)),
+            ("--test-only", Meaning::Flag),
+            ("--test-reporter", Meaning::TakesNext),
+        ];
+        for (option, expected) in rows {
+            assert_eq!(meaning(option.as_bytes()), expected, "{option}");
+        }
+    }
+
+    #[test]
+    fn each_name_stands_once_in_order() {
+        assert!(TAKE_NEXT.is_sorted());
+        assert!(TAKE_NEXT.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+}

@@ -1,0 +1,91 @@
+//! The runtimes that can be smart.
+
+use crate::entry::Entry;
+use crate::settings::{Smart, Toggle};
+use crate::{node, python};
+
+/// A runtime, as a tool's name asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Runtime<'a> {
+    /// `node`
+    Node,
+    /// `python` or `python3`: whichever python 3 is there.
+    Python,
+    /// `python3.N`: this one and no other, because a program that names a version means it.
+    VersionedPython(&'a str),
+}
+
+impl<'a> Runtime<'a> {
+    /// The runtime of this name.
+    pub(crate) fn named(tool: &'a [u8]) -> Option<Self> {
+        match std::str::from_utf8(tool).ok()? {
+            "node" => Some(Runtime::Node),
+            "python" | "python3" => Some(Runtime::Python),
+            name => {
+                let minor = name.strip_prefix("python3.")?;
+                let is_number = !minor.is_empty() && minor.bytes().all(|b| b.is_ascii_digit());
+                is_number.then_some(Runtime::VersionedPython(name))
+            }
+        }
+    }
+
+    /// What it is called where it is installed.
+    pub(crate) fn name(self) -> &'a str {
+        match self {
+            Runtime::Node => "node",
+            Runtime::Python => "python3",
+            Runtime::VersionedPython(name) => name,
+        }
+    }
+
+    /// Whether it is smart.
+    pub(crate) fn toggle(self, smart: Smart) -> Toggle {
+        match self {
+            Runtime::Node => smart.node,
+            Runtime::Python | Runtime::VersionedPython(_) => smart.python,
+        }
+    }
+
+    /// The variable that switches it.
+    pub(crate) fn toggle_name(self) -> &'static str {
+        match self {
+            Runtime::Node => "AIFO_SHIM_SMART_NODE",
+            Runtime::Python | Runtime::VersionedPython(_) => "AIFO_SHIM_SMART_PYTHON",
+        }
+    }
+
+    /// What it would run, given these arguments.
+    pub(crate) fn entry<'b>(self, args: &'b [Vec<u8>]) -> Entry<'b> {
+        match self {
+            Runtime::Node => node::entry(args),
+            Runtime::Python | Runtime::VersionedPython(_) => python::entry(args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let rows = [
+            ("node", Some(Runtime::Node)),
+            ("python", Some(Runtime::Python)),
+            ("python3", Some(Runtime::Python)),
+            ("python3.12", Some(Runtime::VersionedPython("python3.12"))),
+            ("python3.", None),
+            ("python3.x", None),
+            ("python3.12-config", None),
+            ("python2", None),
+            ("Node", None),
+            ("nodejs", None),
+            ("pip3", None),
+            ("", None),
+        ];
+        for (name, runtime) in rows {
+            assert_eq!(Runtime::named(name.as_bytes()), runtime, "{name}");
+        }
+        assert_eq!(Runtime::named(b"node\xff"), None);
+    }
+}

@@ -1,0 +1,101 @@
+//! A file system as text, and calls as a user types them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+
+use aifo_decide::{Call, Decision, NoRuntime, Settings, Smart, Toggle, World, decide};
+
+/// Files and links; the folders above them exist too.
+pub(crate) struct FakeWorld {
+    entries: BTreeMap<PathBuf, Entry>,
+    folders: BTreeSet<PathBuf>,
+}
+
+enum Entry {
+    File,
+    Executable,
+    Link(PathBuf),
+}
+
+impl FakeWorld {
+    /// One entry a line: `/file`, `/executable *` or `/link -> /target`.
+    pub(crate) fn parse(text: &str) -> Self {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let entries: BTreeMap<PathBuf, Entry> = lines
+            .map(|line| match (line.split_once(" -> "), line.strip_suffix(" *")) {
+                (Some((link, target)), _) => (link.into(), Entry::Link(target.into())),
+                (None, Some(file)) => (file.into(), Entry::Executable),
+                (None, None) => (line.into(), Entry::File),
+            })
+            .collect();
+        let above = entries.keys().flat_map(|path| path.ancestors().skip(1));
+        let folders = above.map(Path::to_owned).collect();
+        FakeWorld { entries, folders }
+    }
+
+    fn entry(&self, path: &Path) -> Option<&Entry> {
+        self.entries.get(&self.real_path(path)?)
+    }
+
+    /// As the kernel walks: link by link, `..` from where it stands.
+    fn walk(&self, from: PathBuf, path: &Path, links_left: usize) -> Option<PathBuf> {
+        let mut here = from;
+        for component in path.components() {
+            match component {
+                Component::RootDir => here = "/".into(),
+                Component::ParentDir => drop(here.pop()),
+                Component::CurDir | Component::Prefix(_) => {}
+                Component::Normal(name) => {
+                    let next = here.join(name);
+                    here = match self.entries.get(&next) {
+                        Some(Entry::Link(to)) => self.walk(here, to, links_left.checked_sub(1)?)?,
+                        Some(_) => next,
+                        None => self.folders.contains(&next).then_some(next)?,
+                    };
+                }
+            }
+        }
+        Some(here)
+    }
+}
+
+impl World for FakeWorld {
+    fn real_path(&self, path: &Path) -> Option<PathBuf> {
+        self.walk("/".into(), path, 8)
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        matches!(self.entry(path), Some(Entry::File | Entry::Executable))
+    }
+
+    fn is_executable(&self, path: &Path) -> bool {
+        matches!(self.entry(path), Some(Entry::Executable))
+    }
+}
+
+/// A call: `node app.js`, `cd /tmp && node x.js`; `''` is an empty word, no other quotes are known.
+pub(crate) fn call(line: &str) -> (PathBuf, Vec<Vec<u8>>) {
+    let (cwd, command) = match line.strip_prefix("cd ").and_then(|rest| rest.split_once(" && ")) {
+        Some((cwd, command)) => (cwd, command),
+        None => ("/workspace", line),
+    };
+    let words = command.split(' ').map(|word| if word == "''" { "" } else { word });
+    (cwd.into(), words.map(|word| word.as_bytes().to_vec()).collect())
+}
+
+/// The decision on a line, by these settings.
+pub(crate) fn decide_line(
+    line: &str,
+    settings: &Settings,
+    world: &FakeWorld,
+) -> Result<Decision, NoRuntime> {
+    let (cwd, words) = call(line);
+    let (tool, args) = words.split_first().expect("a call has a tool");
+    decide(&Call { tool, args, cwd: &cwd }, settings, world)
+}
+
+/// Both runtimes smart, the rest by default.
+pub(crate) fn smart() -> Settings {
+    let smart = Smart::from_toggles(Toggle::On, Toggle::On, Toggle::On);
+    Settings { smart, ..Settings::default() }
+}
