@@ -1,11 +1,11 @@
 //! One tool call: the version 2 client (`spec/toolexec.md`).
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use aifo_types::{ExecId, exit};
+use aifo_types::exit;
 use aifo_wire::{
     ExecCall, Limits, ResponseError, ResponseEvent, ResponseHead, ResponseReader, Verdict,
 };
@@ -16,78 +16,59 @@ use crate::connection::{self, Sent};
 use crate::ending::ShimEnd;
 use crate::interrupts::{Interrupts, Wish};
 use crate::outlet::Outlet;
-use crate::settings::Settings;
+use crate::settings::{ProxyAddress, Settings};
 use crate::{shell, tell};
 
 /// Runs `tool` in its sidecar and ends as it does.
-pub(crate) fn run(tool: &[u8], args: &[OsString]) -> ShimEnd {
-    match prepare(tool, args) {
-        Ok((settings, id, socket, interrupts)) => {
-            Call { settings, id, socket, interrupts, in_bulk: false }.follow()
-        }
-        Err(end) => end,
-    }
+pub(crate) fn run(settings: &Settings, tool: &[u8], args: &[Vec<u8>], cwd: &Path) -> ShimEnd {
+    start(settings, tool, args, cwd).map_or_else(
+        |why| {
+            tell::line(why);
+            ShimEnd::Code(exit::NOTHING_RAN)
+        },
+        Call::follow,
+    )
 }
 
 /// A request that is on its way.
-struct Call {
-    settings: Settings,
-    id: ExecId,
+pub(crate) struct Call<'a> {
+    settings: &'a Settings,
+    proxy: &'a ProxyAddress,
     socket: OwnedFd,
-    interrupts: Interrupts,
+    /// `None` if signals are not for the tool.
+    interrupts: Option<Interrupts>,
     /// Output comes faster than it is read.
     in_bulk: bool,
 }
 
-type Prepared = (Settings, ExecId, OwnedFd, Interrupts);
-
-/// Everything up to the last byte of the request.
-fn prepare(tool: &[u8], args: &[OsString]) -> Result<Prepared, ShimEnd> {
-    let settings = Settings::from_environment().map_err(|why| nothing_ran(&why))?;
-    let cwd = std::env::current_dir()
-        .map_err(|error| nothing_ran(&format!("cannot tell the current directory: {error}")))?;
-    let id = match &settings.exec_id {
-        Some(id) => id.clone(),
-        None => aifo_process::random_bits()
-            .map(ExecId::from_random)
-            .map_err(|error| nothing_ran(&format!("cannot make an exec id: {error}")))?,
-    };
+/// Everything up to the last byte of the request. The error says why nothing can have run.
+fn start<'a>(
+    settings: &'a Settings,
+    tool: &[u8],
+    args: &[Vec<u8>],
+    cwd: &Path,
+) -> Result<Call<'a>, String> {
+    let proxy = settings.proxy.as_ref().map_err(Clone::clone)?;
+    let id = settings.exec_id()?;
     if settings.verbose {
-        tell::line(format_args!(
-            "exec: tool={} mode=proxy exec_id={id} proxy={} cwd={}",
-            String::from_utf8_lossy(tool),
-            settings.endpoint,
-            cwd.display()
-        ));
+        let tool = String::from_utf8_lossy(tool);
+        let cwd = cwd.display();
+        tell::line(format_args!("exec: tool={tool} exec_id={id} cwd={cwd}"));
     }
-    let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.clone().into_vec()).collect();
+    let (endpoint, token) = (&proxy.endpoint, &proxy.token);
+    let cwd = cwd.as_os_str().as_bytes();
     let mut request = Vec::new();
-    let call = ExecCall {
-        endpoint: &settings.endpoint,
-        token: &settings.token,
-        id: &id,
-        tool,
-        cwd: cwd.as_os_str().as_bytes(),
-        args: &args,
-    };
-    call.encode(2, &mut request);
+    ExecCall { endpoint, token, id: &id, tool, cwd, args }.encode(2, &mut request);
     // Before anything is sent: from then on a signal is the tool's.
-    let interrupts = Interrupts::catch()
-        .map_err(|errno| nothing_ran(&format!("cannot catch signals: {}", errno.desc())))?;
-    let unreachable = |why: &dyn std::fmt::Display| {
-        nothing_ran(&format!("cannot reach the proxy at {}: {why}", settings.endpoint))
-    };
-    let socket = connection::open(&settings.endpoint).map_err(|error| unreachable(&error))?;
+    let interrupts = Interrupts::catch(proxy.clone(), id)
+        .map_err(|errno| format!("cannot catch signals: {}", errno.desc()))?;
+    let unreachable = |why| format!("cannot reach the proxy at {endpoint}: {why}");
+    let socket = connection::open(endpoint).map_err(|error| unreachable(error.to_string()))?;
     match connection::send_request(&socket, &request) {
         // What was cut off is never executed, but there may be a reason to read.
-        Sent::All | Sent::Part => Ok((settings, id, socket, interrupts)),
-        Sent::Nothing => Err(unreachable(&"it closed the connection")),
+        Sent::All | Sent::Part => Ok(Call::new(settings, proxy, socket, Some(interrupts))),
+        Sent::Nothing => Err(unreachable("it closed the connection".to_owned())),
     }
-}
-
-fn nothing_ran(why: &str) -> ShimEnd {
-    tell::line(why);
-    ShimEnd::Code(exit::NOTHING_RAN)
 }
 
 /// Why the output stopped before its end.
@@ -100,8 +81,18 @@ enum Broken {
     GivenUp,
 }
 
-impl Call {
-    fn follow(mut self) -> ShimEnd {
+impl<'a> Call<'a> {
+    pub(crate) fn new(
+        settings: &'a Settings,
+        proxy: &'a ProxyAddress,
+        socket: OwnedFd,
+        interrupts: Option<Interrupts>,
+    ) -> Self {
+        Call { settings, proxy, socket, interrupts, in_bulk: false }
+    }
+
+    /// Carries the answer to its end.
+    pub(crate) fn follow(mut self) -> ShimEnd {
         match self.answer() {
             Ok(end) => end,
             Err(Broken::Answer(error)) => self.lost(&error),
@@ -177,7 +168,7 @@ impl Call {
     }
 
     fn end(&self, exit_code: Option<u8>, verdict: Verdict) -> ShimEnd {
-        if self.settings.habits.exit_zero_on_sigint && self.interrupts.were_sent() {
+        if self.settings.habits.exit_zero_on_sigint && self.was_interrupted() {
             return ShimEnd::Code(0);
         }
         match (exit_code, verdict) {
@@ -203,11 +194,10 @@ impl Call {
             error => tell::line(format_args!(
                 "the proxy at {} gave an answer that makes no sense ({error}); the tool's ending \
                  is unknown",
-                self.settings.endpoint
+                self.proxy.endpoint
             )),
         }
-        if habits.exit_zero_on_disconnect
-            || (habits.exit_zero_on_sigint && self.interrupts.were_sent())
+        if habits.exit_zero_on_disconnect || (habits.exit_zero_on_sigint && self.was_interrupted())
         {
             return ShimEnd::Code(0);
         }
@@ -221,7 +211,7 @@ impl Call {
     fn fill(&mut self, reader: &mut ResponseReader) -> Result<(), Broken> {
         loop {
             let (ready, interrupted) =
-                wait(self.socket.as_fd(), PollFlags::POLLIN, self.interrupts.as_fd());
+                wait(self.socket.as_fd(), PollFlags::POLLIN, self.interrupts.as_ref());
             if interrupted {
                 self.forward()?;
             }
@@ -246,7 +236,7 @@ impl Call {
         while !rest.is_empty() {
             if must_wait {
                 let (ready, interrupted) =
-                    wait(outlet.as_fd(), PollFlags::POLLOUT, self.interrupts.as_fd());
+                    wait(outlet.as_fd(), PollFlags::POLLOUT, self.interrupts.as_ref());
                 if interrupted {
                     self.forward()?;
                 }
@@ -263,21 +253,29 @@ impl Call {
     }
 
     fn forward(&mut self) -> Result<(), Broken> {
-        match self.interrupts.forward(&self.settings, &self.id) {
-            Wish::Wait => Ok(()),
-            Wish::GiveUp => Err(Broken::GivenUp),
+        match self.interrupts.as_mut().map(Interrupts::forward) {
+            None | Some(Wish::Wait) => Ok(()),
+            Some(Wish::GiveUp) => Err(Broken::GivenUp),
         }
+    }
+
+    fn was_interrupted(&self) -> bool {
+        self.interrupts.as_ref().is_some_and(Interrupts::were_sent)
     }
 }
 
 /// Waits until `fd` is ready or a signal has come: whether it is, and whether one has.
-fn wait(fd: BorrowedFd<'_>, events: PollFlags, interrupts: BorrowedFd<'_>) -> (bool, bool) {
-    let mut watched = [PollFd::new(fd, events), PollFd::new(interrupts, PollFlags::POLLIN)];
+fn wait(fd: BorrowedFd<'_>, events: PollFlags, interrupts: Option<&Interrupts>) -> (bool, bool) {
+    let signals = interrupts.map(|interrupts| PollFd::new(interrupts.as_fd(), PollFlags::POLLIN));
+    let mut watched: Vec<_> = [PollFd::new(fd, events)].into_iter().chain(signals).collect();
     match poll(&mut watched, PollTimeout::NONE) {
         Err(Errno::EINTR) => (false, false),
         // Let the call that follows say what is wrong.
         Err(_) => (true, false),
-        Ok(_) => (watched[0].any().unwrap_or(true), watched[1].any().unwrap_or(false)),
+        Ok(_) => {
+            let is_ready = |index: usize| watched.get(index).and_then(PollFd::any);
+            (is_ready(0).unwrap_or(true), is_ready(1).unwrap_or(false))
+        }
     }
 }
 

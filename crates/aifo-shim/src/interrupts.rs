@@ -8,7 +8,7 @@ use nix::sys::signal::{SigSet, Signal as Number, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::connection;
-use crate::settings::Settings;
+use crate::settings::ProxyAddress;
 
 /// Catches signals as readable events and forwards them to the tool by `/signal`.
 ///
@@ -16,6 +16,9 @@ use crate::settings::Settings;
 /// thread, and none can come between a check and a wait.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
+    proxy: ProxyAddress,
+    /// The call that the signals are for.
+    id: ExecId,
     caught: SignalFd,
     count: u32,
     /// Requests on their way. Closing one early could look like a client that gave up.
@@ -47,13 +50,13 @@ const LADDER: [Signal; 3] = [Signal::Int, Signal::Term, Signal::Kill];
 
 impl Interrupts {
     /// From now on signals wait to be read. One that our parent ignores stays ignored.
-    pub(crate) fn catch() -> nix::Result<Self> {
+    pub(crate) fn catch(proxy: ProxyAddress, id: ExecId) -> nix::Result<Self> {
         let all = FORWARDED.iter().map(|(number, _)| *number).chain([Number::SIGINT]);
         let watched = SigSet::from_iter(all.filter(|number| !is_ignored(*number)));
         watched.thread_block()?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let caught = SignalFd::with_flags(&watched, flags)?;
-        Ok(Interrupts { caught, count: 0, sent: Vec::new() })
+        Ok(Interrupts { proxy, id, caught, count: 0, sent: Vec::new() })
     }
 
     /// Whether the user pressed Ctrl-C.
@@ -62,7 +65,7 @@ impl Interrupts {
     }
 
     /// Forwards every signal that has come.
-    pub(crate) fn forward(&mut self, settings: &Settings, id: &ExecId) -> Wish {
+    pub(crate) fn forward(&mut self) -> Wish {
         while let Ok(Some(info)) = self.caught.read_signal() {
             let number = i32::try_from(info.ssi_signo).ok().and_then(|n| Number::try_from(n).ok());
             let signal = match number {
@@ -79,7 +82,7 @@ impl Interrupts {
                 }
                 None => continue,
             };
-            self.post(settings, id, signal);
+            self.post(signal);
             if signal == Signal::Tstp {
                 // The tool stops over there; here it is our turn. CONT will be read next.
                 let _ = raise(Number::SIGSTOP);
@@ -90,10 +93,11 @@ impl Interrupts {
 
     /// Asks the proxy to deliver a signal, without waiting for what it says: the tool's ending will
     /// tell, and so does a proxy that is gone.
-    fn post(&mut self, settings: &Settings, id: &ExecId, signal: Signal) {
+    fn post(&mut self, signal: Signal) {
         let mut request = Vec::new();
-        aifo_wire::encode_signal(&mut request, &settings.endpoint, &settings.token, id, signal);
-        if let Ok(socket) = connection::open(&settings.endpoint) {
+        let ProxyAddress { endpoint, token } = &self.proxy;
+        aifo_wire::encode_signal(&mut request, endpoint, token, &self.id, signal);
+        if let Ok(socket) = connection::open(endpoint) {
             connection::send_request(&socket, &request);
             self.sent.push(socket);
         }

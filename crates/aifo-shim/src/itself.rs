@@ -2,8 +2,10 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
 
 use crate::ending::ShimEnd;
+use crate::install::install;
 use crate::tell;
 
 const HELP: &str = "\
@@ -12,6 +14,8 @@ aifo-shim: runs a tool in its sidecar
 Link it under a tool's name (cargo, node, python3, make, ...) in a folder that stands first in PATH.
 Called so, every argument is the tool's.
 
+  aifo-shim --install DIR
+                         copy itself into DIR and link every tool's name to it there
   aifo-shim --version    version, build and the protocols it speaks
   aifo-shim --help       this text
 
@@ -28,6 +32,13 @@ pub(crate) fn tell(args: &[OsString]) -> ShimEnd {
             let build = option_env!("AIFO_COMMIT").unwrap_or("local build");
             format!("aifo-shim {} ({build}), protocols 1 2\n", env!("CARGO_PKG_VERSION"))
         }
+        [flag, folder] if flag == "--install" => match install(Path::new(folder)) {
+            Ok(count) => format!("{count} links to aifo-shim in {}\n", folder.display()),
+            Err(error) => {
+                tell::line(format_args!("cannot install into '{}': {error}", folder.display()));
+                return ShimEnd::Code(1);
+            }
+        },
         [only] if only == "--help" || only == "-h" => HELP.to_owned(),
         _ => {
             tell::line("called by its own name, it runs nothing; see 'aifo-shim --help'");

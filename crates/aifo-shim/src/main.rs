@@ -7,13 +7,18 @@
 mod call;
 mod connection;
 mod ending;
+mod install;
 mod interrupts;
 mod itself;
+mod local;
+mod notification;
 mod outlet;
 mod resident;
 mod settings;
 mod shell;
+mod shim;
 mod tell;
+mod variables;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -28,7 +33,7 @@ fn main() -> ! {
     let ending = match name.as_bytes() {
         b"aifo-shim" | b"" => itself::tell(&args),
         b"aifo-runner" => resident::run(&args),
-        tool => call::run(tool, &args),
+        tool => shim::run(tool, &args),
     };
     ending.end()
 }

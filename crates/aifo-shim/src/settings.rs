@@ -1,16 +1,30 @@
-//! What the environment tells a shim, read once.
+//! What a shim is told, read once.
 
+use std::path::PathBuf;
+
+use aifo_decide::{Smart, Toggle};
 use aifo_types::{Endpoint, ExecId, Token, env};
+
+use crate::variables::Variables;
 
 /// A shim's settings.
 #[derive(Debug)]
 pub(crate) struct Settings {
+    /// Where to go, or the sentence that says why nobody knows. What runs here needs no proxy.
+    pub(crate) proxy: Result<ProxyAddress, String>,
+    pub(crate) decide: aifo_decide::Settings,
+    /// An id that somebody else chose for this call.
+    pub(crate) exec_id: Option<String>,
+    pub(crate) verbose: bool,
+    pub(crate) notify_async: bool,
+    pub(crate) habits: Habits,
+}
+
+/// Where the proxy is, and what it wants to see.
+#[derive(Clone, Debug)]
+pub(crate) struct ProxyAddress {
     pub(crate) endpoint: Endpoint,
     pub(crate) token: Token,
-    /// An id that somebody else chose for this call.
-    pub(crate) exec_id: Option<ExecId>,
-    pub(crate) verbose: bool,
-    pub(crate) habits: Habits,
 }
 
 /// Old habits that users may ask for.
@@ -22,54 +36,69 @@ pub(crate) struct Habits {
 }
 
 impl Settings {
-    /// Reads the environment. Errors are sentences for the user; nothing can be run then.
-    pub(crate) fn from_environment() -> Result<Self, String> {
-        let (Some(url), Some(token)) = (text(env::URL), token()?) else {
-            return Err(NOT_CONFIGURED.to_owned());
-        };
-        let endpoint = url.parse().map_err(|error| format!("{}: {error}", env::URL))?;
-        let token =
-            Token::parse(&token).ok_or_else(|| format!("{} does not hold a token", env::TOKEN))?;
-        let exec_id = match text(env::EXEC_ID) {
-            Some(id) => Some(
-                ExecId::parse(id.as_bytes()).map_err(|why| format!("{}: {why}", env::EXEC_ID))?,
-            ),
-            None => None,
-        };
-        Ok(Settings {
-            endpoint,
-            token,
-            exec_id,
-            verbose: is_on(env::VERBOSE),
+    /// Reads the variables of a call of `tool`.
+    pub(crate) fn read(tool: &[u8]) -> Self {
+        let variables = Variables::read(tool);
+        let toggle = |name| Toggle::from(variables.is_on(name));
+        let smart = Smart::from_toggles(
+            toggle(env::SMART),
+            toggle(env::SMART_NODE),
+            toggle(env::SMART_PYTHON),
+        );
+        let mut decide = aifo_decide::Settings { smart, ..aifo_decide::Settings::default() };
+        if let Some(workspace) = variables.text(env::WORKSPACE) {
+            decide.workspace = PathBuf::from(workspace);
+        }
+        decide.local_python = variables.text(env::LOCAL_PYTHON).map(PathBuf::from);
+        Settings {
+            proxy: proxy_address(&variables),
+            decide,
+            exec_id: variables.text(env::EXEC_ID),
+            verbose: variables.is_on(env::VERBOSE),
+            notify_async: variables.is_on(env::NOTIFY_ASYNC),
             habits: Habits {
-                exit_zero_on_sigint: is_on(env::EXIT_ZERO_ON_SIGINT),
-                exit_zero_on_disconnect: is_on(env::EXIT_ZERO_ON_DISCONNECT),
-                keep_parent_shell: text(env::KILL_PARENT_SHELL)
+                exit_zero_on_sigint: variables.is_on(env::EXIT_ZERO_ON_SIGINT),
+                exit_zero_on_disconnect: variables.is_on(env::EXIT_ZERO_ON_DISCONNECT),
+                keep_parent_shell: variables
+                    .text(env::KILL_PARENT_SHELL)
                     .is_some_and(|value| !env::is_truthy(&value)),
             },
-        })
+        }
+    }
+
+    /// The id for this call: the one that was chosen, or a fresh one.
+    pub(crate) fn exec_id(&self) -> Result<ExecId, String> {
+        match &self.exec_id {
+            Some(id) => {
+                ExecId::parse(id.as_bytes()).map_err(|why| format!("{}: {why}", env::EXEC_ID))
+            }
+            None => aifo_process::random_bits()
+                .map(ExecId::from_random)
+                .map_err(|error| format!("cannot make an exec id: {error}")),
+        }
     }
 }
 
 /// Launchers and their users look for this very sentence.
 const NOT_CONFIGURED: &str = "proxy not configured. Please launch agent with --toolchain.";
 
-fn token() -> Result<Option<String>, String> {
-    if let Some(token) = text(env::TOKEN) {
+fn proxy_address(variables: &Variables) -> Result<ProxyAddress, String> {
+    let (Some(url), Some(token)) = (variables.text(env::URL), token(variables)?) else {
+        return Err(NOT_CONFIGURED.to_owned());
+    };
+    let endpoint = url.parse().map_err(|error| format!("{}: {error}", env::URL))?;
+    let token =
+        Token::parse(&token).ok_or_else(|| format!("{} does not hold a token", env::TOKEN))?;
+    Ok(ProxyAddress { endpoint, token })
+}
+
+fn token(variables: &Variables) -> Result<Option<String>, String> {
+    if let Some(token) = variables.text(env::TOKEN) {
         return Ok(Some(token));
     }
-    let Some(file) = text(env::TOKEN_FILE) else { return Ok(None) };
+    let Some(file) = variables.text(env::TOKEN_FILE) else { return Ok(None) };
     match std::fs::read_to_string(&file) {
         Ok(token) => Ok(Some(token.trim_end().to_owned())),
         Err(error) => Err(format!("cannot read the token from '{file}': {error}")),
     }
-}
-
-fn is_on(name: &str) -> bool {
-    text(name).is_some_and(|value| env::is_truthy(&value))
-}
-
-/// A variable that is set, not empty, and text.
-fn text(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }

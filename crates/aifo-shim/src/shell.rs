@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use aifo_process::signal_process;
 use aifo_types::Signal;
-use nix::unistd::getppid;
+use nix::unistd::{getpgid, getpgrp, getppid};
 
 /// Shells whose interactive sessions end with the sandbox they were opened in.
 const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ash", "ksh", "fish"];
@@ -16,6 +16,10 @@ pub(crate) fn hang_up_on_parent() {
         return;
     }
     let parent = getppid();
+    // Jobs of an interactive shell have groups of their own; a script shares its group with them.
+    if getpgid(Some(parent)) == Ok(getpgrp()) {
+        return;
+    }
     let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
     // A login shell's name begins with a dash.
     let name = name.trim_end().trim_start_matches('-');

@@ -1,7 +1,10 @@
 //! Running an agent in a session.
 
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
@@ -18,6 +21,7 @@ use crate::shims::path_with_first;
 #[derive(Debug)]
 pub struct Agent {
     command: Vec<OsString>,
+    variables: Vec<(OsString, OsString)>,
 }
 
 /// How an agent ended, or that it never began.
@@ -33,7 +37,13 @@ impl Agent {
     /// The program, looked up in the agent's own PATH (the shims come first) if it is a plain name,
     /// and its arguments. `None` for an empty command.
     pub fn new(command: Vec<OsString>) -> Option<Self> {
-        (!command.is_empty()).then_some(Agent { command })
+        (!command.is_empty()).then_some(Agent { command, variables: Vec::new() })
+    }
+
+    /// Sets a variable in the agent's environment, such as a smart toggle.
+    pub fn set(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> &mut Self {
+        self.variables.push((name.into(), value.into()));
+        self
     }
 
     /// The program's basename, which names the agent.
@@ -59,13 +69,12 @@ impl Agent {
         let Some((program, args)) = self.command.split_first() else {
             return Ok(AgentEnd::NotStarted(io::ErrorKind::NotFound.into()));
         };
+        let contract = self.contract(session);
+        write_settings(&session.shims().join("shim.env"), &contract)?;
         let mut command = Command::new(program);
-        command.args(args).envs(session.variables());
+        command.args(args).envs(contract);
         command.env("PATH", path_with_first(&session.shims(), std::env::var_os("PATH")));
-        command.env("TMPDIR", session.tmp()).env(env::AGENT_NAME, self.name());
-        if session.verbosity() == Verbosity::Verbose {
-            command.env(env::VERBOSE, "1");
-        }
+        command.env("TMPDIR", session.tmp());
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => return Ok(AgentEnd::NotStarted(error)),
@@ -87,6 +96,34 @@ impl Agent {
             }
         }
     }
+
+    /// The variables by which shims find their session.
+    fn contract(&self, session: &Session) -> Vec<(OsString, OsString)> {
+        let owned = |(name, value): (&str, OsString)| (OsString::from(name), value);
+        let mut contract: Vec<_> = session.variables().into_iter().map(owned).collect();
+        contract.push(owned((env::AGENT_NAME, self.name())));
+        if let Some(python) = session.local_python() {
+            contract.push(owned((env::LOCAL_PYTHON, python.into())));
+        }
+        if session.verbosity() == Verbosity::Verbose {
+            contract.push(owned((env::VERBOSE, "1".into())));
+        }
+        contract.extend(self.variables.iter().cloned());
+        contract
+    }
+}
+
+/// Writes the contract where a shim finds it that was started without an environment. What cannot
+/// stand on one line is left out.
+fn write_settings(path: &Path, contract: &[(OsString, OsString)]) -> io::Result<()> {
+    let mut text = Vec::new();
+    for (name, value) in contract {
+        let (name, value) = (name.as_bytes(), value.as_bytes());
+        if name.starts_with(env::PREFIX.as_bytes()) && !value.contains(&b'\n') {
+            text.extend([name, b"=", value, b"\n"].concat());
+        }
+    }
+    File::options().write(true).create_new(true).mode(0o400).open(path)?.write_all(&text)
 }
 
 fn ending(status: std::process::ExitStatus) -> Ending {

@@ -34,6 +34,9 @@ impl Drop for Folder {
     }
 }
 
+/// How the names of session folders begin.
+pub(crate) const PREFIX: &str = "aifo-";
+
 /// Where sockets go: short, on this machine, ours alone. `$XDG_RUNTIME_DIR` where it is that, else
 /// the temporary directory, where the session's own folder does the keeping apart.
 pub(crate) fn runtime_directory() -> PathBuf {

@@ -28,14 +28,21 @@
 //! another path, and dropping it removes its folders and ends its sidecars.
 
 mod agent;
+mod call_log;
+mod confine;
 mod detect;
 mod folder;
+mod running;
 mod session;
 mod shim_binary;
 mod shims;
 
 pub use agent::{Agent, AgentEnd};
+pub use aifo_policy::{NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_proxy::Limits;
+pub use call_log::log_directory;
+pub use confine::Confine;
 pub use detect::detect_kinds;
+pub use running::{SessionInfo, running_sessions};
 pub use session::{LaunchError, Session, SessionConfig, Verbosity};
 pub use shim_binary::{ShimBinary, ShimBinaryError};

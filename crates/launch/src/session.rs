@@ -4,18 +4,21 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use aifo_policy::Policy;
+use aifo_policy::{NotifyRules, Policy};
 use aifo_process::raise_open_files;
 use aifo_proxy::{BindError, Limits, Listener, Proxy, ProxyConfig, Transcript};
-use aifo_sidecar::{Fleet, LocalBackend, SidecarError};
+use aifo_sidecar::{Fleet, LocalBackend, LocalConfinement, SidecarError};
 use aifo_types::{Endpoint, Kind, Token, env};
 use nix::unistd::getuid;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::folder::{Folder, runtime_directory};
+use crate::call_log;
+use crate::confine::Confine;
+use crate::folder::{Folder, PREFIX, runtime_directory};
+use crate::running::SessionInfo;
 use crate::shim_binary::{ShimBinary, ShimBinaryError};
 use crate::shims::{link_tools, path_without_shims};
 
@@ -32,6 +35,12 @@ pub struct SessionConfig {
     pub listen: Option<Endpoint>,
     /// Which tools run, and where.
     pub policy: Policy,
+    /// Which notifications may be run on the host.
+    pub notify: NotifyRules,
+    /// Whether tools are held to their place.
+    pub confinement: Confine,
+    /// The agent's own python, for what a smart shim runs locally; else the usual places.
+    pub local_python: Option<PathBuf>,
     /// How long a tool may run, or `None` for as long as it likes.
     pub max_runtime: Option<Duration>,
     /// What clients may send, and how many tools may run at once.
@@ -54,10 +63,10 @@ pub enum Verbosity {
 /// which still removes the folders and lets the sidecars go.
 #[derive(Debug)]
 pub struct Session {
+    info: SessionInfo,
     folder: Folder,
     tmp: Folder,
-    workspace: PathBuf,
-    endpoint: Endpoint,
+    local_python: Option<PathBuf>,
     token: Token,
     verbosity: Verbosity,
     fleet: Arc<Fleet>,
@@ -95,6 +104,12 @@ pub enum LaunchError {
     /// A sidecar did not come up.
     #[error(transparent)]
     Sidecar(#[from] SidecarError),
+    /// Confinement was required, and the kernel cannot do it.
+    #[error(
+        "tools cannot be confined: this kernel has no Landlock, or one that is too old\n\
+         hint: leave the requirement away, or use a backend with containers"
+    )]
+    NoConfinement,
     /// The system refused something every session needs.
     #[error("cannot start a session: {0}")]
     System(#[from] io::Error),
@@ -109,6 +124,9 @@ impl SessionConfig {
             kinds: Vec::new(),
             listen: None,
             policy: Policy::builtin(),
+            notify: NotifyRules::default(),
+            confinement: Confine::Auto,
+            local_python: None,
             max_runtime: None,
             limits: Limits::default(),
             verbosity: Verbosity::Quiet,
@@ -123,11 +141,12 @@ impl Session {
         let workspace = real_directory(&config.workspace)?;
         let open_files = raise_open_files()?;
         let token = Token::from_random(aifo_process::random_bits()?);
-        let folder = session_folder(&runtime_directory(), "")?;
-        let tmp = session_folder(&std::env::temp_dir(), "-tmp")?;
+        let id = new_id()?;
+        let folder = session_folder(&runtime_directory(), &id)?;
+        let tmp = session_folder(&std::env::temp_dir(), &format!("{id}-tmp"))?;
         let shims = folder.path().join("shims");
         make_folder(&shims)?;
-        link_tools(&shims, config.shim.path(), &config.policy)?;
+        link_tools(&shims, config.shim.path(), &config.policy, &config.notify)?;
 
         // Listening comes before the sidecars, so that a socket in use costs nobody a wait.
         let mut socket_folder = None;
@@ -152,12 +171,29 @@ impl Session {
             tmp: real_directory(tmp.path())?,
             path: path_without_shims(std::env::var_os("PATH")),
             open_files,
+            confinement: config.confinement.local()?,
         };
-        let fleet = Arc::new(Fleet::start(Box::new(backend), config.kinds).await?);
+        let host = LocalBackend { confinement: LocalConfinement::Unconfined, ..backend.clone() };
+        let fleet = Fleet::start(Box::new(backend), Box::new(host), config.kinds).await?;
+        let fleet = Arc::new(fleet);
+        let (log, call_log) = call_log::open(&id, folder.path())?;
+        let info = SessionInfo {
+            id,
+            pid: std::process::id(),
+            workspace: workspace.clone(),
+            url: endpoint.to_string(),
+            kinds: fleet.kinds().to_vec(),
+            started: SystemTime::now(),
+            log,
+            folder: folder.path().to_owned(),
+        };
+        info.publish(&token)?;
         let proxy = Proxy::new(
             ProxyConfig {
                 token: token.clone(),
                 policy: config.policy,
+                notify: config.notify,
+                call_log,
                 limits: config.limits,
                 max_runtime: config.max_runtime,
                 transcript: match config.verbosity {
@@ -175,10 +211,10 @@ impl Session {
             proxy.serve(listener, stopped).await;
         });
         Ok(Session {
+            info,
             folder,
             tmp,
-            workspace,
-            endpoint,
+            local_python: config.local_python,
             token,
             verbosity: config.verbosity,
             fleet,
@@ -192,10 +228,25 @@ impl Session {
     /// order. They belong into an environment, never onto a command line.
     pub fn variables(&self) -> [(&'static str, OsString); 3] {
         [
-            (env::URL, self.endpoint.to_string().into()),
+            (env::URL, self.info.url.clone().into()),
             (env::TOKEN, self.token.reveal().into()),
-            (env::WORKSPACE, self.workspace.clone().into_os_string()),
+            (env::WORKSPACE, self.info.workspace.clone().into_os_string()),
         ]
+    }
+
+    /// Its id, by which other commands name it.
+    pub fn id(&self) -> &str {
+        &self.info.id
+    }
+
+    /// Its log of calls, one JSON line each.
+    pub fn log(&self) -> &Path {
+        &self.info.log
+    }
+
+    /// The agent's own python, if it was named.
+    pub fn local_python(&self) -> Option<&Path> {
+        self.local_python.as_deref()
     }
 
     /// The folder with a shim under every tool's name.
@@ -236,11 +287,14 @@ fn real_directory(path: &Path) -> Result<PathBuf, LaunchError> {
     if real.is_dir() { Ok(real) } else { Err(workspace(io::ErrorKind::NotADirectory.into())) }
 }
 
-/// A folder with a name nobody can guess or have taken.
-fn session_folder(parent: &Path, suffix: &str) -> Result<Folder, LaunchError> {
-    let id =
-        u64::from_ne_bytes(aifo_process::random_bits()?.first_chunk().copied().unwrap_or_default());
-    let path = parent.join(format!("aifo-{id:016x}{suffix}"));
+/// Eight random bytes in hex: nobody can guess them or have taken them.
+fn new_id() -> io::Result<String> {
+    let bits = aifo_process::random_bits()?;
+    Ok(bits.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn session_folder(parent: &Path, id: &str) -> Result<Folder, LaunchError> {
+    let path = parent.join(format!("{PREFIX}{id}"));
     Folder::create(path.clone()).map_err(|source| LaunchError::Folder { path, source })
 }
 

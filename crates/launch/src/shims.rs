@@ -1,16 +1,24 @@
 //! The folder that stands first in the agent's PATH.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use aifo_policy::Policy;
+use aifo_policy::{NotifyRules, Policy};
 
-/// Fills a folder with one link per tool name, all of them to the shim.
-pub(crate) fn link_tools(folder: &Path, shim: &Path, policy: &Policy) -> io::Result<()> {
+/// Fills a folder with one link per name of a tool or a notification, all of them to the shim.
+pub(crate) fn link_tools(
+    folder: &Path,
+    shim: &Path,
+    policy: &Policy,
+    notify: &NotifyRules,
+) -> io::Result<()> {
     symlink(shim, folder.join(SHIM))?;
-    policy.all_tools().into_iter().try_for_each(|tool| symlink(SHIM, folder.join(tool)))
+    let mut names: BTreeSet<String> = policy.all_tools().into_iter().map(str::to_owned).collect();
+    names.extend(notify.allowlist.iter().cloned());
+    names.iter().try_for_each(|name| symlink(SHIM, folder.join(name)))
 }
 
 /// A PATH with a folder before everything else.
@@ -55,7 +63,7 @@ mod tests {
         std::fs::create_dir_all(&plain).unwrap();
         let shim = plain.join("aifo-shim");
         std::fs::write(&shim, "").unwrap();
-        link_tools(&shims, &shim, &Policy::builtin()).unwrap();
+        link_tools(&shims, &shim, &Policy::builtin(), &NotifyRules::default()).unwrap();
         assert_eq!(shims.join("cargo").canonicalize().unwrap(), shim.canonicalize().unwrap());
 
         let path = path_with_first(&shims, Some(plain.clone().into_os_string()));

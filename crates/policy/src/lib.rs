@@ -26,12 +26,14 @@
 
 mod directory;
 mod kinds;
+mod notify;
 mod policy;
 mod redact;
 mod route;
 
 pub use directory::{asks_only_for_version, normalise};
 pub use kinds::{DEV_TOOLS, KindSpec, kinds};
+pub use notify::{Executables, Notification, NotifyEnvironment, NotifyRules};
 pub use policy::{Allowance, KindPolicy, Policy};
 pub use redact::redact;
 pub use route::{Reason, Route};

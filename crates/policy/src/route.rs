@@ -25,12 +25,19 @@ pub enum Reason {
     FirstThatHasIt,
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Reason {
+    /// The rule's name, as logs spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
             Reason::OwnKind => "own-kind",
             Reason::FirstThatHasIt => "first-that-has-it",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 

@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 use aifo_types::{ExecId, Signal, env};
 use nix::unistd::{Pid, getpid};
 
+use crate::descendants::descendants_of;
 use crate::sys;
 
 /// The variable by which the processes of one exec are known: `AIFO_EXEC=<exec id>`.
@@ -28,15 +29,27 @@ impl Mark {
     }
 
     fn is_on(&self, pid: Pid) -> bool {
-        // A process that ended, is a zombie, or belongs to somebody else shows no environment.
-        let Ok(environ) = fs::read(format!("/proc/{pid}/environ")) else { return false };
-        environ.split(|byte| *byte == 0).any(|variable| variable == self.0.as_bytes())
+        for _ in 0..READS {
+            // A process that ended or belongs to somebody else shows no environment.
+            let Ok(environ) = fs::read(format!("/proc/{pid}/environ")) else { return false };
+            if !environ.is_empty() {
+                return environ.split(|byte| *byte == 0).any(|var| var == self.0.as_bytes());
+            }
+            // Nor does one in the middle of an exec, for a moment. A zombie never will again.
+            std::thread::yield_now();
+        }
+        false
     }
 }
 
-/// All live processes with this mark. Walks /proc: some microseconds per process of the system.
+/// How often an empty environment is read again.
+const READS: usize = 3;
+
+/// All live processes below us with this mark. Another session on this machine may use the same
+/// exec id, so only what is below us counts: as a subreaper we lose none of ours. Walks /proc: some
+/// microseconds per process of the system.
 pub fn processes_marked(mark: &Mark) -> Vec<Pid> {
-    all_processes().filter(|pid| *pid != getpid() && mark.is_on(*pid)).collect()
+    descendants_of(getpid()).into_iter().filter(|pid| mark.is_on(*pid)).collect()
 }
 
 /// Sends a signal to every process with this mark; returns how many there were.
@@ -77,12 +90,6 @@ pub fn sweep(mark: &Mark) -> bool {
 /// Walks of /proc that one [`sweep`] makes at most.
 const MAX_WALKS: usize = 64;
 
-/// Every process id of the system, as /proc lists them.
-pub(crate) fn all_processes() -> impl Iterator<Item = Pid> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +102,7 @@ mod tests {
         let longer = Mark(format!("{}x", mark.as_str()));
         let script = "setsid sh -c 'trap \"\" TERM INT HUP; while :; do sleep 1; done' & exit 0";
         let _guard = crate::reaper::lock_children();
+        crate::become_subreaper().unwrap();
         let mut shell = Command::new("sh");
         shell.args(["-c", script]).env(env::EXEC_MARK, id.as_str());
         shell.status().unwrap();

@@ -9,7 +9,6 @@ use nix::errno::Errno;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid};
 
-use crate::census::all_processes;
 use crate::signal_process;
 
 /// Kills and reaps every descendant of this process, and returns when none is left.
@@ -49,6 +48,12 @@ pub fn descendants_of(root: Pid) -> Vec<Pid> {
         unvisited.extend(below);
     }
     found
+}
+
+/// Every process id of the system, as /proc lists them.
+fn all_processes() -> impl Iterator<Item = Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
 }
 
 fn parent_of(pid: Pid) -> Option<Pid> {

@@ -2,7 +2,8 @@
 //!
 //! In scope: spawning a program in its own process group without copying our address space, its
 //! standard fds, reaping, the INT/TERM/KILL ladder as a state machine without a clock, finding
-//! every process of an exec by its mark, and passing fds over a unix socket.
+//! every process of an exec by its mark, confining what is started, and passing fds over a unix
+//! socket.
 //!
 //! Out of scope: what is run and why (`aifo-runner`), and the bytes that say so (`aifo-wire`).
 //!
@@ -22,6 +23,7 @@
 //! does not know what an exec request, a sidecar or a proxy is.
 
 mod census;
+mod confine;
 mod descendants;
 mod escalation;
 mod fd_passing;
@@ -33,6 +35,7 @@ mod sys;
 mod unix_address;
 
 pub use census::{Mark, processes_marked, signal_marked, sweep};
+pub use confine::{ConfineError, Confinement, Enforcement, confine, enforcement};
 pub use descendants::{descendants_of, end_descendants};
 pub use escalation::{Escalation, Ladder};
 pub use fd_passing::{Received, receive_with_fd, send_with_fd};

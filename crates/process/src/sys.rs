@@ -254,6 +254,17 @@ pub fn take_fd(number: RawFd) -> io::Result<OwnedFd> {
     Ok(owned)
 }
 
+/// The version of this kernel's Landlock; 0 where it has none, or has it switched off.
+pub(crate) fn landlock_version() -> u32 {
+    const VERSION: libc::c_uint = 1;
+    // SAFETY: asked for its version, the call reads no memory.
+    let version = unsafe {
+        let none = ptr::null::<c_void>();
+        libc::syscall(libc::SYS_landlock_create_ruleset, none, 0usize, VERSION)
+    };
+    u32::try_from(version).unwrap_or(0)
+}
+
 /// Random bits from the kernel, fit for a secret.
 pub fn random_bits() -> io::Result<[u8; 16]> {
     let mut bits = [0u8; 16];

@@ -21,11 +21,25 @@ pub(crate) struct Attendant {
     shutdown: watch::Receiver<bool>,
     shutting_down: bool,
     timed_out: bool,
+    at_limit: TimeLimit,
+}
+
+/// How a tool is ended that ran into its time limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimeLimit {
+    /// INT, TERM 5 s later, KILL 10 s later: the protocol's ladder for tools.
+    Ladder,
+    /// As when nobody waits any more: a notification does not need ten seconds to end.
+    Cancel,
 }
 
 impl Attendant {
-    pub(crate) fn new(deadline: Option<Instant>, shutdown: watch::Receiver<bool>) -> Self {
-        Attendant { deadline, shutdown, shutting_down: false, timed_out: false }
+    pub(crate) fn new(
+        deadline: Option<Instant>,
+        at_limit: TimeLimit,
+        shutdown: watch::Receiver<bool>,
+    ) -> Self {
+        Attendant { deadline, shutdown, shutting_down: false, timed_out: false, at_limit }
     }
 
     /// Awaits `work`, and meanwhile asks the runner at `channel` to end the tool when it must.
@@ -38,7 +52,11 @@ impl Attendant {
                 () = elapsed(self.deadline), if !self.timed_out => {
                     self.timed_out = true;
                     tracing::debug!("time limit reached, escalating");
-                    ExecChannel::cancel(channel, CancelCause::Timeout, Interrupt::Send);
+                    let cause = match self.at_limit {
+                        TimeLimit::Ladder => CancelCause::Timeout,
+                        TimeLimit::Cancel => CancelCause::Disconnect,
+                    };
+                    ExecChannel::cancel(channel, cause, Interrupt::Send);
                 }
                 () = told(&mut self.shutdown), if !self.shutting_down => {
                     self.shutting_down = true;

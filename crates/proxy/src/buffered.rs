@@ -83,7 +83,6 @@ impl Buffered {
         head.extend_from_slice(margin);
         client.socket.send_all(&head).await?;
         if let Some(spool) = &mut self.spool {
-            spool.flush().await?;
             spool.seek(SeekFrom::Start(0)).await?;
             let mut step = vec![0; SPOOL_STEP];
             let mut left = self.spooled;
@@ -121,6 +120,10 @@ impl Sink for Buffered {
     }
 
     async fn end(&mut self, client: &Client, end: End) -> io::Result<()> {
+        // The file tells of a failed write with the next one; this is the last chance to hear it.
+        if let (Some(spool), None) = (&mut self.spool, &self.failure) {
+            self.failure = spool.flush().await.err();
+        }
         let lost = match (&end.ending, &self.failure) {
             (None, _) => Some(format!(
                 "the runner of the {} sidecar went away while the tool ran; its ending is unknown",

@@ -1,16 +1,18 @@
 //! One exec from its request to its ending.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use aifo_policy::Route;
 use aifo_sidecar::{ExecChannel, Runner, SidecarError};
 use aifo_types::{Ending, ExecId, ExecRequest, Refusal, exit};
-use aifo_wire::{Elsewhere, Frame, Start, StartError, StartErrorCause};
+use aifo_wire::{Elsewhere, Environment, Frame, Start, StartError, StartErrorCause};
 
-use crate::attendant::Attendant;
+use crate::attendant::{Attendant, TimeLimit};
 use crate::buffered::Buffered;
 use crate::client::{Client, Surplus};
 use crate::proxy::Shared;
+use crate::record::{CallRecord, Ended};
 use crate::registry::Registration;
 use crate::request::Answer;
 use crate::streamed::Streamed;
@@ -50,37 +52,61 @@ pub(crate) async fn run(
     echo: Option<ExecId>,
     answer: Answer,
 ) -> Result<(), Refusal> {
+    let proto = match answer {
+        Answer::Buffered => 1,
+        Answer::Streamed => 2,
+    };
+    let mut record = CallRecord::new(&request, proto);
+    let ran = run_recorded(shared, client, &request, echo, answer, &mut record).await;
+    if let Err(refusal) = &ran {
+        record.refused(refusal);
+    }
+    shared.call_log.record(&record);
+    ran
+}
+
+async fn run_recorded(
+    shared: &Arc<Shared>,
+    client: &Client,
+    request: &ExecRequest,
+    echo: Option<ExecId>,
+    answer: Answer,
+    record: &mut CallRecord,
+) -> Result<(), Refusal> {
     let routes = shared.policy.route(&request.tool, shared.fleet.kinds())?;
     let registration = shared.registry.register(&request.id)?;
     let began = std::time::Instant::now();
-    let (runner, channel) = begin(shared, &request, routes, &registration).await?;
-    let kind = runner.kind().clone();
+    let Begun { runner, channel, route } = begin(shared, request, routes).await?;
+    record.routed(&route.kind, route.reason);
+    registration.started(runner.clone());
     tracing::debug!(
         tool = %request.tool,
-        %kind,
+        kind = %route.kind,
         exec_id = %request.id,
-        argv = aifo_policy::redact(&request.args),
-        cwd = %String::from_utf8_lossy(request.cwd.as_deref().unwrap_or_default()),
+        argv = record.argv,
+        cwd = record.cwd,
         "exec"
     );
-    let deadline = shared.max_runtime.map(|limit| tokio::time::Instant::now() + limit);
-    let running = Running {
-        runner,
-        channel,
-        attendant: Attendant::new(deadline, shared.shutdown.subscribe()),
-        registration,
-        surplus: Surplus::new(&shared.limits),
-    };
-    let code = match answer {
-        Answer::Streamed => running.serve(client, &request.id, Streamed::new(echo)).await,
+    let limit = shared.max_runtime;
+    let running = Running::new(shared, runner, channel, registration, limit, TimeLimit::Ladder);
+    let ended = match answer {
+        Answer::Streamed => running.serve(client, Streamed::new(echo)).await,
         Answer::Buffered => {
-            let sink = Buffered::new(echo, shared.transcript, &shared.spool_dir, &kind);
-            running.serve(client, &request.id, sink).await
+            let sink = Buffered::new(echo, shared.transcript, &shared.spool_dir, &route.kind);
+            running.serve(client, sink).await
         }
     };
+    record.ended(&ended);
     let ms = began.elapsed().as_millis();
-    tracing::debug!(exec_id = %request.id, code, ms, "exec end");
+    tracing::debug!(exec_id = %ended.id, code = ended.exit_code, ms, "exec end");
     Ok(())
+}
+
+/// A tool that has started, and where.
+struct Begun {
+    runner: Runner,
+    channel: ExecChannel,
+    route: Route,
 }
 
 /// Starts the tool in the first of the routed sidecars that has it.
@@ -88,8 +114,7 @@ async fn begin(
     shared: &Shared,
     request: &ExecRequest,
     routes: Vec<Route>,
-    registration: &Registration,
-) -> Result<(Runner, ExecChannel), Refusal> {
+) -> Result<Begun, Refusal> {
     let elsewhere = if aifo_policy::asks_only_for_version(&request.args) {
         Elsewhere::AtRoot
     } else {
@@ -101,33 +126,29 @@ async fn begin(
         argv: std::iter::once(tool).chain(request.args.iter().cloned()).collect(),
         cwd: request.cwd.clone(),
         elsewhere,
+        program: None,
+        environment: Environment::All,
     };
-    for Route { kind, .. } in routes {
-        let runner = shared.fleet.runner(&kind).await.map_err(internal)?;
-        match begin_at(&runner, start.clone()).await? {
-            Begun::Started(channel) => {
-                registration.started(runner.clone());
-                return Ok((runner, channel));
-            }
-            Begun::Absent => {}
+    for route in routes {
+        let runner = shared.fleet.runner(&route.kind).await.map_err(internal)?;
+        if let Some(channel) = begin_at(&runner, start.clone()).await? {
+            return Ok(Begun { runner, channel, route });
         }
     }
     Err(shared.policy.unavailable(&request.tool))
 }
 
-enum Begun {
-    Started(ExecChannel),
-    /// The sidecar has no such tool; nothing ran.
-    Absent,
-}
-
-async fn begin_at(runner: &Runner, start: Start) -> Result<Begun, Refusal> {
+/// Starts a tool. `None` if the sidecar has no such tool; nothing ran then.
+pub(crate) async fn begin_at(
+    runner: &Runner,
+    start: Start,
+) -> Result<Option<ExecChannel>, Refusal> {
     let mut channel = runner.start(start).await.map_err(internal)?;
     loop {
         match channel.frames.next_frame() {
-            Ok(Some(Frame::Started { .. })) => return Ok(Begun::Started(channel)),
+            Ok(Some(Frame::Started { .. })) => return Ok(Some(channel)),
             Ok(Some(Frame::StartError(error))) if error.cause == StartErrorCause::Absent => {
-                return Ok(Begun::Absent);
+                return Ok(None);
             }
             Ok(Some(Frame::StartError(error))) => return Err(start_refusal(error)),
             Ok(None) => {}
@@ -143,25 +164,49 @@ async fn begin_at(runner: &Runner, start: Start) -> Result<Begun, Refusal> {
 }
 
 impl Running {
-    /// Carries output to the client until the tool has ended, then tells the ending; returns the
-    /// code told. A client that leaves has its tool ended, and what is still printed is dropped.
-    async fn serve(mut self, client: &Client, id: &ExecId, mut sink: impl Sink) -> u8 {
+    pub(crate) fn new(
+        shared: &Shared,
+        runner: Runner,
+        channel: ExecChannel,
+        registration: Registration,
+        limit: Option<Duration>,
+        at_limit: TimeLimit,
+    ) -> Self {
+        let deadline = limit.map(|limit| tokio::time::Instant::now() + limit);
+        Running {
+            runner,
+            channel,
+            attendant: Attendant::new(deadline, at_limit, shared.shutdown.subscribe()),
+            registration,
+            surplus: Surplus::new(&shared.limits),
+        }
+    }
+
+    /// Carries output to the client until the tool has ended, then tells the ending. A client that
+    /// leaves has its tool ended, and what is still printed is dropped.
+    pub(crate) async fn serve(mut self, client: &Client, mut sink: impl Sink) -> Ended {
+        let id = self.registration.id().clone();
+        let mut bytes = 0;
         let ExecChannel { socket, frames } = &mut self.channel;
         let mut present = self.attendant.attend(socket, sink.start(client)).await.is_ok();
         let mut told_absence = false;
-        let ending = loop {
+        let exit = loop {
             if !present && !std::mem::replace(&mut told_absence, true) {
                 tracing::info!(exec_id = %id, "disconnect");
                 self.attendant.disconnect(socket, &self.registration);
             }
             match frames.next_frame() {
                 Ok(Some(Frame::Stdout(data))) if present => {
+                    bytes += data.len() as u64;
                     let sent = self.attendant.attend(socket, sink.output(client, data)).await;
                     present = sent.is_ok();
                     continue;
                 }
-                Ok(Some(Frame::Stdout(_))) => continue,
-                Ok(Some(Frame::Exit(exit))) => break Some(exit.ending),
+                Ok(Some(Frame::Stdout(data))) => {
+                    bytes += data.len() as u64;
+                    continue;
+                }
+                Ok(Some(Frame::Exit(exit))) => break Some(exit),
                 Ok(None) => {}
                 // What does not belong here is as good as no frame at all.
                 Ok(Some(_)) | Err(_) => break None,
@@ -180,7 +225,9 @@ impl Running {
                 Next::ClientGone => present = false,
             }
         };
+        let (ending, usage) = exit.map(|exit| (exit.ending, exit.usage)).unzip();
         let exit_code = self.attendant.exit_code(ending);
+        let timed_out = self.attendant.timed_out();
         if ending.is_none() {
             tracing::warn!(exec_id = %id, "runner lost, ending unknown");
             self.runner.report_dead();
@@ -188,11 +235,11 @@ impl Running {
         // The id is free before the client can know that the tool has ended.
         drop(self.registration);
         if present {
-            let end = End { ending, timed_out: self.attendant.timed_out(), exit_code };
+            let end = End { ending, timed_out, exit_code };
             // If the client leaves now, the tool has ended all the same.
             let _ = sink.end(client, end).await;
         }
-        exit_code
+        Ended { id, ending, timed_out, exit_code, usage, bytes }
     }
 }
 
@@ -202,7 +249,7 @@ enum Next {
     ClientGone,
 }
 
-fn internal(error: SidecarError) -> Refusal {
+pub(crate) fn internal(error: SidecarError) -> Refusal {
     Refusal::Internal(error.to_string())
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aifo_policy::Policy;
+use aifo_policy::{NotifyRules, Policy};
 use aifo_sidecar::Fleet;
 use aifo_types::{ExecId, Refusal, Token};
 use aifo_wire::{Limits, encode_no_content, encode_refusal};
@@ -13,10 +13,11 @@ use tokio::task::JoinSet;
 
 use crate::client::Client;
 use crate::listener::Listener;
+use crate::record::CallLog;
 use crate::registry::Registry;
 use crate::request::{Call, Unread, Unserved, read_call};
 use crate::waiting::WaitingRoom;
-use crate::{exec, signal};
+use crate::{exec, notify, signal};
 
 /// What a proxy is told by whoever owns the session.
 #[derive(Debug)]
@@ -25,6 +26,10 @@ pub struct ProxyConfig {
     pub token: Token,
     /// Which tools run, and where.
     pub policy: Policy,
+    /// Which notifications may be run on the host.
+    pub notify: NotifyRules,
+    /// Who is told of every call.
+    pub call_log: CallLog,
     /// What clients may send, and how many may run.
     pub limits: Limits,
     /// How long a tool may run, or `None` for as long as it likes.
@@ -55,6 +60,8 @@ pub struct Proxy {
 pub(crate) struct Shared {
     token: Token,
     pub(crate) policy: Policy,
+    pub(crate) notify: NotifyRules,
+    pub(crate) call_log: CallLog,
     pub(crate) limits: Limits,
     pub(crate) max_runtime: Option<Duration>,
     pub(crate) transcript: Transcript,
@@ -68,13 +75,24 @@ pub(crate) struct Shared {
 impl Proxy {
     /// A proxy that has no clients yet.
     pub fn new(config: ProxyConfig, fleet: Arc<Fleet>) -> Self {
-        let ProxyConfig { token, policy, limits, max_runtime, transcript, spool_dir } = config;
+        let ProxyConfig {
+            token,
+            policy,
+            notify,
+            call_log,
+            limits,
+            max_runtime,
+            transcript,
+            spool_dir,
+        } = config;
         let registry = Arc::new(Registry::new(limits.max_executions));
         let waiting = Arc::new(WaitingRoom::new(limits.max_waiting));
         let shutdown = watch::Sender::new(false);
         let shared = Shared {
             token,
             policy,
+            notify,
+            call_log,
             limits,
             max_runtime,
             transcript,
@@ -146,6 +164,12 @@ impl Shared {
                 match exec::run(&self, &client, request, echo.clone(), answer).await {
                     Ok(()) => return client.close(&self.limits).await,
                     Err(refusal) => (refusal, echo, Unread::Nothing),
+                }
+            }
+            Ok(Call::Notify { id, command, args }) => {
+                match notify::run(&self, &client, id, &command, &args).await {
+                    Ok(()) => return client.close(&self.limits).await,
+                    Err(refusal) => (refusal, None, Unread::Nothing),
                 }
             }
             Ok(Call::Signal { id, signal }) => {

@@ -79,6 +79,11 @@ impl Running {
 }
 
 impl Registration {
+    /// The id that is taken.
+    pub(crate) fn id(&self) -> &ExecId {
+        &self.id
+    }
+
     /// The tool runs there now.
     pub(crate) fn started(&self, runner: Runner) {
         self.running.runner.send_replace(Some(runner));

@@ -23,6 +23,8 @@ pub(crate) enum Call {
         echo: Option<ExecId>,
         answer: Answer,
     },
+    /// Run a notification command on the host.
+    Notify { id: ExecId, command: Vec<u8>, args: Vec<Vec<u8>> },
     /// Deliver a signal.
     Signal { id: ExecId, signal: Signal },
 }
@@ -71,6 +73,7 @@ pub(crate) async fn read_call(
     let form = aifo_wire::decode_form(&body);
     let call = match target {
         Target::Exec => exec_call(&head, &form, answer, fresh_id),
+        Target::Notify => notify_call(&form, fresh_id),
         Target::Signal => signal_call(&form),
     };
     call.map_err(|refusal| Unserved::Refused(refusal, Unread::Nothing))
@@ -79,6 +82,7 @@ pub(crate) async fn read_call(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     Exec,
+    Notify,
     Signal,
 }
 
@@ -86,6 +90,7 @@ impl Target {
     fn of(head: &RequestHead) -> Result<Self, Refusal> {
         let target = match head.path() {
             "/exec" => Target::Exec,
+            "/notify" => Target::Notify,
             "/signal" => Target::Signal,
             _ => return Err(Refusal::NotFound),
         };
@@ -102,6 +107,8 @@ fn authenticate(head: &RequestHead, token: &Token) -> Result<(), Refusal> {
 
 fn version(head: &RequestHead, target: Target) -> Result<Answer, Refusal> {
     match head.header("x-aifo-proto") {
+        Some(b"2" | b"3") if target == Target::Notify => Ok(Answer::Buffered),
+        _ if target == Target::Notify => Err(Refusal::UnsupportedNotifyProtocol),
         Some(b"1") => Ok(Answer::Buffered),
         // An HTTP/1.0 client does not understand chunks.
         Some(b"2") if target == Target::Exec && head.version == Version::Http10 => {
@@ -125,10 +132,7 @@ fn exec_call(
     };
     let tool = form.last("tool").ok_or_else(|| bad("tool is missing".to_owned()))?;
     let tool = ToolName::parse(tool).map_err(|invalid| bad(invalid.to_string()))?;
-    let args: Vec<Vec<u8>> = form.all("arg").map(<[u8]>::to_vec).collect();
-    if args.iter().any(|arg| arg.contains(&0)) {
-        return Err(bad("an argument holds a NUL byte".to_owned()));
-    }
+    let args = arguments(form)?;
     let cwd = form.last("cwd").filter(|cwd| !cwd.is_empty());
     let cwd = cwd.map(aifo_policy::normalise).transpose()?;
     let id = match &echo {
@@ -136,6 +140,24 @@ fn exec_call(
         None => fresh_id().map_err(|error| Refusal::Internal(error.to_string()))?,
     };
     Ok(Call::Exec { request: ExecRequest { id, tool, args, cwd }, echo, answer })
+}
+
+fn notify_call(
+    form: &Form,
+    fresh_id: impl FnOnce() -> io::Result<ExecId>,
+) -> Result<Call, Refusal> {
+    let command = form.last("cmd").ok_or(Refusal::BadRequest("cmd is missing".to_owned()))?;
+    let args = arguments(form)?;
+    let id = fresh_id().map_err(|error| Refusal::Internal(error.to_string()))?;
+    Ok(Call::Notify { id, command: command.to_vec(), args })
+}
+
+fn arguments(form: &Form) -> Result<Vec<Vec<u8>>, Refusal> {
+    let args: Vec<Vec<u8>> = form.all("arg").map(<[u8]>::to_vec).collect();
+    if args.iter().any(|arg| arg.contains(&0)) {
+        return Err(Refusal::BadRequest("an argument holds a NUL byte".to_owned()));
+    }
+    Ok(args)
 }
 
 fn signal_call(form: &Form) -> Result<Call, Refusal> {

@@ -35,6 +35,11 @@ impl Roots {
         Ok(Roots { workspace: resolve(&setup.workspace)?, tmp: resolve(&setup.tmp)? })
     }
 
+    /// The workspace root.
+    pub(crate) fn workspace(&self) -> &Path {
+        &self.workspace
+    }
+
     /// Opens the directory a call asks for. Errors are sentences for the caller.
     pub(crate) fn open(
         &self,
@@ -44,16 +49,20 @@ impl Roots {
         let Some(cwd) = cwd else { return open_directory(&self.workspace) };
         let cwd = Path::new(OsStr::from_bytes(cwd));
         let opened = open_directory(cwd);
-        let inside = |directory: &Directory| {
-            directory.path.starts_with(&self.workspace) || directory.path.starts_with(&self.tmp)
-        };
         match opened {
-            Ok(directory) if inside(&directory) => Ok(directory),
+            Ok(directory) if self.hold(&directory.path) => Ok(directory),
+            Ok(_) if elsewhere == Elsewhere::AtRoot => open_directory(&self.workspace),
             // A caller's directory outside may not even exist here.
-            _ if elsewhere == Elsewhere::AtRoot => open_directory(&self.workspace),
+            Err(_) if elsewhere == Elsewhere::AtRoot && !self.hold(cwd) => {
+                open_directory(&self.workspace)
+            }
             Ok(_) => Err(format!("cwd '{}' lies outside the workspace", cwd.display())),
             Err(reason) => Err(reason),
         }
+    }
+
+    fn hold(&self, path: &Path) -> bool {
+        path.starts_with(&self.workspace) || path.starts_with(&self.tmp)
     }
 }
 
@@ -89,7 +98,9 @@ mod tests {
         symlink(path("ws/sub"), path("out/enters")).unwrap();
         std::fs::write(path("ws/file"), "").unwrap();
         let bytes = |name: &str| path(name).as_os_str().as_bytes().to_vec();
-        let roots = Roots::new(&Setup { workspace: bytes("ws"), tmp: bytes("tmp") }).unwrap();
+        let roots =
+            Roots::new(&Setup { workspace: bytes("ws"), tmp: bytes("tmp"), kind: "rust".into() })
+                .unwrap();
 
         let at = |name: &str, elsewhere| {
             let opened = roots.open(Some(&bytes(name)), elsewhere);
@@ -117,8 +128,14 @@ mod tests {
         for (name, reason) in rows {
             let refused = at(name, Elsewhere::Refuse).unwrap_err();
             assert!(refused.contains(reason), "{name}: {refused}");
-            assert_eq!(at(name, Elsewhere::AtRoot).as_deref(), Ok("ws"), "{name}");
+            let at_root = at(name, Elsewhere::AtRoot);
+            match reason {
+                "lies outside" => assert_eq!(at_root.as_deref(), Ok("ws"), "{name}"),
+                _ => assert_eq!(at_root, Err(refused), "{name} is missing inside"),
+            }
         }
+        let elsewhere = at("nowhere", Elsewhere::AtRoot);
+        assert_eq!(elsewhere.as_deref(), Ok("ws"), "outside, and not there");
         let root = roots.open(None, Elsewhere::Refuse).unwrap();
         assert_eq!(root.path, path("ws").canonicalize().unwrap());
         std::fs::remove_dir_all(&base).unwrap();

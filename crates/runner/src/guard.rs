@@ -1,10 +1,10 @@
 //! The guard: a process above the runner that outlives it.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::{Duration, Instant};
 
 use aifo_process::{Group, Spawn, become_subreaper, end_descendants, reap, reset_dispositions};
@@ -18,14 +18,17 @@ use nix::unistd::{Pid, getpid};
 ///
 /// On a machine that is no container nothing else would: a tool whose runner was killed becomes a
 /// child of the nearest subreaper, which is us.
-pub fn guard(control: OwnedFd) -> io::Result<()> {
+///
+/// `options` are the runner's own, which the guard only passes on: it is not confined itself, for it
+/// has to be able to end what is.
+pub fn guard(control: OwnedFd, options: &[OsString]) -> io::Result<()> {
     reset_dispositions()?;
     become_subreaper()?;
     let watched = SigSet::from_iter([Number::SIGCHLD, Number::SIGTERM]);
     watched.thread_block()?;
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
     let signals = SignalFd::with_flags(&watched, flags)?;
-    let runner = spawn_runner(&control)?;
+    let runner = spawn_runner(&control, options)?;
 
     // Our copy of the connection only tells when the proxy is gone. That it stays open until we
     // end means that the proxy sees the end of the connection when nothing is left below us.
@@ -58,13 +61,16 @@ pub fn guard(control: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
+/// The argument before a path where tools may write; with none, they may write everywhere.
+pub const WRITE: &str = "--write";
+
 /// The argument after which a runner finds the pid of its guard.
 pub const GUARDED_BY: &str = "--guarded-by";
 
 /// What the runner itself needs to close, and a little more.
 const RUNNER_CLOSING_TIME: Duration = Duration::from_secs(5);
 
-fn spawn_runner(control: &OwnedFd) -> io::Result<Pid> {
+fn spawn_runner(control: &OwnedFd, options: &[OsString]) -> io::Result<Pid> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     let stderr = io::stderr();
     let text = |text: &str| CString::new(text).map_err(io::Error::from);
@@ -74,15 +80,13 @@ fn spawn_runner(control: &OwnedFd) -> io::Result<Pid> {
         variable.push(value);
         CString::new(variable.into_vec()).ok()
     });
+    let own = ["aifo-runner", "serve", GUARDED_BY, &getpid().to_string()].map(OsString::from);
+    let argv = own.iter().chain(options).map(|word| CString::new(word.as_bytes()));
+    let argv = argv.collect::<Result<Vec<_>, _>>().map_err(io::Error::from)?;
     let spawn = Spawn {
         // The file we run from, even if its name leads elsewhere by now.
         program: text("/proc/self/exe")?,
-        argv: vec![
-            text("aifo-runner")?,
-            text("serve")?,
-            text(GUARDED_BY)?,
-            text(&getpid().to_string())?,
-        ],
+        argv,
         env: variables.collect(),
         cwd: None,
         stdio: [control.as_fd(), null.as_fd(), stderr.as_fd()],

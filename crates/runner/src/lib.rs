@@ -21,7 +21,8 @@ mod exec;
 mod guard;
 mod launch;
 mod output_frame;
+mod project;
 mod server;
 
-pub use guard::{GUARDED_BY, guard};
+pub use guard::{GUARDED_BY, WRITE, guard};
 pub use server::{ServeError, serve};

@@ -189,23 +189,28 @@ impl Server {
             return Ok(());
         }
         self.closing = Some(Instant::now());
-        // Without a reader its end of file would wake us for ever.
-        self.epoll.delete(self.control.as_fd()).map_err(io::Error::from)?;
         for slot in self.execs.keys().copied().collect::<Vec<_>>() {
             self.with_exec(slot, |exec, _, now| exec.escalate(Ladder::Cancel, now))?;
         }
         Ok(())
     }
 
+    /// The proxy has gone.
+    fn lose_control(&mut self) -> Result<(), ServeError> {
+        // Without a reader its end of file would wake us for ever.
+        self.epoll.delete(self.control.as_fd()).map_err(io::Error::from)?;
+        self.close()
+    }
+
     fn on_control(&mut self) -> Result<(), ServeError> {
         let mut bytes = [0; 16 * 1024];
         let received = match receive_with_fd(self.control.as_fd(), &mut bytes) {
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(()),
-            Err(Errno::ECONNRESET) => return self.close(),
+            Err(Errno::ECONNRESET) => return self.lose_control(),
             received => received.map_err(io::Error::from)?,
         };
         if received.bytes == 0 {
-            return self.close();
+            return self.lose_control();
         }
         self.received.extend(received.fd);
         self.control.receive(&bytes[..received.bytes]);
@@ -221,7 +226,7 @@ impl Server {
             match command {
                 Command::Setup(setup) => {
                     let roots = Roots::new(&setup).map_err(ServeError::Roots)?;
-                    self.toolbox = Some(Toolbox::new(roots, self.open_files)?);
+                    self.toolbox = Some(Toolbox::new(setup.kind, roots, self.open_files)?);
                 }
                 Command::Open => self.open()?,
                 Command::Kill(serial, signal, id) => {

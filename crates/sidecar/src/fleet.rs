@@ -11,13 +11,20 @@ use crate::runner::Runner;
 /// All sidecars of a session, by kind.
 pub struct Fleet {
     backend: Box<dyn Backend>,
+    /// What runs on the host itself.
+    host: Box<dyn Backend>,
     kinds: Vec<Kind>,
     runners: Mutex<HashMap<Kind, Runner>>,
 }
 
 impl Fleet {
     /// Starts a sidecar of every kind, all at once. If one fails, the others are taken down again.
-    pub async fn start(backend: Box<dyn Backend>, kinds: Vec<Kind>) -> Result<Self, SidecarError> {
+    /// `host` is for what runs on the host itself; it starts when it is first needed.
+    pub async fn start(
+        backend: Box<dyn Backend>,
+        host: Box<dyn Backend>,
+        kinds: Vec<Kind>,
+    ) -> Result<Self, SidecarError> {
         let starting: Vec<_> =
             kinds.iter().map(|kind| tokio::spawn(backend.start(kind.clone()))).collect();
         let mut runners = HashMap::new();
@@ -34,7 +41,7 @@ impl Fleet {
                 }
             }
         }
-        let fleet = Fleet { backend, kinds, runners: Mutex::new(runners) };
+        let fleet = Fleet { backend, host, kinds, runners: Mutex::new(runners) };
         match failure {
             None => Ok(fleet),
             Some(error) => {
@@ -52,17 +59,28 @@ impl Fleet {
     /// The runner of a kind. One that was lost is started again: the calls it ran have failed
     /// already, and the next one deserves a sidecar.
     pub async fn runner(&self, kind: &Kind) -> Result<Runner, SidecarError> {
-        let mut runners = self.runners.lock().await;
-        match runners.get(kind) {
-            Some(runner) if !runner.is_lost() => return Ok(runner.clone()),
-            Some(lost) => {
-                tracing::warn!(%kind, "sidecar was lost, starting it again");
-                // Until nothing of the old one is left.
-                lost.close().await;
-            }
-            None => return Err(SidecarError::NotRunning(kind.clone())),
+        if !self.kinds.contains(kind) {
+            return Err(SidecarError::NotRunning(kind.clone()));
         }
-        let runner = self.backend.start(kind.clone()).await?;
+        self.ensure(self.backend.as_ref(), kind).await
+    }
+
+    /// The runner on the host itself, of the kind `host`, which is no sidecar's.
+    pub async fn host(&self) -> Result<Runner, SidecarError> {
+        self.ensure(self.host.as_ref(), &Kind::host()).await
+    }
+
+    async fn ensure(&self, backend: &dyn Backend, kind: &Kind) -> Result<Runner, SidecarError> {
+        let mut runners = self.runners.lock().await;
+        if let Some(runner) = runners.get(kind) {
+            if !runner.is_lost() {
+                return Ok(runner.clone());
+            }
+            tracing::warn!(%kind, "sidecar was lost, starting it again");
+            // Until nothing of the old one is left.
+            runner.close().await;
+        }
+        let runner = backend.start(kind.clone()).await?;
         runners.insert(kind.clone(), runner.clone());
         Ok(runner)
     }

@@ -15,12 +15,13 @@ mod backend;
 mod channel;
 mod fleet;
 mod local;
+mod places;
 mod runner;
 mod socket;
 
 pub use backend::{Backend, SidecarError, Starting};
 pub use channel::ExecChannel;
 pub use fleet::Fleet;
-pub use local::LocalBackend;
+pub use local::{LocalBackend, LocalConfinement};
 pub use runner::Runner;
 pub use socket::{Socket, on_reactor};

@@ -15,13 +15,13 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
 use crate::backend::{Backend, SidecarError, Starting};
+use crate::places::Places;
 use crate::runner::{Runner, pair};
 
 /// Sidecars on this machine, each a runner below a guard that outlives it.
 ///
-/// A tool sees the user's own home and the given PATH. What keeps a tool in its place is the
-/// policy, not the operating system: a process of the same user can read and write whatever the
-/// user can.
+/// A tool sees the user's own home and the given PATH. Confined, it can write only in its place;
+/// either way it can read whatever the user can.
 #[derive(Clone, Debug)]
 pub struct LocalBackend {
     /// The `aifo-shim` binary, which is the runner too.
@@ -34,6 +34,17 @@ pub struct LocalBackend {
     pub path: OsString,
     /// The limit on open files that tools get.
     pub open_files: OpenFilesLimit,
+    /// Whether tools are held to their place.
+    pub confinement: LocalConfinement,
+}
+
+/// Whether the tools of local sidecars may write where the user may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalConfinement {
+    /// Only below the workspace, in the session's temporary directory and in caches.
+    Confined,
+    /// Wherever the user may.
+    Unconfined,
 }
 
 impl Backend for LocalBackend {
@@ -49,7 +60,11 @@ impl LocalBackend {
         let (ours, theirs) = pair().map_err(|errno| failed(errno.into()))?;
         let guard = self.spawn_guard(&kind, &theirs).map_err(failed)?;
         drop(theirs);
-        let setup = Setup { workspace: bytes(&self.workspace), tmp: bytes(&self.tmp) };
+        let setup = Setup {
+            workspace: bytes(&self.workspace),
+            tmp: bytes(&self.tmp),
+            kind: kind.to_string(),
+        };
         let connected = Runner::connect(kind, ours, &setup).await;
         // Without our end of the connection the guard goes by itself.
         let lost = connected.as_ref().ok().map(Runner::lost);
@@ -65,11 +80,18 @@ impl LocalBackend {
     fn spawn_guard(&self, kind: &Kind, control: &OwnedFd) -> io::Result<Pid> {
         let null = File::options().read(true).write(true).open("/dev/null")?;
         let stderr = io::stderr();
-        let argv = ["aifo-runner", "guard"].map(OsStr::new);
+        let places = Places::of(kind, |name| std::env::var_os(name));
+        let mut argv = ["aifo-runner", "guard"].map(OsString::from).to_vec();
+        if self.confinement == LocalConfinement::Confined {
+            let session = [self.workspace.clone(), self.tmp.clone()];
+            for path in session.into_iter().chain(places.writable.clone()) {
+                argv.extend([WRITE.into(), path.into_os_string()]);
+            }
+        }
         let spawn = Spawn {
             program: c_string(self.runner_program.as_os_str())?,
-            argv: argv.into_iter().map(c_string).collect::<io::Result<_>>()?,
-            env: self.environment(kind),
+            argv: argv.iter().map(|word| c_string(word)).collect::<io::Result<_>>()?,
+            env: self.environment(&places),
             cwd: None,
             stdio: [control.as_fd(), null.as_fd(), stderr.as_fd()],
             // A terminal's Ctrl-C is for the agent, and a tool finds no terminal here.
@@ -80,27 +102,21 @@ impl LocalBackend {
     }
 
     /// Ours, without what is ours alone, and what this kind of sidecar adds.
-    fn environment(&self, kind: &Kind) -> Vec<CString> {
+    fn environment(&self, places: &Places) -> Vec<CString> {
         let own = [("PATH", self.path.clone()), ("TMPDIR", self.tmp.clone().into_os_string())];
         let own = own.map(|(name, value)| (OsString::from(name), value));
         let inherited = std::env::vars_os().filter(|(name, _)| {
             let ours = name.as_bytes().starts_with(env::PREFIX.as_bytes());
             !ours && own.iter().all(|(own, _)| own != name)
         });
-        let added =
-            kind_variables(kind).iter().filter(|(name, _)| std::env::var_os(name).is_none());
-        let added = added.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let added = places.variables.iter();
+        let added = added.map(|(name, value)| (OsString::from(name), value.clone()));
         inherited.chain(added).chain(own.clone()).filter_map(variable).collect()
     }
 }
 
-/// What a kind of sidecar sets unless the user has (`spec/toolexec.md#sidecar-environment`).
-fn kind_variables(kind: &Kind) -> &'static [(&'static str, &'static str)] {
-    match kind.as_str() {
-        "rust" => &[("CC", "gcc"), ("CXX", "g++")],
-        _ => &[],
-    }
-}
+/// The runner's option before a path where tools may write (`spec/runner.md#options`).
+const WRITE: &str = "--write";
 
 /// Collects the guard, which ends right after it has closed its end of the connection.
 async fn reap_guard(guard: Pid) {

@@ -36,6 +36,31 @@ pub const BIND_HOST: &str = "AIFO_TOOLEEXEC_BIND_HOST";
 /// Whether the proxy listens on a unix socket.
 pub const USE_UNIX: &str = "AIFO_TOOLEEXEC_USE_UNIX";
 
+/// The shim does not wait for a notification's end.
+pub const NOTIFY_ASYNC: &str = "AIFO_SHIM_NOTIFY_ASYNC";
+/// Smart decisions: local or proxied.
+pub const SMART: &str = "AIFO_SHIM_SMART";
+/// Smart decisions for node; counts only with [`SMART`].
+pub const SMART_NODE: &str = "AIFO_SHIM_SMART_NODE";
+/// Smart decisions for python; counts only with [`SMART`].
+pub const SMART_PYTHON: &str = "AIFO_SHIM_SMART_PYTHON";
+/// The agent's own python, for what must run locally.
+pub const LOCAL_PYTHON: &str = "AIFO_SHIM_LOCAL_PYTHON";
+/// Set to its own pid by a shim that becomes a local runtime: a shim that finds its own pid there
+/// was reached through that runtime's path.
+pub const LOCAL_GUARD: &str = "AIFO_SHIM_LOCAL_PID";
+
+/// Seconds a notification may take.
+pub const NOTIFY_TIMEOUT_SECS: &str = "AIFO_NOTIFICATIONS_TIMEOUT_SECS";
+/// Notifications get a trimmed environment.
+pub const NOTIFY_TRIM_ENV: &str = "AIFO_NOTIFICATIONS_TRIM_ENV";
+/// Further names that a trimmed environment keeps, separated by commas.
+pub const NOTIFY_ENV_ALLOW: &str = "AIFO_NOTIFICATIONS_ENV_ALLOW";
+/// Basenames of commands that may notify, separated by commas.
+pub const NOTIFY_ALLOWLIST: &str = "AIFO_NOTIFICATIONS_ALLOWLIST";
+/// Directories in which such a command must lie, separated by commas.
+pub const NOTIFY_SAFE_DIRS: &str = "AIFO_NOTIFICATIONS_SAFE_DIRS";
+
 /// Where a launcher finds the shim binary.
 pub const SHIM_BIN: &str = "AIFO_SHIM_BIN";
 

@@ -20,6 +20,12 @@ impl Kind {
         Ok(Kind(name.to_owned()))
     }
 
+    /// What runs beside the session on the host itself: notifications and host commands. Not to be
+    /// asked for as a sidecar.
+    pub fn host() -> Self {
+        Kind("host".to_owned())
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -20,6 +20,8 @@ pub enum Refusal {
         /// The sidecars that run.
         running: Vec<Kind>,
     },
+    /// 403: this notification may not be run; the reason is told.
+    NotificationRefused(String),
     /// 404: an unknown path, or a signal to an exec that is not there.
     NotFound,
     /// 405: anything but POST.
@@ -42,6 +44,8 @@ pub enum Refusal {
     },
     /// 426: credentials were right, the protocol version was not.
     UnsupportedProtocol,
+    /// 426 for a notification, which version 1 does not have.
+    UnsupportedNotifyProtocol,
     /// 429: as many tools run as the session allows.
     TooManyExecutions {
         /// How many that is.
@@ -71,13 +75,15 @@ impl Refusal {
         match self {
             Refusal::BadRequest(_) => (400, "Bad Request"),
             Refusal::Unauthorized => (401, "Unauthorized"),
-            Refusal::ToolNotAllowed { .. } => (403, "Forbidden"),
+            Refusal::ToolNotAllowed { .. } | Refusal::NotificationRefused(_) => (403, "Forbidden"),
             Refusal::NotFound => (404, "Not Found"),
             Refusal::MethodNotAllowed => (405, "Method Not Allowed"),
             Refusal::RequestTimeout => (408, "Request Timeout"),
             Refusal::ExecIdInUse(_) | Refusal::ToolUnavailable { .. } => (409, "Conflict"),
             Refusal::BodyTooLarge { .. } => (413, "Content Too Large"),
-            Refusal::UnsupportedProtocol => (426, "Upgrade Required"),
+            Refusal::UnsupportedProtocol | Refusal::UnsupportedNotifyProtocol => {
+                (426, "Upgrade Required")
+            }
             Refusal::TooManyExecutions { .. } => (429, "Too Many Requests"),
             Refusal::HeadTooLarge => (431, "Request Header Fields Too Large"),
             Refusal::Internal(_) | Refusal::StartFailed { .. } | Refusal::EndingUnknown(_) => {
@@ -107,6 +113,7 @@ impl Refusal {
                 let kinds = join(running, " or ", |kind| kind.to_string());
                 format!("forbidden: tool '{tool}' is not allowed in the {kinds} sidecar\n")
             }
+            Refusal::NotificationRefused(why) => format!("{why}\n"),
             Refusal::NotFound => "not found\n".to_owned(),
             Refusal::MethodNotAllowed => "method not allowed\n".to_owned(),
             Refusal::RequestTimeout => "request timeout\n".to_owned(),
@@ -124,6 +131,9 @@ impl Refusal {
             // The text names 1 and 2 whatever else is spoken: deployed clients match it.
             Refusal::UnsupportedProtocol => {
                 "Unsupported shim protocol; expected 1 or 2\n".to_owned()
+            }
+            Refusal::UnsupportedNotifyProtocol => {
+                "unsupported notify protocol; expected 2\n".to_owned()
             }
             Refusal::TooManyExecutions { limit } => {
                 format!("too many concurrent executions: the limit is {limit}\n")
@@ -175,6 +185,18 @@ mod tests {
                 Refusal::ToolNotAllowed { tool: tool("ls"), running: vec![] },
                 403,
                 "forbidden: tool 'ls' is not allowed in any sidecar\n",
+                86,
+            ),
+            (
+                Refusal::NotificationRefused("command 'echo' not allowed for notifications".into()),
+                403,
+                "command 'echo' not allowed for notifications\n",
+                86,
+            ),
+            (
+                Refusal::UnsupportedNotifyProtocol,
+                426,
+                "unsupported notify protocol; expected 2\n",
                 86,
             ),
             (Refusal::NotFound, 404, "not found\n", 86),

@@ -50,16 +50,40 @@ pub fn encode_signal(
 ) {
     let id = id.as_str().as_bytes();
     let body = encode_form([("exec_id", id), ("signal", signal.name().as_bytes())]);
-    let start = start_lines(endpoint, "signal", token);
+    push_short_request(out, endpoint, "signal", token, &body);
+}
+
+/// Appends the request to run a notification command on the host.
+pub fn encode_notify(
+    out: &mut Vec<u8>,
+    endpoint: &Endpoint,
+    token: &Token,
+    command: &[u8],
+    args: &[Vec<u8>],
+) {
+    let args = args.iter().map(|arg| ("arg", arg.as_slice()));
+    let body = encode_form([("cmd", command)].into_iter().chain(args));
+    push_short_request(out, endpoint, "notify", token, &body);
+}
+
+const CONTENT_TYPE: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
+
+/// A request that is answered at once, or at least as a whole.
+fn push_short_request(
+    out: &mut Vec<u8>,
+    endpoint: &Endpoint,
+    name: &str,
+    token: &Token,
+    body: &[u8],
+) {
+    let start = start_lines(endpoint, name, token);
     let head = format!(
         "{start}X-Aifo-Proto: 2\r\n{CONTENT_TYPE}Content-Length: {}\r\nConnection: close\r\n\r\n",
         body.len(),
     );
     out.extend_from_slice(head.as_bytes());
-    out.extend_from_slice(&body);
+    out.extend_from_slice(body);
 }
-
-const CONTENT_TYPE: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 
 fn start_lines(endpoint: &Endpoint, name: &str, token: &Token) -> String {
     let (path, host) = (endpoint.path(name), endpoint.host_header());

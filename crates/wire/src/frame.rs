@@ -68,13 +68,15 @@ pub enum Frame<'a> {
 /// The version of the frames described here.
 pub const FRAMES_VERSION: u8 = 1;
 
-/// The session's places, as absolute paths in the runner's view.
+/// What a runner is and where the session's places are, as absolute paths in its own view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// The workspace root.
     pub workspace: Vec<u8>,
     /// The session's shared temporary directory.
     pub tmp: Vec<u8>,
+    /// The kind of the sidecar.
+    pub kind: String,
 }
 
 code_table! {
@@ -184,6 +186,7 @@ impl Frame<'_> {
             Frame::Setup(setup) => {
                 push_bytes(out, &setup.workspace);
                 push_bytes(out, &setup.tmp);
+                push_bytes(out, setup.kind.as_bytes());
             }
             Frame::Open => {}
             Frame::Kill { serial, signal, id } => {
@@ -219,9 +222,11 @@ impl<'a> Frame<'a> {
             FrameKind::Exit => Frame::Exit(Exit::decode(fields)?),
             FrameKind::StartError => Frame::StartError(StartError::decode(fields)?),
             FrameKind::Hello => Frame::Hello { version: fields.u8()? },
-            FrameKind::Setup => {
-                Frame::Setup(Setup { workspace: fields.absolute()?, tmp: fields.absolute()? })
-            }
+            FrameKind::Setup => Frame::Setup(Setup {
+                workspace: fields.absolute()?,
+                tmp: fields.absolute()?,
+                kind: String::from_utf8(fields.bytes()?.to_vec()).ok()?,
+            }),
             FrameKind::Open => Frame::Open,
             FrameKind::Kill => Frame::Kill {
                 serial: fields.u32()?,

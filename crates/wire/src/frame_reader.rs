@@ -97,6 +97,7 @@ mod tests {
 
     use super::*;
     use crate::frame::{CancelCause, Delivery, Interrupt, Setup};
+    use crate::start::Environment;
     use crate::{Elsewhere, Exit, Start, StartError, StartErrorCause, Usage};
 
     /// Reads `wire` whole, byte by byte, and with the head of another frame behind it.
@@ -154,8 +155,11 @@ mod tests {
                 argv: vec![b"cc".to_vec(), vec![], b"\xff".to_vec()],
                 cwd: Some(b"/w".to_vec()),
                 elsewhere: Elsewhere::AtRoot,
+                program: Some(b"/usr/bin/make".to_vec()),
+                environment: Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]),
             }),
-            b"\x01\0\0\0\x1d\x01\0\0\0\x02e1\x01\0\0\0\x02/w\0\0\0\x02cc\0\0\0\0\0\0\0\x01\xff",
+            b"\x01\0\0\0\x44\x01\0\0\0\x02e1\x01\0\0\0\x02/w\x01\0\0\0\x0d/usr/bin/make\
+              \x01\0\0\0\x02\0\0\0\x04PATH\0\0\0\x04LC_*\0\0\0\x02cc\0\0\0\0\0\0\0\x01\xff",
         );
         check_both_ways(
             Frame::Start(Start {
@@ -163,8 +167,10 @@ mod tests {
                 argv: vec![b"cc".to_vec()],
                 cwd: None,
                 elsewhere: Elsewhere::Refuse,
+                program: None,
+                environment: Environment::All,
             }),
-            b"\x01\0\0\0\x0e\0\0\0\0\x02e1\0\0\0\0\x02cc",
+            b"\x01\0\0\0\x10\0\0\0\0\x02e1\0\0\0\0\0\0\x02cc",
         );
         check_both_ways(
             Frame::Cancel { cause: CancelCause::Disconnect, interrupt: Interrupt::Skip },
@@ -193,8 +199,12 @@ mod tests {
         );
         check_both_ways(Frame::Hello { version: 1 }, b"\x20\0\0\0\x01\x01");
         check_both_ways(
-            Frame::Setup(Setup { workspace: b"/w".to_vec(), tmp: b"/t".to_vec() }),
-            b"\x21\0\0\0\x0c\0\0\0\x02/w\0\0\0\x02/t",
+            Frame::Setup(Setup {
+                workspace: b"/w".to_vec(),
+                tmp: b"/t".to_vec(),
+                kind: "rust".into(),
+            }),
+            b"\x21\0\0\0\x14\0\0\0\x02/w\0\0\0\x02/t\0\0\0\x04rust",
         );
         check_both_ways(Frame::Open, b"\x22\0\0\0\0");
         check_both_ways(

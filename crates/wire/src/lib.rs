@@ -81,7 +81,7 @@ mod server;
 mod start;
 
 pub use buffer::Buffer;
-pub use call::{ExecCall, encode_signal};
+pub use call::{ExecCall, encode_notify, encode_signal};
 pub use chunked::{CHUNK_END, ChunkError, ChunkedDecoder, Step, encode_chunk, encode_chunk_head};
 pub use client::{BodyKind, ResponseError, ResponseEvent, ResponseHead, ResponseReader, Verdict};
 pub use exit::{Exit, Usage};
@@ -99,4 +99,4 @@ pub use response::{
     encode_stream_end, encode_stream_head, encode_stream_lost,
 };
 pub use server::{Event, RequestError, RequestReader};
-pub use start::{Elsewhere, Start, StartError, StartErrorCause};
+pub use start::{Elsewhere, Environment, Start, StartError, StartErrorCause};

@@ -44,6 +44,18 @@ impl<'a> Payload<'a> {
         self.c_string().filter(|path| path.starts_with(b"/"))
     }
 
+    /// A field behind a byte that says whether it is there.
+    pub(crate) fn optional<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<Option<T>> {
+        match self.u8()? {
+            0 => Some(None),
+            1 => read(self).map(Some),
+            _ => None,
+        }
+    }
+
     /// Everything that is left.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.bytes)

@@ -16,6 +16,19 @@ pub struct Start {
     pub cwd: Option<Vec<u8>>,
     /// What to do with a `cwd` outside the session's places.
     pub elsewhere: Elsewhere,
+    /// The file to execute, or `None` to look for `argv[0]` in the runner's PATH.
+    pub program: Option<Vec<u8>>,
+    /// What of the runner's environment the tool gets.
+    pub environment: Environment,
+}
+
+/// What of the runner's environment a tool gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Environment {
+    /// All of it.
+    All,
+    /// Only these variables; a name that ends in `*` stands for all that begin so.
+    Only(Vec<Vec<u8>>),
 }
 
 code_table! {
@@ -54,14 +67,25 @@ code_table! {
 }
 
 impl Start {
-    /// `elsewhere u8, id, cwd present u8, [cwd], argv..` up to the payload's end, each string
-    /// behind its length.
+    /// `elsewhere u8, id, cwd?, program?, names?, argv..` up to the payload's end. Each string stands
+    /// behind its length; what may be absent stands behind a byte that says whether it is there, and
+    /// names behind their number.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.elsewhere.code());
         push_bytes(out, self.id.as_str().as_bytes());
-        out.push(u8::from(self.cwd.is_some()));
-        if let Some(cwd) = &self.cwd {
-            push_bytes(out, cwd);
+        for path in [&self.cwd, &self.program] {
+            out.push(u8::from(path.is_some()));
+            if let Some(path) = path {
+                push_bytes(out, path);
+            }
+        }
+        match &self.environment {
+            Environment::All => out.push(0),
+            Environment::Only(names) => {
+                out.push(1);
+                out.extend(u32::try_from(names.len()).unwrap_or(u32::MAX).to_be_bytes());
+                names.iter().for_each(|name| push_bytes(out, name));
+            }
         }
         for argument in &self.argv {
             push_bytes(out, argument);
@@ -71,16 +95,18 @@ impl Start {
     pub(crate) fn decode(fields: &mut Payload<'_>) -> Option<Self> {
         let elsewhere = Elsewhere::from_code(fields.u8()?)?;
         let id = ExecId::parse(fields.bytes()?).ok()?;
-        let cwd = match fields.u8()? {
-            0 => None,
-            1 => Some(fields.c_string()?),
-            _ => return None,
-        };
+        let cwd = fields.optional(Payload::c_string)?;
+        let program = fields.optional(Payload::absolute)?;
+        let names = fields.optional(|fields| {
+            // The number is the peer's word: nothing is reserved by it.
+            (0..fields.u32()?).map(|_| fields.c_string()).collect::<Option<Vec<_>>>()
+        })?;
+        let environment = names.map_or(Environment::All, Environment::Only);
         let mut argv = vec![fields.c_string()?];
         while !fields.is_empty() {
             argv.push(fields.c_string()?);
         }
-        Some(Start { id, argv, cwd, elsewhere })
+        Some(Start { id, argv, cwd, elsewhere, program, environment })
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use aifo_types::{Ending, ExecId, Signal};
 use aifo_wire::{
-    CancelCause, ChunkedDecoder, Delivery, Elsewhere, Event, Exit, Frame, FrameReader, Interrupt,
-    Limits, RequestReader, ResponseEvent, ResponseReader, Setup, Start, StartError,
+    CancelCause, ChunkedDecoder, Delivery, Elsewhere, Environment, Event, Exit, Frame, FrameReader,
+    Interrupt, Limits, RequestReader, ResponseEvent, ResponseReader, Setup, Start, StartError,
     StartErrorCause, Step, Usage, decode_form, encode_chunk, encode_form, encode_stream_end,
 };
 use proptest::collection::vec;
@@ -140,8 +140,19 @@ fn absolute() -> impl Strategy<Value = Vec<u8>> {
 
 fn start() -> impl Strategy<Value = Start> {
     let elsewhere = prop_oneof![Just(Elsewhere::Refuse), Just(Elsewhere::AtRoot)];
-    let parts = (exec_id(), vec(c_string(), 1..20), proptest::option::of(c_string()), elsewhere);
-    parts.prop_map(|(id, argv, cwd, elsewhere)| Start { id, argv, cwd, elsewhere })
+    let program = proptest::option::of(c_string().prop_map(|name| [b"/", &name[..]].concat()));
+    let environment =
+        prop_oneof![Just(Environment::All), vec(c_string(), 0..5).prop_map(Environment::Only),];
+    let cwd = proptest::option::of(c_string());
+    let parts = (exec_id(), vec(c_string(), 1..20), cwd, elsewhere, program, environment);
+    parts.prop_map(|(id, argv, cwd, elsewhere, program, environment)| Start {
+        id,
+        argv,
+        cwd,
+        elsewhere,
+        program,
+        environment,
+    })
 }
 
 fn exit() -> impl Strategy<Value = Exit> {
@@ -171,8 +182,11 @@ fn owned_frame() -> impl Strategy<Value = Frame<'static>> {
             })
         }),
         any::<u8>().prop_map(|version| Frame::Hello { version }),
-        (absolute(), absolute())
-            .prop_map(|(workspace, tmp)| Frame::Setup(Setup { workspace, tmp })),
+        (absolute(), absolute()).prop_map(|(workspace, tmp)| Frame::Setup(Setup {
+            workspace,
+            tmp,
+            kind: "go".into()
+        })),
         Just(Frame::Open),
         (any::<u32>(), signal, exec_id()).prop_map(|(serial, signal, id)| Frame::Kill {
             serial,

@@ -1,8 +1,6 @@
 //! The golden transcripts through both readers and every encoder.
-//!
-//! `tests/transcripts/*.wire`: `> bytes` is sent by the client, `< bytes` by the server, escaped as
-//! in a Rust byte string; lines of one direction belong together, `#` is a comment. `{token}` stands
-//! for the session's.
+
+mod transcript;
 
 use std::path::Path;
 
@@ -12,57 +10,7 @@ use aifo_wire::{
     ResponseReader, encode_answer, encode_chunk, encode_refusal, encode_stream_end,
     encode_stream_head,
 };
-
-/// All that went in each direction.
-struct Transcript {
-    name: String,
-    sent: Vec<u8>,
-    received: Vec<u8>,
-}
-
-fn transcripts() -> Vec<Transcript> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts");
-    let entries = std::fs::read_dir(folder).unwrap();
-    let paths = entries.map(|entry| entry.unwrap().path());
-    paths.filter(|path| path.extension().is_some_and(|e| e == "wire")).map(read).collect()
-}
-
-fn read(path: std::path::PathBuf) -> Transcript {
-    let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-    let (mut sent, mut received) = (Vec::new(), Vec::new());
-    for line in std::fs::read_to_string(&path).unwrap().lines() {
-        let line = line.replace("{token}", "TOKEN");
-        match line.split_at_checked(2) {
-            Some(("> ", bytes)) => sent.extend(unescape(bytes)),
-            Some(("< ", bytes)) => received.extend(unescape(bytes)),
-            _ => assert!(line.is_empty() || line.starts_with('#'), "{name}: {line}"),
-        }
-    }
-    Transcript { name, sent, received }
-}
-
-fn unescape(text: &str) -> Vec<u8> {
-    let mut bytes = text.bytes();
-    let mut out = Vec::new();
-    while let Some(byte) = bytes.next() {
-        out.push(match byte {
-            b'\\' => match bytes.next().expect("an escape") {
-                b'r' => b'\r',
-                b'n' => b'\n',
-                b't' => b'\t',
-                b'0' => b'\0',
-                b'x' => {
-                    let mut digit = || char::from(bytes.next().unwrap()).to_digit(16).unwrap();
-                    (digit() * 16 + digit()) as u8
-                }
-                same @ (b'\\' | b'"' | b'\'') => same,
-                other => panic!("unknown escape \\{}", char::from(other)),
-            },
-            plain => plain,
-        });
-    }
-    out
-}
+use transcript::Transcript;
 
 /// What the server makes of the request, in one piece or byte by byte.
 fn request(bytes: &[u8], piece_len: usize) -> Result<(RequestHead, Vec<u8>), RequestError> {
@@ -112,7 +60,8 @@ fn encode_again(answer: &[u8]) -> Vec<u8> {
 #[test]
 fn requests_and_answers_are_understood_and_reproduced() {
     let token = Token::parse("TOKEN").unwrap();
-    let transcripts = transcripts();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts");
+    let transcripts = transcript::read_all(&folder);
     assert!(transcripts.len() >= 20, "the transcripts are where they should be");
     for Transcript { name, sent, received } in transcripts {
         let understood = request(&sent, sent.len());

@@ -1,0 +1,59 @@
+//! Being a tool: here, in a sidecar, or as a notification.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use aifo_decide::{Call, Decision, World, decide};
+use aifo_types::exit;
+use nix::unistd::{AccessFlags, access};
+
+use crate::ending::ShimEnd;
+use crate::settings::Settings;
+use crate::{call, local, notification, tell};
+
+/// Runs `tool` where it belongs and ends as it does.
+pub(crate) fn run(tool: &[u8], args: &[OsString]) -> ShimEnd {
+    let settings = Settings::read(tool);
+    let cwd = match std::env::current_dir() {
+        Ok(cwd) => cwd,
+        Err(error) => {
+            tell::line(format_args!("cannot tell the current directory: {error}"));
+            return ShimEnd::Code(exit::NOTHING_RAN);
+        }
+    };
+    let bytes: Vec<Vec<u8>> = args.iter().map(|arg| arg.clone().into_vec()).collect();
+    let decided = decide(&Call { tool, args: &bytes, cwd: &cwd }, &settings.decide, &AgentsPlace);
+    let decision = match decided {
+        Ok(decision) => decision,
+        Err(no_runtime) => {
+            tell::line(&no_runtime);
+            return ShimEnd::Code(no_runtime.exit_code());
+        }
+    };
+    if settings.verbose {
+        tell::line(decision.line(tool));
+    }
+    match decision {
+        Decision::Local(local) => local::become_runtime(&local, args),
+        Decision::Notify(notify) => notification::run(&settings, &notify.command, &bytes),
+        Decision::Proxy(_) => call::run(&settings, tool, &bytes, &cwd),
+    }
+}
+
+/// The file system around us.
+struct AgentsPlace;
+
+impl World for AgentsPlace {
+    fn real_path(&self, path: &Path) -> Option<PathBuf> {
+        path.canonicalize().ok()
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        path.is_file()
+    }
+
+    fn is_executable(&self, path: &Path) -> bool {
+        path.is_file() && access(path, AccessFlags::X_OK).is_ok()
+    }
+}

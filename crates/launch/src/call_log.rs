@@ -1,0 +1,68 @@
+//! The session's log: one JSON line per call (`spec/log.md`).
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use aifo_proxy::CallLog;
+
+/// Logs of this many sessions are kept, the newest ones.
+const KEPT: usize = 20;
+
+/// Where logs lie: `$XDG_STATE_HOME/aifo/log`, else `~/.local/state/aifo/log`. `None` without a
+/// home, as some services have none.
+pub fn log_directory() -> Option<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let state = absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
+    Some(state.join("aifo/log"))
+}
+
+/// Opens the log of a session: in the log directory, where it outlives the session, or else in the
+/// session's own folder. Returns its path and what writes to it.
+pub(crate) fn open(id: &str, folder: &Path) -> io::Result<(PathBuf, CallLog)> {
+    let name = format!("{id}.jsonl");
+    let kept = log_directory().filter(|directory| {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).is_ok()
+    });
+    if let Some(directory) = &kept {
+        remove_old(directory);
+    }
+    let (path, file) = match kept.map(|directory| directory.join(&name)) {
+        Some(path) => match create(&path) {
+            Ok(file) => (path, file),
+            // A home that is read-only, or full.
+            Err(_) => create(&folder.join(&name)).map(|file| (folder.join(&name), file))?,
+        },
+        None => create(&folder.join(&name)).map(|file| (folder.join(&name), file))?,
+    };
+    let log = CallLog::new(move |record| {
+        let Ok(mut line) = serde_json::to_vec(record) else { return };
+        line.push(b'\n');
+        // One write per line, so that a reader never sees half of one. That the disk is full is no
+        // reason to fail a call.
+        let _ = (&file).write_all(&line);
+    });
+    Ok((path, log))
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)
+}
+
+fn remove_old(directory: &Path) {
+    let logs = fs::read_dir(directory).into_iter().flatten().flatten();
+    let logs = logs.filter(|entry| entry.path().extension().is_some_and(|e| e == "jsonl"));
+    let modified = |entry: &fs::DirEntry| {
+        entry.metadata().and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
+    };
+    let mut logs: Vec<_> = logs.map(|entry| (modified(&entry), entry.path())).collect();
+    logs.sort();
+    let surplus = (logs.len() + 1).saturating_sub(KEPT);
+    for (_, path) in logs.into_iter().take(surplus) {
+        // Somebody else may be tidying up too.
+        let _ = fs::remove_file(path);
+    }
+}

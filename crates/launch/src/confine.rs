@@ -1,0 +1,53 @@
+//! Whether tools are held to their place, and what to tell the user about it.
+
+use aifo_process::{Enforcement, enforcement};
+use aifo_sidecar::LocalConfinement;
+
+use crate::session::LaunchError;
+
+/// What a session asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Confine {
+    /// As far as the kernel can; the summary says how far that is.
+    #[default]
+    Auto,
+    /// Or the session does not start.
+    Required,
+    /// Not at all.
+    Off,
+}
+
+impl Confine {
+    pub(crate) fn local(self) -> Result<LocalConfinement, LaunchError> {
+        match (self, enforcement()) {
+            (Confine::Off, _) | (Confine::Auto, Enforcement::Nothing) => {
+                Ok(LocalConfinement::Unconfined)
+            }
+            (Confine::Required, Enforcement::Nothing) => Err(LaunchError::NoConfinement),
+            _ => Ok(LocalConfinement::Confined),
+        }
+    }
+
+    /// What is enforced for local sidecars here, and what is not, in one line.
+    pub fn summary(self) -> &'static str {
+        match (self, enforcement()) {
+            (Confine::Off, _) => {
+                "tools are not confined, as asked: they can write whatever you can"
+            }
+            (_, Enforcement::Nothing) => {
+                "tools are not confined: this kernel has no Landlock that could, so they can write \
+                 whatever you can"
+            }
+            (_, Enforcement::Writes) => {
+                "tools write only to the workspace, the session's temporary directory and caches \
+                 (Landlock); they can read whatever you can, use the network and send signals to \
+                 your processes"
+            }
+            (_, Enforcement::WritesAndSignals) => {
+                "tools write only to the workspace, the session's temporary directory and caches, \
+                 and signal only each other (Landlock); they can read whatever you can and use \
+                 the network"
+            }
+        }
+    }
+}

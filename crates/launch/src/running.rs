@@ -1,0 +1,117 @@
+//! The sessions that run on this machine, as they tell of themselves.
+
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aifo_types::{Kind, Token, env};
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+use crate::folder::{PREFIX, runtime_directory};
+
+/// What a session tells about itself in its folder.
+#[derive(Clone, Debug)]
+pub struct SessionInfo {
+    /// Its id, which is also in the names of its folders.
+    pub id: String,
+    /// The launcher's process.
+    pub pid: u32,
+    /// The workspace root.
+    pub workspace: PathBuf,
+    /// Where its proxy listens.
+    pub url: String,
+    /// Its sidecars.
+    pub kinds: Vec<Kind>,
+    /// When it was ready.
+    pub started: SystemTime,
+    /// Its log of calls.
+    pub log: PathBuf,
+    /// Its folder.
+    pub folder: PathBuf,
+}
+
+/// The same as it stands in the file.
+#[derive(Serialize, Deserialize)]
+struct Card {
+    id: String,
+    pid: u32,
+    workspace: PathBuf,
+    url: String,
+    kinds: Vec<String>,
+    started_unix_ms: u64,
+    log: PathBuf,
+}
+
+const CARD: &str = "session.json";
+const TOKEN: &str = "token";
+
+impl SessionInfo {
+    /// What a client needs to join the session, as [`Session::variables`](crate::Session) has it.
+    /// Errors: the session has just ended, or is somebody else's.
+    pub fn variables(&self) -> io::Result<[(&'static str, OsString); 3]> {
+        let token = fs::read_to_string(self.folder.join(TOKEN))?;
+        Ok([
+            (env::URL, self.url.clone().into()),
+            (env::TOKEN, token.into()),
+            (env::WORKSPACE, self.workspace.clone().into_os_string()),
+        ])
+    }
+
+    /// Writes the card and the token into the session's folder, for its owner only.
+    pub(crate) fn publish(&self, token: &Token) -> io::Result<()> {
+        let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let card = Card {
+            id: self.id.clone(),
+            pid: self.pid,
+            workspace: self.workspace.clone(),
+            url: self.url.clone(),
+            kinds: self.kinds.iter().map(Kind::to_string).collect(),
+            started_unix_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
+            log: self.log.clone(),
+        };
+        write_private(&self.folder.join(TOKEN), token.reveal().as_bytes())?;
+        write_private(&self.folder.join(CARD), &serde_json::to_vec_pretty(&card)?)
+    }
+
+    fn read(folder: &Path) -> Option<Self> {
+        let card: Card = serde_json::from_slice(&fs::read(folder.join(CARD)).ok()?).ok()?;
+        Some(SessionInfo {
+            id: card.id,
+            pid: card.pid,
+            workspace: card.workspace,
+            url: card.url,
+            kinds: card.kinds.iter().filter_map(|kind| Kind::parse(kind).ok()).collect(),
+            started: UNIX_EPOCH + Duration::from_millis(card.started_unix_ms),
+            log: card.log,
+            folder: folder.to_owned(),
+        })
+    }
+
+    fn is_alive(&self) -> bool {
+        let pid = i32::try_from(self.pid).unwrap_or_default();
+        pid > 0 && kill(Pid::from_raw(pid), None) != Err(nix::errno::Errno::ESRCH)
+    }
+}
+
+/// The sessions of this user that run, oldest first. Folders that a killed launcher left are passed
+/// over.
+pub fn running_sessions() -> Vec<SessionInfo> {
+    let entries = fs::read_dir(runtime_directory()).into_iter().flatten().flatten();
+    let ours =
+        entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()));
+    let mut sessions: Vec<SessionInfo> = ours
+        .filter_map(|entry| SessionInfo::read(&entry.path()))
+        .filter(SessionInfo::is_alive)
+        .collect();
+    sessions.sort_by_key(|session| session.started);
+    sessions
+}
+
+fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
+}

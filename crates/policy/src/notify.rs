@@ -1,0 +1,242 @@
+//! Which commands a sandbox may run on the host to notify its user.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use aifo_types::Refusal;
+
+/// The rules for `/notify`, from the user's own configuration: nothing in the workspace can widen
+/// them (`spec/notify.md`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotifyRules {
+    /// What to run: an absolute path, then arguments. `{args}` as the last one stands for the
+    /// caller's; without it the caller's must be exactly the configured ones. `None`: the command
+    /// by its basename, from the safe directories.
+    pub command: Option<Vec<String>>,
+    /// Basenames that may be asked for. Empty: no notifications at all.
+    pub allowlist: Vec<String>,
+    /// Where an executable must really lie.
+    pub safe_dirs: Vec<PathBuf>,
+    /// What of our environment the command gets.
+    pub environment: NotifyEnvironment,
+    /// How long it may take, or `None` for the session's own limit.
+    pub timeout: Option<Duration>,
+}
+
+/// What of the host's environment a notification command gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum NotifyEnvironment {
+    /// All of it.
+    #[default]
+    Full,
+    /// PATH, HOME, LANG, LC_* and these names.
+    Trimmed(Vec<String>),
+}
+
+/// A notification that may be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Notification {
+    /// The executable, without links.
+    pub program: PathBuf,
+    /// Its arguments, the basename first.
+    pub argv: Vec<Vec<u8>>,
+}
+
+/// The one fact about the host that judging needs.
+pub trait Executables {
+    /// Where a path really leads, if that is an executable file or a directory.
+    fn real_path(&self, path: &Path) -> Option<PathBuf>;
+}
+
+impl Default for NotifyRules {
+    fn default() -> Self {
+        let safe_dirs = ["/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin"];
+        NotifyRules {
+            command: None,
+            allowlist: vec!["say".to_owned()],
+            safe_dirs: safe_dirs.map(PathBuf::from).to_vec(),
+            environment: NotifyEnvironment::Full,
+            timeout: None,
+        }
+    }
+}
+
+impl NotifyRules {
+    /// Judges a request. Errors: [`Refusal::NotificationRefused`] with the reason,
+    /// [`Refusal::BadRequest`] for what is no basename.
+    pub fn judge(
+        &self,
+        command: &[u8],
+        args: &[Vec<u8>],
+        host: &impl Executables,
+    ) -> Result<Notification, Refusal> {
+        let command = std::str::from_utf8(command).unwrap_or_default();
+        if command.is_empty() || command.contains(['/', '\0']) || matches!(command, "." | "..") {
+            return Err(Refusal::BadRequest("cmd is not a plain name".to_owned()));
+        }
+        let refused = |why: String| Err(Refusal::NotificationRefused(why));
+        let configured = self.command.as_deref().and_then(<[String]>::split_first);
+        if let Some((executable, _)) = configured {
+            let basename = Path::new(executable).file_name().unwrap_or_default();
+            if basename != command {
+                let accepted = basename.display();
+                return refused(format!(
+                    "only executable basename '{accepted}' is accepted (got '{}')",
+                    command.escape_debug()
+                ));
+            }
+        }
+        if !self.allowlist.iter().any(|allowed| allowed == command) {
+            let command = command.escape_debug();
+            return refused(format!("command '{command}' not allowed for notifications"));
+        }
+        let (program, argv) = match configured {
+            Some((executable, fixed)) => {
+                if !executable.starts_with('/') {
+                    return refused(format!(
+                        "notifications executable '{executable}' is not absolute"
+                    ));
+                }
+                let Some(program) = host.real_path(Path::new(executable)) else {
+                    return refused(format!(
+                        "notifications executable '{executable}' is not there"
+                    ));
+                };
+                (program, merge(fixed, args)?)
+            }
+            None => {
+                let found =
+                    self.safe_dirs.iter().find_map(|dir| host.real_path(&dir.join(command)));
+                let Some(program) = found else {
+                    return refused(format!("command '{command}' is in no safe directory"));
+                };
+                (program, args.to_vec())
+            }
+        };
+        if !self.is_safe(&program, host) {
+            let program = program.display();
+            return refused(format!(
+                "notifications executable '{program}' is not in a safe directory"
+            ));
+        }
+        let name = command.as_bytes().to_vec();
+        Ok(Notification { program, argv: std::iter::once(name).chain(argv).collect() })
+    }
+
+    /// The variables a command keeps, or `None` for all.
+    pub fn kept_variables(&self) -> Option<Vec<&str>> {
+        match &self.environment {
+            NotifyEnvironment::Full => None,
+            NotifyEnvironment::Trimmed(names) => {
+                let further = names.iter().map(String::as_str);
+                Some(["PATH", "HOME", "LANG", "LC_*"].into_iter().chain(further).collect())
+            }
+        }
+    }
+
+    fn is_safe(&self, program: &Path, host: &impl Executables) -> bool {
+        let mut safe = self.safe_dirs.iter().filter_map(|dir| host.real_path(dir));
+        safe.any(|dir| program.starts_with(dir))
+    }
+}
+
+/// The configured arguments with the caller's in place of `{args}`.
+fn merge(fixed: &[String], args: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Refusal> {
+    let bytes = |words: &[String]| words.iter().map(|word| word.clone().into_bytes()).collect();
+    if let Some((last, before)) = fixed.split_last()
+        && last == "{args}"
+    {
+        let mut argv: Vec<Vec<u8>> = bytes(before);
+        argv.extend_from_slice(args);
+        return Ok(argv);
+    }
+    let fixed: Vec<Vec<u8>> = bytes(fixed);
+    if fixed == args {
+        return Ok(fixed);
+    }
+    Err(Refusal::NotificationRefused(format!(
+        "arguments mismatch: configured '{}', got '{}'",
+        crate::redact(&fixed),
+        crate::redact(args)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    struct Host(HashMap<&'static str, &'static str>);
+
+    impl Executables for Host {
+        fn real_path(&self, path: &Path) -> Option<PathBuf> {
+            self.0.get(path.to_str()?).map(PathBuf::from)
+        }
+    }
+
+    fn host() -> Host {
+        Host(HashMap::from([
+            ("/usr/bin", "/usr/bin"),
+            ("/bin", "/usr/bin"),
+            ("/usr/bin/say", "/usr/bin/espeak"),
+            ("/bin/say", "/usr/bin/espeak"),
+            ("/bin/evil", "/home/me/evil"),
+            ("/home/me/say", "/home/me/say"),
+        ]))
+    }
+
+    fn check(rules: &NotifyRules, command: &str, args: &[&str], expected: Result<&str, &str>) {
+        let args: Vec<_> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
+        let judged = rules.judge(command.as_bytes(), &args, &host());
+        let told = judged.map(|notification| {
+            let argv = notification.argv.join(&b' ');
+            format!("{} {}", notification.program.display(), String::from_utf8(argv).unwrap())
+        });
+        let told = told.map_err(|refusal| refusal.body().trim_end().to_owned());
+        assert_eq!(told, expected.map(str::to_owned).map_err(str::to_owned), "{command} {args:?}");
+    }
+
+    #[test]
+    fn by_basename_from_the_safe_directories() {
+        let mut rules = NotifyRules::default();
+        check(&rules, "say", &["hi", ""], Ok("/usr/bin/espeak say hi "));
+        check(&rules, "echo", &[], Err("command 'echo' not allowed for notifications"));
+        check(&rules, "/bin/say", &[], Err("bad request: cmd is not a plain name"));
+        check(&rules, "..", &[], Err("bad request: cmd is not a plain name"));
+        rules.allowlist = vec!["evil".into(), "none".into()];
+        let unsafe_place = "notifications executable '/home/me/evil' is not in a safe directory";
+        check(&rules, "evil", &[], Err(unsafe_place));
+        check(&rules, "none", &[], Err("command 'none' is in no safe directory"));
+        rules.allowlist.clear();
+        check(&rules, "say", &[], Err("command 'say' not allowed for notifications"));
+    }
+
+    #[test]
+    fn by_a_configured_command() {
+        let rules = |words: &[&str]| NotifyRules {
+            command: Some(words.iter().map(|word| (*word).to_owned()).collect()),
+            ..NotifyRules::default()
+        };
+        let open = rules(&["/usr/bin/say", "-v", "{args}"]);
+        check(&open, "say", &["hi"], Ok("/usr/bin/espeak say -v hi"));
+        let only = "only executable basename 'say' is accepted (got 'echo')";
+        check(&open, "echo", &[], Err(only));
+        let fixed = rules(&["/usr/bin/say", "done"]);
+        check(&fixed, "say", &["done"], Ok("/usr/bin/espeak say done"));
+        check(&fixed, "say", &["x"], Err("arguments mismatch: configured 'done', got 'x'"));
+        check(&fixed, "say", &[], Err("arguments mismatch: configured 'done', got ''"));
+        let home = rules(&["/home/me/say", "{args}"]);
+        let unsafe_place = "notifications executable '/home/me/say' is not in a safe directory";
+        check(&home, "say", &[], Err(unsafe_place));
+        check(&rules(&["say"]), "say", &[], Err("notifications executable 'say' is not absolute"));
+    }
+
+    #[test]
+    fn a_trimmed_environment() {
+        assert_eq!(NotifyRules::default().kept_variables(), None);
+        let environment = NotifyEnvironment::Trimmed(vec!["DISPLAY".into()]);
+        let rules = NotifyRules { environment, ..NotifyRules::default() };
+        assert_eq!(rules.kept_variables().unwrap(), ["PATH", "HOME", "LANG", "LC_*", "DISPLAY"]);
+    }
+}

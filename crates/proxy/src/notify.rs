@@ -1,0 +1,65 @@
+//! Running a notification command on the host (`spec/notify.md`).
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use aifo_policy::{Executables, Notification};
+use aifo_types::{ExecId, Refusal};
+use aifo_wire::{Elsewhere, Environment, Start};
+use nix::unistd::{AccessFlags, access};
+
+use crate::attendant::TimeLimit;
+use crate::buffered::Buffered;
+use crate::client::Client;
+use crate::exec::{Running, begin_at, internal};
+use crate::proxy::{Shared, Transcript};
+
+/// Judges and runs a notification, and answers with what it printed. It goes through a runner like
+/// every tool, one that nothing confines: the point of it is to reach the user's desktop.
+pub(crate) async fn run(
+    shared: &Arc<Shared>,
+    client: &Client,
+    id: ExecId,
+    command: &[u8],
+    args: &[Vec<u8>],
+) -> Result<(), Refusal> {
+    let notification = shared.notify.judge(command, args, &Host)?;
+    let registration = shared.registry.register(&id)?;
+    let runner = shared.fleet.host().await.map_err(internal)?;
+    let Notification { program, argv } = notification;
+    tracing::debug!(program = %program.display(), argv = aifo_policy::redact(args), "notify");
+    let kept = shared.notify.kept_variables();
+    let start = Start {
+        id,
+        argv,
+        cwd: None,
+        elsewhere: Elsewhere::Refuse,
+        program: Some(program.as_os_str().as_bytes().to_vec()),
+        environment: kept.map_or(Environment::All, |names| {
+            Environment::Only(names.into_iter().map(|name| name.as_bytes().to_vec()).collect())
+        }),
+    };
+    let Some(channel) = begin_at(&runner, start).await? else {
+        // Its path was resolved a moment ago; a runner does not look for it again.
+        return Err(Refusal::Internal(format!("'{}' is not there", program.display())));
+    };
+    registration.started(runner.clone());
+    let limit = shared.notify.timeout.or(shared.max_runtime);
+    let kind = runner.kind().clone();
+    let running = Running::new(shared, runner, channel, registration, limit, TimeLimit::Cancel);
+    let sink = Buffered::new(None, Transcript::Plain, &shared.spool_dir, &kind);
+    let ended = running.serve(client, sink).await;
+    tracing::debug!(code = ended.exit_code, "notify end");
+    Ok(())
+}
+
+/// The machine we run on.
+struct Host;
+
+impl Executables for Host {
+    fn real_path(&self, path: &Path) -> Option<PathBuf> {
+        let real = path.canonicalize().ok()?;
+        (real.is_dir() || access(&real, AccessFlags::X_OK).is_ok()).then_some(real)
+    }
+}

@@ -1,0 +1,163 @@
+//! What is remembered of every call.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use aifo_policy::Reason;
+use aifo_types::{Ending, ExecId, ExecRequest, Kind, Refusal};
+use aifo_wire::Usage;
+use serde::Serialize;
+
+/// One call, as one line of the session's log (`spec/log.md`). Secrets are left out of `argv`.
+#[derive(Clone, Debug, Serialize)]
+pub struct CallRecord {
+    /// When the request was complete, in milliseconds since 1970.
+    pub time: u64,
+    /// The call's id.
+    pub exec_id: String,
+    /// The tool as typed.
+    pub tool: String,
+    /// The arguments, quoted and redacted.
+    pub argv: String,
+    /// The caller's directory; empty for the workspace root.
+    pub cwd: String,
+    /// The sidecar that ran it.
+    pub kind: Option<String>,
+    /// The rule by which it was chosen.
+    pub rule: Option<&'static str>,
+    /// The protocol version: 1 or 2.
+    pub proto: u8,
+    /// The answer's status.
+    pub status: u16,
+    /// The exit code told.
+    pub exit_code: u8,
+    /// How the tool ended.
+    pub ending: CallEnding,
+    /// Why it was refused, or what else has to be said.
+    pub reason: Option<String>,
+    /// From start to end.
+    pub wall_ms: u64,
+    /// CPU time in user mode, children included.
+    pub user_ms: u64,
+    /// CPU time in the kernel, children included.
+    pub system_ms: u64,
+    /// The largest resident set among tool and children.
+    pub max_rss_kib: u64,
+    /// Bytes it printed.
+    pub bytes: u64,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CallEnding {
+    /// With a status of its own.
+    Exited,
+    /// By a signal.
+    Signaled,
+    /// By the session's time limit.
+    Timeout,
+    /// Nobody knows.
+    Unknown,
+    /// Nothing ran.
+    Refused,
+}
+
+/// Somebody who wants to know of every call. Called on the reactor, so it must not take long.
+#[derive(Clone, Default)]
+pub struct CallLog(Option<Arc<Recorder>>);
+
+type Recorder = dyn Fn(&CallRecord) + Send + Sync;
+
+impl CallLog {
+    /// Calls `log` once per call, at its end.
+    pub fn new(log: impl Fn(&CallRecord) + Send + Sync + 'static) -> Self {
+        CallLog(Some(Arc::new(log)))
+    }
+
+    pub(crate) fn record(&self, record: &CallRecord) {
+        if let Some(log) = &self.0 {
+            log(record);
+        }
+    }
+}
+
+impl fmt::Debug for CallLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "CallLog(..)" } else { "CallLog(none)" })
+    }
+}
+
+impl CallRecord {
+    /// A call of which nothing is known but the request.
+    pub(crate) fn new(request: &ExecRequest, proto: u8) -> Self {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        CallRecord {
+            time: millis(time),
+            exec_id: request.id.to_string(),
+            tool: request.tool.to_string(),
+            argv: aifo_policy::redact(&request.args),
+            cwd: String::from_utf8_lossy(request.cwd.as_deref().unwrap_or_default()).into_owned(),
+            kind: None,
+            rule: None,
+            proto,
+            status: 200,
+            exit_code: 0,
+            ending: CallEnding::Unknown,
+            reason: None,
+            wall_ms: 0,
+            user_ms: 0,
+            system_ms: 0,
+            max_rss_kib: 0,
+            bytes: 0,
+        }
+    }
+
+    pub(crate) fn routed(&mut self, kind: &Kind, reason: Reason) {
+        self.kind = Some(kind.to_string());
+        self.rule = Some(reason.as_str());
+    }
+
+    pub(crate) fn refused(&mut self, refusal: &Refusal) {
+        self.status = refusal.status().0;
+        self.exit_code = refusal.exit_code();
+        self.ending = match refusal {
+            Refusal::EndingUnknown(_) => CallEnding::Unknown,
+            _ => CallEnding::Refused,
+        };
+        self.reason = Some(refusal.body().trim_end().to_owned());
+    }
+
+    pub(crate) fn ended(&mut self, ended: &Ended) {
+        self.exit_code = ended.exit_code;
+        self.bytes = ended.bytes;
+        self.ending = match ended.ending {
+            None => CallEnding::Unknown,
+            Some(_) if ended.timed_out => CallEnding::Timeout,
+            Some(Ending::Exited(_)) => CallEnding::Exited,
+            Some(Ending::Signaled(_)) => CallEnding::Signaled,
+        };
+        if let Some(usage) = &ended.usage {
+            self.wall_ms = millis(usage.wall);
+            self.user_ms = millis(usage.user);
+            self.system_ms = millis(usage.system);
+            self.max_rss_kib = usage.max_rss_kib;
+        }
+    }
+}
+
+/// What became of a tool that ran.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) id: ExecId,
+    pub(crate) ending: Option<Ending>,
+    pub(crate) timed_out: bool,
+    pub(crate) exit_code: u8,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) bytes: u64,
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,129 @@
+//! Writes the seeds of every target: `corpus/TARGET/NAME`, from the golden transcripts and the
+//! calls in the tables of `spec/decide.md`.
+
+#[path = "../../tests/transcript/mod.rs"]
+mod transcript;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use aifo_types::{Ending, ExecId, Signal};
+use aifo_wire::{
+    CancelCause, Delivery, Elsewhere, Environment, Event, Exit, FRAMES_VERSION, Frame, Interrupt,
+    Limits, RequestReader, Setup, Start, StartError, StartErrorCause, Usage,
+};
+use transcript::Transcript;
+
+fn main() -> io::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for Transcript { name, sent, received } in
+        transcript::read_all(&root.join("../../../tests/transcripts"))
+    {
+        write(root, "head", &format!("{name}.request"), &uncut(&sent))?;
+        write(root, "head", &format!("{name}.answer"), &uncut(&received))?;
+        for (side, message) in [("request", &sent), ("answer", &received)] {
+            if let Some(body) = chunked_body(message) {
+                write(root, "chunked", &format!("{name}.{side}"), &uncut(body))?;
+            }
+        }
+        if let Some(form) = decoded_body(&sent) {
+            write(root, "form", &name, &form)?;
+        }
+    }
+    for frame in frames() {
+        let mut wire = Vec::new();
+        frame.encode(&mut wire);
+        write(root, "frames", &format!("{:?}", frame.kind()), &uncut(&wire))?;
+    }
+    for (number, call) in calls(&root.join("../../../spec/decide.md"))?.iter().enumerate() {
+        write(root, "decide", &number.to_string(), call)?;
+    }
+    Ok(())
+}
+
+fn write(root: &Path, target: &str, name: &str, seed: &[u8]) -> io::Result<()> {
+    let folder = root.join("corpus").join(target);
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join(name), seed)
+}
+
+/// The input that delivers these bytes whole.
+fn uncut(wire: &[u8]) -> Vec<u8> {
+    [&[0], wire].concat()
+}
+
+/// What stands behind the head of a message in chunks.
+fn chunked_body(message: &[u8]) -> Option<&[u8]> {
+    let end = message.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
+    let (head, body) = message.split_at(end);
+    let chunked = String::from_utf8_lossy(head).contains("Transfer-Encoding: chunked");
+    chunked.then_some(body)
+}
+
+/// The body of a request as the server takes it; `None` if it refuses the request.
+fn decoded_body(request: &[u8]) -> Option<Vec<u8>> {
+    let mut reader = RequestReader::new(Limits::default());
+    reader.receive(request);
+    reader.receive_eof();
+    loop {
+        match reader.next_event() {
+            Ok(Event::Body(body)) => return Some(body),
+            Ok(_) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// One frame of every kind.
+fn frames() -> Vec<Frame<'static>> {
+    let second = Duration::from_secs(1);
+    let usage = Usage { wall: second, user: second, system: second, max_rss_kib: 1024 };
+    let (workspace, tmp) = (b"/workspace".to_vec(), b"/tmp".to_vec());
+    let error = StartError { cause: StartErrorCause::NotFound, message: "none".to_owned() };
+    vec![
+        Frame::Start(start()),
+        Frame::Cancel { cause: CancelCause::Disconnect, interrupt: Interrupt::Skip },
+        Frame::Started { pid: 258 },
+        Frame::Stdout(b"hello\n"),
+        Frame::Exit(Exit { ending: Ending::Signaled(9), usage }),
+        Frame::StartError(error),
+        Frame::Hello { version: FRAMES_VERSION },
+        Frame::Setup(Setup { workspace, tmp, kind: "rust".to_owned() }),
+        Frame::Open,
+        Frame::Kill { serial: 7, signal: Signal::Term, id: id() },
+        Frame::Killed { serial: 7, found: Delivery::NoSuchExec },
+    ]
+}
+
+fn start() -> Start {
+    Start {
+        id: id(),
+        argv: vec![b"make".to_vec(), Vec::new(), b"\xff".to_vec()],
+        cwd: Some(b"/w".to_vec()),
+        elsewhere: Elsewhere::Refuse,
+        program: Some(b"/usr/bin/make".to_vec()),
+        environment: Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]),
+    }
+}
+
+fn id() -> ExecId {
+    ExecId::parse(b"e1").expect("an exec id")
+}
+
+/// The calls in the tables of the page: tool, directory and arguments, with NUL between them.
+fn calls(page: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let page = fs::read_to_string(page)?;
+    let calls = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    let call = |(call, _): (&str, &str)| {
+        let (cwd, call) = match call.strip_prefix("cd ").and_then(|rest| rest.split_once(" && ")) {
+            Some((cwd, call)) => (cwd, call),
+            None => ("/workspace", call),
+        };
+        let mut words: Vec<&str> = call.split(' ').map(|word| word.trim_matches('\'')).collect();
+        words.insert(1, cwd);
+        words.join("\0").into_bytes()
+    };
+    Ok(calls.map(call).collect())
+}

@@ -1,0 +1,143 @@
+//! Heads and what follows them, as the server and as the client reads them.
+
+#![no_main]
+
+use aifo_types::ExecId;
+use aifo_wire::{
+    BodyKind, Event, Limits, RequestError, RequestHead, RequestReader, ResponseError,
+    ResponseEvent, ResponseHead, ResponseReader, Verdict, Version, encode_answer_head,
+};
+use aifo_wire_fuzz::{Input, limits};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let input = Input::parse(data);
+    let request = input.story(|pieces| read_request(pieces, Body::Wanted));
+    if let Some(Ok(Event::Head(head))) = request.first() {
+        check_request_head(head);
+    }
+    let discarded = input.story(|pieces| read_request(pieces, Body::Discarded));
+    check_discarded(&request, &discarded);
+    let answer = input.story(read_answer);
+    if let Some(head) = &answer.head {
+        check_answer_head(head);
+    }
+});
+
+/// What the server does with a body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Body {
+    Wanted,
+    Discarded,
+}
+
+/// Every event up to the body or the error.
+fn read_request(
+    pieces: &mut dyn Iterator<Item = &[u8]>,
+    body: Body,
+) -> Vec<Result<Event, RequestError>> {
+    let mut reader = RequestReader::new(limits());
+    let mut events = Vec::new();
+    let mut ended = false;
+    loop {
+        let event = reader.next_event();
+        match &event {
+            Ok(Event::NeedData) => {
+                assert!(!ended, "after the end there is an outcome");
+                let bound = limits().max_head.max(limits().max_body);
+                assert!(reader.buffer().len() <= bound, "a head or a body at most");
+                match pieces.next() {
+                    Some(piece) => reader.receive(piece),
+                    None => {
+                        reader.receive_eof();
+                        ended = true;
+                    }
+                }
+                continue;
+            }
+            Ok(Event::Head(_)) if body == Body::Discarded => reader.discard_body(),
+            Ok(Event::Head(_)) => {}
+            Ok(Event::Body(body)) => assert!(body.len() <= limits().max_body),
+            Err(error) => assert_eq!(reader.next_event(), Err(error.clone()), "errors stay"),
+        }
+        let last = !matches!(event, Ok(Event::Head(_)));
+        events.push(event);
+        if last {
+            return events;
+        }
+    }
+}
+
+/// A head that was understood is understood alike when it is written anew.
+fn check_request_head(head: &RequestHead) {
+    let version = if head.version == Version::Http10 { "1.0" } else { "1.1" };
+    let mut wire = format!("{} {} HTTP/{version}\r\n", head.method, head.target).into_bytes();
+    for (name, value) in &head.headers {
+        wire.extend_from_slice(&[name.as_bytes(), b": ", value, b"\r\n"].concat());
+    }
+    wire.extend_from_slice(b"\r\n");
+    let mut reader = RequestReader::new(Limits::default());
+    reader.receive(&wire);
+    assert_eq!(reader.next_event(), Ok(Event::Head(head.clone())));
+}
+
+/// Once its head is understood, a request that nobody wants ends well, and with nothing in hand.
+fn check_discarded(
+    wanted: &[Result<Event, RequestError>],
+    discarded: &[Result<Event, RequestError>],
+) {
+    match wanted.first() {
+        Some(Ok(head)) => assert_eq!(discarded, [Ok(head.clone()), Ok(Event::Body(Vec::new()))]),
+        _ => assert_eq!(wanted, discarded),
+    }
+}
+
+/// All a client makes of its bytes.
+#[derive(Debug, PartialEq)]
+struct Answer {
+    head: Option<ResponseHead>,
+    body: Vec<u8>,
+    end: Result<(Option<u8>, Verdict), ResponseError>,
+}
+
+fn read_answer(pieces: &mut dyn Iterator<Item = &[u8]>) -> Answer {
+    let mut reader = ResponseReader::new(limits());
+    let (mut head, mut body) = (None, Vec::new());
+    let end = loop {
+        match reader.next_event() {
+            Ok(ResponseEvent::NeedData) => {
+                assert!(reader.buffer().len() <= limits().max_head, "a head at most");
+                match pieces.next() {
+                    Some(piece) => reader.receive(piece),
+                    None => reader.receive_eof(),
+                }
+            }
+            Ok(ResponseEvent::Head(read)) => head = Some(read),
+            Ok(ResponseEvent::Data(data)) => {
+                assert!(!data.is_empty());
+                body.extend_from_slice(data);
+            }
+            Ok(ResponseEvent::End { exit_code, verdict }) => break Ok((exit_code, verdict)),
+            Err(error) => break Err(error),
+        }
+    };
+    Answer { head, body, end }
+}
+
+/// What our server would say in place of this head reads the same.
+fn check_answer_head(head: &ResponseHead) {
+    let BodyKind::Length(length) = head.body else { return };
+    // Three digits are written as such, and what is below 200 is interim or another protocol.
+    if head.status < 200 {
+        return;
+    }
+    let exec_id = head.exec_id.as_ref().and_then(|id| ExecId::parse(id.as_bytes()).ok());
+    let mut wire = Vec::new();
+    let status = (head.status, "Said Before");
+    encode_answer_head(&mut wire, status, head.exit_code, exec_id.as_ref(), length);
+    let mut reader = ResponseReader::new(Limits::default());
+    reader.receive(&wire);
+    let exec_id = exec_id.map(|id| id.to_string());
+    let again = ResponseHead { exec_id, ..head.clone() };
+    assert_eq!(reader.next_event(), Ok(ResponseEvent::Head(again)));
+}

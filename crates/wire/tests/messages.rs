@@ -1,0 +1,269 @@
+//! Whole messages of any content, cut in any way: what one side encodes the other understands, and
+//! the beginning of a message is never taken for all of it.
+
+use aifo_types::{Endpoint, ExecId, Signal, Token};
+use aifo_wire::{
+    Event, ExecCall, Form, FrameError, FrameKind, FrameReader, Limits, MAX_PAYLOAD, MAX_START,
+    RequestError, RequestHead, RequestReader, ResponseError, ResponseEvent, ResponseReader,
+    Verdict, decode_form, encode_answer, encode_chunk, encode_frame_head, encode_notify,
+    encode_signal, encode_stream_end, encode_stream_head, encode_stream_lost,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Cuts `bytes` into pieces of the given lengths, over and over.
+fn pieces<'a>(bytes: &'a [u8], lengths: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
+    let mut rest = bytes;
+    lengths.iter().cycle().map_while(move |len| {
+        let (piece, after) = rest.split_at((*len).min(rest.len()));
+        rest = after;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+/// The request in these pieces, as the server takes it.
+fn receive<'a>(
+    mut pieces: impl Iterator<Item = &'a [u8]>,
+) -> Result<(RequestHead, Vec<u8>), RequestError> {
+    let mut reader = RequestReader::new(Limits::default());
+    let mut head = None;
+    loop {
+        match reader.next_event()? {
+            Event::NeedData => match pieces.next() {
+                Some(piece) => reader.receive(piece),
+                None => reader.receive_eof(),
+            },
+            Event::Head(read) => head = Some(read),
+            Event::Body(body) => return Ok((head.expect("the head comes first"), body)),
+        }
+    }
+}
+
+/// Status, body, exit code and what it stands for.
+type Answer = (u16, Vec<u8>, Option<u8>, Verdict);
+
+/// The answer in these pieces, as the client takes it.
+fn understand<'a>(mut pieces: impl Iterator<Item = &'a [u8]>) -> Result<Answer, ResponseError> {
+    let mut reader = ResponseReader::new(Limits::default());
+    let (mut status, mut body) = (0, Vec::new());
+    loop {
+        match reader.next_event()? {
+            ResponseEvent::NeedData => match pieces.next() {
+                Some(piece) => reader.receive(piece),
+                None => reader.receive_eof(),
+            },
+            ResponseEvent::Head(head) => status = head.status,
+            ResponseEvent::Data(data) => body.extend_from_slice(data),
+            ResponseEvent::End { exit_code, verdict } => {
+                return Ok((status, body, exit_code, verdict));
+            }
+        }
+    }
+}
+
+fn all(form: &Form, key: &str) -> Vec<Vec<u8>> {
+    form.all(key).map(<[u8]>::to_vec).collect()
+}
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<u8>(), 0..60)
+}
+
+fn lengths() -> impl Strategy<Value = Vec<usize>> {
+    vec(1..90usize, 1..6)
+}
+
+fn exec_id() -> impl Strategy<Value = ExecId> {
+    "[A-Za-z0-9._-]{1,64}".prop_map(|id| ExecId::parse(id.as_bytes()).unwrap())
+}
+
+fn signal() -> impl Strategy<Value = Signal> {
+    let signals: Vec<Signal> = (1..=31).filter_map(Signal::from_number).collect();
+    proptest::sample::select(signals)
+}
+
+fn token() -> impl Strategy<Value = Token> {
+    "[!-<>-~]{1,40}".prop_map(|token| Token::parse(&token).unwrap())
+}
+
+fn endpoint() -> impl Strategy<Value = Endpoint> {
+    let urls = ["unix:///run/aifo.sock", "http://127.0.0.1:80/exec", "http://[::1]:1/a/b/exec"];
+    proptest::sample::select(urls.to_vec()).prop_map(|url| url.parse().unwrap())
+}
+
+proptest! {
+    #[test]
+    fn calls_arrive(
+        endpoint in endpoint(),
+        token in token(),
+        id in exec_id(),
+        proto in 1..=2u8,
+        [tool, cwd] in [bytes(), bytes()],
+        args in vec(bytes(), 0..8),
+        lengths in lengths(),
+    ) {
+        let call = ExecCall {
+            endpoint: &endpoint, token: &token, id: &id, tool: &tool, cwd: &cwd, args: &args,
+        };
+        let mut wire = Vec::new();
+        call.encode(proto, &mut wire);
+        let (head, body) = receive(pieces(&wire, &lengths)).unwrap();
+        prop_assert_eq!(head.path(), endpoint.path("exec"));
+        prop_assert!(token.authorizes(head.header("authorization").unwrap()));
+        let proto = proto.to_string();
+        prop_assert_eq!(head.header("x-aifo-proto"), Some(proto.as_bytes()));
+        prop_assert_eq!(head.header("x-aifo-exec-id"), Some(id.as_str().as_bytes()));
+        let form = decode_form(&body);
+        prop_assert_eq!((all(&form, "tool"), all(&form, "cwd")), (vec![tool], vec![cwd]));
+        prop_assert_eq!(all(&form, "arg"), args);
+    }
+
+    #[test]
+    fn signals_arrive(id in exec_id(), signal in signal(), lengths in lengths()) {
+        let (endpoint, token) = ("unix:///s".parse().unwrap(), Token::parse("t").unwrap());
+        let mut wire = Vec::new();
+        encode_signal(&mut wire, &endpoint, &token, &id, signal);
+        let (head, body) = receive(pieces(&wire, &lengths)).unwrap();
+        prop_assert_eq!(head.path(), "/signal");
+        let form = decode_form(&body);
+        prop_assert_eq!(form.last("exec_id"), Some(id.as_str().as_bytes()));
+        let name = std::str::from_utf8(form.last("signal").unwrap()).unwrap();
+        prop_assert_eq!(Signal::parse(name), Some(signal));
+    }
+
+    #[test]
+    fn notifications_arrive(cmd in bytes(), args in vec(bytes(), 0..8), lengths in lengths()) {
+        let (endpoint, token) = ("unix:///s".parse().unwrap(), Token::parse("t").unwrap());
+        let mut wire = Vec::new();
+        encode_notify(&mut wire, &endpoint, &token, &cmd, &args);
+        let (head, body) = receive(pieces(&wire, &lengths)).unwrap();
+        prop_assert_eq!(head.path(), "/notify");
+        let form = decode_form(&body);
+        prop_assert_eq!((all(&form, "cmd"), all(&form, "arg")), (vec![cmd], args));
+    }
+
+    /// As other clients send their form: in chunks of any size, with or without extensions.
+    #[test]
+    fn chunked_bodies_arrive(
+        chunks in vec((vec(any::<u8>(), 1..60), "(;[a-z=\"]{0,20})?"), 0..8),
+        lengths in lengths(),
+    ) {
+        let mut wire = b"POST /exec HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        for (data, extension) in &chunks {
+            wire.extend_from_slice(format!("{:X}{extension}\r\n", data.len()).as_bytes());
+            wire.extend_from_slice(&[data, &b"\r\n"[..]].concat());
+        }
+        wire.extend_from_slice(b"0\r\n\r\n");
+        let (_, body) = receive(pieces(&wire, &lengths)).unwrap();
+        let sent: Vec<u8> = chunks.into_iter().flat_map(|(data, _)| data).collect();
+        prop_assert_eq!(body, sent);
+    }
+
+    #[test]
+    fn plain_answers_arrive(
+        status in 200..=599u16,
+        code in any::<Option<u8>>(),
+        id in proptest::option::of(exec_id()),
+        body in bytes(),
+        lengths in lengths(),
+    ) {
+        // By their status these have no body.
+        prop_assume!(!matches!(status, 204 | 304));
+        let mut wire = Vec::new();
+        encode_answer(&mut wire, (status, "Any Phrase"), code, id.as_ref(), &body);
+        let expected = (status, body, code, Verdict::Ending);
+        prop_assert_eq!(understand(pieces(&wire, &lengths)), Ok(expected));
+    }
+
+    #[test]
+    fn streams_arrive(
+        chunks in vec(bytes(), 0..8),
+        code in proptest::option::of(any::<u8>()),
+        lengths in lengths(),
+    ) {
+        let (wire, body) = stream(&chunks, code);
+        let expected = match code {
+            Some(code) => (200, body, Some(code), Verdict::Ending),
+            None => (200, body, Some(125), Verdict::Unknown),
+        };
+        prop_assert_eq!(understand(pieces(&wire, &lengths)), Ok(expected));
+    }
+
+    /// Half an argument list must never run.
+    #[test]
+    fn the_beginning_of_a_call_is_no_call(
+        id in exec_id(),
+        args in vec(bytes(), 0..4),
+        cut in any::<proptest::sample::Index>(),
+        lengths in lengths(),
+    ) {
+        let (endpoint, token) = ("unix:///s".parse().unwrap(), Token::parse("t").unwrap());
+        let (tool, cwd) = (b"make", b"/workspace");
+        let call = ExecCall { endpoint: &endpoint, token: &token, id: &id, tool, cwd, args: &args };
+        let mut wire = Vec::new();
+        call.encode(2, &mut wire);
+        wire.truncate(cut.index(wire.len()));
+        prop_assert_eq!(receive(pieces(&wire, &lengths)), Err(RequestError::Truncated));
+    }
+
+    /// Success is never invented.
+    #[test]
+    fn the_beginning_of_a_stream_is_no_answer(
+        chunks in vec(bytes(), 0..4),
+        code in proptest::option::of(any::<u8>()),
+        cut in any::<proptest::sample::Index>(),
+        lengths in lengths(),
+    ) {
+        let (mut wire, _) = stream(&chunks, code);
+        wire.truncate(cut.index(wire.len()));
+        prop_assert_eq!(understand(pieces(&wire, &lengths)), Err(ResponseError::Truncated));
+    }
+
+    /// Its head is enough: no memory is spent on what a frame announces.
+    #[test]
+    fn a_frame_that_is_too_long_is_refused_by_its_head(
+        code in any::<u8>(),
+        excess in 1..=u32::MAX as usize - MAX_START,
+    ) {
+        let Some(kind) = FrameKind::from_code(code) else { return Ok(()) };
+        let max = if kind == FrameKind::Start { MAX_START } else { MAX_PAYLOAD };
+        let mut wire = Vec::new();
+        encode_frame_head(&mut wire, kind, max + excess);
+        let mut reader = FrameReader::new();
+        reader.receive(&wire);
+        let len = (max + excess) as u32;
+        prop_assert_eq!(reader.next_frame(), Err(FrameError::TooLong { kind, len }));
+    }
+
+    /// A client that is given 32 bytes at a time holds no more than a head and those.
+    #[test]
+    fn foreign_answers_do_not_pile_up(start in bytes(), endless in any::<[u8; 32]>()) {
+        let limits = Limits { max_head: 80, max_trailer: 24, ..Limits::default() };
+        let mut reader = ResponseReader::new(limits);
+        reader.receive(b"HTTP/1.1 200 OK\r\n");
+        reader.receive(&start);
+        for _ in 0..64 {
+            loop {
+                match reader.next_event() {
+                    Ok(ResponseEvent::Head(_) | ResponseEvent::Data(_)) => {}
+                    Ok(ResponseEvent::NeedData) => break,
+                    Ok(ResponseEvent::End { .. }) | Err(_) => return Ok(()),
+                }
+            }
+            prop_assert!(reader.buffer().len() <= 80, "a head at most");
+            reader.receive(&endless);
+        }
+    }
+}
+
+/// A streamed answer, and the output in it. Without a code its ending is unknown.
+fn stream(chunks: &[Vec<u8>], code: Option<u8>) -> (Vec<u8>, Vec<u8>) {
+    let mut wire = Vec::new();
+    encode_stream_head(&mut wire, None);
+    chunks.iter().for_each(|chunk| encode_chunk(&mut wire, chunk));
+    match code {
+        Some(code) => encode_stream_end(&mut wire, code),
+        None => encode_stream_lost(&mut wire),
+    }
+    (wire, chunks.concat())
+}
