@@ -29,6 +29,8 @@ mod running;
 mod scratch;
 mod session;
 mod setup;
+mod terminal;
+mod trial;
 mod wait;
 
 pub use answer::Answer;
@@ -37,12 +39,14 @@ pub use connection::{Address, Connection};
 pub use nix::sys::signal::Signal;
 pub use noise::{BLOCK, Noise};
 pub use procfs::{
-    Sidecar, argv, census, children, descendants, environment, fd_count, is_alive, send_signal,
-    status_field, status_kib,
+    Sidecar, argv, census, children, descendants, environment, fd_count, is_alive, is_stopped,
+    is_zombie, open_files, send_signal, status_field, status_kib,
 };
 pub use request::{Request, form, percent_encode};
 pub use running::{Outcome, Running};
 pub use scratch::{Scratch, files_below};
 pub use session::{Session, fresh_id};
 pub use setup::{Listen, Setup, Tool};
+pub use terminal::{Seated, Terminal};
+pub use trial::possible;
 pub use wait::{DEADLINE, eventually, eventually_within};

@@ -45,6 +45,16 @@ pub fn is_alive(pid: i32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
 }
 
+/// Whether a process has been stopped by a signal.
+pub fn is_stopped(pid: i32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state == 'T')
+}
+
+/// Whether a process has ended and nobody has reaped it.
+pub fn is_zombie(pid: i32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state == 'Z')
+}
+
 /// How many fds a process has open.
 #[track_caller]
 pub fn fd_count(pid: i32) -> usize {
@@ -65,6 +75,18 @@ pub fn status_kib(pid: i32, name: &str) -> u64 {
     let value = status_field(pid, name);
     let number = value.strip_suffix(" kB").and_then(|number| number.parse().ok());
     number.unwrap_or_else(|| panic!("{name} is '{value}', no size"))
+}
+
+/// The soft and the hard limit on open files of a process.
+#[track_caller]
+pub fn open_files(pid: i32) -> (u64, u64) {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).expect("the process is there");
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    let mut numbers = line.expect("the kernel tells").split_whitespace().map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(soft)), Some(Ok(hard))) => (soft, hard),
+        _ => panic!("odd limits: {limits}"),
+    }
 }
 
 /// Sends a signal to one process; that it is gone already is fine.

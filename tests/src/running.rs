@@ -118,14 +118,15 @@ impl Drop for Running {
     }
 }
 
+/// What a stream has brought so far, read by a thread of its own.
 #[derive(Debug)]
-struct Collector {
+pub(crate) struct Collector {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: Option<JoinHandle<()>>,
 }
 
 impl Collector {
-    fn of(mut pipe: impl Read + Send + 'static) -> Self {
+    pub(crate) fn of(mut pipe: impl Read + Send + 'static) -> Self {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let shared = Arc::clone(&bytes);
         let reader = thread::spawn(move || {
@@ -138,7 +139,7 @@ impl Collector {
         Collector { bytes, reader: Some(reader) }
     }
 
-    fn so_far(&self) -> String {
+    pub(crate) fn so_far(&self) -> String {
         let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&bytes).into_owned()
     }

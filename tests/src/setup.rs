@@ -1,5 +1,6 @@
 //! How a session is to start.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
@@ -40,6 +41,7 @@ pub struct Setup {
     listen: Listen,
     max_secs: Option<u64>,
     env: Vec<(String, String)>,
+    wrapper: Vec<String>,
 }
 
 impl Setup {
@@ -52,6 +54,7 @@ impl Setup {
             listen: Listen::Default,
             max_secs: None,
             env: Vec::new(),
+            wrapper: Vec::new(),
         };
         for name in ["workspace", "tools", "shims", "home", "run"] {
             let folder = setup.scratch.path().join(name);
@@ -86,6 +89,13 @@ impl Setup {
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts `aifo-coder` through a program that executes what stands behind its own arguments.
+    #[must_use]
+    pub fn through(mut self, wrapper: &[&str]) -> Self {
+        self.wrapper = wrapper.iter().map(|&word| word.to_owned()).collect();
         self
     }
 
@@ -141,8 +151,11 @@ impl Setup {
     ///
     /// The environment starts empty: the suites themselves may run inside a session.
     pub fn coder(&self) -> Command {
-        let mut command = Command::new(&binaries().coder);
+        let coder = binaries().coder.as_os_str();
+        let mut words = self.wrapper.iter().map(OsStr::new).chain([coder]);
+        let mut command = Command::new(words.next().unwrap_or(coder));
         command
+            .args(words)
             .env_clear()
             .env("PATH", self.tools())
             .env("HOME", self.scratch.path().join("home"))

@@ -182,3 +182,24 @@ fn an_exec_id_is_free_again_before_the_trailer() {
         assert_eq!((answer.status(), answer.exit_code()), (200, Some("4")));
     }
 }
+
+/// Agent and tools share it, so a tool may well be called in it.
+#[test]
+fn the_sessions_temporary_directory_is_a_place_to_run_in() {
+    let session = Session::start();
+    let env = session.answer(&session.exec("make", ["env"])).text();
+    let tmp = env.lines().find_map(|line| line.strip_prefix("TMPDIR=")).expect("it is told");
+    fs::create_dir(format!("{tmp}/sub")).unwrap();
+    symlink("/usr", format!("{tmp}/way-out")).unwrap();
+    for place in [tmp.to_owned(), format!("{tmp}/sub"), format!("{tmp}/sub/../sub")] {
+        let answer = cwd(&session, &place);
+        let real = fs::canonicalize(&place).unwrap();
+        assert_eq!(answer.text(), format!("{}\n", real.display()));
+    }
+    for place in [format!("{tmp}/.."), format!("{tmp}/way-out"), format!("{tmp}/none")] {
+        check_bad_request(&cwd(&session, &place), &place);
+    }
+    let way_in = session.workspace().join("way-in");
+    symlink(tmp, &way_in).unwrap();
+    assert_eq!(cwd(&session, way_in.to_str().unwrap()).text(), format!("{tmp}\n"));
+}

@@ -136,3 +136,25 @@ fn the_end_of_a_pipeline_ends_the_tool_and_runs_it_once() {
     eventually("nothing of the exec is left", || census(&id).is_empty());
     assert_eq!(fs::read_to_string(ran).unwrap(), "ran\n");
 }
+
+/// A tool may exit with 125 as well; only an ending that nobody knows is worth a line.
+#[test]
+fn a_tools_own_125_is_not_commented() {
+    let session = Session::start();
+    let outcome = Outcome::of(session.shim("make").args(["exit", "125"]));
+    assert_eq!((outcome.exited(125).stderr.as_str(), outcome.text().as_str()), ("", ""));
+    let answer = session.answer(&session.exec("make", ["exit", "125"]));
+    assert_eq!((answer.trailer("X-Aifo-Ending"), answer.exit_code()), (None, Some("125")));
+}
+
+#[test]
+fn an_unknown_ending_has_a_trailer_of_its_own() {
+    let (session, sidecar) = session_with_one_sidecar();
+    let mut call = session.send(&session.exec("make", ["wait"]));
+    call.read_until(b"ready\n");
+    send_signal(sidecar.runner, Signal::SIGKILL);
+    let answer = call.answer();
+    let end = b"\r\n0\r\nX-Aifo-Ending: unknown\r\nX-Exit-Code: 125\r\n\r\n";
+    assert!(answer.raw.ends_with(end), "{}", answer.raw.escape_ascii());
+    assert_eq!(answer.header("Trailer"), Some("X-Exit-Code"));
+}

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use aifo_tests::{Outcome, Session, Setup, Tool, fresh_id};
+use aifo_tests::{Outcome, Session, Setup, Tool, fresh_id, open_files};
 
 fn output(session: &Session, tool: &str, args: &[&str]) -> String {
     let answer = session.answer(&session.exec(tool, args));
@@ -105,4 +105,46 @@ fn it_runs_where_the_shim_was_called() {
     std::fs::create_dir_all(&folder).unwrap();
     let outcome = Outcome::of(session.shim("make").arg("cwd").current_dir(&folder));
     assert_eq!(outcome.exited(0).text(), format!("{}\n", folder.display()));
+}
+
+/// Proxy and runner raise their own soft limit; `select` breaks in a tool that inherits such one.
+#[test]
+fn its_open_files_are_limited_as_the_launchers_were() {
+    let wrapper = ["/bin/sh", "-c", "ulimit -S -n 333; exec \"$@\"", "sh"];
+    let session = Setup::new().through(&wrapper).start();
+    let (soft, hard) = open_files(session.pid());
+    assert_eq!(soft, hard, "the proxy has raised its own");
+    let sidecar = session.sidecars()[0];
+    assert_eq!(open_files(sidecar.runner), (hard, hard), "and the runner");
+    assert_eq!(output(&session, "make", &["limits"]), format!("333 {hard}\n"));
+}
+
+#[test]
+fn a_rust_tool_finds_its_c_compiler() {
+    let variables = |session: &Session, tool: &str| {
+        let env = output(session, tool, &["env"]);
+        ["CC=", "CXX="].map(|name| {
+            env.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned()
+        })
+    };
+    let session = Session::start();
+    assert_eq!(variables(&session, "cargo"), ["CC=gcc", "CXX=g++"]);
+    assert_eq!(variables(&session, "make"), ["", ""], "other sidecars have their own");
+    let session = Setup::new().env("CC", "clang").start();
+    assert_eq!(variables(&session, "cargo"), ["CC=clang", "CXX=g++"]);
+}
+
+#[test]
+fn its_id_is_128_random_bits_unless_the_client_chose_one() {
+    let session = Session::start();
+    let mark = || {
+        let env = output(&session, "make", &["env"]);
+        let mark = env.lines().find_map(|line| line.strip_prefix("AIFO_EXEC="));
+        mark.expect("a tool carries its mark").to_owned()
+    };
+    let (one, other) = (mark(), mark());
+    for id in [&one, &other] {
+        assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
+    }
+    assert_ne!(one, other);
 }

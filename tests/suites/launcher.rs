@@ -1,7 +1,6 @@
 //! `aifo-coder run`: a session around one command, and nothing left of it.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -156,20 +155,4 @@ fn background_processes_of_tools_end_with_the_session() {
     outcome.exited(0);
     let leaf = fs::read_to_string(file).unwrap().parse().expect("the leaf tells its pid");
     eventually("the leaf is gone", || !is_alive(leaf));
-}
-
-#[test]
-fn the_shim_is_found_beside_the_launcher() {
-    let setup = setup();
-    let beside = setup.workspace().join("bin");
-    fs::create_dir(&beside).unwrap();
-    let programs = aifo_tests::binaries();
-    fs::copy(&programs.coder, beside.join("aifo-coder")).unwrap();
-    symlink(&programs.shim, beside.join("aifo-shim")).unwrap();
-    let model = run(&setup, &["make", "say", "hi"]);
-    let mut command = Command::new(beside.join("aifo-coder"));
-    command.args(model.get_args()).current_dir(setup.workspace()).env_clear();
-    command.envs(model.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let outcome = Outcome::of(command.env_remove("AIFO_SHIM_BIN"));
-    assert_eq!(outcome.exited(0).text(), "hi\n");
 }

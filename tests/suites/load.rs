@@ -131,3 +131,29 @@ fn a_signal_is_carried_out_though_its_client_has_left() {
     assert_eq!(call.answer().exit_code(), Some("137"));
     eventually("nothing is left", || aifo_tests::census(&id).is_empty());
 }
+
+/// 256 may wait with their requests incomplete. One more, and the first of them has to go.
+#[test]
+fn whoever_has_waited_longest_makes_room() {
+    for listen in [Listen::Default, Listen::Tcp] {
+        let session = Setup::new().listen(listen).start();
+        let call = session.exec("make", ["say", "waited"]).encode();
+        let (start, rest) = call.split_at(call.len() - 1);
+        let wait = |_| {
+            let mut connection = session.connect();
+            connection.send(start);
+            connection
+        };
+        let mut waiting: Vec<Connection> = (0..256).map(wait).collect();
+        let late = session.answer(&session.exec("make", ["say", "served"]));
+        assert_eq!(late.text(), "served\n");
+
+        let first = waiting.remove(0).answer();
+        assert_eq!(first.status_line, "HTTP/1.1 408 Request Timeout");
+        assert_eq!((first.exit_code(), first.text().as_str()), (Some("86"), "request timeout\n"));
+        for mut connection in waiting {
+            connection.send(rest);
+            assert_eq!(connection.answer().text(), "waited\n");
+        }
+    }
+}

@@ -46,7 +46,7 @@ fn each_session_has_a_token_of_its_own() {
 
 #[test]
 fn the_socket_is_the_owners_alone_and_goes_with_the_session() {
-    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         let mut session = Session::start();
         let socket = socket(&session);
         let folder = socket.parent().expect("a socket lies in a folder").to_path_buf();
@@ -116,6 +116,16 @@ fn starts_that_fail_say_why_and_leave_nothing() {
 }
 
 #[test]
+fn a_cause_is_told_once() {
+    let setup = Setup::new();
+    let mut serve = setup.coder();
+    serve.args(["serve", "--toolchain", "rust", "--workspace", "/no/such/place"]);
+    let outcome = Outcome::of(&mut serve);
+    let line = outcome.exited(86).only_line();
+    assert_eq!(line.matches("No such file or directory").count(), 1, "{line}");
+}
+
+#[test]
 fn a_missing_shim_fails_the_start_by_name() {
     let setup = Setup::new().env("AIFO_SHIM_BIN", "/no/such/shim");
     let outcome =
@@ -136,4 +146,13 @@ fn it_has_two_processes_per_kind_and_they_end_with_it() {
     for sidecar in sidecars {
         assert!(!is_alive(sidecar.guard) && !is_alive(sidecar.runner));
     }
+}
+
+#[test]
+fn the_environment_may_choose_the_address_of_tcp() {
+    let setup = Setup::new().env("AIFO_TOOLEEXEC_USE_UNIX", "no");
+    let session = setup.env("AIFO_TOOLEEXEC_BIND_HOST", "127.0.0.2").start();
+    let Address::Tcp(address) = session.address() else { panic!("{}", session.url()) };
+    assert_eq!(address.ip().to_string(), "127.0.0.2");
+    assert_eq!(session.answer(&session.exec("make", ["say", "hi"])).text(), "hi\n");
 }

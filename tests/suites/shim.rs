@@ -136,3 +136,68 @@ fn under_a_tools_name_every_argument_is_the_tools() {
         assert_eq!(outcome.exited(0).text(), format!("{flag} in {}\n", here.display()));
     }
 }
+
+#[test]
+fn the_token_may_lie_in_a_file() {
+    let session = Session::start();
+    let file = session.scratch().join("token");
+    std::fs::write(&file, format!("{}\n", session.token())).unwrap();
+    let mut command = session.shim("make");
+    command.args(["say", "hi"]).env_remove("AIFO_TOOLEEXEC_TOKEN");
+    let outcome = Outcome::of(command.env("AIFO_TOOLEEXEC_TOKEN_FILE", &file));
+    assert_eq!(outcome.exited(0).text(), "hi\n");
+    let outcome = Outcome::of(command.env("AIFO_TOOLEEXEC_TOKEN_FILE", "/no/such/file"));
+    assert!(outcome.exited(86).only_line().contains("/no/such/file"), "{}", outcome.stderr);
+}
+
+#[test]
+fn a_version_may_be_asked_from_anywhere() {
+    let session = Session::start();
+    let outcome = Outcome::of(session.shim("make").arg("--version").current_dir("/usr"));
+    let root = session.workspace();
+    assert_eq!(outcome.exited(0).text(), format!("--version in {}\n", root.display()));
+}
+
+#[test]
+fn in_a_directory_that_is_gone_nothing_runs() {
+    let session = Session::start();
+    std::fs::create_dir(session.file("gone")).unwrap();
+    let shim = session.shim("make");
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "/bin/rmdir ../gone; exec \"$0\" say hi"]).arg(shim.get_program());
+    shell.env_clear().current_dir(session.file("gone"));
+    shell.envs(shim.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let outcome = Outcome::of(&mut shell);
+    assert_eq!(outcome.exited(86).text(), "");
+    assert!(outcome.only_line().contains("current directory"), "{}", outcome.stderr);
+}
+
+#[test]
+fn settings_that_make_no_sense_are_told_and_nothing_runs() {
+    let session = Session::start();
+    let rows = [
+        ("AIFO_TOOLEEXEC_URL", "ftp://x", "AIFO_TOOLEEXEC_URL: "),
+        ("AIFO_TOOLEEXEC_TOKEN", "two words", "AIFO_TOOLEEXEC_TOKEN does not hold a token"),
+        ("AIFO_EXEC_ID", "a/b", "AIFO_EXEC_ID: "),
+    ];
+    for (name, value, told) in rows {
+        let outcome = Outcome::of(session.shim("make").arg("say").env(name, value));
+        assert_eq!(outcome.exited(86).text(), "", "{name}");
+        let line = outcome.only_line();
+        assert!(line.starts_with("aifo-shim: ") && line.contains(told), "{line}");
+    }
+}
+
+#[test]
+fn under_its_own_names_it_runs_nothing_else() {
+    let scratch = Scratch::new();
+    let runner = scratch.path().join("aifo-runner");
+    std::os::unix::fs::symlink(&binaries().shim, &runner).unwrap();
+    for (program, args) in
+        [(&binaries().shim, &["make", "say"][..]), (&runner, &[]), (&runner, &["make"])]
+    {
+        let outcome = Outcome::of(Command::new(program).args(args).env_clear());
+        assert_eq!(outcome.exited(2).text(), "");
+        assert!(outcome.only_line().starts_with("aifo-shim: "), "{}", outcome.stderr);
+    }
+}

@@ -2,7 +2,9 @@
 
 use std::thread;
 
-use aifo_tests::{Outcome, Running, Session, Signal, fresh_id};
+use aifo_tests::{
+    Outcome, Running, Session, Signal, eventually, fresh_id, is_stopped, send_signal, status_field,
+};
 
 /// Runs `make catch` and sends it one signal; what it says it caught.
 #[track_caller]
@@ -153,4 +155,46 @@ fn an_interrupted_call_exits_0_only_for_who_asks() {
         shim.expect("ready\n").signal(Signal::SIGINT);
         shim.finish().exited(code);
     }
+}
+
+/// Whoever starts a command with INT ignored, as `nohup` does with HUP, means it.
+#[test]
+fn a_signal_that_the_parent_ignores_is_not_forwarded() {
+    let session = Session::start();
+    let shim = session.shim("make");
+    let mut shell = std::process::Command::new("/bin/sh");
+    shell.args(["-c", "trap '' INT HUP; exec \"$0\" record"]).arg(shim.get_program());
+    shell.env_clear().current_dir(session.workspace());
+    shell.envs(shim.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let shim = Running::start(&mut shell);
+    shim.expect("ready\n");
+    shim.signal(Signal::SIGINT).signal(Signal::SIGHUP).signal(Signal::SIGINT);
+    // Whatever was to be forwarded has been by the time this one is.
+    shim.signal(Signal::SIGUSR1).expect("SIGUSR1\n");
+    shim.signal(Signal::SIGKILL);
+    assert_eq!(shim.finish().text(), "ready\nSIGUSR1\n");
+}
+
+#[test]
+fn a_proxy_that_does_not_answer_is_given_up_by_one_more_ctrl_c() {
+    let session = Session::start();
+    let shim = Running::start(session.shim("make").arg("record"));
+    shim.expect("ready\n");
+    send_signal(session.pid(), Signal::SIGSTOP);
+    eventually("the proxy is stopped", || is_stopped(session.pid()));
+    for _ in 0..3 {
+        let before = naps(shim.pid());
+        shim.signal(Signal::SIGINT);
+        eventually("the shim has taken it", || naps(shim.pid()) != before);
+    }
+    shim.signal(Signal::SIGINT);
+    let outcome = shim.finish();
+    send_signal(session.pid(), Signal::SIGCONT);
+    assert_eq!(outcome.exited(125).text(), "ready\n");
+    assert!(outcome.only_line().contains("does not answer"), "{}", outcome.stderr);
+}
+
+/// Something that changes whenever the process does anything: how often it has slept.
+fn naps(pid: i32) -> String {
+    status_field(pid, "voluntary_ctxt_switches")
 }

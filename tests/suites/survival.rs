@@ -181,3 +181,66 @@ fn a_disconnect_is_int_then_term_then_kill() {
     check_gone(&id);
     assert_eq!(heard(), "ready\nSIGINT\nSIGTERM\n");
 }
+
+/// Forked twice, in a session of its own and with an empty environment: only the tree of processes
+/// still knows it, and that ends with the session.
+#[test]
+fn what_has_lost_its_mark_ends_with_the_session() {
+    for how in ["end", "proxy", "runner", "guard"] {
+        let mut session = Setup::new().kinds(&["c-cpp"]).start();
+        let (id, file) = (fresh_id(), session.file("leaf"));
+        let answer = session.answer(&session.exec("make", ["bare-daemon", &file]).id(&id));
+        assert_eq!(answer.exit_code(), Some("0"), "{}", answer.text());
+        let leaf = leaf(&file);
+        assert!(census(&id).is_empty() && is_alive(leaf), "it has lost its mark and lives on");
+        let sidecar = session.sidecars()[0];
+        match how {
+            "end" => {
+                assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
+                assert!(!is_alive(leaf), "gone before the proxy is");
+            }
+            "proxy" => _ = session.end(Signal::SIGKILL),
+            "runner" => send_signal(sidecar.runner, Signal::SIGKILL),
+            _ => send_signal(sidecar.guard, Signal::SIGKILL),
+        }
+        eventually(&format!("{how}: the leaf is gone"), || !is_alive(leaf));
+    }
+}
+
+/// Fifty processes that each start another one when they are told to end.
+#[test]
+fn what_multiplies_on_term_is_gone_all_the_same() {
+    let mut session = Session::start();
+    let heads = |file: &str| fs::read_to_string(file).unwrap_or_default().lines().count();
+    let grow = |session: &Session| {
+        let (id, file) = (fresh_id(), session.file(&fresh_id()));
+        let call = session.send(&session.exec("make", ["hydra", "50", &file]).id(&id));
+        eventually("all heads are there", || heads(&file) == 50);
+        (id, file, call)
+    };
+    let (id, file, call) = grow(&session);
+    drop(call);
+    check_gone(&id);
+    assert!(heads(&file) > 50, "they did multiply");
+
+    let (id, _, mut call) = grow(&session);
+    assert_eq!(session.signal(&id, "KILL").status(), 204);
+    call.read_until(b"X-Exit-Code: 137\r\n");
+    check_gone(&id);
+
+    let (id, _, _call) = grow(&session);
+    assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
+    assert!(census(&id).is_empty(), "gone before the proxy is");
+}
+
+/// Its output has nowhere to go, so its ending cannot be told either.
+#[test]
+fn a_client_that_does_not_read_does_not_hold_up_the_end() {
+    let mut session = Session::start();
+    let id = fresh_id();
+    let endless = (1u64 << 40).to_string();
+    let mut call = session.send(&session.exec("make", ["emit", &endless, "1"]).id(&id));
+    call.read_until(b"\r\n\r\n");
+    assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
+    assert!(census(&id).is_empty(), "gone before the proxy is");
+}

@@ -61,9 +61,27 @@ fn who_ignores_int_and_term_is_killed_with_its_family() {
 
 #[test]
 fn the_environment_sets_the_limit_too() {
+    let none = Setup::new().env("AIFO_TOOLEEXEC_MAX_SECS", "1").max_secs(0).start();
+    let go = none.file("go");
+    let mut unlimited = none.send(&none.exec("make", ["hold", &go]));
+    unlimited.read_until(b"first\n");
     for name in ["AIFO_TOOLEEXEC_MAX_SECS", "AIFO_TOOLEEXEC_TIMEOUT_SECS"] {
         let session = Setup::new().env(name, "1").start();
         let answer = session.answer(&session.exec("make", ["wait"]));
         assert_eq!(answer.exit_code(), Some("124"), "{name}");
     }
+    // By now two sessions have run into a limit of the same length.
+    fs::write(go, "").unwrap();
+    assert_eq!(unlimited.answer().exit_code(), Some("0"), "the flag wins, and 0 is none");
+}
+
+#[test]
+fn a_client_that_does_not_read_does_not_stretch_it() {
+    let session = session();
+    let id = fresh_id();
+    let endless = (1u64 << 40).to_string();
+    let mut call = session.send(&session.exec("make", ["emit", &endless, "1"]).id(&id));
+    call.read_until(b"\r\n\r\n");
+    eventually("the tool was ended", || census(&id).is_empty());
+    assert_eq!(call.answer().exit_code(), Some("124"));
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::elf::{self, Linkage};
-use crate::shell;
+use crate::{host, shell};
 
 /// The binaries that containers and hosts get.
 pub(crate) struct Dist {
@@ -57,6 +57,10 @@ pub(crate) fn build(out: &Path) -> Result<Dist> {
     if libc == Libc::Glibc {
         // Only with --target: without it the flag would reach proc-macros too, and break them.
         cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
+    }
+    // What `aifo-shim --version` names. Sources without a history have none to name.
+    if let Some(commit) = host::short_commit() {
+        cargo.env("AIFO_COMMIT", commit);
     }
     shell::run(&mut cargo)?;
 

@@ -30,6 +30,15 @@ pub(crate) fn sources() -> Value {
     })
 }
 
+/// The commit of the sources, short, with a `+` where the tree differs from it.
+pub(crate) fn short_commit() -> Option<String> {
+    let git =
+        |args: &[&str]| shell::read(Command::new("git").args(args).current_dir(shell::root())).ok();
+    let commit = git(&["rev-parse", "--short", "HEAD"])?;
+    let changed = git(&["status", "--porcelain"]).is_some_and(|changes| !changes.is_empty());
+    Some(format!("{commit}{}", if changed { "+" } else { "" }))
+}
+
 /// A memory figure of a process in MiB: `VmRSS` is what it holds, `VmHWM` the most it held.
 pub(crate) fn memory(pid: u32, name: &str) -> Result<f64> {
     let path = format!("/proc/{pid}/status");

@@ -1,16 +1,18 @@
 //! The command line: every flag once, with its help.
 
+mod session;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use aifo_policy::Policy;
-use aifo_types::{Endpoint, Kind, env};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
+
+pub(crate) use self::session::{Project, Session, Smart};
 
 /// Coding agents beside their tools, not among them: tool calls run in per-language sidecars, under
 /// an allowlist, at nearly the speed of a local process.
 #[derive(Debug, Parser)]
-#[command(name = "aifo-coder", version, after_help = EXIT_CODES)]
+#[command(name = "aifo-coder", version, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -19,7 +21,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a command, an agent as a rule, with its tools in sidecars
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = RUN)]
     Run(Run),
     /// Start proxy and sidecars only, for a launcher of your own
     ///
@@ -27,12 +29,28 @@ pub(crate) enum Command {
     /// stdout as soon as clients can connect, then serves until SIGTERM or SIGINT.
     #[command(after_help = EXIT_CODES)]
     Serve(Serve),
+    /// Run one tool in its sidecar, in a session of its own or one that runs
+    #[command(after_help = EXEC)]
+    Exec(Exec),
+    /// Tell what would become of a tool call, and why; nothing is run
+    #[command(after_help = WHY)]
+    Why(Why),
+    /// Show the tool calls of a session
+    #[command(after_help = LOG)]
+    Log(Log),
+    /// List the sessions that run
+    Sessions(Sessions),
+    /// Show, locate or check the configuration
+    #[command(after_help = CONFIG)]
+    Config(Config),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) session: Session,
+    #[command(flatten)]
+    pub(crate) smart: Smart,
     /// The command and its arguments, after `--`
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
@@ -44,57 +62,155 @@ pub(crate) struct Serve {
     pub(crate) session: Session,
 }
 
-/// What every session can be told.
 #[derive(Debug, Args)]
-pub(crate) struct Session {
-    /// How sidecars run
-    #[arg(long, value_enum, default_value_t = Backend::Local)]
-    pub(crate) backend: Backend,
-    /// The project; tools run in it and below
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) workspace: PathBuf,
-    /// A sidecar to start: rust, node, python, c-cpp or go; may be repeated. Without it, the
-    /// project's files decide
-    #[arg(long = "toolchain", value_name = "KIND", value_delimiter = ',', value_parser = parse_kind)]
-    pub(crate) toolchains: Vec<Kind>,
-    /// Where the proxy listens: unix:///path/to.sock or tcp://host:port (port 0: any). By default a
-    /// unix socket in a folder of the session
-    #[arg(long, value_name = "URL")]
-    pub(crate) listen: Option<Endpoint>,
-    /// End a tool that runs longer: INT, TERM 5 s later, KILL 10 s later [env:
-    /// AIFO_TOOLEEXEC_MAX_SECS]
-    #[arg(long, value_name = "N")]
-    pub(crate) max_secs: Option<u64>,
-    /// Tell decisions on stderr, one line each [env: AIFO_TOOLCHAIN_VERBOSE=1]
+pub(crate) struct Exec {
+    #[command(flatten)]
+    pub(crate) session: Session,
+    /// Join the running session whose id begins so, instead of starting one
+    #[arg(long = "session", value_name = "ID", conflicts_with_all = ["toolchains", "workspace", "listen", "max_secs"])]
+    pub(crate) join: Option<String>,
+    /// The tool and its arguments, after `--`
+    #[arg(required = true, last = true, value_name = "TOOL")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    #[command(flatten)]
+    pub(crate) project: Project,
+    /// The directory the call is made in; the current one by default
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// The agent that makes the call, by the name of its command
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    #[command(flatten)]
+    pub(crate) smart: Smart,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The tool and its arguments, as the agent would type them
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "TOOL"
+    )]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Log {
+    /// Go on with what comes, until the session ends
     #[arg(short, long)]
-    pub(crate) verbose: bool,
+    pub(crate) follow: bool,
+    /// Only calls that were refused or did not exit with 0
+    #[arg(long)]
+    pub(crate) failed: bool,
+    /// The lines as they stand in the log
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The session whose id begins so; by default the one with the latest call
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Backend {
-    /// Child processes of this machine, no container
-    Local,
+#[derive(Debug, Args)]
+pub(crate) struct Sessions {
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
-impl Session {
-    pub(crate) fn is_verbose(&self) -> bool {
-        self.verbose || std::env::var(env::VERBOSE).is_ok_and(|value| env::is_truthy(&value))
-    }
+#[derive(Debug, Args)]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    pub(crate) command: ConfigCommand,
 }
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show every value that holds, and where it comes from
+    Show {
+        #[command(flatten)]
+        session: Session,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print where your own configuration file is, or would be
+    Path,
+    /// Check a file; by default your own and the workspace's
+    Check {
+        /// A file; one that is called .aifo.toml is judged as a workspace's
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// The project whose .aifo.toml is checked
+        #[arg(long, value_name = "DIR", default_value = ".", conflicts_with = "file")]
+        workspace: PathBuf,
+    },
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  aifo-coder run -- codex            an agent, its tools in sidecars
+  aifo-coder exec -- cargo test      one tool call
+  aifo-coder why python3 -m pytest   what would become of a call
+  aifo-coder log -f                  the calls as they come
+
+Exit codes: those of the command; 86 nothing ran; 1 a question without an answer; 2 the command line \
+was wrong.";
 
 const EXIT_CODES: &str = "\
 Exit codes: the command's own; 128+n if signal n ended it; 127 the command was not found; 126 it \
 could not be executed; 86 nothing ran; 2 the command line was wrong. A tool's shim also exits with \
 124 (the tool ran into the time limit) and 125 (its ending is unknown).";
 
-fn parse_kind(word: &str) -> Result<Kind, String> {
-    let policy = Policy::builtin();
-    let found = policy.kind_named(word).ok_or_else(|| {
-        let known: Vec<_> = policy.kinds().iter().map(|policy| policy.kind.as_str()).collect();
-        format!("there is no such toolchain; known are: {}", known.join(", "))
-    })?;
-    Ok(found.kind.clone())
-}
+const RUN: &str = "\
+Examples:
+  aifo-coder run -- codex
+  aifo-coder run --toolchain rust --toolchain node -- claude --continue
+  aifo-coder run --max-secs 600 -- bash -c 'make && ./check'
+
+Exit codes: the command's own; 128+n if signal n ended it; 127 the command was not found; 126 it \
+could not be executed; 86 nothing ran; 2 the command line was wrong. A tool's shim also exits with \
+124 (the tool ran into the time limit) and 125 (its ending is unknown).";
+
+const EXEC: &str = "\
+Examples:
+  aifo-coder exec -- cargo test
+  aifo-coder exec --toolchain c-cpp -- make -j4
+  aifo-coder exec --session 5d0c -- cargo build
+
+Exit codes: the tool's own; 128+n if signal n ended it; 86 nothing ran; 124 the tool ran into the \
+time limit; 125 its ending is unknown; 126 it could not be executed; 127 it was not found; 2 the \
+command line was wrong.";
+
+const WHY: &str = "\
+Examples:
+  aifo-coder why cargo test
+  aifo-coder why --toolchain node tsc --noEmit
+  aifo-coder why --agent codex node /usr/local/bin/codex
+  aifo-coder why --json make | jq .route
+
+Exit codes: 0 the question was answered, whatever the answer; 1 it was not; 2 the command line was \
+wrong.";
+
+const LOG: &str = "\
+Examples:
+  aifo-coder log
+  aifo-coder log --failed 5d0c
+  aifo-coder log --json | jq 'select(.wall_ms > 1000)'";
+
+const CONFIG: &str = "\
+Values come from the built-in defaults, your own file, the environment and flags, each over the one \
+before. A project's .aifo.toml can only tighten: deny tools, lower limits, leave toolchains out, \
+switch notifications off.
+
+Examples:
+  aifo-coder config show --toolchain rust
+  $EDITOR \"$(aifo-coder config path)\"
+  aifo-coder config check";
 
 #[cfg(test)]
 mod tests {
@@ -107,21 +223,28 @@ mod tests {
     }
 
     #[test]
-    fn toolchains_by_any_of_their_names() {
+    fn what_follows_a_tool_is_the_tools() {
+        let parse = |args: &[&str]| match Cli::try_parse_from(args).unwrap().command {
+            Command::Why(why) => (why.json, why.command),
+            other => panic!("{other:?}"),
+        };
+        let (json, command) = parse(&["aifo-coder", "why", "cargo", "--json", "--", "-h"]);
+        assert!(!json);
+        assert_eq!(command, ["cargo", "--json", "--", "-h"]);
+        let (json, command) = parse(&["aifo-coder", "why", "--json", "--", "cargo", "test"]);
+        assert!(json);
+        assert_eq!(command, ["cargo", "test"]);
+    }
+
+    #[test]
+    fn a_session_is_joined_or_started() {
         let parse = |args: &[&str]| {
-            let cli = Cli::try_parse_from([&["aifo-coder", "run"], args, &["--", "x"]].concat());
-            cli.map(|cli| match cli.command {
-                Command::Run(run) => run.session.toolchains,
-                Command::Serve(_) => unreachable!("run was asked for"),
-            })
+            let args = [&["aifo-coder", "exec"], args, &["--", "make"]].concat();
+            Cli::try_parse_from(args).map(|_| ())
         };
-        let names = |args: &[&str]| {
-            parse(args).unwrap().iter().map(|kind| kind.to_string()).collect::<Vec<_>>()
-        };
-        assert_eq!(names(&["--toolchain", "py", "--toolchain", "C++"]), ["python", "c-cpp"]);
-        assert_eq!(names(&["--toolchain", "rust,ts"]), ["rust", "node"]);
-        assert!(names(&[]).is_empty());
-        let error = parse(&["--toolchain", "java"]).unwrap_err().to_string();
-        assert!(error.contains("known are: c-cpp, rust"), "{error}");
+        assert!(parse(&["--session", "5d"]).is_ok());
+        assert!(parse(&["--toolchain", "rust"]).is_ok());
+        assert!(parse(&["--session", "5d", "--toolchain", "rust"]).is_err());
+        assert!(parse(&["--session", "5d", "--workspace", "/w"]).is_err());
     }
 }

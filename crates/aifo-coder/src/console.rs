@@ -5,8 +5,10 @@ use std::io::{IsTerminal, Write as _};
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 
 /// How much is said.
@@ -27,25 +29,55 @@ pub(crate) fn start(chatter: Chatter) {
         Chatter::Notices => Level::INFO,
         Chatter::Decisions => Level::DEBUG,
     };
+    let asked = std::env::var(RUST_LOG).ok().filter(|asked| !asked.trim().is_empty());
+    let targets = asked.as_deref().map(str::parse::<Targets>);
+    let (targets, mistake) = match targets {
+        Some(Ok(targets)) => (targets, None),
+        Some(Err(error)) => (Targets::new().with_default(level), Some(error)),
+        None => (Targets::new().with_default(level), None),
+    };
     let line = Line { clears: std::io::stderr().is_terminal() };
     let subscriber = tracing_subscriber::fmt()
-        .with_max_level(level)
+        .with_max_level(Level::TRACE)
         .with_writer(std::io::stderr)
         .event_format(line)
-        .finish();
+        .finish()
+        .with(targets);
     // It can only be set once, and this is the one place that does.
     let _ = tracing::subscriber::set_global_default(subscriber);
+    if let Some(error) = mistake {
+        tracing::warn!(%error, "{RUST_LOG} is ignored");
+    }
 }
+
+/// A level, or `target=level` pairs with commas: `info`, `warn,aifo_proxy=trace`. It has the last
+/// word where it is set.
+const RUST_LOG: &str = "RUST_LOG";
 
 /// Tells why the whole command failed; a hint in the error's text comes on a line of its own.
 pub(crate) fn fail(error: &anyhow::Error) {
-    let text = format!("{error:#}");
+    let text = story(error);
     let mut stderr = std::io::stderr().lock();
+    let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "" };
     for (index, line) in text.lines().enumerate() {
         let prefix = if index == 0 { "aifo-coder: " } else { "" };
         // Nobody is left to be told that stderr is gone.
-        let _ = writeln!(stderr, "{prefix}{}", plain(line));
+        let _ = writeln!(stderr, "{clear}{prefix}{}", plain(line));
     }
+}
+
+/// The error and its causes, each told once: many an error tells its cause in its own words.
+fn story(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |mut story, cause| {
+        let cause = cause.to_string();
+        if story.is_empty() {
+            story = cause;
+        } else if !story.contains(&cause) {
+            story.push_str(": ");
+            story.push_str(&cause);
+        }
+        story
+    })
 }
 
 /// `aifo-coder: message key=value ..`
@@ -94,7 +126,7 @@ impl Visit for Fields {
 }
 
 /// A text without characters that could end the line or speak to the terminal.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
         if character.is_control() {

@@ -1,38 +1,60 @@
 //! `aifo-coder`: coding agents beside their tools, not among them.
 //!
-//! Thin: flags and environment become a session's configuration, the session is `aifo-launch`'s.
+//! Thin: files, environment and flags become a session's configuration, the session is
+//! `aifo-launch`'s.
 
+mod agents;
 mod cli;
+mod config;
+mod config_command;
 mod console;
+mod exec;
+mod log;
+mod paint;
 mod run;
 mod serve;
+mod sessions;
 mod settings;
+mod why;
 
 use std::process::ExitCode;
 
+use aifo_types::exit;
 use clap::Parser;
 
 use crate::cli::{Cli, Command};
+use crate::config::ConfigError;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let (session, chatter) = match &cli.command {
-        Command::Serve(serve) => (&serve.session, console::Chatter::Notices),
-        // An agent's user interface has the terminal to itself unless somebody asks.
-        Command::Run(run) => (&run.session, console::Chatter::Warnings),
+    let (ended, code) = match cli.command {
+        Command::Run(flags) => (on_a_reactor(run::run(flags)), exit::NOTHING_RAN),
+        Command::Serve(flags) => (on_a_reactor(serve::serve(flags)), exit::NOTHING_RAN),
+        Command::Exec(flags) => {
+            let ended = match &flags.join {
+                Some(session) => exec::join(session, &flags.command),
+                None => on_a_reactor(exec::alone(flags)),
+            };
+            (ended, exit::NOTHING_RAN)
+        }
+        Command::Why(flags) => (why::why(&flags), UNANSWERED),
+        Command::Log(flags) => (log::log(&flags), UNANSWERED),
+        Command::Sessions(flags) => (sessions::list(&flags), UNANSWERED),
+        Command::Config(flags) => (config_command::run(&flags.command), UNANSWERED),
     };
-    console::start(if session.is_verbose() { console::Chatter::Decisions } else { chatter });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let ended = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
-        runtime.block_on(async {
-            match cli.command {
-                Command::Serve(serve) => serve::serve(serve).await,
-                Command::Run(run) => run::run(run).await,
-            }
-        })
-    });
     ended.unwrap_or_else(|error| {
         console::fail(&error);
-        ExitCode::from(aifo_types::exit::NOTHING_RAN)
+        let wrong_usage = error.downcast_ref().is_some_and(ConfigError::is_usage);
+        ExitCode::from(if wrong_usage { USAGE } else { code })
     })
 }
+
+/// One thread does: many waits, little work.
+fn on_a_reactor(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
+
+/// A question could not be answered.
+const UNANSWERED: u8 = 1;
+/// The command line was wrong; clap exits so too.
+const USAGE: u8 = 2;

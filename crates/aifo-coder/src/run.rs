@@ -8,13 +8,24 @@ use aifo_types::exit;
 use anyhow::Context;
 
 use crate::cli::Run;
-use crate::console;
-use crate::settings::session_config;
+use crate::console::{self, Chatter};
+use crate::settings;
 
 pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
-    let config = session_config(&flags.session)?;
-    let agent = Agent::new(flags.command).context("there is no command to run")?;
-    let session = Session::start(config).await?;
+    // An agent's user interface has the terminal to itself unless somebody asks.
+    let given = flags.smart.add_to(flags.session.flags());
+    let config = settings::load(&flags.session, &given, Chatter::Warnings)?;
+    let mut agent = Agent::new(flags.command).context("there is no command to run")?;
+    let smart = config.smart_for(agent.name().to_str());
+    for (name, value) in smart.variables() {
+        agent.set(name, value);
+    }
+    let session = Session::start(settings::session_config(&flags.session, &config)?).await?;
+    in_session(session, &agent).await
+}
+
+/// Runs a command to its end, and ends the session then.
+pub(crate) async fn in_session(session: Session, agent: &Agent) -> anyhow::Result<ExitCode> {
     let end = agent.run(&session).await;
     session.close().await;
     match end? {

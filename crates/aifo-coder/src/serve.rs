@@ -8,9 +8,11 @@ use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Serve;
-use crate::settings::session_config;
+use crate::console::Chatter;
+use crate::settings;
 
 pub(crate) async fn serve(flags: Serve) -> anyhow::Result<ExitCode> {
+    let config = settings::load(&flags.session, &flags.session.flags(), Chatter::Notices)?;
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
     let mut hup = signal(SignalKind::hangup())?;
@@ -21,7 +23,7 @@ pub(crate) async fn serve(flags: Serve) -> anyhow::Result<ExitCode> {
             _ = hup.recv() => {}
         }
     });
-    let config = session_config(&flags.session)?;
+    let config = settings::session_config(&flags.session, &config)?;
     let session = tokio::select! {
         session = Session::start(config) => session?,
         // Dropping a session on its way up takes down what is up already.

@@ -3,9 +3,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::parent_id;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -43,6 +44,7 @@ fn act(name: &OsStr, verb: &str, args: &[OsString]) -> io::Result<u8> {
         "fds" => print_fds()?,
         "limits" => print_limits()?,
         "ids" => print_ids()?,
+        "connect" => connect(file(0)?)?,
         "stdin" => print_line(io::copy(&mut io::stdin(), &mut io::sink())?)?,
         "--version" | "-V" | "-v" | "version" | "--help" => {
             print_line(format!("{verb} in {}", std::env::current_dir()?.display()))?;
@@ -86,6 +88,19 @@ fn act(name: &OsStr, verb: &str, args: &[OsString]) -> io::Result<u8> {
             pause_for_ever();
         }
         "daemon" => start_leaf(file(0)?)?,
+        // Its child has lost the mark as well: nothing ties it to the exec any more.
+        "bare-daemon" => {
+            Command::new("/proc/self/exe").arg("middle").arg(file(0)?).env_clear().status()?;
+            wait_for(file(0)?);
+        }
+        "hydra" => {
+            for _ in 0..number(args, 0)? {
+                spawn_self(["head".as_ref(), file(1)?.as_os_str()])?;
+            }
+            block_all()?;
+            pause_for_ever();
+        }
+        "head" => grow_heads(file(0)?)?,
         "background" => {
             spawn_self(["chatter".as_ref(), file(0)?.as_os_str()])?;
             print_line("parent")?;
@@ -150,6 +165,17 @@ fn print_fds() -> io::Result<()> {
 fn print_limits() -> io::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     print_line(format!("{soft} {hard}"))
+}
+
+/// Sends its input to a unix socket and prints whatever comes back. Losing the connection in
+/// between is no failure: what came back is what counts.
+fn connect(socket: &Path) -> io::Result<()> {
+    let mut stream = UnixStream::connect(socket)?;
+    let (mut request, mut answer) = (Vec::new(), Vec::new());
+    io::stdin().read_to_end(&mut request)?;
+    let _ = stream.write_all(&request);
+    let _ = stream.read_to_end(&mut answer);
+    print(&[&answer])
 }
 
 /// Process, process group and session.
@@ -262,6 +288,17 @@ fn start_leaf(file: &Path) -> io::Result<()> {
     spawn_self(["middle".as_ref(), file.as_os_str()])?.wait()?;
     wait_for(file);
     Ok(())
+}
+
+/// Tells that it is there, then starts another of its kind whenever TERM comes.
+fn grow_heads(file: &Path) -> io::Result<()> {
+    block_all()?;
+    count(file)?;
+    loop {
+        if crossing().wait()? == Signal::SIGTERM {
+            spawn_self(["head".as_ref(), file.as_os_str()])?;
+        }
+    }
 }
 
 fn spawn_self<const N: usize>(args: [&OsStr; N]) -> io::Result<std::process::Child> {

@@ -1,0 +1,50 @@
+//! What holds for a session, and where each value comes from (`spec/config.md`).
+//!
+//! Built-in values, then the user's file, the environment, and flags, each over the one before; at
+//! last the workspace's own file, which can only make things tighter, because an agent can edit it.
+
+mod environment;
+mod error;
+mod file;
+mod flags;
+mod show;
+mod source;
+mod user;
+mod values;
+mod workspace;
+
+use std::path::{Path, PathBuf};
+
+use aifo_launch::detect_kinds;
+
+pub(crate) use self::error::ConfigError;
+pub(crate) use self::file::{File, user_file_path, workspace_file_path};
+pub(crate) use self::flags::Flags;
+pub(crate) use self::show::{Entry, entries};
+pub(crate) use self::source::{Source, Sourced};
+pub(crate) use self::values::{Config, Effect, ToolRule, user_file_name};
+
+/// Puts all layers together for a session over `workspace`.
+pub(crate) fn load(workspace: &Path, flags: &Flags) -> Result<Config, ConfigError> {
+    let workspace = &real(workspace);
+    let mut config = Config::builtin();
+    if let Some(file) = user_file_path().map(|path| File::read(&path)).transpose()?.flatten() {
+        file.keep_out_of(workspace)?;
+        config.apply_user(&file)?;
+    }
+    config.apply_environment(&|name| std::env::var_os(name))?;
+    config.apply_flags(flags)?;
+    if config.toolchains.is_builtin() {
+        let found = detect_kinds(workspace);
+        config.toolchains = Sourced::new(found, Source::Detected(workspace.clone()));
+    }
+    if let Some(file) = File::read(&workspace_file_path(workspace))? {
+        config.tighten(&file)?;
+    }
+    Ok(config)
+}
+
+/// The workspace as messages name it. One that is not there is the session's to refuse.
+pub(crate) fn real(workspace: &Path) -> PathBuf {
+    workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned())
+}

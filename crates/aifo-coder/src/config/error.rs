@@ -1,0 +1,94 @@
+//! What is wrong with a configuration, where, and what to do about it.
+
+use std::path::Path;
+
+use crate::config::source::{Layer, Source};
+
+/// One mistake in one place.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {what}{}", hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default())]
+pub(crate) struct ConfigError {
+    place: String,
+    layer: Option<Layer>,
+    what: String,
+    hint: Option<String>,
+}
+
+impl ConfigError {
+    pub(crate) fn new(source: &Source, what: impl Into<String>) -> Self {
+        let layer = Some(source.layer());
+        ConfigError { place: source.to_string(), layer, what: what.into(), hint: None }
+    }
+
+    pub(crate) fn in_file(path: &Path, what: impl Into<String>) -> Self {
+        let place = path.display().to_string();
+        ConfigError { place, layer: None, what: what.into(), hint: None }
+    }
+
+    /// Whether a flag was wrong, not a file.
+    pub(crate) fn is_usage(&self) -> bool {
+        self.layer == Some(Layer::Flag)
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// The known word that was probably meant, if one is near enough.
+pub(crate) fn suggestion<'a>(
+    word: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let rated = known.into_iter().map(|candidate| (distance(word, candidate), candidate));
+    // Half of the word may be wrong: more, and the guess is noise.
+    let near = rated.filter(|(distance, candidate)| 2 * distance <= candidate.len());
+    near.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
+}
+
+/// How many letters must be put in, taken out or replaced to make one word of the other.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (index, letter) in from.chars().enumerate() {
+        let mut next = vec![index + 1];
+        for ((other, above), diagonal) in to.iter().zip(row.iter().skip(1)).zip(&row) {
+            let left = next.last().copied().unwrap_or_default();
+            let replaced = diagonal + usize::from(*other != letter);
+            next.push(replaced.min(above + 1).min(left + 1));
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_words() {
+        let known = ["toolchains", "max_secs", "max_executions", "verbose", "listen"];
+        let rows = [
+            ("toolchain", Some("toolchains")),
+            ("max-secs", Some("max_secs")),
+            ("Verbose", Some("verbose")),
+            ("max_execution", Some("max_executions")),
+            ("image", None),
+            ("", None),
+        ];
+        for (word, expected) in rows {
+            assert_eq!(suggestion(word, known), expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn distances() {
+        let rows =
+            [("", "", 0), ("a", "", 1), ("", "ab", 2), ("kitten", "sitting", 3), ("é", "e", 1)];
+        for (from, to, expected) in rows {
+            assert_eq!(distance(from, to), expected, "{from} {to}");
+        }
+    }
+}

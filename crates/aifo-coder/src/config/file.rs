@@ -1,0 +1,260 @@
+//! A configuration file: its form, and how it is read. What it may say is the layers' to judge.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::config::error::{ConfigError, suggestion};
+use crate::config::source::{Place, Source, Sourced};
+
+/// A file that has been read, with what it says.
+#[derive(Debug)]
+pub(crate) struct File {
+    pub(crate) path: PathBuf,
+    pub(crate) entries: Entries,
+    owner: Owner,
+    /// Where each line begins, in bytes.
+    lines: Vec<usize>,
+}
+
+/// Whose file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    User,
+    /// Anybody who can write to the workspace, an agent for one.
+    Workspace,
+}
+
+/// Every key there is. User and workspace files have the same form, so that a key in the wrong file
+/// can be told from one that does not exist.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Entries {
+    pub(crate) toolchains: Option<Spanned<Vec<String>>>,
+    pub(crate) max_secs: Option<Spanned<u64>>,
+    pub(crate) max_executions: Option<Spanned<usize>>,
+    pub(crate) verbose: Option<Spanned<bool>>,
+    pub(crate) listen: Option<Spanned<String>>,
+    pub(crate) local_python: Option<Spanned<PathBuf>>,
+    pub(crate) kind: BTreeMap<String, Spanned<KindEntries>>,
+    pub(crate) notify: NotifyEntries,
+    pub(crate) agent: AgentEntries,
+}
+
+/// `[kind.NAME]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct KindEntries {
+    /// The tools of a kind that is not ours.
+    pub(crate) tools: Option<Spanned<Vec<String>>>,
+    /// Further tools of a kind that is.
+    pub(crate) allow: Option<Spanned<Vec<String>>>,
+    pub(crate) deny: Option<Spanned<Vec<String>>>,
+}
+
+/// `[notify]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct NotifyEntries {
+    pub(crate) enabled: Option<Spanned<bool>>,
+    pub(crate) command: Option<Spanned<Vec<String>>>,
+    pub(crate) allow: Option<Spanned<Vec<String>>>,
+    pub(crate) safe_dirs: Option<Spanned<Vec<PathBuf>>>,
+    pub(crate) trim_env: Option<Spanned<bool>>,
+    pub(crate) env_allow: Option<Spanned<Vec<String>>>,
+    pub(crate) timeout_secs: Option<Spanned<u64>>,
+}
+
+/// `[agent]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AgentEntries {
+    pub(crate) smart: Option<Spanned<String>>,
+    pub(crate) node: Option<Spanned<bool>>,
+    pub(crate) python: Option<Spanned<bool>>,
+}
+
+/// `$XDG_CONFIG_HOME/aifo/config.toml`, else `~/.config/aifo/config.toml`; `None` without a home.
+pub(crate) fn user_file_path() -> Option<PathBuf> {
+    let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
+    base.map(|base| base.join("aifo/config.toml"))
+}
+
+/// `.aifo.toml` in the workspace's root.
+pub(crate) fn workspace_file_path(workspace: &Path) -> PathBuf {
+    workspace.join(WORKSPACE_FILE)
+}
+
+impl File {
+    /// Reads a file; `None` if there is none. One with the name of a workspace's file is one.
+    pub(crate) fn read(path: &Path) -> Result<Option<Self>, ConfigError> {
+        let unreadable =
+            |error: std::io::Error| ConfigError::in_file(path, format!("cannot be read: {error}"));
+        match path.metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unreadable(error)),
+            // An agent could put a pipe here, which nobody would ever write to.
+            Ok(metadata) if !metadata.is_file() => {
+                return Err(ConfigError::in_file(path, "is not a file"));
+            }
+            Ok(_) => {}
+        }
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(unreadable)?;
+        file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
+        if text.len() as u64 > MAX_BYTES {
+            return Err(ConfigError::in_file(path, "is larger than 1 MiB"));
+        }
+        File::parse(path, &text).map(Some)
+    }
+
+    /// Takes the text of a file apart.
+    pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let owner = match path.file_name() {
+            Some(name) if name == WORKSPACE_FILE => Owner::Workspace,
+            _ => Owner::User,
+        };
+        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let lines = std::iter::once(0).chain(breaks.map(|(at, _)| at + 1)).collect();
+        let path = path.to_owned();
+        let mut file = File { path, entries: Entries::default(), owner, lines };
+        match toml::from_str(text) {
+            Ok(entries) => file.entries = entries,
+            Err(error) => return Err(file.malformed(&error)),
+        }
+        Ok(file)
+    }
+
+    /// Whether it is a workspace's, which may only tighten.
+    pub(crate) fn is_workspaces(&self) -> bool {
+        self.owner == Owner::Workspace
+    }
+
+    /// Errors: it lies below `workspace`, so that an agent could widen its own rights.
+    pub(crate) fn keep_out_of(&self, workspace: &Path) -> Result<(), ConfigError> {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if !real(&self.path).starts_with(real(workspace)) {
+            return Ok(());
+        }
+        let what = format!(
+            "lies in the workspace '{}', where an agent could widen its own rights",
+            workspace.display()
+        );
+        let hint = "choose a smaller workspace with --workspace, or keep the file elsewhere and \
+                    set XDG_CONFIG_HOME";
+        Err(ConfigError::in_file(&self.path, what).hint(hint))
+    }
+
+    /// Where a part of the text stands.
+    pub(crate) fn source(&self, span: Range<usize>) -> Source {
+        let line = self.lines.partition_point(|start| *start <= span.start).max(1);
+        let place = Place { path: self.path.clone(), line };
+        match self.owner {
+            Owner::User => Source::UserFile(place),
+            Owner::Workspace => Source::WorkspaceFile(place),
+        }
+    }
+
+    /// A value of the file with its place, if it is there.
+    pub(crate) fn told<T: Clone>(&self, entry: &Option<Spanned<T>>) -> Option<Sourced<T>> {
+        let entry = entry.as_ref()?;
+        Some(Sourced::new(entry.get_ref().clone(), self.source(entry.span())))
+    }
+
+    fn malformed(&self, error: &toml::de::Error) -> ConfigError {
+        let source = self.source(error.span().unwrap_or_default());
+        let message = error.message();
+        let Some(rest) = message.strip_prefix("unknown field `") else {
+            return ConfigError::new(&source, message.replace('\n', "; "));
+        };
+        // "unknown field `x`, expected one of `a`, `b`": every second piece is a name.
+        let names: Vec<&str> = rest.split('`').step_by(2).collect();
+        let (unknown, known) = names.split_first().unwrap_or((&"", &[]));
+        let error = ConfigError::new(&source, format!("there is no key '{unknown}'"));
+        let known = known.iter().copied().filter(|name| !name.is_empty());
+        match suggestion(unknown, known.clone()) {
+            Some(meant) => error.hint(format!("did you mean '{meant}'?")),
+            None => error.hint(format!("known here are: {}", known.collect::<Vec<_>>().join(", "))),
+        }
+    }
+}
+
+const WORKSPACE_FILE: &str = ".aifo.toml";
+/// More than anybody would write, and little enough to read at every start.
+const MAX_BYTES: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        File::parse(Path::new("/c.toml"), text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let text = r#"
+            toolchains = ["rust", "py"]
+            max_secs = 600
+            max_executions = 8
+            verbose = true
+            listen = "tcp://127.0.0.1:0"
+            local_python = "/opt/venv/bin/python3"
+
+            [kind.java]
+            tools = ["java", "javac"]
+            [kind.rust]
+            allow = ["just"]
+            deny = ["rustup"]
+
+            [notify]
+            enabled = true
+            command = ["/usr/bin/notify-send", "{args}"]
+            allow = ["notify-send"]
+            safe_dirs = ["/usr/bin"]
+            trim_env = true
+            env_allow = ["DISPLAY"]
+            timeout_secs = 5
+
+            [agent]
+            smart = "auto"
+            node = true
+            python = false
+        "#;
+        let file = File::parse(Path::new("/c.toml"), text).unwrap();
+        let told = file.told(&file.entries.max_secs).unwrap();
+        assert_eq!((told.value, told.source.to_string().as_str()), (600, "/c.toml:3"));
+        let rust = file.entries.kind.get("rust").unwrap().get_ref();
+        let told = file.told(&rust.deny).unwrap();
+        assert_eq!(told.source.to_string(), "/c.toml:13");
+    }
+
+    #[test]
+    fn mistakes_have_a_place_and_a_remedy() {
+        let rows = [
+            (
+                "\ntoolchain = []",
+                "/c.toml:2: there is no key 'toolchain'\nhint: did you mean 'toolchains'?",
+            ),
+            (
+                "[kind.rust]\nimage = 'x'",
+                "/c.toml:2: there is no key 'image'\nhint: known here are: tools, allow, deny",
+            ),
+            (
+                "[notify]\n\nsafe-dirs = []",
+                "/c.toml:3: there is no key 'safe-dirs'\nhint: did you mean 'safe_dirs'?",
+            ),
+            ("max_secs = 'x'", "/c.toml:1: invalid type: string \"x\", expected u64"),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(error(text), expected);
+        }
+        assert!(error("a = 1\nb").starts_with("/c.toml:2: "), "{}", error("a = 1\nb"));
+        assert!(error("max_secs = -1").starts_with("/c.toml:1: "));
+    }
+}

@@ -1,0 +1,41 @@
+//! What the command line says.
+
+use aifo_types::Endpoint;
+
+use crate::config::error::ConfigError;
+use crate::config::source::{Source, Sourced};
+use crate::config::user::limit;
+use crate::config::values::Config;
+
+/// The flags that speak about a session; each only where it was given.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flags {
+    pub(crate) toolchains: Vec<String>,
+    pub(crate) max_secs: Option<u64>,
+    pub(crate) verbose: Option<bool>,
+    pub(crate) listen: Option<Endpoint>,
+    pub(crate) smart_node: Option<bool>,
+    pub(crate) smart_python: Option<bool>,
+}
+
+impl Config {
+    /// Puts what the flags say over what held before.
+    pub(crate) fn apply_flags(&mut self, flags: &Flags) -> Result<(), ConfigError> {
+        if !flags.toolchains.is_empty() {
+            let source = Source::Flag("--toolchain");
+            self.toolchains = self.kinds_named(Sourced::new(flags.toolchains.clone(), source))?;
+        }
+        if let Some(seconds) = flags.max_secs {
+            self.max_secs = Sourced::new(limit(seconds), Source::Flag("--max-secs"));
+        }
+        self.verbose.set(flag(flags.verbose, "--verbose"));
+        self.listen.set(flag(flags.listen.clone(), "--listen"));
+        self.agent.node.set(flag(flags.smart_node, "--smart-node"));
+        self.agent.python.set(flag(flags.smart_python, "--smart-python"));
+        Ok(())
+    }
+}
+
+fn flag<T>(value: Option<T>, name: &'static str) -> Option<Sourced<T>> {
+    value.map(|value| Sourced::new(value, Source::Flag(name)))
+}

@@ -1,0 +1,82 @@
+//! Every value as a row: key, value, where it comes from.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::config::source::{Layer, Sourced};
+use crate::config::values::{Config, Effect};
+
+/// One value as `config show` prints it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Entry {
+    /// As a file spells it, with its table: `notify.allow`.
+    pub(crate) key: String,
+    pub(crate) value: Value,
+    /// What the value's absence means.
+    #[serde(skip)]
+    absent: &'static str,
+    layer: Layer,
+    /// The line, variable or flag, in words.
+    pub(crate) from: String,
+}
+
+impl Entry {
+    /// The value as a configuration file would spell it.
+    pub(crate) fn shown(&self) -> String {
+        match &self.value {
+            Value::Null => format!("({})", self.absent),
+            value => value.to_string(),
+        }
+    }
+}
+
+/// All of them, in the order of the documentation.
+pub(crate) fn entries(config: &Config) -> Vec<Entry> {
+    let kinds: Vec<&str> = config.toolchains.value.iter().map(|kind| kind.as_str()).collect();
+    let endpoint = config.listen.value.as_ref().map(ToString::to_string);
+    let mut all = vec![
+        row("toolchains", json!(kinds), "none", &config.toolchains),
+        row("max_secs", json!(config.max_secs.value), "no limit", &config.max_secs),
+        row("max_executions", json!(config.max_executions.value), "", &config.max_executions),
+        row("verbose", json!(config.verbose.value), "", &config.verbose),
+        row("listen", json!(endpoint), "a unix socket of the session", &config.listen),
+        row(
+            "local_python",
+            json!(config.local_python.value),
+            "the system's python3",
+            &config.local_python,
+        ),
+    ];
+    all.extend(config.tool_rules.iter().map(|rule| {
+        let effect = match rule.effect {
+            Effect::Allow => "allow",
+            Effect::Deny => "deny",
+        };
+        let key = format!("kind.{}.{effect}", rule.kind);
+        row(&key, json!(rule.tools.value), "", &rule.tools)
+    }));
+    let notify = &config.notify;
+    let limit = "as for tools";
+    all.extend([
+        row("notify.enabled", json!(notify.enabled.value), "", &notify.enabled),
+        row("notify.command", json!(notify.command.value), "by its name", &notify.command),
+        row("notify.allow", json!(notify.allow.value), "", &notify.allow),
+        row("notify.safe_dirs", json!(notify.safe_dirs.value), "", &notify.safe_dirs),
+        row("notify.trim_env", json!(notify.trim_env.value), "", &notify.trim_env),
+        row("notify.env_allow", json!(notify.env_allow.value), "", &notify.env_allow),
+        row("notify.timeout_secs", json!(notify.timeout_secs.value), limit, &notify.timeout_secs),
+    ]);
+    let agent = &config.agent;
+    let rule = "as agent.smart says";
+    all.extend([
+        row("agent.smart", json!(agent.smart.value.as_str()), "", &agent.smart),
+        row("agent.node", json!(agent.node.value), rule, &agent.node),
+        row("agent.python", json!(agent.python.value), rule, &agent.python),
+    ]);
+    all
+}
+
+fn row<T>(key: &str, value: Value, absent: &'static str, sourced: &Sourced<T>) -> Entry {
+    let source = &sourced.source;
+    Entry { key: key.to_owned(), value, absent, layer: source.layer(), from: source.to_string() }
+}

@@ -1,0 +1,101 @@
+//! Where a value comes from.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+/// A value with the layer that had the last word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sourced<T> {
+    pub(crate) value: T,
+    pub(crate) source: Source,
+}
+
+/// A layer, and the place in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Nobody said anything.
+    BuiltIn,
+    /// The files of this workspace.
+    Detected(PathBuf),
+    /// The user's own configuration file.
+    UserFile(Place),
+    /// A variable of this name.
+    Environment(&'static str),
+    /// A flag of this name.
+    Flag(&'static str),
+    /// The workspace's file.
+    WorkspaceFile(Place),
+}
+
+/// A line of a file, counted from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) path: PathBuf,
+    pub(crate) line: usize,
+}
+
+/// The layers, lowest first, as JSON names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Layer {
+    BuiltIn,
+    Detected,
+    User,
+    Environment,
+    Flag,
+    Workspace,
+}
+
+impl<T> Sourced<T> {
+    pub(crate) fn new(value: T, source: Source) -> Self {
+        Sourced { value, source }
+    }
+
+    pub(crate) fn builtin(value: T) -> Self {
+        Sourced::new(value, Source::BuiltIn)
+    }
+
+    /// Whether nobody has said anything yet.
+    pub(crate) fn is_builtin(&self) -> bool {
+        self.source == Source::BuiltIn
+    }
+
+    /// Replaces the value if there is a new one.
+    pub(crate) fn set(&mut self, told: Option<Sourced<impl Into<T>>>) {
+        if let Some(Sourced { value, source }) = told {
+            *self = Sourced { value: value.into(), source };
+        }
+    }
+}
+
+impl Source {
+    pub(crate) fn layer(&self) -> Layer {
+        match self {
+            Source::BuiltIn => Layer::BuiltIn,
+            Source::Detected(_) => Layer::Detected,
+            Source::UserFile(_) => Layer::User,
+            Source::Environment(_) => Layer::Environment,
+            Source::Flag(_) => Layer::Flag,
+            Source::WorkspaceFile(_) => Layer::Workspace,
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::BuiltIn => f.write_str("built in"),
+            Source::Detected(workspace) => write!(f, "the files of {}", workspace.display()),
+            Source::UserFile(place) | Source::WorkspaceFile(place) => place.fmt(f),
+            Source::Environment(name) | Source::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.path.display(), self.line)
+    }
+}

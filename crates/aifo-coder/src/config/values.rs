@@ -1,0 +1,195 @@
+//! Every value a session has, and what they are when nobody says anything.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use aifo_launch::Limits;
+use aifo_policy::{NotifyEnvironment, NotifyRules, Policy};
+use aifo_types::{Endpoint, Kind};
+
+use crate::agents;
+use crate::config::error::{ConfigError, suggestion};
+use crate::config::file::user_file_path;
+use crate::config::source::{Source, Sourced};
+
+/// What holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) toolchains: Sourced<Vec<Kind>>,
+    /// `None`: a tool may run as long as it likes.
+    pub(crate) max_secs: Sourced<Option<u64>>,
+    pub(crate) max_executions: Sourced<usize>,
+    pub(crate) verbose: Sourced<bool>,
+    /// `None`: a unix socket in the session's folder.
+    pub(crate) listen: Sourced<Option<Endpoint>>,
+    /// The agent's own python; `None`: the system's.
+    pub(crate) local_python: Sourced<Option<PathBuf>>,
+    pub(crate) policy: Policy,
+    /// How `policy` differs from ours.
+    pub(crate) tool_rules: Vec<ToolRule>,
+    pub(crate) notify: Notify,
+    pub(crate) agent: Agent,
+}
+
+/// A change of a kind's allowlist.
+#[derive(Clone, Debug)]
+pub(crate) struct ToolRule {
+    pub(crate) kind: Kind,
+    pub(crate) effect: Effect,
+    pub(crate) tools: Sourced<Vec<String>>,
+}
+
+/// What a change does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Allow,
+    Deny,
+}
+
+/// Which commands may notify the user.
+#[derive(Clone, Debug)]
+pub(crate) struct Notify {
+    pub(crate) enabled: Sourced<bool>,
+    pub(crate) command: Sourced<Option<Vec<String>>>,
+    pub(crate) allow: Sourced<Vec<String>>,
+    pub(crate) safe_dirs: Sourced<Vec<PathBuf>>,
+    pub(crate) trim_env: Sourced<bool>,
+    pub(crate) env_allow: Sourced<Vec<String>>,
+    /// `None`: the tools' own limit.
+    pub(crate) timeout_secs: Sourced<Option<u64>>,
+}
+
+/// Which calls of a runtime the agent's own copy takes.
+#[derive(Clone, Debug)]
+pub(crate) struct Agent {
+    pub(crate) smart: Sourced<Smart>,
+    /// Over `smart`, for node alone.
+    pub(crate) node: Sourced<Option<bool>>,
+    /// Over `smart`, for python alone.
+    pub(crate) python: Sourced<Option<bool>>,
+}
+
+/// The rule for both runtimes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Smart {
+    /// As the table of agents says.
+    Auto,
+    On,
+    Off,
+}
+
+impl Config {
+    /// What holds when nobody says anything.
+    pub(crate) fn builtin() -> Self {
+        let notify = NotifyRules::default();
+        Config {
+            toolchains: Sourced::builtin(Vec::new()),
+            max_secs: Sourced::builtin(None),
+            max_executions: Sourced::builtin(Limits::default().max_executions),
+            verbose: Sourced::builtin(false),
+            listen: Sourced::builtin(None),
+            local_python: Sourced::builtin(None),
+            policy: Policy::builtin(),
+            tool_rules: Vec::new(),
+            notify: Notify {
+                enabled: Sourced::builtin(true),
+                command: Sourced::builtin(notify.command),
+                allow: Sourced::builtin(notify.allowlist),
+                safe_dirs: Sourced::builtin(notify.safe_dirs),
+                trim_env: Sourced::builtin(false),
+                env_allow: Sourced::builtin(Vec::new()),
+                timeout_secs: Sourced::builtin(None),
+            },
+            agent: Agent {
+                smart: Sourced::builtin(Smart::Auto),
+                node: Sourced::builtin(None),
+                python: Sourced::builtin(None),
+            },
+        }
+    }
+
+    /// The kinds that the words name, each once.
+    pub(crate) fn kinds_named(
+        &self,
+        words: Sourced<Vec<String>>,
+    ) -> Result<Sourced<Vec<Kind>>, ConfigError> {
+        let mut kinds: Vec<Kind> = Vec::new();
+        for word in &words.value {
+            let kind = self.kind_named(word, &words.source)?;
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        Ok(Sourced::new(kinds, words.source))
+    }
+
+    /// The kind that a word names, be it an alias.
+    pub(crate) fn kind_named(&self, word: &str, source: &Source) -> Result<Kind, ConfigError> {
+        if let Some(found) = self.policy.kind_named(word) {
+            return Ok(found.kind.clone());
+        }
+        let known: Vec<_> = self.policy.kinds().iter().map(|policy| policy.kind.as_str()).collect();
+        let what = format!("there is no toolchain '{word}'; known are: {}", known.join(", "));
+        let error = ConfigError::new(source, what);
+        Err(match suggestion(word, known) {
+            Some(meant) => error.hint(format!("did you mean '{meant}'?")),
+            None => error.hint(format!(
+                "one of your own is made in '{}': [kind.NAME] with tools = [..]",
+                user_file_name()
+            )),
+        })
+    }
+
+    /// Whether `node` and whether `python` calls are decided smartly for this agent.
+    pub(crate) fn smart_for(&self, agent: Option<&str>) -> agents::Smart {
+        let rule = match self.agent.smart.value {
+            Smart::Auto => agent.map(agents::smart_for).unwrap_or_default(),
+            Smart::On => agents::Smart { node: true, python: true },
+            Smart::Off => agents::Smart::default(),
+        };
+        agents::Smart {
+            node: self.agent.node.value.unwrap_or(rule.node),
+            python: self.agent.python.value.unwrap_or(rule.python),
+        }
+    }
+}
+
+impl Notify {
+    /// What the proxy judges by.
+    pub(crate) fn rules(&self) -> NotifyRules {
+        let mut rules = NotifyRules {
+            command: self.command.value.clone(),
+            allowlist: self.allow.value.clone(),
+            safe_dirs: self.safe_dirs.value.clone(),
+            environment: match self.trim_env.value {
+                true => NotifyEnvironment::Trimmed(self.env_allow.value.clone()),
+                false => NotifyEnvironment::Full,
+            },
+            timeout: self.timeout_secs.value.map(Duration::from_secs),
+        };
+        if !self.enabled.value {
+            rules.allowlist.clear();
+        }
+        rules
+    }
+}
+
+impl Smart {
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        [Smart::Auto, Smart::On, Smart::Off].into_iter().find(|smart| smart.as_str() == word)
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Smart::Auto => "auto",
+            Smart::On => "on",
+            Smart::Off => "off",
+        }
+    }
+}
+
+/// The user's own file as a hint names it.
+pub(crate) fn user_file_name() -> String {
+    let path = user_file_path().unwrap_or_else(|| "~/.config/aifo/config.toml".into());
+    path.display().to_string()
+}

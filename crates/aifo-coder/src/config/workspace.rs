@@ -1,0 +1,178 @@
+//! The workspace's own file. Whoever works in the workspace can edit it, an agent too, so it can
+//! make things tighter and nothing else.
+
+use std::ops::Range;
+
+use crate::config::error::ConfigError;
+use crate::config::file::{Entries, File};
+use crate::config::source::Sourced;
+use crate::config::user::at_least_one;
+use crate::config::values::{Config, user_file_name};
+
+impl Config {
+    /// Narrows what held before. Errors: what would not narrow, and mistakes.
+    pub(crate) fn tighten(&mut self, file: &File) -> Result<(), ConfigError> {
+        let entries = &file.entries;
+        if let Some((span, what)) = not_narrowing(entries).next() {
+            let what = format!("{what}, which a workspace's file may not do");
+            let hint = format!("this belongs in your own file, '{}'", user_file_name());
+            return Err(ConfigError::new(&file.source(span), what).hint(hint));
+        }
+        if let Some(told) = file.told(&entries.toolchains) {
+            let Sourced { value: kept, source } = self.kinds_named(told)?;
+            let all = self.toolchains.value.len();
+            self.toolchains.value.retain(|kind| kept.contains(kind));
+            if self.toolchains.value.len() < all {
+                self.toolchains.source = source;
+            }
+        }
+        if let Some(Sourced { value, source }) = file.told(&entries.max_secs)
+            && self.max_secs.value.is_none_or(|limit| value < limit)
+        {
+            self.max_secs = Sourced::new(Some(value), source);
+        }
+        if let Some(told) = file.told(&entries.max_executions)
+            && told.value < self.max_executions.value
+        {
+            self.max_executions = at_least_one(told)?;
+        }
+        for (name, kind) in &entries.kind {
+            let source = file.source(kind.span());
+            let known = self.kind_named(name, &source)?;
+            self.deny(&known, file.told(&kind.get_ref().deny))?;
+        }
+        self.notify.enabled.set(file.told(&entries.notify.enabled));
+        Ok(())
+    }
+}
+
+/// What of a file does something else than narrow, with the words for it.
+fn not_narrowing(entries: &Entries) -> impl Iterator<Item = (Range<usize>, String)> {
+    let Entries { notify, agent, .. } = entries;
+    let kinds = entries.kind.iter().flat_map(|(name, kind)| {
+        let kind = kind.get_ref();
+        let tools = kind.tools.as_ref().map(|tools| (tools.span(), "lists tools"));
+        let allow = kind.allow.as_ref().map(|tools| (tools.span(), "allows tools"));
+        let told = tools.into_iter().chain(allow);
+        told.map(move |(span, does)| (span, format!("[kind.{name}] {does}")))
+    });
+    let no_limit = entries.max_secs.as_ref().filter(|seconds| *seconds.get_ref() == 0);
+    let switched_on = notify.enabled.as_ref().filter(|enabled| *enabled.get_ref());
+    let others = [
+        (no_limit.map(toml::Spanned::span), "max_secs = 0 takes the limit away"),
+        (switched_on.map(toml::Spanned::span), "[notify] enabled = true switches notifications on"),
+        (span(&entries.verbose), "verbose changes what is told"),
+        (span(&entries.listen), "listen chooses where the proxy is reached"),
+        (span(&entries.local_python), "local_python chooses a program to run"),
+        (span(&notify.command), "[notify] command chooses a program to run"),
+        (span(&notify.allow), "[notify] allow allows commands"),
+        (span(&notify.safe_dirs), "[notify] safe_dirs allows commands"),
+        (span(&notify.trim_env), "[notify] trim_env changes an environment"),
+        (span(&notify.env_allow), "[notify] env_allow changes an environment"),
+        (span(&notify.timeout_secs), "[notify] timeout_secs changes a limit"),
+        (span(&agent.smart), "[agent] smart changes where programs run"),
+        (span(&agent.node), "[agent] node changes where programs run"),
+        (span(&agent.python), "[agent] python changes where programs run"),
+    ];
+    let others = others.into_iter().filter_map(|(span, what)| Some((span?, what.to_owned())));
+    kinds.chain(others)
+}
+
+fn span<T>(entry: &Option<toml::Spanned<T>>) -> Option<Range<usize>> {
+    entry.as_ref().map(toml::Spanned::span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn config(user: &str, workspace: &str) -> Result<Config, String> {
+        let parse = |path: &str, text: &str| File::parse(Path::new(path), text);
+        let mut config = Config::builtin();
+        let user = parse("/u.toml", user).and_then(|file| config.apply_user(&file));
+        user.map_err(|error| error.to_string())?;
+        let tightened = parse("/w/.aifo.toml", workspace).and_then(|file| config.tighten(&file));
+        tightened.map(|()| config).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn it_narrows() {
+        let user = "toolchains = ['rust', 'node']\nmax_secs = 100\n[kind.rust]\nallow = ['just']";
+        let narrow = "toolchains = ['node', 'go']\nmax_secs = 60\nmax_executions = 3\n\
+                      [kind.rust]\ndeny = ['just', 'cargo']\n[notify]\nenabled = false";
+        let config = config(user, narrow).unwrap();
+        let kinds: Vec<_> = config.toolchains.value.iter().map(|kind| kind.as_str()).collect();
+        assert_eq!(kinds, ["node"], "go is not added");
+        assert_eq!(config.max_secs.value, Some(60));
+        assert_eq!(config.max_secs.source.to_string(), "/w/.aifo.toml:2");
+        assert_eq!(config.max_executions.value, 3);
+        let rust = config.policy.kind_named("rust").unwrap();
+        assert_eq!((rust.allowance("just"), rust.allowance("cargo")), (None, None));
+        assert!(config.notify.rules().allowlist.is_empty());
+    }
+
+    #[test]
+    fn what_is_tighter_already_stays() {
+        let config = config("max_secs = 100\nmax_executions = 2", "max_secs = 600").unwrap();
+        assert_eq!(config.max_secs.value, Some(100));
+        assert_eq!(config.max_secs.source.to_string(), "/u.toml:1");
+        assert_eq!(config.max_executions.value, 2);
+    }
+
+    #[test]
+    fn what_would_loosen_is_refused() {
+        let rows = [
+            "max_secs = 0",
+            "verbose = true",
+            "listen = 'tcp://0.0.0.0:1'",
+            "local_python = '/w/python'",
+            "[kind.rust]\nallow = ['sh']",
+            "[kind.x]\ntools = ['sh']",
+            "[notify]\nenabled = true",
+            "[notify]\ncommand = ['/w/x']",
+            "[notify]\nallow = ['sh']",
+            "[notify]\nsafe_dirs = ['/w']",
+            "[notify]\ntrim_env = false",
+            "[notify]\nenv_allow = ['TOKEN']",
+            "[notify]\ntimeout_secs = 9",
+            "[agent]\nsmart = 'on'",
+            "[agent]\nnode = true",
+            "[agent]\npython = true",
+        ];
+        for text in rows {
+            let error = config("", text).unwrap_err();
+            let line = text.lines().count();
+            assert!(error.starts_with(&format!("/w/.aifo.toml:{line}: ")), "{text}: {error}");
+            assert!(error.contains("a workspace's file may not do"), "{text}: {error}");
+            assert!(error.contains("hint: this belongs in your own file"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_user_may_say_anything_but_nonsense() {
+        let rows = [
+            ("[kind.rsut]\nallow = []", "/u.toml:1: there is no toolchain 'rsut'\nhint: did you"),
+            ("[kind.java]\nallow = []", "hint: a new one lists its tools: tools = [..]"),
+            ("[kind.Java]\ntools = []", "'Java' cannot name a toolchain"),
+            ("[kind.host]\ntools = []", "/u.toml:1: 'host' cannot name a toolchain"),
+            ("[kind.rust]\ntools = []", "/u.toml:2: toolchain 'rust' has its tools already"),
+            ("[kind.rust]\nallow = ['a/b']", "/u.toml:2: 'a/b' cannot be a tool"),
+            ("[kind.rust]\ndeny = ['aifo-runner']", "names in aifo- are ours"),
+            ("toolchains = ['rust', 'x']", "/u.toml:1: there is no toolchain 'x'; known are: c"),
+            ("max_executions = 0", "/u.toml:1: at least one"),
+            ("listen = 'x'", "/u.toml:1: "),
+            ("local_python = 'python3'", "/u.toml:1: local_python 'python3' is not absolute"),
+            ("[notify]\ncommand = ['say']", "/u.toml:2: the command 'say' is not an absolute"),
+            ("[notify]\ncommand = []", "/u.toml:2: the command '' is not an absolute"),
+            ("[agent]\nsmart = 'yes'", "hint: say \"auto\", \"on\" or \"off\""),
+        ];
+        for (text, expected) in rows {
+            let error = config(text, "").unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let java = config("toolchains = ['java']\n[kind.java]\ntools = ['javac']", "").unwrap();
+        assert_eq!(java.toolchains.value.len(), 1);
+        assert!(java.policy.all_tools().contains("javac"));
+    }
+}

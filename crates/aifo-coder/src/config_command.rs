@@ -1,0 +1,85 @@
+//! `aifo-coder config`: what holds, where the file is, and whether one is right.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+
+use crate::cli::{ConfigCommand, Session};
+use crate::config::{self, Config, ConfigError, Entry, File};
+use crate::paint;
+
+pub(crate) fn run(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        ConfigCommand::Show { session, json } => show(session, *json)?,
+        ConfigCommand::Path => {
+            let path = config::user_file_path().context(NO_HOME)?;
+            paint::print(&format!("{}\n", path.display()))?;
+        }
+        ConfigCommand::Check { file: Some(file), .. } => {
+            let Some(read) = File::read(file)? else { bail!("'{}' is not there", file.display()) };
+            judge(&read, &mut Config::builtin())?;
+            paint::print(&format!("{}: ok\n", file.display()))?;
+        }
+        ConfigCommand::Check { file: None, workspace } => check_usual(workspace)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(session: &Session, as_json: bool) -> anyhow::Result<()> {
+    let workspace = &session.project.workspace;
+    let config = config::load(workspace, &session.flags())?;
+    let entries = config::entries(&config);
+    if as_json {
+        return paint::print_json(&Shown {
+            user_file: config::user_file_path(),
+            workspace_file: config::workspace_file_path(&config::real(workspace)),
+            values: &entries,
+        });
+    }
+    let rows: Vec<_> = entries
+        .iter()
+        .map(|entry| [entry.key.clone(), entry.shown(), entry.from.clone()])
+        .collect();
+    paint::print(&paint::columns(&rows))
+}
+
+/// What `config show --json` prints.
+#[derive(Serialize)]
+struct Shown<'a> {
+    /// `None` without a home.
+    user_file: Option<PathBuf>,
+    workspace_file: PathBuf,
+    values: &'a [Entry],
+}
+
+/// The files that a session over `workspace` would read.
+fn check_usual(workspace: &Path) -> anyhow::Result<()> {
+    let workspace = &config::real(workspace);
+    let user = config::user_file_path();
+    // One after the other, as a session reads them: a workspace may speak of a user's kinds.
+    let mut config = Config::builtin();
+    let mut told = String::new();
+    for path in user.into_iter().chain([config::workspace_file_path(workspace)]) {
+        let verdict = match File::read(&path)? {
+            Some(file) => {
+                if !file.is_workspaces() {
+                    file.keep_out_of(workspace)?;
+                }
+                judge(&file, &mut config)?;
+                "ok"
+            }
+            None => "not there",
+        };
+        told += &format!("{}: {verdict}\n", path.display());
+    }
+    paint::print(&told)
+}
+
+/// Errors: what the file says cannot be.
+fn judge(file: &File, config: &mut Config) -> Result<(), ConfigError> {
+    if file.is_workspaces() { config.tighten(file) } else { config.apply_user(file) }
+}
+
+const NO_HOME: &str = "neither XDG_CONFIG_HOME nor HOME is set, so there is no place for a file";

@@ -1,0 +1,133 @@
+//! `aifo-coder sessions`, and finding one by the beginning of its id.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aifo_launch::{SessionInfo, running_sessions};
+use anyhow::bail;
+use serde::Serialize;
+
+use crate::cli::Sessions;
+use crate::paint;
+
+pub(crate) fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
+    let sessions = running_sessions();
+    if flags.json {
+        paint::print_json(&sessions.iter().map(Row::of).collect::<Vec<_>>())?;
+    } else if sessions.is_empty() {
+        eprintln!("aifo-coder: no session is running");
+    } else {
+        let head = ["ID", "UPTIME", "PID", "TOOLCHAINS", "WORKSPACE"].map(str::to_owned);
+        let rows = sessions.iter().map(|session| {
+            let row = Row::of(session);
+            let kinds = row.toolchains.join(",");
+            let uptime = uptime(Duration::from_secs(row.uptime_secs));
+            [row.id.to_owned(), uptime, row.pid.to_string(), kinds, row.workspace]
+        });
+        let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
+        paint::print(&paint::columns(&rows))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The running session whose id begins so.
+pub(crate) fn running(prefix: &str) -> anyhow::Result<SessionInfo> {
+    let sessions = running_sessions();
+    let ids: Vec<&str> = sessions.iter().map(|session| session.id.as_str()).collect();
+    let index = the_one(prefix, &ids, "running session")?;
+    match sessions.into_iter().nth(index) {
+        Some(session) => Ok(session),
+        None => bail!("there is no running session '{prefix}'"),
+    }
+}
+
+/// Where the only id stands that begins with `prefix`. Errors name the candidates.
+pub(crate) fn the_one(prefix: &str, ids: &[&str], what: &str) -> anyhow::Result<usize> {
+    let matching: Vec<usize> =
+        (0..ids.len()).filter(|at| ids.get(*at).is_some_and(|id| id.starts_with(prefix))).collect();
+    let names = |of: &[usize]| {
+        of.iter().filter_map(|at| ids.get(*at).copied()).collect::<Vec<_>>().join(", ")
+    };
+    match matching[..] {
+        [only] => Ok(only),
+        [] if ids.is_empty() => bail!("there is no {what} at all"),
+        [] => {
+            let all: Vec<usize> = (0..ids.len()).collect();
+            bail!("there is no {what} '{prefix}'\nhint: there is {}", names(&all))
+        }
+        _ => bail!(
+            "'{prefix}' is the beginning of more than one {what}\nhint: it could be {}",
+            names(&matching)
+        ),
+    }
+}
+
+/// A session as JSON tells it.
+#[derive(Serialize)]
+struct Row<'a> {
+    id: &'a str,
+    workspace: String,
+    toolchains: Vec<&'a str>,
+    started_unix_ms: u128,
+    uptime_secs: u64,
+    pid: u32,
+    url: &'a str,
+    log: String,
+}
+
+impl<'a> Row<'a> {
+    fn of(session: &'a SessionInfo) -> Self {
+        let started = session.started.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let uptime = SystemTime::now().duration_since(session.started).unwrap_or_default();
+        Row {
+            id: &session.id,
+            workspace: session.workspace.display().to_string(),
+            toolchains: session.kinds.iter().map(|kind| kind.as_str()).collect(),
+            started_unix_ms: started.as_millis(),
+            uptime_secs: uptime.as_secs(),
+            pid: session.pid,
+            url: &session.url,
+            log: session.log.display().to_string(),
+        }
+    }
+}
+
+/// The two largest units: `3d 4h`, `12m 5s`.
+fn uptime(uptime: Duration) -> String {
+    let seconds = uptime.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
+        (0, _, _) => format!("{hours}h {}m", minutes % 60),
+        _ => format!("{days}d {}h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_by_its_beginning() {
+        let ids = ["5d0c", "5d1f", "a000"];
+        let found = |prefix| the_one(prefix, &ids, "session").map_err(|error| error.to_string());
+        assert_eq!(found("a"), Ok(2));
+        assert_eq!(found("5d1"), Ok(1));
+        let ambiguous =
+            "'5d' is the beginning of more than one session\nhint: it could be 5d0c, 5d1f";
+        assert_eq!(found("5d"), Err(ambiguous.to_owned()));
+        let unknown = "there is no session 'x'\nhint: there is 5d0c, 5d1f, a000";
+        assert_eq!(found("x"), Err(unknown.to_owned()));
+        let none = the_one("", &[], "session").unwrap_err().to_string();
+        assert_eq!(none, "there is no session at all");
+    }
+
+    #[test]
+    fn uptimes() {
+        let rows = [(0, "0s"), (59, "59s"), (61, "1m 1s"), (7_260, "2h 1m"), (90_000, "1d 1h")];
+        for (seconds, expected) in rows {
+            assert_eq!(uptime(Duration::from_secs(seconds)), expected);
+        }
+    }
+}

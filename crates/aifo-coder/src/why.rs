@@ -1,0 +1,53 @@
+//! `aifo-coder why`: what would become of a tool call, by the very rules that shim and proxy apply,
+//! and nothing is run.
+
+mod explanation;
+mod facts;
+mod judge;
+mod words;
+
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use aifo_types::{ToolName, env};
+use anyhow::{Context, ensure};
+
+use self::explanation::Explanation;
+use self::judge::Judge;
+use crate::cli::Why;
+use crate::{config, paint};
+
+pub(crate) fn why(flags: &Why) -> anyhow::Result<ExitCode> {
+    let explanation = explain(flags)?;
+    if flags.json {
+        paint::print_json(&explanation)?;
+    } else {
+        paint::print(&words::tell(&explanation))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn explain(flags: &Why) -> anyhow::Result<Explanation> {
+    let (tool, args) = flags.command.split_first().context("there is no tool to ask about")?;
+    let tool = ToolName::parse(tool.as_encoded_bytes())
+        .with_context(|| format!("'{}' cannot be a tool", tool.display()))?;
+    let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.clone().into_vec()).collect();
+    let config =
+        config::load(&flags.project.workspace, &flags.smart.add_to(flags.project.flags()))?;
+    let workspace = directory(&flags.project.workspace)?;
+    let cwd = match &flags.cwd {
+        Some(cwd) => directory(cwd)?,
+        None => std::env::current_dir().context("cannot tell the current directory")?,
+    };
+    let agent = flags.agent.clone().or_else(|| std::env::var(env::AGENT_NAME).ok());
+    let smart = config.smart_for(agent.as_deref());
+    Ok(Judge { config: &config, workspace: &workspace, smart }.explain(&tool, &args, &cwd))
+}
+
+/// A directory by its real path, as a shim sees where it is.
+fn directory(path: &Path) -> anyhow::Result<PathBuf> {
+    let real = path.canonicalize().with_context(|| format!("'{}'", path.display()))?;
+    ensure!(real.is_dir(), "'{}' is not a directory", path.display());
+    Ok(real)
+}

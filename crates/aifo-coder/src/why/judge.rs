@@ -1,0 +1,266 @@
+//! The way of a call, step by step as shim, proxy and runner take it.
+
+use std::path::{Path, PathBuf};
+
+use aifo_decide::{Call, Decision, Reason, Settings, Toggle, decide};
+use aifo_policy::{KindPolicy, asks_only_for_version};
+use aifo_process::Lookup;
+use aifo_types::{Refusal, ToolName, exit};
+
+use super::explanation::{Explanation, Mode, Refused, Route, Tried};
+use super::facts::{FileSystem, installed, installed_for};
+use super::words;
+use crate::agents;
+use crate::config::{Config, Effect, Source, ToolRule, user_file_name};
+
+/// All that an answer depends on, but for the call and the machine.
+pub(crate) struct Judge<'a> {
+    pub(crate) config: &'a Config,
+    /// The workspace's real path.
+    pub(crate) workspace: &'a Path,
+    pub(crate) smart: agents::Smart,
+}
+
+impl Judge<'_> {
+    /// Follows a call that is made in `cwd`, a real path.
+    pub(crate) fn explain(&self, tool: &ToolName, args: &[Vec<u8>], cwd: &Path) -> Explanation {
+        let mut told = self.blank(tool, args, cwd);
+        let settings = self.settings();
+        let notifies = settings.notify_tools.iter().any(|name| name == tool.as_str());
+        if !notifies && !self.has_shim(tool) {
+            self.pass_by(tool, &mut told);
+            return told;
+        }
+        let call = Call { tool: tool.as_str().as_bytes(), args, cwd };
+        match decide(&call, &settings, &FileSystem) {
+            Ok(Decision::Local(local)) => {
+                told.mode = Mode::Local;
+                told.reason = local.reason.to_string();
+                told.because = words::because(tool.as_str(), local.reason, Some(&local.program));
+                told.smart = Some(true);
+                told.executable = Some(local.runtime);
+                told.directory = Some(cwd.to_owned());
+                told.environment = "the agent's own";
+                told.max_secs = None;
+            }
+            Ok(Decision::Notify(notify)) => self.notify(&notify.command, args, &mut told),
+            Ok(Decision::Proxy(proxy)) => {
+                told.reason = proxy.reason.to_string();
+                told.because = words::because(tool.as_str(), proxy.reason, proxy.program.as_ref());
+                let undecided = proxy.reason == Reason::NotARuntime;
+                let off = proxy.reason == Reason::SmartOff;
+                told.smart = (!undecided).then_some(!off);
+                self.send(tool, args, &mut told);
+            }
+            Err(no_runtime) => {
+                let text = no_runtime.to_string();
+                let (text, remedy) = text.split_once("\nhint: ").unwrap_or((&text, ""));
+                told.mode = Mode::Local;
+                told.reason = "no-runtime".to_owned();
+                told.because = "what it runs is left to the agent's own runtime".to_owned();
+                told.smart = Some(true);
+                told.refusal = Some(Refused {
+                    status: None,
+                    exit_code: no_runtime.exit_code(),
+                    text: text.to_owned(),
+                    remedy: remedy.to_owned(),
+                });
+            }
+        }
+        told
+    }
+
+    fn blank(&self, tool: &ToolName, args: &[Vec<u8>], cwd: &Path) -> Explanation {
+        Explanation {
+            tool: tool.to_string(),
+            args: args.iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect(),
+            cwd: cwd.to_owned(),
+            workspace: self.workspace.to_owned(),
+            mode: Mode::Proxy,
+            reason: String::new(),
+            because: String::new(),
+            smart: None,
+            executable: None,
+            route: None,
+            directory: None,
+            refusal: None,
+            environment: "the sidecar's own; none of the caller's variables is passed on",
+            max_secs: self.config.max_secs.value,
+            confinement: None,
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        let toggle = Toggle::from;
+        Settings {
+            smart: aifo_decide::Smart {
+                node: toggle(self.smart.node),
+                python: toggle(self.smart.python),
+            },
+            workspace: self.workspace.to_owned(),
+            local_python: self.config.local_python.value.clone(),
+            ..Settings::default()
+        }
+    }
+
+    /// Every name of the table has one, what is denied too.
+    fn has_shim(&self, tool: &ToolName) -> bool {
+        let policy = &self.config.policy;
+        let offered = |kind: &KindPolicy| kind.allowance(tool.as_str()).is_some();
+        policy.all_tools().contains(tool.as_str()) || policy.kinds().iter().any(offered)
+    }
+
+    /// The agent's own PATH decides.
+    fn pass_by(&self, tool: &ToolName, told: &mut Explanation) {
+        told.mode = Mode::Direct;
+        told.reason = "no-shim".to_owned();
+        told.because = format!("no toolchain has a tool '{tool}', so the agent finds its own");
+        told.environment = "the agent's own";
+        told.max_secs = None;
+        let remedy = self.remedy_to_allow(tool);
+        match installed(tool.as_str()) {
+            Lookup::Found(path) => {
+                told.executable = Some(path);
+                told.directory = Some(told.cwd.clone());
+            }
+            Lookup::NotExecutable(path) => {
+                let text = format!("'{}' cannot be executed: permission denied", path.display());
+                let exit_code = exit::NOT_EXECUTABLE;
+                told.refusal = Some(Refused { status: None, exit_code, text, remedy });
+            }
+            Lookup::Absent => {
+                let text = format!("'{tool}' is in no folder of PATH");
+                let exit_code = exit::NOT_FOUND;
+                told.refusal = Some(Refused { status: None, exit_code, text, remedy });
+            }
+        }
+    }
+
+    fn notify(&self, command: &str, args: &[Vec<u8>], told: &mut Explanation) {
+        told.mode = Mode::Notify;
+        told.reason = "notify-tool".to_owned();
+        told.because = words::because(command, Reason::NotifyTool, None);
+        let notify = &self.config.notify;
+        told.environment = match notify.trim_env.value {
+            true => "the user's, trimmed",
+            false => "the user's",
+        };
+        told.max_secs = notify.timeout_secs.value.or(self.config.max_secs.value);
+        match notify.rules().judge(command.as_bytes(), args, &FileSystem) {
+            Ok(notification) => told.executable = Some(notification.program),
+            Err(refusal) => {
+                let remedy = match notify.enabled.value {
+                    false => format!("notifications are switched off by {}", notify.enabled.source),
+                    true => format!("[notify] in '{}' says what may run", user_file_name()),
+                };
+                told.refusal = Some(Refused::by_proxy(&refusal, remedy));
+            }
+        }
+    }
+
+    /// What the proxy does, and then the runner of the kind it asks.
+    fn send(&self, tool: &ToolName, args: &[Vec<u8>], told: &mut Explanation) {
+        let running = &self.config.toolchains.value;
+        let mut route = Route::among(running);
+        match self.config.policy.route(tool, running) {
+            Ok(routes) => match self.start_in(&told.cwd, args) {
+                Ok(directory) => {
+                    let lookup = installed_for(tool.as_str());
+                    for candidate in routes {
+                        let (kind, rule) = (candidate.kind.to_string(), candidate.reason.as_str());
+                        let installed = match &lookup {
+                            Lookup::Found(path) | Lookup::NotExecutable(path) => Some(path.clone()),
+                            Lookup::Absent => None,
+                        };
+                        route.tried.push(Tried { kind, rule, installed });
+                    }
+                    told.directory = Some(directory);
+                    self.finish(tool, lookup, &mut route, told);
+                }
+                Err(refusal) => {
+                    let remedy = format!(
+                        "call it below '{}', or choose a larger workspace with --workspace",
+                        self.workspace.display()
+                    );
+                    told.refusal = Some(Refused::by_proxy(&refusal, remedy));
+                }
+            },
+            Err(refusal) => {
+                let remedy = match refusal {
+                    Refusal::ToolUnavailable { .. } => self.remedy_to_start(tool),
+                    _ => self.remedy_to_allow(tool),
+                };
+                told.refusal = Some(Refused::by_proxy(&refusal, remedy));
+            }
+        }
+        told.route = Some(route);
+    }
+
+    fn finish(&self, tool: &ToolName, found: Lookup, route: &mut Route, told: &mut Explanation) {
+        match found {
+            Lookup::Found(path) => {
+                told.executable = Some(path);
+                if let Some(first) = route.tried.first() {
+                    (route.kind, route.rule) = (Some(first.kind.clone()), Some(first.rule));
+                }
+            }
+            Lookup::NotExecutable(path) => {
+                let cause = format!("cannot execute '{}': permission denied", path.display());
+                let refusal = Refusal::StartFailed { cause, exit_code: exit::NOT_EXECUTABLE };
+                let remedy = format!("make it executable: chmod +x '{}'", path.display());
+                told.refusal = Some(Refused::by_proxy(&refusal, remedy));
+            }
+            Lookup::Absent => {
+                let refusal = self.config.policy.unavailable(tool);
+                let remedy = format!("install {tool}: it is in no folder of the sidecar's PATH");
+                told.refusal = Some(Refused::by_proxy(&refusal, remedy));
+            }
+        }
+    }
+
+    /// The directory a tool starts in; the session's temporary one would do too, but there is no
+    /// session here.
+    fn start_in(&self, cwd: &Path, args: &[Vec<u8>]) -> Result<PathBuf, Refusal> {
+        if cwd.starts_with(self.workspace) {
+            return Ok(cwd.to_owned());
+        }
+        if asks_only_for_version(args) {
+            return Ok(self.workspace.to_owned());
+        }
+        let outside = format!("cwd '{}' lies outside the workspace", cwd.display());
+        Err(Refusal::BadRequest(outside))
+    }
+
+    fn remedy_to_start(&self, tool: &ToolName) -> String {
+        if let source @ Source::WorkspaceFile(_) = &self.config.toolchains.source {
+            return format!("its toolchain is left out by {source}");
+        }
+        let kinds = self.config.policy.kinds().iter();
+        let offering = kinds.filter(|kind| kind.allowance(tool.as_str()).is_some());
+        let flags: Vec<_> =
+            offering.map(|kind| format!("--toolchain {}", kind.kind)).take(2).collect();
+        let flags = flags.join(" or ");
+        match installed_for(tool.as_str()) {
+            Lookup::Found(_) => format!("start the session with {flags}"),
+            _ => format!("install {tool}, and start the session with {flags}"),
+        }
+    }
+
+    fn remedy_to_allow(&self, tool: &ToolName) -> String {
+        let denies = |rule: &&ToolRule| {
+            rule.effect == Effect::Deny && rule.tools.value.iter().any(|name| name == tool.as_str())
+        };
+        let mut denied_by =
+            self.config.tool_rules.iter().filter(denies).map(|rule| rule.tools.source.to_string());
+        match denied_by.next() {
+            Some(first) => {
+                let all = denied_by.fold(first, |all, next| format!("{all} and {next}"));
+                format!("it is denied by {all}")
+            }
+            None => format!(
+                "to have a sidecar run it, write in '{}': [kind.NAME] allow = [\"{tool}\"]",
+                user_file_name()
+            ),
+        }
+    }
+}

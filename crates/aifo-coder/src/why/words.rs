@@ -1,0 +1,113 @@
+//! The answer as a person reads it.
+
+use std::path::Path;
+
+use aifo_decide::{Program, Reason};
+
+use super::explanation::{Explanation, Mode, Route};
+use crate::console::plain;
+
+/// `key: value` lines, the values in one column; the third says what it all comes to.
+pub(crate) fn tell(told: &Explanation) -> String {
+    let mut lines = vec![
+        ("call", call(told)),
+        ("made in", show(&told.cwd)),
+        ("result", result(told)),
+        ("because", told.because.clone()),
+    ];
+    if let Some(refused) = &told.refusal {
+        lines.push(("refused", refused.text.clone()));
+        lines.push(("remedy", refused.remedy.clone()));
+    }
+    if let Some(route) = &told.route {
+        let kinds = route.toolchains.join(", ");
+        lines.push(("sidecars", if kinds.is_empty() { "none".to_owned() } else { kinds }));
+        lines.extend(chosen(&told.tool, route).map(|chosen| ("chosen", chosen)));
+    }
+    if told.refusal.is_none() {
+        lines.extend(told.directory.iter().map(|path| ("starts in", starts_in(told, path))));
+        lines.push(("environment", told.environment.to_owned()));
+        if matches!(told.mode, Mode::Proxy | Mode::Notify) {
+            let limit = told.max_secs.map_or("none".to_owned(), |seconds| format!("{seconds} s"));
+            lines.push(("time limit", limit));
+        }
+        lines.extend(told.confinement.iter().map(|line| ("confinement", line.clone())));
+    }
+    let line = |(key, value): (&str, String)| {
+        let key = format!("{key}:");
+        format!("{key:<13}{}\n", plain(&value))
+    };
+    lines.into_iter().map(line).collect()
+}
+
+/// Why a call of `tool` runs where it does, in a sentence.
+pub(crate) fn because(tool: &str, reason: Reason, program: Option<&Program>) -> String {
+    let program = program.map(ToString::to_string).unwrap_or_else(|| "its program".to_owned());
+    let runtime = if tool.starts_with("python") { "python" } else { "node" };
+    match reason {
+        Reason::OutsideWorkspace => {
+            format!("{program} lies outside the workspace, so the agent's own {runtime} runs it")
+        }
+        Reason::PythonModule => {
+            format!("the module {program} (-m) is left to the agent's own python")
+        }
+        Reason::NotifyTool => format!("{tool} is a notification"),
+        Reason::NotARuntime => format!("{tool} always runs in a sidecar"),
+        Reason::SmartOff => {
+            format!("{tool} always runs in a sidecar while smart decisions are off for {runtime}")
+        }
+        Reason::InsideWorkspace => in_a_sidecar(&format!("{program} lies in the workspace")),
+        Reason::LinkIntoWorkspace => in_a_sidecar(&format!("{program} leads into the workspace")),
+        Reason::NoProgram => in_a_sidecar("no program is named"),
+        Reason::StdinProgram => in_a_sidecar("the program comes on standard input"),
+        Reason::Eval => in_a_sidecar("the program is text among the arguments"),
+        Reason::TestRunner => in_a_sidecar("the workspace's tests are asked for"),
+        Reason::RunScript => in_a_sidecar("a script of package.json is asked for"),
+        Reason::EntryUrl => in_a_sidecar("the program is a URL"),
+        Reason::Debugger => in_a_sidecar("the debugger is given no program"),
+    }
+}
+
+fn in_a_sidecar(what: &str) -> String {
+    format!("{what}, so it runs in a sidecar")
+}
+
+fn call(told: &Explanation) -> String {
+    let args: Vec<Vec<u8>> = told.args.iter().map(|arg| arg.clone().into_bytes()).collect();
+    format!("{} {}", told.tool, aifo_policy::redact(&args)).trim_end().to_owned()
+}
+
+fn result(told: &Explanation) -> String {
+    if let Some(refused) = &told.refusal {
+        return format!("nothing would run, exit code {}", refused.exit_code);
+    }
+    let executable = told.executable.as_deref().map_or_else(|| told.tool.clone(), show);
+    let kind = told.route.as_ref().and_then(|route| route.kind.as_deref()).unwrap_or("right");
+    match told.mode {
+        Mode::Proxy => format!("{executable} would run in the {kind} sidecar"),
+        Mode::Notify => format!("{executable} would run on the user's machine"),
+        Mode::Local | Mode::Direct => format!("{executable} would run where the agent is"),
+    }
+}
+
+fn starts_in(told: &Explanation, directory: &Path) -> String {
+    let moved = if *directory == told.cwd { "" } else { ", as it only asks for the version" };
+    show(directory) + moved
+}
+
+/// Which sidecar the proxy takes, or which of them have let it down.
+fn chosen(tool: &str, route: &Route) -> Option<String> {
+    match (&route.kind, route.rule) {
+        (Some(kind), Some("own-kind")) => Some(format!("{kind}, to which {tool} belongs")),
+        (Some(kind), _) => Some(format!("{kind}, the first that has {tool}")),
+        (None, _) if route.tried.iter().all(|tried| tried.installed.is_some()) => None,
+        (None, _) => {
+            let tried: Vec<_> = route.tried.iter().map(|tried| tried.kind.as_str()).collect();
+            Some(format!("none: {tool} may run in {}, but is not installed", tried.join(", ")))
+        }
+    }
+}
+
+fn show(path: &Path) -> String {
+    path.display().to_string()
+}

@@ -1,0 +1,99 @@
+//! A pseudo-terminal that a suite types into and looks at.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+
+use nix::pty::openpty;
+
+use crate::eventually;
+use crate::running::Collector;
+
+/// A terminal. What is shown on it is collected; a line ends in CR LF, as terminals have it.
+#[derive(Debug)]
+pub struct Terminal {
+    keyboard: File,
+    line: OwnedFd,
+    screen: Collector,
+}
+
+impl Terminal {
+    /// A terminal with nobody on it.
+    #[expect(clippy::new_without_default, reason = "it opens a device; that should be written out")]
+    pub fn new() -> Self {
+        let pty = openpty(None, None).expect("the machine has pseudo-terminals");
+        let screen = pty.master.try_clone().expect("an fd can be cloned");
+        let (keyboard, screen) = (File::from(pty.master), Collector::of(File::from(screen)));
+        Terminal { keyboard, line: pty.slave, screen }
+    }
+
+    /// The terminal as one of a command's standard fds.
+    pub fn stdio(&self) -> Stdio {
+        self.line.try_clone().expect("an fd can be cloned").into()
+    }
+
+    /// Starts a command as the leader of a session whose terminal this is.
+    #[track_caller]
+    pub fn start(&self, command: &Command) -> Seated {
+        // `setsid` executes the command in its own place, so the pid is the command's.
+        let mut seated = Command::new("/usr/bin/setsid");
+        seated.arg("--ctty").arg(command.get_program()).args(command.get_args());
+        seated.env_clear().envs(command.get_envs().filter_map(|(name, v)| Some((name, v?))));
+        if let Some(folder) = command.get_current_dir() {
+            seated.current_dir(folder);
+        }
+        seated.stdin(self.stdio()).stdout(self.stdio()).stderr(self.stdio());
+        Seated(seated.spawn().expect("a command can be started on a terminal"))
+    }
+
+    /// Types.
+    #[track_caller]
+    pub fn press(&self, keys: &str) {
+        (&self.keyboard).write_all(keys.as_bytes()).expect("the terminal takes keys");
+    }
+
+    /// All that was shown so far.
+    pub fn shown(&self) -> String {
+        self.screen.so_far()
+    }
+
+    /// Waits until `text` has been shown.
+    #[track_caller]
+    pub fn expect(&self, text: &str) -> &Self {
+        eventually(&format!("the terminal shows {text:?}"), || self.shown().contains(text));
+        self
+    }
+}
+
+/// A command on a terminal. Ended by its pid on drop.
+#[derive(Debug)]
+pub struct Seated(Child);
+
+impl Seated {
+    /// Its process id.
+    pub fn pid(&self) -> i32 {
+        self.0.id().cast_signed()
+    }
+
+    /// Waits for its end: its exit code, or the signal that ended it.
+    #[track_caller]
+    pub fn finish(mut self) -> Result<i32, i32> {
+        let mut status = None;
+        eventually("the command on the terminal has ended", || {
+            status = self.0.try_wait().expect("it is our child");
+            status.is_some()
+        });
+        let status = status.expect("the loop ends with a status");
+        status.code().ok_or_else(|| status.signal().unwrap_or_default())
+    }
+}
+
+impl Drop for Seated {
+    fn drop(&mut self) {
+        // After `finish` both are no-ops: std remembers that the child was waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

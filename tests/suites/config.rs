@@ -1,0 +1,214 @@
+//! `aifo-coder config`, and that a session does what its configuration says.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use aifo_tests::{Outcome, Setup, Tool};
+
+const USER: &str = "home/.config/aifo/config.toml";
+const WORKSPACE: &str = "workspace/.aifo.toml";
+
+fn path(setup: &Setup, file: &str) -> PathBuf {
+    setup.workspace().parent().expect("a setup has its folders in one").join(file)
+}
+
+fn write(setup: &Setup, file: &str, text: &str) -> PathBuf {
+    let path = path(setup, file);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn coder(setup: &Setup, args: &[&str]) -> Outcome {
+    Outcome::of(setup.coder().args(args))
+}
+
+/// The line of `config show` about a key, spaces made single.
+#[track_caller]
+fn shown(setup: &Setup, args: &[&str], key: &str) -> String {
+    let outcome = coder(setup, &[&["config", "show"], args].concat());
+    let text = outcome.exited(0).text();
+    let line = text.lines().find(|line| line.split_whitespace().next() == Some(key));
+    let words: Vec<_> = line.unwrap_or_default().split_whitespace().skip(1).collect();
+    words.join(" ")
+}
+
+#[test]
+fn each_layer_wins_over_the_one_before() {
+    let setup = Setup::new();
+    assert_eq!(shown(&setup, &[], "max_secs"), "(no limit) built in");
+    let user = write(&setup, USER, "# mine\nmax_secs = 500\n");
+    let from_user = format!("500 {}:2", user.display());
+    assert_eq!(shown(&setup, &[], "max_secs"), from_user);
+    let setup = setup.env("AIFO_TOOLEEXEC_MAX_SECS", "400");
+    assert_eq!(shown(&setup, &[], "max_secs"), "400 AIFO_TOOLEEXEC_MAX_SECS");
+    assert_eq!(shown(&setup, &["--max-secs=300"], "max_secs"), "300 --max-secs");
+    let workspace = write(&setup, WORKSPACE, "max_secs = 200\n");
+    let from_workspace = format!("200 {}:1", workspace.display());
+    assert_eq!(shown(&setup, &["--max-secs=300"], "max_secs"), from_workspace);
+    assert_eq!(shown(&setup, &["--max-secs=100"], "max_secs"), "100 --max-secs");
+}
+
+#[test]
+fn toolchains_come_from_the_project_unless_somebody_names_them() {
+    let setup = Setup::new();
+    fs::write(setup.workspace().join("Cargo.toml"), "").unwrap();
+    let workspace = setup.workspace();
+    let found = format!("[\"rust\"] the files of {}", workspace.display());
+    assert_eq!(shown(&setup, &[], "toolchains"), found);
+    let user = write(&setup, USER, "toolchains = ['py', 'ts', 'python']");
+    let from_user = format!("[\"python\",\"node\"] {}:1", user.display());
+    assert_eq!(shown(&setup, &[], "toolchains"), from_user);
+    assert_eq!(
+        shown(&setup, &["--toolchain=go,C++"], "toolchains"),
+        "[\"go\",\"c-cpp\"] --toolchain"
+    );
+}
+
+#[test]
+fn json_has_every_value_with_its_layer() {
+    let setup = Setup::new();
+    write(&setup, USER, "[kind.rust]\nallow = ['just']");
+    let outcome = coder(&setup, &["config", "show", "--json"]);
+    let text = outcome.exited(0).text();
+    let words: Vec<_> = text.split_whitespace().collect();
+    let text = words.join(" ");
+    let rule = "\"key\": \"kind.rust.allow\", \"value\": [ \"just\" ], \"layer\": \"user\"";
+    assert!(text.contains(rule), "{text}");
+    assert!(
+        text.contains("\"key\": \"listen\", \"value\": null, \"layer\": \"built-in\""),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_mistake_has_a_place_and_a_remedy() {
+    let setup = Setup::new();
+    let user = write(&setup, USER, "\ntoolchain = ['rust']\n");
+    let told = format!(
+        "aifo-coder: {}:2: there is no key 'toolchain'\nhint: did you mean 'toolchains'?\n",
+        user.display()
+    );
+    let check: &[&str] = &["config", "check"];
+    for (args, code) in [(check, 1), (&["config", "show"], 1), (&["why", "make"], 1)] {
+        assert_eq!(coder(&setup, args).exited(code).stderr, told, "{args:?}");
+    }
+    for args in [&["run", "--", "make"][..], &["exec", "--", "make"], &["serve"]] {
+        assert_eq!(coder(&setup, args).exited(86).stderr, told, "{args:?}");
+    }
+}
+
+#[test]
+fn what_a_workspace_may_not_say_starts_nothing() {
+    let setup = Setup::new();
+    let file = write(&setup, WORKSPACE, "[kind.rust]\nallow = ['sh']\n");
+    let outcome = coder(&setup, &["run", "--", "make"]);
+    let told = format!(
+        "aifo-coder: {}:2: [kind.rust] allows tools, which a workspace's file may not do\n\
+         hint: this belongs in your own file, '{}'\n",
+        file.display(),
+        path(&setup, USER).display()
+    );
+    assert_eq!(outcome.exited(86).stderr, told);
+}
+
+#[test]
+fn a_users_file_that_an_agent_could_edit_is_not_read() {
+    let setup = Setup::new();
+    write(&setup, "workspace/aifo/config.toml", "[kind.rust]\nallow = ['sh']\n");
+    let setup = {
+        let workspace = setup.workspace();
+        setup.env("XDG_CONFIG_HOME", workspace.to_str().unwrap())
+    };
+    let outcome = coder(&setup, &["exec", "--toolchain=rust", "--", "sh", "-c", "true"]);
+    let stderr = &outcome.exited(86).stderr;
+    assert!(stderr.contains("lies in the workspace"), "{stderr}");
+    assert!(stderr.contains("hint: choose a smaller workspace"), "{stderr}");
+}
+
+#[test]
+fn the_files_are_named_and_checked() {
+    let setup = Setup::new();
+    let user = path(&setup, USER);
+    let outcome = coder(&setup, &["config", "path"]);
+    assert_eq!(outcome.exited(0).text(), format!("{}\n", user.display()));
+    write(&setup, USER, "toolchains = ['java']\n[kind.java]\ntools = ['javac']");
+    let workspace = write(&setup, WORKSPACE, "[kind.java]\ndeny = ['javac']");
+    let outcome = coder(&setup, &["config", "check"]);
+    let told = format!("{}: ok\n{}: ok\n", user.display(), workspace.display());
+    assert_eq!(outcome.exited(0).text(), told);
+    let odd = write(&setup, "odd.toml", "max_secs = 'soon'");
+    let outcome = coder(&setup, &["config", "check", odd.to_str().unwrap()]);
+    let place = format!("{}:1: ", odd.display());
+    assert!(outcome.exited(1).stderr.contains(&place), "{}", outcome.stderr);
+    coder(&setup, &["config", "check", "/nonexistent"]).exited(1);
+}
+
+#[test]
+fn a_pipe_in_place_of_a_file_holds_nobody_up() {
+    let setup = Setup::new();
+    let file = path(&setup, WORKSPACE);
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let outcome = coder(&setup, &["config", "show"]);
+    assert!(outcome.exited(1).stderr.contains("is not a file"), "{}", outcome.stderr);
+}
+
+#[test]
+fn tools_of_the_users_own_run_and_denied_ones_do_not() {
+    let setup = Setup::new().tool("just", Tool::Fake).tool("javac", Tool::Fake);
+    let user = "toolchains = ['rust', 'java']\n\
+                [kind.rust]\nallow = ['just']\n[kind.java]\ntools = ['javac']";
+    write(&setup, USER, user);
+    write(&setup, WORKSPACE, "[kind.rust]\ndeny = ['cargo', 'make']");
+    for tool in ["just", "javac"] {
+        let outcome = coder(&setup, &["exec", "--", tool, "say", "hi"]);
+        assert_eq!(outcome.exited(0).text(), "hi\n", "{tool}");
+    }
+    let outcome = coder(&setup, &["exec", "--", "make", "say", "hi"]);
+    assert_eq!(outcome.exited(86).text(), "");
+    assert!(outcome.stderr.contains("make"), "{}", outcome.stderr);
+}
+
+#[test]
+fn a_limit_of_the_workspace_ends_tools() {
+    let setup = Setup::new();
+    write(&setup, WORKSPACE, "max_secs = 1");
+    coder(&setup, &["exec", "--toolchain=rust", "--", "make", "wait"]).exited(124);
+}
+
+#[test]
+fn an_agent_gets_the_switches_of_the_table_and_of_its_user() {
+    let setup = Setup::new().tool("codex", Tool::Fake).tool("aider", Tool::Fake);
+    let setup = setup.tool("other", Tool::Fake);
+    let switches = |words: &[&str]| {
+        let outcome = coder(&setup, &[&["run", "--toolchain=rust"], words, &["env"]].concat());
+        let text = outcome.exited(0).text();
+        let value = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+            line.map(str::to_owned).unwrap_or_default()
+        };
+        ["AIFO_SHIM_SMART", "AIFO_SHIM_SMART_NODE", "AIFO_SHIM_SMART_PYTHON"].map(value).join("")
+    };
+    assert_eq!(switches(&["--", "codex"]), "110");
+    assert_eq!(switches(&["--", "aider"]), "101");
+    assert_eq!(switches(&["--", "other"]), "000");
+    assert_eq!(switches(&["--smart-python", "--", "codex"]), "111");
+    write(&setup, USER, "[agent]\nsmart = 'off'");
+    assert_eq!(switches(&["--", "codex"]), "000");
+    write(&setup, USER, "local_python = '/opt/venv/bin/python3'\n[agent]\nnode = true");
+    assert_eq!(switches(&["--", "other"]), "110");
+}
+
+#[test]
+fn rust_log_chooses_what_is_told() {
+    let told = |level: &str| {
+        let setup = Setup::new().env("RUST_LOG", level);
+        coder(&setup, &["exec", "--toolchain=rust", "--", "make", "say", "hi"]).exited(0).clone()
+    };
+    assert!(told("debug").stderr.contains("aifo-coder: exec tool=make"));
+    assert!(told("warn,aifo_proxy=debug").stderr.contains("aifo-coder: exec tool=make"));
+    assert_eq!(told("warn").stderr, "");
+    let nonsense = told("aifo_proxy=loud");
+    assert!(nonsense.stderr.contains("RUST_LOG is ignored"), "{}", nonsense.stderr);
+}

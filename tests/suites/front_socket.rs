@@ -1,0 +1,137 @@
+//! The front socket: who may connect, and what may lie at its path.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use aifo_tests::{
+    Listen, Outcome, Running, Scratch, Session, Setup, Signal, binaries, eventually, possible,
+    send_signal,
+};
+
+/// Runs a program as a user who is neither root nor the session's.
+const AS_ANOTHER: [&str; 5] =
+    ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
+
+/// A session whose socket lies in a folder of this suite's.
+fn listening_at(socket: &Path) -> Session {
+    Setup::new().listen(Listen::On(url(socket))).start()
+}
+
+fn url(socket: &Path) -> String {
+    format!("unix://{}", socket.display())
+}
+
+/// `serve` over that path, which has to fail.
+#[track_caller]
+fn refused(socket: &Path) -> Outcome {
+    let setup = Setup::new();
+    let outcome = Outcome::of(setup.coder().args(["serve", "--listen", &url(socket)]));
+    assert_eq!(outcome.exited(86).text(), "", "nothing that looks like a session");
+    assert!(outcome.stderr.contains(socket.to_str().unwrap()), "{}", outcome.stderr);
+    outcome
+}
+
+fn opened_to_all(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// The file system says the same by the socket's mode; here that has been taken away.
+#[test]
+fn another_user_is_disconnected_unheard() {
+    let trial = [&AS_ANOTHER[..], &["/bin/true"]].concat();
+    if !possible("front_socket::another_user_is_disconnected_unheard", &trial) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (socket, tool) = (scratch.path().join("front.sock"), scratch.path().join("tool"));
+    fs::copy(&binaries().tool, &tool).unwrap();
+    let session = listening_at(&socket);
+    opened_to_all(scratch.path(), 0o755);
+    opened_to_all(&tool, 0o755);
+    opened_to_all(&socket, 0o666);
+
+    let request = scratch.path().join("request");
+    fs::write(&request, session.exec("make", ["count", &session.file("ran")]).encode()).unwrap();
+    let connect = |program: &[&str]| {
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).arg("connect").arg(&socket);
+        command.stdin(fs::File::open(&request).unwrap());
+        Running::start(&mut command).finish()
+    };
+    let tool = tool.to_str().unwrap();
+    let stranger = connect(&[&AS_ANOTHER[..], &[tool]].concat());
+    assert_eq!(stranger.exited(0).text(), "", "not even a refusal: {}", stranger.stderr);
+    assert!(!Path::new(&session.file("ran")).exists());
+    let warnings = session.log_lines(&["another user", "uid=65534"]);
+    let [warning] = &warnings[..] else { panic!("one line: {}", session.log()) };
+    assert!(warning.starts_with("aifo-coder: "), "{warning}");
+
+    let owner = connect(&[tool]);
+    assert!(owner.exited(0).text().starts_with("HTTP/1.1 200 OK\r\n"), "{owner:?}");
+    assert_eq!(session.log_lines(&["another user"]).len(), 1, "the owner is none");
+}
+
+#[test]
+fn a_socket_that_a_killed_proxy_left_is_replaced() {
+    let scratch = Scratch::new();
+    let socket = scratch.path().join("front.sock");
+    let mut first = listening_at(&socket);
+    first.end(Signal::SIGKILL);
+    assert!(socket.exists(), "nobody was left to remove it");
+    let second = listening_at(&socket);
+    assert_eq!(second.answer(&second.exec("make", ["say", "hi"])).text(), "hi\n");
+}
+
+#[test]
+fn a_socket_in_use_is_left_to_its_owner() {
+    let scratch = Scratch::new();
+    let socket = scratch.path().join("front.sock");
+    let first = listening_at(&socket);
+    refused(&socket);
+    assert_eq!(first.answer(&first.exec("make", ["say", "mine"])).text(), "mine\n");
+}
+
+#[test]
+fn what_is_no_socket_is_left_alone() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("precious");
+    fs::write(&file, "content").unwrap();
+    refused(&file);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "content");
+    let link = scratch.path().join("link");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    refused(&link);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "content");
+    assert!(link.is_symlink());
+}
+
+/// A folder that is made for the socket is the owner's alone, and goes again.
+#[test]
+fn a_folder_that_was_missing_is_made_private() {
+    let scratch = Scratch::new();
+    let folder: PathBuf = scratch.path().join("new");
+    let mut session = listening_at(&folder.join("front.sock"));
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o7777, 0o700);
+    session.end(Signal::SIGTERM);
+    assert!(!folder.exists());
+}
+
+/// The kernel's queue is longer than what may wait in ours: nobody is turned away at the door.
+#[test]
+fn connections_queue_while_the_proxy_cannot_accept() {
+    let session = Session::start();
+    send_signal(session.pid(), Signal::SIGSTOP);
+    eventually("the proxy is stopped", || aifo_tests::is_stopped(session.pid()));
+    let mut shims = Vec::new();
+    for number in 0..100 {
+        let mut command = session.shim("make");
+        let command = command.args(["say", &number.to_string()]).stdin(Stdio::null());
+        shims.push(Running::start(command));
+    }
+    send_signal(session.pid(), Signal::SIGCONT);
+    for (number, shim) in shims.into_iter().enumerate() {
+        assert_eq!(shim.finish().exited(0).text(), format!("{number}\n"));
+    }
+}

@@ -1,0 +1,226 @@
+//! Malformed requests run nothing, leak nothing, and leave the proxy serving.
+//!
+//! Each request is made from the seed and its number alone, so a failure names all it takes to see
+//! it again. `AIFO_TEST_SEED` is the seed, `AIFO_TEST_REQUESTS` the number of requests, 100,000 by
+//! default, half of them over each transport.
+//!
+//! Nothing waits for a time limit: a client half-closes behind its bytes, which ends the request.
+
+#[path = "malformed/golden.rs"]
+mod golden;
+#[path = "malformed/mutate.rs"]
+mod mutate;
+#[path = "malformed/random.rs"]
+mod random;
+#[path = "malformed/spoiled.rs"]
+mod spoiled;
+
+use std::fs;
+use std::ops::Range;
+use std::thread;
+
+use aifo_tests::{
+    Address, Answer, Connection, Listen, Session, Setup, descendants, eventually, fd_count,
+    status_kib,
+};
+use mutate::mutate;
+use random::Random;
+use spoiled::{OVERSIZE, SPOILED, Spoil};
+
+/// What a request may be answered that no tool is run for.
+const REFUSALS: &[u16] = &[400, 401, 403, 404, 405, 408, 409, 413, 426, 431];
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+const CLIENTS: u64 = 4;
+const MAX_GAIN_KIB: u64 = 1024;
+
+#[test]
+fn over_a_unix_socket() {
+    check(Listen::Default);
+}
+
+#[test]
+fn over_tcp() {
+    check(Listen::Tcp);
+}
+
+#[track_caller]
+fn check(listen: Listen) {
+    let seed = number_from("AIFO_TEST_SEED", 1);
+    let total = number_from("AIFO_TEST_REQUESTS", 100_000) / 2;
+    eprintln!("AIFO_TEST_SEED={seed}");
+    let setup = Setup::new().listen(listen);
+    let ran = setup.workspace().join("ran");
+    // Whatever runs, with whatever arguments, leaves a line.
+    let script = format!("echo \"ran $0 $*\" >> '{}'", ran.display());
+    let tools = ["cargo", "gcc", "make", "ninja"];
+    let session = tools.into_iter().fold(setup, |setup, tool| setup.script(tool, &script)).start();
+    let attack = Attack::new(&session, seed);
+
+    // An allocator gives memory back now and then, so the most of several looks is what counts.
+    let share = total / 100;
+    let looks = (0..10).map(|round| {
+        attack.run(round * share..(round + 1) * share);
+        Footprint::of(&session)
+    });
+    let before = looks.reduce(Footprint::most).expect("there are ten");
+    attack.run(10 * share..total);
+    eventually("no fd and no process is gained", || {
+        let now = Footprint::of(&session);
+        now.processes <= before.processes
+            && now.fds.iter().zip(&before.fds).all(|(now, before)| now <= before)
+    });
+    let after = Footprint::of(&session);
+    for (after_kib, before_kib) in after.anonymous_kib.iter().zip(&before.anonymous_kib) {
+        assert!(*after_kib <= before_kib + MAX_GAIN_KIB, "{before:?} became {after:?}");
+    }
+
+    let good = session.answer(&session.exec("make", ["good"]));
+    assert_eq!((good.status(), good.exit_code()), (200, Some("0")));
+    let ran = fs::read_to_string(&ran).expect("the good call has left its line");
+    assert!(ran.ends_with("make good\n") && ran.lines().count() == 1, "only it has run: {ran}");
+}
+
+fn number_from(variable: &str, default: u64) -> u64 {
+    let value = std::env::var(variable).ok();
+    value.map_or(default, |n| n.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
+}
+
+/// What may not grow, of proxy, guards and runners.
+#[derive(Debug)]
+struct Footprint {
+    fds: Vec<usize>,
+    processes: usize,
+    anonymous_kib: Vec<u64>,
+}
+
+impl Footprint {
+    fn of(session: &Session) -> Self {
+        let sidecars = session.sidecars().into_iter().flat_map(|s| [s.guard, s.runner]);
+        let pids: Vec<i32> = [session.pid()].into_iter().chain(sidecars).collect();
+        Footprint {
+            fds: pids.iter().map(|&pid| fd_count(pid)).collect(),
+            processes: descendants(session.pid()).len(),
+            anonymous_kib: pids.iter().map(|&pid| status_kib(pid, "RssAnon")).collect(),
+        }
+    }
+
+    /// Of each number the larger one.
+    fn most(self, other: Self) -> Self {
+        let most_kib = |(ours, theirs): (u64, u64)| ours.max(theirs);
+        let most_fds = |(ours, theirs): (usize, usize)| ours.max(theirs);
+        let kib = self.anonymous_kib.into_iter().zip(other.anonymous_kib);
+        Footprint {
+            fds: self.fds.into_iter().zip(other.fds).map(most_fds).collect(),
+            processes: self.processes.max(other.processes),
+            anonymous_kib: kib.map(most_kib).collect(),
+        }
+    }
+}
+
+/// All requests of a seed.
+struct Attack<'a> {
+    session: &'a Session,
+    seed: u64,
+    /// Golden requests, as a client sends them.
+    golden: Vec<Vec<u8>>,
+    /// Every beginning of every golden request: which one, and how much of it.
+    cuts: Vec<(usize, usize)>,
+    /// Golden requests with a token that is none.
+    unauthorized: Vec<Vec<u8>>,
+    /// Golden requests for a tool that is none.
+    toolless: Vec<Vec<u8>>,
+}
+
+/// A request, and what it may be answered.
+struct Malformed {
+    what: &'static str,
+    bytes: Vec<u8>,
+    allowed: &'static [u16],
+}
+
+impl<'a> Attack<'a> {
+    fn new(session: &'a Session, seed: u64) -> Self {
+        // None of these can become good again by chance: every character would have to change.
+        let toolless = |request: Vec<u8>| {
+            let request = golden::replace(request, b"tool=make", b"tool=\x01\x01\x01\x01");
+            golden::replace(request, b"cmd=", b"\x01\x01\x01=")
+        };
+        let unauthorized = golden::requests(&"!".repeat(session.token().len()));
+        let golden = golden::requests(session.token());
+        let lengths = golden.iter().map(Vec::len).enumerate();
+        let cuts = lengths.flat_map(|(which, len)| (0..len).map(move |cut| (which, cut))).collect();
+        let toolless = golden.iter().cloned().map(toolless).collect();
+        Attack { session, seed, golden, cuts, unauthorized, toolless }
+    }
+
+    /// Sends the requests of these numbers, several clients at a time.
+    fn run(&self, numbers: Range<u64>) {
+        thread::scope(|scope| {
+            for client in 0..CLIENTS {
+                let numbers = numbers.clone().skip(client as usize).step_by(CLIENTS as usize);
+                scope.spawn(|| numbers.for_each(|number| self.send(number)));
+            }
+        });
+    }
+
+    #[track_caller]
+    fn send(&self, number: u64) {
+        let Malformed { what, bytes, allowed } = self.request(number);
+        let mut connection = Connection::open(self.session.address());
+        // The answer may come, and the connection end, before all is sent.
+        let _ = connection.try_send(&bytes);
+        connection.half_close();
+        let raw = connection.rest();
+        let raw = raw.strip_prefix(CONTINUE).unwrap_or(&raw);
+        let complain = |why: String| -> ! {
+            let shown = bytes.escape_ascii();
+            panic!("request {number} of seed {}, {what}: {why}: {shown}", self.seed)
+        };
+        match Answer::parse(raw) {
+            // There the end of the stream may also be a client that has left: nobody is told.
+            Err(_) if raw.is_empty() && matches!(self.session.address(), Address::Tcp(_)) => {}
+            Ok(answer) if !allowed.contains(&answer.status()) => complain(answer.status_line),
+            Ok(answer) if answer.exit_code() != Some("86") => complain("not 86".to_owned()),
+            Ok(_) => {}
+            Err(why) => complain(why),
+        }
+    }
+
+    fn request(&self, number: u64) -> Malformed {
+        let mut random = Random::new(self.seed, number);
+        let any = |what, bytes| Malformed { what, bytes, allowed: REFUSALS };
+        let spoiled = |(what, allowed, spoil): Spoil, random: &mut Random| {
+            let version = if random.below(2) == 0 { "1" } else { "2" };
+            let call = self.session.exec("make", ["spoiled"]).proto(version);
+            Malformed { what, bytes: spoil(call, random), allowed }
+        };
+        // By all clients at once, so that the most memory this takes has been seen early on.
+        if number % 400 < CLIENTS {
+            return spoiled(random.pick(OVERSIZE), &mut random);
+        }
+        let turn = usize::try_from(number / 8).expect("the number of requests is small");
+        match number % 8 {
+            0 | 1 => {
+                let (which, cut) = self.cuts[(turn * 2 + (number % 8) as usize) % self.cuts.len()];
+                any("cut off", self.golden[which][..cut].to_vec())
+            }
+            2 | 3 => spoiled(random.pick(SPOILED), &mut random),
+            4 => any("mutated, no token", mutate(&self.unauthorized, &mut random)),
+            5 | 6 => any("mutated, no tool", mutate(&self.toolless, &mut random)),
+            _ => any("noise", self.noise(&mut random)),
+        }
+    }
+
+    /// Random bytes: all of the request, or what stands behind a good head.
+    fn noise(&self, random: &mut Random) -> Vec<u8> {
+        let length = random.below(400);
+        let bytes: Vec<u8> = (0..length).map(|_| random.byte()).collect();
+        let call = self.session.post("/exec");
+        match random.below(4) {
+            0 => bytes,
+            1 => bytes.into_iter().map(|byte| b' ' + byte % 95).collect(),
+            2 => call.body(bytes).encode(),
+            _ => call.header("Transfer-Encoding", "chunked").body(bytes).encode(),
+        }
+    }
+}

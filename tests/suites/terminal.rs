@@ -1,0 +1,205 @@
+//! On a terminal: our own lines, the shell that is left behind, and job control.
+
+use std::process::Command;
+
+use aifo_tests::{
+    Outcome, Running, Session, Setup, Signal, Terminal, Tool, census, eventually, fresh_id,
+    is_alive, is_stopped, send_signal,
+};
+
+/// Back to the line's start, and away with what stands there.
+const CLEAR: &str = "\r\x1b[K";
+
+/// An interactive shell, or one that runs a script, in which `make` is the shim.
+fn bash(session: &Session, args: &[&str]) -> Command {
+    let mut shell = Command::new("/bin/bash");
+    shell.args(["--norc", "--noprofile"]).args(args).env_clear();
+    let shim = session.shim("make");
+    shell.envs(shim.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    // A prompt of its own and no line editing: what is shown is what was printed.
+    shell.env("TERM", "dumb").env("PS1", "PROMPT ").current_dir(session.workspace());
+    shell
+}
+
+/// Waits for a whole line that holds `text`; each line so far is one of ours, set off from whatever
+/// stood there.
+#[track_caller]
+fn check_lines(terminal: &Terminal, text: &str, prefix: &str) {
+    eventually(&format!("a line holds {text:?}"), || {
+        let shown = terminal.shown();
+        shown.contains(text) && shown.ends_with('\n')
+    });
+    for line in terminal.shown().split_inclusive('\n') {
+        assert!(line.starts_with(&format!("{CLEAR}{prefix}")), "{line:?}");
+    }
+}
+
+#[test]
+fn a_shims_lines_clear_the_line_they_stand_on() {
+    let session = Session::start();
+    let shown_by = |tool: &str, verbose: &str| {
+        let terminal = Terminal::new();
+        let mut shim = session.shim(tool);
+        shim.arg("exit").arg("3").env("AIFO_TOOLCHAIN_VERBOSE", verbose).stderr(terminal.stdio());
+        let ended = shim.status().expect("the shim starts").code();
+        (ended, terminal)
+    };
+    let (ended, terminal) = shown_by("make", "1");
+    assert_eq!(ended, Some(3));
+    check_lines(&terminal, "tool=make", "aifo-shim: ");
+
+    let (ended, terminal) = shown_by("ls", "0");
+    assert_eq!(ended, Some(86));
+    check_lines(&terminal, "forbidden", "aifo-shim: ");
+
+    let (ended, terminal) = shown_by("make", "0");
+    assert_eq!((ended, terminal.shown().as_str()), (Some(3), ""), "quiet is quiet");
+}
+
+#[test]
+fn a_launchers_lines_clear_the_line_they_stand_on() {
+    let setup = Setup::new().verbose();
+    let terminal = Terminal::new();
+    let mut run = setup.coder();
+    run.args(["run", "--toolchain", "c-cpp", "--", "make", "say", "hi"]).stderr(terminal.stdio());
+    let output = run.output().expect("aifo-coder starts");
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"hi\n"[..]));
+    check_lines(&terminal, "exec end", "aifo-");
+}
+
+/// Also the last word of a launcher that cannot do what it was asked.
+#[test]
+fn a_failed_start_clears_the_line_it_stands_on() {
+    let setup = Setup::new();
+    let terminal = Terminal::new();
+    let mut serve = setup.coder();
+    serve.args(["serve", "--workspace", "/no/such/place"]).stderr(terminal.stdio());
+    assert_eq!(serve.status().expect("aifo-coder starts").code(), Some(86));
+    check_lines(&terminal, "cannot be the workspace", "aifo-coder: ");
+}
+
+#[test]
+fn an_interactive_shell_without_its_proxy_is_hung_up() {
+    let session = Session::start();
+    let terminal = Terminal::new();
+    let shell = terminal.start(&bash(&session, &["-i"]));
+    terminal.expect("PROMPT ").press("make wait\n");
+    terminal.expect("ready");
+    send_signal(session.pid(), Signal::SIGKILL);
+    assert_eq!(shell.finish(), Err(Signal::SIGHUP as i32));
+    terminal.expect("ending is unknown");
+}
+
+#[test]
+fn the_environment_keeps_the_shell() {
+    let session = Session::start();
+    let terminal = Terminal::new();
+    let mut shell = bash(&session, &["-i"]);
+    shell.env("AIFO_SHIM_KILL_PARENT_SHELL_ON_SIGINT", "0");
+    let shell = terminal.start(&shell);
+    terminal.expect("PROMPT ").press("make wait\n");
+    terminal.expect("ready");
+    send_signal(session.pid(), Signal::SIGKILL);
+    terminal.expect("ending is unknown").press("echo code=$?\n");
+    terminal.expect("code=125").press("exit 7\n");
+    assert_eq!(shell.finish(), Ok(7));
+}
+
+/// A script has more to do than to be somebody's place to type in.
+#[test]
+fn a_script_on_a_terminal_is_no_interactive_shell() {
+    let session = Session::start();
+    let terminal = Terminal::new();
+    let shell = terminal.start(&bash(&session, &["-c", "make wait; echo code=$?"]));
+    terminal.expect("ready");
+    send_signal(session.pid(), Signal::SIGKILL);
+    terminal.expect("code=125");
+    assert_eq!(shell.finish(), Ok(0));
+}
+
+#[test]
+fn without_a_terminal_no_shell_is_hung_up() {
+    let session = Session::start();
+    let shell = Running::start(&mut bash(&session, &["-c", "make wait; echo code=$?"]));
+    shell.expect("ready\n");
+    send_signal(session.pid(), Signal::SIGKILL);
+    assert_eq!(shell.finish().exited(0).text(), "ready\ncode=125\n");
+}
+
+#[test]
+fn a_tool_that_fails_by_itself_hangs_up_on_nobody() {
+    let session = Session::start();
+    let terminal = Terminal::new();
+    let shell = terminal.start(&bash(&session, &["-i"]));
+    terminal.expect("PROMPT ").press("make exit 125\n");
+    terminal.press("echo code=$?; exit 7\n");
+    terminal.expect("code=125");
+    assert_eq!(shell.finish(), Ok(7));
+    assert!(!terminal.shown().contains("aifo-shim"), "{}", terminal.shown());
+}
+
+#[test]
+fn ctrl_c_and_ctrl_z_are_the_tools() {
+    let session = Session::start();
+    let id = fresh_id();
+    let terminal = Terminal::new();
+    let mut shell = bash(&session, &["-i"]);
+    let shell = terminal.start(shell.env("AIFO_EXEC_ID", &id));
+    terminal.expect("PROMPT ").press("make wait\n");
+    terminal.expect("ready");
+    let [tool] = census(&id)[..] else { panic!("one process of the exec") };
+
+    terminal.press("\x1a");
+    terminal.expect("Stopped");
+    eventually("the tool is stopped", || is_stopped(tool));
+    terminal.press("fg\n");
+    eventually("the tool goes on", || !is_stopped(tool));
+    terminal.press("\x03");
+    eventually("the tool is interrupted", || !is_alive(tool));
+    terminal.press("echo code=$?; exit 7\n");
+    terminal.expect("code=130");
+    assert_eq!(shell.finish(), Ok(7));
+}
+
+/// The same without a shell: the shim stops with its tool and goes on with it.
+#[test]
+fn a_stopped_shim_stops_its_tool() {
+    let session = Session::start();
+    let id = fresh_id();
+    let mut command = session.shim("make");
+    let shim = Running::start(command.arg("wait").env("AIFO_EXEC_ID", &id));
+    shim.expect("ready\n");
+    let [tool] = census(&id)[..] else { panic!("one process of the exec") };
+    for _ in 0..3 {
+        shim.signal(Signal::SIGTSTP);
+        eventually("both are stopped", || is_stopped(tool) && is_stopped(shim.pid()));
+        shim.signal(Signal::SIGCONT);
+        eventually("both go on", || !is_stopped(tool) && !is_stopped(shim.pid()));
+    }
+    shim.signal(Signal::SIGTERM);
+    let outcome: Outcome = shim.finish();
+    assert_eq!(outcome.exited(143).text(), "ready\n");
+}
+
+/// An agent has the terminal as if it had been started without us.
+#[test]
+fn an_agent_is_in_the_foreground_and_hears_ctrl_c() {
+    let setup = Setup::new().tool("my-agent", Tool::Fake).tool("sh", Tool::Link("/bin/sh".into()));
+    let run = |command: &[&str]| {
+        let terminal = Terminal::new();
+        let mut run = setup.coder();
+        run.args(["run", "--toolchain", "c-cpp", "--"]).args(command);
+        let seated = terminal.start(&run);
+        (terminal, seated)
+    };
+    let (terminal, seated) = run(&["my-agent", "ids"]);
+    let leader = seated.pid();
+    assert_eq!(seated.finish(), Ok(0));
+    terminal.expect(&format!(" {leader} {leader}\r\n"));
+
+    let (terminal, seated) = run(&["sh", "-c", "make catch; echo code=$?"]);
+    terminal.expect("ready").press("\x03");
+    terminal.expect("SIGINT\r\n");
+    // The shell has been interrupted as well, once its child had ended.
+    assert!(matches!(seated.finish(), Ok(0 | 130)), "{}", terminal.shown());
+}

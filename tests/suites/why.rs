@@ -1,0 +1,277 @@
+//! `aifo-coder why`: what a user is told about a call that nobody makes. Each answer is a file in
+//! `tests/snapshots/why`; `AIFO_WRITE_SNAPSHOTS=1` writes them anew, to be read before they are
+//! committed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use aifo_tests::{Outcome, Setup, Tool};
+
+/// One question, and whatever it takes to ask it.
+#[derive(Clone, Copy, Default)]
+struct Question {
+    /// The name of the answer's file.
+    name: &'static str,
+    /// The user's configuration file, if there is one.
+    user: &'static str,
+    /// The workspace's.
+    workspace: &'static str,
+    /// What follows `aifo-coder why`. `@` stands for the folder that holds all others.
+    words: &'static [&'static str],
+}
+
+fn setup() -> Setup {
+    let tools = ["node", "npm", "python3", "pip", "just", "javac", "ls"];
+    let setup = tools.into_iter().fold(Setup::new(), |setup, name| setup.tool(name, Tool::Fake));
+    let say = Tool::File(b"#!/bin/sh\n".to_vec(), 0o755);
+    let setup = setup.tool("say", say).tool("ninja", Tool::File(b"no program\n".to_vec(), 0o644));
+    let scratch = scratch(&setup);
+    for folder in ["workspace/src", "agent", "home/.config/aifo"] {
+        fs::create_dir_all(scratch.join(folder)).unwrap();
+    }
+    for file in ["workspace/app.js", "workspace/app.py", "agent/cli.py"] {
+        fs::write(scratch.join(file), "").unwrap();
+    }
+    std::os::unix::fs::symlink("../workspace/app.py", scratch.join("agent/link.py")).unwrap();
+    setup
+}
+
+fn scratch(setup: &Setup) -> PathBuf {
+    setup.workspace().parent().expect("a setup has its folders in one").to_owned()
+}
+
+#[track_caller]
+fn check(questions: &[Question]) {
+    for question in questions {
+        let setup = setup();
+        let scratch = scratch(&setup);
+        let at = |word: &str| word.replace('@', scratch.to_str().unwrap());
+        if !question.user.is_empty() {
+            let file = scratch.join("home/.config/aifo/config.toml");
+            fs::write(file, at(question.user)).unwrap();
+        }
+        if !question.workspace.is_empty() {
+            fs::write(setup.workspace().join(".aifo.toml"), question.workspace).unwrap();
+        }
+        let mut why = setup.coder();
+        let outcome = Outcome::of(why.arg("why").args(question.words.iter().map(|word| at(word))));
+        assert_eq!(outcome.stderr, "", "{}", question.name);
+        let places = [
+            ("workspace", "/project"),
+            ("tools", "/usr/bin"),
+            ("home", "/home/me"),
+            ("agent", "/opt/agent"),
+        ];
+        let mut text = outcome.exited(0).text();
+        for (folder, shown) in places {
+            text = text.replace(scratch.join(folder).to_str().unwrap(), shown);
+        }
+        text = text.replace(scratch.to_str().unwrap(), "/elsewhere");
+        let asked = format!("$ aifo-coder why {}\n", question.words.join(" "));
+        let asked = asked.replace("@/agent", "/opt/agent").replace('@', "/elsewhere");
+        compare(question.name, &(asked + &machine_independent(&text)));
+    }
+}
+
+/// What keeps tools in their place depends on the kernel.
+fn machine_independent(text: &str) -> String {
+    let line = |line: &str| match line.split_once("confinement:  ") {
+        Some((before, _)) => format!("{before}confinement:  [as this kernel can]\n"),
+        None if line.trim_start().starts_with("\"confinement\"") => String::new(),
+        None => format!("{line}\n"),
+    };
+    let lines = text.lines().filter(|line| !line.starts_with("confinement:"));
+    lines.map(line).collect()
+}
+
+#[track_caller]
+fn compare(name: &str, text: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("snapshots/why/{name}.txt"));
+    if std::env::var_os("AIFO_WRITE_SNAPSHOTS").is_some() {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, text).unwrap();
+    }
+    let expected = fs::read_to_string(&file).unwrap_or_default();
+    assert_eq!(text, expected, "'{}' says otherwise", file.display());
+}
+
+const RUST: &str = "--toolchain=rust";
+const NODE: &str = "--toolchain=node";
+const PYTHON: &str = "--toolchain=python";
+const OWN_PYTHON: &str = "local_python = '@/tools/python3'";
+
+#[test]
+fn which_sidecar_and_why() {
+    let none = Question::default();
+    check(&[
+        Question { name: "own-kind", words: &[RUST, "cargo", "build"], ..none },
+        Question {
+            name: "first-that-has-it",
+            words: &["--toolchain=rust,c-cpp,node", "make", "-j4"],
+            ..none
+        },
+        Question { name: "only-one-runs", words: &[NODE, "make"], ..none },
+        Question { name: "from-below", words: &[RUST, "--cwd=@/workspace/src", "cargo"], ..none },
+        Question { name: "python-stands-for-python3", words: &[PYTHON, "python", "-V"], ..none },
+        Question { name: "versioned-python", words: &[PYTHON, "python3.99"], ..none },
+        Question {
+            name: "tool-of-your-own",
+            user: "[kind.rust]\nallow = ['just']",
+            words: &[RUST, "just", "test"],
+            ..none
+        },
+        Question {
+            name: "toolchain-of-your-own",
+            user: "toolchains = ['java']\n[kind.java]\ntools = ['java', 'javac']",
+            words: &["javac", "A.java"],
+            ..none
+        },
+        Question {
+            name: "time-limit",
+            workspace: "max_secs = 600",
+            words: &[RUST, "cargo", "test"],
+            ..none
+        },
+        Question {
+            name: "secrets-are-left-out",
+            words: &[RUST, "cargo", "publish", "--token", "s3cret", "two words"],
+            ..none
+        },
+    ]);
+}
+
+#[test]
+fn what_would_be_refused_and_what_helps() {
+    let none = Question::default();
+    check(&[
+        Question { name: "not-running", words: &[NODE, "cargo", "build"], ..none },
+        Question { name: "dev-tool-not-running", words: &["make"], ..none },
+        Question { name: "not-installed", words: &[RUST, "rustfmt"], ..none },
+        Question { name: "neither-running-nor-installed", words: &[RUST, "go", "build"], ..none },
+        Question { name: "not-executable", words: &[RUST, "ninja"], ..none },
+        Question { name: "outside", words: &[RUST, "--cwd=@/agent", "cargo", "build"], ..none },
+        Question {
+            name: "outside-for-the-version",
+            words: &[RUST, "--cwd=@/agent", "cargo", "--version"],
+            ..none
+        },
+        Question {
+            name: "denied-by-the-workspace",
+            workspace: "[kind.rust]\ndeny = ['rustup', 'cargo']",
+            words: &[RUST, "cargo", "build"],
+            ..none
+        },
+        Question {
+            name: "denied-by-the-user",
+            user: "\n\n[kind.python]\ndeny = ['pip']",
+            words: &[PYTHON, "pip", "install", "x"],
+            ..none
+        },
+        Question {
+            name: "left-out-by-the-workspace",
+            workspace: "toolchains = ['node']",
+            words: &["--toolchain=rust,node", "cargo", "build"],
+            ..none
+        },
+    ]);
+}
+
+#[test]
+fn what_never_reaches_a_sidecar() {
+    let none = Question::default();
+    let notify = "[notify]\ncommand = ['@/tools/say', '{args}']\nsafe_dirs = ['@/tools']";
+    check(&[
+        Question { name: "no-shim", words: &["ls", "-l"], ..none },
+        Question { name: "no-such-command", words: &["frobnicate"], ..none },
+        Question { name: "say", user: notify, words: &["say", "done"], ..none },
+        Question {
+            name: "say-not-safe",
+            user: "[notify]\nsafe_dirs = []",
+            words: &["say"],
+            ..none
+        },
+        Question {
+            name: "say-switched-off",
+            user: notify,
+            workspace: "[notify]\nenabled = false",
+            words: &["say", "done"],
+        },
+    ]);
+}
+
+#[test]
+fn whose_runtime() {
+    let none = Question { user: OWN_PYTHON, ..Question::default() };
+    check(&[
+        Question { name: "smart-off", words: &[NODE, "node", "app.js"], ..none },
+        Question {
+            name: "node-inside",
+            words: &[NODE, "--smart-node", "node", "--no-warnings", "app.js"],
+            ..none
+        },
+        Question { name: "node-eval", words: &[NODE, "--agent=codex", "node", "-e", "1"], ..none },
+        Question { name: "node-test", words: &[NODE, "--agent=qwen", "node", "--test"], ..none },
+        Question {
+            name: "python-module",
+            words: &[PYTHON, "--agent=aider", "python3", "-m", "aider"],
+            ..none
+        },
+        Question {
+            name: "python-outside",
+            words: &[PYTHON, "--smart-python", "python3", "-W", "ignore", "@/agent/cli.py", "-x"],
+            ..none
+        },
+        Question {
+            name: "python-inside",
+            words: &[PYTHON, "--smart-python", "python3", "app.py"],
+            ..none
+        },
+        Question {
+            name: "python-link-into-the-workspace",
+            words: &[PYTHON, "--smart-python", "python3", "@/agent/link.py"],
+            ..none
+        },
+        Question {
+            name: "python-stdin",
+            words: &[PYTHON, "--smart-python", "python3", "-"],
+            ..none
+        },
+        Question {
+            name: "pip-is-never-local",
+            words: &[PYTHON, "--smart-python", "pip", "list"],
+            ..none
+        },
+        Question {
+            name: "smart-by-configuration",
+            user: "local_python = '@/tools/python3'\n[agent]\npython = true",
+            words: &[PYTHON, "python3", "-m", "http.server"],
+            ..none
+        },
+    ]);
+}
+
+#[test]
+fn in_json() {
+    let none = Question::default();
+    check(&[
+        Question { name: "json", words: &["--json", RUST, "cargo", "build"], ..none },
+        Question { name: "json-refused", words: &["--json", NODE, "cargo", "build"], ..none },
+        Question { name: "json-not-installed", words: &["--json", RUST, "rustfmt"], ..none },
+    ]);
+}
+
+#[test]
+fn a_question_that_makes_no_sense_has_no_answer() {
+    let setup = setup();
+    let rows: [(&[&str], i32, &str); 4] = [
+        (&["/bin/ls"], 1, "'/bin/ls' cannot be a tool"),
+        (&["--cwd=/nonexistent", "cargo"], 1, "'/nonexistent'"),
+        (&["--toolchain=jva", "cargo"], 2, "there is no toolchain 'jva'"),
+        (&[], 2, "required"),
+    ];
+    for (words, code, text) in rows {
+        let outcome = Outcome::of(setup.coder().arg("why").args(words));
+        let stderr = &outcome.exited(code).stderr;
+        assert!(stderr.contains(text), "{words:?}: {stderr}");
+    }
+}
