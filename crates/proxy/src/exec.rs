@@ -61,7 +61,7 @@ pub(crate) async fn run(
     if let Err(refusal) = &ran {
         record.refused(refusal);
     }
-    shared.call_log.record(&record);
+    shared.config.call_log.record(&record);
     ran
 }
 
@@ -73,7 +73,7 @@ async fn run_recorded(
     answer: Answer,
     record: &mut CallRecord,
 ) -> Result<(), Refusal> {
-    let routes = shared.policy.route(&request.tool, shared.fleet.kinds())?;
+    let routes = shared.config.policy.route(&request.tool, shared.fleet.kinds())?;
     let registration = shared.registry.register(&request.id)?;
     let began = std::time::Instant::now();
     let Begun { runner, channel, route } = begin(shared, request, routes).await?;
@@ -87,12 +87,17 @@ async fn run_recorded(
         cwd = record.cwd,
         "exec"
     );
-    let limit = shared.max_runtime;
+    let limit = shared.config.max_runtime;
     let running = Running::new(shared, runner, channel, registration, limit, TimeLimit::Ladder);
     let ended = match answer {
         Answer::Streamed => running.serve(client, Streamed::new(echo)).await,
         Answer::Buffered => {
-            let sink = Buffered::new(echo, shared.transcript, &shared.spool_dir, &route.kind);
+            let sink = Buffered::new(
+                echo,
+                shared.config.transcript,
+                &shared.config.spool_dir,
+                &route.kind,
+            );
             running.serve(client, sink).await
         }
     };
@@ -135,7 +140,7 @@ async fn begin(
             return Ok(Begun { runner, channel, route });
         }
     }
-    Err(shared.policy.unavailable(&request.tool))
+    Err(shared.config.policy.unavailable(&request.tool))
 }
 
 /// Starts a tool. `None` if the sidecar has no such tool; nothing ran then.
@@ -178,7 +183,7 @@ impl Running {
             channel,
             attendant: Attendant::new(deadline, at_limit, shared.shutdown.subscribe()),
             registration,
-            surplus: Surplus::new(&shared.limits),
+            surplus: Surplus::new(&shared.config.limits),
         }
     }
 

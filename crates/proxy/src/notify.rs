@@ -24,12 +24,12 @@ pub(crate) async fn run(
     command: &[u8],
     args: &[Vec<u8>],
 ) -> Result<(), Refusal> {
-    let notification = shared.notify.judge(command, args, &Host)?;
+    let notification = shared.config.notify.judge(command, args, &Host)?;
     let registration = shared.registry.register(&id)?;
     let runner = shared.fleet.host().await.map_err(internal)?;
     let Notification { program, argv } = notification;
     tracing::debug!(program = %program.display(), argv = aifo_policy::redact(args), "notify");
-    let kept = shared.notify.kept_variables();
+    let kept = shared.config.notify.kept_variables();
     let start = Start {
         id,
         argv,
@@ -45,10 +45,10 @@ pub(crate) async fn run(
         return Err(Refusal::Internal(format!("'{}' is not there", program.display())));
     };
     registration.started(runner.clone());
-    let limit = shared.notify.timeout.or(shared.max_runtime);
+    let limit = shared.config.notify.timeout.or(shared.config.max_runtime);
     let kind = runner.kind().clone();
     let running = Running::new(shared, runner, channel, registration, limit, TimeLimit::Cancel);
-    let sink = Buffered::new(None, Transcript::Plain, &shared.spool_dir, &kind);
+    let sink = Buffered::new(None, Transcript::Plain, &shared.config.spool_dir, &kind);
     let ended = running.serve(client, sink).await;
     tracing::debug!(code = ended.exit_code, "notify end");
     Ok(())

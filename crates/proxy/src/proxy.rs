@@ -58,14 +58,7 @@ pub struct Proxy {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    token: Token,
-    pub(crate) policy: Policy,
-    pub(crate) notify: NotifyRules,
-    pub(crate) call_log: CallLog,
-    pub(crate) limits: Limits,
-    pub(crate) max_runtime: Option<Duration>,
-    pub(crate) transcript: Transcript,
-    pub(crate) spool_dir: PathBuf,
+    pub(crate) config: ProxyConfig,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) registry: Arc<Registry>,
     waiting: Arc<WaitingRoom>,
@@ -75,33 +68,10 @@ pub(crate) struct Shared {
 impl Proxy {
     /// A proxy that has no clients yet.
     pub fn new(config: ProxyConfig, fleet: Arc<Fleet>) -> Self {
-        let ProxyConfig {
-            token,
-            policy,
-            notify,
-            call_log,
-            limits,
-            max_runtime,
-            transcript,
-            spool_dir,
-        } = config;
-        let registry = Arc::new(Registry::new(limits.max_executions));
-        let waiting = Arc::new(WaitingRoom::new(limits.max_waiting));
+        let registry = Arc::new(Registry::new(config.limits.max_executions));
+        let waiting = Arc::new(WaitingRoom::new(config.limits.max_waiting));
         let shutdown = watch::Sender::new(false);
-        let shared = Shared {
-            token,
-            policy,
-            notify,
-            call_log,
-            limits,
-            max_runtime,
-            transcript,
-            spool_dir,
-            fleet,
-            registry,
-            waiting,
-            shutdown,
-        };
+        let shared = Shared { config, fleet, registry, waiting, shutdown };
         Proxy { shared: Arc::new(shared) }
     }
 
@@ -146,12 +116,13 @@ const SHUTDOWN_TIME: Duration = Duration::from_secs(5);
 
 impl Shared {
     async fn serve_connection(self: Arc<Self>, client: Client) {
+        let limits = &self.config.limits;
         let call = {
             let mut seat = self.waiting.enter();
             let fresh_id = || aifo_process::random_bits().map(ExecId::from_random);
             tokio::select! {
                 biased;
-                call = read_call(&client, &self.token, &self.limits, fresh_id) => call,
+                call = read_call(&client, &self.config.token, limits, fresh_id) => call,
                 () = seat.asked_to_leave() => {
                     Err(Unserved::Refused(Refusal::RequestTimeout, Unread::Rest))
                 }
@@ -162,13 +133,13 @@ impl Shared {
             Err(Unserved::Refused(refusal, unread)) => (refusal, None, unread),
             Ok(Call::Exec { request, echo, answer }) => {
                 match exec::run(&self, &client, request, echo.clone(), answer).await {
-                    Ok(()) => return client.close(&self.limits).await,
+                    Ok(()) => return client.close(limits).await,
                     Err(refusal) => (refusal, echo, Unread::Nothing),
                 }
             }
             Ok(Call::Notify { id, command, args }) => {
                 match notify::run(&self, &client, id, &command, &args).await {
-                    Ok(()) => return client.close(&self.limits).await,
+                    Ok(()) => return client.close(limits).await,
                     Err(refusal) => (refusal, None, Unread::Nothing),
                 }
             }
@@ -179,7 +150,7 @@ impl Shared {
                         encode_no_content(&mut answer);
                         // Delivered, whether or not anybody hears of it.
                         let _ = client.socket.send_all(&answer).await;
-                        return client.close(&self.limits).await;
+                        return client.close(limits).await;
                     }
                     Err(refusal) => (refusal, None, Unread::Nothing),
                 }
@@ -192,8 +163,8 @@ impl Shared {
             return;
         }
         match unread {
-            Unread::Nothing => client.close(&self.limits).await,
-            Unread::Rest => client.linger(&self.limits).await,
+            Unread::Nothing => client.close(limits).await,
+            Unread::Rest => client.linger(limits).await,
         }
     }
 }

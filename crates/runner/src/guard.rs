@@ -106,6 +106,6 @@ fn runner_ended(runner: Pid) -> bool {
 
 fn wait_time(deadline: Option<Instant>) -> PollTimeout {
     let Some(deadline) = deadline else { return PollTimeout::NONE };
-    let millis = deadline.saturating_duration_since(Instant::now()).as_millis() + 1;
-    u16::try_from(millis).map_or(PollTimeout::MAX, PollTimeout::from)
+    let wait = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+    PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX)
 }

@@ -21,6 +21,7 @@ mod exec;
 mod guard;
 mod launch;
 mod output_frame;
+mod poller;
 mod project;
 mod server;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use aifo_process::{
@@ -14,7 +14,6 @@ use aifo_wire::{
     Delivery, FRAMES_VERSION, Frame, FrameError, Setup, Start, StartError, StartErrorCause,
 };
 use nix::errno::Errno;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
@@ -24,6 +23,7 @@ use crate::directory::Roots;
 use crate::exec::{Exec, Interest};
 use crate::launch::Toolbox;
 use crate::output_frame::OutputFrame;
+use crate::poller::{ExecFds, Poller, Ready, Slot, Source};
 
 /// Why a runner could not start, or gave up.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +51,7 @@ pub fn serve(control: OwnedFd) -> Result<(), ServeError> {
 }
 
 struct Server {
-    epoll: Epoll,
+    poller: Poller,
     signals: SignalFd,
     control: Channel,
     /// Fds that came over the control connection, each for one `Open` frame yet to be read.
@@ -66,9 +66,6 @@ struct Server {
     closing: Option<Instant>,
 }
 
-/// A number that names one exec in this table, never used twice.
-type Slot = u64;
-
 struct Entry {
     state: State,
     registered: Interest,
@@ -78,14 +75,6 @@ enum State {
     /// Its `Start` has not arrived yet.
     Opening(Channel),
     Running(Exec),
-}
-
-/// What an epoll event is about.
-enum Source {
-    Control,
-    Signals,
-    Channel(Slot),
-    Output(Slot),
 }
 
 /// How long tools have, in all, when the session ends: the ladder's three seconds, and one for the
@@ -101,9 +90,8 @@ impl Server {
         watched.thread_block().map_err(io::Error::from)?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let signals = SignalFd::with_flags(&watched, flags).map_err(io::Error::from)?;
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(io::Error::from)?;
         let mut server = Server {
-            epoll,
+            poller: Poller::new()?,
             signals,
             control: Channel::new(control),
             received: VecDeque::new(),
@@ -115,25 +103,21 @@ impl Server {
             buffer: OutputFrame::new(),
             closing: None,
         };
-        server.watch(server.control.as_fd(), Source::Control, EpollFlags::EPOLLIN)?;
-        server.watch(server.signals.as_fd(), Source::Signals, EpollFlags::EPOLLIN)?;
+        server.poller.watch(server.control.as_fd(), Source::Control)?;
+        server.poller.watch(server.signals.as_fd(), Source::Signals)?;
         server.control.send(&Frame::Hello { version: FRAMES_VERSION })?;
         Ok(server)
     }
 
     fn run(&mut self) -> Result<(), ServeError> {
-        let mut events = [EpollEvent::empty(); 64];
+        let mut ready = Vec::new();
         while !self.is_done() {
-            let count = match self.epoll.wait(&mut events, self.wait_time()) {
-                Ok(count) => count,
-                Err(Errno::EINTR) => 0,
-                Err(errno) => return Err(io::Error::from(errno).into()),
-            };
-            for event in events.iter().take(count) {
-                match Source::from_token(event.data()) {
+            self.poller.wait(self.deadline(), &mut ready)?;
+            for event in ready.drain(..) {
+                match event.source {
                     Source::Control => self.on_control()?,
                     Source::Signals => self.on_signals()?,
-                    Source::Channel(slot) => self.on_channel(slot, event.events())?,
+                    Source::Channel(slot) => self.on_channel(slot, event)?,
                     Source::Output(slot) => {
                         self.with_exec(slot, |exec, buffer, now| exec.on_output(buffer, now))?;
                     }
@@ -154,16 +138,13 @@ impl Server {
         })
     }
 
-    fn wait_time(&self) -> EpollTimeout {
+    /// When something is due, even if nothing happens.
+    fn deadline(&self) -> Option<Instant> {
         let ladders = self.execs.values().filter_map(|entry| match &entry.state {
             State::Opening(_) => None,
             State::Running(exec) => exec.poll_timeout(),
         });
-        let next = ladders.chain(self.closing.map(|started| started + CLOSING_TIME)).min();
-        let Some(next) = next else { return EpollTimeout::NONE };
-        // Rounded up, so that a step is due when we wake for it.
-        let millis = next.saturating_duration_since(Instant::now()).as_millis() + 1;
-        u16::try_from(millis).map_or(EpollTimeout::MAX, EpollTimeout::from)
+        ladders.chain(self.closing.map(|started| started + CLOSING_TIME)).min()
     }
 
     fn handle_timeouts(&mut self) -> Result<(), ServeError> {
@@ -198,7 +179,7 @@ impl Server {
     /// The proxy has gone.
     fn lose_control(&mut self) -> Result<(), ServeError> {
         // Without a reader its end of file would wake us for ever.
-        self.epoll.delete(self.control.as_fd()).map_err(io::Error::from)?;
+        self.poller.forget(self.control.as_fd())?;
         self.close()
     }
 
@@ -248,7 +229,7 @@ impl Server {
         self.execs.insert(slot, entry);
         self.update(slot)?;
         // `Start` was sent before the channel's end was, so it is there as a rule.
-        self.on_channel(slot, EpollFlags::EPOLLIN)
+        self.on_opening(slot)
     }
 
     fn signal(&mut self, id: &ExecId, signal: Signal) -> Result<Delivery, ServeError> {
@@ -281,14 +262,14 @@ impl Server {
         self.with_exec(slot, |exec, buffer, now| exec.on_end(reaped, buffer, now))
     }
 
-    fn on_channel(&mut self, slot: Slot, events: EpollFlags) -> Result<(), ServeError> {
+    fn on_channel(&mut self, slot: Slot, ready: Ready) -> Result<(), ServeError> {
         match self.execs.get_mut(&slot).map(|entry| &mut entry.state) {
             Some(State::Opening(_)) => self.on_opening(slot),
             Some(State::Running(_)) => self.with_exec(slot, |exec, buffer, now| {
-                if events.contains(EpollFlags::EPOLLOUT) {
+                if ready.room {
                     exec.on_channel_room(buffer, now);
                 }
-                if events.intersects(!EpollFlags::EPOLLOUT) {
+                if ready.input {
                     exec.on_channel(now);
                 }
             }),
@@ -360,51 +341,20 @@ impl Server {
         Ok(())
     }
 
-    /// Makes epoll wait for what the exec wants now. An fd that was closed has left it by itself.
+    /// Makes the poller wait for what the exec wants now.
     fn update(&mut self, slot: Slot) -> Result<(), ServeError> {
         let Some(entry) = self.execs.get_mut(&slot) else { return Ok(()) };
-        let (interest, channel, output) = match &entry.state {
-            State::Opening(channel) => {
-                let interest = Interest { channel: true, ..Interest::default() };
-                (interest, Some(channel.as_fd()), None)
+        let (interest, fds) = match &entry.state {
+            State::Opening(channel) => (
+                Interest { channel: true, ..Interest::default() },
+                ExecFds { channel: Some(channel.as_fd()), output: None },
+            ),
+            State::Running(exec) => {
+                (exec.interest(), ExecFds { channel: exec.channel_fd(), output: exec.output_fd() })
             }
-            State::Running(exec) => (exec.interest(), exec.channel_fd(), exec.output_fd()),
         };
         let before = std::mem::replace(&mut entry.registered, interest);
-        let channel_events = |interest: Interest| {
-            let mut events = EpollFlags::empty();
-            events.set(EpollFlags::EPOLLIN, interest.channel);
-            events.set(EpollFlags::EPOLLOUT, interest.channel_room);
-            events
-        };
-        let output_events = |interest: Interest| {
-            if interest.output { EpollFlags::EPOLLIN } else { EpollFlags::empty() }
-        };
-        let changes = [
-            (channel, Source::Channel(slot), channel_events(before), channel_events(interest)),
-            (output, Source::Output(slot), output_events(before), output_events(interest)),
-        ];
-        for (fd, source, before, wanted) in changes {
-            let Some(fd) = fd else { continue };
-            if before == wanted {
-                continue;
-            }
-            let mut event = EpollEvent::new(wanted, source.token());
-            let changed = if before.is_empty() {
-                self.epoll.add(fd, event)
-            } else if wanted.is_empty() {
-                // Not merely muted: a hang-up is reported whether it is wanted or not.
-                self.epoll.delete(fd)
-            } else {
-                self.epoll.modify(fd, &mut event)
-            };
-            changed.map_err(io::Error::from)?;
-        }
-        Ok(())
-    }
-
-    fn watch(&self, fd: BorrowedFd<'_>, source: Source, events: EpollFlags) -> io::Result<()> {
-        Ok(self.epoll.add(fd, EpollEvent::new(events, source.token()))?)
+        Ok(self.poller.update(slot, &fds, before, interest)?)
     }
 }
 
@@ -413,24 +363,4 @@ enum Command {
     Setup(Setup),
     Open,
     Kill(u32, Signal, ExecId),
-}
-
-impl Source {
-    fn token(&self) -> u64 {
-        match self {
-            Source::Control => 0,
-            Source::Signals => 1,
-            Source::Channel(slot) => 2 * (slot + 1),
-            Source::Output(slot) => 2 * (slot + 1) + 1,
-        }
-    }
-
-    fn from_token(token: u64) -> Self {
-        match (token / 2, token % 2) {
-            (0, 0) => Source::Control,
-            (0, _) => Source::Signals,
-            (slot, 0) => Source::Channel(slot - 1),
-            (slot, _) => Source::Output(slot - 1),
-        }
-    }
 }
