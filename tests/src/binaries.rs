@@ -27,7 +27,10 @@ pub fn binaries() -> &'static Binaries {
         let under_test = match env::var_os("AIFO_TEST_BIN_DIR") {
             Some(dir) => PathBuf::from(dir),
             None => {
-                build(&profile);
+                build(
+                    &profile,
+                    &["--bins", "-p", "aifo-shim", "-p", "aifo-coder", "-p", "aifo-tests"],
+                );
                 profile.clone()
             }
         };
@@ -43,18 +46,25 @@ pub fn binaries() -> &'static Binaries {
     })
 }
 
+/// An example of `aifo-launch`, built when it is asked for.
+pub fn example(name: &str) -> PathBuf {
+    let profile = profile_dir();
+    build(&profile, &["-p", "aifo-launch", "--example", name]);
+    profile.join("examples").join(name)
+}
+
 /// The folder this test was built into: `target/debug` of `target/debug/deps/streaming-0123`.
 fn profile_dir() -> PathBuf {
     let test = env::current_exe().expect("a test knows its own path");
     test.ancestors().nth(2).expect("a test lies in target/<profile>/deps").to_path_buf()
 }
 
-fn build(profile: &Path) {
+fn build(profile: &Path, what: &[&str]) {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["build", "--quiet", "--bins"])
-        .args(["-p", "aifo-shim", "-p", "aifo-coder", "-p", "aifo-tests"])
+        .args(["build", "--quiet"])
+        .args(what)
         .arg("--target-dir")
         .arg(profile.parent().expect("a profile folder lies in a target folder"));
     if profile.ends_with("release") {

@@ -22,6 +22,7 @@
 mod answer;
 mod binaries;
 mod connection;
+mod landlock;
 mod noise;
 mod procfs;
 mod request;
@@ -34,8 +35,9 @@ mod trial;
 mod wait;
 
 pub use answer::Answer;
-pub use binaries::{Binaries, binaries};
+pub use binaries::{Binaries, binaries, example};
 pub use connection::{Address, Connection};
+pub use landlock::Landlock;
 pub use nix::sys::signal::Signal;
 pub use noise::{BLOCK, Noise};
 pub use procfs::{

@@ -132,6 +132,18 @@ impl Setup {
         self
     }
 
+    /// The folder that holds all of this setup's folders. It is no tool's place.
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// Adds to the environment of `aifo-coder` what comes from a path.
+    #[must_use]
+    pub fn env_path(self, name: &str, path: &Path) -> Self {
+        let path = path.to_str().expect("the scratch path is text").to_owned();
+        self.env(name, &path)
+    }
+
     /// The project folder.
     pub fn workspace(&self) -> PathBuf {
         self.scratch.path().join("workspace")

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use aifo_tests::{Outcome, Setup, Tool};
+use aifo_tests::{Outcome, Setup, Tool, binaries};
 
 /// One question, and whatever it takes to ask it.
 #[derive(Clone, Copy, Default)]
@@ -26,8 +26,13 @@ fn setup() -> Setup {
     let say = Tool::File(b"#!/bin/sh\n".to_vec(), 0o755);
     let setup = setup.tool("say", say).tool("ninja", Tool::File(b"no program\n".to_vec(), 0o644));
     let scratch = scratch(&setup);
-    for folder in ["workspace/src", "agent", "home/.config/aifo"] {
+    for folder in ["workspace/src", "workspace/web/src", "agent", "home/.config/aifo"] {
         fs::create_dir_all(scratch.join(folder)).unwrap();
+    }
+    for own in [".venv/bin/python3", "node_modules/.bin/tsc"] {
+        let own = scratch.join("workspace/web").join(own);
+        fs::create_dir_all(own.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(&binaries().tool, own).unwrap();
     }
     for file in ["workspace/app.js", "workspace/app.py", "agent/cli.py"] {
         fs::write(scratch.join(file), "").unwrap();
@@ -75,13 +80,8 @@ fn check(questions: &[Question]) {
 
 /// What keeps tools in their place depends on the kernel.
 fn machine_independent(text: &str) -> String {
-    let line = |line: &str| match line.split_once("confinement:  ") {
-        Some((before, _)) => format!("{before}confinement:  [as this kernel can]\n"),
-        None if line.trim_start().starts_with("\"confinement\"") => String::new(),
-        None => format!("{line}\n"),
-    };
-    let lines = text.lines().filter(|line| !line.starts_with("confinement:"));
-    lines.map(line).collect()
+    let depends = |line: &str| line.trim_start().trim_start_matches('"').starts_with("confinement");
+    text.lines().filter(|line| !depends(line)).map(|line| format!("{line}\n")).collect()
 }
 
 #[track_caller]
@@ -113,6 +113,16 @@ fn which_sidecar_and_why() {
         Question { name: "only-one-runs", words: &[NODE, "make"], ..none },
         Question { name: "from-below", words: &[RUST, "--cwd=@/workspace/src", "cargo"], ..none },
         Question { name: "python-stands-for-python3", words: &[PYTHON, "python", "-V"], ..none },
+        Question {
+            name: "projects-own-python",
+            words: &[PYTHON, "--cwd=@/workspace/web", "python", "app.py"],
+            ..none
+        },
+        Question {
+            name: "projects-own-tsc",
+            words: &[NODE, "--cwd=@/workspace/web/src", "tsc", "--noEmit"],
+            ..none
+        },
         Question { name: "versioned-python", words: &[PYTHON, "python3.99"], ..none },
         Question {
             name: "tool-of-your-own",
@@ -258,6 +268,18 @@ fn in_json() {
         Question { name: "json-refused", words: &["--json", NODE, "cargo", "build"], ..none },
         Question { name: "json-not-installed", words: &["--json", RUST, "rustfmt"], ..none },
     ]);
+}
+
+#[test]
+fn what_keeps_a_tool_in_its_place_is_told() {
+    let setup = setup();
+    let ask = |tool| Outcome::of(setup.coder().args(["why", RUST, tool])).exited(0).text();
+    assert!(ask("cargo").contains("\nconfinement: tools "), "{}", ask("cargo"));
+    assert!(!ask("ls").contains("confinement"), "it is not ours to confine");
+    let file = scratch(&setup).join("home/.config/aifo/config.toml");
+    fs::write(file, "confine = 'off'").unwrap();
+    let as_asked = "confinement: tools are not confined, as asked";
+    assert!(ask("cargo").contains(as_asked), "{}", ask("cargo"));
 }
 
 #[test]

@@ -5,13 +5,14 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use aifo_launch::{Agent, Session, ShimBinary};
+use aifo_launch::{Agent, ShimBinary};
 use aifo_policy::Policy;
 use aifo_types::ToolName;
 use anyhow::{Context, bail};
 
 use crate::cli::Exec;
 use crate::console::Chatter;
+use crate::start::{EndSignals, Started, start};
 use crate::{run, sessions, settings};
 
 /// In a session of its own, which ends with the call.
@@ -27,7 +28,10 @@ pub(crate) async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
     let smart = config.smart_for(None);
     let config = settings::session_config(&flags.session, &config)?;
     let shim = config.shim.path().to_owned();
-    let session = Session::start(config).await?;
+    let session = match start(config, &mut EndSignals::listen()?).await? {
+        Started::Up(session) => session,
+        Started::CalledOff(signal) => return Ok(run::called_off(signal)),
+    };
     let link = session.shims().join(tool.as_str());
     if !link.is_symlink() {
         // A name that the table cannot list, such as python3.12.
@@ -38,7 +42,7 @@ pub(crate) async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
     for (name, value) in smart.variables() {
         agent.set(name, value);
     }
-    run::in_session(session, &agent).await
+    run::in_session(*session, &agent).await
 }
 
 /// In a session that runs: this process becomes the shim, and ends as the tool does. Returns only

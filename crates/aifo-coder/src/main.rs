@@ -15,6 +15,7 @@ mod run;
 mod serve;
 mod sessions;
 mod settings;
+mod start;
 mod why;
 
 use std::process::ExitCode;
@@ -51,6 +52,8 @@ fn main() -> ExitCode {
 
 /// One thread does: many waits, little work.
 fn on_a_reactor(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    // Before anything is freed: this process sits idle between a user's tool calls.
+    aifo_process::give_back_freed_memory();
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 

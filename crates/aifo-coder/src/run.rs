@@ -4,12 +4,13 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use aifo_launch::{Agent, AgentEnd, Session};
-use aifo_types::exit;
+use aifo_types::{Ending, exit};
 use anyhow::Context;
 
 use crate::cli::Run;
 use crate::console::{self, Chatter};
 use crate::settings;
+use crate::start::{EndSignals, Started, start};
 
 pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     // An agent's user interface has the terminal to itself unless somebody asks.
@@ -20,8 +21,18 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     for (name, value) in smart.variables() {
         agent.set(name, value);
     }
-    let session = Session::start(settings::session_config(&flags.session, &config)?).await?;
-    in_session(session, &agent).await
+    let session = settings::session_config(&flags.session, &config)?;
+    let session = match start(session, &mut EndSignals::listen()?).await? {
+        Started::Up(session) => session,
+        Started::CalledOff(signal) => return Ok(called_off(signal)),
+    };
+    tracing::info!("{}", config.confine.value.summary());
+    in_session(*session, &agent).await
+}
+
+/// What a command would have ended with that was started and got this signal.
+pub(crate) fn called_off(signal: u8) -> ExitCode {
+    ExitCode::from(Ending::Signaled(signal).exit_code())
 }
 
 /// Runs a command to its end, and ends the session then.

@@ -33,6 +33,7 @@ pub(crate) fn session_config(flags: &Session, config: &Config) -> anyhow::Result
     session.policy = config.policy.clone();
     session.notify = config.notify.rules();
     session.local_python.clone_from(&config.local_python.value);
+    session.confinement = config.confine.value;
     session.max_runtime = config.max_secs.value.map(Duration::from_secs);
     session.limits.max_executions = config.max_executions.value;
     if config.verbose.value {

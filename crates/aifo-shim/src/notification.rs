@@ -1,6 +1,7 @@
 //! Telling the user something on the machine they sit at.
 
 use aifo_types::exit;
+use aifo_wire::{Attendance, encode_notify};
 
 use crate::call::Call;
 use crate::connection::{self, Sent};
@@ -21,7 +22,8 @@ pub(crate) fn run(settings: &Settings, command: &str, args: &[Vec<u8>]) -> ShimE
     };
     let mut request = Vec::new();
     let (endpoint, token) = (&proxy.endpoint, &proxy.token);
-    aifo_wire::encode_notify(&mut request, endpoint, token, command.as_bytes(), args);
+    let attendance = if settings.notify_async { Attendance::Leaves } else { Attendance::Waits };
+    encode_notify(&mut request, endpoint, token, command.as_bytes(), args, attendance);
     let socket = match connection::open(endpoint) {
         Ok(socket) => socket,
         Err(error) => {

@@ -84,9 +84,8 @@ mod tests {
 
     #[test]
     fn options() {
-        let parse = |words: &[&str]| {
-            Options::parse(&words.iter().map(OsString::from).collect::<Vec<_>>())
-        };
+        let parse =
+            |words: &[&str]| Options::parse(&words.iter().map(OsString::from).collect::<Vec<_>>());
         assert_eq!(parse(&[]), Some(Options::default()));
         let both = parse(&[GUARDED_BY, "7", aifo_runner::WRITE, "/a", aifo_runner::WRITE, "/b"]);
         let writable = vec![PathBuf::from("/a"), PathBuf::from("/b")];

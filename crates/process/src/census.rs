@@ -6,11 +6,12 @@
 
 use std::fs;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use aifo_types::{ExecId, Signal, env};
 use nix::unistd::{Pid, getpid};
 
-use crate::descendants::descendants_of;
+use crate::descendants::{descendants_of, is_zombie};
 use crate::sys;
 
 /// The variable by which the processes of one exec are known: `AIFO_EXEC=<exec id>`.
@@ -35,15 +36,21 @@ impl Mark {
             if !environ.is_empty() {
                 return environ.split(|byte| *byte == 0).any(|var| var == self.0.as_bytes());
             }
-            // Nor does one in the middle of an exec, for a moment. A zombie never will again.
-            std::thread::yield_now();
+            // Nor does one in the middle of an exec, for a moment; a zombie never will again.
+            if is_zombie(pid) {
+                return false;
+            }
+            std::thread::sleep(BETWEEN_READS);
         }
+        // Started with an empty environment, then.
         false
     }
 }
 
-/// How often an empty environment is read again.
-const READS: usize = 3;
+/// How often an empty environment is read, in case its process is just being replaced by another:
+/// that takes a fraction of a millisecond, but may be interrupted.
+const READS: usize = 10;
+const BETWEEN_READS: Duration = Duration::from_millis(1);
 
 /// All live processes below us with this mark. Another session on this machine may use the same
 /// exec id, so only what is below us counts: as a subreaper we lose none of ours. Walks /proc: some

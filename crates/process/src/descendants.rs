@@ -57,10 +57,20 @@ fn all_processes() -> impl Iterator<Item = Pid> {
 }
 
 fn parent_of(pid: Pid) -> Option<Pid> {
+    stat_field(pid, 1)?.parse().ok().map(Pid::from_raw)
+}
+
+/// Whether a process has ended and only waits to be reaped, or is gone altogether.
+pub(crate) fn is_zombie(pid: Pid) -> bool {
+    stat_field(pid, 0).is_none_or(|state| state == "Z" || state == "X")
+}
+
+/// A field of a process's stat, counted from its state.
+fn stat_field(pid: Pid, index: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The command's name may hold spaces and parentheses; what follows its last one does not.
     let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(1)?.parse().ok().map(Pid::from_raw)
+    fields.split_whitespace().nth(index).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -71,6 +81,7 @@ mod tests {
     fn parents_are_read_from_proc() {
         assert_eq!(parent_of(getpid()), Some(nix::unistd::getppid()));
         assert_eq!(parent_of(Pid::from_raw(i32::MAX)), None);
+        assert!(!is_zombie(getpid()) && is_zombie(Pid::from_raw(i32::MAX)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Handing an fd to another process over a unix socket.
+//! Handing fds to another process over a unix socket.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -13,16 +13,20 @@ use crate::sys;
 pub struct Received {
     /// How many bytes; 0 is the end of the stream.
     pub bytes: usize,
-    /// The fd that came with them.
-    pub fd: Option<OwnedFd>,
+    /// The fds that came with them, close-on-exec, in the sender's order.
+    pub fds: Vec<OwnedFd>,
 }
 
-/// Sends all of `bytes`, a few as a rule, and one fd with them, without blocking.
+/// Sends all of `bytes`, a few as a rule, and fds with them, without blocking.
 ///
 /// Errors: EAGAIN when the peer reads too slowly and nothing was sent; EMSGSIZE in the unheard-of
 /// case that only a part was taken, after which the stream is of no use.
-pub fn send_with_fd(socket: BorrowedFd<'_>, bytes: &[u8], fd: BorrowedFd<'_>) -> nix::Result<()> {
-    let fds = [fd.as_raw_fd()];
+pub fn send_with_fds(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> nix::Result<()> {
+    let fds: Vec<_> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
     let rights = [ControlMessage::ScmRights(&fds)];
     let iov = [IoSlice::new(bytes)];
@@ -30,11 +34,15 @@ pub fn send_with_fd(socket: BorrowedFd<'_>, bytes: &[u8], fd: BorrowedFd<'_>) ->
     if sent == bytes.len() { Ok(()) } else { Err(Errno::EMSGSIZE) }
 }
 
-/// Reads bytes and at most one fd, without blocking. The fd is close-on-exec.
+/// Reads bytes and at most `max` fds, without blocking.
 ///
-/// Errors: EAGAIN when nothing is there; EPROTO when more than one fd came, all of which are
-/// closed. (A plain `read` would close them silently.)
-pub fn receive_with_fd(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result<Received> {
+/// Errors: EAGAIN when nothing is there; EPROTO when more fds came, all of which are closed. (A
+/// plain `read` would close them silently.)
+pub fn receive_with_fds(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    max: usize,
+) -> nix::Result<Received> {
     // Room for as many as the kernel lets anyone send, so that none is ever cut off and leaked.
     let mut space = nix::cmsg_space!([i32; SCM_MAX_FD]);
     let mut iov = [IoSliceMut::new(buffer)];
@@ -46,10 +54,10 @@ pub fn receive_with_fd(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result
             fds.extend(sys::own_received(received));
         }
     }
-    if fds.len() > 1 {
+    if fds.len() > max {
         return Err(Errno::EPROTO);
     }
-    Ok(Received { bytes: message.bytes, fd: fds.pop() })
+    Ok(Received { bytes: message.bytes, fds })
 }
 
 /// The most fds one message can carry (unix(7)).
@@ -66,12 +74,12 @@ mod tests {
     fn an_fd_crosses_with_its_byte() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (mut reader, writer) = std::io::pipe().unwrap();
-        send_with_fd(ours.as_fd(), b"x", writer.as_fd()).unwrap();
+        send_with_fds(ours.as_fd(), b"x", &[writer.as_fd()]).unwrap();
         drop(writer);
         let mut buffer = [0; 8];
-        let received = receive_with_fd(theirs.as_fd(), &mut buffer).unwrap();
+        let mut received = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap();
         assert_eq!((received.bytes, &buffer[..1]), (1, &b"x"[..]));
-        let mut passed = std::io::PipeWriter::from(received.fd.unwrap());
+        let mut passed = std::io::PipeWriter::from(received.fds.pop().unwrap());
         passed.write_all(b"through").unwrap();
         drop(passed);
         let mut text = String::new();
@@ -83,18 +91,18 @@ mod tests {
     fn nothing_there_end_and_too_many() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut buffer = [0; 8];
-        let empty = receive_with_fd(theirs.as_fd(), &mut buffer).unwrap_err();
+        let empty = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap_err();
         assert_eq!(empty, Errno::EAGAIN);
 
         let fds = [ours.as_raw_fd(), theirs.as_raw_fd(), ours.as_raw_fd()];
         let rights = [ControlMessage::ScmRights(&fds)];
         let iov = [IoSlice::new(b"x")];
         sendmsg::<UnixAddr>(ours.as_raw_fd(), &iov, &rights, MsgFlags::empty(), None).unwrap();
-        let smuggled = receive_with_fd(theirs.as_fd(), &mut buffer).unwrap_err();
+        let smuggled = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap_err();
         assert_eq!(smuggled, Errno::EPROTO);
 
         drop(ours);
-        let end = receive_with_fd(theirs.as_fd(), &mut buffer).unwrap();
-        assert_eq!((end.bytes, end.fd.is_none()), (0, true));
+        let end = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap();
+        assert_eq!((end.bytes, end.fds.is_empty()), (0, true));
     }
 }

@@ -38,7 +38,7 @@ pub use census::{Mark, processes_marked, signal_marked, sweep};
 pub use confine::{ConfineError, Confinement, Enforcement, confine, enforcement};
 pub use descendants::{descendants_of, end_descendants};
 pub use escalation::{Escalation, Ladder};
-pub use fd_passing::{Received, receive_with_fd, send_with_fd};
+pub use fd_passing::{Received, receive_with_fds, send_with_fds};
 pub use lookup::{Lookup, find_in_path};
 pub use reaper::{Reaped, reap};
 pub use signals::{
@@ -46,5 +46,5 @@ pub use signals::{
     signal_process,
 };
 pub use spawn::{Group, OpenFilesLimit, Spawn, SpawnError};
-pub use sys::{accept, is_ignored, random_bits, take_fd};
+pub use sys::{accept, give_back_freed_memory, is_ignored, random_bits, take_fd};
 pub use unix_address::UnixAddress;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use aifo_policy::Route;
 use aifo_sidecar::{ExecChannel, Runner, SidecarError};
 use aifo_types::{Ending, ExecId, ExecRequest, Refusal, exit};
-use aifo_wire::{Elsewhere, Environment, Frame, Start, StartError, StartErrorCause};
+use aifo_wire::{Attendance, Elsewhere, Environment, Frame, Start, StartError, StartErrorCause};
 
 use crate::attendant::{Attendant, TimeLimit};
 use crate::buffered::Buffered;
@@ -16,14 +16,17 @@ use crate::record::{CallRecord, Ended};
 use crate::registry::Registration;
 use crate::request::Answer;
 use crate::streamed::Streamed;
+use crate::tool_output::ToolOutput;
 
 /// A tool that has started.
 pub(crate) struct Running {
     runner: Runner,
     channel: ExecChannel,
+    output: Option<ToolOutput>,
     attendant: Attendant,
     registration: Registration,
     surplus: Surplus,
+    attendance: Attendance,
 }
 
 /// Where output goes, and then the ending.
@@ -76,7 +79,7 @@ async fn run_recorded(
     let routes = shared.config.policy.route(&request.tool, shared.fleet.kinds())?;
     let registration = shared.registry.register(&request.id)?;
     let began = std::time::Instant::now();
-    let Begun { runner, channel, route } = begin(shared, request, routes).await?;
+    let Begun { runner, started, route } = begin(shared, request, routes).await?;
     record.routed(&route.kind, route.reason);
     registration.started(runner.clone());
     tracing::debug!(
@@ -88,7 +91,7 @@ async fn run_recorded(
         "exec"
     );
     let limit = shared.config.max_runtime;
-    let running = Running::new(shared, runner, channel, registration, limit, TimeLimit::Ladder);
+    let running = Running::new(shared, runner, started, registration, limit, TimeLimit::Ladder);
     let ended = match answer {
         Answer::Streamed => running.serve(client, Streamed::new(echo)).await,
         Answer::Buffered => {
@@ -110,8 +113,14 @@ async fn run_recorded(
 /// A tool that has started, and where.
 struct Begun {
     runner: Runner,
-    channel: ExecChannel,
+    started: Started,
     route: Route,
+}
+
+/// A running tool's connections: to its runner, and to what it prints.
+pub(crate) struct Started {
+    channel: ExecChannel,
+    output: ToolOutput,
 }
 
 /// Starts the tool in the first of the routed sidecars that has it.
@@ -136,22 +145,21 @@ async fn begin(
     };
     for route in routes {
         let runner = shared.fleet.runner(&route.kind).await.map_err(internal)?;
-        if let Some(channel) = begin_at(&runner, start.clone()).await? {
-            return Ok(Begun { runner, channel, route });
+        if let Some(started) = begin_at(&runner, start.clone()).await? {
+            return Ok(Begun { runner, started, route });
         }
     }
     Err(shared.config.policy.unavailable(&request.tool))
 }
 
 /// Starts a tool. `None` if the sidecar has no such tool; nothing ran then.
-pub(crate) async fn begin_at(
-    runner: &Runner,
-    start: Start,
-) -> Result<Option<ExecChannel>, Refusal> {
-    let mut channel = runner.start(start).await.map_err(internal)?;
+pub(crate) async fn begin_at(runner: &Runner, start: Start) -> Result<Option<Started>, Refusal> {
+    let no_pipe = |error| Refusal::Internal(format!("cannot make a pipe: {error}"));
+    let (output, tools_end) = ToolOutput::new().map_err(no_pipe)?;
+    let mut channel = runner.start(start, Some(tools_end)).await.map_err(internal)?;
     loop {
         match channel.frames.next_frame() {
-            Ok(Some(Frame::Started { .. })) => return Ok(Some(channel)),
+            Ok(Some(Frame::Started { .. })) => return Ok(Some(Started { channel, output })),
             Ok(Some(Frame::StartError(error))) if error.cause == StartErrorCause::Absent => {
                 return Ok(None);
             }
@@ -172,7 +180,7 @@ impl Running {
     pub(crate) fn new(
         shared: &Shared,
         runner: Runner,
-        channel: ExecChannel,
+        started: Started,
         registration: Registration,
         limit: Option<Duration>,
         at_limit: TimeLimit,
@@ -180,56 +188,93 @@ impl Running {
         let deadline = limit.map(|limit| tokio::time::Instant::now() + limit);
         Running {
             runner,
-            channel,
+            channel: started.channel,
+            output: Some(started.output),
             attendant: Attendant::new(deadline, at_limit, shared.shutdown.subscribe()),
             registration,
             surplus: Surplus::new(&shared.config.limits),
+            attendance: Attendance::Waits,
         }
+    }
+
+    /// Says whether the client's leaving is the end of the tool.
+    pub(crate) fn attended(self, attendance: Attendance) -> Self {
+        Running { attendance, ..self }
     }
 
     /// Carries output to the client until the tool has ended, then tells the ending. A client that
     /// leaves has its tool ended, and what is still printed is dropped.
     pub(crate) async fn serve(mut self, client: &Client, mut sink: impl Sink) -> Ended {
         let id = self.registration.id().clone();
-        let mut bytes = 0;
         let ExecChannel { socket, frames } = &mut self.channel;
         let mut present = self.attendant.attend(socket, sink.start(client)).await.is_ok();
         let mut told_absence = false;
+        let watched = self.attendance == Attendance::Waits;
+        let mut bytes = 0;
+        let mut buffer = Vec::new();
         let exit = loop {
             if !present && !std::mem::replace(&mut told_absence, true) {
                 tracing::info!(exec_id = %id, "disconnect");
                 self.attendant.disconnect(socket, &self.registration);
             }
             match frames.next_frame() {
-                Ok(Some(Frame::Stdout(data))) if present => {
-                    bytes += data.len() as u64;
-                    let sent = self.attendant.attend(socket, sink.output(client, data)).await;
-                    present = sent.is_ok();
-                    continue;
-                }
+                Ok(Some(Frame::Exit(exit))) => break Some(exit),
+                // From a runner to which no fd can be passed.
                 Ok(Some(Frame::Stdout(data))) => {
                     bytes += data.len() as u64;
+                    if present {
+                        let sent = sink.output(client, data);
+                        present = self.attendant.attend(socket, sent).await.is_ok();
+                    }
                     continue;
                 }
-                Ok(Some(Frame::Exit(exit))) => break Some(exit),
                 Ok(None) => {}
                 // What does not belong here is as good as no frame at all.
                 Ok(Some(_)) | Err(_) => break None,
             }
-            let surplus = &mut self.surplus;
+            // Most tools print little; one that goes on is read in bulk.
+            let room = if bytes == 0 { GLANCE } else { BULK };
+            buffer.resize(room, 0);
+            let (surplus, output) = (&mut self.surplus, &self.output);
             let next = async {
                 tokio::select! {
                     biased;
                     open = ExecChannel::fill(socket, frames) => Next::Frames(open.unwrap_or(false)),
-                    () = client.gone(surplus), if present => Next::ClientGone,
+                    count = read_from(output, &mut buffer) => Next::Output(count.unwrap_or(0)),
+                    () = client.gone(surplus), if watched && present => Next::ClientGone,
                 }
             };
             match self.attendant.attend(socket, next).await {
                 Next::Frames(true) => {}
                 Next::Frames(false) => break None,
                 Next::ClientGone => present = false,
+                Next::Output(0) => self.output = None,
+                Next::Output(count) => {
+                    bytes += count as u64;
+                    if present {
+                        let sent = sink.output(client, &buffer[..count]);
+                        present = self.attendant.attend(socket, sent).await.is_ok();
+                    }
+                }
             }
         };
+        // What the tool wrote stands in the pipe, which holds no more than its capacity. Whatever a
+        // child that it left behind writes later belongs to nobody.
+        if let Some(output) = self.output.take() {
+            let mut owed = output.capacity();
+            buffer.resize(BULK, 0);
+            while owed > 0 {
+                let room = owed.min(buffer.len());
+                let Ok(Some(count @ 1..)) = output.try_read(&mut buffer[..room]) else { break };
+                owed -= count;
+                bytes += count as u64;
+                if present {
+                    let sent = sink.output(client, &buffer[..count]);
+                    present = self.attendant.attend(socket, sent).await.is_ok();
+                }
+            }
+            output.drain_unseen();
+        }
         let (ending, usage) = exit.map(|exit| (exit.ending, exit.usage)).unzip();
         let exit_code = self.attendant.exit_code(ending);
         let timed_out = self.attendant.timed_out();
@@ -248,10 +293,24 @@ impl Running {
     }
 }
 
+/// The first read of a tool's output.
+const GLANCE: usize = 4 * 1024;
+/// Every further one, and so a chunk of an answer, at most.
+const BULK: usize = 128 * 1024;
+
 enum Next {
     /// Whether the runner's end is still open.
     Frames(bool),
+    /// So many bytes; 0 when every writer has closed.
+    Output(usize),
     ClientGone,
+}
+
+async fn read_from(output: &Option<ToolOutput>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    match output {
+        Some(output) => output.read(buffer).await,
+        None => std::future::pending().await,
+    }
 }
 
 pub(crate) fn internal(error: SidecarError) -> Refusal {

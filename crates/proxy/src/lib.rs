@@ -25,6 +25,7 @@ mod registry;
 mod request;
 mod signal;
 mod streamed;
+mod tool_output;
 mod waiting;
 
 pub use aifo_wire::Limits;

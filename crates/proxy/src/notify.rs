@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use aifo_policy::{Executables, Notification};
 use aifo_types::{ExecId, Refusal};
-use aifo_wire::{Elsewhere, Environment, Start};
+use aifo_wire::{Attendance, Elsewhere, Environment, Start};
 use nix::unistd::{AccessFlags, access};
 
 use crate::attendant::TimeLimit;
@@ -23,6 +23,7 @@ pub(crate) async fn run(
     id: ExecId,
     command: &[u8],
     args: &[Vec<u8>],
+    attendance: Attendance,
 ) -> Result<(), Refusal> {
     let notification = shared.config.notify.judge(command, args, &Host)?;
     let registration = shared.registry.register(&id)?;
@@ -40,16 +41,16 @@ pub(crate) async fn run(
             Environment::Only(names.into_iter().map(|name| name.as_bytes().to_vec()).collect())
         }),
     };
-    let Some(channel) = begin_at(&runner, start).await? else {
+    let Some(started) = begin_at(&runner, start).await? else {
         // Its path was resolved a moment ago; a runner does not look for it again.
         return Err(Refusal::Internal(format!("'{}' is not there", program.display())));
     };
     registration.started(runner.clone());
     let limit = shared.config.notify.timeout.or(shared.config.max_runtime);
     let kind = runner.kind().clone();
-    let running = Running::new(shared, runner, channel, registration, limit, TimeLimit::Cancel);
+    let running = Running::new(shared, runner, started, registration, limit, TimeLimit::Cancel);
     let sink = Buffered::new(None, Transcript::Plain, &shared.config.spool_dir, &kind);
-    let ended = running.serve(client, sink).await;
+    let ended = running.attended(attendance).serve(client, sink).await;
     tracing::debug!(code = ended.exit_code, "notify end");
     Ok(())
 }

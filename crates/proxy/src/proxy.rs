@@ -137,8 +137,8 @@ impl Shared {
                     Err(refusal) => (refusal, echo, Unread::Nothing),
                 }
             }
-            Ok(Call::Notify { id, command, args }) => {
-                match notify::run(&self, &client, id, &command, &args).await {
+            Ok(Call::Notify { id, command, args, attendance }) => {
+                match notify::run(&self, &client, id, &command, &args, attendance).await {
                     Ok(()) => return client.close(limits).await,
                     Err(refusal) => (refusal, None, Unread::Nothing),
                 }

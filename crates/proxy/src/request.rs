@@ -8,7 +8,9 @@ use std::io;
 use std::time::Duration;
 
 use aifo_types::{ExecId, ExecRequest, Refusal, Signal, Token, ToolName};
-use aifo_wire::{CONTINUE, Event, Form, Limits, RequestError, RequestHead, RequestReader, Version};
+use aifo_wire::{
+    Attendance, CONTINUE, Event, Form, Limits, RequestError, RequestHead, RequestReader, Version,
+};
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::Client;
@@ -24,7 +26,7 @@ pub(crate) enum Call {
         answer: Answer,
     },
     /// Run a notification command on the host.
-    Notify { id: ExecId, command: Vec<u8>, args: Vec<Vec<u8>> },
+    Notify { id: ExecId, command: Vec<u8>, args: Vec<Vec<u8>>, attendance: Attendance },
     /// Deliver a signal.
     Signal { id: ExecId, signal: Signal },
 }
@@ -149,7 +151,11 @@ fn notify_call(
     let command = form.last("cmd").ok_or(Refusal::BadRequest("cmd is missing".to_owned()))?;
     let args = arguments(form)?;
     let id = fresh_id().map_err(|error| Refusal::Internal(error.to_string()))?;
-    Ok(Call::Notify { id, command: command.to_vec(), args })
+    let attendance = match form.last("detach") {
+        Some(b"1") => Attendance::Leaves,
+        _ => Attendance::Waits,
+    };
+    Ok(Call::Notify { id, command: command.to_vec(), args, attendance })
 }
 
 fn arguments(form: &Form) -> Result<Vec<Vec<u8>>, Refusal> {

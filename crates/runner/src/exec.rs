@@ -60,7 +60,7 @@ impl Exec {
             started,
             ended: None,
             channel: Some(channel),
-            output: Some(launched.output),
+            output: launched.output,
             owed: 0,
             interrupted: false,
             told: false,

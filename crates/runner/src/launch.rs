@@ -32,8 +32,9 @@ pub(crate) struct Toolbox {
 #[derive(Debug)]
 pub(crate) struct Launched {
     pub(crate) pid: Pid,
-    /// The read end of the pipe that is its stdout and its stderr; reads do not block.
-    pub(crate) output: OwnedFd,
+    /// The read end of the pipe that is its stdout and its stderr; reads do not block. `None` if it
+    /// writes to what the proxy passed.
+    pub(crate) output: Option<OwnedFd>,
 }
 
 /// What is to be executed.
@@ -141,21 +142,24 @@ impl Toolbox {
     }
 
     /// Starts a tool, or says why nothing ran.
-    pub(crate) fn launch(&self, start: &Start) -> Result<Launched, StartError> {
+    pub(crate) fn launch(
+        &self,
+        start: &Start,
+        passed: Option<OwnedFd>,
+    ) -> Result<Launched, StartError> {
         let cwd = self
             .roots
             .open(start.cwd.as_deref(), start.elsewhere)
             .map_err(|reason| refuse(StartErrorCause::Cwd, reason))?;
         let Found { program, argv, project } = self.find(start, &cwd.path)?;
 
-        let failed = |what: &str, errno: Errno| {
-            refuse(StartErrorCause::Failed, format!("cannot {what}: {}", errno.desc()))
+        let (output, tool_end) = match passed {
+            Some(passed) => (None, passed),
+            None => output_pipe().map(|(ours, theirs)| (Some(ours), theirs)).map_err(|errno| {
+                let reason = format!("cannot make a pipe: {}", errno.desc());
+                refuse(StartErrorCause::Failed, reason)
+            })?,
         };
-        let (output, tool_end) =
-            pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed("make a pipe", errno))?;
-        fcntl(&output, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))
-            .map_err(|errno| failed("make a pipe", errno))?;
-
         let spawn = Spawn {
             program: c_string(program.as_os_str())?,
             argv: argv
@@ -171,6 +175,13 @@ impl Toolbox {
         let pid = spawn.spawn().map_err(|error| spawn_refusal(&program, &error))?;
         Ok(Launched { pid, output })
     }
+}
+
+/// A pipe whose reading end does not block us; the tool's end does block the tool.
+fn output_pipe() -> nix::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = pipe2(OFlag::O_CLOEXEC)?;
+    fcntl(&ours, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    Ok((ours, theirs))
 }
 
 /// Names under which a tool may be installed, should its own be absent: many systems have only a

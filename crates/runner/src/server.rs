@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use aifo_process::{
-    Ladder, OpenFilesLimit, Reaped, become_subreaper, end_descendants, raise_open_files, reap,
-    receive_with_fd, reset_dispositions,
+    Ladder, OpenFilesLimit, Reaped, become_subreaper, end_descendants, give_back_freed_memory,
+    raise_open_files, reap, receive_with_fds, reset_dispositions,
 };
 use aifo_types::{ExecId, Signal};
 use aifo_wire::{
@@ -54,8 +54,8 @@ struct Server {
     poller: Poller,
     signals: SignalFd,
     control: Channel,
-    /// Fds that came over the control connection, each for one `Open` frame yet to be read.
-    received: VecDeque<OwnedFd>,
+    /// Fds that came over the control connection, each set for one `Open` frame yet to be read.
+    received: VecDeque<Vec<OwnedFd>>,
     open_files: OpenFilesLimit,
     /// `None` until the proxy has said where the session's directories are.
     toolbox: Option<Toolbox>,
@@ -72,8 +72,8 @@ struct Entry {
 }
 
 enum State {
-    /// Its `Start` has not arrived yet.
-    Opening(Channel),
+    /// Its `Start` has not arrived yet. The fd is what the tool is to write to.
+    Opening(Channel, Option<OwnedFd>),
     Running(Exec),
 }
 
@@ -83,6 +83,7 @@ const CLOSING_TIME: Duration = Duration::from_secs(4);
 
 impl Server {
     fn start(control: OwnedFd) -> Result<Self, ServeError> {
+        give_back_freed_memory();
         reset_dispositions().map_err(io::Error::from)?;
         become_subreaper().map_err(io::Error::from)?;
         let open_files = raise_open_files()?;
@@ -130,7 +131,7 @@ impl Server {
 
     fn is_done(&self) -> bool {
         let at_rest = |entry: &Entry| match &entry.state {
-            State::Opening(_) => true,
+            State::Opening(..) => true,
             State::Running(exec) => exec.is_at_rest(),
         };
         self.closing.is_some_and(|started| {
@@ -141,7 +142,7 @@ impl Server {
     /// When something is due, even if nothing happens.
     fn deadline(&self) -> Option<Instant> {
         let ladders = self.execs.values().filter_map(|entry| match &entry.state {
-            State::Opening(_) => None,
+            State::Opening(..) => None,
             State::Running(exec) => exec.poll_timeout(),
         });
         ladders.chain(self.closing.map(|started| started + CLOSING_TIME)).min()
@@ -185,7 +186,7 @@ impl Server {
 
     fn on_control(&mut self) -> Result<(), ServeError> {
         let mut bytes = [0; 16 * 1024];
-        let received = match receive_with_fd(self.control.as_fd(), &mut bytes) {
+        let received = match receive_with_fds(self.control.as_fd(), &mut bytes, MAX_FDS) {
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(()),
             Err(Errno::ECONNRESET) => return self.lose_control(),
             received => received.map_err(io::Error::from)?,
@@ -193,7 +194,9 @@ impl Server {
         if received.bytes == 0 {
             return self.lose_control();
         }
-        self.received.extend(received.fd);
+        if !received.fds.is_empty() {
+            self.received.push_back(received.fds);
+        }
         self.control.receive(&bytes[..received.bytes]);
         loop {
             // Copied out of the reader, so that the handlers may use the rest of us.
@@ -219,13 +222,14 @@ impl Server {
     }
 
     fn open(&mut self) -> Result<(), ServeError> {
-        let Some(socket) = self.received.pop_front() else {
-            return Err(ServeError::OutOfPlace);
-        };
+        let mut fds = self.received.pop_front().unwrap_or_default().into_iter();
+        let Some(socket) = fds.next() else { return Err(ServeError::OutOfPlace) };
         let slot = self.next_slot;
         self.next_slot += 1;
-        let entry =
-            Entry { state: State::Opening(Channel::new(socket)), registered: Interest::default() };
+        let entry = Entry {
+            state: State::Opening(Channel::new(socket), fds.next()),
+            registered: Interest::default(),
+        };
         self.execs.insert(slot, entry);
         self.update(slot)?;
         // `Start` was sent before the channel's end was, so it is there as a rule.
@@ -264,7 +268,7 @@ impl Server {
 
     fn on_channel(&mut self, slot: Slot, ready: Ready) -> Result<(), ServeError> {
         match self.execs.get_mut(&slot).map(|entry| &mut entry.state) {
-            Some(State::Opening(_)) => self.on_opening(slot),
+            Some(State::Opening(..)) => self.on_opening(slot),
             Some(State::Running(_)) => self.with_exec(slot, |exec, buffer, now| {
                 if ready.room {
                     exec.on_channel_room(buffer, now);
@@ -279,7 +283,8 @@ impl Server {
     }
 
     fn on_opening(&mut self, slot: Slot) -> Result<(), ServeError> {
-        let Some(Entry { state: State::Opening(channel), .. }) = self.execs.get_mut(&slot) else {
+        let Some(Entry { state: State::Opening(channel, _), .. }) = self.execs.get_mut(&slot)
+        else {
             return Ok(());
         };
         let open = channel.fill().unwrap_or(false);
@@ -296,14 +301,14 @@ impl Server {
     }
 
     fn start_tool(&mut self, slot: Slot, start: &Start) -> Result<(), ServeError> {
-        let Some(Entry { state: State::Opening(mut channel), registered }) =
+        let Some(Entry { state: State::Opening(mut channel, output), registered }) =
             self.execs.remove(&slot)
         else {
             return Ok(());
         };
         let started = Instant::now();
         let launched = match &self.toolbox {
-            Some(toolbox) if self.closing.is_none() => toolbox.launch(start),
+            Some(toolbox) if self.closing.is_none() => toolbox.launch(start, output),
             _ => Err(StartError {
                 cause: StartErrorCause::Failed,
                 message: "the sidecar is not ready".to_owned(),
@@ -345,7 +350,7 @@ impl Server {
     fn update(&mut self, slot: Slot) -> Result<(), ServeError> {
         let Some(entry) = self.execs.get_mut(&slot) else { return Ok(()) };
         let (interest, fds) = match &entry.state {
-            State::Opening(channel) => (
+            State::Opening(channel, _) => (
                 Interest { channel: true, ..Interest::default() },
                 ExecFds { channel: Some(channel.as_fd()), output: None },
             ),
@@ -357,6 +362,9 @@ impl Server {
         Ok(self.poller.update(slot, &fds, before, interest)?)
     }
 }
+
+/// With `Open`: the channel, and what the tool is to write to.
+const MAX_FDS: usize = 2;
 
 /// A frame of the control connection.
 enum Command {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use aifo_process::send_with_fd;
+use aifo_process::send_with_fds;
 use aifo_types::{ExecId, Kind, Signal};
 use aifo_wire::{Delivery, FRAMES_VERSION, Frame, FrameReader, Setup, Start};
 use nix::errno::Errno;
@@ -107,8 +107,13 @@ impl Runner {
         &self.kind
     }
 
-    /// Asks for a tool to be started. What comes of it arrives on the channel.
-    pub async fn start(&self, start: Start) -> Result<ExecChannel, SidecarError> {
+    /// Asks for a tool to be started, with `output` as its stdout and stderr if it is given. What
+    /// comes of it arrives on the channel, and so does the output if no fd for it was given.
+    pub async fn start(
+        &self,
+        start: Start,
+        output: Option<OwnedFd>,
+    ) -> Result<ExecChannel, SidecarError> {
         let failed = |source| SidecarError::Start { kind: self.kind.clone(), source };
         let (ours, theirs) = pair().map_err(|errno| failed(errno.into()))?;
         let socket = Socket::new(ours).map_err(failed)?;
@@ -117,8 +122,8 @@ impl Runner {
         // What the channel holds goes first, so that as a rule the runner finds all of it when it
         // gets its end; only then is there somebody to read the rest.
         let sent = socket.try_send(&bytes).map_err(failed)?;
-        self.pass(&theirs).await?;
-        drop(theirs);
+        let fds = [Some(theirs), output].into_iter().flatten().collect();
+        self.pass(fds).await?;
         let rest = bytes.get(sent..).unwrap_or_default();
         socket.send_all(rest).await.map_err(|_| SidecarError::Lost(self.kind.clone()))?;
         Ok(ExecChannel { socket, frames: FrameReader::new() })
@@ -182,11 +187,13 @@ impl Runner {
         }
     }
 
-    async fn pass(&self, end: &OwnedFd) -> Result<(), SidecarError> {
+    /// Hands fds over; ours are closed then.
+    async fn pass(&self, fds: Vec<OwnedFd>) -> Result<(), SidecarError> {
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
         let mut open = Vec::new();
         Frame::Open.encode(&mut open);
         loop {
-            match send_with_fd(self.socket().as_fd(), &open, end.as_fd()) {
+            match send_with_fds(self.socket().as_fd(), &open, &fds) {
                 Ok(()) => return Ok(()),
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => {

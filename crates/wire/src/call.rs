@@ -53,6 +53,15 @@ pub fn encode_signal(
     push_short_request(out, endpoint, "signal", token, &body);
 }
 
+/// Whether a client stays until its notification has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attendance {
+    /// It waits for the answer; if it leaves, the command is ended.
+    Waits,
+    /// It leaves at once (`detach=1`), and the command goes on.
+    Leaves,
+}
+
 /// Appends the request to run a notification command on the host.
 pub fn encode_notify(
     out: &mut Vec<u8>,
@@ -60,9 +69,11 @@ pub fn encode_notify(
     token: &Token,
     command: &[u8],
     args: &[Vec<u8>],
+    attendance: Attendance,
 ) {
+    let detach = (attendance == Attendance::Leaves).then_some(("detach", &b"1"[..]));
     let args = args.iter().map(|arg| ("arg", arg.as_slice()));
-    let body = encode_form([("cmd", command)].into_iter().chain(args));
+    let body = encode_form([("cmd", command)].into_iter().chain(detach).chain(args));
     push_short_request(out, endpoint, "notify", token, &body);
 }
 

@@ -45,7 +45,9 @@ pub enum Frame<'a> {
     },
     /// Proxy to runner, first on the control connection: the session's places.
     Setup(Setup),
-    /// Proxy to runner, control: a new exec channel; its descriptor comes with this frame.
+    /// Proxy to runner, control: a new exec channel, whose descriptor comes with this frame. A
+    /// second descriptor is what the tool gets as stdout and stderr; without one its output comes
+    /// as [`Frame::Stdout`].
     Open,
     /// Proxy to runner, control: deliver a signal.
     Kill {

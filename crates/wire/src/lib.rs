@@ -81,7 +81,7 @@ mod server;
 mod start;
 
 pub use buffer::Buffer;
-pub use call::{ExecCall, encode_notify, encode_signal};
+pub use call::{Attendance, ExecCall, encode_notify, encode_signal};
 pub use chunked::{CHUNK_END, ChunkError, ChunkedDecoder, Step, encode_chunk, encode_chunk_head};
 pub use client::{BodyKind, ResponseError, ResponseEvent, ResponseHead, ResponseReader, Verdict};
 pub use exit::{Exit, Usage};

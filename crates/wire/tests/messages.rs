@@ -3,10 +3,10 @@
 
 use aifo_types::{Endpoint, ExecId, Signal, Token};
 use aifo_wire::{
-    Event, ExecCall, Form, FrameError, FrameKind, FrameReader, Limits, MAX_PAYLOAD, MAX_START,
-    RequestError, RequestHead, RequestReader, ResponseError, ResponseEvent, ResponseReader,
-    Verdict, decode_form, encode_answer, encode_chunk, encode_frame_head, encode_notify,
-    encode_signal, encode_stream_end, encode_stream_head, encode_stream_lost,
+    Attendance, Event, ExecCall, Form, FrameError, FrameKind, FrameReader, Limits, MAX_PAYLOAD,
+    MAX_START, RequestError, RequestHead, RequestReader, ResponseError, ResponseEvent,
+    ResponseReader, Verdict, decode_form, encode_answer, encode_chunk, encode_frame_head,
+    encode_notify, encode_signal, encode_stream_end, encode_stream_head, encode_stream_lost,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -135,7 +135,7 @@ proptest! {
     fn notifications_arrive(cmd in bytes(), args in vec(bytes(), 0..8), lengths in lengths()) {
         let (endpoint, token) = ("unix:///s".parse().unwrap(), Token::parse("t").unwrap());
         let mut wire = Vec::new();
-        encode_notify(&mut wire, &endpoint, &token, &cmd, &args);
+        encode_notify(&mut wire, &endpoint, &token, &cmd, &args, Attendance::Waits);
         let (head, body) = receive(pieces(&wire, &lengths)).unwrap();
         prop_assert_eq!(head.path(), "/notify");
         let form = decode_form(&body);

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use aifo_launch::Confine;
 use aifo_types::Endpoint;
 use clap::{Args, ValueEnum};
 
-use crate::config::Flags;
+use crate::config::{self, Flags};
 
 /// What every session can be told.
 #[derive(Debug, Args)]
@@ -23,6 +24,10 @@ pub(crate) struct Session {
     /// AIFO_TOOLEEXEC_MAX_SECS]
     #[arg(long, value_name = "N")]
     pub(crate) max_secs: Option<u64>,
+    /// Whether tools are held to their place: auto (as far as the kernel can), required (or nothing
+    /// starts) or off. By default auto
+    #[arg(long, value_name = "HOW", value_parser = parse_confine)]
+    pub(crate) confine: Option<Confine>,
     /// Tell decisions on stderr, one line each [env: AIFO_TOOLCHAIN_VERBOSE=1, RUST_LOG]
     #[arg(short, long)]
     pub(crate) verbose: bool,
@@ -66,6 +71,7 @@ impl Session {
             max_secs: self.max_secs,
             verbose: self.verbose.then_some(true),
             listen: self.listen.clone(),
+            confine: self.confine,
             ..self.project.flags()
         }
     }
@@ -87,4 +93,8 @@ impl Smart {
             ..flags
         }
     }
+}
+
+fn parse_confine(word: &str) -> Result<Confine, &'static str> {
+    config::parse_confine(word).ok_or("say auto, required or off")
 }

@@ -40,6 +40,7 @@ pub(crate) struct Entries {
     pub(crate) verbose: Option<Spanned<bool>>,
     pub(crate) listen: Option<Spanned<String>>,
     pub(crate) local_python: Option<Spanned<PathBuf>>,
+    pub(crate) confine: Option<Spanned<String>>,
     pub(crate) kind: BTreeMap<String, Spanned<KindEntries>>,
     pub(crate) notify: NotifyEntries,
     pub(crate) agent: AgentEntries,
@@ -205,6 +206,7 @@ mod tests {
             verbose = true
             listen = "tcp://127.0.0.1:0"
             local_python = "/opt/venv/bin/python3"
+            confine = "required"
 
             [kind.java]
             tools = ["java", "javac"]
@@ -231,7 +233,7 @@ mod tests {
         assert_eq!((told.value, told.source.to_string().as_str()), (600, "/c.toml:3"));
         let rust = file.entries.kind.get("rust").unwrap().get_ref();
         let told = file.told(&rust.deny).unwrap();
-        assert_eq!(told.source.to_string(), "/c.toml:13");
+        assert_eq!(told.source.to_string(), "/c.toml:14");
     }
 
     #[test]

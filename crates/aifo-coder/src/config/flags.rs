@@ -1,5 +1,6 @@
 //! What the command line says.
 
+use aifo_launch::Confine;
 use aifo_types::Endpoint;
 
 use crate::config::error::ConfigError;
@@ -14,6 +15,7 @@ pub(crate) struct Flags {
     pub(crate) max_secs: Option<u64>,
     pub(crate) verbose: Option<bool>,
     pub(crate) listen: Option<Endpoint>,
+    pub(crate) confine: Option<Confine>,
     pub(crate) smart_node: Option<bool>,
     pub(crate) smart_python: Option<bool>,
 }
@@ -30,6 +32,7 @@ impl Config {
         }
         self.verbose.set(flag(flags.verbose, "--verbose"));
         self.listen.set(flag(flags.listen.clone(), "--listen"));
+        self.confine.set(flag(flags.confine, "--confine"));
         self.agent.node.set(flag(flags.smart_node, "--smart-node"));
         self.agent.python.set(flag(flags.smart_python, "--smart-python"));
         Ok(())

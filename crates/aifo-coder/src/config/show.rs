@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::config::source::{Layer, Sourced};
-use crate::config::values::{Config, Effect};
+use crate::config::values::{Config, Effect, confine_word};
 
 /// One value as `config show` prints it.
 #[derive(Debug, Serialize)]
@@ -46,6 +46,7 @@ pub(crate) fn entries(config: &Config) -> Vec<Entry> {
             "the system's python3",
             &config.local_python,
         ),
+        row("confine", json!(confine_word(config.confine.value)), "", &config.confine),
     ];
     all.extend(config.tool_rules.iter().map(|rule| {
         let effect = match rule.effect {

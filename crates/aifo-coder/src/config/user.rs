@@ -1,11 +1,12 @@
 //! The user's own file, which may say anything.
 
+use aifo_launch::Confine;
 use aifo_types::{Endpoint, Kind, ToolName};
 
 use crate::config::error::{ConfigError, suggestion};
 use crate::config::file::{File, KindEntries};
 use crate::config::source::{Source, Sourced};
-use crate::config::values::{Config, Effect, Smart, ToolRule};
+use crate::config::values::{Config, Effect, Smart, ToolRule, parse_confine};
 
 impl Config {
     /// Puts what a user's file says over what held before.
@@ -35,6 +36,9 @@ impl Config {
                 return Err(ConfigError::new(&told.source, what));
             }
             self.local_python.set(Some(told));
+        }
+        if let Some(told) = file.told(&entries.confine) {
+            self.confine = confine(told)?;
         }
         self.apply_notify(file)?;
         if let Some(Sourced { value, source }) = file.told(&entries.agent.smart) {
@@ -123,6 +127,16 @@ impl Config {
 /// Seconds as people write them: 0 is no limit.
 pub(crate) fn limit(seconds: u64) -> Option<u64> {
     (seconds > 0).then_some(seconds)
+}
+
+/// Whether tools are held to their place, by its word.
+pub(crate) fn confine(told: Sourced<String>) -> Result<Sourced<Confine>, ConfigError> {
+    let Sourced { value, source } = told;
+    match parse_confine(&value) {
+        Some(confine) => Ok(Sourced::new(confine, source)),
+        None => Err(ConfigError::new(&source, format!("'{value}' is not a way to confine"))
+            .hint("say \"auto\", \"required\" or \"off\"")),
+    }
 }
 
 /// With none at once, nothing would ever run.

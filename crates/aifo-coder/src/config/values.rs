@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aifo_launch::Limits;
+use aifo_launch::{Confine, Limits};
 use aifo_policy::{NotifyEnvironment, NotifyRules, Policy};
 use aifo_types::{Endpoint, Kind};
 
@@ -24,6 +24,7 @@ pub(crate) struct Config {
     pub(crate) listen: Sourced<Option<Endpoint>>,
     /// The agent's own python; `None`: the system's.
     pub(crate) local_python: Sourced<Option<PathBuf>>,
+    pub(crate) confine: Sourced<Confine>,
     pub(crate) policy: Policy,
     /// How `policy` differs from ours.
     pub(crate) tool_rules: Vec<ToolRule>,
@@ -89,6 +90,7 @@ impl Config {
             verbose: Sourced::builtin(false),
             listen: Sourced::builtin(None),
             local_python: Sourced::builtin(None),
+            confine: Sourced::builtin(Confine::Auto),
             policy: Policy::builtin(),
             tool_rules: Vec::new(),
             notify: Notify {
@@ -186,6 +188,18 @@ impl Smart {
             Smart::Off => "off",
         }
     }
+}
+
+/// How configuration and flags spell each.
+const CONFINE: [(Confine, &str); 3] =
+    [(Confine::Auto, "auto"), (Confine::Required, "required"), (Confine::Off, "off")];
+
+pub(crate) fn parse_confine(word: &str) -> Option<Confine> {
+    CONFINE.iter().find(|(_, known)| *known == word).map(|(confine, _)| *confine)
+}
+
+pub(crate) fn confine_word(confine: Confine) -> &'static str {
+    CONFINE.iter().find(|(known, _)| *known == confine).map(|(_, word)| *word).unwrap_or_default()
 }
 
 /// The user's own file as a hint names it.

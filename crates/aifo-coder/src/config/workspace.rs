@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::config::error::ConfigError;
 use crate::config::file::{Entries, File};
 use crate::config::source::Sourced;
-use crate::config::user::at_least_one;
+use crate::config::user::{at_least_one, confine};
 use crate::config::values::{Config, user_file_name};
 
 impl Config {
@@ -36,6 +36,9 @@ impl Config {
         {
             self.max_executions = at_least_one(told)?;
         }
+        if let Some(told) = file.told(&entries.confine) {
+            self.confine = confine(told)?;
+        }
         for (name, kind) in &entries.kind {
             let source = file.source(kind.span());
             let known = self.kind_named(name, &source)?;
@@ -58,9 +61,12 @@ fn not_narrowing(entries: &Entries) -> impl Iterator<Item = (Range<usize>, Strin
     });
     let no_limit = entries.max_secs.as_ref().filter(|seconds| *seconds.get_ref() == 0);
     let switched_on = notify.enabled.as_ref().filter(|enabled| *enabled.get_ref());
+    let confine =
+        entries.confine.as_ref().filter(|word| ["auto", "off"].contains(&word.get_ref().as_str()));
     let others = [
         (no_limit.map(toml::Spanned::span), "max_secs = 0 takes the limit away"),
         (switched_on.map(toml::Spanned::span), "[notify] enabled = true switches notifications on"),
+        (confine.map(toml::Spanned::span), "confine other than \"required\" lets tools go"),
         (span(&entries.verbose), "verbose changes what is told"),
         (span(&entries.listen), "listen chooses where the proxy is reached"),
         (span(&entries.local_python), "local_python chooses a program to run"),
@@ -98,8 +104,9 @@ mod tests {
 
     #[test]
     fn it_narrows() {
-        let user = "toolchains = ['rust', 'node']\nmax_secs = 100\n[kind.rust]\nallow = ['just']";
+        let user = "confine = 'off'\ntoolchains = ['rust', 'node']\nmax_secs = 100\n[kind.rust]\nallow = ['just']";
         let narrow = "toolchains = ['node', 'go']\nmax_secs = 60\nmax_executions = 3\n\
+                      confine = 'required'\n\
                       [kind.rust]\ndeny = ['just', 'cargo']\n[notify]\nenabled = false";
         let config = config(user, narrow).unwrap();
         let kinds: Vec<_> = config.toolchains.value.iter().map(|kind| kind.as_str()).collect();
@@ -109,6 +116,7 @@ mod tests {
         assert_eq!(config.max_executions.value, 3);
         let rust = config.policy.kind_named("rust").unwrap();
         assert_eq!((rust.allowance("just"), rust.allowance("cargo")), (None, None));
+        assert_eq!(config.confine.value, aifo_launch::Confine::Required);
         assert!(config.notify.rules().allowlist.is_empty());
     }
 
@@ -124,6 +132,8 @@ mod tests {
     fn what_would_loosen_is_refused() {
         let rows = [
             "max_secs = 0",
+            "confine = 'off'",
+            "confine = 'auto'",
             "verbose = true",
             "listen = 'tcp://0.0.0.0:1'",
             "local_python = '/w/python'",
@@ -161,6 +171,7 @@ mod tests {
             ("[kind.rust]\ndeny = ['aifo-runner']", "names in aifo- are ours"),
             ("toolchains = ['rust', 'x']", "/u.toml:1: there is no toolchain 'x'; known are: c"),
             ("max_executions = 0", "/u.toml:1: at least one"),
+            ("confine = 'yes'", "hint: say \"auto\", \"required\" or \"off\""),
             ("listen = 'x'", "/u.toml:1: "),
             ("local_python = 'python3'", "/u.toml:1: local_python 'python3' is not absolute"),
             ("[notify]\ncommand = ['say']", "/u.toml:2: the command 'say' is not an absolute"),

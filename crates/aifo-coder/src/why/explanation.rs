@@ -32,7 +32,7 @@ pub(crate) struct Explanation {
     /// Which environment the tool would have.
     pub(crate) environment: &'static str,
     /// What keeps a tool of a sidecar in its place.
-    pub(crate) confinement: Option<String>,
+    pub(crate) confinement: Option<&'static str>,
     /// The tool's time limit; `None`: none.
     pub(crate) max_secs: Option<u64>,
 }
@@ -56,7 +56,7 @@ pub(crate) enum Mode {
 pub(crate) struct Route {
     /// The session's toolchains.
     pub(crate) toolchains: Vec<String>,
-    /// Those that may run the tool, in the order in which they are asked.
+    /// Those that are asked, in this order: the last has the tool, or none has it.
     pub(crate) tried: Vec<Tried>,
     /// The one that would run it.
     pub(crate) kind: Option<String>,

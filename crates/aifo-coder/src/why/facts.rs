@@ -1,6 +1,5 @@
 //! What the decision asks of this machine.
 
-use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -33,28 +32,46 @@ impl Executables for FileSystem {
     }
 }
 
-/// What stands under a tool's name in the PATH of a local sidecar, which has no shims in it.
+/// What stands under a tool's name in PATH, shims aside.
 pub(crate) fn installed(tool: &str) -> Lookup {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).map(PathBuf::into_os_string);
-    let found: Vec<Lookup> =
-        folders.map(|folder| find_in_path(tool, &folder)).filter(|found| !is_shim(found)).collect();
-    let usable = found.iter().find(|found| matches!(found, Lookup::Found(_)));
-    let any = found.iter().find(|found| **found != Lookup::Absent);
-    usable.or(any).cloned().unwrap_or(Lookup::Absent)
+    find(tool, std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()))
 }
 
-/// [`installed`], with the name that stands in for one many systems do not have.
-pub(crate) fn installed_for(tool: &str) -> Lookup {
-    match installed(tool) {
-        Lookup::Absent if tool == "python" => installed("python3"),
-        found => found,
+/// What the local sidecar of a kind executes for a tool in a directory: a project's own tools come
+/// first, and some tools stand in for others.
+pub(crate) fn installed_in(kind: &str, tool: &str, directory: &Path, workspace: &Path) -> Lookup {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let upwards = || directory.ancestors().take_while(|folder| folder.starts_with(workspace));
+    let has =
+        |folder: &Path, name: &str| matches!(find(name, [folder.to_owned()]), Lookup::Found(_));
+    let mut venvs = upwards().map(|folder| folder.join(".venv/bin"));
+    let mut modules = upwards().map(|folder| folder.join("node_modules/.bin"));
+    let (first, instead) = match (kind, tool) {
+        ("python", "python") => (venvs.find(|bin| has(bin, "python3")), Some("python3")),
+        ("python", _) => (venvs.find(|bin| has(bin, "python3")), None),
+        ("node", "tsc") => (modules.find(|bin| has(bin, "tsc")), Some("npx")),
+        _ => (None, None),
+    };
+    let folders = || first.iter().cloned().chain(std::env::split_paths(&path));
+    match (find(tool, folders()), instead) {
+        (Lookup::Absent, Some(instead)) => find(instead, folders()),
+        (found, _) => found,
     }
 }
 
-fn is_shim(found: &Lookup) -> bool {
-    let Lookup::Found(path) = found else { return false };
-    let real = path.canonicalize().ok();
-    let name: Option<OsString> = real.and_then(|real| real.file_name().map(OsString::from));
-    name.is_some_and(|name| name == "aifo-shim")
+fn find(tool: &str, folders: impl IntoIterator<Item = PathBuf>) -> Lookup {
+    let mut best = Lookup::Absent;
+    for folder in folders {
+        match find_in_path(tool, folder.as_os_str()) {
+            Lookup::Found(path) if !is_shim(&path) => return Lookup::Found(path),
+            found @ Lookup::NotExecutable(_) if best == Lookup::Absent => best = found,
+            _ => {}
+        }
+    }
+    best
+}
+
+/// A session that we run inside of has its shims in PATH, its sidecars do not.
+fn is_shim(path: &Path) -> bool {
+    path.canonicalize().is_ok_and(|real| real.file_name() == Some("aifo-shim".as_ref()))
 }

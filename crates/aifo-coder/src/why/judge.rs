@@ -8,7 +8,7 @@ use aifo_process::Lookup;
 use aifo_types::{Refusal, ToolName, exit};
 
 use super::explanation::{Explanation, Mode, Refused, Route, Tried};
-use super::facts::{FileSystem, installed, installed_for};
+use super::facts::{FileSystem, installed, installed_in};
 use super::words;
 use crate::agents;
 use crate::config::{Config, Effect, Source, ToolRule, user_file_name};
@@ -165,17 +165,9 @@ impl Judge<'_> {
         match self.config.policy.route(tool, running) {
             Ok(routes) => match self.start_in(&told.cwd, args) {
                 Ok(directory) => {
-                    let lookup = installed_for(tool.as_str());
-                    for candidate in routes {
-                        let (kind, rule) = (candidate.kind.to_string(), candidate.reason.as_str());
-                        let installed = match &lookup {
-                            Lookup::Found(path) | Lookup::NotExecutable(path) => Some(path.clone()),
-                            Lookup::Absent => None,
-                        };
-                        route.tried.push(Tried { kind, rule, installed });
-                    }
+                    let found = self.ask(tool, routes, &directory, &mut route);
                     told.directory = Some(directory);
-                    self.finish(tool, lookup, &mut route, told);
+                    self.finish(tool, found, &mut route, told);
                 }
                 Err(refusal) => {
                     let remedy = format!(
@@ -193,15 +185,39 @@ impl Judge<'_> {
                 told.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
         }
+        told.confinement = Some(self.config.confine.value.summary());
         told.route = Some(route);
+    }
+
+    /// Asks one sidecar after the other, until one has the tool.
+    fn ask(
+        &self,
+        tool: &ToolName,
+        candidates: Vec<aifo_policy::Route>,
+        directory: &Path,
+        route: &mut Route,
+    ) -> Lookup {
+        for candidate in candidates {
+            let (kind, rule) = (candidate.kind.to_string(), candidate.reason.as_str());
+            let found = installed_in(&kind, tool.as_str(), directory, self.workspace);
+            let installed = match &found {
+                Lookup::Found(path) | Lookup::NotExecutable(path) => Some(path.clone()),
+                Lookup::Absent => None,
+            };
+            route.tried.push(Tried { kind, rule, installed });
+            if found != Lookup::Absent {
+                return found;
+            }
+        }
+        Lookup::Absent
     }
 
     fn finish(&self, tool: &ToolName, found: Lookup, route: &mut Route, told: &mut Explanation) {
         match found {
             Lookup::Found(path) => {
                 told.executable = Some(path);
-                if let Some(first) = route.tried.first() {
-                    (route.kind, route.rule) = (Some(first.kind.clone()), Some(first.rule));
+                if let Some(last) = route.tried.last() {
+                    (route.kind, route.rule) = (Some(last.kind.clone()), Some(last.rule));
                 }
             }
             Lookup::NotExecutable(path) => {
@@ -240,7 +256,7 @@ impl Judge<'_> {
         let flags: Vec<_> =
             offering.map(|kind| format!("--toolchain {}", kind.kind)).take(2).collect();
         let flags = flags.join(" or ");
-        match installed_for(tool.as_str()) {
+        match installed(tool.as_str()) {
             Lookup::Found(_) => format!("start the session with {flags}"),
             _ => format!("install {tool}, and start the session with {flags}"),
         }

@@ -31,7 +31,7 @@ pub(crate) fn tell(told: &Explanation) -> String {
             let limit = told.max_secs.map_or("none".to_owned(), |seconds| format!("{seconds} s"));
             lines.push(("time limit", limit));
         }
-        lines.extend(told.confinement.iter().map(|line| ("confinement", line.clone())));
+        lines.extend(told.confinement.iter().map(|line| ("confinement", (*line).to_owned())));
     }
     let line = |(key, value): (&str, String)| {
         let key = format!("{key}:");

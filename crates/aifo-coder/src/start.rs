@@ -1,0 +1,48 @@
+//! Starting a session that may be called off.
+
+use aifo_launch::{Session, SessionConfig};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What tells us to end: INT, TERM, HUP. Listening begins when this is made.
+pub(crate) struct EndSignals([(Signal, u8); 3]);
+
+impl EndSignals {
+    pub(crate) fn listen() -> std::io::Result<Self> {
+        let listen = |kind: SignalKind| {
+            let number = u8::try_from(kind.as_raw_value()).unwrap_or_default();
+            signal(kind).map(|signal| (signal, number))
+        };
+        Ok(EndSignals([
+            listen(SignalKind::interrupt())?,
+            listen(SignalKind::terminate())?,
+            listen(SignalKind::hangup())?,
+        ]))
+    }
+
+    /// Waits for one of them, and returns its number.
+    pub(crate) async fn told(&mut self) -> u8 {
+        let [(int, int_number), (term, term_number), (hup, hup_number)] = &mut self.0;
+        tokio::select! {
+            _ = int.recv() => *int_number,
+            _ = term.recv() => *term_number,
+            _ = hup.recv() => *hup_number,
+        }
+    }
+}
+
+/// A session that came up, or the number of the signal that called it off.
+pub(crate) enum Started {
+    Up(Box<Session>),
+    CalledOff(u8),
+}
+
+/// Starts a session. One that is called off on its way takes down what is up already.
+pub(crate) async fn start(
+    config: SessionConfig,
+    signals: &mut EndSignals,
+) -> anyhow::Result<Started> {
+    tokio::select! {
+        session = Session::start(config) => Ok(Started::Up(Box::new(session?))),
+        signal = signals.told() => Ok(Started::CalledOff(signal)),
+    }
+}

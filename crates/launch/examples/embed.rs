@@ -1,0 +1,28 @@
+//! A launcher of one's own: a session over a directory, one tool call through it, and its end.
+//!
+//! `cargo run -p aifo-launch --example embed -- DIR KIND TOOL [ARGS]..`
+
+use aifo_launch::{Session, SessionConfig, ShimBinary};
+use aifo_types::Kind;
+use tokio::process::Command;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args_os().skip(1);
+    let workspace = args.next().ok_or("which directory?")?;
+    let kind = args.next().ok_or("which kind of sidecar?")?;
+    let tool = args.next().ok_or("which tool?")?;
+
+    let mut config = SessionConfig::new(&workspace, ShimBinary::find()?);
+    config.kinds = vec![Kind::parse(&kind.to_string_lossy())?];
+    let session = Session::start(config).await?;
+    for (name, _secret) in session.variables() {
+        println!("{name} leads to the session");
+    }
+
+    let mut shim = Command::new(session.shims().join(tool));
+    let status = shim.args(args).envs(session.variables()).current_dir(&workspace).status().await?;
+    println!("the tool ended with {status}");
+    session.close().await;
+    Ok(())
+}

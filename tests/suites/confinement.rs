@@ -1,0 +1,418 @@
+//! What the kernel keeps tools from, and what they can do all the same.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use aifo_tests::{Answer, Landlock, Outcome, Session, Setup, Signal, Tool, possible};
+
+/// A session in which `make` is a shell with the machine's own commands. `None` where the kernel
+/// cannot confine; the story is named then.
+fn session(story: &str) -> Option<Session> {
+    let available = Landlock::Writes.available(&format!("confinement::{story}"));
+    available.then(|| with_shell(Setup::new()).start())
+}
+
+fn with_shell(setup: Setup) -> Setup {
+    setup.tool("make", Tool::Link("/bin/sh".into()))
+}
+
+/// What a tool that is a shell says to a script.
+fn sh(session: &Session, script: &str) -> Answer {
+    let script = format!("PATH=/usr/bin:/bin; {script}");
+    session.answer(&session.exec("make", ["-c", &script]))
+}
+
+#[track_caller]
+fn check_allowed(session: &Session, script: &str) {
+    let answer = sh(session, script);
+    assert_eq!(answer.exit_code(), Some("0"), "{script}: {}", answer.text());
+}
+
+#[track_caller]
+fn check_denied(session: &Session, script: &str) {
+    let answer = sh(session, script);
+    assert_eq!(answer.status(), 200, "{script}: {}", answer.text());
+    assert_ne!(answer.exit_code(), Some("0"), "{script}: {}", answer.text());
+    assert!(answer.text().contains("ermission denied"), "{script}: {}", answer.text());
+}
+
+#[test]
+fn writes_stay_in_their_place() {
+    let Some(session) = session("writes_stay_in_their_place") else { return };
+    let outside = session.scratch().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("old"), "old").unwrap();
+    fs::create_dir(outside.join("empty")).unwrap();
+    let out = outside.display();
+    for denied in [
+        format!("echo x > {out}/new"),
+        format!("echo x >> {out}/old"),
+        format!("truncate -s 0 {out}/old"),
+        format!("rm {out}/old"),
+        format!("rmdir {out}/empty"),
+        format!("mkdir {out}/folder"),
+        format!("ln -s x {out}/link"),
+        format!("mkfifo {out}/fifo"),
+        format!("touch inside && mv inside {out}/moved"),
+        format!("mv {out}/old ./stolen"),
+        "touch inside2 && ln inside2 ../linked".to_owned(),
+        "echo x > ../outside/new".to_owned(),
+        format!("ln -s {out} way-out; echo x > way-out/new"),
+        "echo x > \"$HOME/new\"".to_owned(),
+        "echo x > \"$HOME/.profile\"".to_owned(),
+        "cd /tmp && mktemp -p /tmp".to_owned(),
+    ] {
+        check_denied(&session, &denied);
+    }
+    assert_eq!(fs::read_to_string(outside.join("old")).unwrap(), "old");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 2);
+    for allowed in [
+        "echo x > new && echo y >> new && truncate -s 1 new && rm new",
+        "mkdir -p a/b && ln -s b a/link && mkfifo a/fifo && rm -r a",
+        "echo x > \"$TMPDIR/new\" && mktemp",
+        "f=$(mktemp) && mv \"$f\" from-tmp",
+    ] {
+        check_allowed(&session, allowed);
+    }
+}
+
+#[test]
+fn devices_that_everybody_writes_to_are_there() {
+    let Some(session) = session("devices_that_everybody_writes_to_are_there") else { return };
+    for allowed in [
+        "echo x > /dev/null",
+        "echo x > /dev/zero",
+        "! echo x > /dev/full",
+        "echo x > /dev/stdout && echo x > /dev/stderr && echo x > /dev/fd/1",
+        "f=$(mktemp -p /dev/shm) && rm \"$f\"",
+    ] {
+        check_allowed(&session, allowed);
+    }
+}
+
+/// Compilers do it, and the first version of Landlock forbids it.
+#[test]
+fn files_may_be_renamed_into_another_directory() {
+    let Some(session) = session("files_may_be_renamed_into_another_directory") else { return };
+    check_allowed(&session, "mkdir -p a b && echo x > a/f && mv a/f b/g && mv b a/b && cat a/b/g");
+    check_allowed(&session, "mkdir -p l && echo x > l/f && ln l/f hard && cat hard");
+}
+
+/// The policy is about writing: what a user can read, a tool can read, and it says so at the start.
+#[test]
+fn reading_is_not_restricted() {
+    let Some(session) = session("reading_is_not_restricted") else { return };
+    let ssh = session.scratch().join("home/.ssh");
+    fs::create_dir(&ssh).unwrap();
+    fs::write(ssh.join("id_test"), "the key\n").unwrap();
+    assert_eq!(sh(&session, "cat \"$HOME/.ssh/id_test\"").text(), "the key\n");
+    check_denied(&session, "echo x >> \"$HOME/.ssh/id_test\"");
+    check_denied(&session, "echo x > \"$HOME/.ssh/authorized_keys\"");
+}
+
+#[test]
+fn children_are_held_to_it_as_well() {
+    let Some(session) = session("children_are_held_to_it_as_well") else { return };
+    check_denied(&session, "sh -c 'sh -c \"echo x > ../deep\"'");
+    check_denied(&session, "setsid --wait sh -c 'echo x > ../deep'");
+    assert!(!session.scratch().join("deep").exists());
+}
+
+#[test]
+fn it_gives_up_gaining_privileges() {
+    let Some(session) = session("it_gives_up_gaining_privileges") else { return };
+    assert_eq!(sh(&session, "grep NoNewPrivs /proc/self/status").text(), "NoNewPrivs:\t1\n");
+    // What would change the user is not even tried with more rights than before.
+    if possible("confinement::it_gives_up_gaining_privileges, sudo", &["sudo", "-n", "true"]) {
+        let answer = sh(&session, "sudo -n sh -c 'echo x > ../by-root'");
+        assert_ne!(answer.exit_code(), Some("0"), "{}", answer.text());
+    }
+    // Being root in a user namespace is no way out either.
+    sh(&session, "unshare --user --map-root-user sh -c 'echo x > ../by-root'");
+    assert!(!session.scratch().join("by-root").exists());
+}
+
+#[test]
+fn a_mount_changes_nothing() {
+    let Some(session) = session("a_mount_changes_nothing") else { return };
+    let outside = session.scratch().join("outside");
+    fs::create_dir(&outside).unwrap();
+    let out = outside.display();
+    // Landlock forbids a confined process to change mounts, whoever it is.
+    sh(&session, &format!("mkdir m; unshare --mount sh -c 'mount --bind {out} m && echo x > m/x'"));
+    sh(&session, &format!("mkdir m; mount --bind {out} m && echo x > m/x"));
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+#[test]
+fn signals_reach_neither_proxy_nor_guard() {
+    let story = "confinement::signals_reach_neither_proxy_nor_guard";
+    if !Landlock::Signals.available(story) {
+        return;
+    }
+    let mut session = with_shell(Setup::new()).start();
+    let sidecars = session.sidecars();
+    let targets = std::iter::once(session.pid()).chain(sidecars.iter().map(|s| s.guard));
+    for pid in targets {
+        let answer = sh(&session, &format!("kill -KILL {pid}"));
+        assert_ne!(answer.exit_code(), Some("0"), "{pid}");
+        assert!(answer.text().contains("not permitted"), "{}", answer.text());
+    }
+    check_allowed(&session, "sleep 1000 & kill -KILL $!");
+    assert_eq!(session.sidecars(), sidecars);
+    assert!(session.end(Signal::SIGTERM).success());
+}
+
+/// Runs a script as the agent of a session whose `make` is a shell.
+fn agent(setup: &Setup, script: &str) -> Outcome {
+    let mut run = setup.coder();
+    run.args(["run", "--toolchain", "c-cpp", "--", "/bin/sh", "-c", script]);
+    Outcome::of(&mut run)
+}
+
+#[test]
+fn signals_do_not_reach_the_agent() {
+    if !Landlock::Signals.available("confinement::signals_do_not_reach_the_agent") {
+        return;
+    }
+    let setup = with_shell(Setup::new());
+    let outcome = agent(&setup, "make -c \"kill -TERM $$ $PPID\" || echo the agent lives");
+    assert!(outcome.exited(0).text().ends_with("the agent lives\n"), "{outcome:?}");
+}
+
+/// An agent runs as the user who started it: only its tools are held to their place.
+#[test]
+fn the_agent_itself_is_not_confined() {
+    let setup = with_shell(Setup::new());
+    agent(&setup, "echo x > ../by-the-agent").exited(0);
+    assert!(setup.scratch().join("by-the-agent").exists());
+}
+
+/// What a kind may write beside the workspace, and what lies right next to it.
+#[test]
+fn caches_are_writable_by_kind() {
+    if !Landlock::Writes.available("confinement::caches_are_writable_by_kind") {
+        return;
+    }
+    for (kind, tool, variables) in [
+        (
+            "node",
+            "npm",
+            &["NPM_CONFIG_CACHE", "YARN_CACHE_FOLDER", "PNPM_STORE_PATH", "DENO_DIR"][..],
+        ),
+        ("python", "pip", &["PIP_CACHE_DIR", "UV_CACHE_DIR", "PYTHONUSERBASE"]),
+        ("go", "go", &["GOPATH", "GOMODCACHE", "GOCACHE"]),
+        ("c-cpp", "make", &["CCACHE_DIR"]),
+    ] {
+        let setup = Setup::new().kinds(&[kind]).tool(tool, Tool::Link("/bin/sh".into()));
+        let session = setup.start();
+        let run = |script: &str| session.answer(&session.exec(tool, ["-c", script]));
+        for variable in variables {
+            let script = format!("[ -n \"${variable}\" ] && echo x > \"${variable}/new\"");
+            let answer = run(&script);
+            assert_eq!(answer.exit_code(), Some("0"), "{kind} {variable}: {}", answer.text());
+        }
+        let own = session.scratch().join("home/.cache/aifo");
+        assert!(own.is_dir(), "caches of their own, not the user's");
+        for denied in ["echo x > \"$HOME/.cache/new\"", "echo x > \"$HOME/.cache/aifo/new\""] {
+            assert_ne!(run(denied).exit_code(), Some("0"), "{kind}: {denied}");
+        }
+    }
+}
+
+#[test]
+fn what_the_user_has_set_is_used_instead() {
+    if !Landlock::Writes.available("confinement::what_the_user_has_set_is_used_instead") {
+        return;
+    }
+    let setup = Setup::new().kinds(&["python"]).tool("pip", Tool::Link("/bin/sh".into()));
+    let theirs = setup.scratch().join("theirs");
+    fs::create_dir(&theirs).unwrap();
+    let session = setup.env_path("PIP_CACHE_DIR", &theirs).start();
+    let script = "echo x > \"$PIP_CACHE_DIR/new\"";
+    let answer = session.answer(&session.exec("pip", ["-c", script]));
+    assert_eq!(answer.exit_code(), Some("0"), "{}", answer.text());
+    assert!(theirs.join("new").exists());
+}
+
+/// Whoever writes `config.toml` or `bin` there runs what it likes at the user's next build.
+#[test]
+fn cargos_home_is_writable_where_it_has_to_be_and_nowhere_else() {
+    let story = "confinement::cargos_home_is_writable_where_it_has_to_be_and_nowhere_else";
+    if !Landlock::Writes.available(story) {
+        return;
+    }
+    let session = Setup::new().tool("cargo", Tool::Link("/bin/sh".into())).start();
+    let home = session.scratch().join("home/.cargo");
+    let run = |script: &str| {
+        let script = format!("PATH=/usr/bin:/bin; cd {} && {script}", home.display());
+        session.answer(&session.exec("cargo", ["-c", &script]))
+    };
+    for allowed in ["mkdir registry/index", "mkdir git/db", "echo x >> .package-cache"] {
+        assert_eq!(run(allowed).exit_code(), Some("0"), "{allowed}: {}", run(allowed).text());
+    }
+    for denied in [
+        "echo x > config.toml",
+        "echo x > credentials.toml",
+        "echo x > env",
+        "mkdir bin",
+        "rm .package-cache",
+        "mv registry elsewhere",
+    ] {
+        assert_ne!(run(denied).exit_code(), Some("0"), "{denied}");
+    }
+}
+
+/// A machine with this program: its folder, else the story is named as left out.
+fn folder_of(story: &str, program: &str) -> Option<PathBuf> {
+    let script = format!("command -v {program}");
+    if !possible(&format!("confinement::{story}"), &["/bin/sh", "-c", &script]) {
+        return None;
+    }
+    let found = Outcome::of(Command::new("/bin/sh").args(["-c", &script])).text();
+    Some(Path::new(found.trim()).parent()?.to_owned())
+}
+
+/// A setup whose PATH is the machine's, for tools as they really are.
+fn real(kinds: &[&str], first: &Path) -> Setup {
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", first.display());
+    Setup::new().kinds(kinds).env("PATH", &path)
+}
+
+#[track_caller]
+fn check_runs(session: &Session, tool: &str, args: &[&str], cwd: &str) -> String {
+    let call = session.post("/exec").field("tool", tool).field("cwd", session.file(cwd));
+    let call = args.iter().fold(call, |call, arg| call.field("arg", arg));
+    let answer = session.answer(&call);
+    assert_eq!(answer.exit_code(), Some("0"), "{tool} {args:?}: {}", answer.text());
+    answer.text()
+}
+
+fn write(session: &Session, name: &str, text: &str) {
+    let path = PathBuf::from(session.file(name));
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn cargo_builds_tests_and_runs_a_fresh_project() {
+    if !Landlock::Writes.available("confinement::cargo_builds_tests_and_runs_a_fresh_project") {
+        return;
+    }
+    // The compiler of this build: rustup's proxies would look for it in the scratch home.
+    let cargo = PathBuf::from(std::env::var_os("CARGO").expect("cargo runs the tests"));
+    let session = real(&["rust"], cargo.parent().expect("an absolute path")).start();
+    check_runs(&session, "cargo", &["new", "--vcs", "none", "fresh"], "");
+    check_runs(&session, "cargo", &["new", "--vcs", "none", "--lib", "dependency"], "");
+    let manifest = fs::read_to_string(session.file("fresh/Cargo.toml")).unwrap();
+    write(&session, "fresh/Cargo.toml", &format!("{manifest}dependency.path = '../dependency'\n"));
+    let build =
+        "fn main() { std::fs::write(std::env::var(\"OUT_DIR\").unwrap() + \"/x\", \"\").unwrap() }";
+    write(&session, "fresh/build.rs", build);
+    check_runs(&session, "cargo", &["build", "--offline"], "fresh");
+    check_runs(&session, "cargo", &["test", "--offline"], "dependency");
+    let text = check_runs(&session, "cargo", &["run", "--offline", "--release"], "fresh");
+    assert!(text.ends_with("Hello, world!\n"), "{text}");
+}
+
+#[test]
+fn npm_installs_from_a_lock_file() {
+    let story = "npm_installs_from_a_lock_file";
+    if !Landlock::Writes.available(&format!("confinement::{story}")) {
+        return;
+    }
+    let Some(folder) = folder_of(story, "npm") else { return };
+    let session = real(&["node"], &folder).start();
+    write(&session, "dep/package.json", r#"{"name":"dep","version":"1.0.0","bin":"hi.js"}"#);
+    write(&session, "dep/hi.js", "#!/usr/bin/env node\nconsole.log('hi from dep')\n");
+    let packed = check_runs(&session, "npm", &["pack", "--silent"], "dep");
+    assert_eq!(packed.trim(), "dep-1.0.0.tgz");
+    let root =
+        r#"{"name":"app","version":"1.0.0","dependencies":{"dep":"file:../dep/dep-1.0.0.tgz"}}"#;
+    write(&session, "app/package.json", root);
+    let quiet = ["--offline", "--no-audit", "--no-fund"];
+    check_runs(&session, "npm", &[&["install"], &quiet[..]].concat(), "app");
+    fs::remove_dir_all(session.file("app/node_modules")).unwrap();
+    check_runs(&session, "npm", &[&["ci"], &quiet[..]].concat(), "app");
+    assert_eq!(check_runs(&session, "npx", &["--offline", "dep"], "app"), "hi from dep\n");
+}
+
+#[test]
+fn pip_installs_for_the_user_and_into_an_environment() {
+    let story = "pip_installs_for_the_user_and_into_an_environment";
+    if !Landlock::Writes.available(&format!("confinement::{story}")) {
+        return;
+    }
+    // By its real path: a wrapper that chooses among several pythons would need its own settings.
+    let found = "python3 -c 'import pip, ensurepip, sys; print(sys.executable)'";
+    if !possible(&format!("confinement::{story}"), &["/bin/sh", "-c", found]) {
+        return;
+    }
+    let python = Outcome::of(Command::new("/bin/sh").args(["-c", found])).text();
+    let folder = Path::new(python.trim()).parent().unwrap().to_owned();
+    let session = real(&["python"], &folder).start();
+    wheel(&session);
+    let wheel = session.file("tiny-1.0-py3-none-any.whl");
+    let quiet = ["--no-index", "--disable-pip-version-check", "--break-system-packages"];
+    let module = ["-m", "pip", "install", "--user"];
+    check_runs(&session, "python3", &[&module, &quiet[..], &[&wheel]].concat(), "");
+    assert_eq!(check_runs(&session, "python3", &["-c", "import tiny"], ""), "tiny is there\n");
+    let user = session.scratch().join("home/.cache/aifo/python-user");
+    assert!(user.is_dir(), "not in the user's own home");
+
+    check_runs(&session, "python3", &["-m", "venv", ".venv"], "");
+    check_runs(&session, "pip", &[&["install"], &quiet[..2], &[&wheel]].concat(), "");
+    assert_eq!(check_runs(&session, "python", &["-c", "import tiny"], ""), "tiny is there\n");
+}
+
+/// A package in the form that needs no build: an archive that python itself can write.
+fn wheel(session: &Session) {
+    let script = "\
+import zipfile
+info = 'tiny-1.0.dist-info/'
+with zipfile.ZipFile('tiny-1.0-py3-none-any.whl', 'w') as wheel:
+    wheel.writestr('tiny.py', 'print(\"tiny is there\")\\n')
+    wheel.writestr(info + 'METADATA', 'Metadata-Version: 2.1\\nName: tiny\\nVersion: 1.0\\n')
+    wheel.writestr(info + 'WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')
+    wheel.writestr(info + 'RECORD', 'tiny.py,,\\n')
+";
+    check_runs(session, "python3", &["-c", script], "");
+}
+
+#[test]
+fn go_builds_a_fresh_project() {
+    let story = "go_builds_a_fresh_project";
+    if !Landlock::Writes.available(&format!("confinement::{story}")) {
+        return;
+    }
+    let Some(folder) = folder_of(story, "go") else { return };
+    let session = real(&["go"], &folder).env("GOTOOLCHAIN", "local").start();
+    write(&session, "go.mod", "module example.com/fresh\n");
+    write(&session, "main.go", "package main\n\nfunc main() { println(\"hi\") }\n");
+    check_runs(&session, "go", &["build", "-o", "fresh"], "");
+    assert_eq!(check_runs(&session, "go", &["run", "."], ""), "hi\n");
+}
+
+#[test]
+fn make_and_a_compiler_build_c() {
+    let story = "make_and_a_compiler_build_c";
+    if !Landlock::Writes.available(&format!("confinement::{story}")) {
+        return;
+    }
+    let Some(folder) = folder_of(story, "cc && command -v make") else { return };
+    let session = real(&["c-cpp"], &folder).start();
+    write(&session, "Makefile", "hi: hi.c\n\tcc -pipe -o $@ $<\n\tcc -c -o hi.o $<\n");
+    write(&session, "hi.c", "int main(void) { return 0; }\n");
+    check_runs(&session, "make", &[], "");
+}
+
+#[test]
+fn the_runner_is_confined_before_its_first_tool() {
+    let Some(session) = session("the_runner_is_confined_before_its_first_tool") else { return };
+    for sidecar in session.sidecars() {
+        let of = |pid| aifo_tests::status_field(pid, "NoNewPrivs");
+        assert_eq!(of(sidecar.runner), "1");
+        assert_eq!(of(sidecar.guard), "0", "the guard has to end what the runner leaves");
+    }
+}

@@ -1,0 +1,162 @@
+//! `aifo-shim --install DIR`: a link under every name.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use aifo_tests::{Outcome, Scratch, binaries};
+
+/// Every tool there is, and what notifies.
+const NAMES: &[&str] = &[
+    // rust
+    "cargo",
+    "rustc",
+    "rust-analyzer",
+    "rustup",
+    "rustfmt",
+    "cargo-fmt",
+    "cargo-clippy",
+    "clippy-driver",
+    "cargo-nextest",
+    // node
+    "node",
+    "npm",
+    "npx",
+    "yarn",
+    "pnpm",
+    "corepack",
+    "deno",
+    "bun",
+    "tsc",
+    "ts-node",
+    // python
+    "python",
+    "python3",
+    "pip",
+    "pip3",
+    "uv",
+    "uvx",
+    // go
+    "go",
+    "gofmt",
+    // of every kind
+    "make",
+    "cmake",
+    "ninja",
+    "pkg-config",
+    "gcc",
+    "g++",
+    "clang",
+    "clang++",
+    "cc",
+    "c++",
+    "hadolint",
+    // notifications
+    "say",
+];
+
+fn install(folder: &Path) -> Outcome {
+    Outcome::of(Command::new(&binaries().shim).arg("--install").arg(folder).env_clear())
+}
+
+fn names(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// The versioned pythons that this machine has where images have theirs.
+fn pythons() -> BTreeSet<String> {
+    let folders = ["/usr/bin", "/usr/local/bin", "/opt/venv/bin"];
+    let folders = folders.into_iter().filter(|folder| Path::new(folder).is_dir());
+    let names = folders.flat_map(|folder| names(Path::new(folder)));
+    let is_versioned = |name: &String| {
+        let minor = name.strip_prefix("python3.").unwrap_or_default();
+        !minor.is_empty() && minor.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    names.filter(is_versioned).collect()
+}
+
+#[test]
+fn every_name_leads_to_the_shim() {
+    let scratch = Scratch::new();
+    let folder = scratch.path().join("opt/aifo/bin");
+    let outcome = install(&folder);
+    let links: BTreeSet<String> =
+        NAMES.iter().map(|&name| name.to_owned()).chain(pythons()).collect();
+    let expected = format!("{} links to aifo-shim in {}\n", links.len(), folder.display());
+    assert_eq!((&*outcome.exited(0).text(), &*outcome.stderr), (&*expected, ""));
+    for link in &links {
+        assert_eq!(fs::read_link(folder.join(link)).unwrap(), Path::new("aifo-shim"), "{link}");
+    }
+    let mut there = names(&folder);
+    assert!(there.remove("aifo-shim"));
+    assert_eq!(there, links);
+    let shim = fs::symlink_metadata(folder.join("aifo-shim")).unwrap();
+    assert!(shim.is_file(), "a copy, so that the folder stands for itself");
+    assert_eq!(shim.permissions().mode() & 0o777, 0o755);
+    let version = |shim: &Path| Outcome::of(Command::new(shim).arg("--version")).text();
+    assert_eq!(version(&folder.join("aifo-shim")), version(&binaries().shim));
+    let outcome = Outcome::of(Command::new(folder.join("cargo")).arg("--version").env_clear());
+    assert!(outcome.exited(86).stderr.contains("proxy not configured"), "{}", outcome.stderr);
+}
+
+#[test]
+fn once_more_changes_nothing_that_matters() {
+    let scratch = Scratch::new();
+    install(scratch.path()).exited(0);
+    let before = names(scratch.path());
+    // An older one, by an absolute path.
+    fs::remove_file(scratch.path().join("cargo")).unwrap();
+    symlink("/opt/aifo/bin/aifo-shim", scratch.path().join("cargo")).unwrap();
+    fs::write(scratch.path().join("unrelated"), "mine").unwrap();
+    install(scratch.path()).exited(0);
+    assert_eq!(fs::read_link(scratch.path().join("cargo")).unwrap(), Path::new("aifo-shim"));
+    assert_eq!(fs::read_to_string(scratch.path().join("unrelated")).unwrap(), "mine");
+    fs::remove_file(scratch.path().join("unrelated")).unwrap();
+    assert_eq!(names(scratch.path()), before);
+}
+
+#[test]
+fn it_can_install_itself_where_it_is() {
+    let scratch = Scratch::new();
+    install(scratch.path()).exited(0);
+    let shim = scratch.path().join("aifo-shim");
+    let inode = fs::metadata(&shim).unwrap().ino();
+    let mut again = Command::new(&shim);
+    Outcome::of(again.arg("--install").arg(scratch.path()).env_clear()).exited(0);
+    assert_eq!(fs::metadata(&shim).unwrap().ino(), inode, "it is there already");
+}
+
+#[test]
+fn what_is_not_ours_is_left_alone_and_nothing_is_changed() {
+    for make in [
+        |path: &Path| fs::write(path, "somebody's").unwrap(),
+        |path: &Path| fs::create_dir(path).unwrap(),
+        |path: &Path| symlink("/usr/bin/python3", path).unwrap(),
+    ] {
+        let scratch = Scratch::new();
+        make(&scratch.path().join("python3"));
+        let outcome = install(scratch.path());
+        let path = scratch.path().join("python3");
+        let expected = format!(
+            "aifo-shim: cannot install into '{}': '{}' is there and is no link to aifo-shim; it \
+             is left alone",
+            scratch.path().display(),
+            path.display()
+        );
+        assert_eq!(outcome.exited(1).only_line(), expected);
+        assert_eq!(names(scratch.path()), BTreeSet::from(["python3".to_owned()]));
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("file");
+    fs::write(&file, "").unwrap();
+    let outcome = install(&file.join("bin"));
+    let first = format!("aifo-shim: cannot install into '{}': ", file.join("bin").display());
+    assert!(outcome.exited(1).only_line().starts_with(&first), "{}", outcome.stderr);
+}

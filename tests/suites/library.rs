@@ -1,0 +1,31 @@
+//! Sessions for other launchers: the example of `aifo-launch`, built and run.
+
+use std::process::Command;
+
+use aifo_tests::{Outcome, Setup, binaries, example, files_below};
+
+#[test]
+fn the_example_embeds_a_session() {
+    let setup = Setup::new();
+    let mut embed = Command::new(example("embed"));
+    embed
+        .env_clear()
+        .env("PATH", setup.tools())
+        .env("HOME", setup.scratch().join("home"))
+        .env("TMPDIR", setup.runtime())
+        .env("XDG_RUNTIME_DIR", setup.runtime())
+        .env("AIFO_SHIM_BIN", &binaries().shim)
+        .arg(setup.workspace())
+        .args(["c-cpp", "make", "say", "hello"]);
+    let expected = "AIFO_TOOLEEXEC_URL leads to the session\n\
+                    AIFO_TOOLEEXEC_TOKEN leads to the session\n\
+                    AIFO_WORKSPACE leads to the session\n\
+                    hello\n\
+                    the tool ended with exit status: 0\n";
+    let outcome = Outcome::of(&mut embed);
+    assert_eq!((&*outcome.exited(0).text(), &*outcome.stderr), (expected, ""));
+    assert_eq!(files_below(&setup.runtime()), [""; 0].map(std::path::PathBuf::from), "all gone");
+
+    let outcome = Outcome::of(embed.args(["ignored"]).env("AIFO_SHIM_BIN", "/nonexistent"));
+    assert!(outcome.exited(1).stderr.contains("/nonexistent"), "{}", outcome.stderr);
+}
