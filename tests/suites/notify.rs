@@ -268,6 +268,16 @@ fn the_shim_notifies_without_being_smart() {
     assert_eq!(line, Some("aifo-shim: smart: tool=say mode=notify reason=notify-tool"));
 }
 
+/// The agent's shims know the user's own names, too.
+#[test]
+fn a_name_of_the_users_own_has_a_shim_that_notifies() {
+    let setup = setup().env("AIFO_NOTIFICATIONS_ALLOWLIST", "ring");
+    fs::rename(safe(&setup).join("say"), safe(&setup).join("ring")).unwrap();
+    let mut run = setup.coder();
+    run.args(["run", "--toolchain", "c-cpp", "--", "/bin/sh", "-c", "ring say hi"]);
+    assert_eq!(Outcome::of(&mut run).exited(0).text(), "hi\n");
+}
+
 #[test]
 fn a_shim_that_is_told_so_does_not_wait() {
     // It lasts longer than the ladder that ends the command of a client that has left.

@@ -1,84 +1,26 @@
 //! Smart decisions, end to end: real shims, and runtimes that tell what became of them. Which call
 //! runs where is `spec/decide.md`, whose tables have tests of their own.
 
+#[path = "smart/place.rs"]
+mod place;
+#[path = "smart/settings.rs"]
+mod settings;
+
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Stdio;
 
-use aifo_tests::{Outcome, Running, Scratch, Session, Setup, Signal, Tool, binaries, possible};
+use aifo_tests::{Outcome, Running, Session, Signal, binaries, possible};
+
+use place::{Place, session};
 
 const NOT_CONFIGURED: &str =
     "aifo-shim: proxy not configured. Please launch agent with --toolchain.\n";
 
 /// The places where a local node is looked for.
 const NODES: [&str; 2] = ["/usr/local/bin/node", "/usr/bin/node"];
-
-/// An agent with a python of its own, outside of the workspace. That python is really a shell, so
-/// that a program can tell by what name, and as what process, it was started.
-struct Place {
-    scratch: Scratch,
-}
-
-impl Place {
-    fn new() -> Self {
-        let place = Place { scratch: Scratch::new() };
-        for folder in ["agent", "runtime", "shims"] {
-            fs::create_dir(place.path(folder)).unwrap();
-        }
-        symlink("/bin/sh", place.path("runtime/python3")).unwrap();
-        place
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.scratch.path().join(name)
-    }
-
-    /// A program of the agent's.
-    fn program(&self, text: &str) -> PathBuf {
-        let path = self.path("agent/program");
-        fs::write(&path, text).unwrap();
-        path
-    }
-
-    /// A runtime that is a script.
-    fn script(&self, name: &str, body: &str) {
-        let path = self.path(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let _ = fs::remove_file(&path);
-        fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    }
-
-    /// A shim that is smart about everything, in a session or without one.
-    fn shim(&self, session: Option<&Session>, tool: &str) -> Command {
-        let mut shim = match session {
-            Some(session) => session.shim(tool),
-            None => {
-                let link = self.path("shims").join(tool);
-                let _ = symlink(&binaries().shim, &link);
-                let mut shim = Command::new(link);
-                shim.env_clear().current_dir(self.path("agent")).stdin(Stdio::null());
-                shim
-            }
-        };
-        let workspace = session.map_or(PathBuf::from("/workspace"), Session::workspace);
-        shim.env("AIFO_WORKSPACE", workspace)
-            .env("AIFO_SHIM_SMART", "1")
-            .env("AIFO_SHIM_SMART_NODE", "1")
-            .env("AIFO_SHIM_SMART_PYTHON", "1")
-            .env("AIFO_SHIM_LOCAL_PYTHON", self.path("runtime/python3"));
-        shim
-    }
-}
-
-/// A session whose sidecars have fakes under the runtimes' names.
-fn session() -> Session {
-    let setup = Setup::new().kinds(&["node", "python"]).verbose();
-    let tools = ["node", "python3", "pip", "npm"];
-    tools.into_iter().fold(setup, |setup, tool| setup.tool(tool, Tool::Fake)).start()
-}
 
 #[track_caller]
 fn check_nothing_reached_the_proxy(session: &Session) {
@@ -324,137 +266,4 @@ fn a_program_outside_runs_on_the_machines_node() {
         assert_eq!(shim.finish().exited(0).text(), format!("{pid} {node} -e,x\n"), "{args:?}");
     }
     check_nothing_reached_the_proxy(&session);
-}
-
-/// The variables that lead to a session and make its shims smart, as a file.
-fn settings(place: &Place, session: &Session) -> String {
-    let lines = [
-        format!("AIFO_TOOLEEXEC_URL={}", session.url()),
-        format!("AIFO_TOOLEEXEC_TOKEN={}", session.token()),
-        format!("AIFO_WORKSPACE={}", session.workspace().display()),
-        "AIFO_SHIM_SMART=1".to_owned(),
-        "AIFO_SHIM_SMART_PYTHON=yes".to_owned(),
-        format!("AIFO_SHIM_LOCAL_PYTHON={}", place.path("runtime/python3").display()),
-        "PATH=/evil".to_owned(),
-    ];
-    lines.join("\n") + "\n"
-}
-
-/// Puts the settings beside the place's links.
-fn write_settings(place: &Place, text: &str, mode: u32) -> PathBuf {
-    let file = place.path("shims/shim.env");
-    let _ = fs::remove_file(&file);
-    fs::write(&file, text).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-    file
-}
-
-/// A shim without an environment, in the session's workspace.
-fn bare(place: &Place, session: &Session, tool: &str) -> Command {
-    let link = place.path("shims").join(tool);
-    let _ = symlink(&binaries().shim, &link);
-    let mut shim = Command::new(link);
-    shim.env_clear().current_dir(session.workspace()).stdin(Stdio::null());
-    shim
-}
-
-#[test]
-fn settings_beside_the_link_stand_in_for_the_environment() {
-    let (place, session) = (Place::new(), session());
-    write_settings(&place, &settings(&place, &session), 0o400);
-    let outcome = Outcome::of(bare(&place, &session, "npm").args(["say", "hi"]));
-    assert_eq!(outcome.exited(0).text(), "hi\n");
-    let program = place.program("echo local\n");
-    let outcome = Outcome::of(bare(&place, &session, "python3").arg(program));
-    assert_eq!(outcome.exited(0).text(), "local\n");
-    // Called by name, the link is found in PATH.
-    let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", "npm say hi"]).env_clear().env("PATH", place.path("shims"));
-    let outcome = Outcome::of(shell.current_dir(session.workspace()));
-    assert_eq!(outcome.exited(0).text(), "hi\n");
-}
-
-#[test]
-fn the_environment_wins_over_the_file() {
-    let (place, session) = (Place::new(), session());
-    write_settings(&place, &settings(&place, &session), 0o600);
-    let program = place.program("echo local\n");
-    let mut command = bare(&place, &session, "python3");
-    Outcome::of(command.arg(program).env("AIFO_SHIM_SMART", "0")).exited(99);
-    let mut command = bare(&place, &session, "npm");
-    command.args(["say", "hi"]).env("AIFO_TOOLEEXEC_URL", "unix:///nonexistent/sock");
-    let outcome = Outcome::of(&mut command);
-    assert!(outcome.exited(86).stderr.contains("/nonexistent/sock"), "{}", outcome.stderr);
-    // Who has both in the environment does not need the file.
-    let other = settings(&place, &session).replace(session.token(), "another");
-    write_settings(&place, &other, 0o600);
-    let mut command = session.shim("npm");
-    assert_eq!(Outcome::of(command.args(["say", "hi"])).exited(0).text(), "hi\n");
-}
-
-#[test]
-fn a_file_that_others_may_have_written_is_not_trusted() {
-    let (place, session) = (Place::new(), session());
-    let text = settings(&place, &session);
-    let not_configured = || {
-        let outcome = Outcome::of(bare(&place, &session, "npm").args(["say", "hi"]));
-        assert_eq!(outcome.exited(86).stderr, NOT_CONFIGURED);
-    };
-    for mode in [0o620, 0o602, 0o666] {
-        write_settings(&place, &text, mode);
-        not_configured();
-    }
-    let file = write_settings(&place, &text, 0o600);
-    let moved = place.path("agent/shim.env");
-    fs::rename(&file, &moved).unwrap();
-    symlink(&moved, &file).unwrap();
-    not_configured();
-    fs::remove_file(&file).unwrap();
-    fs::create_dir(&file).unwrap();
-    not_configured();
-    fs::remove_dir(&file).unwrap();
-    let file = write_settings(&place, &text, 0o644);
-    Outcome::of(bare(&place, &session, "npm").args(["say", "hi"])).exited(0);
-    let story = "smart::a_file_that_others_may_have_written_is_not_trusted, another's file";
-    if possible(story, &["/bin/sh", "-c", "[ \"$(id -u)\" = 0 ]"]) {
-        chown(file, Some(65534), None).unwrap();
-        not_configured();
-    }
-}
-
-#[test]
-fn the_machines_own_file_comes_last() {
-    let namespace = ["/usr/bin/unshare", "--mount", "/bin/sh", "-c"];
-    let mount = "mount -t tmpfs none /run && mkdir /run/aifo";
-    let story = "smart::the_machines_own_file_comes_last";
-    if !possible(story, &[&namespace[..], &[mount]].concat()) {
-        return;
-    }
-    let (place, session) = (Place::new(), session());
-    let file = place.path("agent/run.env");
-    fs::write(&file, settings(&place, &session)).unwrap();
-    let script =
-        format!("{mount} && cp {} /run/aifo/shim.env && exec \"$0\" say hi", file.display());
-    let run = || {
-        let shim = bare(&place, &session, "npm");
-        let mut command = Command::new(namespace[0]);
-        command.args(&namespace[1..]).arg(&script).arg(shim.get_program());
-        command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(session.workspace());
-        Outcome::of(&mut command)
-    };
-    assert_eq!(run().exited(0).text(), "hi\n");
-    write_settings(&place, "AIFO_TOOLEEXEC_URL=unix:///x\nAIFO_TOOLEEXEC_TOKEN=t\n", 0o600);
-    assert!(run().exited(86).stderr.contains("unix:///x"), "the one beside the link comes first");
-}
-
-/// What the launcher writes for children that an agent starts without an environment.
-#[test]
-fn an_agents_children_need_no_environment() {
-    let setup = Setup::new().tool("make", Tool::Fake).tool("sh", Tool::Link("/bin/sh".into()));
-    let mut run = setup.coder();
-    let script = "make=$(command -v make); /usr/bin/env -i \"$make\" say hi; \
-                  /bin/ls -l \"${make%/*}/shim.env\"";
-    run.args(["run", "--toolchain", "c-cpp", "--", "sh", "-c", script]);
-    let text = Outcome::of(&mut run).exited(0).text();
-    assert!(text.starts_with("hi\n-r-------- "), "{text}");
 }

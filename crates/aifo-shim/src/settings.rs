@@ -49,6 +49,9 @@ impl Settings {
         if let Some(workspace) = variables.text(env::WORKSPACE) {
             decide.workspace = PathBuf::from(workspace);
         }
+        if let Some(names) = variables.text(env::NOTIFY_TOOLS) {
+            decide.notify_tools = names.split(',').map(|name| name.trim().to_owned()).collect();
+        }
         decide.local_python = variables.text(env::LOCAL_PYTHON).map(PathBuf::from);
         Settings {
             proxy: proxy_address(&variables),

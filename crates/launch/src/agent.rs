@@ -102,6 +102,7 @@ impl Agent {
         let owned = |(name, value): (&str, OsString)| (OsString::from(name), value);
         let mut contract: Vec<_> = session.variables().into_iter().map(owned).collect();
         contract.push(owned((env::AGENT_NAME, self.name())));
+        contract.push(owned((env::NOTIFY_TOOLS, session.notify_tools().join(",").into())));
         if let Some(python) = session.local_python() {
             contract.push(owned((env::LOCAL_PYTHON, python.into())));
         }

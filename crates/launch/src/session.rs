@@ -67,6 +67,7 @@ pub struct Session {
     folder: Folder,
     tmp: Folder,
     local_python: Option<PathBuf>,
+    notify_tools: Vec<String>,
     token: Token,
     verbosity: Verbosity,
     fleet: Arc<Fleet>,
@@ -188,6 +189,7 @@ impl Session {
             folder: folder.path().to_owned(),
         };
         info.publish(&token)?;
+        let notify_tools = config.notify.allowlist.clone();
         let proxy = Proxy::new(
             ProxyConfig {
                 token: token.clone(),
@@ -215,6 +217,7 @@ impl Session {
             folder,
             tmp,
             local_python: config.local_python,
+            notify_tools,
             token,
             verbosity: config.verbosity,
             fleet,
@@ -247,6 +250,11 @@ impl Session {
     /// The agent's own python, if it was named.
     pub fn local_python(&self) -> Option<&Path> {
         self.local_python.as_deref()
+    }
+
+    /// The names under which shims notify.
+    pub fn notify_tools(&self) -> &[String] {
+        &self.notify_tools
     }
 
     /// The folder with a shim under every tool's name.

@@ -10,8 +10,8 @@ use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 use crate::client::Client;
-use crate::exec::{End, Sink};
 use crate::proxy::Transcript;
+use crate::running::{End, Sink};
 
 /// A buffered answer (`spec/toolexec.md#v1-buffered`). Our memory does not grow with the output:
 /// past [`MAX_IN_MEMORY`] it goes to a file that has no name.

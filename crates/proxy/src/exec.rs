@@ -1,51 +1,21 @@
-//! One exec from its request to its ending.
+//! From a request to a running tool, or to the reason why nothing runs.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use aifo_policy::Route;
 use aifo_sidecar::{ExecChannel, Runner, SidecarError};
-use aifo_types::{Ending, ExecId, ExecRequest, Refusal, exit};
-use aifo_wire::{Attendance, Elsewhere, Environment, Frame, Start, StartError, StartErrorCause};
+use aifo_types::{ExecId, ExecRequest, Refusal, exit};
+use aifo_wire::{Elsewhere, Environment, Frame, Start, StartError, StartErrorCause};
 
-use crate::attendant::{Attendant, TimeLimit};
+use crate::attendant::TimeLimit;
 use crate::buffered::Buffered;
-use crate::client::{Client, Surplus};
+use crate::client::Client;
 use crate::proxy::Shared;
-use crate::record::{CallRecord, Ended};
-use crate::registry::Registration;
+use crate::record::CallRecord;
 use crate::request::Answer;
+use crate::running::{Running, Started};
 use crate::streamed::Streamed;
 use crate::tool_output::ToolOutput;
-
-/// A tool that has started.
-pub(crate) struct Running {
-    runner: Runner,
-    channel: ExecChannel,
-    output: Option<ToolOutput>,
-    attendant: Attendant,
-    registration: Registration,
-    surplus: Surplus,
-    attendance: Attendance,
-}
-
-/// Where output goes, and then the ending.
-pub(crate) trait Sink {
-    /// The tool has started.
-    async fn start(&mut self, client: &Client) -> std::io::Result<()>;
-    /// It has printed something.
-    async fn output(&mut self, client: &Client, data: &[u8]) -> std::io::Result<()>;
-    /// It has ended; `None` if nobody knows how.
-    async fn end(&mut self, client: &Client, end: End) -> std::io::Result<()>;
-}
-
-/// What a client is told at the end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct End {
-    pub(crate) ending: Option<Ending>,
-    pub(crate) timed_out: bool,
-    pub(crate) exit_code: u8,
-}
 
 /// Runs a tool for a client. An error is what the client is to be told instead; nothing was sent.
 pub(crate) async fn run(
@@ -117,12 +87,6 @@ struct Begun {
     route: Route,
 }
 
-/// A running tool's connections: to its runner, and to what it prints.
-pub(crate) struct Started {
-    channel: ExecChannel,
-    output: ToolOutput,
-}
-
 /// Starts the tool in the first of the routed sidecars that has it.
 async fn begin(
     shared: &Shared,
@@ -173,143 +137,6 @@ pub(crate) async fn begin_at(runner: &Runner, start: Start) -> Result<Option<Sta
             runner.report_dead();
             return Err(lost(runner));
         }
-    }
-}
-
-impl Running {
-    pub(crate) fn new(
-        shared: &Shared,
-        runner: Runner,
-        started: Started,
-        registration: Registration,
-        limit: Option<Duration>,
-        at_limit: TimeLimit,
-    ) -> Self {
-        let deadline = limit.map(|limit| tokio::time::Instant::now() + limit);
-        Running {
-            runner,
-            channel: started.channel,
-            output: Some(started.output),
-            attendant: Attendant::new(deadline, at_limit, shared.shutdown.subscribe()),
-            registration,
-            surplus: Surplus::new(&shared.config.limits),
-            attendance: Attendance::Waits,
-        }
-    }
-
-    /// Says whether the client's leaving is the end of the tool.
-    pub(crate) fn attended(self, attendance: Attendance) -> Self {
-        Running { attendance, ..self }
-    }
-
-    /// Carries output to the client until the tool has ended, then tells the ending. A client that
-    /// leaves has its tool ended, and what is still printed is dropped.
-    pub(crate) async fn serve(mut self, client: &Client, mut sink: impl Sink) -> Ended {
-        let id = self.registration.id().clone();
-        let ExecChannel { socket, frames } = &mut self.channel;
-        let mut present = self.attendant.attend(socket, sink.start(client)).await.is_ok();
-        let mut told_absence = false;
-        let watched = self.attendance == Attendance::Waits;
-        let mut bytes = 0;
-        let mut buffer = Vec::new();
-        let exit = loop {
-            if !present && !std::mem::replace(&mut told_absence, true) {
-                tracing::info!(exec_id = %id, "disconnect");
-                self.attendant.disconnect(socket, &self.registration);
-            }
-            match frames.next_frame() {
-                Ok(Some(Frame::Exit(exit))) => break Some(exit),
-                // From a runner to which no fd can be passed.
-                Ok(Some(Frame::Stdout(data))) => {
-                    bytes += data.len() as u64;
-                    if present {
-                        let sent = sink.output(client, data);
-                        present = self.attendant.attend(socket, sent).await.is_ok();
-                    }
-                    continue;
-                }
-                Ok(None) => {}
-                // What does not belong here is as good as no frame at all.
-                Ok(Some(_)) | Err(_) => break None,
-            }
-            // Most tools print little; one that goes on is read in bulk.
-            let room = if bytes == 0 { GLANCE } else { BULK };
-            buffer.resize(room, 0);
-            let (surplus, output) = (&mut self.surplus, &self.output);
-            let next = async {
-                tokio::select! {
-                    biased;
-                    open = ExecChannel::fill(socket, frames) => Next::Frames(open.unwrap_or(false)),
-                    count = read_from(output, &mut buffer) => Next::Output(count.unwrap_or(0)),
-                    () = client.gone(surplus), if watched && present => Next::ClientGone,
-                }
-            };
-            match self.attendant.attend(socket, next).await {
-                Next::Frames(true) => {}
-                Next::Frames(false) => break None,
-                Next::ClientGone => present = false,
-                Next::Output(0) => self.output = None,
-                Next::Output(count) => {
-                    bytes += count as u64;
-                    if present {
-                        let sent = sink.output(client, &buffer[..count]);
-                        present = self.attendant.attend(socket, sent).await.is_ok();
-                    }
-                }
-            }
-        };
-        // What the tool wrote stands in the pipe, which holds no more than its capacity. Whatever a
-        // child that it left behind writes later belongs to nobody.
-        if let Some(output) = self.output.take() {
-            let mut owed = output.capacity();
-            buffer.resize(BULK, 0);
-            while owed > 0 {
-                let room = owed.min(buffer.len());
-                let Ok(Some(count @ 1..)) = output.try_read(&mut buffer[..room]) else { break };
-                owed -= count;
-                bytes += count as u64;
-                if present {
-                    let sent = sink.output(client, &buffer[..count]);
-                    present = self.attendant.attend(socket, sent).await.is_ok();
-                }
-            }
-            output.drain_unseen();
-        }
-        let (ending, usage) = exit.map(|exit| (exit.ending, exit.usage)).unzip();
-        let exit_code = self.attendant.exit_code(ending);
-        let timed_out = self.attendant.timed_out();
-        if ending.is_none() {
-            tracing::warn!(exec_id = %id, "runner lost, ending unknown");
-            self.runner.report_dead();
-        }
-        // The id is free before the client can know that the tool has ended.
-        drop(self.registration);
-        if present {
-            let end = End { ending, timed_out, exit_code };
-            // If the client leaves now, the tool has ended all the same.
-            let _ = sink.end(client, end).await;
-        }
-        Ended { id, ending, timed_out, exit_code, usage, bytes }
-    }
-}
-
-/// The first read of a tool's output.
-const GLANCE: usize = 4 * 1024;
-/// Every further one, and so a chunk of an answer, at most.
-const BULK: usize = 128 * 1024;
-
-enum Next {
-    /// Whether the runner's end is still open.
-    Frames(bool),
-    /// So many bytes; 0 when every writer has closed.
-    Output(usize),
-    ClientGone,
-}
-
-async fn read_from(output: &Option<ToolOutput>, buffer: &mut [u8]) -> std::io::Result<usize> {
-    match output {
-        Some(output) => output.read(buffer).await,
-        None => std::future::pending().await,
     }
 }
 

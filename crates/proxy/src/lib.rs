@@ -10,6 +10,32 @@
 //! One task per connection owns one exec from its request to its last byte, and never reads more
 //! from a runner than it could hand to its client. It needs a tokio runtime of any flavour.
 //!
+//! ```no_run
+//! use std::sync::Arc;
+//! use aifo_policy::{NotifyRules, Policy};
+//! use aifo_proxy::{CallLog, Limits, Listener, Proxy, ProxyConfig, Transcript};
+//! use aifo_sidecar::Fleet;
+//! use aifo_types::Token;
+//!
+//! # async fn serve(fleet: Arc<Fleet>, token: Token) -> Result<(), Box<dyn std::error::Error>> {
+//! let endpoint = "unix:///run/user/1000/front/exec.sock".parse()?;
+//! let listener = Listener::bind(&endpoint, nix::unistd::getuid())?;
+//! let config = ProxyConfig {
+//!     token,
+//!     policy: Policy::builtin(),
+//!     notify: NotifyRules::default(),
+//!     call_log: CallLog::new(|call| println!("{} ended with {}", call.tool, call.exit_code)),
+//!     limits: Limits::default(),
+//!     max_runtime: None,
+//!     transcript: Transcript::Plain,
+//!     spool_dir: std::env::temp_dir(),
+//! };
+//! let stop = async { drop(tokio::sync::oneshot::channel::<()>().1.await) };
+//! Proxy::new(config, fleet).serve(listener, stop).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Architecture invariant: the proxy starts no process, and nothing on its execution path calls a
 //! shell or an engine. It copies bytes between a client and a runner, and decides when to stop.
 
@@ -23,6 +49,7 @@ mod proxy;
 mod record;
 mod registry;
 mod request;
+mod running;
 mod signal;
 mod streamed;
 mod tool_output;

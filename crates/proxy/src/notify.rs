@@ -12,8 +12,9 @@ use nix::unistd::{AccessFlags, access};
 use crate::attendant::TimeLimit;
 use crate::buffered::Buffered;
 use crate::client::Client;
-use crate::exec::{Running, begin_at, internal};
+use crate::exec::{begin_at, internal};
 use crate::proxy::{Shared, Transcript};
+use crate::running::Running;
 
 /// Judges and runs a notification, and answers with what it printed. It goes through a runner like
 /// every tool, one that nothing confines: the point of it is to reach the user's desktop.

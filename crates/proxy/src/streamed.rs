@@ -8,7 +8,7 @@ use aifo_wire::{
 };
 
 use crate::client::Client;
-use crate::exec::{End, Sink};
+use crate::running::{End, Sink};
 
 /// A chunked answer (`spec/toolexec.md#v2-streaming`).
 #[derive(Debug)]

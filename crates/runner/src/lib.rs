@@ -12,6 +12,15 @@
 //! Its memory stays small, whatever a tool prints: one buffer for all, and a channel that does not
 //! take more stops the reading of that tool's pipe.
 //!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Whoever starts a runner hands over its control connection, here as stdin.
+//! let control = aifo_process::take_fd(0)?;
+//! aifo_runner::serve(control)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Architecture invariant: the runner knows no HTTP, no token and no allowlist. Whoever holds the
 //! other end of its control connection decides.
 

@@ -38,6 +38,9 @@ pub const USE_UNIX: &str = "AIFO_TOOLEEXEC_USE_UNIX";
 
 /// The shim does not wait for a notification's end.
 pub const NOTIFY_ASYNC: &str = "AIFO_SHIM_NOTIFY_ASYNC";
+/// The names under which a shim notifies instead of running a tool, separated by commas; `say` when
+/// unset.
+pub const NOTIFY_TOOLS: &str = "AIFO_SHIM_NOTIFY_TOOLS";
 /// Smart decisions: local or proxied.
 pub const SMART: &str = "AIFO_SHIM_SMART";
 /// Smart decisions for node; counts only with [`SMART`].

@@ -99,7 +99,7 @@ impl Judge<'_> {
             },
             workspace: self.workspace.to_owned(),
             local_python: self.config.local_python.value.clone(),
-            ..Settings::default()
+            notify_tools: self.config.notify.allow.value.clone(),
         }
     }
 

@@ -1,0 +1,231 @@
+//! A running tool: its output to the client, and then its ending.
+
+use std::io;
+use std::time::Duration;
+
+use aifo_sidecar::{ExecChannel, Runner, Socket};
+use aifo_types::Ending;
+use aifo_wire::{Attendance, Exit, Frame, FrameReader};
+use tokio::time::Instant;
+
+use crate::attendant::{Attendant, TimeLimit};
+use crate::client::{Client, Surplus};
+use crate::proxy::Shared;
+use crate::record::Ended;
+use crate::registry::Registration;
+use crate::tool_output::ToolOutput;
+
+/// A tool that has started.
+pub(crate) struct Running {
+    runner: Runner,
+    channel: ExecChannel,
+    output: Option<ToolOutput>,
+    attendant: Attendant,
+    registration: Registration,
+    surplus: Surplus,
+    attendance: Attendance,
+}
+
+/// A running tool's connections: to its runner, and to what it prints.
+pub(crate) struct Started {
+    pub(crate) channel: ExecChannel,
+    pub(crate) output: ToolOutput,
+}
+
+/// Where output goes, and then the ending. An error means that the client has gone.
+pub(crate) trait Sink {
+    /// The tool has started.
+    async fn start(&mut self, client: &Client) -> io::Result<()>;
+    /// It has printed something.
+    async fn output(&mut self, client: &Client, data: &[u8]) -> io::Result<()>;
+    /// It has ended; `None` if nobody knows how.
+    async fn end(&mut self, client: &Client, end: End) -> io::Result<()>;
+}
+
+/// What a client is told at the end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) ending: Option<Ending>,
+    pub(crate) timed_out: bool,
+    pub(crate) exit_code: u8,
+}
+
+/// What happens while a tool runs.
+enum Event {
+    /// The runner has something to say.
+    Frames,
+    /// The runner's end is closed.
+    RunnerGone,
+    /// The tool printed so many bytes.
+    Output(usize),
+    /// Every writer has closed the pipe.
+    OutputEnded,
+    ClientGone,
+}
+
+/// The first read of a tool's output.
+const GLANCE: usize = 4 * 1024;
+/// Every further one, and so a chunk of an answer, at most.
+const BULK: usize = 128 * 1024;
+
+impl Running {
+    pub(crate) fn new(
+        shared: &Shared,
+        runner: Runner,
+        started: Started,
+        registration: Registration,
+        limit: Option<Duration>,
+        at_limit: TimeLimit,
+    ) -> Self {
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        Running {
+            runner,
+            channel: started.channel,
+            output: Some(started.output),
+            attendant: Attendant::new(deadline, at_limit, shared.shutdown.subscribe()),
+            registration,
+            surplus: Surplus::new(&shared.config.limits),
+            attendance: Attendance::Waits,
+        }
+    }
+
+    /// Says whether the client's leaving is the end of the tool.
+    pub(crate) fn attended(self, attendance: Attendance) -> Self {
+        Running { attendance, ..self }
+    }
+
+    /// Carries output to the client until the tool has ended, then tells the ending. A client that
+    /// leaves has its tool ended, and what is still printed is dropped.
+    pub(crate) async fn serve(mut self, client: &Client, sink: impl Sink) -> Ended {
+        let mut delivery = Delivery { client, sink, present: true, bytes: 0 };
+        let started = delivery.sink.start(client);
+        let started = self.attendant.attend(&self.channel.socket, started).await;
+        delivery.present = started.is_ok();
+        let mut buffer = Vec::new();
+        let exit = self.follow(&mut delivery, &mut buffer).await;
+        self.deliver_rest(&mut delivery, &mut buffer).await;
+
+        let id = self.registration.id().clone();
+        let (ending, usage) = exit.map(|exit| (exit.ending, exit.usage)).unzip();
+        let exit_code = self.attendant.exit_code(ending);
+        let timed_out = self.attendant.timed_out();
+        if ending.is_none() {
+            tracing::warn!(exec_id = %id, "runner lost, ending unknown");
+            self.runner.report_dead();
+        }
+        // The id is free before the client can know that the tool has ended.
+        drop(self.registration);
+        if delivery.present {
+            let end = End { ending, timed_out, exit_code };
+            // If the client leaves now, the tool has ended all the same.
+            let _ = delivery.sink.end(client, end).await;
+        }
+        Ended { id, ending, timed_out, exit_code, usage, bytes: delivery.bytes }
+    }
+
+    /// Delivers output until the tool has ended. `None` if the runner went first.
+    async fn follow(
+        &mut self,
+        delivery: &mut Delivery<'_, impl Sink>,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Exit> {
+        let mut absence_is_known = false;
+        loop {
+            if !delivery.present && !std::mem::replace(&mut absence_is_known, true) {
+                tracing::info!(exec_id = %self.registration.id(), "disconnect");
+                self.attendant.disconnect(&self.channel.socket, &self.registration);
+            }
+            let ExecChannel { socket, frames } = &mut self.channel;
+            match frames.next_frame() {
+                Ok(Some(Frame::Exit(exit))) => return Some(exit),
+                // From a runner to which no fd can be passed.
+                Ok(Some(Frame::Stdout(data))) => {
+                    delivery.deliver(data, &mut self.attendant, socket).await;
+                    continue;
+                }
+                Ok(None) => {}
+                // What does not belong here is as good as no frame at all.
+                Ok(Some(_)) | Err(_) => return None,
+            }
+            // Most tools print little; one that goes on is read in bulk.
+            buffer.resize(if delivery.bytes == 0 { GLANCE } else { BULK }, 0);
+            let watched = self.attendance == Attendance::Waits && delivery.present;
+            let event = async {
+                tokio::select! {
+                    biased;
+                    event = from_runner(socket, frames) => event,
+                    event = from_tool(&self.output, buffer) => event,
+                    () = delivery.client.gone(&mut self.surplus), if watched => Event::ClientGone,
+                }
+            };
+            match self.attendant.attend(socket, event).await {
+                Event::Frames => {}
+                Event::RunnerGone => return None,
+                Event::ClientGone => delivery.present = false,
+                Event::OutputEnded => self.output = None,
+                Event::Output(count) => {
+                    let data = buffer.get(..count).unwrap_or_default();
+                    delivery.deliver(data, &mut self.attendant, socket).await;
+                }
+            }
+        }
+    }
+
+    /// Delivers what the tool wrote and nobody has read: it stands in the pipe, which holds no more
+    /// than its capacity. What a child that it left behind writes later belongs to nobody.
+    async fn deliver_rest(&mut self, delivery: &mut Delivery<'_, impl Sink>, buffer: &mut Vec<u8>) {
+        let Some(output) = self.output.take() else { return };
+        let mut owed = output.capacity();
+        if buffer.is_empty() {
+            buffer.resize(GLANCE, 0);
+        }
+        while owed > 0 {
+            let room = owed.min(buffer.len());
+            let count = match output.try_read(&mut buffer[..room]) {
+                // Every writer has closed.
+                Ok(Some(0)) | Err(_) => return,
+                Ok(Some(count)) => count,
+                Ok(None) => break,
+            };
+            owed -= count;
+            let data = buffer.get(..count).unwrap_or_default();
+            delivery.deliver(data, &mut self.attendant, &self.channel.socket).await;
+        }
+        output.drain_unseen();
+    }
+}
+
+/// The way of output to a client.
+struct Delivery<'a, S> {
+    client: &'a Client,
+    sink: S,
+    /// The client is there, as far as we know.
+    present: bool,
+    /// What the tool has printed so far.
+    bytes: u64,
+}
+
+impl<S: Sink> Delivery<'_, S> {
+    async fn deliver(&mut self, data: &[u8], attendant: &mut Attendant, channel: &Socket) {
+        self.bytes += data.len() as u64;
+        if self.present {
+            let sent = self.sink.output(self.client, data);
+            self.present = attendant.attend(channel, sent).await.is_ok();
+        }
+    }
+}
+
+async fn from_runner(socket: &Socket, frames: &mut FrameReader) -> Event {
+    match ExecChannel::fill(socket, frames).await {
+        Ok(true) => Event::Frames,
+        Ok(false) | Err(_) => Event::RunnerGone,
+    }
+}
+
+async fn from_tool(output: &Option<ToolOutput>, buffer: &mut [u8]) -> Event {
+    let Some(output) = output else { return std::future::pending().await };
+    match output.read(buffer).await {
+        Ok(0) | Err(_) => Event::OutputEnded,
+        Ok(count) => Event::Output(count),
+    }
+}

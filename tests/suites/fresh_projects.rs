@@ -1,0 +1,150 @@
+//! Real toolchains in fresh projects, with their tools confined and without a network.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use aifo_tests::{Landlock, Outcome, Session, Setup, possible};
+
+/// A machine with this program: its folder, else the story is named as left out.
+fn folder_of(story: &str, program: &str) -> Option<PathBuf> {
+    let script = format!("command -v {program}");
+    if !possible(&format!("fresh_projects::{story}"), &["/bin/sh", "-c", &script]) {
+        return None;
+    }
+    let found = Outcome::of(Command::new("/bin/sh").args(["-c", &script])).text();
+    Some(Path::new(found.trim()).parent()?.to_owned())
+}
+
+/// A setup whose PATH is the machine's, for tools as they really are.
+fn real(kinds: &[&str], first: &Path) -> Setup {
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", first.display());
+    Setup::new().kinds(kinds).env("PATH", &path)
+}
+
+#[track_caller]
+fn check_runs(session: &Session, tool: &str, args: &[&str], cwd: &str) -> String {
+    let call = session.post("/exec").field("tool", tool).field("cwd", session.file(cwd));
+    let call = args.iter().fold(call, |call, arg| call.field("arg", arg));
+    let answer = session.answer(&call);
+    assert_eq!(answer.exit_code(), Some("0"), "{tool} {args:?}: {}", answer.text());
+    answer.text()
+}
+
+fn write(session: &Session, name: &str, text: &str) {
+    let path = PathBuf::from(session.file(name));
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn cargo_builds_tests_and_runs_a_fresh_project() {
+    if !Landlock::Writes.available("fresh_projects::cargo_builds_tests_and_runs_a_fresh_project") {
+        return;
+    }
+    // The compiler of this build: rustup's proxies would look for it in the scratch home.
+    let cargo = PathBuf::from(std::env::var_os("CARGO").expect("cargo runs the tests"));
+    let session = real(&["rust"], cargo.parent().expect("an absolute path")).start();
+    check_runs(&session, "cargo", &["new", "--vcs", "none", "fresh"], "");
+    check_runs(&session, "cargo", &["new", "--vcs", "none", "--lib", "dependency"], "");
+    let manifest = fs::read_to_string(session.file("fresh/Cargo.toml")).unwrap();
+    write(&session, "fresh/Cargo.toml", &format!("{manifest}dependency.path = '../dependency'\n"));
+    let build =
+        "fn main() { std::fs::write(std::env::var(\"OUT_DIR\").unwrap() + \"/x\", \"\").unwrap() }";
+    write(&session, "fresh/build.rs", build);
+    check_runs(&session, "cargo", &["build", "--offline"], "fresh");
+    check_runs(&session, "cargo", &["test", "--offline"], "dependency");
+    let text = check_runs(&session, "cargo", &["run", "--offline", "--release"], "fresh");
+    assert!(text.ends_with("Hello, world!\n"), "{text}");
+}
+
+#[test]
+fn npm_installs_from_a_lock_file() {
+    let story = "npm_installs_from_a_lock_file";
+    if !Landlock::Writes.available(&format!("fresh_projects::{story}")) {
+        return;
+    }
+    let Some(folder) = folder_of(story, "npm") else { return };
+    let session = real(&["node"], &folder).start();
+    write(&session, "dep/package.json", r#"{"name":"dep","version":"1.0.0","bin":"hi.js"}"#);
+    write(&session, "dep/hi.js", "#!/usr/bin/env node\nconsole.log('hi from dep')\n");
+    let packed = check_runs(&session, "npm", &["pack", "--silent"], "dep");
+    assert_eq!(packed.trim(), "dep-1.0.0.tgz");
+    let root =
+        r#"{"name":"app","version":"1.0.0","dependencies":{"dep":"file:../dep/dep-1.0.0.tgz"}}"#;
+    write(&session, "app/package.json", root);
+    let quiet = ["--offline", "--no-audit", "--no-fund"];
+    check_runs(&session, "npm", &[&["install"], &quiet[..]].concat(), "app");
+    fs::remove_dir_all(session.file("app/node_modules")).unwrap();
+    check_runs(&session, "npm", &[&["ci"], &quiet[..]].concat(), "app");
+    assert_eq!(check_runs(&session, "npx", &["--offline", "dep"], "app"), "hi from dep\n");
+}
+
+#[test]
+fn pip_installs_for_the_user_and_into_an_environment() {
+    let story = "pip_installs_for_the_user_and_into_an_environment";
+    if !Landlock::Writes.available(&format!("fresh_projects::{story}")) {
+        return;
+    }
+    // By its real path: a wrapper that chooses among several pythons would need its own settings.
+    let found = "python3 -c 'import pip, ensurepip, sys; print(sys.executable)'";
+    if !possible(&format!("fresh_projects::{story}"), &["/bin/sh", "-c", found]) {
+        return;
+    }
+    let python = Outcome::of(Command::new("/bin/sh").args(["-c", found])).text();
+    let folder = Path::new(python.trim()).parent().unwrap().to_owned();
+    let session = real(&["python"], &folder).start();
+    wheel(&session);
+    let wheel = session.file("tiny-1.0-py3-none-any.whl");
+    let quiet = ["--no-index", "--disable-pip-version-check", "--break-system-packages"];
+    let module = ["-m", "pip", "install", "--user"];
+    check_runs(&session, "python3", &[&module, &quiet[..], &[&wheel]].concat(), "");
+    assert_eq!(check_runs(&session, "python3", &["-c", "import tiny"], ""), "tiny is there\n");
+    let user = session.scratch().join("home/.cache/aifo/python-user");
+    assert!(user.is_dir(), "not in the user's own home");
+
+    check_runs(&session, "python3", &["-m", "venv", ".venv"], "");
+    check_runs(&session, "pip", &[&["install"], &quiet[..2], &[&wheel]].concat(), "");
+    assert_eq!(check_runs(&session, "python", &["-c", "import tiny"], ""), "tiny is there\n");
+}
+
+/// A package in the form that needs no build: an archive that python itself can write.
+fn wheel(session: &Session) {
+    let script = "\
+import zipfile
+info = 'tiny-1.0.dist-info/'
+with zipfile.ZipFile('tiny-1.0-py3-none-any.whl', 'w') as wheel:
+    wheel.writestr('tiny.py', 'print(\"tiny is there\")\\n')
+    wheel.writestr(info + 'METADATA', 'Metadata-Version: 2.1\\nName: tiny\\nVersion: 1.0\\n')
+    wheel.writestr(info + 'WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')
+    wheel.writestr(info + 'RECORD', 'tiny.py,,\\n')
+";
+    check_runs(session, "python3", &["-c", script], "");
+}
+
+#[test]
+fn go_builds_a_fresh_project() {
+    let story = "go_builds_a_fresh_project";
+    if !Landlock::Writes.available(&format!("fresh_projects::{story}")) {
+        return;
+    }
+    let Some(folder) = folder_of(story, "go") else { return };
+    let session = real(&["go"], &folder).env("GOTOOLCHAIN", "local").start();
+    write(&session, "go.mod", "module example.com/fresh\n");
+    write(&session, "main.go", "package main\n\nfunc main() { println(\"hi\") }\n");
+    check_runs(&session, "go", &["build", "-o", "fresh"], "");
+    assert_eq!(check_runs(&session, "go", &["run", "."], ""), "hi\n");
+}
+
+#[test]
+fn make_and_a_compiler_build_c() {
+    let story = "make_and_a_compiler_build_c";
+    if !Landlock::Writes.available(&format!("fresh_projects::{story}")) {
+        return;
+    }
+    let Some(folder) = folder_of(story, "cc && command -v make") else { return };
+    let session = real(&["c-cpp"], &folder).start();
+    write(&session, "Makefile", "hi: hi.c\n\tcc -pipe -o $@ $<\n\tcc -c -o hi.o $<\n");
+    write(&session, "hi.c", "int main(void) { return 0; }\n");
+    check_runs(&session, "make", &[], "");
+}

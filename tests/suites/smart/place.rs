@@ -1,0 +1,73 @@
+//! An agent's place, and sidecars, in which every runtime tells what became of it.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use aifo_tests::{Scratch, Session, Setup, Tool, binaries};
+
+/// An agent with a python of its own, outside of the workspace. That python is really a shell, so
+/// that a program can tell by what name, and as what process, it was started.
+pub(crate) struct Place {
+    scratch: Scratch,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let place = Place { scratch: Scratch::new() };
+        for folder in ["agent", "runtime", "shims"] {
+            fs::create_dir(place.path(folder)).unwrap();
+        }
+        symlink("/bin/sh", place.path("runtime/python3")).unwrap();
+        place
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// A program of the agent's.
+    pub(crate) fn program(&self, text: &str) -> PathBuf {
+        let path = self.path("agent/program");
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// A runtime that is a script.
+    pub(crate) fn script(&self, name: &str, body: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let _ = fs::remove_file(&path);
+        fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// A shim that is smart about everything, in a session or without one.
+    pub(crate) fn shim(&self, session: Option<&Session>, tool: &str) -> Command {
+        let mut shim = match session {
+            Some(session) => session.shim(tool),
+            None => {
+                let link = self.path("shims").join(tool);
+                let _ = symlink(&binaries().shim, &link);
+                let mut shim = Command::new(link);
+                shim.env_clear().current_dir(self.path("agent")).stdin(Stdio::null());
+                shim
+            }
+        };
+        let workspace = session.map_or(PathBuf::from("/workspace"), Session::workspace);
+        shim.env("AIFO_WORKSPACE", workspace)
+            .env("AIFO_SHIM_SMART", "1")
+            .env("AIFO_SHIM_SMART_NODE", "1")
+            .env("AIFO_SHIM_SMART_PYTHON", "1")
+            .env("AIFO_SHIM_LOCAL_PYTHON", self.path("runtime/python3"));
+        shim
+    }
+}
+
+/// A session whose sidecars have fakes under the runtimes' names.
+pub(crate) fn session() -> Session {
+    let setup = Setup::new().kinds(&["node", "python"]).verbose();
+    let tools = ["node", "python3", "pip", "npm"];
+    tools.into_iter().fold(setup, |setup, tool| setup.tool(tool, Tool::Fake)).start()
+}
