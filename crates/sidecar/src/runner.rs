@@ -161,7 +161,7 @@ impl Runner {
     }
 
     /// Lets the runner end its tools by the ladder and go, and returns when it has. One that does
-    /// not is given up after [`CLOSING_TIME`]; then its guard, or its container, ends it.
+    /// not is given up after 6 s; then its guard, or its container, ends it.
     pub async fn close(&self) {
         self.socket().shutdown(Shutdown::Write);
         if tokio::time::timeout(CLOSING_TIME, self.lost()).await.is_err() {
