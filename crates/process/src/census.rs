@@ -78,7 +78,7 @@ pub fn signal_marked(mark: &Mark, signal: Signal) -> usize {
 }
 
 /// Kills every process with this mark until two walks in a row find none, which a process that
-/// keeps forking cannot outrun for long. Returns whether that was reached; after [`MAX_WALKS`] the
+/// keeps forking cannot outrun for long. Returns whether that was reached; after 64 walks the
 /// rest is somebody who cannot die yet, and the caller tries again later.
 pub fn sweep(mark: &Mark) -> bool {
     let mut empty_walks = 0;
