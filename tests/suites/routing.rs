@@ -1,6 +1,29 @@
 //! Which sidecar a tool goes to, and what is said when none takes it.
 
-use aifo_tests::{Session, Setup, Tool, fresh_id};
+use std::fs;
+
+use aifo_tests::{Session, Setup, Tool, binaries, fresh_id};
+
+/// Every kind, in the order in which development tools try them, with the tools of its own that
+/// the protocol names.
+const OWN_TOOLS: [(&str, &[&str]); 5] = [
+    ("c-cpp", &[]),
+    ("rust", &["cargo", "rustc"]),
+    ("go", &["go", "gofmt"]),
+    ("node", &["node", "npm", "npx", "tsc", "ts-node"]),
+    ("python", &["python", "python3", "pip", "pip3"]),
+];
+
+/// The development tools that the protocol names.
+const DEV_TOOLS: [&str; 10] =
+    ["make", "cmake", "ninja", "pkg-config", "gcc", "g++", "clang", "clang++", "cc", "c++"];
+
+/// A verbose session of these kinds where every tool is there.
+fn session_with_every_tool(kinds: &[&str]) -> Session {
+    let own = OWN_TOOLS.iter().flat_map(|(_, tools)| *tools);
+    let setup = Setup::new().kinds(kinds).verbose();
+    own.chain(&DEV_TOOLS).fold(setup, |setup, tool| setup.tool(tool, Tool::Fake)).start()
+}
 
 /// The kind that the log says a tool was run in.
 #[track_caller]
@@ -26,6 +49,44 @@ fn tools_go_to_their_kind_and_dev_tools_to_the_first_that_runs() {
     assert_eq!(kind_of(&session, "make"), "rust", "whatever the order of the flags");
     let session = Setup::new().kinds(&["python"]).verbose().start();
     assert_eq!(kind_of(&session, "make"), "python");
+}
+
+#[test]
+fn every_tool_of_a_kind_goes_to_its_kind_alone() {
+    let session = session_with_every_tool(&OWN_TOOLS.map(|(kind, _)| kind));
+    for (kind, tools) in OWN_TOOLS {
+        for tool in tools {
+            assert_eq!(kind_of(&session, tool), kind, "{tool}");
+        }
+    }
+}
+
+/// Session after session without the kind that came first in the one before.
+#[test]
+fn every_dev_tool_goes_to_the_first_kind_there_is() {
+    let kinds = OWN_TOOLS.map(|(kind, _)| kind);
+    for (place, first) in kinds.iter().enumerate() {
+        let mut rest = kinds[place..].to_vec();
+        rest.reverse();
+        let session = session_with_every_tool(&rest);
+        for tool in DEV_TOOLS {
+            assert_eq!(kind_of(&session, tool), *first, "{tool} with {rest:?}");
+        }
+    }
+}
+
+/// A virtual environment brings the tool along, and only the python sidecar looks there.
+#[test]
+fn a_dev_tool_goes_on_to_the_next_sidecar_that_has_it() {
+    let setup = Setup::new().kinds(&["c-cpp", "rust", "python"]).verbose();
+    let bin = setup.workspace().join(".venv/bin");
+    fs::create_dir_all(&bin).unwrap();
+    for tool in ["python3", "cmake"] {
+        fs::copy(&binaries().tool, bin.join(tool)).unwrap();
+    }
+    let session = setup.start();
+    assert_eq!(kind_of(&session, "cmake"), "python");
+    assert_eq!(kind_of(&session, "make"), "c-cpp", "which the first has");
 }
 
 #[test]

@@ -31,6 +31,23 @@ fn every_name_in_every_spelling() {
     }
 }
 
+#[test]
+fn a_signal_goes_to_the_exec_it_names() {
+    let session = Session::start();
+    let calls = [("make", "USR1"), ("make", "USR2"), ("cargo", "HUP")].map(|(tool, signal)| {
+        let id = fresh_id();
+        let mut call = session.send(&session.exec(tool, ["catch"]).id(&id));
+        call.read_until(b"ready\n");
+        (id, signal, call)
+    });
+    for (id, signal, _) in &calls {
+        assert_eq!(session.signal(id, signal).status(), 204);
+    }
+    for (_, signal, call) in calls {
+        assert_eq!(call.answer().text(), format!("ready\nSIG{signal}\n"));
+    }
+}
+
 /// Runs `make wait` and sends it one signal; the exit code of the call.
 #[track_caller]
 fn ended_by(session: &Session, spelling: &str) -> Option<String> {

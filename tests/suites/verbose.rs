@@ -20,6 +20,15 @@ fn a_verbose_proxy_tells_start_and_end_of_every_exec() {
     assert!(end.contains(" code=3") && end.contains(" ms="), "{end}");
 }
 
+/// The stream itself has no word about it.
+#[test]
+fn an_escalation_is_told_by_the_log_alone() {
+    let session = Setup::new().max_secs(1).verbose().start();
+    let answer = session.answer(&session.exec("make", ["catch"]));
+    assert_eq!((answer.status(), answer.text().as_str()), (200, "ready\nSIGINT\n"));
+    assert_eq!(session.log_lines(&["aifo-coder: ", "time limit reached"]).len(), 1);
+}
+
 #[test]
 fn a_log_line_is_one_line_whatever_the_arguments_hold() {
     let session = Setup::new().verbose().start();
