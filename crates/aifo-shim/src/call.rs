@@ -281,7 +281,7 @@ fn wait(fd: BorrowedFd<'_>, events: PollFlags, interrupts: Option<&Interrupts>) 
 
 /// Enough for the head and the end of an answer.
 const GLANCE: usize = 4 * 1024;
-/// Two full frames of the runner at a time.
-const BULK: usize = 128 * 1024;
+/// One full chunk of the proxy's.
+const BULK: usize = 64 * 1024;
 /// Bytes of a refusal that are shown.
 const MAX_REFUSAL: usize = 4096;

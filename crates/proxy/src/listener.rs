@@ -11,7 +11,7 @@ use aifo_process::{UnixAddress, accept};
 use aifo_sidecar::{Socket, on_reactor};
 use aifo_types::Endpoint;
 use nix::errno::Errno;
-use nix::sys::socket::sockopt::{PeerCredentials, TcpNoDelay};
+use nix::sys::socket::sockopt::{PeerCredentials, SndBuf, TcpNoDelay};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, bind, connect, getsockopt, listen, setsockopt,
     socket,
@@ -58,6 +58,10 @@ pub enum BindError {
         source: io::Error,
     },
 }
+
+/// Bytes on their way to a client, as far as the system lets us have them: with room for several
+/// chunks, proxy and client work at the same time instead of waking each other for each.
+const SEND_BUFFER: usize = 1024 * 1024;
 
 /// Connections the kernel holds while we are busy.
 const BACKLOG: i32 = 512;
@@ -123,6 +127,7 @@ impl Listener {
                 Transport::Unix
             }
         };
+        setsockopt(&connection, SndBuf, &SEND_BUFFER)?;
         Ok(Some(Client::new(Socket::new(connection)?, transport)))
     }
 }

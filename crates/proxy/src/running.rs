@@ -65,8 +65,9 @@ enum Event {
 
 /// The first read of a tool's output.
 const GLANCE: usize = 4 * 1024;
-/// Every further one, and so a chunk of an answer, at most.
-const BULK: usize = 128 * 1024;
+/// Every further one, and so a chunk of an answer, at most: what stays in a processor's cache on its
+/// way from pipe to socket.
+const BULK: usize = 64 * 1024;
 
 impl Running {
     pub(crate) fn new(
