@@ -22,6 +22,7 @@
 mod answer;
 mod binaries;
 mod connection;
+mod footprint;
 mod landlock;
 mod noise;
 mod procfs;
@@ -37,6 +38,7 @@ mod wait;
 pub use answer::Answer;
 pub use binaries::{Binaries, binaries, example};
 pub use connection::{Address, Connection};
+pub use footprint::Footprint;
 pub use landlock::Landlock;
 pub use nix::sys::signal::Signal;
 pub use noise::{BLOCK, Noise};

@@ -19,10 +19,7 @@ use std::fs;
 use std::ops::Range;
 use std::thread;
 
-use aifo_tests::{
-    Address, Answer, Connection, Listen, Session, Setup, descendants, eventually, fd_count,
-    status_kib,
-};
+use aifo_tests::{Address, Answer, Connection, Footprint, Listen, Session, Setup, eventually};
 use mutate::mutate;
 use random::Random;
 use spoiled::{OVERSIZE, SPOILED, Spoil};
@@ -83,38 +80,6 @@ fn check(listen: Listen) {
 fn number_from(variable: &str, default: u64) -> u64 {
     let value = std::env::var(variable).ok();
     value.map_or(default, |n| n.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
-}
-
-/// What may not grow, of proxy, guards and runners.
-#[derive(Debug)]
-struct Footprint {
-    fds: Vec<usize>,
-    processes: usize,
-    anonymous_kib: Vec<u64>,
-}
-
-impl Footprint {
-    fn of(session: &Session) -> Self {
-        let sidecars = session.sidecars().into_iter().flat_map(|s| [s.guard, s.runner]);
-        let pids: Vec<i32> = [session.pid()].into_iter().chain(sidecars).collect();
-        Footprint {
-            fds: pids.iter().map(|&pid| fd_count(pid)).collect(),
-            processes: descendants(session.pid()).len(),
-            anonymous_kib: pids.iter().map(|&pid| status_kib(pid, "RssAnon")).collect(),
-        }
-    }
-
-    /// Of each number the larger one.
-    fn most(self, other: Self) -> Self {
-        let most_kib = |(ours, theirs): (u64, u64)| ours.max(theirs);
-        let most_fds = |(ours, theirs): (usize, usize)| ours.max(theirs);
-        let kib = self.anonymous_kib.into_iter().zip(other.anonymous_kib);
-        Footprint {
-            fds: self.fds.into_iter().zip(other.fds).map(most_fds).collect(),
-            processes: self.processes.max(other.processes),
-            anonymous_kib: kib.map(most_kib).collect(),
-        }
-    }
 }
 
 /// All requests of a seed.

@@ -2,31 +2,9 @@
 //!
 //! `AIFO_TEST_CALLS` is the number of calls, 10,000 by default; a tenth of them warms up.
 
-use aifo_tests::{Session, Setup, Tool, descendants, eventually, fd_count, status_kib};
+use aifo_tests::{Footprint, Session, Setup, Tool, eventually};
 
 const MAX_GAIN_KIB: u64 = 1024;
-
-/// What may not grow, of proxy, guards and runners.
-#[derive(Debug)]
-struct Footprint {
-    fds: Vec<usize>,
-    processes: usize,
-    anonymous_kib: Vec<u64>,
-}
-
-impl Footprint {
-    fn of(session: &Session) -> Self {
-        let pids: Vec<i32> = [session.pid()]
-            .into_iter()
-            .chain(session.sidecars().into_iter().flat_map(|s| [s.guard, s.runner]))
-            .collect();
-        Footprint {
-            fds: pids.iter().map(|&pid| fd_count(pid)).collect(),
-            processes: descendants(session.pid()).len(),
-            anonymous_kib: pids.iter().map(|&pid| status_kib(pid, "RssAnon")).collect(),
-        }
-    }
-}
 
 #[test]
 fn no_fd_process_or_memory_is_gained() {

@@ -1,0 +1,40 @@
+//! What a session holds, to see that it holds no more later.
+
+use crate::{Session, descendants, fd_count, status_kib};
+
+/// What may not grow, of proxy, guards and runners, each in the same order.
+#[derive(Debug)]
+pub struct Footprint {
+    /// Open fds of each process.
+    pub fds: Vec<usize>,
+    /// Processes below the proxy.
+    pub processes: usize,
+    /// Anonymous memory of each process, in KiB.
+    pub anonymous_kib: Vec<u64>,
+}
+
+impl Footprint {
+    /// As it is now.
+    #[track_caller]
+    pub fn of(session: &Session) -> Self {
+        let sidecars = session.sidecars().into_iter().flat_map(|s| [s.guard, s.runner]);
+        let pids: Vec<i32> = [session.pid()].into_iter().chain(sidecars).collect();
+        Footprint {
+            fds: pids.iter().map(|&pid| fd_count(pid)).collect(),
+            processes: descendants(session.pid()).len(),
+            anonymous_kib: pids.iter().map(|&pid| status_kib(pid, "RssAnon")).collect(),
+        }
+    }
+
+    /// Of each number the larger one.
+    pub fn most(self, other: Self) -> Self {
+        let most_kib = |(ours, theirs): (u64, u64)| ours.max(theirs);
+        let most_fds = |(ours, theirs): (usize, usize)| ours.max(theirs);
+        let kib = self.anonymous_kib.into_iter().zip(other.anonymous_kib);
+        Footprint {
+            fds: self.fds.into_iter().zip(other.fds).map(most_fds).collect(),
+            processes: self.processes.max(other.processes),
+            anonymous_kib: kib.map(most_kib).collect(),
+        }
+    }
+}
