@@ -45,6 +45,6 @@ pub use signals::{
     become_subreaper, die_of, die_with_parent, raise_open_files, reset_dispositions, signal_group,
     signal_process,
 };
-pub use spawn::{Group, OpenFilesLimit, Spawn, SpawnError};
+pub use spawn::{Group, OpenFilesLimit, Spawn, SpawnError, variable};
 pub use sys::{accept, give_back_freed_memory, is_ignored, random_bits, take_fd};
 pub use unix_address::UnixAddress;

@@ -1,7 +1,8 @@
 //! Starting a program.
 
-use std::ffi::{CString, NulError};
+use std::ffi::{CString, NulError, OsStr};
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
@@ -26,6 +27,11 @@ pub struct Spawn<'a> {
     pub group: Group,
     /// The limit on open files it gets, or `None` for ours.
     pub open_files: Option<OpenFilesLimit>,
+}
+
+/// One variable of [`Spawn::env`]. `None` if it holds a NUL byte, which no environment can.
+pub fn variable(name: &OsStr, value: &OsStr) -> Option<CString> {
+    CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok()
 }
 
 /// Where a new process stands among process groups.

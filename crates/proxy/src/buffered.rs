@@ -10,6 +10,7 @@ use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 use crate::client::Client;
+use crate::exec::runner_lost;
 use crate::proxy::Transcript;
 use crate::running::{End, Sink};
 
@@ -125,10 +126,7 @@ impl Sink for Buffered {
             self.failure = spool.flush().await.err();
         }
         let lost = match (&end.ending, &self.failure) {
-            (None, _) => Some(format!(
-                "the runner of the {} sidecar went away while the tool ran; its ending is unknown",
-                self.kind
-            )),
+            (None, _) => Some(runner_lost(&self.kind)),
             (Some(_), Some(error)) => Some(format!(
                 "the tool ran, but its output could not be kept: {error}; use protocol version 2"
             )),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use aifo_policy::Route;
 use aifo_sidecar::{ExecChannel, Runner, SidecarError};
-use aifo_types::{ExecId, ExecRequest, Refusal, exit};
+use aifo_types::{ExecId, ExecRequest, Kind, Refusal, exit};
 use aifo_wire::{Elsewhere, Environment, Frame, Start, StartError, StartErrorCause};
 
 use crate::attendant::TimeLimit;
@@ -144,11 +144,13 @@ pub(crate) fn internal(error: SidecarError) -> Refusal {
     Refusal::Internal(error.to_string())
 }
 
+/// The cause of an ending that nobody knows.
+pub(crate) fn runner_lost(kind: &Kind) -> String {
+    format!("the runner of the {kind} sidecar went away while the tool ran; its ending is unknown")
+}
+
 fn lost(runner: &Runner) -> Refusal {
-    Refusal::EndingUnknown(format!(
-        "the runner of the {} sidecar went away while the tool ran; its ending is unknown",
-        runner.kind()
-    ))
+    Refusal::EndingUnknown(runner_lost(runner.kind()))
 }
 
 fn start_refusal(StartError { cause, message }: StartError) -> Refusal {

@@ -4,10 +4,12 @@ use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
-use aifo_process::{Group, Spawn, become_subreaper, end_descendants, reap, reset_dispositions};
+use aifo_process::{
+    Group, Spawn, become_subreaper, end_descendants, reap, reset_dispositions, variable,
+};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -74,12 +76,7 @@ fn spawn_runner(control: &OwnedFd, options: &[OsString]) -> io::Result<Pid> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     let stderr = io::stderr();
     let text = |text: &str| CString::new(text).map_err(io::Error::from);
-    let variables = std::env::vars_os().filter_map(|(name, value)| {
-        let mut variable = name;
-        variable.push("=");
-        variable.push(value);
-        CString::new(variable.into_vec()).ok()
-    });
+    let variables = std::env::vars_os().filter_map(|(name, value)| variable(&name, &value));
     let own = ["aifo-runner", "serve", GUARDED_BY, &getpid().to_string()].map(OsString::from);
     let argv = own.iter().chain(options).map(|word| CString::new(word.as_bytes()));
     let argv = argv.collect::<Result<Vec<_>, _>>().map_err(io::Error::from)?;

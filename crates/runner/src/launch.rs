@@ -3,10 +3,12 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use aifo_process::{Group, Lookup, Mark, OpenFilesLimit, Spawn, SpawnError, find_in_path};
+use aifo_process::{
+    Group, Lookup, Mark, OpenFilesLimit, Spawn, SpawnError, find_in_path, variable,
+};
 use aifo_types::env;
 use aifo_wire::{Environment, Start, StartError, StartErrorCause};
 use nix::errno::Errno;
@@ -215,11 +217,4 @@ fn spawn_refusal(program: &Path, error: &SpawnError) -> StartError {
 fn c_string(text: &OsStr) -> Result<CString, StartError> {
     CString::new(text.as_bytes())
         .map_err(|error| refuse(StartErrorCause::Failed, SpawnError::from(error).to_string()))
-}
-
-fn variable(name: &OsStr, value: &OsStr) -> Option<CString> {
-    let mut text = name.to_os_string().into_vec();
-    text.push(b'=');
-    text.extend_from_slice(value.as_bytes());
-    CString::new(text).ok()
 }

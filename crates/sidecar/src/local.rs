@@ -4,10 +4,10 @@ use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use aifo_process::{Group, OpenFilesLimit, Spawn};
+use aifo_process::{Group, OpenFilesLimit, Spawn, variable};
 use aifo_types::{Kind, env};
 use aifo_wire::Setup;
 use nix::errno::Errno;
@@ -111,7 +111,8 @@ impl LocalBackend {
         });
         let added = places.variables.iter();
         let added = added.map(|(name, value)| (OsString::from(name), value.clone()));
-        inherited.chain(added).chain(own.clone()).filter_map(variable).collect()
+        let all = inherited.chain(added).chain(own.clone());
+        all.filter_map(|(name, value)| variable(&name, &value)).collect()
     }
 }
 
@@ -139,11 +140,4 @@ fn bytes(path: &Path) -> Vec<u8> {
 
 fn c_string(text: &OsStr) -> io::Result<CString> {
     CString::new(text.as_bytes()).map_err(io::Error::from)
-}
-
-fn variable((name, value): (OsString, OsString)) -> Option<CString> {
-    let mut text = name.into_vec();
-    text.push(b'=');
-    text.extend(value.into_vec());
-    CString::new(text).ok()
 }
