@@ -48,6 +48,13 @@ impl Outcome {
         self
     }
 
+    /// Panics unless this signal ended it.
+    #[track_caller]
+    pub fn died_of(&self, signal: Signal) -> &Self {
+        assert_eq!(self.status.signal(), Some(signal as i32), "{self:?}");
+        self
+    }
+
     /// The one line on standard error; panics if there are more or none.
     #[track_caller]
     pub fn only_line(&self) -> &str {

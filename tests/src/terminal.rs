@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 
-use nix::pty::openpty;
+use nix::pty::{Winsize, openpty};
+use nix::sys::termios::{Termios, tcgetattr};
 
 use crate::eventually;
 use crate::running::Collector;
@@ -23,7 +24,13 @@ impl Terminal {
     /// A terminal with nobody on it.
     #[expect(clippy::new_without_default, reason = "it opens a device; that should be written out")]
     pub fn new() -> Self {
-        let pty = openpty(None, None).expect("the machine has pseudo-terminals");
+        Terminal::sized(0, 0)
+    }
+
+    /// A terminal that has a size, as those of people have.
+    pub fn sized(columns: u16, rows: u16) -> Self {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let pty = openpty(Some(&size), None).expect("the machine has pseudo-terminals");
         let screen = pty.master.try_clone().expect("an fd can be cloned");
         let (keyboard, screen) = (File::from(pty.master), Collector::of(File::from(screen)));
         Terminal { keyboard, line: pty.slave, screen }
@@ -32,6 +39,12 @@ impl Terminal {
     /// The terminal as one of a command's standard fds.
     pub fn stdio(&self) -> Stdio {
         self.line.try_clone().expect("an fd can be cloned").into()
+    }
+
+    /// Its modes, as they are now: who echoes, who edits the line, who makes signals of keys.
+    #[track_caller]
+    pub fn modes(&self) -> Termios {
+        tcgetattr(&self.line).expect("the terminal is not hung up")
     }
 
     /// Starts a command as the leader of a session whose terminal this is.

@@ -171,6 +171,72 @@ fn tools_of_the_users_own_run_and_denied_ones_do_not() {
 }
 
 #[test]
+fn variables_are_listed_set_and_denied() {
+    let setup = Setup::new();
+    let user = "[env]\nallow = ['FOO', 'MY_*']\nset = { MODE = 's3cret' }\n";
+    let user = write(&setup, USER, user);
+    let workspace = write(&setup, WORKSPACE, "[env]\ndeny = ['MY_KEY']\n");
+    let flags = ["--env=BAR", "--env", "SPEED=s3cret=s3cret", "--env=X_*"];
+    let outcome = coder(&setup, &[&["config", "show"], &flags[..]].concat());
+    let text = outcome.exited(0).text();
+    let rows: Vec<String> = text
+        .lines()
+        .filter(|line| line.starts_with("env."))
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    let (user, workspace) = (user.display(), workspace.display());
+    let expected = [
+        format!("env.allow [\"FOO\",\"MY_*\"] {user}:2"),
+        format!("env.set [\"MODE\"] {user}:3"),
+        "env.allow [\"BAR\",\"X_*\"] --env".to_owned(),
+        "env.set [\"SPEED\"] --env".to_owned(),
+        format!("env.deny [\"MY_KEY\"] {workspace}:2"),
+    ];
+    assert_eq!(rows, expected);
+    assert!(!text.contains("s3cret"), "values are nobody's to print");
+}
+
+#[test]
+fn variables_that_cannot_be_passed_are_a_wrong_command_line() {
+    let setup = Setup::new();
+    let rows = [
+        ("PATH", "aifo-coder: --env: a tool's PATH is the sidecar's own, and no caller's\n"),
+        ("AIFO_EXEC=1", "aifo-coder: --env: a tool's AIFO_EXEC is the sidecar's own"),
+        ("A,B", "aifo-coder: --env: 'A,B' cannot be a variable\n"),
+        ("=1", "aifo-coder: --env: '' cannot be a variable\n"),
+    ];
+    for (word, told) in rows {
+        for command in [&["exec", "--env", word, "--", "make"][..], &["why", "--env", word, "make"]]
+        {
+            let outcome = coder(&setup, command);
+            let stderr = &outcome.exited(2).stderr;
+            assert!(stderr.starts_with(told), "{command:?}: {stderr}");
+        }
+    }
+}
+
+#[test]
+fn shims_are_told_which_variables_to_send() {
+    let setup = Setup::new().tool("agent", Tool::Fake);
+    let told = |words: &[&str]| {
+        let outcome =
+            coder(&setup, &[&["run", "--toolchain=rust"], words, &["--", "agent", "env"]].concat());
+        let text = outcome.exited(0).text();
+        text.lines().find_map(|line| line.strip_prefix("AIFO_SHIM_ENV=")).map(str::to_owned)
+    };
+    assert_eq!(told(&[]), None);
+    assert_eq!(told(&["--env=MODE=fast"]), None, "what is set is no caller's");
+    assert_eq!(told(&["--env=MY_*", "--env=FOO"]).as_deref(), Some("FOO,MY_*"));
+    let words = ["run", "--toolchain=rust", "--env=FOO", "--"];
+    let settings = ["sh", "-c", "cat \"${PATH%%:*}/shim.env\""];
+    let setup =
+        setup.tool("sh", Tool::Link("/bin/sh".into())).tool("cat", Tool::Link("/bin/cat".into()));
+    let outcome = coder(&setup, &[&words[..], &settings].concat());
+    let text = outcome.exited(0).text();
+    assert!(text.lines().any(|line| line == "AIFO_SHIM_ENV=FOO"), "{text}");
+}
+
+#[test]
 fn a_limit_of_the_workspace_ends_tools() {
     let setup = Setup::new();
     write(&setup, WORKSPACE, "max_secs = 1");

@@ -45,7 +45,7 @@ fn a_lost_runner_is_125_and_one_line() {
 #[test]
 fn a_lost_guard_ends_the_tool_and_its_real_ending_is_told() {
     let outcome = lost(|_, sidecar| sidecar.guard);
-    assert_eq!(outcome.exited(130).text(), "ready\n");
+    assert_eq!(outcome.died_of(Signal::SIGINT).text(), "ready\n");
 }
 
 #[test]

@@ -19,6 +19,7 @@ fn stdin_is_empty() {
         assert_eq!(answer.text(), "0\n");
     }
     let mut command = session.shim("make");
+    command.env("AIFO_SHIM_PROTO", "2");
     command.arg("stdin").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut shim = command.spawn().expect("the shim starts");
     // The shim may be gone before it is written to; that it ends is what counts.

@@ -108,6 +108,8 @@ impl<'a> Attack<'a> {
         // None of these can become good again by chance: every character would have to change.
         let toolless = |request: Vec<u8>| {
             let request = golden::replace(request, b"tool=make", b"tool=\x01\x01\x01\x01");
+            let request =
+                golden::replace(request, b"\0\0\0\x04make", b"\0\0\0\x04\x01\x01\x01\x01");
             golden::replace(request, b"cmd=", b"\x01\x01\x01=")
         };
         let unauthorized = golden::requests(&"!".repeat(session.token().len()));

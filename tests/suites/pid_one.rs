@@ -1,6 +1,7 @@
 //! The runner as PID 1 of a sidecar, with the suite as its proxy: frames spoken by hand, as
 //! `spec/runner.md` has them.
 
+use std::cell::Cell;
 use std::io::{IoSlice, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::symlink;
@@ -19,19 +20,41 @@ use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 const NAMESPACE: [&str; 4] = ["/usr/bin/unshare", "--pid", "--fork", "--mount-proc"];
 
 const START: u8 = 0x01;
+const DATA: u8 = 0x02;
+const CLOSED: u8 = 0x03;
+const CANCEL: u8 = 0x05;
 const STARTED: u8 = 0x10;
-const STDOUT: u8 = 0x11;
 const EXIT: u8 = 0x13;
+const START_ERROR: u8 = 0x14;
+const LEFT: u8 = 0x16;
 const HELLO: u8 = 0x20;
 const SETUP: u8 = 0x21;
-const OPEN: u8 = 0x22;
+
+const STDOUT: u8 = 1;
+/// No stdin, a pipe of the runner for stdout, and stderr the same.
+const STDIO: [u8; 3] = [0, 2, 5];
+
+/// Causes of a cancel, and of a start that failed.
+const DISCONNECT: u8 = 2;
+const END_OF_SESSION: u8 = 3;
+const NOT_IN_PATH: u8 = 1;
+
+/// What the runner is to tell the client first; it does not look into it.
+const GREETING: &[u8] = b"\0greeting\xff\r\n";
 
 /// `aifo-runner serve` as PID 1 of a namespace of its own, and its control connection.
 struct PidOne {
     unshare: Child,
     runner: i32,
     control: Option<UnixStream>,
+    serials: Cell<u32>,
     scratch: Scratch,
+}
+
+/// A call that runs, seen from where the client is.
+struct Call {
+    serial: u32,
+    client: UnixStream,
 }
 
 impl PidOne {
@@ -59,54 +82,94 @@ impl PidOne {
         // The command holds the other end of the connection, too.
         drop(command);
 
-        assert_eq!(read_frame(&mut control), Some((HELLO, vec![1])));
+        assert_eq!(read_frame(&mut control), Some((HELLO, vec![2])));
         let places = ["workspace", "tmp"].map(|name| scratch.path().join(name));
         let places = places.each_ref().map(|path| string(path.to_str().unwrap().as_bytes()));
         let setup = [places.concat(), string(b"c-cpp")].concat();
         control.write_all(&frame(SETUP, &setup)).unwrap();
         let [runner] = children(unshare.id().cast_signed())[..] else { panic!("one child") };
-        Some(PidOne { unshare, runner, control: Some(control), scratch })
+        let serials = Cell::new(1);
+        Some(PidOne { unshare, runner, control: Some(control), serials, scratch })
     }
 
     fn file(&self, name: &str) -> PathBuf {
         self.scratch.path().join("workspace").join(name)
     }
 
-    /// Asks for a tool and returns its channel.
-    #[track_caller]
-    fn open(&self, id: &str, args: &[&str]) -> UnixStream {
-        let (mut channel, theirs) = UnixStream::pair().unwrap();
-        channel.set_read_timeout(Some(DEADLINE)).unwrap();
-        let argv = ["tool"].iter().chain(args).flat_map(|arg| string(arg.as_bytes()));
-        // Refuse elsewhere; no directory (the workspace root), no program (the PATH's), and the
-        // whole environment.
-        let start = [&[0][..], &string(id.as_bytes()), &[0, 0, 0]].concat().into_iter().chain(argv);
-        channel.write_all(&frame(START, &start.collect::<Vec<_>>())).unwrap();
-        let (open, fds) = (frame(OPEN, &[]), [theirs.as_raw_fd()]);
-        let control = self.control.as_ref().expect("the connection is open").as_raw_fd();
+    /// Asks for a tool and returns its serial number and the client's end of the connection.
+    fn ask(&self, name: &str, id: &str, args: &[&str]) -> (u32, UnixStream) {
+        let (client, theirs) = UnixStream::pair().unwrap();
+        client.set_read_timeout(Some(DEADLINE)).unwrap();
+        let serial = self.serials.replace(self.serials.get() + 1);
+        // Refuse elsewhere; no program (the PATH's), the whole environment, and a client that is
+        // greeted and has sent nothing yet. The proxy is to be told of the start.
+        let head = [&serial.to_be_bytes()[..], &[0], &string(id.as_bytes()), &[0, 0, 1]].concat();
+        let handover = [string(GREETING), string(b""), vec![1]].concat();
+        let start = [head, handover, invocation(name, args)].concat();
+        let (start, fds) = (frame(START, &start), [theirs.as_raw_fd()]);
         let rights = [ControlMessage::ScmRights(&fds)];
-        let slices = [IoSlice::new(&open)];
-        sendmsg::<UnixAddr>(control, &slices, &rights, MsgFlags::empty(), None).unwrap();
-        channel
+        let slices = [IoSlice::new(&start)];
+        let control = self.control().as_raw_fd();
+        let sent = sendmsg::<UnixAddr>(control, &slices, &rights, MsgFlags::empty(), None);
+        assert_eq!(sent, Ok(start.len()), "what a test sends is short");
+        (serial, client)
     }
 
-    /// Runs a tool to its end: what it printed, and the first two bytes of `Exit`.
+    /// Starts a tool.
+    #[track_caller]
+    fn start_tool(&self, id: &str, args: &[&str]) -> Call {
+        let (serial, mut client) = self.ask("tool", id, args);
+        let told = self.told();
+        let mut greeting = [0; GREETING.len()];
+        client.read_exact(&mut greeting).expect("the client is greeted");
+        assert_eq!(greeting, GREETING);
+        let (kind, payload) = read_frame(&mut client).expect("the start is told");
+        assert_eq!((kind, payload.len()), (STARTED, 11));
+        assert_eq!((&payload[..4], &payload[8..]), (&serial.to_be_bytes()[..], &STDIO[..]));
+        assert_eq!(told, (STARTED, payload), "the proxy is told the same");
+        Call { serial, client }
+    }
+
+    /// Runs a tool to its end: what it printed, and how it ended.
     #[track_caller]
     fn run(&self, args: &[&str]) -> (String, [u8; 2]) {
-        let mut channel = self.open(&fresh_id(), args);
-        assert_eq!(read_frame(&mut channel).map(|(kind, _)| kind), Some(STARTED));
+        let mut call = self.start_tool(&fresh_id(), args);
         let mut output = Vec::new();
-        loop {
-            match read_frame(&mut channel).expect("the ending is told") {
-                (STDOUT, data) => output.extend(data),
-                (EXIT, payload) => {
-                    assert_eq!(payload.len(), 34);
-                    assert_eq!(read_frame(&mut channel), None, "the ending is the last frame");
-                    return (String::from_utf8(output).unwrap(), [payload[0], payload[1]]);
+        let exit = loop {
+            match read_frame(&mut call.client).expect("the ending is told") {
+                (DATA, payload) => {
+                    assert_eq!(payload[0], STDOUT);
+                    output.extend_from_slice(&payload[1..]);
                 }
+                (CLOSED, stream) => assert_eq!(stream, [STDOUT], "nobody prints any more"),
+                (EXIT, payload) => break payload,
                 other => panic!("{other:?}"),
             }
-        }
+        };
+        assert_eq!(read_frame(&mut call.client), None, "the ending is the last frame");
+        assert_eq!((exit.len(), &exit[..4]), (47, &call.serial.to_be_bytes()[..]));
+        assert_eq!(exit[6..15], [0; 9], "nobody ended it, and nothing was left unread");
+        let ending = [exit[4], exit[5]];
+        assert_eq!(self.told(), (EXIT, exit), "the proxy is told the same");
+        (String::from_utf8(output).unwrap(), ending)
+    }
+
+    /// What the proxy is told next.
+    #[track_caller]
+    fn told(&self) -> (u8, Vec<u8>) {
+        read_frame(self.control()).expect("the runner is there")
+    }
+
+    /// Next the proxy is told that KILL ended this call's tool, and why it was sent.
+    #[track_caller]
+    fn check_killed(&self, serial: u32, cause: u8) {
+        let (kind, payload) = self.told();
+        let expected = [&serial.to_be_bytes()[..], &[1, 9, cause]].concat();
+        assert_eq!((kind, payload.get(..7)), (EXIT, Some(&expected[..])));
+    }
+
+    fn control(&self) -> &UnixStream {
+        self.control.as_ref().expect("the connection is open")
     }
 
     /// Closes the control connection, or does something else, and waits for the runner's end.
@@ -136,6 +199,16 @@ impl Drop for PidOne {
     }
 }
 
+/// A name, arguments and standard descriptors, and nothing else that a caller could say.
+fn invocation(name: &str, args: &[&str]) -> Vec<u8> {
+    let argv: Vec<_> = [name].iter().chain(args).map(|arg| string(arg.as_bytes())).collect();
+    let count = u32::try_from(argv.len()).unwrap().to_be_bytes();
+    // No directory (the workspace root), no variable, no umask, no nice value, no limit; no ignored
+    // signal.
+    let nothing = [[0; 8], [0; 8]].concat();
+    [&count[..], &argv.concat(), &nothing, &STDIO, &[0]].concat()
+}
+
 fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     [&[kind][..], &string(payload)].concat()
 }
@@ -148,7 +221,7 @@ fn string(bytes: &[u8]) -> Vec<u8> {
 
 /// Kind and payload of the next frame; `None` at the end of the stream.
 #[track_caller]
-fn read_frame(stream: &mut UnixStream) -> Option<(u8, Vec<u8>)> {
+fn read_frame(mut stream: impl Read) -> Option<(u8, Vec<u8>)> {
     let mut head = [0; 5];
     if stream.read(&mut head[..1]).expect("the runner speaks in time") == 0 {
         return None;
@@ -191,16 +264,47 @@ fn orphans_are_reaped() {
 }
 
 #[test]
-fn a_closed_channel_ends_the_whole_family() {
-    let Some(one) = PidOne::start("a_closed_channel_ends_the_whole_family") else { return };
+fn a_client_that_leaves_ends_the_whole_family() {
+    let Some(one) = PidOne::start("a_client_that_leaves_ends_the_whole_family") else { return };
     let (id, leaf) = (fresh_id(), one.file("leaf"));
-    let channel = one.open(&id, &["stubborn-tree", leaf.to_str().unwrap()]);
+    let Call { serial, client } = one.start_tool(&id, &["stubborn-tree", leaf.to_str().unwrap()]);
     eventually("the family is complete", || leaf.exists());
     assert_eq!(census(&id).len(), 2);
-    drop(channel);
+    drop(client);
+    assert_eq!(one.told(), (LEFT, serial.to_be_bytes().to_vec()));
+    one.check_killed(serial, DISCONNECT);
     eventually("nothing of the exec is left", || census(&id).is_empty());
     eventually("and nothing is left to be reaped", || children(one.runner).is_empty());
     assert!(is_alive(one.runner));
+}
+
+#[test]
+fn a_cancel_is_told_to_both_sides() {
+    let Some(one) = PidOne::start("a_cancel_is_told_to_both_sides") else { return };
+    let (id, leaf) = (fresh_id(), one.file("leaf"));
+    let mut call = one.start_tool(&id, &["stubborn-tree", leaf.to_str().unwrap()]);
+    eventually("the family is complete", || leaf.exists());
+    let cancel = [&call.serial.to_be_bytes()[..], &[END_OF_SESSION, 0]].concat();
+    one.control().write_all(&frame(CANCEL, &cancel)).unwrap();
+    assert_eq!(read_frame(&mut call.client), Some((CLOSED, vec![STDOUT])));
+    let (kind, payload) = read_frame(&mut call.client).expect("the ending is told");
+    assert_eq!((kind, payload.get(4..7)), (EXIT, Some(&[1, 9, END_OF_SESSION][..])));
+    assert_eq!(read_frame(&mut call.client), None, "the ending is the last frame");
+    one.check_killed(call.serial, END_OF_SESSION);
+    eventually("nothing of the exec is left", || census(&id).is_empty());
+}
+
+#[test]
+fn a_tool_that_is_not_there_is_the_proxys_to_tell() {
+    let Some(one) = PidOne::start("a_tool_that_is_not_there_is_the_proxys_to_tell") else {
+        return;
+    };
+    let (serial, mut client) = one.ask("no-such-tool", &fresh_id(), &[]);
+    let (kind, payload) = one.told();
+    let expected = [&serial.to_be_bytes()[..], &[NOT_IN_PATH]].concat();
+    assert_eq!((kind, payload.get(..5)), (START_ERROR, Some(&expected[..])));
+    assert_eq!(read_frame(&mut client), None, "the client has heard nothing");
+    assert_eq!(one.run(&["exit", "4"]).1, [0, 4], "it goes on serving");
 }
 
 #[test]
@@ -208,28 +312,32 @@ fn the_end_of_the_control_connection_is_the_end() {
     let Some(mut one) = PidOne::start("the_end_of_the_control_connection_is_the_end") else {
         return;
     };
-    check_end(&mut one, |one| drop(one.control.take()));
+    let last = check_end(&mut one, |one| drop(one.control.take()));
+    assert_eq!(last, None, "the client is let go at once, and its tool's ending is unknown");
 }
 
 /// The kernel keeps from PID 1 every signal that it does not ask for.
 #[test]
 fn term_is_the_end_as_well() {
     let Some(mut one) = PidOne::start("term_is_the_end_as_well") else { return };
-    check_end(&mut one, |one| send_signal(one.runner, Signal::SIGTERM));
+    let last = check_end(&mut one, |one| send_signal(one.runner, Signal::SIGTERM));
+    let (kind, payload) = last.expect("it is told how the tool ended");
+    assert_eq!((kind, payload.get(4..6)), (EXIT, Some(&[1, 9][..])));
 }
 
+/// Ends a runner whose tool does not end by itself; the last that its client hears.
 #[track_caller]
-fn check_end(one: &mut PidOne, how: impl FnOnce(&mut PidOne)) {
+fn check_end(one: &mut PidOne, how: impl FnOnce(&mut PidOne)) -> Option<(u8, Vec<u8>)> {
     let leaf = one.file("leaf");
-    let mut channel = one.open(&fresh_id(), &["stubborn-tree", leaf.to_str().unwrap()]);
+    let mut call = one.start_tool(&fresh_id(), &["stubborn-tree", leaf.to_str().unwrap()]);
     eventually("the family is complete", || leaf.exists());
     let all = descendants(one.runner);
     assert!(all.len() >= 2, "{all:?}");
     assert_eq!(one.end(how).code(), Some(0));
     assert!(!all.iter().any(|&pid| is_alive(pid) || is_zombie(pid)), "all of it is gone");
     let mut last = None;
-    while let Some((kind, payload)) = read_frame(&mut channel) {
-        last = Some((kind, payload.get(..2).map(<[u8]>::to_vec)));
+    while let Some(frame) = read_frame(&mut call.client) {
+        last = Some(frame);
     }
-    assert_eq!(last, Some((EXIT, Some(vec![1, 9]))), "it is told how the tool ended");
+    last
 }

@@ -82,13 +82,17 @@ fn a_call_joins_a_session_by_the_beginning_of_its_id() {
 fn a_joined_call_is_one_process_and_takes_its_signals() {
     let session = Session::start();
     let id = id(&session);
-    let call =
-        Running::start(&mut coder(&session, &["exec", "--session", &id, "--", "make", "wait"]));
-    call.expect("ready\n");
-    assert_eq!(aifo_tests::argv(call.pid())[..2], ["make", "wait"]);
-    assert_eq!(aifo_tests::children(call.pid()), []);
-    call.signal(Signal::SIGINT);
-    call.finish().exited(130);
+    let interrupted = |version: &str| {
+        let mut call = coder(&session, &["exec", "--session", &id, "--", "make", "wait"]);
+        let call = Running::start(call.env("AIFO_SHIM_PROTO", version));
+        call.expect("ready\n");
+        assert_eq!(aifo_tests::argv(call.pid())[..2], ["make", "wait"]);
+        assert_eq!(aifo_tests::children(call.pid()), []);
+        call.signal(Signal::SIGINT);
+        call.finish()
+    };
+    interrupted("2").exited(130);
+    interrupted("3").died_of(Signal::SIGINT);
 }
 
 #[test]

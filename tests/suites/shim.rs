@@ -57,19 +57,25 @@ fn where_nobody_listens_nothing_ran() {
 fn it_speaks_tcp_as_well() {
     let session = Setup::new().listen(Listen::Tcp).start();
     let outcome = Outcome::of(session.shim("make").args(["both", "3"]));
+    assert_eq!(outcome.exited(0).text(), "out 0\nout 1\nout 2\n");
+    assert_eq!(outcome.stderr, "err 0\nerr 1\nerr 2\n");
+    let mut by_version_2 = session.shim("make");
+    let outcome = Outcome::of(by_version_2.args(["both", "3"]).env("AIFO_SHIM_PROTO", "2"));
     assert_eq!(outcome.exited(0).text(), "out 0\nerr 0\nout 1\nerr 1\nout 2\nerr 2\n");
+    assert_eq!(outcome.stderr, "");
 }
 
 #[test]
 fn on_the_happy_path_it_is_one_thread_without_children() {
     let session = Session::start();
-    let shim = Running::start(session.shim("make").arg("wait"));
-    shim.expect("ready\n");
-    assert_eq!(status_field(shim.pid(), "Threads"), "1");
-    assert!(children(shim.pid()).is_empty());
-    assert_eq!(argv(shim.pid()).len(), 2, "it is still the process that was started");
-    shim.signal(Signal::SIGTERM);
-    shim.finish().exited(143);
+    for version in ["2", "3"] {
+        let mut command = session.shim("make");
+        let shim = Running::start(command.arg("wait").env("AIFO_SHIM_PROTO", version));
+        shim.expect("ready\n");
+        assert_eq!(status_field(shim.pid(), "Threads"), "1", "version {version}");
+        assert!(children(shim.pid()).is_empty(), "version {version}");
+        assert_eq!(argv(shim.pid()).len(), 2, "it is still the process that was started");
+    }
 }
 
 #[test]
@@ -106,12 +112,17 @@ fn output_that_cannot_be_written_is_no_success() {
 #[test]
 fn it_uses_the_exec_id_it_is_given() {
     let session = Session::start();
-    let id = fresh_id();
-    let mut command = session.shim("make");
-    let shim = Running::start(command.arg("wait").env("AIFO_EXEC_ID", &id));
-    shim.expect("ready\n");
-    assert_eq!(session.signal(&id, "KILL").status(), 204);
-    shim.finish().exited(137);
+    let killed = |version: &str| {
+        let id = fresh_id();
+        let mut command = session.shim("make");
+        command.arg("wait").env("AIFO_EXEC_ID", &id).env("AIFO_SHIM_PROTO", version);
+        let shim = Running::start(&mut command);
+        shim.expect("ready\n");
+        assert_eq!(session.signal(&id, "KILL").status(), 204);
+        shim.finish()
+    };
+    killed("2").exited(137);
+    killed("3").died_of(Signal::SIGKILL);
 }
 
 #[test]

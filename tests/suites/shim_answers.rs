@@ -1,69 +1,33 @@
-//! What the shim makes of answers, told by a proxy that is played here byte by byte.
+//! What the shim makes of answers, told by a proxy that is played here byte by byte. Those of version
+//! 2 are in this file.
 
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::Command;
-use std::thread;
+#[path = "shim_answers/frames.rs"]
+mod frames;
+#[path = "shim_answers/played.rs"]
+mod played;
+#[path = "shim_answers/versions.rs"]
+mod versions;
 
-use aifo_tests::{Outcome, Scratch, binaries};
+use aifo_tests::Outcome;
+
+use played::{PlayedProxy, Request};
 
 const STREAM: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n\
     Transfer-Encoding: chunked\r\nTrailer: X-Exit-Code\r\nConnection: close\r\nX-Exec-Id: e1\r\n\
     \r\n6\r\nhello\n\r\n0\r\nX-Exit-Code: 0\r\n\r\n";
 
-/// Runs `make a "b c"` against a proxy that reads the request, sends `answer` and closes.
+/// What a call by version 2 makes of one answer.
 #[track_caller]
-fn play(answer: &[u8]) -> (Outcome, String) {
-    let scratch = Scratch::new();
-    let socket = scratch.path().join("front.sock");
-    let listener = UnixListener::bind(&socket).expect("the scratch folder is ours");
-    let link = scratch.path().join("make");
-    std::os::unix::fs::symlink(&binaries().shim, &link).expect("the scratch folder is ours");
-    let mut shim = Command::new(link);
-    shim.env_clear()
-        .env("AIFO_TOOLEEXEC_URL", format!("unix://{}", socket.display()))
-        .env("AIFO_TOOLEEXEC_TOKEN", "s3cret")
-        .env("AIFO_EXEC_ID", "e1")
-        .args(["a", "b c"])
-        .current_dir(scratch.path());
-    let (outcome, request) = thread::scope(|scope| {
-        let proxy = scope.spawn(|| {
-            let (mut stream, _) = listener.accept().expect("the shim connects");
-            let request = read_request(&mut stream);
-            // A shim that has seen enough may have left.
-            let _ = stream.write_all(answer);
-            request
-        });
-        let outcome = Outcome::of(&mut shim);
-        (outcome, proxy.join().expect("the proxy reads the request"))
-    });
-    listener.set_nonblocking(true).expect("a listener can be polled");
-    let second = listener.accept().map(|_| ()).map_err(|e| e.kind());
-    assert_eq!(second, Err(ErrorKind::WouldBlock), "a call is sent once");
+fn play(answer: &[u8]) -> (Outcome, Request) {
+    let proxy = PlayedProxy::new();
+    let (outcome, requests) = proxy.play(proxy.shim().env("AIFO_SHIM_PROTO", "2"), &[answer]);
+    let [request] = <[Request; 1]>::try_from(requests).expect("one answer, one request");
     (outcome, request)
-}
-
-fn read_request(stream: &mut UnixStream) -> String {
-    let mut request = Vec::new();
-    let mut buffer = [0; 4096];
-    while !is_complete(&String::from_utf8_lossy(&request)) {
-        let count = stream.read(&mut buffer).expect("the shim sends");
-        assert!(count > 0, "the request is cut off");
-        request.extend_from_slice(&buffer[..count]);
-    }
-    String::from_utf8(request).expect("this request is text")
-}
-
-fn is_complete(request: &str) -> bool {
-    let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
-    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-    length.map_or(body.ends_with("0\r\n\r\n"), |length| length.parse() == Ok(body.len()))
 }
 
 #[test]
 fn the_request_is_the_one_that_proxies_know() {
     let (_, request) = play(STREAM.as_bytes());
-    let (head, body) = request.split_once("\r\n\r\n").expect("head and body");
     let expected = [
         "POST /exec HTTP/1.1",
         "Host: localhost",
@@ -72,10 +36,11 @@ fn the_request_is_the_one_that_proxies_know() {
         "TE: trailers",
         "Content-Type: application/x-www-form-urlencoded",
     ];
-    assert_eq!(head.lines().take(expected.len()).collect::<Vec<_>>(), expected);
-    for header in ["X-Aifo-Exec-Id: e1", "Connection: close"] {
-        assert!(head.lines().any(|line| line == header), "{header} is not in {head}");
+    assert_eq!(request.head.lines().take(expected.len()).collect::<Vec<_>>(), expected);
+    for line in ["X-Aifo-Exec-Id: e1", "Connection: close"] {
+        assert!(request.has(line), "{line} is not in {}", request.head);
     }
+    let body = String::from_utf8(request.body).expect("a form is text");
     let mut pairs: Vec<&str> = body.split('&').collect();
     pairs.retain(|pair| !pair.starts_with("cwd="));
     assert_eq!(pairs, ["tool=make", "arg=a", "arg=b+c"]);

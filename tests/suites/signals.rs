@@ -1,9 +1,11 @@
 //! Signals reach the tool, exit codes reach the caller.
 
+use std::process::Command;
 use std::thread;
 
 use aifo_tests::{
-    Outcome, Running, Session, Signal, eventually, fresh_id, is_stopped, send_signal, status_field,
+    Outcome, Running, Session, Signal, eventually, fresh_id, is_alive, is_stopped, send_signal,
+    status_field,
 };
 
 /// Runs `make catch` and sends it one signal; what it says it caught.
@@ -132,13 +134,32 @@ fn a_tool_ended_by_a_signal_exits_128_and_its_number() {
         let answer = session.answer(&session.exec("make", ["die", &signal.to_string()]));
         assert_eq!(answer.exit_code(), Some(&*expected), "signal {signal}");
     }
-    Outcome::of(session.shim("make").args(["die", "15"])).exited(143);
+    let mut shim = by_version_2(&session);
+    Outcome::of(shim.args(["die", "15"])).exited(143);
+}
+
+/// A caller tells a death from an exit code, and does not have to know ours.
+#[test]
+fn the_shim_dies_of_what_its_tool_died_of() {
+    let session = Session::start();
+    for number in [1, 2, 3, 4, 6, 8, 9, 10, 11, 12, 13, 14, 15] {
+        let signal = Signal::try_from(number).expect("Linux has it");
+        let outcome = Outcome::of(session.shim("make").args(["die", &number.to_string()]));
+        assert_eq!(outcome.died_of(signal).stderr, "");
+    }
+}
+
+/// The shim under the name `make`, as where the proxy knows nothing newer.
+fn by_version_2(session: &Session) -> Command {
+    let mut shim = session.shim("make");
+    shim.env("AIFO_SHIM_PROTO", "2");
+    shim
 }
 
 #[test]
-fn ctrl_c_at_the_shim_is_int_then_term_then_kill() {
+fn by_version_2_ctrl_c_is_int_then_term_then_kill() {
     let session = Session::start();
-    let shim = Running::start(session.shim("make").arg("record"));
+    let shim = Running::start(by_version_2(&session).arg("record"));
     shim.expect("ready\n");
     shim.signal(Signal::SIGINT).expect("SIGINT\n");
     shim.signal(Signal::SIGINT).expect("SIGTERM\n");
@@ -147,55 +168,80 @@ fn ctrl_c_at_the_shim_is_int_then_term_then_kill() {
     assert_eq!(outcome.exited(137).text(), "ready\nSIGINT\nSIGTERM\n");
 }
 
+/// Some tools ask back at the first, and a REPL takes as many as one likes.
+#[test]
+fn every_ctrl_c_is_int() {
+    let session = Session::start();
+    let shim = Running::start(session.shim("make").arg("record"));
+    let mut expected = "ready\n".to_owned();
+    shim.expect(&expected);
+    for _ in 0..6 {
+        expected += "SIGINT\n";
+        shim.signal(Signal::SIGINT).expect(&expected);
+    }
+    for signal in [Signal::SIGTERM, Signal::SIGWINCH, Signal::SIGINT] {
+        expected += &format!("{signal}\n");
+        shim.signal(signal).expect(&expected);
+    }
+    shim.signal(Signal::SIGKILL);
+    assert_eq!(shim.finish().died_of(Signal::SIGKILL).text(), expected);
+}
+
 #[test]
 fn the_shim_reports_how_an_interrupted_tool_really_ended() {
     let session = Session::start();
     for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
-        let shim = Running::start(session.shim("make").arg("wait"));
-        shim.expect("ready\n").signal(signal);
-        shim.finish().exited(code);
-
-        let shim = Running::start(session.shim("make").arg("catch"));
-        shim.expect("ready\n").signal(signal);
-        let outcome = shim.finish();
-        assert_eq!(outcome.exited(0).text(), format!("ready\n{signal}\n"), "it chose to exit 0");
+        let signaled = |mut shim: Command, verb: &str| {
+            let shim = Running::start(shim.arg(verb));
+            shim.expect("ready\n").signal(signal);
+            shim.finish()
+        };
+        signaled(by_version_2(&session), "wait").exited(code);
+        signaled(session.shim("make"), "wait").died_of(signal);
+        for shim in [by_version_2(&session), session.shim("make")] {
+            let outcome = signaled(shim, "catch");
+            assert_eq!(outcome.exited(0).text(), format!("ready\n{signal}\n"), "its own choice");
+        }
     }
 }
 
 #[test]
 fn an_interrupted_call_exits_0_only_for_who_asks() {
     let session = Session::start();
-    for (value, code) in [("1", 0), ("0", 130)] {
-        let mut command = session.shim("make");
-        let command = command.arg("wait").env("AIFO_SHIM_EXIT_ZERO_ON_SIGINT", value);
-        let shim = Running::start(command);
+    let interrupted = |mut shim: Command, value: &str| {
+        let shim = Running::start(shim.arg("wait").env("AIFO_SHIM_EXIT_ZERO_ON_SIGINT", value));
         shim.expect("ready\n").signal(Signal::SIGINT);
-        shim.finish().exited(code);
-    }
+        shim.finish()
+    };
+    interrupted(by_version_2(&session), "1").exited(0);
+    interrupted(by_version_2(&session), "0").exited(130);
+    interrupted(session.shim("make"), "1").exited(0);
+    interrupted(session.shim("make"), "0").died_of(Signal::SIGINT);
 }
 
 /// Whoever starts a command with INT ignored, as `nohup` does with HUP, means it.
 #[test]
 fn a_signal_that_the_parent_ignores_is_not_forwarded() {
     let session = Session::start();
-    let shim = session.shim("make");
-    let mut shell = std::process::Command::new("/bin/sh");
-    shell.args(["-c", "trap '' INT HUP; exec \"$0\" record"]).arg(shim.get_program());
-    shell.env_clear().current_dir(session.workspace());
-    shell.envs(shim.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let shim = Running::start(&mut shell);
-    shim.expect("ready\n");
-    shim.signal(Signal::SIGINT).signal(Signal::SIGHUP).signal(Signal::SIGINT);
-    // Whatever was to be forwarded has been by the time this one is.
-    shim.signal(Signal::SIGUSR1).expect("SIGUSR1\n");
-    shim.signal(Signal::SIGKILL);
-    assert_eq!(shim.finish().text(), "ready\nSIGUSR1\n");
+    for shim in [by_version_2(&session), session.shim("make")] {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", "trap '' INT HUP; exec \"$0\" record"]).arg(shim.get_program());
+        shell.env_clear().current_dir(session.workspace());
+        shell.envs(shim.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let shim = Running::start(&mut shell);
+        shim.expect("ready\n");
+        shim.signal(Signal::SIGINT).signal(Signal::SIGHUP).signal(Signal::SIGINT);
+        // Whatever was to be forwarded has been by the time this one is.
+        shim.signal(Signal::SIGUSR1).expect("SIGUSR1\n");
+        shim.signal(Signal::SIGKILL);
+        assert_eq!(shim.finish().text(), "ready\nSIGUSR1\n");
+    }
 }
 
 #[test]
-fn a_proxy_that_does_not_answer_is_given_up_by_one_more_ctrl_c() {
+fn by_version_2_a_proxy_that_does_not_answer_is_given_up_by_one_more_ctrl_c() {
     let session = Session::start();
-    let shim = Running::start(session.shim("make").arg("record"));
+    let shim = Running::start(by_version_2(&session).arg("record"));
     shim.expect("ready\n");
     send_signal(session.pid(), Signal::SIGSTOP);
     eventually("the proxy is stopped", || is_stopped(session.pid()));
@@ -209,6 +255,42 @@ fn a_proxy_that_does_not_answer_is_given_up_by_one_more_ctrl_c() {
     send_signal(session.pid(), Signal::SIGCONT);
     assert_eq!(outcome.exited(125).text(), "ready\n");
     assert!(outcome.only_line().contains("does not answer"), "{}", outcome.stderr);
+}
+
+/// Once a tool runs its signals need no proxy. Where nobody takes them it needs some persistence to
+/// give up, for a tool may well be interrupted again and again.
+#[test]
+fn who_does_not_answer_is_given_up_by_ctrl_c_again_and_again() {
+    let session = Session::start();
+    let stop = |pid| {
+        send_signal(pid, Signal::SIGSTOP);
+        eventually("it is stopped", || is_stopped(pid));
+    };
+    let check_given_up = |shim: Running, text: &str| {
+        eventually("the shim gives up", || !is_alive(shim.signal(Signal::SIGINT).pid()));
+        let outcome = shim.finish();
+        assert_eq!(outcome.exited(125).text(), text);
+        assert!(outcome.only_line().contains("does not answer"), "{}", outcome.stderr);
+    };
+    // Output that goes by the connection tells that the shim knows of the start.
+    let mut command = session.shim("make");
+    let shim = Running::start(command.arg("record").env("AIFO_SHIM_RELAY", "1"));
+    shim.expect("ready\n");
+    stop(session.pid());
+    shim.signal(Signal::SIGTERM).expect("ready\nSIGTERM\n");
+    let runners: Vec<i32> = session.sidecars().iter().map(|sidecar| sidecar.runner).collect();
+    runners.iter().for_each(|&runner| stop(runner));
+    check_given_up(shim, "ready\nSIGTERM\n");
+    runners.iter().for_each(|&runner| send_signal(runner, Signal::SIGCONT));
+
+    // The proxy is stopped still, so this one does not start.
+    let shim = Running::start(session.shim("make").arg("record"));
+    eventually("it catches signals", || {
+        let blocked = u64::from_str_radix(&status_field(shim.pid(), "SigBlk"), 16);
+        blocked.expect("the kernel tells a number") & 1 << (Signal::SIGINT as u8 - 1) != 0
+    });
+    check_given_up(shim, "");
+    send_signal(session.pid(), Signal::SIGCONT);
 }
 
 /// Something that changes whenever the process does anything: how often it has slept.

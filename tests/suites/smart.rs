@@ -84,7 +84,8 @@ fn a_program_in_the_workspace_goes_to_the_sidecar() {
             let outcome = Outcome::of(place.shim(Some(&session), tool).arg(program));
             // The fake tool takes it for a verb that it does not know: it was asked.
             outcome.exited(99);
-            assert!(outcome.text().contains("unknown verb"), "{outcome:?}");
+            assert_eq!(outcome.text(), "", "nothing of it ran here");
+            assert!(outcome.stderr.contains("unknown verb"), "{outcome:?}");
         }
     }
     // A link outside that leads in is the workspace's code all the same.

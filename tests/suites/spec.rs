@@ -3,7 +3,8 @@
 //! A transcript is a fenced `wire` block of `spec/*.md` or a file `tests/transcripts/*.wire`. A line
 //! `> bytes` is sent, a line `< bytes` is expected; lines of one side that follow each other are one
 //! run of bytes. Bytes are escaped as in a Rust byte string, `#` begins a comment line, and
-//! `{token}`, `{workspace}`, `{id}` and `{port}` stand for the session's values.
+//! `{token}`, `{workspace}`, `{id}` and `{port}` stand for the session's values. In what is expected
+//! `{any N}` stands for N bytes of any value.
 //!
 //! The session has the kinds rust and c-cpp, and `make` prints its arguments and a newline. The
 //! comment `# needs: exec ID running` has an exec of that id started first.
@@ -95,32 +96,72 @@ impl Transcript {
             (running_exec(session, &exec), exec)
         });
         let mut connection = session.connect();
-        let mut received = Vec::new();
+        let mut expected = Pattern::default();
         for (number, (side, text)) in self.turns.iter().enumerate() {
-            let bytes = unescape(&fill(text, session, &id), &self.place);
+            let text = fill(text, session, &id);
             match side {
-                Side::Sent => _ = connection.send(bytes),
+                Side::Sent => _ = connection.send(unescape(&text, &self.place)),
                 Side::Received => {
-                    received.extend(bytes);
+                    expected.add(&text, &self.place);
                     // The last words are compared below, as a whole and with the place named.
                     if number + 1 < self.turns.len() {
-                        connection.read_until(&received);
+                        expected.await_on(&mut connection);
                     }
                 }
             }
         }
-        let rest = connection.rest();
-        assert_eq!(
-            rest.escape_ascii().to_string(),
-            received.escape_ascii().to_string(),
-            "{}",
-            self.place
-        );
+        expected.check(&connection.rest(), &self.place);
         if let Some((call, exec)) = running {
             // The transcript itself may have ended it.
             session.signal(&exec, "KILL");
             call.answer();
         }
+    }
+}
+
+/// Bytes of which some may have any value.
+#[derive(Debug, Default)]
+struct Pattern {
+    /// `None` for a byte of any value.
+    bytes: Vec<Option<u8>>,
+}
+
+impl Pattern {
+    fn add(&mut self, text: &str, place: &str) {
+        let mut parts = text.split("{any ");
+        let plain = |text: &str| unescape(text, place).into_iter().map(Some);
+        self.bytes.extend(plain(parts.next().unwrap_or_default()));
+        for part in parts {
+            let wildcard = part
+                .split_once('}')
+                .and_then(|(count, rest)| Some((count.parse::<usize>().ok()?, rest)));
+            let (count, rest) = wildcard.unwrap_or_else(|| panic!("{place}: {{any {part}"));
+            self.bytes.extend(std::iter::repeat_n(None, count));
+            self.bytes.extend(plain(rest));
+        }
+    }
+
+    /// Reads until its known end has come. What came is judged at the end of the connection.
+    #[track_caller]
+    fn await_on(&self, connection: &mut Connection) {
+        let end = self.bytes.rsplit(Option::is_none).next().unwrap_or_default();
+        let end: Vec<u8> = end.iter().copied().flatten().collect();
+        assert!(!end.is_empty(), "what is answered ends with known bytes");
+        connection.read_until(&end);
+    }
+
+    #[track_caller]
+    fn check(&self, received: &[u8], place: &str) {
+        // What may be anything is taken from what came, so that a difference shows where it is.
+        let filled = self.bytes.iter().enumerate();
+        let filled: Vec<u8> = filled
+            .map(|(at, byte)| byte.or(received.get(at).copied()).unwrap_or_default())
+            .collect();
+        assert_eq!(
+            received.escape_ascii().to_string(),
+            filled.escape_ascii().to_string(),
+            "{place}"
+        );
     }
 }
 

@@ -1,6 +1,7 @@
 //! Output: in order, as it comes, and not held up by who else has the pipe.
 
 use std::fs;
+use std::io::Read;
 
 use aifo_tests::{
     Listen, Outcome, Running, Session, Setup, Tool, census, eventually, fresh_id, is_alive,
@@ -19,8 +20,34 @@ fn stdout_and_stderr_are_merged_in_written_order() {
         let answer = session.answer(&session.exec("make", ["both", "200"]).proto(version));
         assert_eq!(answer.text(), in_turns(200), "v{version}");
     }
-    let shim = Outcome::of(session.shim("make").args(["both", "200"]));
+    let mut shim = session.shim("make");
+    let shim = Outcome::of(shim.args(["both", "200"]).env("AIFO_SHIM_PROTO", "2"));
     assert_eq!((shim.text(), shim.stderr.as_str()), (in_turns(200), ""));
+}
+
+/// A shim does with stdout and stderr what its caller has done: they are two, or they are one.
+#[test]
+fn stdout_and_stderr_are_as_the_caller_has_them() {
+    let lines = |name: &str| (0..200).map(|round| format!("{name} {round}\n")).collect::<String>();
+    for listen in TRANSPORTS {
+        let session = Setup::new().listen(listen).start();
+        for relays in ["0", "1"] {
+            let mut shim = session.shim("make");
+            shim.args(["both", "200"]).env("AIFO_SHIM_RELAY", relays);
+            let apart = Outcome::of(&mut shim);
+            assert_eq!((apart.text(), &apart.stderr), (lines("out"), &lines("err")), "{relays}");
+
+            let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
+            shim.stdout(writer.try_clone().expect("an fd can be cloned")).stderr(writer);
+            let mut child = shim.spawn().expect("the shim starts");
+            // The command holds the pipe open as well.
+            drop(shim);
+            let mut together = String::new();
+            reader.read_to_string(&mut together).expect("the output is text");
+            assert_eq!(together, in_turns(200), "{relays}");
+            assert!(child.wait().expect("it is our child").success());
+        }
+    }
 }
 
 /// The tool goes on only after its first line has been read, so no buffering can pass.

@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use aifo_tests::{
-    Outcome, Running, Session, Setup, Signal, Terminal, Tool, census, eventually, fresh_id,
-    is_alive, is_stopped, send_signal,
+    Running, Session, Setup, Signal, Terminal, Tool, argv, census, eventually, fresh_id, is_alive,
+    is_stopped, send_signal,
 };
 
 /// Back to the line's start, and away with what stands there.
@@ -19,6 +19,23 @@ fn bash(session: &Session, args: &[&str]) -> Command {
     // A prompt of its own and no line editing: what is shown is what was printed.
     shell.env("TERM", "dumb").env("PS1", "PROMPT ").current_dir(session.workspace());
     shell
+}
+
+/// Waits until a shell has asked so many times for a command. What is typed before it asks again is
+/// typed for the tool.
+#[track_caller]
+fn expect_prompts(terminal: &Terminal, count: usize) -> &Terminal {
+    eventually(&format!("the shell has prompted {count} times"), || {
+        terminal.shown().matches("PROMPT ").count() == count
+    });
+    terminal
+}
+
+/// The tool of an exec, which need not be the only process that carries its mark.
+#[track_caller]
+fn waiting_tool(id: &str) -> i32 {
+    let tool = census(id).into_iter().find(|&pid| argv(pid) == ["make", "wait"]);
+    tool.expect("the tool of the exec runs")
 }
 
 /// Waits for a whole line that holds `text`; each line so far is one of ours, set off from whatever
@@ -131,54 +148,62 @@ fn a_tool_that_fails_by_itself_hangs_up_on_nobody() {
     let session = Session::start();
     let terminal = Terminal::new();
     let shell = terminal.start(&bash(&session, &["-i"]));
-    terminal.expect("PROMPT ").press("make exit 125\n");
-    terminal.press("echo code=$?; exit 7\n");
+    expect_prompts(&terminal, 1).press("make exit 125\n");
+    expect_prompts(&terminal, 2).press("echo code=$?; exit 7\n");
     terminal.expect("code=125");
     assert_eq!(shell.finish(), Ok(7));
     assert!(!terminal.shown().contains("aifo-shim"), "{}", terminal.shown());
 }
 
+/// Version 3 has them typed on a terminal of the tool's, version 2 forwards what they do to the shim.
 #[test]
 fn ctrl_c_and_ctrl_z_are_the_tools() {
     let session = Session::start();
-    let id = fresh_id();
-    let terminal = Terminal::new();
-    let mut shell = bash(&session, &["-i"]);
-    let shell = terminal.start(shell.env("AIFO_EXEC_ID", &id));
-    terminal.expect("PROMPT ").press("make wait\n");
-    terminal.expect("ready");
-    let [tool] = census(&id)[..] else { panic!("one process of the exec") };
+    for version in ["2", "3"] {
+        let id = fresh_id();
+        let terminal = Terminal::new();
+        let mut shell = bash(&session, &["-i"]);
+        shell.env("AIFO_EXEC_ID", &id).env("AIFO_SHIM_PROTO", version);
+        let shell = terminal.start(&shell);
+        expect_prompts(&terminal, 1).press("make wait\n");
+        terminal.expect("ready");
+        let tool = waiting_tool(&id);
 
-    terminal.press("\x1a");
-    terminal.expect("Stopped");
-    eventually("the tool is stopped", || is_stopped(tool));
-    terminal.press("fg\n");
-    eventually("the tool goes on", || !is_stopped(tool));
-    terminal.press("\x03");
-    eventually("the tool is interrupted", || !is_alive(tool));
-    terminal.press("echo code=$?; exit 7\n");
-    terminal.expect("code=130");
-    assert_eq!(shell.finish(), Ok(7));
+        terminal.press("\x1a");
+        terminal.expect("Stopped");
+        eventually("the tool is stopped", || is_stopped(tool));
+        expect_prompts(&terminal, 2).press("fg\n");
+        eventually("the tool goes on", || !is_stopped(tool));
+        terminal.press("\x03");
+        eventually("the tool is interrupted", || !is_alive(tool));
+        expect_prompts(&terminal, 3).press("echo code=$?; exit 7\n");
+        terminal.expect("code=130");
+        assert_eq!(shell.finish(), Ok(7), "version {version}");
+    }
 }
 
 /// The same without a shell: the shim stops with its tool and goes on with it.
 #[test]
 fn a_stopped_shim_stops_its_tool() {
     let session = Session::start();
-    let id = fresh_id();
-    let mut command = session.shim("make");
-    let shim = Running::start(command.arg("wait").env("AIFO_EXEC_ID", &id));
-    shim.expect("ready\n");
-    let [tool] = census(&id)[..] else { panic!("one process of the exec") };
-    for _ in 0..3 {
-        shim.signal(Signal::SIGTSTP);
-        eventually("both are stopped", || is_stopped(tool) && is_stopped(shim.pid()));
-        shim.signal(Signal::SIGCONT);
-        eventually("both go on", || !is_stopped(tool) && !is_stopped(shim.pid()));
-    }
-    shim.signal(Signal::SIGTERM);
-    let outcome: Outcome = shim.finish();
-    assert_eq!(outcome.exited(143).text(), "ready\n");
+    let interrupted = |version: &str| {
+        let id = fresh_id();
+        let mut command = session.shim("make");
+        command.arg("wait").env("AIFO_EXEC_ID", &id).env("AIFO_SHIM_PROTO", version);
+        let shim = Running::start(&mut command);
+        shim.expect("ready\n");
+        let tool = waiting_tool(&id);
+        for _ in 0..3 {
+            shim.signal(Signal::SIGTSTP);
+            eventually("both are stopped", || is_stopped(tool) && is_stopped(shim.pid()));
+            shim.signal(Signal::SIGCONT);
+            eventually("both go on", || !is_stopped(tool) && !is_stopped(shim.pid()));
+        }
+        shim.signal(Signal::SIGTERM);
+        shim.finish()
+    };
+    assert_eq!(interrupted("2").exited(143).text(), "ready\n");
+    assert_eq!(interrupted("3").died_of(Signal::SIGTERM).text(), "ready\n");
 }
 
 /// An agent has the terminal as if it had been started without us.

@@ -16,6 +16,8 @@ struct Question {
     user: &'static str,
     /// The workspace's.
     workspace: &'static str,
+    /// Variables of the caller's.
+    env: &'static [(&'static str, &'static str)],
     /// What follows `aifo-coder why`. `@` stands for the folder that holds all others.
     words: &'static [&'static str],
 }
@@ -59,6 +61,7 @@ fn check(questions: &[Question]) {
             fs::write(setup.workspace().join(".aifo.toml"), question.workspace).unwrap();
         }
         let mut why = setup.coder();
+        why.envs(question.env.iter().copied());
         let outcome = Outcome::of(why.arg("why").args(question.words.iter().map(|word| at(word))));
         assert_eq!(outcome.stderr, "", "{}", question.name);
         let places = [
@@ -205,6 +208,7 @@ fn what_never_reaches_a_sidecar() {
             user: notify,
             workspace: "[notify]\nenabled = false",
             words: &["say", "done"],
+            ..none
         },
     ]);
 }
@@ -257,6 +261,38 @@ fn whose_runtime() {
             words: &[PYTHON, "python3", "-m", "http.server"],
             ..none
         },
+    ]);
+}
+
+#[test]
+fn which_variables_pass() {
+    let none = Question::default();
+    let callers = &[
+        ("CI", "1"),
+        ("RUST_LOG", "debug"),
+        ("RUSTC_WRAPPER", "sccache"),
+        ("CARGO_TARGET_DIR", "/elsewhere/out"),
+        ("CARGO_REGISTRY_TOKEN", "s3cret"),
+        ("FOO", "1"),
+        ("MY_MODE", "1"),
+        ("MODE", "slow"),
+    ];
+    check(&[
+        Question { name: "variables", env: callers, words: &[RUST, "cargo", "test"], ..none },
+        Question {
+            name: "variables-each",
+            env: callers,
+            words: &["-v", RUST, "cargo", "test"],
+            ..none
+        },
+        Question {
+            name: "variables-of-your-own",
+            env: callers,
+            user: "[env]\nallow = ['MY_*', 'RUSTC_WRAPPER']\nset = { MODE = 'fast' }",
+            workspace: "[env]\ndeny = ['RUST_*']",
+            words: &["-v", RUST, "--env=FOO", "--env=SPEED=warp", "cargo", "test"],
+        },
+        Question { name: "variables-of-no-sidecar", words: &["-v", "ls"], ..none },
     ]);
 }
 

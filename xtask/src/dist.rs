@@ -52,17 +52,19 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
 pub(crate) fn build(out: &Path) -> Result<Dist> {
     let (target, libc) = target()?;
     let target_dir = shell::root().join("target/dist");
-    let mut cargo = shell::cargo(["build", "--release", "-p", "aifo-shim", "-p", "aifo-coder"]);
-    cargo.args(["--target", &target]).arg("--target-dir").arg(&target_dir);
-    if libc == Libc::Glibc {
-        // Only with --target: without it the flag would reach proc-macros too, and break them.
-        cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
+    for (package, rustc) in PACKAGES {
+        let mut cargo = shell::cargo(["rustc", "--release", "-p", package]);
+        cargo.args(["--target", &target]).arg("--target-dir").arg(&target_dir);
+        if libc == Libc::Glibc {
+            // Only with --target: without it the flag would reach proc-macros too, and break them.
+            cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
+        }
+        // What `aifo-shim --version` names. Sources without a history have none to name.
+        if let Some(commit) = host::short_commit() {
+            cargo.env("AIFO_COMMIT", commit);
+        }
+        shell::run(cargo.arg("--").args(rustc))?;
     }
-    // What `aifo-shim --version` names. Sources without a history have none to name.
-    if let Some(commit) = host::short_commit() {
-        cargo.env("AIFO_COMMIT", commit);
-    }
-    shell::run(&mut cargo)?;
 
     let built = target_dir.join(&target).join("release");
     fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
@@ -78,6 +80,13 @@ pub(crate) fn build(out: &Path) -> Result<Dist> {
     }
     Ok(dist)
 }
+
+/// What is built, and what its own compilation is told. The shim starts once per tool call, and a tenth
+/// of its start was relocating itself: a fixed address spares that. Who could misuse one runs programs
+/// as the same user already. The launcher, which faces the network and holds the token, keeps its
+/// random addresses.
+const PACKAGES: [(&str, &[&str]); 2] =
+    [("aifo-shim", &["-C", "relocation-model=static"]), ("aifo-coder", &[])];
 
 /// Replaces a file whole: a copy in place fails while the old program runs.
 fn install(from: &Path, to: &Path) -> Result<()> {

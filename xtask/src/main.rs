@@ -58,7 +58,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        help: "[--quick] [--check] [--json FILE]: native against proxied, with the bounds",
+        help: "[--quick] [--check] [--only NAME].. [--json FILE]: native against proxied, bounds",
         run: bench::run,
     },
 ];

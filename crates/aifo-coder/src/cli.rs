@@ -67,7 +67,7 @@ pub(crate) struct Exec {
     #[command(flatten)]
     pub(crate) session: Session,
     /// Join the running session whose id begins so, instead of starting one
-    #[arg(long = "session", value_name = "ID", conflicts_with_all = ["toolchains", "workspace", "listen", "max_secs"])]
+    #[arg(long = "session", value_name = "ID", conflicts_with_all = ["toolchains", "workspace", "listen", "max_secs", "env"])]
     pub(crate) join: Option<String>,
     /// The tool and its arguments, after `--`
     #[arg(required = true, last = true, value_name = "TOOL")]
@@ -86,6 +86,9 @@ pub(crate) struct Why {
     pub(crate) agent: Option<String>,
     #[command(flatten)]
     pub(crate) smart: Smart,
+    /// Tell of every variable of this environment whether it would pass, and why
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     /// Answer in JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -204,8 +207,8 @@ Examples:
 
 const CONFIG: &str = "\
 Values come from the built-in defaults, your own file, the environment and flags, each over the one \
-before. A project's .aifo.toml can only tighten: deny tools, lower limits, leave toolchains out, \
-switch notifications off.
+before. A project's .aifo.toml can only tighten: deny tools and variables, lower limits, leave \
+toolchains out, switch notifications off.
 
 Examples:
   aifo-coder config show --toolchain rust
@@ -246,5 +249,6 @@ mod tests {
         assert!(parse(&["--toolchain", "rust"]).is_ok());
         assert!(parse(&["--session", "5d", "--toolchain", "rust"]).is_err());
         assert!(parse(&["--session", "5d", "--workspace", "/w"]).is_err());
+        assert!(parse(&["--session", "5d", "--env", "FOO"]).is_err());
     }
 }

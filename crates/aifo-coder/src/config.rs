@@ -11,6 +11,7 @@ mod show;
 mod source;
 mod user;
 mod values;
+mod variables;
 mod workspace;
 
 use std::path::{Path, PathBuf};
@@ -22,7 +23,9 @@ pub(crate) use self::file::{File, user_file_path, workspace_file_path};
 pub(crate) use self::flags::Flags;
 pub(crate) use self::show::{Entry, entries};
 pub(crate) use self::source::{Source, Sourced};
-pub(crate) use self::values::{Config, Effect, ToolRule, parse_confine, user_file_name};
+pub(crate) use self::values::{
+    Config, Effect, EnvEffect, EnvRule, ToolRule, parse_confine, user_file_name,
+};
 
 /// Puts all layers together for a session over `workspace`.
 pub(crate) fn load(workspace: &Path, flags: &Flags) -> Result<Config, ConfigError> {

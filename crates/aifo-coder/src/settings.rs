@@ -31,6 +31,7 @@ pub(crate) fn session_config(flags: &Session, config: &Config) -> anyhow::Result
     session.kinds.clone_from(&config.toolchains.value);
     session.listen.clone_from(&config.listen.value);
     session.policy = config.policy.clone();
+    session.forwarding = config.forwarding.clone();
     session.notify = config.notify.rules();
     session.local_python.clone_from(&config.local_python.value);
     session.confinement = config.confine.value;

@@ -4,6 +4,7 @@
 mod explanation;
 mod facts;
 mod judge;
+mod variables;
 mod words;
 
 use std::os::unix::ffi::OsStringExt;
@@ -15,6 +16,7 @@ use anyhow::{Context, ensure};
 
 use self::explanation::Explanation;
 use self::judge::Judge;
+use self::words::Detail;
 use crate::cli::Why;
 use crate::{config, paint};
 
@@ -23,7 +25,8 @@ pub(crate) fn why(flags: &Why) -> anyhow::Result<ExitCode> {
     if flags.json {
         paint::print_json(&explanation)?;
     } else {
-        paint::print(&words::tell(&explanation))?;
+        let detail = if flags.verbose { Detail::Variables } else { Detail::Summary };
+        paint::print(&words::tell(&explanation, detail))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! How this process ends.
 
-use nix::sys::signal::Signal;
+use aifo_types::Ending;
 
 /// The end of the shim, decided once and carried out in `main`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,18 +8,30 @@ use nix::sys::signal::Signal;
 pub(crate) enum ShimEnd {
     /// With this exit code.
     Code(u8),
-    /// By SIGPIPE, as a tool would end whose reader has gone.
-    BrokenPipe,
+    /// By the signal that ended the tool, or would have.
+    Signaled(u8),
+}
+
+/// By SIGPIPE, as a tool would end whose reader has gone.
+pub(crate) const BROKEN_PIPE: ShimEnd = ShimEnd::Signaled(nix::libc::SIGPIPE as u8);
+
+impl From<Ending> for ShimEnd {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::Exited(code) => ShimEnd::Code(code),
+            Ending::Signaled(number) => ShimEnd::Signaled(number),
+        }
+    }
 }
 
 impl ShimEnd {
     pub(crate) fn end(self) -> ! {
         let code = match self {
             ShimEnd::Code(code) => code,
-            ShimEnd::BrokenPipe => {
-                aifo_process::die_of(Signal::SIGPIPE);
-                // Still here only if our parent has SIGPIPE blocked in a way we cannot undo.
-                aifo_types::Ending::Signaled(Signal::SIGPIPE as u8).exit_code()
+            ShimEnd::Signaled(number) => {
+                aifo_process::die_of(number);
+                // Still here only if it does not end a process on this system.
+                Ending::Signaled(number).exit_code()
             }
         };
         std::process::exit(i32::from(code))

@@ -2,10 +2,9 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use aifo_process::is_ignored;
+use aifo_process::{CaughtSignals, SignalSet, is_ignored};
 use aifo_types::{ExecId, Signal};
-use nix::sys::signal::{SigSet, Signal as Number, raise};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::{Signal as Number, raise};
 
 use crate::connection;
 use crate::settings::ProxyAddress;
@@ -19,7 +18,7 @@ pub(crate) struct Interrupts {
     proxy: ProxyAddress,
     /// The call that the signals are for.
     id: ExecId,
-    caught: SignalFd,
+    caught: CaughtSignals,
     count: u32,
     /// Requests on their way. Closing one early could look like a client that gave up.
     sent: Vec<OwnedFd>,
@@ -51,11 +50,12 @@ const LADDER: [Signal; 3] = [Signal::Int, Signal::Term, Signal::Kill];
 impl Interrupts {
     /// From now on signals wait to be read. One that our parent ignores stays ignored.
     pub(crate) fn catch(proxy: ProxyAddress, id: ExecId) -> nix::Result<Self> {
+        let mut watched = SignalSet::default();
         let all = FORWARDED.iter().map(|(number, _)| *number).chain([Number::SIGINT]);
-        let watched = SigSet::from_iter(all.filter(|number| !is_ignored(*number)));
-        watched.thread_block()?;
-        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
-        let caught = SignalFd::with_flags(&watched, flags)?;
+        all.filter(|number| !is_ignored(*number)).for_each(|it| watched.insert(it as u8));
+        let caught = CaughtSignals::new(watched)?;
+        // What a version 3 call caught beyond these has its own effect again.
+        watched.restore()?;
         Ok(Interrupts { proxy, id, caught, count: 0, sent: Vec::new() })
     }
 
@@ -66,21 +66,20 @@ impl Interrupts {
 
     /// Forwards every signal that has come.
     pub(crate) fn forward(&mut self) -> Wish {
-        while let Ok(Some(info)) = self.caught.read_signal() {
-            let number = i32::try_from(info.ssi_signo).ok().and_then(|n| Number::try_from(n).ok());
-            let signal = match number {
-                Some(Number::SIGINT) => {
+        while let Some(caught) = self.caught.next() {
+            let signal = match Number::try_from(i32::from(caught.number)) {
+                Ok(Number::SIGINT) => {
                     let step = LADDER.get(self.count as usize);
                     self.count = self.count.saturating_add(1);
                     let Some(step) = step else { return Wish::GiveUp };
                     *step
                 }
-                Some(number) => {
+                Ok(number) => {
                     let row = FORWARDED.iter().find(|(known, _)| *known == number);
                     let Some((_, signal)) = row else { continue };
                     *signal
                 }
-                None => continue,
+                Err(_) => continue,
             };
             self.post(signal);
             if signal == Signal::Tstp {

@@ -20,7 +20,8 @@ Called so, every argument is the tool's.
   aifo-shim --help       this text
 
 Environment: AIFO_TOOLEEXEC_URL and AIFO_TOOLEEXEC_TOKEN (or AIFO_TOOLEEXEC_TOKEN_FILE) say where the
-proxy is; AIFO_TOOLCHAIN_VERBOSE=1 tells what is done.
+proxy is; AIFO_TOOLCHAIN_VERBOSE=1 tells what is done. AIFO_SHIM_PROTO=2 calls by the older protocol,
+AIFO_SHIM_RELAY=1 passes no descriptor, AIFO_SHIM_ENV=NAME,PREFIX* names further variables for tools.
 
 Exit codes: the tool's own; 128+n if signal n ended it; 86 nothing ran; 124 the tool ran into the
 time limit; 125 its ending is unknown; 126 it could not be executed; 127 it was not found.
@@ -30,7 +31,7 @@ pub(crate) fn tell(args: &[OsString]) -> ShimEnd {
     let text = match args {
         [only] if only == "--version" || only == "-V" => {
             let build = option_env!("AIFO_COMMIT").unwrap_or("local build");
-            format!("aifo-shim {} ({build}), protocols 1 2\n", env!("CARGO_PKG_VERSION"))
+            format!("aifo-shim {} ({build}), protocols 1 2 3\n", env!("CARGO_PKG_VERSION"))
         }
         [flag, folder] if flag == "--install" => match install(Path::new(folder)) {
             Ok(count) => format!("{count} links to aifo-shim in {}\n", folder.display()),

@@ -1,11 +1,14 @@
 //! Becoming a runtime of the agent's own place.
 
-use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::convert::Infallible;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 use aifo_decide::Local;
+use aifo_process::variable;
 use aifo_types::{env, exit};
+use nix::errno::Errno;
+use nix::unistd::execve;
 
 use crate::ending::ShimEnd;
 use crate::tell;
@@ -22,14 +25,23 @@ pub(crate) fn become_runtime(local: &Local, args: &[OsString]) -> ShimEnd {
         ));
         return ShimEnd::Code(exit::NOTHING_RAN);
     }
-    // The runtime finds its own installation by argv[0], so that is its path.
-    let mut command = Command::new(&local.runtime);
-    command.arg0(&local.runtime).args(args).env(env::LOCAL_GUARD, pid);
-    // It also restores what Rust changed at our start: SIGPIPE is not ignored any more.
-    let error = command.exec();
-    tell::line(format_args!("cannot execute '{runtime}': {error}"));
-    ShimEnd::Code(match error.kind() {
-        std::io::ErrorKind::NotFound => exit::NOT_FOUND,
+    let Err(errno) = execute(local.runtime.as_os_str(), args, &pid);
+    tell::line(format_args!("cannot execute '{runtime}': {}", std::io::Error::from(errno)));
+    ShimEnd::Code(match errno {
+        Errno::ENOENT => exit::NOT_FOUND,
         _ => exit::NOT_EXECUTABLE,
     })
+}
+
+/// A plain `execve`: the standard library's way would change signals that our parent arranged.
+fn execute(runtime: &OsStr, args: &[OsString], pid: &str) -> nix::Result<Infallible> {
+    let of = |text: &OsStr| CString::new(text.as_bytes());
+    let program = of(runtime).map_err(|_| Errno::ENOENT)?;
+    // The runtime finds its own installation by argv[0], so that is its path.
+    let args = [program.clone()].into_iter().chain(args.iter().filter_map(|arg| of(arg).ok()));
+    let args: Vec<_> = args.collect();
+    let inherited = std::env::vars_os().filter(|(name, _)| name != env::LOCAL_GUARD);
+    let guard = [(env::LOCAL_GUARD.into(), pid.into())];
+    let environment = inherited.chain(guard).filter_map(|(name, value)| variable(&name, &value));
+    execve(&program, &args, &environment.collect::<Vec<_>>())
 }

@@ -3,37 +3,73 @@
 //! Its name decides what it is: under a tool's name it is that tool, run in a sidecar; as
 //! `aifo-runner` it is the resident server inside one; as `aifo-shim` it tells about itself. It is
 //! a short blocking program without a runtime or threads, because it starts once per tool call.
+//!
+//! Its unit tests start as such do, so nothing there comes from `run`.
+#![cfg_attr(not(test), no_main)]
+#![cfg_attr(test, allow(dead_code))]
 
-mod call;
 mod connection;
+mod descriptors;
 mod ending;
+mod inherited;
+mod inlet;
 mod install;
 mod interrupts;
 mod itself;
+mod keyboard;
+mod line;
 mod local;
+mod loss;
+mod native;
 mod notification;
 mod outlet;
+mod relay;
 mod resident;
 mod settings;
 mod shell;
 mod shim;
+mod signals;
+mod sink;
+mod standard;
+mod streamed;
 mod tell;
 mod variables;
+mod waiting;
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-fn main() -> ! {
-    let mut args = std::env::args_os();
+// A tool is to inherit what our parent gave us, so nothing may come before us and change it.
+#[cfg(not(test))]
+aifo_process::entry!(run);
+
+fn run() -> ! {
+    let closed = aifo_process::closed_standard_fds();
+    let mut args = arguments().into_iter();
     let name = args.next().unwrap_or_default();
     // Some agents execute a shim by its full path as argv[0].
     let name = Path::new(&name).file_name().unwrap_or_default().to_owned();
     let args: Vec<OsString> = args.collect();
     let ending = match name.as_bytes() {
         b"aifo-shim" | b"" => itself::tell(&args),
-        b"aifo-runner" => resident::run(&args),
-        tool => shim::run(tool, &args),
+        b"aifo-runner" => {
+            aifo_process::ignore_broken_pipes();
+            resident::run(&args)
+        }
+        tool => shim::run(tool, &args, closed),
     };
     ending.end()
+}
+
+/// What we were called with, from the kernel where the C library does not tell those who start
+/// without the standard library's help.
+fn arguments() -> Vec<OsString> {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    if !args.is_empty() {
+        return args;
+    }
+    let text = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let args = text.strip_suffix(b"\0").unwrap_or_default().split(|byte| *byte == 0);
+    args.map(|arg| OsString::from_vec(arg.to_vec())).collect()
 }

@@ -1,21 +1,16 @@
 //! Telling the user something on the machine they sit at.
 
-use aifo_types::exit;
 use aifo_wire::{Attendance, encode_notify};
 
-use crate::call::Call;
 use crate::connection::{self, Sent};
 use crate::ending::ShimEnd;
+use crate::loss::nothing_ran;
 use crate::settings::Settings;
-use crate::tell;
+use crate::streamed::Call;
 
 /// Asks the proxy to run a notification command and ends as it does, or at once if the user does
 /// not want to wait for it.
 pub(crate) fn run(settings: &Settings, command: &str, args: &[Vec<u8>]) -> ShimEnd {
-    let nothing_ran = |why: &str| {
-        tell::line(why);
-        ShimEnd::Code(exit::NOTHING_RAN)
-    };
     let proxy = match &settings.proxy {
         Ok(proxy) => proxy,
         Err(why) => return nothing_ran(why),
@@ -27,11 +22,11 @@ pub(crate) fn run(settings: &Settings, command: &str, args: &[Vec<u8>]) -> ShimE
     let socket = match connection::open(endpoint) {
         Ok(socket) => socket,
         Err(error) => {
-            return nothing_ran(&format!("cannot reach the proxy at {endpoint}: {error}"));
+            return nothing_ran(format_args!("cannot reach the proxy at {endpoint}: {error}"));
         }
     };
     match connection::send_request(&socket, &request) {
-        Sent::Nothing => nothing_ran(&format!("the proxy at {endpoint} closed the connection")),
+        Sent::Nothing => nothing_ran(format_args!("the proxy at {endpoint} closed the connection")),
         Sent::All | Sent::Part if settings.notify_async => ShimEnd::Code(0),
         // No signal is caught: one that ends us closes the connection, which ends the command.
         Sent::All | Sent::Part => Call::new(settings, proxy, socket, None).follow(),

@@ -19,6 +19,7 @@ pub(crate) fn run(args: &[OsString]) -> ShimEnd {
     let Some((role, options)) = args.split_first() else { return usage() };
     let ended = match role.to_str() {
         Some("guard") => take_fd(0).and_then(|control| aifo_runner::guard(control, options)),
+        Some("monitor") => take_fd(0).and_then(aifo_runner::monitor),
         Some("serve") => match Options::parse(options) {
             Some(options) => serve(&options),
             None => return usage(),

@@ -15,9 +15,23 @@ pub(crate) struct Settings {
     pub(crate) decide: aifo_decide::Settings,
     /// An id that somebody else chose for this call.
     pub(crate) exec_id: Option<String>,
+    pub(crate) protocol: Protocol,
+    /// No descriptor is passed: all bytes go by the connection.
+    pub(crate) relays: bool,
+    /// What the user has tools get of the environment, beyond the table.
+    pub(crate) forwarded: String,
     pub(crate) verbose: bool,
     pub(crate) notify_async: bool,
     pub(crate) habits: Habits,
+}
+
+/// The version that a call begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// Merged output and nothing else.
+    Two,
+    /// Everything, or version 2 where the proxy does not speak it.
+    Three,
 }
 
 /// Where the proxy is, and what it wants to see.
@@ -57,6 +71,12 @@ impl Settings {
             proxy: proxy_address(&variables),
             decide,
             exec_id: variables.text(env::EXEC_ID),
+            protocol: match variables.text(env::PROTO).as_deref().map(str::trim) {
+                Some("2") => Protocol::Two,
+                _ => Protocol::Three,
+            },
+            relays: variables.is_on(env::RELAY),
+            forwarded: variables.text(env::FORWARDED).unwrap_or_default(),
             verbose: variables.is_on(env::VERBOSE),
             notify_async: variables.is_on(env::NOTIFY_ASYNC),
             habits: Habits {

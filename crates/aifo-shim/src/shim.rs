@@ -9,11 +9,13 @@ use aifo_types::exit;
 use nix::unistd::{AccessFlags, access};
 
 use crate::ending::ShimEnd;
-use crate::settings::Settings;
-use crate::{call, local, notification, tell};
+use crate::native::{self, Attempt};
+use crate::settings::{Protocol, Settings};
+use crate::{local, notification, streamed, tell};
 
-/// Runs `tool` where it belongs and ends as it does.
-pub(crate) fn run(tool: &[u8], args: &[OsString]) -> ShimEnd {
+/// Runs `tool` where it belongs and ends as it does. `closed` are the standard descriptors that our
+/// parent left closed.
+pub(crate) fn run(tool: &[u8], args: &[OsString], closed: [bool; 3]) -> ShimEnd {
     let settings = Settings::read(tool);
     let cwd = match std::env::current_dir() {
         Ok(cwd) => cwd,
@@ -37,7 +39,13 @@ pub(crate) fn run(tool: &[u8], args: &[OsString]) -> ShimEnd {
     match decision {
         Decision::Local(local) => local::become_runtime(&local, args),
         Decision::Notify(notify) => notification::run(&settings, &notify.command, &bytes),
-        Decision::Proxy(_) => call::run(&settings, tool, &bytes, &cwd),
+        Decision::Proxy(_) => match settings.protocol {
+            Protocol::Two => streamed::run(&settings, tool, &bytes, &cwd),
+            Protocol::Three => match native::run(&settings, tool, &bytes, &cwd, closed) {
+                Attempt::Ended(end) => end,
+                Attempt::TooNew => streamed::run(&settings, tool, &bytes, &cwd),
+            },
+        },
     }
 }
 

@@ -38,7 +38,7 @@ mod shim_binary;
 mod shims;
 
 pub use agent::{Agent, AgentEnd};
-pub use aifo_policy::{NotifyEnvironment, NotifyRules, Policy};
+pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_proxy::Limits;
 pub use call_log::log_directory;
 pub use confine::Confine;

@@ -25,6 +25,8 @@ pub struct SessionInfo {
     pub workspace: PathBuf,
     /// Where its proxy listens.
     pub url: String,
+    /// The variables that pass to its tools besides those of the table, separated by commas.
+    pub forwarded: String,
     /// Its sidecars.
     pub kinds: Vec<Kind>,
     /// When it was ready.
@@ -42,6 +44,8 @@ struct Card {
     pid: u32,
     workspace: PathBuf,
     url: String,
+    #[serde(default)]
+    forwarded: String,
     kinds: Vec<String>,
     started_unix_ms: u64,
     log: PathBuf,
@@ -53,13 +57,21 @@ const TOKEN: &str = "token";
 impl SessionInfo {
     /// What a client needs to join the session, as [`Session::variables`](crate::Session) has it.
     /// Errors: the session has just ended, or is somebody else's.
-    pub fn variables(&self) -> io::Result<[(&'static str, OsString); 3]> {
+    pub fn variables(&self) -> io::Result<Vec<(&'static str, OsString)>> {
         let token = fs::read_to_string(self.folder.join(TOKEN))?;
-        Ok([
+        Ok(self.variables_with(&token))
+    }
+
+    pub(crate) fn variables_with(&self, token: &str) -> Vec<(&'static str, OsString)> {
+        let mut variables = vec![
             (env::URL, self.url.clone().into()),
             (env::TOKEN, token.into()),
             (env::WORKSPACE, self.workspace.clone().into_os_string()),
-        ])
+        ];
+        if !self.forwarded.is_empty() {
+            variables.push((env::FORWARDED, self.forwarded.clone().into()));
+        }
+        variables
     }
 
     /// Writes the card and the token into the session's folder, for its owner only.
@@ -70,6 +82,7 @@ impl SessionInfo {
             pid: self.pid,
             workspace: self.workspace.clone(),
             url: self.url.clone(),
+            forwarded: self.forwarded.clone(),
             kinds: self.kinds.iter().map(Kind::to_string).collect(),
             started_unix_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
             log: self.log.clone(),
@@ -85,6 +98,7 @@ impl SessionInfo {
             pid: card.pid,
             workspace: card.workspace,
             url: card.url,
+            forwarded: card.forwarded,
             kinds: card.kinds.iter().filter_map(|kind| Kind::parse(kind).ok()).collect(),
             started: UNIX_EPOCH + Duration::from_millis(card.started_unix_ms),
             log: card.log,

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use aifo_policy::{NotifyRules, Policy};
+use aifo_policy::{Forwarding, NotifyRules, Policy};
 use aifo_process::raise_open_files;
-use aifo_proxy::{BindError, Limits, Listener, Proxy, ProxyConfig, Transcript};
+use aifo_proxy::{BindError, Limits, Listener, Proxy, ProxyConfig, SharedPlaces, Transcript};
 use aifo_sidecar::{Fleet, LocalBackend, LocalConfinement, SidecarError};
-use aifo_types::{Endpoint, Kind, Token, env};
+use aifo_types::{Endpoint, Kind, Token};
 use nix::unistd::getuid;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -35,6 +35,8 @@ pub struct SessionConfig {
     pub listen: Option<Endpoint>,
     /// Which tools run, and where.
     pub policy: Policy,
+    /// Which of a caller's variables a tool gets.
+    pub forwarding: Forwarding,
     /// Which notifications may be run on the host.
     pub notify: NotifyRules,
     /// Whether tools are held to their place.
@@ -125,6 +127,7 @@ impl SessionConfig {
             kinds: Vec::new(),
             listen: None,
             policy: Policy::builtin(),
+            forwarding: Forwarding::builtin(),
             notify: NotifyRules::default(),
             confinement: Confine::Auto,
             local_python: None,
@@ -166,10 +169,13 @@ impl Session {
         let listener = Listener::bind(&endpoint, getuid())?;
         let endpoint = listener.endpoint().clone();
 
+        let shared_tmp = real_directory(tmp.path())?;
+        let places = [vec![workspace.clone()], vec![shared_tmp.clone()]];
+        let places = SharedPlaces::new(workspace.clone(), places)?;
         let backend = LocalBackend {
             runner_program: config.shim.path().to_owned(),
             workspace: workspace.clone(),
-            tmp: real_directory(tmp.path())?,
+            tmp: shared_tmp,
             path: path_without_shims(std::env::var_os("PATH")),
             open_files,
             confinement: config.confinement.local()?,
@@ -183,6 +189,7 @@ impl Session {
             pid: std::process::id(),
             workspace: workspace.clone(),
             url: endpoint.to_string(),
+            forwarded: config.forwarding.additions_text(),
             kinds: fleet.kinds().to_vec(),
             started: SystemTime::now(),
             log,
@@ -194,6 +201,7 @@ impl Session {
             ProxyConfig {
                 token: token.clone(),
                 policy: config.policy,
+                forwarding: config.forwarding,
                 notify: config.notify,
                 call_log,
                 limits: config.limits,
@@ -203,6 +211,7 @@ impl Session {
                     Verbosity::Verbose => Transcript::OnOwnLines,
                 },
                 spool_dir: tmp.path().to_owned(),
+                places,
             },
             Arc::clone(&fleet),
         );
@@ -227,14 +236,11 @@ impl Session {
         })
     }
 
-    /// What a client needs to find the proxy and to be let in: URL, token and workspace, in this
-    /// order. They belong into an environment, never onto a command line.
-    pub fn variables(&self) -> [(&'static str, OsString); 3] {
-        [
-            (env::URL, self.info.url.clone().into()),
-            (env::TOKEN, self.token.reveal().into()),
-            (env::WORKSPACE, self.info.workspace.clone().into_os_string()),
-        ]
+    /// What a client needs to find the proxy, to be let in and to send what may pass: URL, token
+    /// and workspace, in this order, and which variables pass besides those of the table, if any.
+    /// They belong into an environment, never onto a command line.
+    pub fn variables(&self) -> Vec<(&'static str, OsString)> {
+        self.info.variables_with(self.token.reveal())
     }
 
     /// Its id, by which other commands name it.

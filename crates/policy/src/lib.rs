@@ -1,8 +1,8 @@
 //! Which sidecar runs a tool, or why none may.
 //!
 //! In scope: the table of tools and kinds with its allowlists, the order in which running sidecars
-//! are tried, the directory a call may run in as far as its spelling tells, and what of an argument
-//! list may stand in a log.
+//! are tried, the directory a call may run in as far as its spelling tells, which of a caller's
+//! variables a tool gets, and what of an argument list may stand in a log.
 //!
 //! Out of scope: what is running (the caller says), whether a tool is really installed (the runner
 //! tells), and where a path really leads (the runner resolves it).
@@ -25,6 +25,7 @@
 //! a container, and has no state a request could change.
 
 mod directory;
+mod forwarding;
 mod kinds;
 mod notify;
 mod policy;
@@ -32,6 +33,7 @@ mod redact;
 mod route;
 
 pub use directory::{asks_only_for_version, normalise};
+pub use forwarding::{Forwarded, Forwarding, InvalidVariable, Passing, Staying};
 pub use kinds::{DEV_TOOLS, KindSpec, kinds};
 pub use notify::{Executables, Notification, NotifyEnvironment, NotifyRules};
 pub use policy::{Allowance, KindPolicy, Policy};

@@ -13,6 +13,9 @@ pub enum Ladder {
     /// Nobody waits for the tool any more, or the session ends: INT at once, TERM after 1 s, KILL
     /// after 3 s (`spec/toolexec.md#disconnect`).
     Cancel,
+    /// Whoever started the tool as if it were here was killed: KILL at once
+    /// (`spec/exec3.md#frames`).
+    Vanished,
     /// As [`Ladder::Cancel`], but the caller has just sent a signal of its own, so no INT.
     CancelAfterSignal,
     /// The tool has ended and left processes behind that are to go too: TERM, KILL after 2 s.
@@ -24,6 +27,7 @@ impl Ladder {
         match self {
             Ladder::Timeout => &[(0, Signal::Int), (5, Signal::Term), (10, Signal::Kill)],
             Ladder::Cancel => &[(0, Signal::Int), (1, Signal::Term), (3, Signal::Kill)],
+            Ladder::Vanished => &[(0, Signal::Kill)],
             Ladder::CancelAfterSignal => &[(1, Signal::Term), (3, Signal::Kill)],
             Ladder::Leftovers => &[(0, Signal::Term), (2, Signal::Kill)],
         }

@@ -1,10 +1,10 @@
 //! Handing fds to another process over a unix socket.
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendmsg};
+use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 
 use crate::sys;
 
@@ -17,56 +17,63 @@ pub struct Received {
     pub fds: Vec<OwnedFd>,
 }
 
-/// Sends all of `bytes`, a few as a rule, and fds with them, without blocking.
+/// What to do about a peer that reads too slowly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// Wait until all is taken, unless the socket itself is non-blocking.
+    Block,
+    /// Send what is taken at once, or fail with EAGAIN.
+    Refuse,
+}
+
+/// Sends bytes over a stream socket, and returns how many were taken. The fds travel with the first
+/// of them, so they are sent once any was taken, and the rest goes without. Without fds the socket
+/// may be of any family.
 ///
-/// Errors: EAGAIN when the peer reads too slowly and nothing was sent; EMSGSIZE in the unheard-of
-/// case that only a part was taken, after which the stream is of no use.
+/// Errors: EAGAIN when nothing was sent; EINVAL for fds without a byte or more than 253; EPIPE
+/// when the peer is gone (no SIGPIPE comes).
 pub fn send_with_fds(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
     fds: &[BorrowedFd<'_>],
-) -> nix::Result<()> {
+    waiting: Waiting,
+) -> nix::Result<usize> {
     let fds: Vec<_> = fds.iter().map(AsRawFd::as_raw_fd).collect();
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    if bytes.is_empty() && !fds.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    let flags = match waiting {
+        Waiting::Block => MsgFlags::MSG_NOSIGNAL,
+        Waiting::Refuse => MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT,
+    };
     let rights = [ControlMessage::ScmRights(&fds)];
-    let iov = [IoSlice::new(bytes)];
-    let sent = sendmsg::<UnixAddr>(socket.as_raw_fd(), &iov, &rights, flags, None)?;
-    if sent == bytes.len() { Ok(()) } else { Err(Errno::EMSGSIZE) }
+    let rights = if fds.is_empty() { &[] } else { rights.as_slice() };
+    sendmsg::<UnixAddr>(socket.as_raw_fd(), &[IoSlice::new(bytes)], rights, flags, None)
 }
 
-/// Reads bytes and at most `max` fds, without blocking.
+/// Reads bytes from a stream socket and at most `max` fds, without blocking. A read ends where a
+/// message with fds does, so they are those of one message; bytes sent before it may come along.
 ///
-/// Errors: EAGAIN when nothing is there; EPROTO when more fds came, all of which are closed. (A
-/// plain `read` would close them silently.)
+/// Errors: EAGAIN when nothing is there; EPROTO when more fds came or some were lost, because our
+/// own table of fds is full, and all that came are closed. (A plain `read` would close them
+/// silently.)
 pub fn receive_with_fds(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
     max: usize,
 ) -> nix::Result<Received> {
-    // Room for as many as the kernel lets anyone send, so that none is ever cut off and leaked.
-    let mut space = nix::cmsg_space!([i32; SCM_MAX_FD]);
-    let mut iov = [IoSliceMut::new(buffer)];
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
-    let message = recvmsg::<UnixAddr>(socket.as_raw_fd(), &mut iov, Some(&mut space), flags)?;
-    let mut fds = Vec::new();
-    for control in message.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(received) = control {
-            fds.extend(sys::own_received(received));
-        }
-    }
-    if fds.len() > max {
+    let message = sys::recvmsg(socket, buffer)?;
+    if message.is_truncated || message.fds.len() > max {
         return Err(Errno::EPROTO);
     }
-    Ok(Received { bytes: message.bytes, fds })
+    Ok(Received { bytes: message.bytes, fds: message.fds })
 }
-
-/// The most fds one message can carry (unix(7)).
-const SCM_MAX_FD: usize = 253;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
@@ -74,7 +81,7 @@ mod tests {
     fn an_fd_crosses_with_its_byte() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (mut reader, writer) = std::io::pipe().unwrap();
-        send_with_fds(ours.as_fd(), b"x", &[writer.as_fd()]).unwrap();
+        assert_eq!(send_with_fds(ours.as_fd(), b"x", &[writer.as_fd()], Waiting::Refuse), Ok(1));
         drop(writer);
         let mut buffer = [0; 8];
         let mut received = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap();
@@ -88,21 +95,70 @@ mod tests {
     }
 
     #[test]
+    fn several_messages_keep_their_fds_apart() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let fds = [ours.as_fd(); 3];
+        for (bytes, count) in [(b"ab", 1), (b"cd", 0), (b"ef", 3), (b"gh", 2)] {
+            assert_eq!(send_with_fds(ours.as_fd(), bytes, &fds[..count], Waiting::Block), Ok(2));
+        }
+        let read = |length| {
+            let mut buffer = [0; 8];
+            let received = receive_with_fds(theirs.as_fd(), &mut buffer[..length], 3).unwrap();
+            (buffer[..received.bytes].to_vec(), received.fds.len())
+        };
+        assert_eq!(read(1), (b"a".to_vec(), 1), "the first byte brings them");
+        assert_eq!(read(8), (b"bcdef".to_vec(), 3));
+        assert_eq!(read(8), (b"gh".to_vec(), 2));
+    }
+
+    #[test]
     fn nothing_there_end_and_too_many() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut buffer = [0; 8];
         let empty = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap_err();
         assert_eq!(empty, Errno::EAGAIN);
 
-        let fds = [ours.as_raw_fd(), theirs.as_raw_fd(), ours.as_raw_fd()];
-        let rights = [ControlMessage::ScmRights(&fds)];
-        let iov = [IoSlice::new(b"x")];
-        sendmsg::<UnixAddr>(ours.as_raw_fd(), &iov, &rights, MsgFlags::empty(), None).unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let fds = [ours.as_fd(), theirs.as_fd(), reader.as_fd()];
+        send_with_fds(ours.as_fd(), b"x", &fds, Waiting::Block).unwrap();
+        drop(reader);
         let smuggled = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap_err();
         assert_eq!(smuggled, Errno::EPROTO);
+        let nobody = (&writer).write(b"x").unwrap_err();
+        assert_eq!(nobody.kind(), std::io::ErrorKind::BrokenPipe, "all of them are closed");
 
+        let without_a_byte = send_with_fds(ours.as_fd(), b"", &[ours.as_fd()], Waiting::Block);
+        assert_eq!(without_a_byte, Err(Errno::EINVAL));
         drop(ours);
         let end = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap();
         assert_eq!((end.bytes, end.fds.is_empty()), (0, true));
+        let gone = send_with_fds(theirs.as_fd(), b"x", &[], Waiting::Block);
+        assert_eq!(gone, Err(Errno::EPIPE));
+    }
+
+    #[test]
+    fn a_slow_peer_takes_a_part_and_then_nothing() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let much = vec![0; 16 << 20];
+        let taken = send_with_fds(ours.as_fd(), &much, &[], Waiting::Refuse).unwrap();
+        assert!(taken > 0 && taken < much.len(), "{taken}");
+        let full = send_with_fds(ours.as_fd(), &much, &[], Waiting::Refuse);
+        assert_eq!(full, Err(Errno::EAGAIN));
+    }
+
+    #[test]
+    fn bytes_alone_over_tcp() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (theirs, _) = listener.accept().unwrap();
+        assert_eq!(send_with_fds(ours.as_fd(), b"x", &[], Waiting::Block), Ok(1));
+        drop(ours);
+        let mut buffer = [0; 8];
+        for expected in [1, 0] {
+            // Across the loopback a byte may take a moment.
+            theirs.peek(&mut buffer).unwrap();
+            let received = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap();
+            assert_eq!((received.bytes, received.fds.len()), (expected, 0));
+        }
     }
 }

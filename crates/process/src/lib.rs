@@ -1,9 +1,10 @@
 //! Processes: everything about starting, signalling and ending them, in one place.
 //!
 //! In scope: spawning a program in its own process group without copying our address space, its
-//! standard fds, reaping, the INT/TERM/KILL ladder as a state machine without a clock, finding
-//! every process of an exec by its mark, confining what is started, and passing fds over a unix
-//! socket.
+//! standard fds, limits and terminal, reaping, signals of any number, the INT/TERM/KILL ladder as a
+//! state machine without a clock, finding every process of an exec by its mark, confining what is
+//! started, pseudo terminals, the terminal we were started on, passing fds over a unix socket, and
+//! starting without the standard library's changes to what our parent gave us.
 //!
 //! Out of scope: what is run and why (`aifo-runner`), and the bytes that say so (`aifo-wire`).
 //!
@@ -27,24 +28,37 @@ mod confine;
 mod descendants;
 mod escalation;
 mod fd_passing;
+mod limits;
 mod lookup;
+mod pty;
 mod reaper;
+mod same_object;
+mod signal_set;
 mod signals;
 mod spawn;
+mod start;
 mod sys;
+pub mod terminal;
 mod unix_address;
 
 pub use census::{Mark, processes_marked, signal_marked, sweep};
 pub use confine::{ConfineError, Confinement, Enforcement, confine, enforcement};
 pub use descendants::{descendants_of, end_descendants};
 pub use escalation::{Escalation, Ladder};
-pub use fd_passing::{Received, receive_with_fds, send_with_fds};
+pub use fd_passing::{Received, Waiting, receive_with_fds, send_with_fds};
+pub use limits::{ResourceLimit, current_limits, nice, raise_open_files};
 pub use lookup::{Lookup, find_in_path};
-pub use reaper::{Reaped, reap};
+pub use pty::{Pty, resize};
+pub use reaper::{ChildEvent, Reaped, reap};
+pub use same_object::is_same_object;
+pub use signal_set::{Caught, CaughtSignals, SignalSet};
 pub use signals::{
-    become_subreaper, die_of, die_with_parent, raise_open_files, reset_dispositions, signal_group,
-    signal_process,
+    become_subreaper, die_of, die_with_parent, forbid_tracing, ignored_signals, is_ignored,
+    reset_dispositions, signal_group, signal_group_number, signal_process,
 };
-pub use spawn::{Group, OpenFilesLimit, Spawn, SpawnError, variable};
-pub use sys::{accept, give_back_freed_memory, is_ignored, random_bits, take_fd};
+pub use spawn::{Group, Spawn, SpawnError, variable};
+#[doc(hidden)]
+pub use start::start;
+pub use start::{closed_standard_fds, ignore_broken_pipes};
+pub use sys::{accept, bytes_in_pipe, give_back_freed_memory, random_bits, take_fd};
 pub use unix_address::UnixAddress;

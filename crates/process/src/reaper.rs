@@ -1,4 +1,4 @@
-//! Collecting children that have ended.
+//! What becomes of our children.
 
 use std::time::Duration;
 
@@ -7,6 +7,20 @@ use nix::libc;
 use nix::unistd::Pid;
 
 use crate::sys;
+
+/// Something that happened to a child of ours.
+#[derive(Clone, Copy, Debug)]
+pub enum ChildEvent {
+    /// It has ended.
+    Ended(Reaped),
+    /// It was stopped and goes on when it gets CONT.
+    Stopped {
+        /// Its process id.
+        pid: Pid,
+        /// What stopped it: STOP, TSTP, TTIN or TTOU.
+        signal: u8,
+    },
+}
 
 /// A child that has ended, ours or one that was left to us as subreaper or PID 1.
 #[derive(Clone, Copy, Debug)]
@@ -23,24 +37,28 @@ pub struct Reaped {
     pub max_rss_kib: u64,
 }
 
-/// Collects one child that has ended, or says `None` when no other has. Never blocks.
+/// What happened to one child, each thing once, or `None` when nothing else did. Never blocks.
 ///
 /// A process that starts children calls this from one place only: it takes *any* child.
-pub fn reap() -> Option<Reaped> {
+pub fn reap() -> Option<ChildEvent> {
     let (pid, status, usage) = sys::wait4_any().ok().flatten()?;
+    // A status has eight bits, a signal seven.
+    let byte = |number| u8::try_from(number).unwrap_or(u8::MAX);
+    if libc::WIFSTOPPED(status) {
+        return Some(ChildEvent::Stopped { pid, signal: byte(libc::WSTOPSIG(status)) });
+    }
     let ending = if libc::WIFSIGNALED(status) {
-        Ending::Signaled(u8::try_from(libc::WTERMSIG(status)).unwrap_or(u8::MAX))
+        Ending::Signaled(byte(libc::WTERMSIG(status)))
     } else {
-        // Without WUNTRACED and WCONTINUED only ends are reported; a status has eight bits.
-        Ending::Exited(u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(u8::MAX))
+        Ending::Exited(byte(libc::WEXITSTATUS(status)))
     };
-    Some(Reaped {
+    Some(ChildEvent::Ended(Reaped {
         pid,
         ending,
         user: duration(usage.ru_utime),
         system: duration(usage.ru_stime),
         max_rss_kib: u64::try_from(usage.ru_maxrss).unwrap_or(0),
-    })
+    }))
 }
 
 fn duration(time: libc::timeval) -> Duration {

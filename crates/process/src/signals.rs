@@ -1,21 +1,24 @@
 //! Signals, and what a process arranges about its own end.
 
-use std::io;
-
 use aifo_types::Signal;
 use nix::errno::Errno;
+use nix::libc;
 use nix::sys::prctl;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::{self, SigSet, SigmaskHow, sigprocmask};
+use nix::sys::signal;
 use nix::unistd::{Pid, getppid};
 
-use crate::spawn::OpenFilesLimit;
-use crate::sys;
+use crate::signal_set::SignalSet;
+use crate::sys::{self, Disposition};
 
 /// Sends a signal to a whole process group. `false` if no process of it is left.
 pub fn signal_group(leader: Pid, signal: Signal) -> bool {
-    let number = signal::Signal::try_from(i32::from(signal.number()));
-    number.and_then(|number| signal::killpg(leader, number)) != Err(Errno::ESRCH)
+    signal_group_number(leader, signal.number())
+}
+
+/// Sends a signal of any number, real-time ones included, to a whole process group. `false` if no
+/// process of it is left. A number that is no signal reaches nobody.
+pub fn signal_group_number(leader: Pid, number: u8) -> bool {
+    sys::signal_group(leader, number) != Err(Errno::ESRCH)
 }
 
 /// Sends a signal to one process whose number cannot have been used again: a child of ours that was
@@ -27,11 +30,31 @@ pub fn signal_process(pid: Pid, signal: Signal) {
     }
 }
 
-/// Gives every signal its default action, but SIGPIPE, which stays ignored, and unblocks all: what
-/// our parent ignored or blocked is no business of ours or our tools.
+/// The signals that this process ignores, bit n - 1 for signal n: those that it was started to
+/// ignore, by `nohup` or a shell in the background, unless it has changed them since. The standard
+/// library's start makes it ignore SIGPIPE; [`crate::entry`] does not.
+pub fn ignored_signals() -> u64 {
+    let mut ignored = SignalSet::default();
+    for number in SignalSet::all().iter().filter(|number| sys::is_ignored_number(*number)) {
+        ignored.insert(number);
+    }
+    ignored.bits()
+}
+
+/// Whether this process ignores a signal.
+pub fn is_ignored(signal: signal::Signal) -> bool {
+    u8::try_from(signal as i32).is_ok_and(sys::is_ignored_number)
+}
+
+/// Gives every signal its default action, but SIGPIPE, which stays ignored so that a write to a
+/// peer that left is an error we see, and unblocks all: what our parent ignored or blocked is no
+/// business of ours or our tools.
 pub fn reset_dispositions() -> nix::Result<()> {
-    sys::default_dispositions();
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
+    for number in SignalSet::all().iter() {
+        sys::set_disposition(number, Disposition::Default);
+    }
+    sys::set_disposition(libc::SIGPIPE as u8, Disposition::Ignore);
+    SignalSet::default().restore().map(drop)
 }
 
 /// Makes orphaned descendants our children, so that none escapes us.
@@ -47,23 +70,23 @@ pub fn die_with_parent(parent: Pid, signal: Signal) -> nix::Result<()> {
     if getppid() == parent { Ok(()) } else { Err(Errno::ESRCH) }
 }
 
-/// Raises our soft limit on open files to the hard one, and returns what was in force, which is
-/// what a tool is to get.
-pub fn raise_open_files() -> io::Result<OpenFilesLimit> {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    if soft < hard {
-        setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
-    }
-    Ok(OpenFilesLimit { soft, hard })
+/// Keeps every process without privileges, our own user's included, from tracing this one, reading
+/// its memory or taking its fds, and the kernel from dumping it. It ends with the execution of
+/// another program. Much of our /proc entry belongs to root from now on.
+pub fn forbid_tracing() -> nix::Result<()> {
+    prctl::set_dumpable(false)
 }
 
-/// Ends this process by `signal`, as if it had been killed by it. Returns only if the signal's
-/// default action does not end a process.
-pub fn die_of(signal: signal::Signal) {
-    sys::default_disposition(signal);
-    let mut only = SigSet::empty();
-    only.add(signal);
-    // Each of these can only fail for a signal that does not exist.
-    let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&only), None);
-    let _ = signal::raise(signal);
+/// Ends this process by the signal of this number, as if it had been killed by it, but leaves no
+/// core: what is to be looked at is not in our memory. Returns only if the signal's default action
+/// does not end a process.
+pub fn die_of(number: u8) {
+    let mut only = SignalSet::default();
+    only.insert(number);
+    // None of these can fail for what is a signal.
+    let _ = sys::prlimit(libc::RLIMIT_CORE as u8, Some(&libc::rlimit { rlim_cur: 0, rlim_max: 0 }));
+    let _ = forbid_tracing();
+    sys::set_disposition(number, Disposition::Default);
+    let _ = only.unblock();
+    let _ = sys::raise(number);
 }

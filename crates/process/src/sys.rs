@@ -10,20 +10,24 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::unistd::Pid;
 
+use crate::limits::ResourceLimit;
+use crate::signal_set::SignalSet;
 use crate::spawn::{Group, Spawn, SpawnError};
 
 /// What the child needs, prepared before it exists: it may neither allocate nor lock.
-struct ChildPlan {
+struct ChildPlan<'a> {
     program: *const c_char,
     argv: *const *const c_char,
     env: *const *const c_char,
     cwd: Option<RawFd>,
-    stdio: [RawFd; 3],
-    group: Group,
-    open_files: Option<libc::rlimit>,
+    stdio: [Option<RawFd>; 3],
+    group: Group<'a>,
+    limits: &'a [ResourceLimit],
+    umask: Option<u32>,
+    nice: Option<i8>,
+    ignored: SignalSet,
     /// Where the child says how far it came, in memory it shares with the waiting parent.
     failure: Option<(Step, c_int)>,
 }
@@ -43,7 +47,8 @@ pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
     // The child's dup2 calls overwrite 0, 1 and 2 in turn, so a source there must move first.
     let moved = move_above_stdio(&spawn.stdio).map_err(SpawnError::Prepare)?;
     let source = |index: usize| {
-        moved[index].as_ref().map_or(spawn.stdio[index].as_raw_fd(), AsRawFd::as_raw_fd)
+        let moved = moved[index].as_ref().map(AsRawFd::as_raw_fd);
+        moved.or(spawn.stdio[index].map(|fd| fd.as_raw_fd()))
     };
     let mut plan = ChildPlan {
         program: spawn.program.as_ptr(),
@@ -52,18 +57,17 @@ pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
         cwd: spawn.cwd.map(|fd| fd.as_raw_fd()),
         stdio: [source(0), source(1), source(2)],
         group: spawn.group,
-        open_files: spawn
-            .open_files
-            .map(|limit| libc::rlimit { rlim_cur: limit.soft, rlim_max: limit.hard }),
+        limits: &spawn.limits,
+        umask: spawn.umask,
+        nice: spawn.nice,
+        ignored: SignalSet::from_bits(spawn.ignored),
         failure: None,
     };
 
     let mut stack: Vec<u128> = Vec::with_capacity(CHILD_STACK / size_of::<u128>());
     // No handler of ours may run in the child, which shares our memory; the child empties its mask
     // as its last step before it executes.
-    let mut before = SigSet::empty();
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))
-        .map_err(SpawnError::Prepare)?;
+    let before = SignalSet::all().block().map_err(SpawnError::Prepare)?;
     // SAFETY: the stack's end is one past a live, 16-byte aligned allocation that nothing else
     // uses, and it grows down. CLONE_VFORK suspends this thread until the child has executed or
     // exited, so `plan`, the vectors it points into and the stack outlive the child's use of them.
@@ -74,7 +78,7 @@ pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
     };
     let cloned = Errno::result(pid);
     // Restoring a mask that was read a moment ago cannot fail.
-    let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
+    let _ = before.restore();
     let pid = cloned.map_err(SpawnError::Clone)?;
 
     // SAFETY: `plan` is alive and the child, the only other writer, is done; the volatile read
@@ -108,21 +112,34 @@ extern "C" fn run_child(plan: *mut c_void) -> c_int {
     unsafe { libc::_exit(127) }
 }
 
-fn prepare_child(plan: &ChildPlan) -> Result<(), ()> {
+fn prepare_child(plan: &ChildPlan<'_>) -> Result<(), ()> {
     let check = |result: c_int| if result == -1 { Err(()) } else { Ok(()) };
     // SAFETY: plain system calls on values; none allocates, locks or touches memory of the parent
-    // but errno, which the suspended parent does not read. `empty` is initialised by sigemptyset.
+    // but errno, which the suspended parent does not read.
     unsafe {
         match plan.group {
             Group::Inherit => {}
             Group::New => check(libc::setpgid(0, 0))?,
+            Group::Foreground(terminal) => {
+                check(libc::setpgid(0, 0))?;
+                // From a group in the background that is a reason for TTOU, but all is blocked.
+                check(libc::tcsetpgrp(terminal.as_raw_fd(), libc::getpid()))?;
+            }
             Group::Session => check(libc::setsid())?,
+            Group::Terminal(terminal) => {
+                check(libc::setsid())?;
+                check(libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY, 0))?;
+            }
         }
         if let Some(cwd) = plan.cwd {
             check(libc::fchdir(cwd))?;
         }
         for (target, source) in (0..).zip(plan.stdio) {
-            check(libc::dup2(source, target))?;
+            match source {
+                Some(source) => check(libc::dup2(source, target))?,
+                // It may be closed with us as well.
+                None => _ = libc::close(target),
+            }
         }
         // A kernel before 5.11 does not know this; all of our own fds are close-on-exec anyway.
         libc::syscall(
@@ -131,23 +148,41 @@ fn prepare_child(plan: &ChildPlan) -> Result<(), ()> {
             libc::c_uint::MAX,
             libc::CLOSE_RANGE_CLOEXEC,
         );
-        if let Some(limit) = &plan.open_files {
-            check(libc::setrlimit(libc::RLIMIT_NOFILE, limit))?;
+        if let Some(umask) = plan.umask {
+            libc::umask(umask & 0o777);
         }
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        let mut empty = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-        libc::sigemptyset(empty.as_mut_ptr());
-        check(libc::sigprocmask(libc::SIG_SETMASK, empty.as_ptr(), ptr::null_mut()))
+        if let Some(nice) = plan.nice {
+            // Not everybody may become more important; it runs all the same.
+            libc::setpriority(libc::PRIO_PROCESS, 0, nice.into());
+        }
     }
+    for limit in plan.limits {
+        hold_to(limit);
+    }
+    // All others are default with us, or become so when the program is executed.
+    set_disposition(libc::SIGPIPE as u8, Disposition::Default);
+    for signal in plan.ignored.iter() {
+        set_disposition(signal, Disposition::Ignore);
+    }
+    SignalSet::default().restore().map(drop).map_err(|_| ())
+}
+
+/// Sets a limit as far as the hard limit in force lets us. One that cannot be set stays as it is.
+fn hold_to(limit: &ResourceLimit) {
+    let Ok(in_force) = prlimit(limit.resource, None) else { return };
+    let hard = limit.hard.min(in_force.rlim_max);
+    let within = libc::rlimit { rlim_cur: limit.soft.min(hard), rlim_max: hard };
+    let _ = prlimit(limit.resource, Some(&within));
 }
 
 fn null_terminated(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
 
-fn move_above_stdio(stdio: &[BorrowedFd<'_>; 3]) -> nix::Result<[Option<OwnedFd>; 3]> {
+fn move_above_stdio(stdio: &[Option<BorrowedFd<'_>>; 3]) -> nix::Result<[Option<OwnedFd>; 3]> {
     let mut moved = [None, None, None];
     for (slot, fd) in moved.iter_mut().zip(stdio) {
+        let Some(fd) = fd else { continue };
         if fd.as_raw_fd() < 3 {
             let raw = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(3))?;
             // SAFETY: fcntl has just made this fd, and nobody else knows it.
@@ -157,13 +192,30 @@ fn move_above_stdio(stdio: &[BorrowedFd<'_>; 3]) -> nix::Result<[Option<OwnedFd>
     Ok(moved)
 }
 
-/// Waits for any child that has ended, without blocking.
+/// Our limit on a resource as it was in force; afterwards it is `new`.
+pub(crate) fn prlimit(resource: u8, new: Option<&libc::rlimit>) -> nix::Result<libc::rlimit> {
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let new = new.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: `new` is null or points to a live value, and so does `before`; the kernel knows
+    // which numbers are resources.
+    let result = unsafe { libc::prlimit(0, resource.into(), new, &raw mut before) };
+    Errno::result(result).map(|_| before)
+}
+
+/// Our nice value.
+pub(crate) fn nice() -> c_int {
+    // SAFETY: a question without pointers; about ourselves it cannot fail.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+}
+
+/// Waits for any child that has ended or stopped, without blocking.
 pub(crate) fn wait4_any() -> nix::Result<Option<(Pid, c_int, libc::rusage)>> {
+    let flags = libc::WNOHANG | libc::WUNTRACED;
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: both pointers are to live values of the right type; an all-zero rusage is valid.
     let (pid, usage) = unsafe {
-        let pid = libc::wait4(-1, &raw mut status, libc::WNOHANG, usage.as_mut_ptr());
+        let pid = libc::wait4(-1, &raw mut status, flags, usage.as_mut_ptr());
         (pid, usage.assume_init())
     };
     let pid = Errno::result(pid)?;
@@ -194,33 +246,165 @@ pub(crate) fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: u8) -> nix::Resul
     Errno::result(result).map(drop)
 }
 
-/// Gives every signal its default action, but SIGPIPE, which stays ignored so that a write to a
-/// peer that left is an error we see.
-pub(crate) fn default_dispositions() {
-    for signal in 1..=libc::SIGRTMAX() {
-        let action = if signal == libc::SIGPIPE { libc::SIG_IGN } else { libc::SIG_DFL };
-        // SAFETY: SIG_DFL and SIG_IGN install no code of ours. KILL, STOP and the signals the C
-        // library keeps for itself refuse with EINVAL, which changes nothing.
-        unsafe { libc::signal(signal, action) };
-    }
+/// Sends a signal to a process group.
+pub(crate) fn signal_group(leader: Pid, signal: u8) -> nix::Result<()> {
+    // SAFETY: a system call on two integers.
+    Errno::result(unsafe { libc::killpg(leader.as_raw(), signal.into()) }).map(drop)
 }
 
-/// Whether this process ignores a signal, as one does that was started with `nohup` or by a shell
-/// in the background.
-pub fn is_ignored(signal: nix::sys::signal::Signal) -> bool {
-    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: a null new action only asks; the old one is read only if the call says that it was
-    // written.
+/// Sends a signal to this thread, whatever the C library thinks of its number.
+pub(crate) fn raise(signal: u8) -> nix::Result<()> {
+    // SAFETY: system calls on integers.
+    let result = unsafe {
+        let thread = libc::syscall(libc::SYS_gettid);
+        libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, c_int::from(signal))
+    };
+    Errno::result(result).map(drop)
+}
+
+/// What becomes of a signal that no code of ours handles.
+#[derive(Clone, Copy)]
+pub(crate) enum Disposition {
+    Default,
+    Ignore,
+}
+
+/// The kernel's `struct sigaction`. The C library hides the two signals it keeps for itself.
+#[repr(C)]
+struct Action {
+    handler: libc::sighandler_t,
+    /// Flags, a way back from the handler, and a mask: nothing that counts without a handler.
+    rest: [usize; 3],
+}
+
+/// Sets what becomes of a signal. KILL, STOP and what is no signal stay as they are.
+pub(crate) fn set_disposition(signal: u8, disposition: Disposition) {
+    let handler = match disposition {
+        Disposition::Default => libc::SIG_DFL,
+        Disposition::Ignore => libc::SIG_IGN,
+    };
+    let action = Action { handler, rest: [0; 3] };
+    let none = ptr::null_mut::<Action>();
+    // SAFETY: `action` is live and as large as the kernel's, and installs no code of ours.
     unsafe {
-        let asked = libc::sigaction(signal as c_int, ptr::null(), action.as_mut_ptr());
-        asked == 0 && action.assume_init().sa_sigaction == libc::SIG_IGN
+        let signal = c_int::from(signal);
+        libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, none, size_of::<u64>());
     }
 }
 
-/// Gives one signal its default action.
-pub(crate) fn default_disposition(signal: nix::sys::signal::Signal) {
-    // SAFETY: SIG_DFL installs no code of ours.
-    unsafe { libc::signal(signal as c_int, libc::SIG_DFL) };
+/// Whether this process ignores the signal of a number.
+pub(crate) fn is_ignored_number(signal: u8) -> bool {
+    let mut action = Action { handler: libc::SIG_DFL, rest: [0; 3] };
+    let none = ptr::null::<Action>();
+    // SAFETY: a null new action only asks; `action` is live and as large as the kernel's.
+    unsafe {
+        let signal = c_int::from(signal);
+        libc::syscall(libc::SYS_rt_sigaction, signal, none, &raw mut action, size_of::<u64>());
+    }
+    action.handler == libc::SIG_IGN
+}
+
+/// Which way a set of signals changes the mask of this thread.
+#[derive(Clone, Copy)]
+pub(crate) enum Mask {
+    Block = libc::SIG_BLOCK as isize,
+    Unblock = libc::SIG_UNBLOCK as isize,
+    Set = libc::SIG_SETMASK as isize,
+}
+
+/// Changes the mask of this thread; returns the one before. Bit n - 1 stands for signal n.
+pub(crate) fn change_mask(how: Mask, set: u64) -> nix::Result<u64> {
+    let mut before = 0u64;
+    // SAFETY: both pointers are to live sets of the kernel's size, which is passed along.
+    let result = unsafe {
+        let (how, new, old) = (how as c_int, &raw const set, &raw mut before);
+        libc::syscall(libc::SYS_rt_sigprocmask, how, new, old, size_of::<u64>())
+    };
+    Errno::result(result).map(|_| before)
+}
+
+/// An fd from which the blocked signals of a set can be read, close-on-exec and non-blocking.
+pub(crate) fn signalfd(set: u64) -> nix::Result<OwnedFd> {
+    let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+    // SAFETY: the pointer is to a live set of the kernel's size, which is passed along; a
+    // non-negative result is an fd that only we know.
+    unsafe {
+        let new = -1 as c_int;
+        let set = &raw const set;
+        let fd = libc::syscall(libc::SYS_signalfd4, new, set, size_of::<u64>(), flags);
+        Errno::result(fd).map(|fd| OwnedFd::from_raw_fd(fd as RawFd))
+    }
+}
+
+/// The attributes of a terminal, as the kernel has them: no C library reworks the speeds.
+pub(crate) fn terminal_attributes(terminal: BorrowedFd<'_>) -> nix::Result<libc::termios> {
+    let mut attributes = std::mem::MaybeUninit::<libc::termios>::zeroed();
+    // SAFETY: the kernel writes its `struct termios`, with which the C library's larger one
+    // begins; all-zero is a valid value of the rest.
+    unsafe {
+        let fd = terminal.as_raw_fd();
+        Errno::result(libc::ioctl(fd, libc::TCGETS, attributes.as_mut_ptr()))?;
+        Ok(attributes.assume_init())
+    }
+}
+
+/// Sets the attributes of a terminal once everything written to it has been sent (TCSADRAIN).
+pub(crate) fn set_terminal_attributes(
+    terminal: BorrowedFd<'_>,
+    attributes: &libc::termios,
+) -> nix::Result<()> {
+    let attributes = ptr::from_ref(attributes);
+    // SAFETY: the kernel reads its `struct termios`, with which the live value begins.
+    let result = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TCSETSW, attributes) };
+    Errno::result(result).map(drop)
+}
+
+/// The size of a terminal.
+pub(crate) fn window_size(terminal: BorrowedFd<'_>) -> nix::Result<libc::winsize> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the pointer is to a live value of the type that this request writes.
+    let result = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
+    Errno::result(result).map(|_| size)
+}
+
+/// Sets the size of a terminal.
+pub(crate) fn set_window_size(terminal: BorrowedFd<'_>, size: &libc::winsize) -> nix::Result<()> {
+    let size = ptr::from_ref(size);
+    // SAFETY: the pointer is to a live value of the type that this request reads.
+    let result = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, size) };
+    Errno::result(result).map(drop)
+}
+
+/// Opens the other side of a pseudo terminal, close-on-exec, without making it the controlling
+/// terminal of anybody. It needs no path, so it works whatever is mounted in /dev/pts.
+pub(crate) fn pty_slave(master: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
+    let unlocked: c_int = 0;
+    let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+    // SAFETY: the first request reads one live integer, the second takes flags by value; its
+    // non-negative result is an fd that only we know.
+    unsafe {
+        let fd = master.as_raw_fd();
+        Errno::result(libc::ioctl(fd, libc::TIOCSPTLCK, &raw const unlocked))?;
+        let slave = Errno::result(libc::ioctl(fd, libc::TIOCGPTPEER, flags))?;
+        Ok(OwnedFd::from_raw_fd(slave))
+    }
+}
+
+/// Whether two fds of ours name one open file description.
+pub(crate) fn kcmp_files(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> nix::Result<bool> {
+    const KCMP_FILE: c_int = 0;
+    // SAFETY: system calls on integers.
+    let order = unsafe {
+        let (pid, a, b) = (libc::getpid(), a.as_raw_fd(), b.as_raw_fd());
+        libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, a as libc::c_ulong, b as libc::c_ulong)
+    };
+    Errno::result(order).map(|order| order == 0)
+}
+
+/// Whether this number is open.
+pub(crate) fn is_open(number: RawFd) -> bool {
+    // SAFETY: only asks for a flag, and fails cleanly if it is not open.
+    unsafe { libc::fcntl(number, libc::F_GETFD) != -1 }
 }
 
 /// Takes one waiting connection off a listening socket, close-on-exec.
@@ -231,11 +415,54 @@ pub fn accept(listener: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
-/// Takes ownership of fds that came in a control message.
-pub(crate) fn own_received(fds: Vec<RawFd>) -> Vec<OwnedFd> {
-    // SAFETY: the kernel installed these fds for this recvmsg, and nobody else knows them.
-    fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect()
+/// One message with its control data.
+pub(crate) struct Message {
+    pub(crate) bytes: usize,
+    pub(crate) fds: Vec<OwnedFd>,
+    /// Whether fds were lost on the way: those that came are not all.
+    pub(crate) is_truncated: bool,
 }
+
+/// Reads one message without blocking. Its fds, close-on-exec, are owned from the first moment.
+pub(crate) fn recvmsg(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result<Message> {
+    let mut control = [0u64; CONTROL_SPACE.div_ceil(size_of::<u64>())];
+    let mut iov = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut fds = Vec::new();
+    // SAFETY: an all-zero msghdr is valid; it points to live memory of the lengths given, aligned
+    // for control data. The CMSG functions stay within what the kernel says it wrote there, and
+    // the fds in it were installed for this call, so nobody else knows them.
+    unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = &raw mut iov;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = size_of_val(&control) as _;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+        let bytes = libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags);
+        let bytes = Errno::result(bytes)?.unsigned_abs();
+        let mut next = libc::CMSG_FIRSTHDR(&raw const header);
+        while let Some(message) = next.as_ref() {
+            if (message.cmsg_level, message.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let head = libc::CMSG_LEN(0) as usize;
+                let length = usize::saturating_sub(message.cmsg_len as _, head);
+                let data = libc::CMSG_DATA(next).cast::<RawFd>();
+                let received = (0..length / size_of::<RawFd>())
+                    .map(|index| OwnedFd::from_raw_fd(data.add(index).read_unaligned()));
+                fds.extend(received);
+            }
+            next = libc::CMSG_NXTHDR(&raw const header, next);
+        }
+        Ok(Message { bytes, fds, is_truncated: header.msg_flags & libc::MSG_CTRUNC != 0 })
+    }
+}
+
+/// Room for as many fds as the kernel lets anyone send (unix(7)), so that only a full table of
+/// ours can cut off any.
+const CONTROL_SPACE: usize = {
+    const SCM_MAX_FD: usize = 253;
+    // SAFETY: a calculation.
+    unsafe { libc::CMSG_SPACE((SCM_MAX_FD * size_of::<RawFd>()) as libc::c_uint) as usize }
+};
 
 /// Takes an fd that this process inherited under a known number, moves it above the standard ones
 /// and puts /dev/null in its place. To be called once per number, first thing in `main`.
@@ -290,4 +517,34 @@ pub fn random_bits() -> io::Result<[u8; 16]> {
         return Err(io::Error::last_os_error());
     }
     Ok(bits)
+}
+
+/// Defines the start of a `#![no_main]` program: `entry!(run)`, with `fn run() -> !`.
+///
+/// The standard library's own start ignores SIGPIPE, opens /dev/null where a standard fd is closed,
+/// and reads the map of our memory to tell an overflow of the stack from other faults. Without it
+/// the program sees what its parent really gave it, and starts sooner. Arguments, environment and
+/// panics are as ever; a panic that reaches the start ends the program with 101. The C library
+/// gives arguments to the standard library only if it is the GNU one.
+#[macro_export]
+macro_rules! entry {
+    ($run:path) => {
+        // SAFETY: nothing else of a program without `main` has this name, which the C library
+        // calls with the signature it has here, once.
+        #[unsafe(no_mangle)]
+        extern "C" fn main(
+            _count: ::core::ffi::c_int,
+            _arguments: *const *const ::core::ffi::c_char,
+        ) -> ::core::ffi::c_int {
+            $crate::start($run)
+        }
+    };
+}
+
+/// How many bytes stand in a pipe, seen from either end (`FIONREAD`). 0 for what is no pipe.
+pub fn bytes_in_pipe(pipe: BorrowedFd<'_>) -> usize {
+    let mut count: c_int = 0;
+    // SAFETY: the kernel writes one int to a live one.
+    let asked = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut count) };
+    if asked == 0 { usize::try_from(count).unwrap_or(0) } else { 0 }
 }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 
-use aifo_sidecar::{ExecChannel, Socket};
+use aifo_sidecar::Canceller;
 use aifo_types::{Ending, exit};
 use aifo_wire::{CancelCause, Interrupt};
 use tokio::sync::watch;
@@ -17,6 +17,7 @@ use crate::registry::Registration;
 /// does not read cannot keep a tool alive beyond its limit.
 #[derive(Debug)]
 pub(crate) struct Attendant {
+    tool: Canceller,
     deadline: Option<Instant>,
     shutdown: watch::Receiver<bool>,
     shutting_down: bool,
@@ -35,15 +36,16 @@ pub(crate) enum TimeLimit {
 
 impl Attendant {
     pub(crate) fn new(
+        tool: Canceller,
         deadline: Option<Instant>,
         at_limit: TimeLimit,
         shutdown: watch::Receiver<bool>,
     ) -> Self {
-        Attendant { deadline, shutdown, shutting_down: false, timed_out: false, at_limit }
+        Attendant { tool, deadline, shutdown, shutting_down: false, timed_out: false, at_limit }
     }
 
-    /// Awaits `work`, and meanwhile asks the runner at `channel` to end the tool when it must.
-    pub(crate) async fn attend<F: Future>(&mut self, channel: &Socket, work: F) -> F::Output {
+    /// Awaits `work`, and meanwhile has the tool ended when it must be.
+    pub(crate) async fn attend<F: Future>(&mut self, work: F) -> F::Output {
         let mut work = pin!(work);
         loop {
             tokio::select! {
@@ -56,23 +58,23 @@ impl Attendant {
                         TimeLimit::Ladder => CancelCause::Timeout,
                         TimeLimit::Cancel => CancelCause::Disconnect,
                     };
-                    ExecChannel::cancel(channel, cause, Interrupt::Send);
+                    self.tool.cancel(cause, Interrupt::Send);
                 }
                 () = told(&mut self.shutdown), if !self.shutting_down => {
                     self.shutting_down = true;
-                    ExecChannel::cancel(channel, CancelCause::Shutdown, Interrupt::Send);
+                    self.tool.cancel(CancelCause::Shutdown, Interrupt::Send);
                 }
             }
         }
     }
 
     /// The client has gone: has the tool ended, unless the client has just tried so itself.
-    pub(crate) fn disconnect(&self, channel: &Socket, registration: &Registration) {
+    pub(crate) fn disconnect(&self, registration: &Registration) {
         let interrupt = match registration.was_signalled_recently() {
             true => Interrupt::Skip,
             false => Interrupt::Send,
         };
-        ExecChannel::cancel(channel, CancelCause::Disconnect, interrupt);
+        self.tool.cancel(CancelCause::Disconnect, interrupt);
     }
 
     /// Whether the tool ran into the time limit.

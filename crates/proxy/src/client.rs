@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use aifo_sidecar::Socket;
@@ -24,6 +25,11 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(socket: Socket, transport: Transport) -> Self {
         Client { socket, transport }
+    }
+
+    /// Leaves the connection to somebody else, for now or for good.
+    pub(crate) fn park(self) -> Parked {
+        Parked { fd: self.socket.into_fd(), transport: self.transport }
     }
 
     /// Waits until the client has gone.
@@ -85,6 +91,20 @@ impl Client {
                 Ok(count) => left = left.saturating_sub(count),
             }
         }
+    }
+}
+
+/// A connection that somebody else talks on. It closes, on our side, when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) fd: OwnedFd,
+    transport: Transport,
+}
+
+impl Parked {
+    /// Takes the connection back.
+    pub(crate) fn unpark(self) -> io::Result<Client> {
+        Ok(Client::new(Socket::new(self.fd)?, self.transport))
     }
 }
 

@@ -1,11 +1,16 @@
-//! From a request to a running tool, or to the reason why nothing runs.
+//! From a request to a running tool, or to the reason why nothing runs: versions 1 and 2, and what
+//! every version has in common.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use aifo_policy::Route;
-use aifo_sidecar::{ExecChannel, Runner, SidecarError};
+use aifo_sidecar::{Exec, ExecEvent, Runner, SidecarError};
 use aifo_types::{ExecId, ExecRequest, Kind, Refusal, exit};
-use aifo_wire::{Elsewhere, Environment, Frame, Start, StartError, StartErrorCause};
+use aifo_wire::{
+    Elsewhere, Environment, Handover, Invocation, Start, StartError, StartErrorCause, Tell,
+};
 
 use crate::attendant::TimeLimit;
 use crate::buffered::Buffered;
@@ -13,7 +18,7 @@ use crate::client::Client;
 use crate::proxy::Shared;
 use crate::record::CallRecord;
 use crate::request::Answer;
-use crate::running::{Running, Started};
+use crate::running::Running;
 use crate::streamed::Streamed;
 use crate::tool_output::ToolOutput;
 
@@ -47,21 +52,19 @@ async fn run_recorded(
     record: &mut CallRecord,
 ) -> Result<(), Refusal> {
     let routes = shared.config.policy.route(&request.tool, shared.fleet.kinds())?;
-    let registration = shared.registry.register(&request.id)?;
+    let registration = shared.registry.register(&request.id).await?;
     let began = std::time::Instant::now();
-    let Begun { runner, started, route } = begin(shared, request, routes).await?;
+    let no_pipe = |error| Refusal::Internal(format!("cannot make a pipe: {error}"));
+    let (output, tools_end) = ToolOutput::new().map_err(no_pipe)?;
+    let tool = request.tool.as_str().as_bytes().to_vec();
+    let argv = std::iter::once(tool).chain(request.args.iter().cloned()).collect();
+    let start = start(request, Invocation::plain(argv, request.cwd.clone()), None);
+    let Begun { exec, route } = begin(shared, request, routes, &start, &[tools_end]).await?;
     record.routed(&route.kind, route.reason);
-    registration.started(runner.clone());
-    tracing::debug!(
-        tool = %request.tool,
-        kind = %route.kind,
-        exec_id = %request.id,
-        argv = record.argv,
-        cwd = record.cwd,
-        "exec"
-    );
+    registration.started(exec.runner().clone());
+    tell_start(request, record, &route.kind);
     let limit = shared.config.max_runtime;
-    let running = Running::new(shared, runner, started, registration, limit, TimeLimit::Ladder);
+    let running = Running::new(shared, exec, output, registration, limit, TimeLimit::Ladder);
     let ended = match answer {
         Answer::Streamed => running.serve(client, Streamed::new(echo)).await,
         Answer::Buffered => {
@@ -80,63 +83,79 @@ async fn run_recorded(
     Ok(())
 }
 
-/// A tool that has started, and where.
-struct Begun {
-    runner: Runner,
-    started: Started,
-    route: Route,
+pub(crate) fn tell_start(request: &ExecRequest, record: &CallRecord, kind: &Kind) {
+    tracing::debug!(
+        tool = %request.tool,
+        %kind,
+        exec_id = %request.id,
+        argv = record.argv,
+        cwd = record.cwd,
+        "exec"
+    );
 }
 
-/// Starts the tool in the first of the routed sidecars that has it.
-async fn begin(
-    shared: &Shared,
+/// What a runner is told of a request.
+pub(crate) fn start(
     request: &ExecRequest,
-    routes: Vec<Route>,
-) -> Result<Begun, Refusal> {
+    invocation: Invocation,
+    client: Option<Handover>,
+) -> Start {
     let elsewhere = if aifo_policy::asks_only_for_version(&request.args) {
         Elsewhere::AtRoot
     } else {
         Elsewhere::Refuse
     };
-    let tool = request.tool.as_str().as_bytes().to_vec();
-    let start = Start {
+    Start {
+        // The runner's end gives it its own.
+        serial: 0,
         id: request.id.clone(),
-        argv: std::iter::once(tool).chain(request.args.iter().cloned()).collect(),
-        cwd: request.cwd.clone(),
         elsewhere,
         program: None,
         environment: Environment::All,
-    };
+        client,
+        tell: Tell::Start,
+        invocation,
+    }
+}
+
+/// A tool that has started, and where.
+pub(crate) struct Begun {
+    pub(crate) exec: Exec,
+    pub(crate) route: Route,
+}
+
+/// Starts the tool in the first of the routed sidecars that has it.
+pub(crate) async fn begin(
+    shared: &Shared,
+    request: &ExecRequest,
+    routes: Vec<Route>,
+    start: &Start,
+    fds: &[OwnedFd],
+) -> Result<Begun, Refusal> {
     for route in routes {
         let runner = shared.fleet.runner(&route.kind).await.map_err(internal)?;
-        if let Some(started) = begin_at(&runner, start.clone()).await? {
-            return Ok(Begun { runner, started, route });
+        if let Some(exec) = begin_at(&runner, start.clone(), fds).await? {
+            return Ok(Begun { exec, route });
         }
     }
     Err(shared.config.policy.unavailable(&request.tool))
 }
 
-/// Starts a tool. `None` if the sidecar has no such tool; nothing ran then.
-pub(crate) async fn begin_at(runner: &Runner, start: Start) -> Result<Option<Started>, Refusal> {
-    let no_pipe = |error| Refusal::Internal(format!("cannot make a pipe: {error}"));
-    let (output, tools_end) = ToolOutput::new().map_err(no_pipe)?;
-    let mut channel = runner.start(start, Some(tools_end)).await.map_err(internal)?;
-    loop {
-        match channel.frames.next_frame() {
-            Ok(Some(Frame::Started { .. })) => return Ok(Some(Started { channel, output })),
-            Ok(Some(Frame::StartError(error))) if error.cause == StartErrorCause::Absent => {
-                return Ok(None);
-            }
-            Ok(Some(Frame::StartError(error))) => return Err(start_refusal(error)),
-            Ok(None) => {}
-            Ok(Some(_)) | Err(_) => return Err(lost(runner)),
-        }
-        let open = ExecChannel::fill(&channel.socket, &mut channel.frames).await;
-        if !open.unwrap_or(false) {
-            // It may have started and ended unseen.
-            runner.report_dead();
-            return Err(lost(runner));
-        }
+/// Starts a tool on duplicates of `fds`. `None` if the sidecar has no such tool; nothing ran then.
+pub(crate) async fn begin_at(
+    runner: &Runner,
+    start: Start,
+    fds: &[OwnedFd],
+) -> Result<Option<Exec>, Refusal> {
+    let duplicates: io::Result<Vec<_>> = fds.iter().map(OwnedFd::try_clone).collect();
+    let duplicates = duplicates.map_err(|error| Refusal::Internal(error.to_string()))?;
+    let mut exec = runner.start(start, duplicates);
+    match exec.next().await {
+        Some(ExecEvent::Started) => Ok(Some(exec)),
+        Some(ExecEvent::NotStarted(error)) if error.cause == StartErrorCause::Absent => Ok(None),
+        Some(ExecEvent::NotStarted(error)) => Err(start_refusal(error)),
+        // It may have started and ended unseen.
+        Some(ExecEvent::ClientLeft | ExecEvent::Ended(_)) | None => Err(lost(runner)),
     }
 }
 
@@ -153,7 +172,7 @@ fn lost(runner: &Runner) -> Refusal {
     Refusal::EndingUnknown(runner_lost(runner.kind()))
 }
 
-fn start_refusal(StartError { cause, message }: StartError) -> Refusal {
+pub(crate) fn start_refusal(StartError { cause, message }: StartError) -> Refusal {
     match cause {
         StartErrorCause::Cwd => Refusal::BadRequest(message),
         StartErrorCause::Absent | StartErrorCause::Failed => Refusal::Internal(message),

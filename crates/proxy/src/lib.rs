@@ -1,23 +1,26 @@
-//! The tool-exec proxy: accept, authenticate, route, stream.
+//! The tool-exec proxy: accept, authenticate, route, then hand on or stream.
 //!
-//! In scope: the HTTP front on a unix socket or TCP, protocol versions 1 and 2, `/signal`, limits on
-//! what a client may send and how long it may take, the registry of running execs, and what happens
-//! when a client, a runner or the proxy itself goes away (`spec/toolexec.md`).
+//! In scope: the HTTP front on a unix socket or TCP, protocol versions 1, 2 and 3, `/signal`,
+//! limits on what a client may send and how long it may take, the registry of running execs, and
+//! what happens when a client, a runner or the proxy itself goes away (`spec/toolexec.md`).
 //!
 //! Out of scope: which sidecar a tool belongs to (`aifo-policy`), bringing sidecars up
 //! (`aifo-sidecar`), and the folders and the token of a session (`aifo-launch`).
 //!
-//! One task per connection owns one exec from its request to its last byte, and never reads more
-//! from a runner than it could hand to its client. It needs a tokio runtime of any flavour.
+//! One task per connection owns one exec from its request to its end. In version 3 it hands its
+//! client's connection on to the runner and only watches; in versions 1 and 2 it reads no more of
+//! the tool's output than it can hand to its client or put on disk. It needs a tokio runtime of any
+//! flavour.
 //!
 //! ```no_run
 //! use std::sync::Arc;
-//! use aifo_policy::{NotifyRules, Policy};
-//! use aifo_proxy::{CallLog, Limits, Listener, Proxy, ProxyConfig, Transcript};
+//! use aifo_policy::{Forwarding, NotifyRules, Policy};
+//! use aifo_proxy::{CallLog, Limits, Listener, Proxy, ProxyConfig, SharedPlaces, Transcript};
 //! use aifo_sidecar::Fleet;
 //! use aifo_types::Token;
 //!
 //! # async fn serve(fleet: Arc<Fleet>, token: Token) -> Result<(), Box<dyn std::error::Error>> {
+//! let workspace = std::env::current_dir()?;
 //! let endpoint = "unix:///run/user/1000/front/exec.sock".parse()?;
 //! let listener = Listener::bind(&endpoint, nix::unistd::getuid())?;
 //! let config = ProxyConfig {
@@ -29,6 +32,8 @@
 //!     max_runtime: None,
 //!     transcript: Transcript::Plain,
 //!     spool_dir: std::env::temp_dir(),
+//!     forwarding: Forwarding::builtin(),
+//!     places: SharedPlaces::new(workspace.clone(), [vec![workspace], vec![std::env::temp_dir()]])?,
 //! };
 //! let stop = async { drop(tokio::sync::oneshot::channel::<()>().1.await) };
 //! Proxy::new(config, fleet).serve(listener, stop).await;
@@ -37,14 +42,16 @@
 //! ```
 //!
 //! Architecture invariant: the proxy starts no process, and nothing on its execution path calls a
-//! shell or an engine. It copies bytes between a client and a runner, and decides when to stop.
+//! shell or an engine. It decides who may run what on which descriptors, and when to stop.
 
+mod attached;
 mod attendant;
 mod buffered;
 mod client;
 mod exec;
 mod listener;
 mod notify;
+mod passing;
 mod proxy;
 mod record;
 mod registry;
@@ -57,5 +64,6 @@ mod waiting;
 
 pub use aifo_wire::Limits;
 pub use listener::{BindError, Listener};
+pub use passing::SharedPlaces;
 pub use proxy::{Proxy, ProxyConfig, Transcript};
 pub use record::{CallEnding, CallLog, CallRecord};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use aifo_policy::{Executables, Notification};
 use aifo_types::{ExecId, Refusal};
-use aifo_wire::{Attendance, Elsewhere, Environment, Start};
+use aifo_wire::{Attendance, Elsewhere, Environment, Invocation, Start, Tell};
 use nix::unistd::{AccessFlags, access};
 
 use crate::attendant::TimeLimit;
@@ -15,6 +15,7 @@ use crate::client::Client;
 use crate::exec::{begin_at, internal};
 use crate::proxy::{Shared, Transcript};
 use crate::running::Running;
+use crate::tool_output::ToolOutput;
 
 /// Judges and runs a notification, and answers with what it printed. It goes through a runner like
 /// every tool, one that nothing confines: the point of it is to reach the user's desktop.
@@ -27,29 +28,33 @@ pub(crate) async fn run(
     attendance: Attendance,
 ) -> Result<(), Refusal> {
     let notification = shared.config.notify.judge(command, args, &Host)?;
-    let registration = shared.registry.register(&id)?;
+    let registration = shared.registry.register(&id).await?;
     let runner = shared.fleet.host().await.map_err(internal)?;
     let Notification { program, argv } = notification;
     tracing::debug!(program = %program.display(), argv = aifo_policy::redact(args), "notify");
     let kept = shared.config.notify.kept_variables();
     let start = Start {
+        serial: 0,
         id,
-        argv,
-        cwd: None,
         elsewhere: Elsewhere::Refuse,
         program: Some(program.as_os_str().as_bytes().to_vec()),
         environment: kept.map_or(Environment::All, |names| {
             Environment::Only(names.into_iter().map(|name| name.as_bytes().to_vec()).collect())
         }),
+        client: None,
+        tell: Tell::Start,
+        invocation: Invocation::plain(argv, None),
     };
-    let Some(started) = begin_at(&runner, start).await? else {
+    let no_pipe = |error| Refusal::Internal(format!("cannot make a pipe: {error}"));
+    let (output, tools_end) = ToolOutput::new().map_err(no_pipe)?;
+    let Some(exec) = begin_at(&runner, start, &[tools_end]).await? else {
         // Its path was resolved a moment ago; a runner does not look for it again.
         return Err(Refusal::Internal(format!("'{}' is not there", program.display())));
     };
     registration.started(runner.clone());
     let limit = shared.config.notify.timeout.or(shared.config.max_runtime);
     let kind = runner.kind().clone();
-    let running = Running::new(shared, runner, started, registration, limit, TimeLimit::Cancel);
+    let running = Running::new(shared, exec, output, registration, limit, TimeLimit::Cancel);
     let sink = Buffered::new(None, Transcript::Plain, &shared.config.spool_dir, &kind);
     let ended = running.attended(attendance).serve(client, sink).await;
     tracing::debug!(code = ended.exit_code, "notify end");

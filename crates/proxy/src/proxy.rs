@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aifo_policy::{NotifyRules, Policy};
+use aifo_policy::{Forwarding, NotifyRules, Policy};
 use aifo_sidecar::Fleet;
 use aifo_types::{ExecId, Refusal, Token};
 use aifo_wire::{Limits, encode_no_content, encode_refusal};
@@ -13,11 +13,12 @@ use tokio::task::JoinSet;
 
 use crate::client::Client;
 use crate::listener::Listener;
+use crate::passing::SharedPlaces;
 use crate::record::CallLog;
 use crate::registry::Registry;
 use crate::request::{Call, Unread, Unserved, read_call};
 use crate::waiting::WaitingRoom;
-use crate::{exec, notify, signal};
+use crate::{attached, exec, notify, signal};
 
 /// What a proxy is told by whoever owns the session.
 #[derive(Debug)]
@@ -38,6 +39,10 @@ pub struct ProxyConfig {
     pub transcript: Transcript,
     /// A directory for output that is too large for memory; on disk rather than in it.
     pub spool_dir: PathBuf,
+    /// Which of a caller's variables its tool gets.
+    pub forwarding: Forwarding,
+    /// Where agent and tools share files.
+    pub places: SharedPlaces,
 }
 
 /// How the body of a version 1 answer is framed.
@@ -128,19 +133,29 @@ impl Shared {
                 }
             }
         };
-        let (refusal, echo, unread) = match call {
+        let (client, refusal, echo, unread) = match call {
             Err(Unserved::Gone) => return,
-            Err(Unserved::Refused(refusal, unread)) => (refusal, None, unread),
+            Err(Unserved::Refused(refusal, unread)) => (client, refusal, None, unread),
             Ok(Call::Exec { request, echo, answer }) => {
                 match exec::run(&self, &client, request, echo.clone(), answer).await {
                     Ok(()) => return client.close(limits).await,
-                    Err(refusal) => (refusal, echo, Unread::Nothing),
+                    Err(refusal) => (client, refusal, echo, Unread::Nothing),
+                }
+            }
+            Ok(Call::Attach { request, echo, upgrade }) => {
+                let parked = client.park();
+                match attached::run(&self, &parked, &request, echo.as_ref(), *upgrade).await {
+                    Ok(()) => return,
+                    Err(refusal) => match parked.unpark() {
+                        Ok(client) => (client, refusal, echo, Unread::Nothing),
+                        Err(_) => return,
+                    },
                 }
             }
             Ok(Call::Notify { id, command, args, attendance }) => {
                 match notify::run(&self, &client, id, &command, &args, attendance).await {
                     Ok(()) => return client.close(limits).await,
-                    Err(refusal) => (refusal, None, Unread::Nothing),
+                    Err(refusal) => (client, refusal, None, Unread::Nothing),
                 }
             }
             Ok(Call::Signal { id, signal }) => {
@@ -152,7 +167,7 @@ impl Shared {
                         let _ = client.socket.send_all(&answer).await;
                         return client.close(limits).await;
                     }
-                    Err(refusal) => (refusal, None, Unread::Nothing),
+                    Err(refusal) => (client, refusal, None, Unread::Nothing),
                 }
             }
         };

@@ -26,7 +26,7 @@ pub struct CallRecord {
     pub kind: Option<String>,
     /// The rule by which it was chosen.
     pub rule: Option<&'static str>,
-    /// The protocol version: 1 or 2.
+    /// The protocol version: 1, 2 or 3.
     pub proto: u8,
     /// The answer's status.
     pub status: u16,
@@ -44,7 +44,7 @@ pub struct CallRecord {
     pub system_ms: u64,
     /// The largest resident set among tool and children.
     pub max_rss_kib: u64,
-    /// Bytes it printed.
+    /// Bytes it printed, as far as they came through the proxy.
     pub bytes: u64,
 }
 

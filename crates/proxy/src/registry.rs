@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use aifo_sidecar::Runner;
 use aifo_types::{ExecId, Refusal};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// Who runs under which id, and how many at once.
 #[derive(Debug)]
 pub(crate) struct Registry {
     max: usize,
     running: Mutex<HashMap<ExecId, Arc<Running>>>,
+    freed: Notify,
 }
 
 /// What a `/signal` needs to know of an exec.
@@ -35,13 +36,32 @@ pub(crate) struct Registration {
 /// connection close after it.
 const RECENT: Duration = Duration::from_millis(2500);
 
+/// For how long a call waits for another to be over that stands in its way.
+const ENDING_TIME: Duration = Duration::from_millis(250);
+
 impl Registry {
     pub(crate) fn new(max: usize) -> Self {
-        Registry { max, running: Mutex::default() }
+        Registry { max, running: Mutex::default(), freed: Notify::new() }
     }
 
-    /// Takes an id. Errors: 409 if it is in use, 429 if as many run as may.
-    pub(crate) fn register(self: &Arc<Self>, id: &ExecId) -> Result<Registration, Refusal> {
+    /// Takes an id. A tool that has just ended frees its own in a moment: a client of version 3 hears
+    /// of the end when we do, and may call again before we have done our part. Errors: 409 if it is
+    /// in use, 429 if as many run as may.
+    pub(crate) async fn register(self: &Arc<Self>, id: &ExecId) -> Result<Registration, Refusal> {
+        let deadline = tokio::time::Instant::now() + ENDING_TIME;
+        loop {
+            let freed = self.freed.notified();
+            let refusal = match self.try_register(id) {
+                Ok(registration) => return Ok(registration),
+                Err(refusal) => refusal,
+            };
+            if tokio::time::timeout_at(deadline, freed).await.is_err() {
+                return Err(refusal);
+            }
+        }
+    }
+
+    fn try_register(self: &Arc<Self>, id: &ExecId) -> Result<Registration, Refusal> {
         let mut running = self.lock();
         if running.contains_key(id) {
             return Err(Refusal::ExecIdInUse(id.clone()));
@@ -99,6 +119,7 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         self.registry.lock().remove(&self.id);
+        self.registry.freed.notify_waiters();
     }
 }
 
@@ -110,23 +131,23 @@ mod tests {
     fn an_id_is_taken_once_and_free_again() {
         let registry = Arc::new(Registry::new(2));
         let id = |text: &str| ExecId::parse(text.as_bytes()).unwrap();
-        let first = registry.register(&id("a")).unwrap();
-        let again = registry.register(&id("a")).unwrap_err();
+        let first = registry.try_register(&id("a")).unwrap();
+        let again = registry.try_register(&id("a")).unwrap_err();
         assert_eq!(again, Refusal::ExecIdInUse(id("a")));
-        let _second = registry.register(&id("b")).unwrap();
-        let third = registry.register(&id("c")).unwrap_err();
+        let _second = registry.try_register(&id("b")).unwrap();
+        let third = registry.try_register(&id("c")).unwrap_err();
         assert_eq!(third, Refusal::TooManyExecutions { limit: 2 });
         assert!(registry.find(&id("a")).is_some());
         drop(first);
         assert!(registry.find(&id("a")).is_none());
-        assert!(registry.register(&id("a")).is_ok());
+        assert!(registry.try_register(&id("a")).is_ok());
     }
 
     #[test]
     fn a_signal_is_recent_for_a_while() {
         let registry = Arc::new(Registry::new(1));
         let id = ExecId::parse(b"a").unwrap();
-        let registration = registry.register(&id).unwrap();
+        let registration = registry.try_register(&id).unwrap();
         assert!(!registration.was_signalled_recently());
         registry.find(&id).unwrap().note_signal();
         assert!(registration.was_signalled_recently());

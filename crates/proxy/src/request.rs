@@ -5,12 +5,15 @@
 
 use std::future::Future;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use aifo_types::{ExecId, ExecRequest, Refusal, Signal, Token, ToolName};
 use aifo_wire::{
-    Attendance, CONTINUE, Event, Form, Limits, RequestError, RequestHead, RequestReader, Version,
+    Attendance, CONTINUE, Event, Form, Invocation, Limits, MAX_INVOCATION, RequestError,
+    RequestHead, RequestReader, Version,
 };
+use nix::errno::Errno;
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::Client;
@@ -25,10 +28,22 @@ pub(crate) enum Call {
         echo: Option<ExecId>,
         answer: Answer,
     },
+    /// Run a tool on what its caller has, version 3.
+    Attach { request: ExecRequest, echo: Option<ExecId>, upgrade: Box<Upgrade> },
     /// Run a notification command on the host.
     Notify { id: ExecId, command: Vec<u8>, args: Vec<Vec<u8>>, attendance: Attendance },
     /// Deliver a signal.
     Signal { id: ExecId, signal: Signal },
+}
+
+/// What a version 3 client brings along.
+#[derive(Debug)]
+pub(crate) struct Upgrade {
+    pub(crate) invocation: Invocation,
+    /// As many as the invocation says are passed.
+    pub(crate) fds: Vec<OwnedFd>,
+    /// Frames that came right behind the request.
+    pub(crate) received: Vec<u8>,
 }
 
 /// How the output of a tool is told.
@@ -65,20 +80,46 @@ pub(crate) async fn read_call(
     limits: &Limits,
     fresh_id: impl FnOnce() -> io::Result<ExecId>,
 ) -> Result<Call, Unserved> {
-    let mut reading = Reading { client, reader: RequestReader::new(limits.clone()) };
+    let reader = RequestReader::new(limits.clone());
+    let mut reading = Reading { client, reader, fds: Vec::new() };
     let head = reading.head(limits.head_timeout).await?;
     let refused = |refusal| Unserved::Refused(refusal, Unread::Rest);
     let target = Target::of(&head).map_err(refused)?;
     authenticate(&head, token).map_err(refused)?;
-    let answer = version(&head, target).map_err(refused)?;
+    let spoken = version(&head, target).map_err(refused)?;
+    if spoken == Spoken::Upgrade {
+        reading.reader.set_body_limit(MAX_INVOCATION);
+    }
     let body = reading.body(&head, limits.body_stall).await?;
+    let fds = reading.fds;
+    let received = reading.reader.take_rest();
+    let unread = |refusal| Unserved::Refused(refusal, Unread::Nothing);
+    let answer = match spoken {
+        Spoken::Upgrade => {
+            let invocation = Invocation::parse(&body)
+                .map_err(|invalid| unread(Refusal::BadRequest(invalid.to_string())))?;
+            let upgrade = Upgrade { invocation, fds, received };
+            return attach_call(&head, upgrade, fresh_id).map_err(unread);
+        }
+        _ if !fds.is_empty() => return Err(unread(misplaced_descriptors())),
+        Spoken::Form(answer) => answer,
+    };
     let form = aifo_wire::decode_form(&body);
     let call = match target {
         Target::Exec => exec_call(&head, &form, answer, fresh_id),
         Target::Notify => notify_call(&form, fresh_id),
         Target::Signal => signal_call(&form),
     };
-    call.map_err(|refusal| Unserved::Refused(refusal, Unread::Nothing))
+    call.map_err(unread)
+}
+
+/// What a request's version means for its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spoken {
+    /// A form.
+    Form(Answer),
+    /// An invocation, and frames from then on.
+    Upgrade,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,17 +148,64 @@ fn authenticate(head: &RequestHead, token: &Token) -> Result<(), Refusal> {
     }
 }
 
-fn version(head: &RequestHead, target: Target) -> Result<Answer, Refusal> {
-    match head.header("x-aifo-proto") {
-        Some(b"2" | b"3") if target == Target::Notify => Ok(Answer::Buffered),
-        _ if target == Target::Notify => Err(Refusal::UnsupportedNotifyProtocol),
-        Some(b"1") => Ok(Answer::Buffered),
-        // An HTTP/1.0 client does not understand chunks.
-        Some(b"2") if target == Target::Exec && head.version == Version::Http10 => {
-            Err(Refusal::UnsupportedProtocol)
-        }
-        Some(b"2") => Ok(Answer::Streamed),
+fn version(head: &RequestHead, target: Target) -> Result<Spoken, Refusal> {
+    let buffered = Spoken::Form(Answer::Buffered);
+    // An HTTP/1.0 client understands neither chunks nor an upgrade.
+    let modern = head.version == Version::Http11;
+    match (target, head.header("x-aifo-proto")) {
+        (Target::Notify, Some(b"2" | b"3")) => Ok(buffered),
+        (Target::Notify, _) => Err(Refusal::UnsupportedNotifyProtocol),
+        (_, Some(b"1")) | (Target::Signal, Some(b"2" | b"3")) => Ok(buffered),
+        (Target::Exec, Some(b"2")) if modern => Ok(Spoken::Form(Answer::Streamed)),
+        (Target::Exec, Some(b"3")) if modern && asks_for_upgrade(head) => Ok(Spoken::Upgrade),
         _ => Err(Refusal::UnsupportedProtocol),
+    }
+}
+
+fn asks_for_upgrade(head: &RequestHead) -> bool {
+    head.header("upgrade").is_some_and(|name| name.eq_ignore_ascii_case(b"aifo-exec"))
+}
+
+fn attach_call(
+    head: &RequestHead,
+    mut upgrade: Upgrade,
+    fresh_id: impl FnOnce() -> io::Result<ExecId>,
+) -> Result<Call, Refusal> {
+    let bad = |why: String| Refusal::BadRequest(why);
+    let (id, echo) = exec_id(head, fresh_id)?;
+    let Upgrade { invocation, fds, .. } = &mut upgrade;
+    if fds.len() != invocation.passed() {
+        let (came, named) = (fds.len(), invocation.passed());
+        let why = format!("{came} file descriptors came, the invocation passes {named}");
+        return Err(bad(why));
+    }
+    let (tool, args) = invocation.argv.split_first().ok_or(bad("tool is missing".to_owned()))?;
+    let tool = ToolName::parse(tool).map_err(|invalid| bad(invalid.to_string()))?;
+    let cwd = invocation.cwd.as_deref().filter(|cwd| !cwd.is_empty());
+    let cwd = cwd.map(aifo_policy::normalise).transpose()?;
+    let request = ExecRequest { id, tool, args: args.to_vec(), cwd: cwd.clone() };
+    invocation.cwd = cwd;
+    Ok(Call::Attach { request, echo, upgrade: Box::new(upgrade) })
+}
+
+fn misplaced_descriptors() -> Refusal {
+    Refusal::BadRequest("file descriptors belong to protocol 3".to_owned())
+}
+
+/// The id of a call, and again as far as the client chose it.
+fn exec_id(
+    head: &RequestHead,
+    fresh_id: impl FnOnce() -> io::Result<ExecId>,
+) -> Result<(ExecId, Option<ExecId>), Refusal> {
+    match head.header("x-aifo-exec-id") {
+        Some(id) => {
+            let id = ExecId::parse(id).map_err(|why| Refusal::BadRequest(why.to_string()))?;
+            Ok((id.clone(), Some(id)))
+        }
+        None => {
+            let id = fresh_id().map_err(|error| Refusal::Internal(error.to_string()))?;
+            Ok((id, None))
+        }
     }
 }
 
@@ -128,19 +216,12 @@ fn exec_call(
     fresh_id: impl FnOnce() -> io::Result<ExecId>,
 ) -> Result<Call, Refusal> {
     let bad = |why: String| Refusal::BadRequest(why);
-    let echo = match head.header("x-aifo-exec-id") {
-        Some(id) => Some(ExecId::parse(id).map_err(|invalid| bad(invalid.to_string()))?),
-        None => None,
-    };
+    let (id, echo) = exec_id(head, fresh_id)?;
     let tool = form.last("tool").ok_or_else(|| bad("tool is missing".to_owned()))?;
     let tool = ToolName::parse(tool).map_err(|invalid| bad(invalid.to_string()))?;
     let args = arguments(form)?;
     let cwd = form.last("cwd").filter(|cwd| !cwd.is_empty());
     let cwd = cwd.map(aifo_policy::normalise).transpose()?;
-    let id = match &echo {
-        Some(id) => id.clone(),
-        None => fresh_id().map_err(|error| Refusal::Internal(error.to_string()))?,
-    };
     Ok(Call::Exec { request: ExecRequest { id, tool, args, cwd }, echo, answer })
 }
 
@@ -184,7 +265,12 @@ fn signal_call(form: &Form) -> Result<Call, Refusal> {
 struct Reading<'a> {
     client: &'a Client,
     reader: RequestReader,
+    /// What came along so far. A plain read would lose it.
+    fds: Vec<OwnedFd>,
 }
+
+/// Standard descriptors.
+const MAX_FDS: usize = 3;
 
 impl Reading<'_> {
     async fn head(&mut self, within: Duration) -> Result<RequestHead, Unserved> {
@@ -223,12 +309,22 @@ impl Reading<'_> {
 
     async fn fill(&mut self, deadline: Instant) -> Result<(), Unserved> {
         let room = self.reader.buffer().spare(READ);
-        match within(deadline, self.client.socket.receive(room)).await? {
-            Ok(0) => self.reader.receive_eof(),
-            Ok(count) => self.reader.buffer().commit(count),
-            Err(_) => return Err(Unserved::Gone),
+        let left = MAX_FDS.saturating_sub(self.fds.len());
+        match within(deadline, self.client.socket.receive_with_fds(room, left)).await? {
+            Ok(received) => {
+                self.fds.extend(received.fds);
+                match received.bytes {
+                    0 => self.reader.receive_eof(),
+                    count => self.reader.buffer().commit(count),
+                }
+                Ok(())
+            }
+            Err(error) if error.raw_os_error() == Some(Errno::EPROTO as i32) => {
+                let why = "too many file descriptors, or some were cut off".to_owned();
+                Err(Unserved::Refused(Refusal::BadRequest(why), Unread::Rest))
+            }
+            Err(_) => Err(Unserved::Gone),
         }
-        Ok(())
     }
 }
 

@@ -3,9 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use aifo_sidecar::{ExecChannel, Runner, Socket};
+use aifo_sidecar::{Exec, ExecEvent};
 use aifo_types::Ending;
-use aifo_wire::{Attendance, Exit, Frame, FrameReader};
+use aifo_wire::{Attendance, Exit};
 use tokio::time::Instant;
 
 use crate::attendant::{Attendant, TimeLimit};
@@ -17,19 +17,12 @@ use crate::tool_output::ToolOutput;
 
 /// A tool that has started.
 pub(crate) struct Running {
-    runner: Runner,
-    channel: ExecChannel,
+    exec: Exec,
     output: Option<ToolOutput>,
     attendant: Attendant,
     registration: Registration,
     surplus: Surplus,
     attendance: Attendance,
-}
-
-/// A running tool's connections: to its runner, and to what it prints.
-pub(crate) struct Started {
-    pub(crate) channel: ExecChannel,
-    pub(crate) output: ToolOutput,
 }
 
 /// Where output goes, and then the ending. An error means that the client has gone.
@@ -52,10 +45,8 @@ pub(crate) struct End {
 
 /// What happens while a tool runs.
 enum Event {
-    /// The runner has something to say.
-    Frames,
-    /// The runner's end is closed.
-    RunnerGone,
+    /// The runner has something to say; `None` if it is gone.
+    Runner(Option<ExecEvent>),
     /// The tool printed so many bytes.
     Output(usize),
     /// Every writer has closed the pipe.
@@ -72,18 +63,22 @@ const BULK: usize = 64 * 1024;
 impl Running {
     pub(crate) fn new(
         shared: &Shared,
-        runner: Runner,
-        started: Started,
+        exec: Exec,
+        output: ToolOutput,
         registration: Registration,
         limit: Option<Duration>,
         at_limit: TimeLimit,
     ) -> Self {
         let deadline = limit.map(|limit| Instant::now() + limit);
         Running {
-            runner,
-            channel: started.channel,
-            output: Some(started.output),
-            attendant: Attendant::new(deadline, at_limit, shared.shutdown.subscribe()),
+            attendant: Attendant::new(
+                exec.canceller(),
+                deadline,
+                at_limit,
+                shared.shutdown.subscribe(),
+            ),
+            exec,
+            output: Some(output),
             registration,
             surplus: Surplus::new(&shared.config.limits),
             attendance: Attendance::Waits,
@@ -100,7 +95,7 @@ impl Running {
     pub(crate) async fn serve(mut self, client: &Client, sink: impl Sink) -> Ended {
         let mut delivery = Delivery { client, sink, present: true, bytes: 0 };
         let started = delivery.sink.start(client);
-        let started = self.attendant.attend(&self.channel.socket, started).await;
+        let started = self.attendant.attend(started).await;
         delivery.present = started.is_ok();
         let mut buffer = Vec::new();
         let exit = self.follow(&mut delivery, &mut buffer).await;
@@ -112,7 +107,6 @@ impl Running {
         let timed_out = self.attendant.timed_out();
         if ending.is_none() {
             tracing::warn!(exec_id = %id, "runner lost, ending unknown");
-            self.runner.report_dead();
         }
         // The id is free before the client can know that the tool has ended.
         drop(self.registration);
@@ -134,19 +128,7 @@ impl Running {
         loop {
             if !delivery.present && !std::mem::replace(&mut absence_is_known, true) {
                 tracing::info!(exec_id = %self.registration.id(), "disconnect");
-                self.attendant.disconnect(&self.channel.socket, &self.registration);
-            }
-            let ExecChannel { socket, frames } = &mut self.channel;
-            match frames.next_frame() {
-                Ok(Some(Frame::Exit(exit))) => return Some(exit),
-                // From a runner to which no fd can be passed.
-                Ok(Some(Frame::Stdout(data))) => {
-                    delivery.deliver(data, &mut self.attendant, socket).await;
-                    continue;
-                }
-                Ok(None) => {}
-                // What does not belong here is as good as no frame at all.
-                Ok(Some(_)) | Err(_) => return None,
+                self.attendant.disconnect(&self.registration);
             }
             // Most tools print little; one that goes on is read in bulk.
             buffer.resize(if delivery.bytes == 0 { GLANCE } else { BULK }, 0);
@@ -154,19 +136,20 @@ impl Running {
             let event = async {
                 tokio::select! {
                     biased;
-                    event = from_runner(socket, frames) => event,
+                    event = self.exec.next() => Event::Runner(event),
                     event = from_tool(&self.output, buffer) => event,
                     () = delivery.client.gone(&mut self.surplus), if watched => Event::ClientGone,
                 }
             };
-            match self.attendant.attend(socket, event).await {
-                Event::Frames => {}
-                Event::RunnerGone => return None,
+            match self.attendant.attend(event).await {
+                Event::Runner(Some(ExecEvent::Ended(exit))) => return Some(exit),
+                // What does not belong here is as good as no event at all.
+                Event::Runner(_) => return None,
                 Event::ClientGone => delivery.present = false,
                 Event::OutputEnded => self.output = None,
                 Event::Output(count) => {
                     let data = buffer.get(..count).unwrap_or_default();
-                    delivery.deliver(data, &mut self.attendant, socket).await;
+                    delivery.deliver(data, &mut self.attendant).await;
                 }
             }
         }
@@ -190,7 +173,7 @@ impl Running {
             };
             owed -= count;
             let data = buffer.get(..count).unwrap_or_default();
-            delivery.deliver(data, &mut self.attendant, &self.channel.socket).await;
+            delivery.deliver(data, &mut self.attendant).await;
         }
         output.drain_unseen();
     }
@@ -207,19 +190,12 @@ struct Delivery<'a, S> {
 }
 
 impl<S: Sink> Delivery<'_, S> {
-    async fn deliver(&mut self, data: &[u8], attendant: &mut Attendant, channel: &Socket) {
+    async fn deliver(&mut self, data: &[u8], attendant: &mut Attendant) {
         self.bytes += data.len() as u64;
         if self.present {
             let sent = self.sink.output(self.client, data);
-            self.present = attendant.attend(channel, sent).await.is_ok();
+            self.present = attendant.attend(sent).await.is_ok();
         }
-    }
-}
-
-async fn from_runner(socket: &Socket, frames: &mut FrameReader) -> Event {
-    match ExecChannel::fill(socket, frames).await {
-        Ok(true) => Event::Frames,
-        Ok(false) | Err(_) => Event::RunnerGone,
     }
 }
 

@@ -1,4 +1,7 @@
 //! Frames over a socket that never blocks us.
+//!
+//! To the proxy it is the control connection; to a client the one that the proxy handed on; to the
+//! monitor of a terminal a connection of our own.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -7,7 +10,7 @@ use aifo_wire::{Frame, FrameError, FrameReader};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv, send};
 
-/// One end of a connection to the proxy, with what could not be sent yet.
+/// One end of a connection, with what could not be sent yet.
 #[derive(Debug)]
 pub(crate) struct Channel {
     socket: OwnedFd,
@@ -22,9 +25,14 @@ impl Channel {
         Channel { socket, incoming: FrameReader::new(), outgoing: Vec::new(), sent: 0 }
     }
 
+    /// To a client, whom nobody trusts.
+    pub(crate) fn of_client(socket: OwnedFd) -> Self {
+        Channel { incoming: FrameReader::of_client(), ..Channel::new(socket) }
+    }
+
     /// Reads what is there. `Ok(false)` when the peer has closed.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
-        // A `Start` fits into the first read as a rule; the rest of a large one comes in bulk.
+        // Most frames are a few bytes; bulk comes in bulk.
         let room = if self.incoming.is_within_frame() { 64 * 1024 } else { 4096 };
         let space = self.incoming.buffer().spare(room);
         match recv(self.socket.as_raw_fd(), space, MsgFlags::MSG_DONTWAIT) {

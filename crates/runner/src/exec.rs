@@ -1,82 +1,143 @@
 //! One tool, from its start to its last byte.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use aifo_process::{
-    Escalation, Ladder, Mark, Reaped, descendants_of, processes_marked, signal_group,
+    Escalation, Ladder, Mark, Reaped, descendants_of, processes_marked, signal_group_number,
     signal_marked, signal_process, sweep,
 };
 use aifo_types::{Ending, ExecId, Signal};
-use aifo_wire::{CancelCause, Exit, Frame, Interrupt, MAX_PAYLOAD, Usage};
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
+use aifo_wire::{CancelCause, Exit, Frame, Interrupt, Start, StartError, Stdio, Tell, Usage};
+use nix::sys::epoll::EpollFlags;
 use nix::unistd::Pid;
 
 use crate::channel::Channel;
+use crate::conversation::Conversation;
+use crate::data_frame::DataFrame;
 use crate::launch::Launched;
-use crate::output_frame::OutputFrame;
+use crate::poller::{Poller, Port, Ready};
 
 /// A running tool, or what it left: output still to be delivered, processes still to be ended.
 #[derive(Debug)]
 pub(crate) struct Exec {
+    serial: u32,
     pub(crate) id: ExecId,
     mark: Mark,
     pid: Pid,
+    child: Child,
+    /// The tool's process id, to be told.
+    tool: u32,
+    stdio: [Stdio; 3],
+    /// The monitor's connection, where the tool has a terminal.
+    monitor: Option<Channel>,
     started: Instant,
+    /// What the proxy wants to hear.
+    tell: Tell,
+    /// When the client is told that the tool runs, if it was not yet.
+    announcement: Option<Instant>,
+    conversation: Conversation,
     /// The end of the tool itself, once it has been reaped.
     ended: Option<(Reaped, Instant)>,
-    /// `None` once the ending was told, or the proxy has gone.
-    channel: Option<Channel>,
-    /// `None` once every writer has closed the pipe.
-    output: Option<OwnedFd>,
-    /// After the tool's end: how much of the pipe still belongs to the answer.
-    owed: usize,
-    /// A signal that is meant to end the tool was delivered through us.
-    interrupted: bool,
-    /// The ending is on its way.
+    /// The ending is known to whoever asked.
     told: bool,
+    /// CONTs of the client that were delivered.
+    resumed: u32,
+    /// A signal that is meant to end the tool was delivered by the proxy's wish.
+    interrupted: bool,
+    cancelled: Option<CancelCause>,
     escalation: Option<Escalation>,
 }
 
-/// What the event loop is to wait for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Interest {
-    /// Frames, or the end of the stream, on the channel.
-    pub(crate) channel: bool,
-    /// Room on the channel.
-    pub(crate) channel_room: bool,
-    /// Output of the tool.
-    pub(crate) output: bool,
+/// Which process is the runner's own child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Child {
+    Tool,
+    /// The tool is its child.
+    Monitor,
 }
 
+/// What an exec acts on beside itself.
+pub(crate) struct World<'a> {
+    pub(crate) poller: &'a Poller,
+    pub(crate) control: &'a mut Channel,
+    pub(crate) frame: &'a mut DataFrame,
+    pub(crate) now: Instant,
+}
+
+/// How long a client that has nothing to do waits to hear that its tool runs.
+const PATIENCE: Duration = Duration::from_millis(20);
+
 impl Exec {
-    /// Tells the proxy that the tool has started.
-    pub(crate) fn new(id: ExecId, launched: Launched, channel: Channel, started: Instant) -> Self {
-        let mut exec = Exec {
-            mark: Mark::of(&id),
-            id,
+    /// A tool that was started a moment ago.
+    pub(crate) fn new(
+        start: &Start,
+        launched: Launched,
+        client: Option<(Channel, Vec<u8>)>,
+        started: Instant,
+    ) -> Self {
+        Exec {
+            serial: start.serial,
+            id: start.id.clone(),
+            mark: Mark::of(&start.id),
             pid: launched.pid,
+            child: if launched.monitor.is_some() { Child::Monitor } else { Child::Tool },
+            tool: u32::try_from(launched.pid.as_raw()).unwrap_or_default(),
+            stdio: launched.stdio,
+            monitor: launched.monitor.map(Channel::new),
             started,
+            tell: start.tell,
+            announcement: None,
+            conversation: Conversation::new(client, launched.lanes),
             ended: None,
-            channel: Some(channel),
-            output: launched.output,
-            owed: 0,
-            interrupted: false,
             told: false,
+            resumed: 0,
+            interrupted: false,
+            cancelled: None,
             escalation: None,
-        };
-        let pid = u32::try_from(launched.pid.as_raw()).unwrap_or_default();
-        exec.send(&Frame::Started { pid }, started);
-        exec
+        }
     }
 
-    pub(crate) fn channel_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.channel.as_ref().map(Channel::as_fd)
+    /// Tells that the tool runs, unless its monitor still has to say so.
+    pub(crate) fn begin(&mut self, world: &mut World<'_>) {
+        if self.monitor.is_none() {
+            self.on_started(world);
+        }
+        self.settle(world);
     }
 
-    pub(crate) fn output_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.output.as_ref().map(OwnedFd::as_fd)
+    fn on_started(&mut self, world: &mut World<'_>) {
+        if self.tell == Tell::Start {
+            tell(world.control, &self.started_frame());
+        }
+        if self.conversation.carries() {
+            self.announce();
+        } else {
+            // A client that has nothing to do meanwhile need not be woken, to sleep again, while a
+            // tool of a moment runs.
+            self.announcement = Some(world.now + PATIENCE);
+        }
+        // What it sent ahead is here already, and no event will tell of it.
+        self.on_client();
+    }
+
+    /// Tells the client that the tool runs, if it was not told yet.
+    fn announce(&mut self) {
+        self.announcement = None;
+        self.conversation.greet(&self.started_frame(), None);
+    }
+
+    fn tell_client(&mut self, frame: &Frame<'_>) {
+        self.announcement = None;
+        self.conversation.greet(&self.started_frame(), Some(frame));
+    }
+
+    fn started_frame(&self) -> Frame<'static> {
+        Frame::Started { serial: self.serial, pid: self.tool, stdio: self.stdio }
+    }
+
+    pub(crate) fn serial(&self) -> u32 {
+        self.serial
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -85,10 +146,8 @@ impl Exec {
 
     /// Nothing is left to do for it.
     pub(crate) fn is_over(&self) -> bool {
-        self.ended.is_some()
-            && self.channel.is_none()
-            && self.output.is_none()
-            && self.escalation.is_none()
+        let silent = !self.conversation.is_attended() && !self.conversation.carries();
+        self.is_at_rest() && self.told && silent
     }
 
     /// The tool has ended and whatever was to end with it has too.
@@ -96,80 +155,126 @@ impl Exec {
         self.ended.is_some() && self.escalation.is_none()
     }
 
-    pub(crate) fn interest(&self) -> Interest {
-        let blocked = self.channel.as_ref().is_some_and(Channel::is_blocked);
-        Interest {
-            channel: self.channel.is_some(),
-            channel_room: blocked,
-            // A channel that takes no more stops the tool's own writes, in the end.
-            output: self.output.is_some() && !blocked,
+    /// An fd of this exec, and what it waits for there.
+    pub(crate) fn port(&self, port: Port) -> Option<(BorrowedFd<'_>, EpollFlags)> {
+        match port {
+            Port::Monitor => self.monitor.as_ref().map(|it| (it.as_fd(), EpollFlags::EPOLLIN)),
+            port => self.conversation.port(port),
         }
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.escalation.as_ref().map(Escalation::poll_timeout)
+        let escalation = self.escalation.as_ref().map(Escalation::poll_timeout);
+        escalation.into_iter().chain(self.announcement).min()
     }
 
-    /// Frames came, or the proxy closed its end, which is the cancel.
-    pub(crate) fn on_channel(&mut self, now: Instant) {
-        let Some(channel) = &mut self.channel else { return };
-        let open = channel.fill().unwrap_or(false);
-        let mut cancels = Vec::new();
-        let lost = loop {
-            match channel.next_frame() {
-                Ok(Some(Frame::Cancel { cause, interrupt })) => cancels.push((cause, interrupt)),
-                Ok(None) => break !open,
-                // A peer that breaks the protocol is as good as gone.
-                Ok(Some(_)) | Err(_) => break true,
+    /// Something is ready at one of the ports.
+    pub(crate) fn on_ready(&mut self, ready: Ready, port: Port, world: &mut World<'_>) {
+        match port {
+            Port::Monitor => self.on_monitor(world),
+            Port::Client => {
+                if ready.room {
+                    self.conversation.flush();
+                }
+                if ready.input {
+                    self.on_client();
+                }
             }
-        };
-        for (cause, interrupt) in cancels {
-            self.escalate(ladder(cause, interrupt), now);
+            Port::Lane(stream) => {
+                if ready.room {
+                    self.conversation.hand_on();
+                }
+                if ready.input {
+                    self.conversation.carry(stream, world.frame);
+                }
+            }
         }
-        if lost {
-            self.lose_channel(now);
+        self.settle(world);
+    }
+
+    fn on_client(&mut self) {
+        for number in self.conversation.listen() {
+            self.signal_by_client(number);
         }
     }
 
-    /// The channel takes more.
-    pub(crate) fn on_channel_room(&mut self, buffer: &mut OutputFrame, now: Instant) {
-        if let Some(channel) = &mut self.channel
-            && channel.flush().is_err()
-        {
-            self.lose_channel(now);
+    fn on_monitor(&mut self, world: &mut World<'_>) {
+        let Some(monitor) = &mut self.monitor else { return };
+        let open = monitor.fill().unwrap_or(false);
+        loop {
+            let Some(monitor) = &mut self.monitor else { return };
+            match monitor.next_frame() {
+                Ok(Some(Frame::Started { pid, .. })) => {
+                    self.tool = pid;
+                    self.on_started(world);
+                }
+                Ok(Some(Frame::StartError { error, .. })) => return self.not_started(error, world),
+                Ok(Some(Frame::Stopped { signal, resumed })) => {
+                    self.tell_client(&Frame::Stopped { signal, resumed });
+                }
+                Ok(Some(Frame::Exit { exit, .. })) => {
+                    let Usage { user, system, max_rss_kib, .. } = exit.usage;
+                    let (pid, ending) = (self.pid, exit.ending);
+                    self.end(Reaped { pid, ending, user, system, max_rss_kib }, world);
+                }
+                Ok(None) if open => return,
+                // It was killed; that it has ended is told by its own end.
+                Ok(_) | Err(_) => {
+                    self.monitor = None;
+                    return;
+                }
+            }
         }
-        self.settle(buffer, now);
     }
 
-    /// The tool printed something, or closed its end.
-    pub(crate) fn on_output(&mut self, buffer: &mut OutputFrame, now: Instant) {
-        self.carry_output(buffer, now);
-        self.settle(buffer, now);
+    /// The monitor could not start the tool: nothing ran.
+    fn not_started(&mut self, error: StartError, world: &mut World<'_>) {
+        tell(world.control, &Frame::StartError { serial: self.serial, error });
+        self.told = true;
+        self.monitor = None;
+        self.conversation.abandon(world.poller);
     }
 
-    /// The tool itself was reaped.
-    pub(crate) fn on_end(&mut self, reaped: Reaped, buffer: &mut OutputFrame, now: Instant) {
-        self.ended = Some((reaped, now));
-        // What the tool wrote stands in the pipe, which holds no more than this. Whatever a child
-        // that it left behind writes later belongs to nobody.
-        let capacity = self.output.as_ref().map(|pipe| fcntl(pipe, FcntlArg::F_GETPIPE_SZ));
-        self.owed = match capacity {
-            Some(Ok(size)) => usize::try_from(size).unwrap_or(PIPE_CAPACITY),
-            _ => PIPE_CAPACITY,
-        };
-        // A normal end kills nothing. One that a signal of ours explains takes the rest along.
+    /// A child was reaped that is this exec's: the tool itself, or its monitor.
+    pub(crate) fn on_reaped(&mut self, reaped: Reaped, world: &mut World<'_>) {
+        if self.monitor.is_some() {
+            // What it had still to say comes first.
+            self.on_monitor(world);
+            self.monitor = None;
+        }
+        if self.is_running() {
+            if self.child == Child::Monitor {
+                // It was killed, and its tool is nobody's any more.
+                self.escalate(Ladder::Vanished, world.now);
+            }
+            self.end(reaped, world);
+        }
+        self.settle(world);
+    }
+
+    /// The tool was stopped; only a client of version 3 can do something about it.
+    pub(crate) fn on_stopped(&mut self, signal: u8, world: &mut World<'_>) {
+        let resumed = self.resumed;
+        self.tell_client(&Frame::Stopped { signal, resumed });
+        self.settle(world);
+    }
+
+    fn end(&mut self, reaped: Reaped, world: &mut World<'_>) {
+        self.ended = Some((reaped, world.now));
+        self.conversation.tool_ended();
+        // A normal end kills nothing. One that a signal of the proxy's explains, or that was forced,
+        // takes the rest along.
         let explained = self.interrupted && reaped.ending != Ending::Exited(0);
         if self.escalation.is_some() || explained {
             if processes_marked(&self.mark).is_empty() {
                 self.escalation = None;
             } else if self.escalation.is_none() {
-                self.escalation = Some(Escalation::new(Ladder::Leftovers, now));
+                self.escalation = Some(Escalation::new(Ladder::Leftovers, world.now));
             }
         }
-        self.settle(buffer, now);
     }
 
-    /// Delivers a signal to the tool's group. `false` if the tool has ended.
+    /// Delivers a signal by the proxy's wish. `false` if the tool has ended.
     pub(crate) fn signal(&mut self, signal: Signal) -> bool {
         if !self.is_running() {
             return false;
@@ -179,28 +284,66 @@ impl Exec {
             self.kill();
             return true;
         }
-        signal_group(self.pid, signal)
+        self.deliver(signal.number())
     }
 
-    /// Starts to end the tool, unless it has ended or is being ended sooner anyway.
-    pub(crate) fn escalate(&mut self, ladder: Ladder, now: Instant) {
+    fn signal_by_client(&mut self, number: u8) {
         if !self.is_running() {
             return;
         }
+        if number == Signal::Cont.number() {
+            self.resumed = self.resumed.wrapping_add(1);
+        }
+        if number == Signal::Kill.number() {
+            self.kill();
+        } else {
+            self.deliver(number);
+        }
+    }
+
+    fn deliver(&mut self, number: u8) -> bool {
+        match &mut self.monitor {
+            // It alone knows for sure that the number is still the tool's.
+            Some(monitor) => monitor.send(&Frame::Signal { number }).is_ok(),
+            None => signal_group_number(self.pid, number),
+        }
+    }
+
+    /// The proxy wants the tool ended.
+    pub(crate) fn cancel(&mut self, cause: CancelCause, interrupt: Interrupt, now: Instant) {
+        if self.is_running() {
+            self.cancelled.get_or_insert(cause);
+            self.escalate(ladder(cause, interrupt), now);
+        }
+    }
+
+    /// Starts to end the tool, unless it has ended or is being ended sooner anyway.
+    fn escalate(&mut self, ladder: Ladder, now: Instant) {
         let new = Escalation::new(ladder, now);
         if self.escalation.as_ref().is_none_or(|current| new.kill_at() < current.kill_at()) {
             self.escalation = Some(new);
         }
     }
 
-    /// Takes the step of the ladder that is due, if one is.
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        let due = self.escalation.as_mut().and_then(|ladder| ladder.handle_timeout(now));
+    /// The proxy is gone: nobody may be told how this ends.
+    pub(crate) fn abandon(&mut self, world: &mut World<'_>) {
+        self.conversation.leave(world.poller);
+        self.cancel(CancelCause::Shutdown, Interrupt::Send, world.now);
+        self.settle(world);
+    }
+
+    /// Does what is due: tells that the tool runs, takes a step of the ladder.
+    pub(crate) fn handle_timeout(&mut self, world: &mut World<'_>) {
+        if self.announcement.is_some_and(|at| at <= world.now) {
+            self.announce();
+            self.settle(world);
+        }
+        let due = self.escalation.as_mut().and_then(|ladder| ladder.handle_timeout(world.now));
         let Some(signal) = due else { return };
         let all_gone = match signal {
             Signal::Kill => self.kill(),
             signal if self.is_running() => {
-                signal_group(self.pid, signal);
+                self.deliver(signal.number());
                 false
             }
             signal => signal_marked(&self.mark, signal) == 0,
@@ -216,7 +359,9 @@ impl Exec {
         if self.is_running() {
             // The tree first: it cannot be seen any more when its root is dead.
             let tree = descendants_of(self.pid);
-            signal_group(self.pid, Signal::Kill);
+            if self.monitor.is_none() {
+                signal_group_number(self.pid, Signal::Kill.number());
+            }
             for pid in tree {
                 signal_process(pid, Signal::Kill);
             }
@@ -224,77 +369,52 @@ impl Exec {
         sweep(&self.mark)
     }
 
-    /// Reads the pipe once and hands on what came. What nobody waits for is thrown away, so that a
-    /// writer that lives on is neither stopped nor killed by a pipe without a reader.
-    fn carry_output(&mut self, buffer: &mut OutputFrame, now: Instant) {
-        let Some(pipe) = &self.output else { return };
-        let owed = self.ended.is_some() && self.channel.is_some();
-        let limit = if owed { self.owed } else { MAX_PAYLOAD };
-        if limit == 0 {
-            // Nothing is owed any more; reading nothing would look like the end of the pipe.
-            return;
-        }
-        let output = match buffer.read(pipe.as_fd(), limit) {
-            Ok(Some(output)) => output,
-            Err(Errno::EINTR) => return,
-            Err(Errno::EAGAIN) => {
-                self.owed = 0;
-                return;
-            }
-            Ok(None) | Err(_) => {
-                self.output = None;
-                return;
-            }
-        };
-        self.owed = self.owed.saturating_sub(output.len);
-        let sent = self.channel.as_mut().map(|channel| channel.send_encoded(output.frame));
-        if let Some(Err(_)) = sent {
-            self.lose_channel(now);
-        }
-    }
-
-    /// After the tool's end: delivers what is owed, then the ending, then closes.
-    fn settle(&mut self, buffer: &mut OutputFrame, now: Instant) {
-        let Some((reaped, at)) = self.ended else { return };
-        while self.owes_output() && self.is_clear() {
-            self.carry_output(buffer, now);
-        }
-        if !self.told && !self.owes_output() && self.is_clear() {
+    /// What follows from whatever has happened: a client that left has its tool ended; one whose tool
+    /// has ended gets what is owed, then the ending.
+    fn settle(&mut self, world: &mut World<'_>) {
+        if let Some((reaped, at)) = self.ended
+            && !self.told
+            && self.conversation.deliver_rest(world.frame)
+        {
+            self.told = true;
             let usage = Usage {
                 wall: at.saturating_duration_since(self.started),
                 user: reaped.user,
                 system: reaped.system,
                 max_rss_kib: reaped.max_rss_kib,
             };
-            self.told = true;
-            self.send(&Frame::Exit(Exit { ending: reaped.ending, usage }), now);
+            let taken = self.conversation.taken();
+            let exit = Exit { ending: reaped.ending, cancelled: self.cancelled, taken, usage };
+            let frame = Frame::Exit { serial: self.serial, exit };
+            // The client first: it is waited for.
+            self.tell_client(&frame);
+            tell(world.control, &frame);
         }
-        if self.told && self.is_clear() {
-            self.channel = None;
+        if self.conversation.was_lost() {
+            self.lose_client(world);
         }
-    }
-
-    fn owes_output(&self) -> bool {
-        self.owed > 0 && self.output.is_some()
-    }
-
-    /// There is a channel, and nothing waits for room on it.
-    fn is_clear(&self) -> bool {
-        self.channel.as_ref().is_some_and(|channel| !channel.is_blocked())
-    }
-
-    fn send(&mut self, frame: &Frame<'_>, now: Instant) {
-        if let Some(channel) = &mut self.channel
-            && channel.send(frame).is_err()
-        {
-            self.lose_channel(now);
+        if self.told && self.conversation.is_clear() {
+            self.conversation.conclude(world.poller);
+            // The monitor goes with its connection.
+            self.monitor = None;
         }
     }
 
-    fn lose_channel(&mut self, now: Instant) {
-        self.channel = None;
-        self.escalate(Ladder::Cancel, now);
+    fn lose_client(&mut self, world: &mut World<'_>) {
+        self.conversation.leave(world.poller);
+        if !self.is_running() {
+            return;
+        }
+        tell(world.control, &Frame::Left { serial: self.serial });
+        // It hands on every signal that it can hear. So it was killed, and so is the tool.
+        self.cancelled.get_or_insert(CancelCause::Disconnect);
+        self.escalate(Ladder::Vanished, world.now);
     }
+}
+
+/// A proxy that has gone is noticed by the end of its connection.
+fn tell(control: &mut Channel, frame: &Frame<'_>) {
+    let _ = control.send(frame);
 }
 
 fn ladder(cause: CancelCause, interrupt: Interrupt) -> Ladder {
@@ -306,6 +426,3 @@ fn ladder(cause: CancelCause, interrupt: Interrupt) -> Ladder {
         }
     }
 }
-
-/// What a pipe holds if nobody asked for another size (pipe(7)).
-const PIPE_CAPACITY: usize = 64 * 1024;

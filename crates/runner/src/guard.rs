@@ -8,7 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use aifo_process::{
-    Group, Spawn, become_subreaper, end_descendants, reap, reset_dispositions, variable,
+    ChildEvent, Group, Spawn, become_subreaper, end_descendants, forbid_tracing, reap,
+    reset_dispositions, variable,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal as Number};
@@ -26,6 +27,8 @@ use nix::unistd::{Pid, getpid};
 pub fn guard(control: OwnedFd, options: &[OsString]) -> io::Result<()> {
     reset_dispositions()?;
     become_subreaper()?;
+    // The control connection is not for tools, which have our user id.
+    forbid_tracing()?;
     let watched = SigSet::from_iter([Number::SIGCHLD, Number::SIGTERM]);
     watched.thread_block()?;
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
@@ -86,17 +89,20 @@ fn spawn_runner(control: &OwnedFd, options: &[OsString]) -> io::Result<Pid> {
         argv,
         env: variables.collect(),
         cwd: None,
-        stdio: [control.as_fd(), null.as_fd(), stderr.as_fd()],
+        stdio: [Some(control.as_fd()), Some(null.as_fd()), Some(stderr.as_fd())],
         group: Group::New,
-        open_files: None,
+        limits: Vec::new(),
+        umask: None,
+        nice: None,
+        ignored: 0,
     };
     spawn.spawn().map_err(io::Error::other)
 }
 
 fn runner_ended(runner: Pid) -> bool {
     let mut ended = false;
-    while let Some(reaped) = reap() {
-        ended |= reaped.pid == runner;
+    while let Some(event) = reap() {
+        ended |= matches!(event, ChildEvent::Ended(reaped) if reaped.pid == runner);
     }
     ended
 }

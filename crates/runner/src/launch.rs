@@ -7,16 +7,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use aifo_process::{
-    Group, Lookup, Mark, OpenFilesLimit, Spawn, SpawnError, find_in_path, variable,
+    Group, Lookup, Mark, ResourceLimit, Spawn, SpawnError, current_limits, find_in_path, variable,
 };
 use aifo_types::env;
-use aifo_wire::{Environment, Start, StartError, StartErrorCause};
+use aifo_wire::{
+    Elsewhere, Environment, Invocation, SoftLimit, Start, StartError, StartErrorCause, Stdio,
+};
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::unistd::{Pid, pipe2};
+use nix::unistd::Pid;
 
 use crate::directory::Roots;
+use crate::lane::Lane;
+use crate::monitor;
 use crate::project::Project;
+use crate::stdio::ToolStdio;
 
 /// What every tool of this sidecar gets.
 #[derive(Debug)]
@@ -26,17 +30,23 @@ pub(crate) struct Toolbox {
     roots: Roots,
     path: OsString,
     environment: Vec<CString>,
-    open_files: OpenFilesLimit,
+    /// What tools get if their callers say nothing, and what we have ourselves.
+    limits: Vec<ResourceLimit>,
+    own_limits: Vec<ResourceLimit>,
     null: File,
 }
 
 /// A tool that has just been started.
 #[derive(Debug)]
 pub(crate) struct Launched {
+    /// The tool, or the monitor above it, which has yet to say whether the tool runs.
     pub(crate) pid: Pid,
-    /// The read end of the pipe that is its stdout and its stderr; reads do not block. `None` if it
-    /// writes to what the proxy passed.
-    pub(crate) output: Option<OwnedFd>,
+    /// The monitor's connection, where the tool has a terminal.
+    pub(crate) monitor: Option<OwnedFd>,
+    /// Our ends of its streams.
+    pub(crate) lanes: Vec<Lane>,
+    /// What 0, 1 and 2 have become.
+    pub(crate) stdio: [Stdio; 3],
 }
 
 /// What is to be executed.
@@ -52,7 +62,7 @@ impl Toolbox {
     pub(crate) fn new(
         kind: String,
         roots: Roots,
-        open_files: OpenFilesLimit,
+        limits: Vec<ResourceLimit>,
     ) -> std::io::Result<Self> {
         let inherited = std::env::vars_os().filter(|(name, _)| {
             let ours = name.as_bytes().starts_with(env::PREFIX.as_bytes());
@@ -64,7 +74,8 @@ impl Toolbox {
             roots,
             path: std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into()),
             environment: inherited.filter_map(|(name, value)| variable(&name, &value)).collect(),
-            open_files,
+            limits,
+            own_limits: current_limits(),
             null: File::options().read(true).write(true).open("/dev/null")?,
         })
     }
@@ -73,12 +84,17 @@ impl Toolbox {
     fn find(&self, start: &Start, cwd: &Path) -> Result<Found, StartError> {
         if let Some(path) = &start.program {
             let program = PathBuf::from(OsStr::from_bytes(path));
-            return Ok(Found { program, argv: start.argv.clone(), project: Project::default() });
+            return Ok(Found {
+                program,
+                argv: start.invocation.argv.clone(),
+                project: Project::default(),
+            });
         }
-        let name = String::from_utf8_lossy(start.argv.first().map_or(&b""[..], Vec::as_slice));
+        let name =
+            String::from_utf8_lossy(start.invocation.argv.first().map_or(&b""[..], Vec::as_slice));
         let project = Project::around(&self.kind, &name, cwd, self.roots.workspace());
         let path = project.path(&self.path);
-        let mut argv = start.argv.clone();
+        let mut argv = start.invocation.argv.clone();
         let mut found = find_in_path(&name, &path);
         if found == Lookup::Absent
             && let Some((_, stand_in)) = STAND_INS.iter().find(|(absent, _)| *absent == name)
@@ -109,9 +125,11 @@ impl Toolbox {
     fn environment(&self, start: &Start, cwd: &Path, project: &Project) -> Vec<CString> {
         let own = [
             CString::new(Mark::of(&start.id).as_str()).ok(),
-            variable("PWD".as_ref(), cwd.as_os_str()),
+            variable("PWD".as_ref(), working_directory(start, cwd)),
         ];
-        let mut changed = Vec::new();
+        let given = &start.invocation.environment;
+        let mut changed: Vec<_> =
+            given.iter().filter_map(|variable| CString::new(variable.as_slice()).ok()).collect();
         if project.first_in_path.is_some() {
             changed.extend(variable("PATH".as_ref(), &project.path(&self.path)));
         }
@@ -124,7 +142,7 @@ impl Toolbox {
         let replaced: Vec<_> = changed.iter().map(name).collect();
         let kept = self.inherited(&start.environment);
         let kept = kept.filter(|variable| !replaced.contains(&name(variable)));
-        own.into_iter().flatten().chain(kept).chain(changed.clone()).collect()
+        own.into_iter().flatten().chain(kept).chain(changed.iter().cloned()).collect()
     }
 
     /// What a tool gets of our environment.
@@ -143,47 +161,64 @@ impl Toolbox {
         self.environment.iter().filter(is_wanted).cloned()
     }
 
-    /// Starts a tool, or says why nothing ran.
+    /// Starts a tool on the descriptors that its invocation passes, or says why nothing ran.
     pub(crate) fn launch(
         &self,
         start: &Start,
-        passed: Option<OwnedFd>,
+        passed: Vec<OwnedFd>,
     ) -> Result<Launched, StartError> {
+        let invocation = &start.invocation;
         let cwd = self
             .roots
-            .open(start.cwd.as_deref(), start.elsewhere)
+            .open(invocation.cwd.as_deref(), start.elsewhere)
             .map_err(|reason| refuse(StartErrorCause::Cwd, reason))?;
         let Found { program, argv, project } = self.find(start, &cwd.path)?;
-
-        let (output, tool_end) = match passed {
-            Some(passed) => (None, passed),
-            None => output_pipe().map(|(ours, theirs)| (Some(ours), theirs)).map_err(|errno| {
-                let reason = format!("cannot make a pipe: {}", errno.desc());
-                refuse(StartErrorCause::Failed, reason)
-            })?,
-        };
+        let stdio = ToolStdio::new(start, passed)?;
+        let argv = argv.iter().map(|arg| c_string(arg));
         let spawn = Spawn {
-            program: c_string(program.as_os_str())?,
-            argv: argv
-                .iter()
-                .map(|arg| c_string(OsStr::from_bytes(arg)))
-                .collect::<Result<Vec<_>, _>>()?,
+            program: c_string(program.as_os_str().as_bytes())?,
+            argv: argv.collect::<Result<Vec<_>, _>>()?,
             env: self.environment(start, &cwd.path, &project),
             cwd: Some(cwd.fd.as_fd()),
-            stdio: [self.null.as_fd(), tool_end.as_fd(), tool_end.as_fd()],
+            stdio: stdio.fds(self.null.as_fd()),
             group: Group::New,
-            open_files: Some(self.open_files),
+            limits: self.limits(invocation),
+            umask: invocation.umask.map(u32::from),
+            nice: invocation.nice,
+            ignored: invocation.ignored,
         };
-        let pid = spawn.spawn().map_err(|error| spawn_refusal(&program, &error))?;
-        Ok(Launched { pid, output })
+        let (pid, monitor) = match &stdio.terminal {
+            None => {
+                let pid = spawn.spawn().map_err(|error| spawn_refusal(&program, &error))?;
+                (pid, None)
+            }
+            Some(terminal) => {
+                let (pid, monitor) = monitor::start(&start.id, &spawn, terminal.as_fd())
+                    .map_err(|error| refuse(StartErrorCause::Failed, error.to_string()))?;
+                (pid, Some(monitor))
+            }
+        };
+        Ok(Launched { pid, monitor, lanes: stdio.lanes, stdio: invocation.stdio })
+    }
+
+    /// The limits of a tool that are not our own: those of every tool, and over them the caller's,
+    /// each held to our hard one.
+    fn limits(&self, invocation: &Invocation) -> Vec<ResourceLimit> {
+        let wanted = self.limits.iter().map(|limit| {
+            let soft = invocation.limits.iter().find(|wanted| wanted.resource == limit.resource);
+            let soft = soft.map_or(limit.soft, |wanted: &SoftLimit| limit.hard.min(wanted.soft));
+            ResourceLimit { soft, ..*limit }
+        });
+        wanted.filter(|limit| !self.own_limits.contains(limit)).collect()
     }
 }
 
-/// A pipe whose reading end does not block us; the tool's end does block the tool.
-fn output_pipe() -> nix::Result<(OwnedFd, OwnedFd)> {
-    let (ours, theirs) = pipe2(OFlag::O_CLOEXEC)?;
-    fcntl(&ours, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    Ok((ours, theirs))
+/// What PWD says: a caller of version 3 sends its own, which may lead through links.
+fn working_directory<'a>(start: &'a Start, real: &'a Path) -> &'a OsStr {
+    match (&start.client, &start.invocation.cwd) {
+        (Some(_), Some(cwd)) if start.elsewhere == Elsewhere::Refuse => OsStr::from_bytes(cwd),
+        _ => real.as_os_str(),
+    }
 }
 
 /// Names under which a tool may be installed, should its own be absent: many systems have only a
@@ -193,12 +228,12 @@ const STAND_INS: [(&str, &str); 1] = [("python", "python3")];
 /// What a C library assumes when PATH is not set.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-fn refuse(cause: StartErrorCause, message: String) -> StartError {
+pub(crate) fn refuse(cause: StartErrorCause, message: String) -> StartError {
     StartError { cause, message }
 }
 
 /// The words a shell would use, and the cause its exit code follows from.
-fn spawn_refusal(program: &Path, error: &SpawnError) -> StartError {
+pub(crate) fn spawn_refusal(program: &Path, error: &SpawnError) -> StartError {
     let program = program.display();
     let (cause, reason) = match error {
         // The file was there a moment ago: what is missing is the interpreter it names.
@@ -214,7 +249,7 @@ fn spawn_refusal(program: &Path, error: &SpawnError) -> StartError {
     refuse(cause, format!("cannot execute '{program}': {reason}"))
 }
 
-fn c_string(text: &OsStr) -> Result<CString, StartError> {
-    CString::new(text.as_bytes())
+pub(crate) fn c_string(text: &[u8]) -> Result<CString, StartError> {
+    CString::new(text)
         .map_err(|error| refuse(StartErrorCause::Failed, SpawnError::from(error).to_string()))
 }

@@ -1,16 +1,17 @@
 //! The resident exec server inside a sidecar.
 //!
-//! In scope: one control connection to the proxy, one channel per exec that comes over it,
-//! starting the tool, carrying its output, its signals and its ending, reaping whatever is left to
-//! us as subreaper or PID 1, and the guard that ends everything below when the runner is gone.
+//! In scope: one control connection to the proxy, and over it every start with its descriptors;
+//! starting the tool on them, the conversation with its client about what they cannot carry:
+//! streams, signals, the ending; reaping whatever is left to us as subreaper or PID 1; the monitor
+//! above a tool on a terminal, and the guard that ends everything below when the runner is gone.
 //!
 //! Out of scope: whether a tool may run (`aifo-policy`), and how a sidecar comes up
 //! (`aifo-sidecar`). The frames are those of `spec/runner.md`.
 //!
 //! The runner is one thread around one epoll: [`serve`] owns all state, an exec is a value in its
 //! table, and nothing blocks but the few hundred microseconds in which the kernel loads a program.
-//! Its memory stays small, whatever a tool prints: one buffer for all, and a channel that does not
-//! take more stops the reading of that tool's pipe.
+//! Its memory stays small, whatever a tool prints: one buffer for all output, a window for what a
+//! tool is to read, and a client that does not take more stops the reading of its tool's pipe.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,14 +26,19 @@
 //! other end of its control connection decides.
 
 mod channel;
+mod conversation;
+mod data_frame;
 mod directory;
 mod exec;
 mod guard;
+mod lane;
 mod launch;
-mod output_frame;
+mod monitor;
 mod poller;
 mod project;
 mod server;
+mod stdio;
 
 pub use guard::{GUARDED_BY, WRITE, guard};
+pub use monitor::monitor;
 pub use server::{ServeError, serve};

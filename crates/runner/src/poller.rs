@@ -4,10 +4,9 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use aifo_wire::Stream;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-
-use crate::exec::Interest;
 
 /// A number that names one exec of a runner, never used twice.
 pub(crate) type Slot = u64;
@@ -17,15 +16,25 @@ pub(crate) type Slot = u64;
 pub(crate) enum Source {
     Control,
     Signals,
-    Channel(Slot),
-    Output(Slot),
+    Exec(Slot, Port),
+}
+
+/// An fd of an exec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Port {
+    /// The client's connection.
+    Client,
+    /// The connection to the monitor of its terminal.
+    Monitor,
+    /// Our end of a stream.
+    Lane(Stream),
 }
 
 /// What has become ready.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ready {
     pub(crate) source: Source,
-    /// There is room to write.
+    /// There is room to write, or a write will tell that nobody reads.
     pub(crate) room: bool,
     /// Something to read, an end, or an error, which a read will tell.
     pub(crate) input: bool,
@@ -37,11 +46,16 @@ pub(crate) struct Poller {
     epoll: Epoll,
 }
 
-/// The fds of one exec, as far as they are open.
-#[derive(Debug)]
-pub(crate) struct ExecFds<'a> {
-    pub(crate) channel: Option<BorrowedFd<'a>>,
-    pub(crate) output: Option<BorrowedFd<'a>>,
+impl Port {
+    /// All of them; an exec has a few.
+    pub(crate) const ALL: [Port; 6] = [
+        Port::Client,
+        Port::Monitor,
+        Port::Lane(Stream::Stdin),
+        Port::Lane(Stream::Stdout),
+        Port::Lane(Stream::Stderr),
+        Port::Lane(Stream::Terminal),
+    ];
 }
 
 impl Poller {
@@ -54,38 +68,32 @@ impl Poller {
         Ok(self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, source.token()))?)
     }
 
-    /// Waits for `fd` no longer.
-    pub(crate) fn forget(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        Ok(self.epoll.delete(fd)?)
+    /// Waits for `fd` no longer. To be said before an fd is closed whose open file somebody else has
+    /// too; any other leaves epoll by being closed.
+    pub(crate) fn forget(&self, fd: BorrowedFd<'_>) {
+        // It may not have been waited for.
+        let _ = self.epoll.delete(fd);
     }
 
-    /// Makes epoll wait for what an exec wants now, after what it wanted `before`. An fd that was
-    /// closed has left epoll by itself.
+    /// Makes epoll wait for what is wanted now on `fd`, after what was wanted `before`.
     pub(crate) fn update(
         &self,
-        slot: Slot,
-        fds: &ExecFds<'_>,
-        before: Interest,
-        wanted: Interest,
+        fd: BorrowedFd<'_>,
+        source: Source,
+        before: EpollFlags,
+        wanted: EpollFlags,
     ) -> io::Result<()> {
-        let changes = [
-            (fds.channel, Source::Channel(slot), before.channel_events(), wanted.channel_events()),
-            (fds.output, Source::Output(slot), before.output_events(), wanted.output_events()),
-        ];
-        for (fd, source, before, wanted) in changes {
-            let Some(fd) = fd else { continue };
-            if before == wanted {
-                continue;
-            }
-            let mut event = EpollEvent::new(wanted, source.token());
-            if before.is_empty() {
-                self.epoll.add(fd, event)?;
-            } else if wanted.is_empty() {
-                // Not merely muted: a hang-up is reported whether it is wanted or not.
-                self.epoll.delete(fd)?;
-            } else {
-                self.epoll.modify(fd, &mut event)?;
-            }
+        if before == wanted {
+            return Ok(());
+        }
+        let mut event = EpollEvent::new(wanted, source.token());
+        if before.is_empty() {
+            self.epoll.add(fd, event)?;
+        } else if wanted.is_empty() {
+            // Not merely muted: a hang-up is reported whether it is wanted or not.
+            self.epoll.delete(fd)?;
+        } else {
+            self.epoll.modify(fd, &mut event)?;
         }
         Ok(())
     }
@@ -97,25 +105,13 @@ impl Poller {
             Err(Errno::EINTR) => 0,
             result => result?,
         };
+        let writable = EpollFlags::EPOLLOUT | EpollFlags::EPOLLERR;
         ready.extend(events.iter().take(count).map(|event| Ready {
             source: Source::from_token(event.data()),
-            room: event.events().contains(EpollFlags::EPOLLOUT),
+            room: event.events().intersects(writable),
             input: event.events().intersects(!EpollFlags::EPOLLOUT),
         }));
         Ok(())
-    }
-}
-
-impl Interest {
-    fn channel_events(self) -> EpollFlags {
-        let mut events = EpollFlags::empty();
-        events.set(EpollFlags::EPOLLIN, self.channel);
-        events.set(EpollFlags::EPOLLOUT, self.channel_room);
-        events
-    }
-
-    fn output_events(self) -> EpollFlags {
-        if self.output { EpollFlags::EPOLLIN } else { EpollFlags::empty() }
     }
 }
 
@@ -124,20 +120,26 @@ impl Source {
         match self {
             Source::Control => 0,
             Source::Signals => 1,
-            Source::Channel(slot) => 2 * (slot + 1),
-            Source::Output(slot) => 2 * (slot + 1) + 1,
+            Source::Exec(slot, port) => {
+                let port = Port::ALL.iter().position(|known| *known == port).unwrap_or(0);
+                (slot + 1) * PORTS + port as u64
+            }
         }
     }
 
     fn from_token(token: u64) -> Self {
-        match (token / 2, token % 2) {
+        match (token / PORTS, (token % PORTS) as usize) {
             (0, 0) => Source::Control,
             (0, _) => Source::Signals,
-            (slot, 0) => Source::Channel(slot - 1),
-            (slot, _) => Source::Output(slot - 1),
+            (slot, port) => {
+                Source::Exec(slot - 1, Port::ALL.get(port).copied().unwrap_or(Port::Client))
+            }
         }
     }
 }
+
+/// Room for every port in a token.
+const PORTS: u64 = 8;
 
 fn wait_time(deadline: Option<Instant>) -> EpollTimeout {
     let Some(deadline) = deadline else { return EpollTimeout::NONE };
@@ -152,8 +154,9 @@ mod tests {
 
     #[test]
     fn tokens_there_and_back() {
-        let sources = [Source::Control, Source::Signals, Source::Channel(0), Source::Output(0)];
-        for source in sources.into_iter().chain([Source::Channel(7), Source::Output(7)]) {
+        let execs = [0, 7].into_iter().flat_map(|slot| Port::ALL.map(|port| (slot, port)));
+        let execs = execs.map(|(slot, port)| Source::Exec(slot, port));
+        for source in [Source::Control, Source::Signals].into_iter().chain(execs) {
             assert_eq!(Source::from_token(source.token()), source);
         }
     }

@@ -6,24 +6,26 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use aifo_process::{
-    Ladder, OpenFilesLimit, Reaped, become_subreaper, end_descendants, give_back_freed_memory,
-    raise_open_files, reap, receive_with_fds, reset_dispositions,
+    ChildEvent, ResourceLimit, become_subreaper, current_limits, end_descendants, forbid_tracing,
+    give_back_freed_memory, raise_open_files, reap, receive_with_fds, reset_dispositions,
 };
 use aifo_types::{ExecId, Signal};
 use aifo_wire::{
-    Delivery, FRAMES_VERSION, Frame, FrameError, Setup, Start, StartError, StartErrorCause,
+    CancelCause, Delivery, FRAMES_VERSION, Frame, FrameError, Interrupt, Setup, Start, StartError,
+    StartErrorCause,
 };
 use nix::errno::Errno;
+use nix::sys::epoll::EpollFlags;
 use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
 use crate::channel::Channel;
+use crate::data_frame::DataFrame;
 use crate::directory::Roots;
-use crate::exec::{Exec, Interest};
+use crate::exec::{Exec, World};
 use crate::launch::Toolbox;
-use crate::output_frame::OutputFrame;
-use crate::poller::{ExecFds, Poller, Ready, Slot, Source};
+use crate::poller::{Poller, Port, Slot, Source};
 
 /// Why a runner could not start, or gave up.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +36,7 @@ pub enum ServeError {
     /// The control connection carried something else than its frames.
     #[error("the control connection broke the protocol: {0}")]
     Protocol(#[from] FrameError),
-    /// A frame that has no place on the control connection, or an `Open` without its fd.
+    /// A frame that has no place on the control connection, or a `Start` without its descriptors.
     #[error("the control connection carried a frame out of place")]
     OutOfPlace,
     /// A directory of the session is not there.
@@ -54,27 +56,22 @@ struct Server {
     poller: Poller,
     signals: SignalFd,
     control: Channel,
-    /// Fds that came over the control connection, each set for one `Open` frame yet to be read.
+    /// Fds that came over the control connection, each set for one `Start` yet to be read.
     received: VecDeque<Vec<OwnedFd>>,
-    open_files: OpenFilesLimit,
+    limits: Vec<ResourceLimit>,
     /// `None` until the proxy has said where the session's directories are.
     toolbox: Option<Toolbox>,
     execs: HashMap<Slot, Entry>,
     by_pid: HashMap<Pid, Slot>,
     next_slot: Slot,
-    buffer: OutputFrame,
+    frame: DataFrame,
     closing: Option<Instant>,
 }
 
 struct Entry {
-    state: State,
-    registered: Interest,
-}
-
-enum State {
-    /// Its `Start` has not arrived yet. The fd is what the tool is to write to.
-    Opening(Channel, Option<OwnedFd>),
-    Running(Exec),
+    exec: Exec,
+    /// What epoll waits for, by port.
+    registered: [EpollFlags; Port::ALL.len()],
 }
 
 /// How long tools have, in all, when the session ends: the ladder's three seconds, and one for the
@@ -86,7 +83,11 @@ impl Server {
         give_back_freed_memory();
         reset_dispositions().map_err(io::Error::from)?;
         become_subreaper().map_err(io::Error::from)?;
-        let open_files = raise_open_files()?;
+        // Tools have our user id, and our descriptors are not theirs.
+        forbid_tracing().map_err(io::Error::from)?;
+        // What tools get is what we were given.
+        let limits = current_limits();
+        raise_open_files()?;
         let watched = SigSet::from_iter([Number::SIGCHLD, Number::SIGTERM]);
         watched.thread_block().map_err(io::Error::from)?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
@@ -96,12 +97,12 @@ impl Server {
             signals,
             control: Channel::new(control),
             received: VecDeque::new(),
-            open_files,
+            limits,
             toolbox: None,
             execs: HashMap::new(),
             by_pid: HashMap::new(),
             next_slot: 0,
-            buffer: OutputFrame::new(),
+            frame: DataFrame::new(),
             closing: None,
         };
         server.poller.watch(server.control.as_fd(), Source::Control)?;
@@ -118,9 +119,8 @@ impl Server {
                 match event.source {
                     Source::Control => self.on_control()?,
                     Source::Signals => self.on_signals()?,
-                    Source::Channel(slot) => self.on_channel(slot, event)?,
-                    Source::Output(slot) => {
-                        self.with_exec(slot, |exec, buffer, now| exec.on_output(buffer, now))?;
+                    Source::Exec(slot, port) => {
+                        self.with_exec(slot, |exec, world| exec.on_ready(event, port, world))?;
                     }
                 }
             }
@@ -130,37 +130,24 @@ impl Server {
     }
 
     fn is_done(&self) -> bool {
-        let at_rest = |entry: &Entry| match &entry.state {
-            State::Opening(..) => true,
-            State::Running(exec) => exec.is_at_rest(),
-        };
         self.closing.is_some_and(|started| {
+            let at_rest = |entry: &Entry| entry.exec.is_at_rest();
             started.elapsed() >= CLOSING_TIME || self.execs.values().all(at_rest)
         })
     }
 
     /// When something is due, even if nothing happens.
     fn deadline(&self) -> Option<Instant> {
-        let ladders = self.execs.values().filter_map(|entry| match &entry.state {
-            State::Opening(..) => None,
-            State::Running(exec) => exec.poll_timeout(),
-        });
+        let ladders = self.execs.values().filter_map(|entry| entry.exec.poll_timeout());
         ladders.chain(self.closing.map(|started| started + CLOSING_TIME)).min()
     }
 
     fn handle_timeouts(&mut self) -> Result<(), ServeError> {
         let now = Instant::now();
-        let due: Vec<Slot> = self
-            .execs
-            .iter()
-            .filter(|(_, entry)| {
-                let State::Running(exec) = &entry.state else { return false };
-                exec.poll_timeout().is_some_and(|at| at <= now)
-            })
-            .map(|(slot, _)| *slot)
-            .collect();
-        for slot in due {
-            self.with_exec(slot, |exec, _, now| exec.handle_timeout(now))?;
+        let is_due = |entry: &Entry| entry.exec.poll_timeout().is_some_and(|at| at <= now);
+        let due = self.execs.iter().filter(|(_, entry)| is_due(entry)).map(|(slot, _)| *slot);
+        for slot in due.collect::<Vec<_>>() {
+            self.with_exec(slot, Exec::handle_timeout)?;
         }
         Ok(())
     }
@@ -171,16 +158,17 @@ impl Server {
             return Ok(());
         }
         self.closing = Some(Instant::now());
-        for slot in self.execs.keys().copied().collect::<Vec<_>>() {
-            self.with_exec(slot, |exec, _, now| exec.escalate(Ladder::Cancel, now))?;
-        }
-        Ok(())
+        self.with_all(|exec, world| {
+            exec.cancel(CancelCause::Shutdown, Interrupt::Send, world.now);
+        })
     }
 
-    /// The proxy has gone.
+    /// The proxy has gone. Nobody vouches for its clients any more, and none is to wait for a tool
+    /// that takes its time to end.
     fn lose_control(&mut self) -> Result<(), ServeError> {
         // Without a reader its end of file would wake us for ever.
-        self.poller.forget(self.control.as_fd())?;
+        self.poller.forget(self.control.as_fd());
+        self.with_all(Exec::abandon)?;
         self.close()
     }
 
@@ -203,16 +191,26 @@ impl Server {
             let command = match self.control.next_frame()? {
                 None => return Ok(()),
                 Some(Frame::Setup(setup)) => Command::Setup(setup),
-                Some(Frame::Open) => Command::Open,
+                Some(Frame::Start(start)) => Command::Start(start),
+                Some(Frame::Cancel { serial, cause, interrupt }) => {
+                    Command::Cancel(serial, cause, interrupt)
+                }
                 Some(Frame::Kill { serial, signal, id }) => Command::Kill(serial, signal, id),
                 Some(_) => return Err(ServeError::OutOfPlace),
             };
             match command {
                 Command::Setup(setup) => {
                     let roots = Roots::new(&setup).map_err(ServeError::Roots)?;
-                    self.toolbox = Some(Toolbox::new(setup.kind, roots, self.open_files)?);
+                    self.toolbox = Some(Toolbox::new(setup.kind, roots, self.limits.clone())?);
                 }
-                Command::Open => self.open()?,
+                Command::Start(start) => self.start_tool(&start)?,
+                Command::Cancel(serial, cause, interrupt) => {
+                    if let Some(slot) = self.find(|exec| exec.serial() == serial) {
+                        self.with_exec(slot, |exec, world| {
+                            exec.cancel(cause, interrupt, world.now);
+                        })?;
+                    }
+                }
                 Command::Kill(serial, signal, id) => {
                     let found = self.signal(&id, signal)?;
                     self.control.send(&Frame::Killed { serial, found })?;
@@ -221,29 +219,17 @@ impl Server {
         }
     }
 
-    fn open(&mut self) -> Result<(), ServeError> {
-        let mut fds = self.received.pop_front().unwrap_or_default().into_iter();
-        let Some(socket) = fds.next() else { return Err(ServeError::OutOfPlace) };
-        let slot = self.next_slot;
-        self.next_slot += 1;
-        let entry = Entry {
-            state: State::Opening(Channel::new(socket), fds.next()),
-            registered: Interest::default(),
-        };
-        self.execs.insert(slot, entry);
-        self.update(slot)?;
-        // `Start` was sent before the channel's end was, so it is there as a rule.
-        self.on_opening(slot)
+    fn find(&self, is_it: impl Fn(&Exec) -> bool) -> Option<Slot> {
+        let mut running = self.execs.iter().filter(|(_, entry)| entry.exec.is_running());
+        running.find(|(_, entry)| is_it(&entry.exec)).map(|(slot, _)| *slot)
     }
 
     fn signal(&mut self, id: &ExecId, signal: Signal) -> Result<Delivery, ServeError> {
-        let running = self.execs.iter().find_map(|(slot, entry)| match &entry.state {
-            State::Running(exec) if exec.id == *id && exec.is_running() => Some(*slot),
-            _ => None,
-        });
-        let Some(slot) = running else { return Ok(Delivery::NoSuchExec) };
+        let Some(slot) = self.find(|exec| exec.id == *id) else {
+            return Ok(Delivery::NoSuchExec);
+        };
         let mut delivered = false;
-        self.with_exec(slot, |exec, _, _| delivered = exec.signal(signal))?;
+        self.with_exec(slot, |exec, _| delivered = exec.signal(signal))?;
         Ok(if delivered { Delivery::Delivered } else { Delivery::NoSuchExec })
     }
 
@@ -253,122 +239,108 @@ impl Server {
                 self.close()?;
             }
         }
-        // One SIGCHLD may stand for many children.
-        while let Some(reaped) = reap() {
-            self.on_reaped(reaped)?;
+        // One SIGCHLD may stand for many children. Whoever is not in the table was left to us by a
+        // tool, and is only collected.
+        while let Some(event) = reap() {
+            match event {
+                ChildEvent::Stopped { pid, signal } => {
+                    if let Some(slot) = self.by_pid.get(&pid).copied() {
+                        self.with_exec(slot, |exec, world| exec.on_stopped(signal, world))?;
+                    }
+                }
+                ChildEvent::Ended(reaped) => {
+                    if let Some(slot) = self.by_pid.remove(&reaped.pid) {
+                        self.with_exec(slot, |exec, world| exec.on_reaped(reaped, world))?;
+                    }
+                }
+            }
         }
         Ok(())
     }
 
-    fn on_reaped(&mut self, reaped: Reaped) -> Result<(), ServeError> {
-        // Whoever is not in the table was left to us by a tool, and is only collected.
-        let Some(slot) = self.by_pid.remove(&reaped.pid) else { return Ok(()) };
-        self.with_exec(slot, |exec, buffer, now| exec.on_end(reaped, buffer, now))
-    }
-
-    fn on_channel(&mut self, slot: Slot, ready: Ready) -> Result<(), ServeError> {
-        match self.execs.get_mut(&slot).map(|entry| &mut entry.state) {
-            Some(State::Opening(..)) => self.on_opening(slot),
-            Some(State::Running(_)) => self.with_exec(slot, |exec, buffer, now| {
-                if ready.room {
-                    exec.on_channel_room(buffer, now);
-                }
-                if ready.input {
-                    exec.on_channel(now);
-                }
-            }),
-            // Ended by an event just before this one.
-            None => Ok(()),
-        }
-    }
-
-    fn on_opening(&mut self, slot: Slot) -> Result<(), ServeError> {
-        let Some(Entry { state: State::Opening(channel, _), .. }) = self.execs.get_mut(&slot)
-        else {
-            return Ok(());
+    fn start_tool(&mut self, start: &Start) -> Result<(), ServeError> {
+        let mut fds = match start.descriptors() {
+            0 => Vec::new(),
+            expected => match self.received.pop_front() {
+                Some(fds) if fds.len() == expected => fds,
+                _ => return Err(ServeError::OutOfPlace),
+            },
         };
-        let open = channel.fill().unwrap_or(false);
-        let start = match channel.next_frame() {
-            Ok(Some(Frame::Start(start))) => start,
-            Ok(None) if open => return Ok(()),
-            // Gone, or not speaking our language: nothing ran, nobody to tell.
-            _ => {
-                self.execs.remove(&slot);
-                return Ok(());
-            }
-        };
-        self.start_tool(slot, &start)
-    }
-
-    fn start_tool(&mut self, slot: Slot, start: &Start) -> Result<(), ServeError> {
-        let Some(Entry { state: State::Opening(mut channel, output), registered }) =
-            self.execs.remove(&slot)
-        else {
-            return Ok(());
-        };
+        let client = start.client.as_ref().map(|handover| {
+            let mut channel = Channel::of_client(fds.remove(0));
+            channel.receive(&handover.received);
+            (channel, handover.greeting.clone())
+        });
         let started = Instant::now();
         let launched = match &self.toolbox {
-            Some(toolbox) if self.closing.is_none() => toolbox.launch(start, output),
+            Some(toolbox) if self.closing.is_none() => toolbox.launch(start, fds),
             _ => Err(StartError {
                 cause: StartErrorCause::Failed,
                 message: "the sidecar is not ready".to_owned(),
             }),
         };
-        match launched {
-            Ok(launched) => {
-                self.by_pid.insert(launched.pid, slot);
-                let exec = Exec::new(start.id.clone(), launched, channel, started);
-                self.execs.insert(slot, Entry { state: State::Running(exec), registered });
-                self.update(slot)
-            }
+        let launched = match launched {
+            Ok(launched) => launched,
             Err(error) => {
-                // If the proxy has gone meanwhile, nothing ran and nobody asks.
-                let _ = channel.send(&Frame::StartError(error));
-                Ok(())
+                self.control.send(&Frame::StartError { serial: start.serial, error })?;
+                return Ok(());
             }
+        };
+        let slot = self.next_slot;
+        self.next_slot += 1;
+        self.by_pid.insert(launched.pid, slot);
+        let exec = Exec::new(start, launched, client, started);
+        let registered = [EpollFlags::empty(); Port::ALL.len()];
+        self.execs.insert(slot, Entry { exec, registered });
+        self.with_exec(slot, Exec::begin)
+    }
+
+    fn with_all(&mut self, happen: impl Fn(&mut Exec, &mut World<'_>)) -> Result<(), ServeError> {
+        for slot in self.execs.keys().copied().collect::<Vec<_>>() {
+            self.with_exec(slot, &happen)?;
         }
+        Ok(())
     }
 
     /// Lets something happen to an exec, then settles what follows from it.
     fn with_exec(
         &mut self,
         slot: Slot,
-        happen: impl FnOnce(&mut Exec, &mut OutputFrame, Instant),
+        happen: impl FnOnce(&mut Exec, &mut World<'_>),
     ) -> Result<(), ServeError> {
-        if let Some(Entry { state: State::Running(exec), .. }) = self.execs.get_mut(&slot) {
-            happen(exec, &mut self.buffer, Instant::now());
-            if exec.is_over() {
-                self.execs.remove(&slot);
-            } else {
-                self.update(slot)?;
+        // It may have been over by an event just before this one.
+        let Some(entry) = self.execs.get_mut(&slot) else { return Ok(()) };
+        let mut world = World {
+            poller: &self.poller,
+            control: &mut self.control,
+            frame: &mut self.frame,
+            now: Instant::now(),
+        };
+        happen(&mut entry.exec, &mut world);
+        if entry.exec.is_over() {
+            self.execs.remove(&slot);
+            return Ok(());
+        }
+        for (port, registered) in Port::ALL.into_iter().zip(&mut entry.registered) {
+            let before = *registered;
+            *registered = EpollFlags::empty();
+            // An fd that was closed has left epoll by itself.
+            if let Some((fd, wanted)) = entry.exec.port(port) {
+                self.poller.update(fd, Source::Exec(slot, port), before, wanted)?;
+                *registered = wanted;
             }
         }
         Ok(())
     }
-
-    /// Makes the poller wait for what the exec wants now.
-    fn update(&mut self, slot: Slot) -> Result<(), ServeError> {
-        let Some(entry) = self.execs.get_mut(&slot) else { return Ok(()) };
-        let (interest, fds) = match &entry.state {
-            State::Opening(channel, _) => (
-                Interest { channel: true, ..Interest::default() },
-                ExecFds { channel: Some(channel.as_fd()), output: None },
-            ),
-            State::Running(exec) => {
-                (exec.interest(), ExecFds { channel: exec.channel_fd(), output: exec.output_fd() })
-            }
-        };
-        let before = std::mem::replace(&mut entry.registered, interest);
-        Ok(self.poller.update(slot, &fds, before, interest)?)
-    }
 }
 
-/// With `Open`: the channel, and what the tool is to write to.
-const MAX_FDS: usize = 2;
+/// With `Start`: a client's connection, and three standard descriptors.
+const MAX_FDS: usize = 4;
 
 /// A frame of the control connection.
 enum Command {
     Setup(Setup),
-    Open,
+    Start(Box<Start>),
+    Cancel(u32, CancelCause, Interrupt),
     Kill(u32, Signal, ExecId),
 }

@@ -1,8 +1,9 @@
-//! Sidecars: bring a runner up, open a channel to it for every exec, take it down.
+//! Sidecars: bring a runner up, have it start tools, take it down.
 //!
-//! In scope: the [`Backend`] trait, which only answers "give me a byte stream to a runner of this
+//! In scope: the [`Backend`] trait, which only answers "give me a connection to a runner of this
 //! kind"; the local backend, where a sidecar is a child process under a guard; [`Runner`], our end
-//! of a control connection; and [`Fleet`], the sidecars of one session.
+//! of a control connection, over which tools are started on descriptors of their clients';
+//! [`Exec`], what the runner tells of one of them; and [`Fleet`], the sidecars of one session.
 //!
 //! Out of scope: which tool goes where (`aifo-policy`), what a client is told (`aifo-proxy`), and
 //! what happens at the other end (`aifo-runner`): the two meet on the frames of `spec/runner.md`.
@@ -10,27 +11,31 @@
 //! Everything here runs on a tokio runtime of any flavour.
 //!
 //! ```no_run
-//! use aifo_sidecar::{Backend, ExecChannel, Fleet, SidecarError};
+//! use std::os::fd::OwnedFd;
+//! use aifo_sidecar::{Backend, Fleet, SidecarError};
 //! use aifo_types::{ExecId, Kind};
-//! use aifo_wire::{Elsewhere, Environment, Start};
+//! use aifo_wire::{Elsewhere, Environment, Invocation, Start, Tell};
 //!
 //! # async fn run(sidecars: Box<dyn Backend>, host: Box<dyn Backend>) -> Result<(), SidecarError> {
 //! let rust = Kind::parse("rust").expect("a kind");
 //! let fleet = Fleet::start(sidecars, host, vec![rust.clone()]).await?;
+//! let argv = vec![b"cargo".to_vec(), b"--version".to_vec()];
 //! let start = Start {
+//!     serial: 0,
 //!     id: ExecId::parse(b"e1").expect("an id"),
-//!     argv: vec![b"cargo".to_vec(), b"--version".to_vec()],
-//!     cwd: None,
 //!     elsewhere: Elsewhere::Refuse,
 //!     program: None,
 //!     environment: Environment::All,
+//!     client: None,
+//!     tell: Tell::Start,
+//!     invocation: Invocation::plain(argv, None),
 //! };
-//! // Without an fd for it, the output comes over the channel, between `Started` and `Exit`.
-//! let ExecChannel { socket, mut frames } = fleet.runner(&rust).await?.start(start, None).await?;
-//! while ExecChannel::fill(&socket, &mut frames).await.unwrap_or(false) {
-//!     while let Ok(Some(frame)) = frames.next_frame() {
-//!         println!("{frame:?}");
-//!     }
+//! // What the tool prints goes straight to our own stdout.
+//! let stdout = std::io::stdout();
+//! let stdout: OwnedFd = std::os::fd::AsFd::as_fd(&stdout).try_clone_to_owned().expect("it is open");
+//! let mut exec = fleet.runner(&rust).await?.start(start, vec![stdout]);
+//! while let Some(event) = exec.next().await {
+//!     println!("{event:?}");
 //! }
 //! fleet.stop().await;
 //! # Ok(())
@@ -40,15 +45,16 @@
 //! Architecture invariant: whoever uses a [`Runner`] cannot tell which backend brought it up.
 
 mod backend;
-mod channel;
+mod exec;
 mod fleet;
 mod local;
+mod outbox;
 mod places;
 mod runner;
 mod socket;
 
 pub use backend::{Backend, SidecarError, Starting};
-pub use channel::ExecChannel;
+pub use exec::{Canceller, Exec, ExecEvent};
 pub use fleet::Fleet;
 pub use local::{LocalBackend, LocalConfinement};
 pub use runner::Runner;

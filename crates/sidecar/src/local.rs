@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use aifo_process::{Group, OpenFilesLimit, Spawn, variable};
+use aifo_process::{Group, ResourceLimit, Spawn, variable};
 use aifo_types::{Kind, env};
 use aifo_wire::Setup;
 use nix::errno::Errno;
@@ -33,7 +33,7 @@ pub struct LocalBackend {
     /// The PATH in which tools are found. The shims' folder must not be in it.
     pub path: OsString,
     /// The limit on open files that tools get.
-    pub open_files: OpenFilesLimit,
+    pub open_files: ResourceLimit,
     /// Whether tools are held to their place.
     pub confinement: LocalConfinement,
 }
@@ -93,10 +93,13 @@ impl LocalBackend {
             argv: argv.iter().map(|word| c_string(word)).collect::<io::Result<_>>()?,
             env: self.environment(&places),
             cwd: None,
-            stdio: [control.as_fd(), null.as_fd(), stderr.as_fd()],
+            stdio: [Some(control.as_fd()), Some(null.as_fd()), Some(stderr.as_fd())],
             // A terminal's Ctrl-C is for the agent, and a tool finds no terminal here.
             group: Group::Session,
-            open_files: Some(self.open_files),
+            limits: vec![self.open_files],
+            umask: None,
+            nice: None,
+            ignored: 0,
         };
         spawn.spawn().map_err(io::Error::other)
     }

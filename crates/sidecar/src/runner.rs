@@ -4,20 +4,20 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use aifo_process::send_with_fds;
 use aifo_types::{ExecId, Kind, Signal};
-use aifo_wire::{Delivery, FRAMES_VERSION, Frame, FrameReader, Setup, Start};
-use nix::errno::Errno;
+use aifo_wire::{
+    CancelCause, Delivery, FRAMES_VERSION, Frame, FrameReader, Interrupt, Setup, Start,
+};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::backend::SidecarError;
-use crate::channel::ExecChannel;
+use crate::exec::{Exec, ExecEvent};
+use crate::outbox::Outbox;
 use crate::socket::Socket;
 
 /// A runner that has answered. Cheap to clone; the connection closes with [`Runner::close`] or
@@ -36,23 +36,23 @@ struct Handle(Arc<Control>);
 #[derive(Debug)]
 struct Control {
     socket: Socket,
-    answers: Mutex<Answers>,
-    /// A channel ended before its exec did, so the runner is dead; its guard, which holds the
-    /// control connection open until all is cleaned up, may not be done yet.
-    dead: AtomicBool,
+    outbox: Mutex<Outbox>,
+    /// The outbox could not be emptied at once.
+    backlog: Notify,
+    waiting: Mutex<Waiting>,
 }
 
-/// Who waits for which answer of the runner.
+/// Who waits for what the runner says.
 #[derive(Debug, Default)]
-struct Answers {
+struct Waiting {
     last_serial: u32,
-    waiting: HashMap<u32, oneshot::Sender<Delivery>>,
+    signals: HashMap<u32, oneshot::Sender<Delivery>>,
+    execs: HashMap<u32, mpsc::UnboundedSender<ExecEvent>>,
 }
 
-impl Answers {
-    fn expect(&mut self, answer: oneshot::Sender<Delivery>) -> u32 {
+impl Waiting {
+    fn next_serial(&mut self) -> u32 {
         self.last_serial = self.last_serial.wrapping_add(1);
-        self.waiting.insert(self.last_serial, answer);
         self.last_serial
     }
 }
@@ -82,19 +82,20 @@ impl Runner {
         if theirs != FRAMES_VERSION {
             return Err(SidecarError::Version { kind, theirs, ours: FRAMES_VERSION });
         }
-        let mut bytes = Vec::new();
-        Frame::Setup(setup.clone()).encode(&mut bytes);
-        socket.send_all(&bytes).await.map_err(start_failed)?;
-
-        let control =
-            Arc::new(Control { socket, answers: Mutex::default(), dead: AtomicBool::new(false) });
+        let control = Arc::new(Control {
+            socket,
+            outbox: Mutex::default(),
+            backlog: Notify::new(),
+            waiting: Mutex::default(),
+        });
+        control.send(&Frame::Setup(setup.clone()), Vec::new());
         let (tell_lost, lost) = watch::channel(false);
         tokio::spawn({
             let (kind, control) = (kind.clone(), Arc::clone(&control));
             async move {
-                control.read_answers(&kind, frames).await;
-                // Whoever waits learns by the end of its channel that no answer will come.
-                control.answers().waiting.clear();
+                control.serve(&kind, frames).await;
+                // Whoever waits learns by this that no answer will come.
+                *control.waiting() = Waiting::default();
                 // Nobody may be interested any more.
                 let _ = tell_lost.send(true);
             }
@@ -107,47 +108,50 @@ impl Runner {
         &self.kind
     }
 
-    /// Asks for a tool to be started, with `output` as its stdout and stderr if it is given. What
-    /// comes of it arrives on the channel, and so does the output if no fd for it was given.
-    pub async fn start(
-        &self,
-        start: Start,
-        output: Option<OwnedFd>,
-    ) -> Result<ExecChannel, SidecarError> {
-        let failed = |source| SidecarError::Start { kind: self.kind.clone(), source };
-        let (ours, theirs) = pair().map_err(|errno| failed(errno.into()))?;
-        let socket = Socket::new(ours).map_err(failed)?;
-        let mut bytes = Vec::new();
-        Frame::Start(start).encode(&mut bytes);
-        // What the channel holds goes first, so that as a rule the runner finds all of it when it
-        // gets its end; only then is there somebody to read the rest.
-        let sent = socket.try_send(&bytes).map_err(failed)?;
-        let fds = [Some(theirs), output].into_iter().flatten().collect();
-        self.pass(fds).await?;
-        let rest = bytes.get(sent..).unwrap_or_default();
-        socket.send_all(rest).await.map_err(|_| SidecarError::Lost(self.kind.clone()))?;
-        Ok(ExecChannel { socket, frames: FrameReader::new() })
+    /// Asks for a tool to be started, on `fds`: as many as the `Start` names, in its order. What
+    /// comes of it arrives as events. The serial is given here.
+    pub fn start(&self, mut start: Start, fds: Vec<OwnedFd>) -> Exec {
+        let (tell, events) = mpsc::unbounded_channel();
+        start.serial = {
+            let mut waiting = self.control.0.waiting();
+            let serial = waiting.next_serial();
+            waiting.execs.insert(serial, tell);
+            serial
+        };
+        let serial = start.serial;
+        if self.is_lost() {
+            // Nobody would ever answer.
+            self.forget(serial);
+        }
+        self.control.0.send(&Frame::Start(Box::new(start)), fds);
+        Exec::new(self.clone(), serial, events)
     }
 
     /// Delivers a signal to the process group of a running exec, and returns when that was done.
     pub async fn signal(&self, id: &ExecId, signal: Signal) -> Result<Delivery, SidecarError> {
-        let lost = || SidecarError::Lost(self.kind.clone());
         let (answer, answered) = oneshot::channel();
-        let mut bytes = Vec::new();
-        let serial = self.control.0.answers().expect(answer);
-        Frame::Kill { serial, signal, id: id.clone() }.encode(&mut bytes);
-        self.send_control(&bytes).await?;
-        answered.await.map_err(|_| lost())
+        let serial = {
+            let mut waiting = self.control.0.waiting();
+            let serial = waiting.next_serial();
+            waiting.signals.insert(serial, answer);
+            serial
+        };
+        self.control.0.send(&Frame::Kill { serial, signal, id: id.clone() }, Vec::new());
+        answered.await.map_err(|_| SidecarError::Lost(self.kind.clone()))
     }
 
-    /// Tells that a channel of this runner ended without an ending.
-    pub fn report_dead(&self) {
-        self.control.0.dead.store(true, Ordering::Relaxed);
+    pub(crate) fn cancel(&self, serial: u32, cause: CancelCause, interrupt: Interrupt) {
+        self.control.0.send(&Frame::Cancel { serial, cause, interrupt }, Vec::new());
     }
 
-    /// Whether the runner is gone, or on its way.
+    /// Nobody waits for this exec any more.
+    pub(crate) fn forget(&self, serial: u32) {
+        self.control.0.waiting().execs.remove(&serial);
+    }
+
+    /// Whether the runner is gone.
     pub fn is_lost(&self) -> bool {
-        *self.lost.borrow() || self.control.0.dead.load(Ordering::Relaxed)
+        *self.lost.borrow()
     }
 
     /// Waits until the runner is gone, and with it everything that ran below it. The future does
@@ -173,37 +177,6 @@ impl Runner {
     fn socket(&self) -> &Socket {
         &self.control.0.socket
     }
-
-    /// Sends a whole frame. The control connection carries a few bytes per exec, so it is full only
-    /// while the runner is stopped; a part of a frame is never left in it.
-    async fn send_control(&self, bytes: &[u8]) -> Result<(), SidecarError> {
-        let lost = |_| SidecarError::Lost(self.kind.clone());
-        match self.socket().send(bytes).await.map_err(lost)? {
-            sent if sent == bytes.len() => Ok(()),
-            _ => {
-                self.socket().shutdown(Shutdown::Both);
-                Err(SidecarError::Lost(self.kind.clone()))
-            }
-        }
-    }
-
-    /// Hands fds over; ours are closed then.
-    async fn pass(&self, fds: Vec<OwnedFd>) -> Result<(), SidecarError> {
-        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        let mut open = Vec::new();
-        Frame::Open.encode(&mut open);
-        loop {
-            match send_with_fds(self.socket().as_fd(), &open, &fds) {
-                Ok(()) => return Ok(()),
-                Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => {
-                    let writable = self.socket().writable().await;
-                    writable.map_err(|_| SidecarError::Lost(self.kind.clone()))?;
-                }
-                Err(_) => return Err(SidecarError::Lost(self.kind.clone())),
-            }
-        }
-    }
 }
 
 impl Drop for Handle {
@@ -213,33 +186,99 @@ impl Drop for Handle {
 }
 
 impl Control {
-    async fn read_answers(&self, kind: &Kind, mut frames: FrameReader) {
+    /// Sends a frame, now or as soon as there is room. A runner that is gone takes none.
+    fn send(&self, frame: &Frame<'_>, fds: Vec<OwnedFd>) {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        let mut outbox = self.outbox();
+        outbox.push(bytes, fds);
+        self.flush(&mut outbox);
+        if !outbox.is_empty() {
+            self.backlog.notify_one();
+        }
+    }
+
+    fn flush(&self, outbox: &mut Outbox) {
+        if outbox.flush(&self.socket).is_err() {
+            *outbox = Outbox::default();
+            self.socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Reads what the runner says, and sends it what had to wait, until it is gone.
+    async fn serve(&self, kind: &Kind, mut frames: FrameReader) {
         loop {
-            match frames.next_frame() {
+            if !self.take_frames(kind, &mut frames) {
+                self.socket.shutdown(Shutdown::Both);
+                return;
+            }
+            tokio::select! {
+                read = fill(&self.socket, &mut frames) => {
+                    if !read.unwrap_or(false) {
+                        return;
+                    }
+                }
+                () = self.send_backlog() => {}
+            }
+        }
+    }
+
+    /// Tells whoever waits for it. `false` if it makes no sense.
+    fn take_frames(&self, kind: &Kind, frames: &mut FrameReader) -> bool {
+        loop {
+            let (serial, event) = match frames.next_frame() {
+                Ok(None) => return true,
                 Ok(Some(Frame::Killed { serial, found })) => {
-                    if let Some(waiting) = self.answers().waiting.remove(&serial) {
+                    if let Some(waiting) = self.waiting().signals.remove(&serial) {
                         // The one who asked may have given up.
                         let _ = waiting.send(found);
                     }
                     continue;
                 }
-                Ok(None) => {}
+                Ok(Some(Frame::Started { serial, .. })) => (serial, ExecEvent::Started),
+                Ok(Some(Frame::StartError { serial, error })) => {
+                    (serial, ExecEvent::NotStarted(error))
+                }
+                Ok(Some(Frame::Left { serial })) => (serial, ExecEvent::ClientLeft),
+                Ok(Some(Frame::Exit { serial, exit })) => (serial, ExecEvent::Ended(exit)),
                 Ok(Some(_)) | Err(_) => {
                     tracing::warn!(%kind, "a runner broke the protocol");
-                    self.socket.shutdown(Shutdown::Both);
-                    return;
+                    return false;
                 }
-            }
-            if !ExecChannel::fill(&self.socket, &mut frames).await.unwrap_or(false) {
-                return;
+            };
+            if let Some(exec) = self.waiting().execs.get(&serial) {
+                let _ = exec.send(event);
             }
         }
     }
 
-    fn answers(&self) -> MutexGuard<'_, Answers> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    async fn send_backlog(&self) {
+        if self.outbox().is_empty() {
+            self.backlog.notified().await;
+        }
+        // An error shows when it is tried again.
+        let _ = self.socket.writable().await;
+        self.flush(&mut self.outbox());
+    }
+
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Waits for bytes from the runner. `Ok(false)` when it has closed its end. Cancel-safe.
+async fn fill(socket: &Socket, frames: &mut FrameReader) -> io::Result<bool> {
+    let count = socket.receive(frames.buffer().spare(READ)).await?;
+    frames.buffer().commit(count);
+    Ok(count > 0)
+}
+
+/// A runner says a few bytes per exec.
+const READ: usize = 4 * 1024;
 
 /// Waits for the runner's first frame.
 async fn hello(kind: &Kind, socket: &Socket, frames: &mut FrameReader) -> Result<u8, SidecarError> {
@@ -250,7 +289,7 @@ async fn hello(kind: &Kind, socket: &Socket, frames: &mut FrameReader) -> Result
             Some(_) => return Err(protocol(None)),
             None => {}
         }
-        let open = ExecChannel::fill(socket, frames).await;
+        let open = fill(socket, frames).await;
         match open.map_err(|source| SidecarError::Start { kind: kind.clone(), source })? {
             true => {}
             false => {

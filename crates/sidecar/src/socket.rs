@@ -5,6 +5,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
+use aifo_process::{Received, receive_with_fds};
 use nix::errno::Errno;
 use nix::sys::socket::{self, MsgFlags, UnixAddr};
 use tokio::io::Interest;
@@ -29,11 +30,28 @@ impl Socket {
         Ok(Socket { fd: on_reactor(fd, Interest::READABLE)?, writer: OnceLock::new() })
     }
 
+    /// Takes the socket off the reactor: nothing that happens to it wakes us any more.
+    pub fn into_fd(self) -> OwnedFd {
+        self.fd.into_inner()
+    }
+
     /// Reads what is there, at least one byte; 0 is the end of the stream.
     pub async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match socket::recv(self.fd.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
                 // Forgotten before the next attempt, so an event in between is never lost.
+                Err(Errno::EAGAIN) => self.fd.readable().await?.clear_ready(),
+                Err(Errno::EINTR) => {}
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    /// As [`Socket::receive`], with the fds that came along, at most `max`. Errors: EPROTO if there
+    /// were more or the system cut some off; none is kept then.
+    pub async fn receive_with_fds(&self, buffer: &mut [u8], max: usize) -> io::Result<Received> {
+        loop {
+            match receive_with_fds(self.as_fd(), buffer, max) {
                 Err(Errno::EAGAIN) => self.fd.readable().await?.clear_ready(),
                 Err(Errno::EINTR) => {}
                 result => return Ok(result?),

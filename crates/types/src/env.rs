@@ -18,6 +18,13 @@ pub const VERBOSE: &str = "AIFO_TOOLCHAIN_VERBOSE";
 
 /// The exec id a shim is to use instead of one it makes.
 pub const EXEC_ID: &str = "AIFO_EXEC_ID";
+/// The variables that pass to a tool besides those of the table, separated by commas: names, and
+/// beginnings of names with a `*`.
+pub const FORWARDED: &str = "AIFO_SHIM_ENV";
+/// Which protocol version a shim begins with: 3 by default, 2 for the older one.
+pub const PROTO: &str = "AIFO_SHIM_PROTO";
+/// No descriptor is passed: all bytes go through the connection.
+pub const RELAY: &str = "AIFO_SHIM_RELAY";
 /// An interrupted call exits 0, as old shims did.
 pub const EXIT_ZERO_ON_SIGINT: &str = "AIFO_SHIM_EXIT_ZERO_ON_SIGINT";
 /// A lost connection exits 0, as old shims did.

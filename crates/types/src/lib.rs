@@ -29,6 +29,7 @@ mod kind;
 mod refusal;
 mod request;
 mod signal;
+mod terminal;
 mod token;
 mod tool;
 
@@ -39,5 +40,6 @@ pub use kind::{InvalidKind, Kind};
 pub use refusal::{Refusal, Status};
 pub use request::ExecRequest;
 pub use signal::Signal;
+pub use terminal::{TerminalModes, WindowSize};
 pub use token::Token;
 pub use tool::{InvalidToolName, ToolName};

@@ -3,6 +3,7 @@
 use aifo_types::{Endpoint, ExecId, Signal, Token};
 
 use crate::form::encode_form;
+use crate::invocation::Invocation;
 
 /// One tool call of a v1 or v2 client.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,37 @@ impl ExecCall<'_> {
         let head = format!(
             "{start}X-Aifo-Proto: {proto}\r\nTE: trailers\r\n{CONTENT_TYPE}Content-Length: {}\r\n\
              X-Aifo-Exec-Id: {}\r\nConnection: close\r\n\r\n",
+            body.len(),
+            self.id,
+        );
+        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(&body);
+    }
+}
+
+/// One tool call of a v3 client.
+#[derive(Clone, Copy, Debug)]
+pub struct Upgrade<'a> {
+    /// Where the proxy listens; names host and path, nothing is connected here.
+    pub endpoint: &'a Endpoint,
+    /// The session's credentials.
+    pub token: &'a Token,
+    /// The id under which the call can be signalled.
+    pub id: &'a ExecId,
+    /// The program and all that it inherits.
+    pub invocation: &'a Invocation,
+}
+
+impl Upgrade<'_> {
+    /// Appends the request, head and body. Descriptors that the invocation passes go with its first
+    /// byte.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut body = Vec::new();
+        self.invocation.encode(&mut body);
+        let start = start_lines(self.endpoint, "exec", self.token);
+        let head = format!(
+            "{start}X-Aifo-Proto: 3\r\nConnection: Upgrade\r\nUpgrade: aifo-exec\r\n\
+             Content-Length: {}\r\nX-Aifo-Exec-Id: {}\r\n\r\n",
             body.len(),
             self.id,
         );
@@ -124,6 +156,20 @@ mod tests {
              Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 48\r\n\
              X-Aifo-Exec-Id: e1\r\nConnection: close\r\n\r\n\
              tool=make&cwd=%2Fworkspace&arg=echo&arg=a+b&arg=",
+        );
+
+        out.clear();
+        let invocation = Invocation::plain(vec![b"make".to_vec()], None);
+        let call = Upgrade { endpoint: &tcp, token: &token, id: &id, invocation: &invocation };
+        call.encode(&mut out);
+        assert_eq!(
+            out.escape_ascii().to_string(),
+            b"POST /a/exec HTTP/1.1\r\nHost: 10.0.0.1\r\nAuthorization: Bearer TOKEN\r\n\
+              X-Aifo-Proto: 3\r\nConnection: Upgrade\r\nUpgrade: aifo-exec\r\n\
+              Content-Length: 32\r\nX-Aifo-Exec-Id: e1\r\n\r\n\
+              \0\0\0\x01\0\0\0\x04make\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0"
+                .escape_ascii()
+                .to_string(),
         );
 
         out.clear();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use aifo_types::Ending;
 
+use crate::frame::CancelCause;
 use crate::payload::Payload;
 
 /// How a tool ended.
@@ -11,6 +12,11 @@ use crate::payload::Payload;
 pub struct Exit {
     /// Its status, or the signal that ended it.
     pub ending: Ending,
+    /// Why it was ended from outside, if it was.
+    pub cancelled: Option<CancelCause>,
+    /// Bytes of its relayed stdin that it has read: what a client read ahead of it beyond these it can
+    /// put back.
+    pub taken: u64,
     /// What it used.
     pub usage: Usage,
 }
@@ -29,12 +35,15 @@ pub struct Usage {
 }
 
 impl Exit {
-    /// `0 exited or 1 signaled u8, status or signal u8, wall u64, user u64, system u64, max_rss u64`.
+    /// `0 exited or 1 signaled u8, status or signal u8, 0 or cause u8, taken u64, wall u64, user u64,
+    /// system u64, max_rss u64`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(match self.ending {
             Ending::Exited(status) => [EXITED, status],
             Ending::Signaled(signal) => [SIGNALED, signal],
         });
+        out.push(self.cancelled.map_or(0, CancelCause::code));
+        out.extend(self.taken.to_be_bytes());
         for time in [self.usage.wall, self.usage.user, self.usage.system] {
             out.extend(u64::try_from(time.as_micros()).unwrap_or(u64::MAX).to_be_bytes());
         }
@@ -47,13 +56,18 @@ impl Exit {
             (SIGNALED, signal) => Ending::Signaled(signal),
             _ => return None,
         };
+        let cancelled = match fields.u8()? {
+            0 => None,
+            cause => Some(CancelCause::from_code(cause)?),
+        };
+        let taken = fields.u64()?;
         let usage = Usage {
             wall: Duration::from_micros(fields.u64()?),
             user: Duration::from_micros(fields.u64()?),
             system: Duration::from_micros(fields.u64()?),
             max_rss_kib: fields.u64()?,
         };
-        Some(Exit { ending, usage })
+        Some(Exit { ending, cancelled, taken, usage })
     }
 }
 

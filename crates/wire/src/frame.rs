@@ -1,43 +1,104 @@
 //! Runner frames: what proxy and runner say to each other (`spec/runner.md#frames`).
 //!
 //! On the wire a frame is `kind u8, length u32, payload`; all numbers are big-endian. A control
-//! connection and an exec channel carry different kinds by the same codec.
+//! connection and a client's connection carry different kinds by the same codec.
 
-use aifo_types::{ExecId, Signal};
+use aifo_types::{ExecId, Signal, WindowSize};
 
 use crate::exit::Exit;
 use crate::frame_reader::FrameError;
+use crate::invocation::{Stdio, decode_size, encode_size};
 use crate::payload::{Payload, code_table, push_bytes};
 use crate::start::{Start, StartError};
 
 /// The largest payload of every frame but [`Frame::Start`], in bytes.
 pub const MAX_PAYLOAD: usize = 64 * 1024;
-/// The largest payload of [`Frame::Start`], in bytes: above what the kernel takes as argv.
-pub const MAX_START: usize = 4 * 1024 * 1024;
+/// The most data that one frame carries.
+pub const MAX_DATA: usize = MAX_PAYLOAD - 1;
+/// The largest payload of [`Frame::Start`], in bytes: a whole invocation, which is above what the
+/// kernel takes as arguments and environment, and what the proxy adds.
+pub const MAX_START: usize = MAX_INVOCATION + 128 * 1024;
+/// The largest invocation, in bytes.
+pub const MAX_INVOCATION: usize = 4 * 1024 * 1024;
 
 /// One frame, its bulk borrowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// Proxy to runner, first on an exec channel: run this.
-    Start(Start),
+    /// Proxy to runner: run this. Descriptors come with its first byte: the client's connection if
+    /// there is a greeting for it, then those that the invocation says are passed.
+    Start(Box<Start>),
+    /// Bytes of a stream, at most [`MAX_DATA`] and at least one. Encoding more makes several frames.
+    Data {
+        /// Which stream.
+        stream: Stream,
+        /// What was read from it.
+        data: &'a [u8],
+    },
+    /// No more comes on a stream, or nobody reads it any more.
+    Closed {
+        /// Which stream.
+        stream: Stream,
+    },
+    /// So much more may be sent on a stream.
+    Credit {
+        /// Which stream.
+        stream: Stream,
+        /// How many bytes.
+        bytes: u32,
+    },
     /// Proxy to runner: end the exec, by escalation.
     Cancel {
+        /// Which exec.
+        serial: u32,
         /// Why.
         cause: CancelCause,
         /// Whether the escalation begins with INT.
         interrupt: Interrupt,
     },
-    /// Runner to proxy: the tool runs.
+    /// Client to runner: deliver a signal to the tool's process group.
+    Signal {
+        /// Its Linux number.
+        number: u8,
+    },
+    /// Client to runner: the terminal has another size.
+    Resize(WindowSize),
+    /// From the runner: the tool runs. To the proxy if it wants to know, and to the client if the
+    /// runner has its connection.
     Started {
+        /// Which exec.
+        serial: u32,
         /// Its process id as the runner sees it.
         pid: u32,
+        /// What 0, 1 and 2 have become.
+        stdio: [Stdio; 3],
     },
-    /// Runner to proxy: output, at most [`MAX_PAYLOAD`] bytes. Encoding more makes several frames.
-    Stdout(&'a [u8]),
-    /// Runner to proxy, last: the tool ended.
-    Exit(Exit),
-    /// Runner to proxy, last: the tool could not be started.
-    StartError(StartError),
+    /// From the runner: the tool ended. To the client, last, if the runner has its connection; then,
+    /// and always, to the proxy.
+    Exit {
+        /// Which exec.
+        serial: u32,
+        /// How.
+        exit: Exit,
+    },
+    /// Runner to proxy: the tool could not be started.
+    StartError {
+        /// Which exec.
+        serial: u32,
+        /// Why.
+        error: StartError,
+    },
+    /// Runner to client: the tool was stopped.
+    Stopped {
+        /// By which signal.
+        signal: u8,
+        /// How many CONT of the client had been delivered then.
+        resumed: u32,
+    },
+    /// Runner to proxy: the client has left; its tool is being ended.
+    Left {
+        /// Which exec.
+        serial: u32,
+    },
     /// Runner to proxy, first on the control connection: ready.
     Hello {
         /// The version of these frames, see [`FRAMES_VERSION`].
@@ -45,11 +106,7 @@ pub enum Frame<'a> {
     },
     /// Proxy to runner, first on the control connection: the session's places.
     Setup(Setup),
-    /// Proxy to runner, control: a new exec channel, whose descriptor comes with this frame. A
-    /// second descriptor is what the tool gets as stdout and stderr; without one its output comes
-    /// as [`Frame::Stdout`].
-    Open,
-    /// Proxy to runner, control: deliver a signal.
+    /// Proxy to runner: deliver a signal to the exec of this id.
     Kill {
         /// Matches the answer to the question.
         serial: u32,
@@ -58,7 +115,7 @@ pub enum Frame<'a> {
         /// Which exec.
         id: ExecId,
     },
-    /// Runner to proxy, control: the answer to [`Frame::Kill`].
+    /// Runner to proxy: the answer to [`Frame::Kill`].
     Killed {
         /// The question's.
         serial: u32,
@@ -68,7 +125,7 @@ pub enum Frame<'a> {
 }
 
 /// The version of the frames described here.
-pub const FRAMES_VERSION: u8 = 1;
+pub const FRAMES_VERSION: u8 = 2;
 
 /// What a runner is and where the session's places are, as absolute paths in its own view.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,26 +143,50 @@ code_table! {
     pub enum FrameKind {
         /// [`Frame::Start`]
         Start = 0x01,
+        /// [`Frame::Data`]
+        Data = 0x02,
+        /// [`Frame::Closed`]
+        Closed = 0x03,
+        /// [`Frame::Credit`]
+        Credit = 0x04,
         /// [`Frame::Cancel`]
         Cancel = 0x05,
+        /// [`Frame::Signal`]
+        Signal = 0x06,
+        /// [`Frame::Resize`]
+        Resize = 0x07,
         /// [`Frame::Started`]
         Started = 0x10,
-        /// [`Frame::Stdout`]
-        Stdout = 0x11,
         /// [`Frame::Exit`]
         Exit = 0x13,
         /// [`Frame::StartError`]
         StartError = 0x14,
+        /// [`Frame::Stopped`]
+        Stopped = 0x15,
+        /// [`Frame::Left`]
+        Left = 0x16,
         /// [`Frame::Hello`]
         Hello = 0x20,
         /// [`Frame::Setup`]
         Setup = 0x21,
-        /// [`Frame::Open`]
-        Open = 0x22,
         /// [`Frame::Kill`]
         Kill = 0x23,
         /// [`Frame::Killed`]
         Killed = 0x24,
+    }
+}
+
+code_table! {
+    /// A stream of bytes within a client's connection.
+    pub enum Stream {
+        /// To the tool.
+        Stdin = 0,
+        /// From the tool.
+        Stdout = 1,
+        /// From the tool.
+        Stderr = 2,
+        /// The pseudo terminal: what is typed, and what it shows.
+        Terminal = 3,
     }
 }
 
@@ -144,9 +225,9 @@ code_table! {
 impl Frame<'_> {
     /// Appends the frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        if let Frame::Stdout(data) = self {
-            for data in data.chunks(MAX_PAYLOAD) {
-                encode_frame_head(out, FrameKind::Stdout, data.len());
+        if let Frame::Data { stream, data } = self {
+            for data in data.chunks(MAX_DATA) {
+                out.extend(data_head(*stream, data.len()));
                 out.extend_from_slice(data);
             }
             return;
@@ -163,14 +244,19 @@ impl Frame<'_> {
     pub fn kind(&self) -> FrameKind {
         match self {
             Frame::Start(_) => FrameKind::Start,
+            Frame::Data { .. } => FrameKind::Data,
+            Frame::Closed { .. } => FrameKind::Closed,
+            Frame::Credit { .. } => FrameKind::Credit,
             Frame::Cancel { .. } => FrameKind::Cancel,
+            Frame::Signal { .. } => FrameKind::Signal,
+            Frame::Resize(_) => FrameKind::Resize,
             Frame::Started { .. } => FrameKind::Started,
-            Frame::Stdout(_) => FrameKind::Stdout,
-            Frame::Exit(_) => FrameKind::Exit,
-            Frame::StartError(_) => FrameKind::StartError,
+            Frame::Exit { .. } => FrameKind::Exit,
+            Frame::StartError { .. } => FrameKind::StartError,
+            Frame::Stopped { .. } => FrameKind::Stopped,
+            Frame::Left { .. } => FrameKind::Left,
             Frame::Hello { .. } => FrameKind::Hello,
             Frame::Setup(_) => FrameKind::Setup,
-            Frame::Open => FrameKind::Open,
             Frame::Kill { .. } => FrameKind::Kill,
             Frame::Killed { .. } => FrameKind::Killed,
         }
@@ -179,18 +265,45 @@ impl Frame<'_> {
     fn encode_payload(&self, out: &mut Vec<u8>) {
         match self {
             Frame::Start(start) => start.encode(out),
-            Frame::Cancel { cause, interrupt } => out.extend([cause.code(), interrupt.code()]),
-            Frame::Started { pid } => out.extend(pid.to_be_bytes()),
-            Frame::Stdout(data) => out.extend_from_slice(data),
-            Frame::Exit(exit) => exit.encode(out),
-            Frame::StartError(error) => error.encode(out),
+            Frame::Data { stream, data } => {
+                out.push(stream.code());
+                out.extend_from_slice(data);
+            }
+            Frame::Closed { stream } => out.push(stream.code()),
+            Frame::Credit { stream, bytes } => {
+                out.push(stream.code());
+                out.extend(bytes.to_be_bytes());
+            }
+            Frame::Cancel { serial, cause, interrupt } => {
+                out.extend(serial.to_be_bytes());
+                out.extend([cause.code(), interrupt.code()]);
+            }
+            Frame::Signal { number } => out.push(*number),
+            Frame::Resize(size) => encode_size(size, out),
+            Frame::Started { serial, pid, stdio } => {
+                out.extend(serial.to_be_bytes());
+                out.extend(pid.to_be_bytes());
+                out.extend(stdio.map(Stdio::code));
+            }
+            Frame::Exit { serial, exit } => {
+                out.extend(serial.to_be_bytes());
+                exit.encode(out);
+            }
+            Frame::StartError { serial, error } => {
+                out.extend(serial.to_be_bytes());
+                error.encode(out);
+            }
+            Frame::Stopped { signal, resumed } => {
+                out.push(*signal);
+                out.extend(resumed.to_be_bytes());
+            }
+            Frame::Left { serial } => out.extend(serial.to_be_bytes()),
             Frame::Hello { version } => out.push(*version),
             Frame::Setup(setup) => {
                 push_bytes(out, &setup.workspace);
                 push_bytes(out, &setup.tmp);
                 push_bytes(out, setup.kind.as_bytes());
             }
-            Frame::Open => {}
             Frame::Kill { serial, signal, id } => {
                 out.extend(serial.to_be_bytes());
                 out.push(signal.number());
@@ -214,22 +327,41 @@ impl<'a> Frame<'a> {
 
     fn decode_fields(kind: FrameKind, fields: &mut Payload<'a>) -> Option<Self> {
         Some(match kind {
-            FrameKind::Start => Frame::Start(Start::decode(fields)?),
+            FrameKind::Start => Frame::Start(Box::new(Start::decode(fields)?)),
+            FrameKind::Data => {
+                let stream = Stream::from_code(fields.u8()?)?;
+                Frame::Data { stream, data: Some(fields.rest()).filter(|data| !data.is_empty())? }
+            }
+            FrameKind::Closed => Frame::Closed { stream: Stream::from_code(fields.u8()?)? },
+            FrameKind::Credit => {
+                Frame::Credit { stream: Stream::from_code(fields.u8()?)?, bytes: fields.u32()? }
+            }
             FrameKind::Cancel => Frame::Cancel {
+                serial: fields.u32()?,
                 cause: CancelCause::from_code(fields.u8()?)?,
                 interrupt: Interrupt::from_code(fields.u8()?)?,
             },
-            FrameKind::Started => Frame::Started { pid: fields.u32()? },
-            FrameKind::Stdout => Frame::Stdout(fields.rest()),
-            FrameKind::Exit => Frame::Exit(Exit::decode(fields)?),
-            FrameKind::StartError => Frame::StartError(StartError::decode(fields)?),
+            FrameKind::Signal => {
+                Frame::Signal { number: fields.u8().filter(|n| (1..=MAX_SIGNAL).contains(n))? }
+            }
+            FrameKind::Resize => Frame::Resize(decode_size(fields)?),
+            FrameKind::Started => Frame::Started {
+                serial: fields.u32()?,
+                pid: fields.u32()?,
+                stdio: Stdio::decode_all(fields)?,
+            },
+            FrameKind::Exit => Frame::Exit { serial: fields.u32()?, exit: Exit::decode(fields)? },
+            FrameKind::StartError => {
+                Frame::StartError { serial: fields.u32()?, error: StartError::decode(fields)? }
+            }
+            FrameKind::Stopped => Frame::Stopped { signal: fields.u8()?, resumed: fields.u32()? },
+            FrameKind::Left => Frame::Left { serial: fields.u32()? },
             FrameKind::Hello => Frame::Hello { version: fields.u8()? },
             FrameKind::Setup => Frame::Setup(Setup {
                 workspace: fields.absolute()?,
                 tmp: fields.absolute()?,
                 kind: String::from_utf8(fields.bytes()?.to_vec()).ok()?,
             }),
-            FrameKind::Open => Frame::Open,
             FrameKind::Kill => Frame::Kill {
                 serial: fields.u32()?,
                 signal: Signal::from_number(fields.u8()?)?,
@@ -242,18 +374,24 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// `SIGRTMAX`, the last signal that Linux knows.
+const MAX_SIGNAL: u8 = 64;
+
 /// Appends the head of a frame whose payload, of `len` bytes, goes out separately.
 pub fn encode_frame_head(out: &mut Vec<u8>, kind: FrameKind, len: usize) {
     out.push(kind.code());
     out.extend(wire_length(len));
 }
 
-/// The head of a [`Frame::Stdout`] of `len` bytes, for a `writev` with the data: `len` must be at
-/// most [`MAX_PAYLOAD`], or the peer refuses the frame.
-pub fn stdout_head(len: usize) -> [u8; 5] {
-    let [a, b, c, d] = wire_length(len);
-    [FrameKind::Stdout.code(), a, b, c, d]
+/// The head of a [`Frame::Data`] of `len` bytes, for a `writev` with the data: `len` must be at most
+/// [`MAX_DATA`], or the peer refuses the frame.
+pub fn data_head(stream: Stream, len: usize) -> [u8; DATA_HEAD] {
+    let [a, b, c, d] = wire_length(len.saturating_add(1));
+    [FrameKind::Data.code(), a, b, c, d, stream.code()]
 }
+
+/// Bytes before the data in a [`Frame::Data`].
+pub const DATA_HEAD: usize = 6;
 
 fn wire_length(len: usize) -> [u8; 4] {
     // Beyond u32 is beyond every limit, too; the peer refuses both.

@@ -5,9 +5,11 @@ use crate::frame::{Frame, FrameKind, MAX_PAYLOAD, MAX_START};
 
 /// Takes frames off a stream of bytes. What it holds is bounded by the largest frame and the
 /// reads that go into its buffer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FrameReader {
     buffer: Buffer,
+    /// The largest payload of a `Start`.
+    max_start: usize,
     /// Bytes at the buffer's front that the last frame borrowed.
     spent: usize,
     failed: Option<FrameError>,
@@ -32,10 +34,22 @@ pub enum FrameError {
     Malformed(FrameKind),
 }
 
+impl Default for FrameReader {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl FrameReader {
-    /// A reader at the start of a stream.
+    /// A reader at the start of a control connection.
     pub fn new() -> Self {
-        Self::default()
+        FrameReader { buffer: Buffer::new(), max_start: MAX_START, spent: 0, failed: None }
+    }
+
+    /// A reader at the start of a client's connection, where no `Start` belongs: nobody there can
+    /// make us hold as much.
+    pub fn of_client() -> Self {
+        FrameReader { max_start: MAX_PAYLOAD, ..FrameReader::new() }
     }
 
     /// Where reads from the stream go.
@@ -60,7 +74,7 @@ impl FrameReader {
         if let Some(error) = self.failed {
             return Err(error);
         }
-        let next = match split_frame(self.buffer.as_slice()) {
+        let next = match split_frame(self.buffer.as_slice(), self.max_start) {
             Ok(Some((kind, payload))) => {
                 self.spent = HEAD_LEN + payload.len();
                 Frame::decode(kind, payload).map(Some)
@@ -73,13 +87,13 @@ impl FrameReader {
 }
 
 /// Cuts the first frame off; its length is judged before its payload is there.
-fn split_frame(bytes: &[u8]) -> Result<Option<(FrameKind, &[u8])>, FrameError> {
+fn split_frame(bytes: &[u8], max_start: usize) -> Result<Option<(FrameKind, &[u8])>, FrameError> {
     let Some((&[kind, ref length @ ..], rest)) = bytes.split_first_chunk::<HEAD_LEN>() else {
         return Ok(None);
     };
     let kind = FrameKind::from_code(kind).ok_or(FrameError::UnknownKind(kind))?;
     let len = u32::from_be_bytes(*length);
-    let max = if kind == FrameKind::Start { MAX_START } else { MAX_PAYLOAD };
+    let max = if kind == FrameKind::Start { max_start } else { MAX_PAYLOAD };
     match usize::try_from(len) {
         Ok(size) if size <= max => Ok(rest.get(..size).map(|payload| (kind, payload))),
         _ => Err(FrameError::TooLong { kind, len }),
@@ -93,12 +107,15 @@ const HEAD_LEN: usize = 5;
 mod tests {
     use std::time::Duration;
 
-    use aifo_types::{Ending, ExecId, Signal};
+    use aifo_types::{Ending, ExecId, Signal, WindowSize};
 
     use super::*;
-    use crate::frame::{CancelCause, Delivery, Interrupt, Setup};
+    use crate::frame::{CancelCause, Delivery, Interrupt, MAX_DATA, Setup, Stream};
     use crate::start::Environment;
-    use crate::{Elsewhere, Exit, Start, StartError, StartErrorCause, Usage};
+    use crate::{
+        Elsewhere, Exit, Handover, Invocation, Start, StartError, StartErrorCause, Stdio, Tell,
+        Usage, data_head,
+    };
 
     /// Reads `wire` whole, byte by byte, and with the head of another frame behind it.
     #[track_caller]
@@ -125,12 +142,13 @@ mod tests {
 
         let mut reader = FrameReader::new();
         reader.receive(wire);
-        reader.receive(&[0x22, 0, 0]);
+        reader.receive(&[0x20, 0, 0]);
         assert_eq!(reader.next_frame(), expected.clone().map(Some), "with trailing bytes");
         if expected.is_ok() {
             assert_eq!(reader.next_frame(), Ok(None));
-            reader.receive(&[0, 0]);
-            assert_eq!(reader.next_frame(), Ok(Some(Frame::Open)), "trailing bytes untouched");
+            reader.receive(&[0, 1, 2]);
+            let next = Ok(Some(Frame::Hello { version: 2 }));
+            assert_eq!(reader.next_frame(), next, "trailing bytes untouched");
         }
     }
 
@@ -139,7 +157,11 @@ mod tests {
     fn check_both_ways(frame: Frame<'_>, wire: &[u8]) {
         let mut encoded = Vec::new();
         frame.encode(&mut encoded);
-        assert_eq!(encoded, wire, "{frame:?}");
+        assert_eq!(
+            encoded.escape_ascii().to_string(),
+            wire.escape_ascii().to_string(),
+            "{frame:?}"
+        );
         check(wire, Ok(frame));
     }
 
@@ -147,57 +169,71 @@ mod tests {
         ExecId::parse(b"e1").unwrap()
     }
 
+    fn invocation() -> Invocation {
+        Invocation::plain(vec![b"cc".to_vec()], None)
+    }
+
     #[test]
-    fn every_frame_byte_for_byte() {
+    fn a_start_byte_for_byte() {
         check_both_ways(
-            Frame::Start(Start {
+            Frame::Start(Box::new(Start {
+                serial: 7,
                 id: id(),
-                argv: vec![b"cc".to_vec(), vec![], b"\xff".to_vec()],
-                cwd: Some(b"/w".to_vec()),
                 elsewhere: Elsewhere::AtRoot,
                 program: Some(b"/usr/bin/make".to_vec()),
                 environment: Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]),
-            }),
-            b"\x01\0\0\0\x44\x01\0\0\0\x02e1\x01\0\0\0\x02/w\x01\0\0\0\x0d/usr/bin/make\
-              \x01\0\0\0\x02\0\0\0\x04PATH\0\0\0\x04LC_*\0\0\0\x02cc\0\0\0\0\0\0\0\x01\xff",
+                client: Some(Handover {
+                    greeting: b"101\r\n".to_vec(),
+                    received: b"\x06".to_vec(),
+                }),
+                tell: Tell::Start,
+                invocation: Invocation {
+                    environment: vec![b"CI=1".to_vec()],
+                    ..Invocation::plain(
+                        vec![b"cc".to_vec(), vec![], b"\xff".to_vec()],
+                        Some(b"/w".to_vec()),
+                    )
+                },
+            })),
+            b"\x01\0\0\0\x77\0\0\0\x07\x01\0\0\0\x02e1\x01\0\0\0\x0d/usr/bin/make\
+              \x01\0\0\0\x02\0\0\0\x04PATH\0\0\0\x04LC_*\x01\0\0\0\x05101\r\n\0\0\0\x01\x06\x01\
+              \0\0\0\x03\0\0\0\x02cc\0\0\0\0\0\0\0\x01\xff\x01\0\0\0\x02/w\
+              \0\0\0\x01\0\0\0\x04CI=1\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
         );
         check_both_ways(
-            Frame::Start(Start {
+            Frame::Start(Box::new(Start {
+                serial: u32::MAX,
                 id: id(),
-                argv: vec![b"cc".to_vec()],
-                cwd: None,
                 elsewhere: Elsewhere::Refuse,
                 program: None,
                 environment: Environment::All,
-            }),
-            b"\x01\0\0\0\x10\0\0\0\0\x02e1\0\0\0\0\0\0\x02cc",
+                client: None,
+                tell: Tell::End,
+                invocation: invocation(),
+            })),
+            b"\x01\0\0\0\x2d\xff\xff\xff\xff\0\0\0\0\x02e1\0\0\0\0\
+              \0\0\0\x01\0\0\0\x02cc\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
+        );
+    }
+
+    #[test]
+    fn every_other_frame_of_a_control_connection_byte_for_byte() {
+        check_both_ways(
+            Frame::Cancel { serial: 7, cause: CancelCause::Disconnect, interrupt: Interrupt::Skip },
+            b"\x05\0\0\0\x06\0\0\0\x07\x02\x01",
         );
         check_both_ways(
-            Frame::Cancel { cause: CancelCause::Disconnect, interrupt: Interrupt::Skip },
-            b"\x05\0\0\0\x02\x02\x01",
-        );
-        check_both_ways(Frame::Started { pid: 258 }, b"\x10\0\0\0\x04\0\0\x01\x02");
-        check_both_ways(Frame::Stdout(b"hi"), b"\x11\0\0\0\x02hi");
-        check_both_ways(
-            Frame::Exit(Exit {
-                ending: Ending::Signaled(9),
-                usage: Usage {
-                    wall: Duration::from_micros(1),
-                    user: Duration::from_micros(2),
-                    system: Duration::from_micros(3),
-                    max_rss_kib: 4,
+            Frame::StartError {
+                serial: 7,
+                error: StartError {
+                    cause: StartErrorCause::NotFound,
+                    message: "no '\u{e9}'".to_owned(),
                 },
-            }),
-            b"\x13\0\0\0\x22\x01\x09\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04",
+            },
+            b"\x14\0\0\0\x0c\0\0\0\x07\x03no '\xc3\xa9'",
         );
-        check_both_ways(
-            Frame::StartError(StartError {
-                cause: StartErrorCause::NotFound,
-                message: "no '\u{e9}'".to_owned(),
-            }),
-            b"\x14\0\0\0\x08\x03no '\xc3\xa9'",
-        );
-        check_both_ways(Frame::Hello { version: 1 }, b"\x20\0\0\0\x01\x01");
+        check_both_ways(Frame::Left { serial: 7 }, b"\x16\0\0\0\x04\0\0\0\x07");
+        check_both_ways(Frame::Hello { version: 2 }, b"\x20\0\0\0\x01\x02");
         check_both_ways(
             Frame::Setup(Setup {
                 workspace: b"/w".to_vec(),
@@ -206,7 +242,6 @@ mod tests {
             }),
             b"\x21\0\0\0\x14\0\0\0\x02/w\0\0\0\x02/t\0\0\0\x04rust",
         );
-        check_both_ways(Frame::Open, b"\x22\0\0\0\0");
         check_both_ways(
             Frame::Kill { serial: 7, signal: Signal::Term, id: id() },
             b"\x23\0\0\0\x07\0\0\0\x07\x0fe1",
@@ -218,71 +253,188 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_frame() {
-        check(b"\0\0\0\0\0", Err(FrameError::UnknownKind(0)));
-        check(b"\x12\0\0\0\0", Err(FrameError::UnknownKind(0x12)));
-        let too_long = |kind, len| Err(FrameError::TooLong { kind, len });
-        check(b"\x11\0\x01\0\x01", too_long(FrameKind::Stdout, 65537));
-        check(b"\x01\0\x40\0\x01", too_long(FrameKind::Start, 4 * 1024 * 1024 + 1));
-        check(b"\x22\xff\xff\xff\xff", too_long(FrameKind::Open, u32::MAX));
+    fn every_frame_of_a_client_byte_for_byte() {
+        check_both_ways(
+            Frame::Data { stream: Stream::Stderr, data: b"hi" },
+            b"\x02\0\0\0\x03\x02hi",
+        );
+        check_both_ways(Frame::Closed { stream: Stream::Stdin }, b"\x03\0\0\0\x01\0");
+        check_both_ways(
+            Frame::Credit { stream: Stream::Terminal, bytes: 65_538 },
+            b"\x04\0\0\0\x05\x03\0\x01\0\x02",
+        );
+        check_both_ways(Frame::Signal { number: 1 }, b"\x06\0\0\0\x01\x01");
+        check_both_ways(Frame::Signal { number: 64 }, b"\x06\0\0\0\x01\x40");
+        check_both_ways(
+            Frame::Resize(WindowSize { rows: 24, columns: 80, x_pixels: 257, y_pixels: 0 }),
+            b"\x07\0\0\0\x08\0\x18\0\x50\x01\x01\0\0",
+        );
+        check_both_ways(
+            Frame::Started {
+                serial: 7,
+                pid: 258,
+                stdio: [Stdio::Relayed, Stdio::Terminal, Stdio::Same],
+            },
+            b"\x10\0\0\0\x0b\0\0\0\x07\0\0\x01\x02\x02\x03\x05",
+        );
+        check_both_ways(Frame::Stopped { signal: 20, resumed: 3 }, b"\x15\0\0\0\x05\x14\0\0\0\x03");
     }
 
     #[test]
-    fn payloads_out_of_range() {
-        let rows: [(FrameKind, &[u8]); 22] = [
-            (FrameKind::Start, b""),
-            (FrameKind::Start, b"\0\0\0\0\x02e1\0"),
-            (FrameKind::Start, b"\x02\0\0\0\x02e1\0\0\0\0\x02cc"),
-            (FrameKind::Start, b"\0\0\0\0\x02e/\0\0\0\0\x02cc"),
-            (FrameKind::Start, b"\0\0\0\0\x02e1\x02\0\0\0\x02cc"),
-            (FrameKind::Start, b"\0\0\0\0\x02e1\0\0\0\0\x02c\0"),
-            (FrameKind::Start, b"\0\0\0\0\x02e1\x01\0\0\0\x02/\0\0\0\0\x02cc"),
-            (FrameKind::Start, b"\0\0\0\0\x02e1\0\0\0\0\x03cc"),
-            (FrameKind::Start, b"\0\0\0\0\x02e1\0\0\0\0\x02ccc"),
-            (FrameKind::Start, b"\0\xff\xff\xff\xffe1"),
-            (FrameKind::Cancel, b"\0\0"),
-            (FrameKind::Cancel, b"\x01\x02"),
-            (FrameKind::Cancel, b"\x01"),
-            (FrameKind::Cancel, b"\x01\0\0"),
-            (FrameKind::Started, b"\0\0\0"),
-            (FrameKind::Exit, &[2; 34]),
-            (FrameKind::StartError, b"\x06"),
-            (FrameKind::StartError, b"\x01\xff"),
-            (FrameKind::Setup, b"\0\0\0\x01w\0\0\0\x02/t"),
-            (FrameKind::Open, b"\0"),
-            (FrameKind::Kill, b"\0\0\0\x07\x0be1"),
-            (FrameKind::Killed, b"\0\0\0\x07\x02"),
-        ];
-        for (kind, payload) in rows {
-            let mut wire = Vec::new();
-            crate::encode_frame_head(&mut wire, kind, payload.len());
-            wire.extend_from_slice(payload);
-            check(&wire, Err(FrameError::Malformed(kind)));
+    fn every_ending_byte_for_byte() {
+        let usage = Usage {
+            wall: Duration::from_micros(1),
+            user: Duration::from_micros(2),
+            system: Duration::from_micros(3),
+            max_rss_kib: 4,
+        };
+        check_both_ways(
+            Frame::Exit {
+                serial: 7,
+                exit: Exit { ending: Ending::Exited(3), cancelled: None, taken: 258, usage },
+            },
+            b"\x13\0\0\0\x2f\0\0\0\x07\0\x03\0\0\0\0\0\0\0\x01\x02\
+              \0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04",
+        );
+        let causes = [CancelCause::Timeout, CancelCause::Disconnect, CancelCause::Shutdown];
+        for (cause, code) in causes.into_iter().zip(1..) {
+            let usage = Usage::default();
+            let ending = Ending::Signaled(9);
+            let exit = Exit { ending, cancelled: Some(cause), taken: 0, usage };
+            let head = b"\x13\0\0\0\x2f\0\0\0\x07\x01\x09";
+            let wire = [&head[..], &[code], &[0; 40]].concat();
+            check_both_ways(Frame::Exit { serial: 7, exit }, &wire);
         }
     }
 
     #[test]
-    fn more_output_than_a_frame_holds_makes_several() {
-        let data = vec![7; MAX_PAYLOAD + 1];
+    fn bytes_that_are_no_frame() {
+        // The last two were frames of version 1.
+        for kind in [0, 0x08, 0x12, 0x17, 0x25, 0xff, 0x11, 0x22] {
+            check(&[kind, 0, 0, 0, 0], Err(FrameError::UnknownKind(kind)));
+        }
+        let too_long = |kind, len| Err(FrameError::TooLong { kind, len });
+        check(b"\x02\0\x01\0\x01", too_long(FrameKind::Data, 65_537));
+        check(b"\x01\0\x42\0\x01", too_long(FrameKind::Start, 4 * 1024 * 1024 + 128 * 1024 + 1));
+        check(b"\x20\xff\xff\xff\xff", too_long(FrameKind::Hello, u32::MAX));
+    }
+
+    #[test]
+    fn payloads_out_of_range() {
+        let rows: [(FrameKind, &[u8]); 28] = [
+            (FrameKind::Data, b""),
+            (FrameKind::Data, b"\x01"),
+            (FrameKind::Data, b"\x04x"),
+            (FrameKind::Closed, b""),
+            (FrameKind::Closed, b"\x04"),
+            (FrameKind::Closed, b"\0\0"),
+            (FrameKind::Credit, b"\0\0\0\x01"),
+            (FrameKind::Credit, b"\x04\0\0\0\x01"),
+            (FrameKind::Cancel, b"\0\0\0\x07\0\0"),
+            (FrameKind::Cancel, b"\0\0\0\x07\x04\0"),
+            (FrameKind::Cancel, b"\0\0\0\x07\x01\x02"),
+            (FrameKind::Cancel, b"\x01\0"),
+            (FrameKind::Cancel, b"\0\0\0\x07\x01\0\0"),
+            (FrameKind::Signal, b"\0"),
+            (FrameKind::Signal, b"\x41"),
+            (FrameKind::Resize, b"\0\x18\0\x50\0\0\0"),
+            (FrameKind::Started, b"\0\0\0\x07\0\0\0\x01\0\0"),
+            (FrameKind::Started, b"\0\0\0\x07\0\0\0\x01\0\0\x06"),
+            (FrameKind::Started, b"\0\0\0\x07\0\0\0\x01\0\x05\0"),
+            (FrameKind::StartError, b"\0\0\0\x07\x06"),
+            (FrameKind::StartError, b"\0\0\0\x07\x01\xff"),
+            (FrameKind::Stopped, b"\x14\0\0\0"),
+            (FrameKind::Left, b"\0\0\0\x07\0"),
+            (FrameKind::Hello, b""),
+            (FrameKind::Setup, b"\0\0\0\x01w\0\0\0\x02/t\0\0\0\0"),
+            (FrameKind::Setup, b"\0\0\0\x02/w\0\0\0\x02/t\0\0\0\x01\xff"),
+            (FrameKind::Kill, b"\0\0\0\x07\x0be1"),
+            (FrameKind::Killed, b"\0\0\0\x07\x02"),
+        ];
+        for (kind, payload) in rows {
+            check_malformed(kind, payload);
+        }
+    }
+
+    /// `Start` is checked here up to its invocation, which has a table of its own.
+    #[test]
+    fn starts_out_of_range() {
+        let mut invocation = Vec::new();
+        self::invocation().encode(&mut invocation);
+        let rows: [&[u8]; 8] = [
+            b"\0\0\0\x07\x02\0\0\0\x02e1\0\0\0",
+            b"\0\0\0\x07\0\0\0\0\x02e/\0\0\0",
+            b"\0\0\0\x07\0\xff\xff\xff\xffe1\0\0\0",
+            b"\0\0\0\x07\0\0\0\0\x02e1\x02\0\0",
+            b"\0\0\0\x07\0\0\0\0\x02e1\x01\0\0\0\x04make\0\0",
+            b"\0\0\0\x07\0\0\0\0\x02e1\0\x01\0\0\0\x01\0\0\0\x02A\0\0",
+            b"\0\0\0\x07\0\0\0\0\x02e1\0\x01\xff\xff\xff\xff\0",
+            b"\0\0\0\x07\0\0\0\0\x02e1\0\0\x02",
+        ];
+        for head in rows {
+            check_malformed(FrameKind::Start, &[head, &invocation].concat());
+        }
+        let head = &b"\0\0\0\x07\0\0\0\0\x02e1\0\0\0"[..];
+        for len in 0..invocation.len() {
+            check_malformed(FrameKind::Start, &[head, &invocation[..len]].concat());
+        }
+        check_malformed(FrameKind::Start, &[head, &invocation, b"x"].concat());
+    }
+
+    #[track_caller]
+    fn check_malformed(kind: FrameKind, payload: &[u8]) {
         let mut wire = Vec::new();
-        Frame::Stdout(&data).encode(&mut wire);
-        let mut reader = FrameReader::new();
+        crate::encode_frame_head(&mut wire, kind, payload.len());
+        wire.extend_from_slice(payload);
+        check(&wire, Err(FrameError::Malformed(kind)));
+    }
+
+    #[test]
+    fn what_a_client_may_send_is_held_to_less() {
+        let mut reader = FrameReader::of_client();
+        reader.receive(b"\x01\0\x01\0\x01");
+        let error = FrameError::TooLong { kind: FrameKind::Start, len: 65_537 };
+        assert_eq!(reader.next_frame(), Err(error));
+        let mut reader = FrameReader::of_client();
+        reader.receive(b"\x01\0\x01\0\0");
+        assert_eq!(reader.next_frame(), Ok(None));
+    }
+
+    #[test]
+    fn more_data_than_a_frame_holds_makes_several() {
+        let data = vec![7; MAX_DATA + 1];
+        let stream = Stream::Stdout;
+        let mut wire = Vec::new();
+        Frame::Data { stream, data: &data }.encode(&mut wire);
+        let mut reader = FrameReader::of_client();
         reader.receive(&wire);
-        assert_eq!(reader.next_frame(), Ok(Some(Frame::Stdout(&data[..MAX_PAYLOAD]))));
-        assert_eq!(reader.next_frame(), Ok(Some(Frame::Stdout(&[7]))));
+        let first = Frame::Data { stream, data: &data[..MAX_DATA] };
+        assert_eq!(reader.next_frame(), Ok(Some(first)));
+        assert_eq!(reader.next_frame(), Ok(Some(Frame::Data { stream, data: &[7] })));
         assert_eq!(reader.next_frame(), Ok(None));
         assert!(!reader.is_within_frame());
-        assert_eq!(wire.get(..5), Some(&crate::stdout_head(MAX_PAYLOAD)[..]));
+        assert_eq!(wire.get(..6), Some(&data_head(stream, MAX_DATA)[..]));
+        assert_eq!(data_head(stream, MAX_DATA), *b"\x02\0\x01\0\0\x01");
+    }
+
+    #[test]
+    fn no_data_makes_no_frame() {
+        let mut wire = Vec::new();
+        Frame::Data { stream: Stream::Stdout, data: b"" }.encode(&mut wire);
+        assert_eq!(wire, b"");
     }
 
     #[test]
     fn a_message_is_cut_between_characters() {
-        let message = "\u{e9}".repeat(MAX_PAYLOAD);
+        let message = format!("x{}", "\u{e9}".repeat(MAX_PAYLOAD));
         let mut wire = Vec::new();
-        Frame::StartError(StartError { cause: StartErrorCause::Failed, message }).encode(&mut wire);
+        let error = StartError { cause: StartErrorCause::Failed, message };
+        Frame::StartError { serial: 7, error }.encode(&mut wire);
         let mut reader = FrameReader::new();
         reader.receive(&wire);
-        let Ok(Some(Frame::StartError(error))) = reader.next_frame() else { panic!("{wire:?}") };
-        assert_eq!(error.message.len(), MAX_PAYLOAD - 2);
+        let Ok(Some(Frame::StartError { error, .. })) = reader.next_frame() else {
+            panic!("{:?}", wire.get(..16));
+        };
+        assert_eq!(error.message.len(), MAX_PAYLOAD - 17);
     }
 }

@@ -67,12 +67,14 @@ mod buffer;
 mod call;
 mod chunked;
 mod client;
+mod credit;
 mod exit;
 mod form;
 mod frame;
 mod frame_reader;
 mod framing;
 mod head;
+mod invocation;
 mod limits;
 mod payload;
 mod request;
@@ -81,22 +83,26 @@ mod server;
 mod start;
 
 pub use buffer::Buffer;
-pub use call::{Attendance, ExecCall, encode_notify, encode_signal};
+pub use call::{Attendance, ExecCall, Upgrade, encode_notify, encode_signal};
 pub use chunked::{CHUNK_END, ChunkError, ChunkedDecoder, Step, encode_chunk, encode_chunk_head};
 pub use client::{BodyKind, ResponseError, ResponseEvent, ResponseHead, ResponseReader, Verdict};
+pub use credit::{Allowance, Credit, CreditError, WINDOW};
 pub use exit::{Exit, Usage};
 pub use form::{Form, decode_form, encode_form};
 pub use frame::{
-    CancelCause, Delivery, FRAMES_VERSION, Frame, FrameKind, Interrupt, MAX_PAYLOAD, MAX_START,
-    Setup, encode_frame_head, stdout_head,
+    CancelCause, DATA_HEAD, Delivery, FRAMES_VERSION, Frame, FrameKind, Interrupt, MAX_DATA,
+    MAX_INVOCATION, MAX_PAYLOAD, MAX_START, Setup, Stream, data_head, encode_frame_head,
 };
 pub use frame_reader::{FrameError, FrameReader};
 pub use framing::FramingError;
+pub use invocation::{
+    InvalidInvocation, Invocation, MAX_CHARACTERS, MAX_RESOURCE, SoftLimit, Stdio, Terminal,
+};
 pub use limits::Limits;
 pub use request::{RequestHead, Version};
 pub use response::{
     CONTINUE, encode_answer, encode_answer_head, encode_no_content, encode_refusal,
-    encode_stream_end, encode_stream_head, encode_stream_lost,
+    encode_stream_end, encode_stream_head, encode_stream_lost, encode_upgrade_head,
 };
 pub use server::{Event, RequestError, RequestReader};
-pub use start::{Elsewhere, Environment, Start, StartError, StartErrorCause};
+pub use start::{Elsewhere, Environment, Handover, Start, StartError, StartErrorCause, Tell};

@@ -18,6 +18,10 @@ impl<'a> Payload<'a> {
         self.array().map(u8::from_be_bytes)
     }
 
+    pub(crate) fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+
     pub(crate) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
@@ -56,6 +60,14 @@ impl<'a> Payload<'a> {
         }
     }
 
+    /// Several fields behind their number. The number is the peer's word: nothing is reserved by it.
+    pub(crate) fn strings(
+        &mut self,
+        mut read: impl FnMut(&mut Self) -> Option<Vec<u8>>,
+    ) -> Option<Vec<Vec<u8>>> {
+        (0..self.u32()?).map(|_| read(self)).collect()
+    }
+
     /// Everything that is left.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.bytes)
@@ -73,6 +85,12 @@ impl<'a> Payload<'a> {
 pub(crate) fn push_bytes(out: &mut Vec<u8>, field: &[u8]) {
     out.extend(u32::try_from(field.len()).unwrap_or(u32::MAX).to_be_bytes());
     out.extend_from_slice(field);
+}
+
+/// Appends byte strings behind their number.
+pub(crate) fn push_strings(out: &mut Vec<u8>, strings: &[Vec<u8>]) {
+    out.extend(u32::try_from(strings.len()).unwrap_or(u32::MAX).to_be_bytes());
+    strings.iter().for_each(|string| push_bytes(out, string));
 }
 
 /// Defines an enum whose variants are bytes on the wire, with the way there and back in one table.

@@ -67,6 +67,14 @@ pub fn encode_stream_lost(out: &mut Vec<u8>) {
     push(out, format_args!("0\r\nX-Aifo-Ending: unknown\r\nX-Exit-Code: {code}\r\n\r\n"));
 }
 
+/// Appends the answer to a version 3 request whose tool has started. Frames follow.
+pub fn encode_upgrade_head(out: &mut Vec<u8>, exec_id: Option<&ExecId>) {
+    out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\n");
+    out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: aifo-exec\r\n");
+    push_exec_id(out, exec_id);
+    out.extend_from_slice(b"\r\n");
+}
+
 const CONTENT_TYPE: &str = "Content-Type: text/plain; charset=utf-8\r\n";
 
 fn push_exec_id(out: &mut Vec<u8>, exec_id: Option<&ExecId>) {
@@ -118,6 +126,11 @@ mod tests {
             |out| encode_stream_head(out, None),
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n\
              Transfer-Encoding: chunked\r\nTrailer: X-Exit-Code\r\nConnection: close\r\n\r\n",
+        );
+        check(
+            |out| encode_upgrade_head(out, Some(&id)),
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: aifo-exec\r\n\
+             X-Exec-Id: e1\r\n\r\n",
         );
         check(|out| encode_stream_end(out, 255), "0\r\nX-Exit-Code: 255\r\n\r\n");
         check(encode_stream_lost, "0\r\nX-Aifo-Ending: unknown\r\nX-Exit-Code: 125\r\n\r\n");

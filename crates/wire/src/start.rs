@@ -3,23 +3,38 @@
 use aifo_types::ExecId;
 
 use crate::frame::MAX_PAYLOAD;
-use crate::payload::{Payload, code_table, push_bytes};
+use crate::invocation::Invocation;
+use crate::payload::{Payload, code_table, push_bytes, push_strings};
 
 /// A tool to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
+    /// The exec's number on this control connection, never used twice.
+    pub serial: u32,
     /// The exec's id, which its processes carry as their mark.
     pub id: ExecId,
-    /// The tool's name as typed, then its arguments: never empty, bytes without NUL.
-    pub argv: Vec<Vec<u8>>,
-    /// Where to run it, in the runner's view; `None` is the workspace root.
-    pub cwd: Option<Vec<u8>>,
-    /// What to do with a `cwd` outside the session's places.
+    /// What to do with a directory outside the session's places.
     pub elsewhere: Elsewhere,
     /// The file to execute, or `None` to look for `argv[0]` in the runner's PATH.
     pub program: Option<Vec<u8>>,
     /// What of the runner's environment the tool gets.
     pub environment: Environment,
+    /// What there is to know of the client, if its own connection comes along, as the first
+    /// descriptor.
+    pub client: Option<Handover>,
+    /// What the proxy wants to hear of it, beside its end.
+    pub tell: Tell,
+    /// The program and all that it inherits.
+    pub invocation: Invocation,
+}
+
+/// A client's connection, as far as it has come when a runner gets it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Handover {
+    /// What the client is to hear first, once the tool has started.
+    pub greeting: Vec<u8>,
+    /// Frames that the client has sent already, behind its request.
+    pub received: Vec<u8>,
 }
 
 /// What of the runner's environment a tool gets.
@@ -29,6 +44,16 @@ pub enum Environment {
     All,
     /// Only these variables; a name that ends in `*` stands for all that begin so.
     Only(Vec<Vec<u8>>),
+}
+
+code_table! {
+    /// Whether a proxy waits for a tool's start.
+    pub enum Tell {
+        /// Only the end is of interest, or that there was no start: no `Started` comes.
+        End = 0,
+        /// `Started` comes as soon as the tool runs.
+        Start = 1,
+    }
 }
 
 code_table! {
@@ -67,54 +92,62 @@ code_table! {
 }
 
 impl Start {
-    /// `elsewhere u8, id, cwd?, program?, names?, argv..` up to the payload's end. Each string stands
-    /// behind its length; what may be absent stands behind a byte that says whether it is there, and
-    /// names behind their number.
+    /// How many descriptors come with it.
+    pub fn descriptors(&self) -> usize {
+        usize::from(self.client.is_some()) + self.invocation.passed()
+    }
+
+    /// `serial u32, elsewhere u8, id, program?, names?, (greeting, received)?,
+    /// tell u8`, then the invocation.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(self.serial.to_be_bytes());
         out.push(self.elsewhere.code());
         push_bytes(out, self.id.as_str().as_bytes());
-        for path in [&self.cwd, &self.program] {
-            out.push(u8::from(path.is_some()));
-            if let Some(path) = path {
-                push_bytes(out, path);
-            }
+        out.push(u8::from(self.program.is_some()));
+        if let Some(program) = &self.program {
+            push_bytes(out, program);
         }
         match &self.environment {
             Environment::All => out.push(0),
             Environment::Only(names) => {
                 out.push(1);
-                out.extend(u32::try_from(names.len()).unwrap_or(u32::MAX).to_be_bytes());
-                names.iter().for_each(|name| push_bytes(out, name));
+                push_strings(out, names);
             }
         }
-        for argument in &self.argv {
-            push_bytes(out, argument);
+        out.push(u8::from(self.client.is_some()));
+        if let Some(client) = &self.client {
+            push_bytes(out, &client.greeting);
+            push_bytes(out, &client.received);
         }
+        out.push(self.tell.code());
+        self.invocation.encode(out);
     }
 
     pub(crate) fn decode(fields: &mut Payload<'_>) -> Option<Self> {
+        let serial = fields.u32()?;
         let elsewhere = Elsewhere::from_code(fields.u8()?)?;
         let id = ExecId::parse(fields.bytes()?).ok()?;
-        let cwd = fields.optional(Payload::c_string)?;
         let program = fields.optional(Payload::absolute)?;
-        let names = fields.optional(|fields| {
-            // The number is the peer's word: nothing is reserved by it.
-            (0..fields.u32()?).map(|_| fields.c_string()).collect::<Option<Vec<_>>>()
-        })?;
+        let names = fields.optional(|fields| fields.strings(Payload::c_string))?;
         let environment = names.map_or(Environment::All, Environment::Only);
-        let mut argv = vec![fields.c_string()?];
-        while !fields.is_empty() {
-            argv.push(fields.c_string()?);
-        }
-        Some(Start { id, argv, cwd, elsewhere, program, environment })
+        let client = fields.optional(|fields| {
+            let greeting = fields.bytes()?.to_vec();
+            Some(Handover { greeting, received: fields.bytes()?.to_vec() })
+        })?;
+        let tell = Tell::from_code(fields.u8()?)?;
+        let invocation = Invocation::decode(fields)?;
+        Some(Start { serial, id, elsewhere, program, environment, client, tell, invocation })
     }
 }
+
+/// More than the fields before a message take.
+const MAX_HEAD: usize = 16;
 
 impl StartError {
     /// `cause u8`, then the message in UTF-8.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.cause.code());
-        let end = self.message.floor_char_boundary(MAX_PAYLOAD - 1);
+        let end = self.message.floor_char_boundary(MAX_PAYLOAD - MAX_HEAD);
         out.extend_from_slice(self.message.get(..end).unwrap_or_default().as_bytes());
     }
 
@@ -122,5 +155,34 @@ impl StartError {
         let cause = StartErrorCause::from_code(fields.u8()?)?;
         let message = std::str::from_utf8(fields.rest()).ok()?.to_owned();
         Some(StartError { cause, message })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Stdio;
+
+    #[test]
+    fn descriptors_that_come_with_it() {
+        let rows = [
+            (None, [Stdio::Null, Stdio::Passed, Stdio::Same], 1),
+            (None, [Stdio::Null, Stdio::Closed, Stdio::Null], 0),
+            (Some(Handover::default()), [Stdio::Relayed; 3], 1),
+            (Some(Handover::default()), [Stdio::Passed; 3], 4),
+        ];
+        for (client, stdio, expected) in rows {
+            let start = Start {
+                serial: 1,
+                id: ExecId::parse(b"e1").unwrap(),
+                elsewhere: Elsewhere::Refuse,
+                program: None,
+                environment: Environment::All,
+                client,
+                tell: Tell::End,
+                invocation: Invocation { stdio, ..Invocation::plain(vec![b"cc".to_vec()], None) },
+            };
+            assert_eq!(start.descriptors(), expected, "{start:?}");
+        }
     }
 }

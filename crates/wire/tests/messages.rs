@@ -1,25 +1,19 @@
 //! Whole messages of any content, cut in any way: what one side encodes the other understands, and
 //! the beginning of a message is never taken for all of it.
 
-use aifo_types::{Endpoint, ExecId, Signal, Token};
+mod strategy;
+
+use aifo_types::{Endpoint, Signal, Token};
 use aifo_wire::{
-    Attendance, Event, ExecCall, Form, FrameError, FrameKind, FrameReader, Limits, MAX_PAYLOAD,
-    MAX_START, RequestError, RequestHead, RequestReader, ResponseError, ResponseEvent,
-    ResponseReader, Verdict, decode_form, encode_answer, encode_chunk, encode_frame_head,
-    encode_notify, encode_signal, encode_stream_end, encode_stream_head, encode_stream_lost,
+    Attendance, Event, ExecCall, Form, Frame, FrameError, FrameKind, FrameReader, Invocation,
+    Limits, MAX_PAYLOAD, MAX_START, RequestError, RequestHead, RequestReader, ResponseError,
+    ResponseEvent, ResponseReader, Upgrade, Verdict, decode_form, encode_answer, encode_chunk,
+    encode_frame_head, encode_notify, encode_signal, encode_stream_end, encode_stream_head,
+    encode_stream_lost, encode_upgrade_head,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
-
-/// Cuts `bytes` into pieces of the given lengths, over and over.
-fn pieces<'a>(bytes: &'a [u8], lengths: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
-    let mut rest = bytes;
-    lengths.iter().cycle().map_while(move |len| {
-        let (piece, after) = rest.split_at((*len).min(rest.len()));
-        rest = after;
-        (!piece.is_empty()).then_some(piece)
-    })
-}
+use strategy::{exec_id, invocation, pieces};
 
 /// The request in these pieces, as the server takes it.
 fn receive<'a>(
@@ -73,10 +67,6 @@ fn lengths() -> impl Strategy<Value = Vec<usize>> {
     vec(1..90usize, 1..6)
 }
 
-fn exec_id() -> impl Strategy<Value = ExecId> {
-    "[A-Za-z0-9._-]{1,64}".prop_map(|id| ExecId::parse(id.as_bytes()).unwrap())
-}
-
 fn signal() -> impl Strategy<Value = Signal> {
     let signals: Vec<Signal> = (1..=31).filter_map(Signal::from_number).collect();
     proptest::sample::select(signals)
@@ -116,6 +106,73 @@ proptest! {
         let form = decode_form(&body);
         prop_assert_eq!((all(&form, "tool"), all(&form, "cwd")), (vec![tool], vec![cwd]));
         prop_assert_eq!(all(&form, "arg"), args);
+    }
+
+    /// What a client sends at once behind its request is still there after it.
+    #[test]
+    fn upgrades_arrive(
+        endpoint in endpoint(),
+        token in token(),
+        id in exec_id(),
+        invocation in invocation(),
+        number in 1..=64u8,
+        lengths in lengths(),
+    ) {
+        let call =
+            Upgrade { endpoint: &endpoint, token: &token, id: &id, invocation: &invocation };
+        let mut wire = Vec::new();
+        call.encode(&mut wire);
+        Frame::Signal { number }.encode(&mut wire);
+        let mut pieces = pieces(&wire, &lengths);
+        let mut server = RequestReader::new(Limits::default());
+        let (mut head, mut body) = (None, None);
+        while body.is_none() {
+            match server.next_event().unwrap() {
+                Event::NeedData => server.receive(pieces.next().unwrap()),
+                Event::Head(read) => head = Some(read),
+                Event::Body(read) => body = Some(read),
+            }
+        }
+        let head = head.unwrap();
+        prop_assert_eq!(head.path(), endpoint.path("exec"));
+        prop_assert!(token.authorizes(head.header("authorization").unwrap()));
+        prop_assert_eq!(head.header("x-aifo-proto"), Some(&b"3"[..]));
+        prop_assert_eq!(head.header("upgrade"), Some(&b"aifo-exec"[..]));
+        prop_assert_eq!(head.header("x-aifo-exec-id"), Some(id.as_str().as_bytes()));
+        prop_assert_eq!(Invocation::parse(&body.unwrap()), Ok(invocation));
+        let mut frames = FrameReader::of_client();
+        frames.receive(&server.take_rest());
+        pieces.for_each(|piece| frames.receive(piece));
+        prop_assert_eq!(frames.next_frame(), Ok(Some(Frame::Signal { number })));
+        prop_assert!(!frames.is_within_frame());
+    }
+
+    /// Frames that come with the head, or in pieces behind it, are the same frames.
+    #[test]
+    fn upgraded_answers_arrive(
+        id in proptest::option::of(exec_id()),
+        number in 1..=64u8,
+        lengths in lengths(),
+    ) {
+        let mut wire = Vec::new();
+        encode_upgrade_head(&mut wire, id.as_ref());
+        Frame::Signal { number }.encode(&mut wire);
+        let mut pieces = pieces(&wire, &lengths);
+        let mut client = ResponseReader::new(Limits::default());
+        let head = loop {
+            match client.next_event().unwrap() {
+                ResponseEvent::NeedData => client.receive(pieces.next().unwrap()),
+                ResponseEvent::Head(head) => break head,
+                other => prop_assert!(false, "{other:?}"),
+            }
+        };
+        prop_assert_eq!(head.status, 101);
+        prop_assert_eq!(head.exec_id, id.map(|id| id.to_string()));
+        let mut frames = FrameReader::of_client();
+        frames.receive(&client.take_rest());
+        pieces.for_each(|piece| frames.receive(piece));
+        prop_assert_eq!(frames.next_frame(), Ok(Some(Frame::Signal { number })));
+        prop_assert!(!frames.is_within_frame());
     }
 
     #[test]
@@ -206,6 +263,23 @@ proptest! {
         prop_assert_eq!(receive(pieces(&wire, &lengths)), Err(RequestError::Truncated));
     }
 
+    /// Nor half an invocation.
+    #[test]
+    fn the_beginning_of_an_upgrade_is_no_call(
+        id in exec_id(),
+        invocation in invocation(),
+        cut in any::<proptest::sample::Index>(),
+        lengths in lengths(),
+    ) {
+        let (endpoint, token) = ("unix:///s".parse().unwrap(), Token::parse("t").unwrap());
+        let call =
+            Upgrade { endpoint: &endpoint, token: &token, id: &id, invocation: &invocation };
+        let mut wire = Vec::new();
+        call.encode(&mut wire);
+        wire.truncate(cut.index(wire.len()));
+        prop_assert_eq!(receive(pieces(&wire, &lengths)), Err(RequestError::Truncated));
+    }
+
     /// Success is never invented.
     #[test]
     fn the_beginning_of_a_stream_is_no_answer(
@@ -226,13 +300,15 @@ proptest! {
         excess in 1..=u32::MAX as usize - MAX_START,
     ) {
         let Some(kind) = FrameKind::from_code(code) else { return Ok(()) };
-        let max = if kind == FrameKind::Start { MAX_START } else { MAX_PAYLOAD };
-        let mut wire = Vec::new();
-        encode_frame_head(&mut wire, kind, max + excess);
-        let mut reader = FrameReader::new();
-        reader.receive(&wire);
-        let len = (max + excess) as u32;
-        prop_assert_eq!(reader.next_frame(), Err(FrameError::TooLong { kind, len }));
+        let max_start = if kind == FrameKind::Start { MAX_START } else { MAX_PAYLOAD };
+        let control = (FrameReader::new(), max_start);
+        for (mut reader, max) in [control, (FrameReader::of_client(), MAX_PAYLOAD)] {
+            let mut wire = Vec::new();
+            encode_frame_head(&mut wire, kind, max + excess);
+            reader.receive(&wire);
+            let len = (max + excess) as u32;
+            prop_assert_eq!(reader.next_frame(), Err(FrameError::TooLong { kind, len }));
+        }
     }
 
     /// A client that is given 32 bytes at a time holds no more than a head and those.

@@ -1,16 +1,21 @@
 //! What holds for all bytes: encoding and decoding are inverse, cuts change nothing, foreign bytes
 //! neither panic nor pile up.
 
+mod strategy;
+
 use std::time::Duration;
 
-use aifo_types::{Ending, ExecId, Signal};
+use aifo_types::{Ending, Signal};
 use aifo_wire::{
     CancelCause, ChunkedDecoder, Delivery, Elsewhere, Environment, Event, Exit, Frame, FrameReader,
-    Interrupt, Limits, RequestReader, ResponseEvent, ResponseReader, Setup, Start, StartError,
-    StartErrorCause, Step, Usage, decode_form, encode_chunk, encode_form, encode_stream_end,
+    Handover, Interrupt, Invocation, Limits, RequestReader, ResponseEvent, ResponseReader, Setup,
+    Start, StartError, StartErrorCause, Step, Stream, Tell, Usage, decode_form, encode_chunk,
+    encode_form, encode_stream_end,
 };
 use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
+use strategy::{c_string, exec_id, invocation, pieces, stdio, window_size};
 
 /// Bytes that look like the protocol more often than chance would have it.
 fn wire_like() -> impl Strategy<Value = Vec<u8>> {
@@ -39,16 +44,6 @@ fn small_limits() -> Limits {
         max_trailer: 24,
         ..Limits::default()
     }
-}
-
-/// Cuts `bytes` into pieces of the given lengths, over and over.
-fn pieces<'a>(bytes: &'a [u8], lengths: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
-    let mut rest = bytes;
-    lengths.iter().cycle().map_while(move |len| {
-        let (piece, after) = rest.split_at((*len).min(rest.len()));
-        rest = after;
-        (!piece.is_empty()).then_some(piece)
-    })
 }
 
 /// All a server makes of the bytes, up to its error.
@@ -126,68 +121,72 @@ fn frames(bytes: &[u8], lengths: &[usize]) -> Vec<String> {
     story
 }
 
-fn exec_id() -> impl Strategy<Value = ExecId> {
-    "[A-Za-z0-9._-]{1,64}".prop_map(|id| ExecId::parse(id.as_bytes()).unwrap())
-}
-
-fn c_string() -> impl Strategy<Value = Vec<u8>> {
-    vec(1..=255u8, 0..40)
-}
-
 fn absolute() -> impl Strategy<Value = Vec<u8>> {
     c_string().prop_map(|tail| [b"/", &tail[..]].concat())
 }
 
 fn start() -> impl Strategy<Value = Start> {
     let elsewhere = prop_oneof![Just(Elsewhere::Refuse), Just(Elsewhere::AtRoot)];
-    let program = proptest::option::of(c_string().prop_map(|name| [b"/", &name[..]].concat()));
     let environment =
-        prop_oneof![Just(Environment::All), vec(c_string(), 0..5).prop_map(Environment::Only),];
-    let cwd = proptest::option::of(c_string());
-    let parts = (exec_id(), vec(c_string(), 1..20), cwd, elsewhere, program, environment);
-    parts.prop_map(|(id, argv, cwd, elsewhere, program, environment)| Start {
-        id,
-        argv,
-        cwd,
-        elsewhere,
-        program,
-        environment,
-    })
+        prop_oneof![Just(Environment::All), vec(c_string(), 0..5).prop_map(Environment::Only)];
+    let bytes = || vec(any::<u8>(), 0..90);
+    let handover = (bytes(), bytes());
+    let handover = handover.prop_map(|(greeting, received)| Handover { greeting, received });
+    let tell = prop_oneof![Just(Tell::Start), Just(Tell::End)];
+    let proxys = (any::<u32>(), exec_id(), elsewhere, option::of(absolute()), environment);
+    (proxys, option::of(handover), tell, invocation()).prop_map(
+        |((serial, id, elsewhere, program, environment), client, tell, invocation)| Start {
+            serial,
+            id,
+            elsewhere,
+            program,
+            environment,
+            client,
+            tell,
+            invocation,
+        },
+    )
+}
+
+fn cause() -> impl Strategy<Value = CancelCause> {
+    (1..=3u8).prop_map(|code| CancelCause::from_code(code).unwrap())
 }
 
 fn exit() -> impl Strategy<Value = Exit> {
     let ending =
         prop_oneof![any::<u8>().prop_map(Ending::Exited), any::<u8>().prop_map(Ending::Signaled)];
-    (ending, any::<[u64; 4]>()).prop_map(|(ending, [wall, user, system, max_rss_kib])| {
+    let parts = (ending, option::of(cause()), any::<u64>(), any::<[u64; 4]>());
+    parts.prop_map(|(ending, cancelled, taken, [wall, user, system, max_rss_kib])| {
         let [wall, user, system] = [wall, user, system].map(Duration::from_micros);
-        Exit { ending, usage: Usage { wall, user, system, max_rss_kib } }
+        Exit { ending, cancelled, taken, usage: Usage { wall, user, system, max_rss_kib } }
     })
 }
 
-/// Frames of every kind but `Stdout`, which borrows.
-fn owned_frame() -> impl Strategy<Value = Frame<'static>> {
+fn stream() -> impl Strategy<Value = Stream> {
+    (0..=3u8).prop_map(|code| Stream::from_code(code).unwrap())
+}
+
+/// Frames of a control connection.
+fn control_frame() -> impl Strategy<Value = Frame<'static>> {
     let signal = (1..32u8).prop_filter_map("no such signal", Signal::from_number);
     prop_oneof![
-        start().prop_map(Frame::Start),
-        (1..=3u8, 0..=1u8).prop_map(|(cause, interrupt)| Frame::Cancel {
-            cause: CancelCause::from_code(cause).unwrap(),
+        start().prop_map(|start| Frame::Start(Box::new(start))),
+        (any::<u32>(), cause(), 0..=1u8).prop_map(|(serial, cause, interrupt)| Frame::Cancel {
+            serial,
+            cause,
             interrupt: Interrupt::from_code(interrupt).unwrap(),
         }),
-        any::<u32>().prop_map(|pid| Frame::Started { pid }),
-        exit().prop_map(Frame::Exit),
-        (1..=5u8, any::<String>()).prop_map(|(cause, message)| {
-            Frame::StartError(StartError {
-                cause: StartErrorCause::from_code(cause).unwrap(),
-                message,
-            })
+        (any::<u32>(), 1..=5u8, any::<String>()).prop_map(|(serial, cause, message)| {
+            let cause = StartErrorCause::from_code(cause).unwrap();
+            Frame::StartError { serial, error: StartError { cause, message } }
         }),
+        any::<u32>().prop_map(|serial| Frame::Left { serial }),
         any::<u8>().prop_map(|version| Frame::Hello { version }),
         (absolute(), absolute()).prop_map(|(workspace, tmp)| Frame::Setup(Setup {
             workspace,
             tmp,
             kind: "go".into()
         })),
-        Just(Frame::Open),
         (any::<u32>(), signal, exec_id()).prop_map(|(serial, signal, id)| Frame::Kill {
             serial,
             signal,
@@ -198,6 +197,27 @@ fn owned_frame() -> impl Strategy<Value = Frame<'static>> {
             found: Delivery::from_code(found).unwrap(),
         }),
     ]
+}
+
+/// Frames of a client's connection but `Data`, which borrows; some are a control connection's too.
+fn client_frame() -> impl Strategy<Value = Frame<'static>> {
+    prop_oneof![
+        stream().prop_map(|stream| Frame::Closed { stream }),
+        (stream(), any::<u32>()).prop_map(|(stream, bytes)| Frame::Credit { stream, bytes }),
+        (1..=64u8).prop_map(|number| Frame::Signal { number }),
+        window_size().prop_map(Frame::Resize),
+        (any::<u32>(), any::<u32>(), stdio()).prop_map(|(serial, pid, stdio)| Frame::Started {
+            serial,
+            pid,
+            stdio
+        }),
+        (1..=64u8, any::<u32>()).prop_map(|(signal, resumed)| Frame::Stopped { signal, resumed }),
+        (any::<u32>(), exit()).prop_map(|(serial, exit)| Frame::Exit { serial, exit }),
+    ]
+}
+
+fn owned_frame() -> impl Strategy<Value = Frame<'static>> {
+    prop_oneof![control_frame(), client_frame()]
 }
 
 proptest! {
@@ -247,15 +267,51 @@ proptest! {
     }
 
     #[test]
-    fn frames_round_trip(frame in owned_frame(), data in vec(any::<u8>(), 1..300)) {
+    fn frames_round_trip(
+        frame in owned_frame(),
+        stream in stream(),
+        data in vec(any::<u8>(), 1..300),
+    ) {
         let mut wire = Vec::new();
         frame.encode(&mut wire);
-        Frame::Stdout(&data).encode(&mut wire);
+        Frame::Data { stream, data: &data }.encode(&mut wire);
         let mut reader = FrameReader::new();
         reader.receive(&wire);
         prop_assert_eq!(reader.next_frame(), Ok(Some(frame)));
-        prop_assert_eq!(reader.next_frame(), Ok(Some(Frame::Stdout(&data))));
+        prop_assert_eq!(reader.next_frame(), Ok(Some(Frame::Data { stream, data: &data })));
         prop_assert_eq!(reader.next_frame(), Ok(None));
+        prop_assert!(!reader.is_within_frame());
+    }
+
+    #[test]
+    fn invocations_round_trip(
+        invocation in invocation(),
+        cut in any::<proptest::sample::Index>(),
+        more in vec(any::<u8>(), 1..9),
+    ) {
+        let mut body = Vec::new();
+        invocation.encode(&mut body);
+        prop_assert!(Invocation::parse(&body[..cut.index(body.len())]).is_err());
+        prop_assert!(Invocation::parse(&[&body[..], &more].concat()).is_err());
+        prop_assert_eq!(Invocation::parse(&body), Ok(invocation));
+    }
+
+    /// One byte changed: refused, or another invocation of just these bytes.
+    #[test]
+    fn no_two_bodies_are_one_invocation(
+        invocation in invocation(),
+        at in any::<proptest::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
+        let mut body = Vec::new();
+        invocation.encode(&mut body);
+        let at = at.index(body.len());
+        body[at] = byte;
+        if let Ok(understood) = Invocation::parse(&body) {
+            let mut again = Vec::new();
+            understood.encode(&mut again);
+            prop_assert_eq!(again, body);
+        }
     }
 
     #[test]

@@ -4,23 +4,29 @@ mod transcript;
 
 use std::path::Path;
 
-use aifo_types::{ExecId, Token};
+use aifo_types::{ExecId, Refusal, Token};
 use aifo_wire::{
-    BodyKind, CONTINUE, Event, Limits, RequestError, RequestHead, RequestReader, ResponseEvent,
-    ResponseReader, encode_answer, encode_chunk, encode_refusal, encode_stream_end,
-    encode_stream_head,
+    BodyKind, CONTINUE, Event, FrameKind, FrameReader, Invocation, Limits, MAX_INVOCATION,
+    RequestHead, RequestReader, ResponseEvent, ResponseReader, encode_answer, encode_chunk,
+    encode_refusal, encode_stream_end, encode_stream_head, encode_upgrade_head,
 };
 use transcript::Transcript;
 
 /// What the server makes of the request, in one piece or byte by byte.
-fn request(bytes: &[u8], piece_len: usize) -> Result<(RequestHead, Vec<u8>), RequestError> {
+fn request(bytes: &[u8], piece_len: usize) -> Result<(RequestHead, Vec<u8>), Refusal> {
     let mut reader = RequestReader::new(Limits::default());
     let mut pieces = bytes.chunks(piece_len);
-    let mut head = None;
+    let mut head: Option<RequestHead> = None;
     loop {
-        match reader.next_event()? {
+        let event = reader.next_event().map_err(|error| error.refusal(reader.limits()))?;
+        match event {
             Event::NeedData => reader.receive(pieces.next().expect("the request is complete")),
-            Event::Head(parsed) => head = Some(parsed),
+            Event::Head(parsed) => {
+                if parsed.header("x-aifo-proto") == Some(b"3") {
+                    reader.set_body_limit(MAX_INVOCATION);
+                }
+                head = Some(parsed);
+            }
             Event::Body(body) => return Ok((head.expect("the head comes first"), body)),
         }
     }
@@ -32,6 +38,12 @@ fn encode_again(answer: &[u8]) -> Vec<u8> {
     reader.receive(answer);
     let Ok(ResponseEvent::Head(head)) = reader.next_event() else { panic!("no head") };
     let exec_id = head.exec_id.map(|id| ExecId::parse(id.as_bytes()).unwrap());
+    if head.status == 101 {
+        let mut out = Vec::new();
+        encode_upgrade_head(&mut out, exec_id.as_ref());
+        encode_frames_again(&reader.take_rest(), &mut out);
+        return out;
+    }
     let mut data = Vec::new();
     let exit_code = loop {
         match reader.next_event().unwrap() {
@@ -57,6 +69,19 @@ fn encode_again(answer: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Reads the frames of a client's connection, up to the ending, and encodes them anew.
+fn encode_frames_again(frames: &[u8], out: &mut Vec<u8>) {
+    let mut reader = FrameReader::of_client();
+    reader.receive(frames);
+    let mut last = None;
+    while let Some(frame) = reader.next_frame().unwrap() {
+        frame.encode(out);
+        last = Some(frame.kind());
+    }
+    assert_eq!(last, Some(FrameKind::Exit), "the ending comes last");
+    assert!(!reader.is_within_frame());
+}
+
 #[test]
 fn requests_and_answers_are_understood_and_reproduced() {
     let token = Token::parse("TOKEN").unwrap();
@@ -79,12 +104,18 @@ fn requests_and_answers_are_understood_and_reproduced() {
         );
         match understood {
             // What this crate refuses by itself is the whole answer.
-            Err(error) => {
-                let mut refusal = Vec::new();
-                encode_refusal(&mut refusal, &error.refusal(&Limits::default()), None);
-                assert_eq!(refusal, answer, "{name}: {error}");
+            Err(refusal) => {
+                let mut refused = Vec::new();
+                encode_refusal(&mut refused, &refusal, None);
+                assert_eq!(refused, answer, "{name}: {refusal:?}");
             }
-            Ok((head, _)) => {
+            Ok((head, body)) => {
+                if answer.starts_with(b"HTTP/1.1 101 ") {
+                    let invocation = Invocation::parse(&body).expect("a call that was granted");
+                    let mut again = Vec::new();
+                    invocation.encode(&mut again);
+                    assert_eq!(again, body, "{name}");
+                }
                 let authorized = head.header("authorization").is_some_and(|v| token.authorizes(v));
                 let refused_before = ["401", "404-path", "405"].iter().any(|n| name.starts_with(n));
                 assert_eq!(authorized, !refused_before, "{name}");

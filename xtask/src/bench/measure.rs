@@ -1,135 +1,146 @@
-//! The parts of the bench: what is run, natively and through the shim.
+//! The measurements: native and proxied calls in turns, timed by whoever makes them.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::symlink;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 
 use super::Depth;
+use super::call::{Calls, Side, Tool, Way, expect_success};
+use super::parents::Parent;
 use super::stats::Pairs;
+use super::{cpu, version1};
+use crate::dist::Dist;
+use crate::host;
 use crate::serve::{self, Serve};
-use crate::shell;
 
-/// Names under which the session offers our tools: names that an allowlist has.
-pub(super) const TOOLS: &[&str] = &[TRUE, FIXTURE];
-/// Ends at once.
-const TRUE: &str = "make";
-/// This binary: `pour N` and `wait`.
-const FIXTURE: &str = "cmake";
-
-/// Runs before the measuring, so that pages and caches are warm.
+/// Pairs before the measuring, so that pages and caches are warm.
 const WARM_UP: usize = 20;
+/// How many are called at once.
+const AT_ONCE: usize = 64;
+/// The output during which the proxy's memory is watched, in bytes.
+const TRANSFER: u64 = 256 << 20;
 
-/// Fills the folder that stands first in the session's PATH.
-pub(super) fn make_tools(dir: &Path) -> Result<()> {
-    let end_at_once = shell::find_in_path("true").context("no `true` in PATH")?;
-    symlink(end_at_once, dir.join(TRUE))?;
-    symlink(std::env::current_exe()?, dir.join(FIXTURE))?;
-    Ok(())
-}
-
-/// A session, and the two folders that hold the same names: the tools, and their shims.
+/// A session and what is called in it.
 pub(super) struct Bench<'a> {
+    pub(super) dist: &'a Dist,
     pub(super) serve: &'a Serve,
-    pub(super) tools: PathBuf,
-    pub(super) shims: PathBuf,
+    pub(super) calls: Calls,
     pub(super) workspace: PathBuf,
     pub(super) depth: Depth,
 }
 
 impl Bench<'_> {
-    /// From spawn to exit of a tool that ends at once.
-    pub(super) fn true_calls(&self, rounds: usize) -> Result<Pairs> {
-        eprintln!("true, {rounds} pairs");
-        let pass = |dir: &PathBuf| self.time_true(dir);
-        Pairs::measure(WARM_UP, || pass(&self.tools), || pass(&self.shims))?;
-        Pairs::measure(rounds, || pass(&self.tools), || pass(&self.shims))
+    /// From spawn to exit, with all output read.
+    pub(super) fn calls(&self, tool: Tool, way: Way) -> Result<Pairs> {
+        let pass = |side| move || self.time_call(side, way, tool);
+        Pairs::measure(WARM_UP, pass(Side::Native), pass(Side::Proxied))?;
+        Pairs::measure(self.depth.calls(), pass(Side::Native), pass(Side::Proxied))
+    }
+
+    /// The same of a tool that ends at once, called by somebody else; `None` where he is missing.
+    pub(super) fn calls_from(&self, parent: Parent) -> Result<Option<Pairs>> {
+        parent.measure(&self.calls, WARM_UP, self.depth.calls())
     }
 
     /// From the first spawn to the last exit of many at once.
-    pub(super) fn burst(&self, count: usize, rounds: usize) -> Result<Pairs> {
-        eprintln!("{count} at once, {rounds} pairs");
-        let pass = |dir: &PathBuf| {
-            let start = Instant::now();
-            let spawn = |_| Ok(self.command(dir, TRUE, &[]).stdout(Stdio::null()).spawn()?);
-            let children = (0..count).map(spawn).collect::<Result<Vec<Child>>>()?;
-            for child in children {
-                expect_success(child)?;
+    pub(super) fn bursts(&self, way: Way) -> Result<Pairs> {
+        let pass = |side| move || self.time_burst(side, way);
+        Pairs::measure(self.depth.long(), pass(Side::Native), pass(Side::Proxied))
+    }
+
+    /// CPU time of a call, from series of them: of the tool alone, and of the shim, the proxy, the
+    /// guard, the runner and the tool together.
+    pub(super) fn cpu(&self) -> Result<Pairs> {
+        let (series, calls) = self.depth.series();
+        let children = || cpu::of_children(std::process::id());
+        let everyone = || Ok(children()? + cpu::of_tree(self.serve.pid())?);
+        let pass = |side, spent: &dyn Fn() -> Result<Duration>| {
+            let before = spent()?;
+            for _ in 0..calls {
+                self.time_call(side, Way::Passed, Tool::True)?;
             }
-            Ok(start.elapsed())
+            Ok(spent()?.saturating_sub(before) / calls)
         };
-        Pairs::measure(rounds, || pass(&self.tools), || pass(&self.shims))
+        // Natively the session is idle. What it still does for the call before is not the tool's.
+        Pairs::measure(series, || pass(Side::Native, &children), || pass(Side::Proxied, &everyone))
     }
 
     /// A native `true` against the time from SIGINT at the shim of a quiet tool to the shim's end.
-    pub(super) fn interrupts(&self, rounds: usize) -> Result<Pairs> {
-        eprintln!("Ctrl-C, {rounds} pairs");
-        Pairs::measure(rounds, || self.time_true(&self.tools), || self.time_interrupt())
+    pub(super) fn interrupts(&self) -> Result<Pairs> {
+        let native = || self.time_call(Side::Native, Way::Passed, Tool::True);
+        Pairs::measure(self.depth.long(), native, || self.time_interrupt())
     }
 
-    /// From spawn to exit of a tool whose output we read from a pipe.
-    pub(super) fn pours(&self, rounds: usize) -> Result<Pairs> {
-        let bytes = self.depth.pour();
-        eprintln!("{} MiB of output, {rounds} pairs", bytes >> 20);
-        let pass = |dir: &PathBuf| self.time_pour(dir, bytes);
-        Pairs::measure(rounds, || pass(&self.tools), || pass(&self.shims))
+    /// From spawn to exit of a tool whose output we read from a pipe. Natively it is a bare pipe,
+    /// with the same writer, reader and sizes.
+    pub(super) fn outputs(&self, way: Way) -> Result<Pairs> {
+        let pass = |side| move || self.time_output(side, way, self.depth.output());
+        Pairs::measure(self.depth.long(), pass(Side::Native), pass(Side::Proxied))
     }
 
-    /// Reads that much output through the shim, which speaks version 2.
-    pub(super) fn transfer_v2(&self, bytes: u64) -> Result<()> {
-        eprintln!("{} MiB through version 2", bytes >> 20);
-        self.time_pour(&self.shims, bytes).map(drop)
+    /// The size of the shim in MiB.
+    pub(super) fn shim_size(&self) -> Result<f64> {
+        Ok(std::fs::metadata(&self.dist.shim)?.len() as f64 / f64::from(1 << 20))
     }
 
-    /// Reads that much output from a version 1 answer, which no client of ours asks for.
-    pub(super) fn transfer_v1(&self, bytes: u64) -> Result<()> {
-        eprintln!("{} MiB through version 1", bytes >> 20);
-        let body = format!(
-            "tool={FIXTURE}&cwd={}&arg=pour&arg={bytes}",
-            percent_encoded(self.workspace.to_str().context("a path of text")?)
-        );
-        let mut stream = UnixStream::connect(self.serve.socket()?)?;
-        write!(
-            stream,
-            "POST /exec HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
-             X-Aifo-Proto: 1\r\nContent-Type: application/x-www-form-urlencoded\r\n\
-             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            self.serve.token(),
-            body.len()
-        )?;
-        let mut answer = BufReader::new(stream);
-        let head = read_head(&mut answer)?;
-        if !head.to_ascii_lowercase().contains("\r\nx-exit-code: 0\r\n") {
-            bail!("version 1 answered:\n{head}");
+    /// What the proxy holds now, in MiB.
+    pub(super) fn proxy_memory(&self) -> Result<f64> {
+        host::memory(self.serve.pid(), "VmRSS")
+    }
+
+    /// The most that the proxy holds while output goes through it by version 2, in MiB.
+    pub(super) fn proxy_peak_v2(&self) -> Result<f64> {
+        self.proxy_peak(|| self.time_output(Side::Proxied, Way::Version2, TRANSFER).map(drop))
+    }
+
+    /// The same by version 1.
+    pub(super) fn proxy_peak_v1(&self) -> Result<f64> {
+        self.proxy_peak(|| version1::pour(self.serve, &self.workspace, TRANSFER))
+    }
+
+    fn proxy_peak(&self, transfer: impl Fn() -> Result<()>) -> Result<f64> {
+        host::reset_peak(self.serve.pid());
+        transfer()?;
+        host::memory(self.serve.pid(), "VmHWM")
+    }
+
+    fn time_call(&self, side: Side, way: Way, tool: Tool) -> Result<Duration> {
+        let mut command = self.calls.command(side, way, tool);
+        let start = Instant::now();
+        let output = command.output()?;
+        let time = start.elapsed();
+        expect_success(&output)?;
+        Ok(time)
+    }
+
+    fn time_burst(&self, side: Side, way: Way) -> Result<Duration> {
+        let start = Instant::now();
+        let spawn = |_| Ok(self.calls.command(side, way, Tool::True).spawn()?);
+        let children = (0..AT_ONCE).map(spawn).collect::<Result<Vec<Child>>>()?;
+        for child in children {
+            expect_success(&child.wait_with_output()?)?;
         }
-        expect_bytes(bytes, count(answer)?)
-    }
-
-    fn time_true(&self, dir: &Path) -> Result<Duration> {
-        let mut command = self.command(dir, TRUE, &[]);
-        let start = Instant::now();
-        expect_success(command.stdout(Stdio::null()).spawn()?)?;
         Ok(start.elapsed())
     }
 
-    fn time_pour(&self, dir: &Path, bytes: u64) -> Result<Duration> {
-        let mut command = self.command(dir, FIXTURE, &["pour", &bytes.to_string()]);
+    fn time_output(&self, side: Side, way: Way, bytes: u64) -> Result<Duration> {
+        let mut command = self.calls.command(side, way, Tool::Pour(bytes));
         let start = Instant::now();
-        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let mut child = command.spawn()?;
         let arrived = count(child.stdout.take().context("no stdout")?)?;
-        expect_success(child)?;
+        let output = child.wait_with_output()?;
+        let time = start.elapsed();
+        expect_success(&output)?;
         expect_bytes(bytes, arrived)?;
-        Ok(start.elapsed())
+        Ok(time)
     }
 
     fn time_interrupt(&self) -> Result<Duration> {
-        let mut command = self.command(&self.shims, FIXTURE, &["wait"]);
-        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let mut child = self.calls.command(Side::Proxied, Way::Passed, Tool::Wait).spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("no stdout")?).read_line(&mut line)?;
         let start = Instant::now();
@@ -141,33 +152,10 @@ impl Bench<'_> {
         }
         Ok(time)
     }
-
-    /// A call of a tool or of its shim. Both get the same environment, so that only the path of
-    /// the program tells them apart.
-    fn command(&self, dir: &Path, name: &str, args: &[&str]) -> Command {
-        let mut command = Command::new(dir.join(name));
-        let contract = self.serve.contract().iter().map(|(name, value)| (name, value));
-        command.args(args).envs(contract).stdin(Stdio::null());
-        command
-    }
-}
-
-fn expect_success(mut child: Child) -> Result<()> {
-    match child.wait()? {
-        status if status.success() => Ok(()),
-        status => bail!("a call failed: {status}"),
-    }
-}
-
-fn expect_bytes(expected: u64, arrived: u64) -> Result<()> {
-    if arrived != expected {
-        bail!("{arrived} of {expected} bytes arrived");
-    }
-    Ok(())
 }
 
 /// Reads to the end and counts, in blocks as large as a pipe.
-fn count(mut from: impl Read) -> Result<u64> {
+pub(super) fn count(mut from: impl Read) -> Result<u64> {
     let mut block = vec![0; 64 * 1024];
     let mut total = 0;
     loop {
@@ -178,41 +166,10 @@ fn count(mut from: impl Read) -> Result<u64> {
     }
 }
 
-/// An answer's status line and headers, with the empty line that ends them.
-fn read_head(answer: &mut impl BufRead) -> Result<String> {
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        if answer.read_line(&mut head)? == 0 {
-            bail!("the answer ended in its head:\n{head}");
-        }
+/// Fails where bytes were lost, or came from nowhere.
+pub(super) fn expect_bytes(expected: u64, arrived: u64) -> Result<()> {
+    if arrived != expected {
+        bail!("{arrived} of {expected} bytes arrived");
     }
-    Ok(head)
-}
-
-fn percent_encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
-    let encode = |byte| match byte {
-        byte if plain(byte) => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    };
-    text.bytes().map(encode).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_head_ends_where_the_body_begins() {
-        let mut answer = &b"HTTP/1.1 200 OK\r\nX-Exit-Code: 0\r\n\r\n\0\0"[..];
-        let head = read_head(&mut answer).unwrap();
-        assert!(head.ends_with("X-Exit-Code: 0\r\n\r\n"));
-        assert_eq!(count(answer).unwrap(), 2);
-        assert!(read_head(&mut &b"HTTP/1.1 200 OK\r\n"[..]).is_err());
-    }
-
-    #[test]
-    fn paths_survive_a_form() {
-        assert_eq!(percent_encoded("/tmp/a b&c+ä"), "/tmp/a%20b%26c%2B%C3%A4");
-    }
+    Ok(())
 }

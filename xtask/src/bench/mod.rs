@@ -3,30 +3,38 @@
 //! One process measures everything in one run, native and proxied in turns, because figures of
 //! different runs do not compare. The bounds stand beside the figures.
 
+mod call;
+mod cpu;
 mod measure;
+mod parents;
 mod report;
+mod rows;
 pub(crate) mod stats;
+mod version1;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-use crate::dist::{self, Libc};
+use crate::dist;
 use crate::scratch::Scratch;
 use crate::serve::{self, Options, Serve};
-use crate::{host, shell};
+use crate::shell;
+use call::{Calls, Tool};
 use measure::Bench;
 use report::Figure;
+use rows::{ROWS, Row};
 
 /// Measures, prints the table and writes the JSON file. Over a bound is a failure only if asked.
 pub(crate) fn run(args: &[OsString]) -> Result<()> {
     let flags = Flags::parse(args)?;
+    let rows = selected(&flags.only)?;
     let dist = dist::build(&shell::root().join("target/bench-bin"))?;
     let scratch = Scratch::new("aifo-bench")?;
     let workspace = scratch.dir("work")?;
     let tools = scratch.dir("tools")?;
-    measure::make_tools(&tools)?;
+    Tool::make_all(&tools)?;
     let serve = Serve::start(&Options {
         dist: &dist,
         workspace: &workspace,
@@ -34,19 +42,20 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
         path: serve::path_with(&tools)?,
         log: scratch.file("serve.log"),
     })?;
-    let shims = scratch.links("shims", measure::TOOLS, &dist.shim)?;
+    let shims = scratch.links("shims", Tool::NAMES, &dist.shim)?;
     // Every call is made from here. A folder per command would cost each spawn more, natively too,
     // and flatter the ratio.
     std::env::set_current_dir(&workspace)?;
-    let bench = Bench { serve: &serve, tools, shims, workspace, depth: flags.depth };
-    let size = std::fs::metadata(&dist.shim)?.len() as f64 / f64::from(1 << 20);
-    let figures = figures(&bench, dist.libc, size)
+    let calls = Calls { tools, shims, contract: serve.contract().to_vec() };
+    let depth = flags.depth;
+    let bench = Bench { dist: &dist, serve: &serve, calls, workspace, depth };
+    let figures = figures(&bench, &rows)
         .with_context(|| format!("the session said:\n{}", serve.log_tail()))?;
     serve.stop()?;
 
-    print!("\n{}", report::table(&figures));
+    print!("\n{}", report::text(&figures, dist.libc, depth));
     let json = flags.json.unwrap_or_else(|| shell::root().join("target/bench.json"));
-    report::write(&json, dist.libc, &figures)?;
+    report::write(&json, &figures, dist.libc, depth)?;
     eprintln!("\nwritten to {}", json.display());
     let over = figures.iter().filter(|figure| figure.is_over()).count();
     if over > 0 && flags.verdict == Verdict::Counts {
@@ -55,33 +64,23 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     Ok(())
 }
 
-/// All figures, in the order they are measured; the memory ones tell of the session so far.
-fn figures(bench: &Bench<'_>, libc: Libc, size_mib: f64) -> Result<Vec<Figure>> {
-    let (true_bound, size_bound) = match libc {
-        Libc::Musl => (2.0, 1.2),
-        Libc::Glibc => (2.6, 2.0),
-    };
-    let pid = bench.serve.pid();
-    let held = |name| Ok::<_, anyhow::Error>(Figure::mib(name, host::memory(pid, "VmRSS")?));
-    let peak = |name| Ok::<_, anyhow::Error>(Figure::mib(name, host::memory(pid, "VmHWM")?));
+/// The rows whose name has one of these in it; all of them where nothing is named.
+fn selected(only: &[String]) -> Result<Vec<&'static Row>> {
+    let named = |row: &&Row| only.is_empty() || only.iter().any(|part| row.name.contains(part));
+    if let Some(part) = only.iter().find(|part| !ROWS.iter().any(|row| row.name.contains(*part))) {
+        let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+        bail!("no row is called '{part}'; there are:\n  {}", names.join("\n  "));
+    }
+    Ok(ROWS.iter().filter(named).collect())
+}
 
-    let mut figures = vec![Figure::mib("shim size", size_mib).at_most(size_bound)];
-    figures.push(held("proxy at rest, before")?.at_most(4.0));
-    let (many, few) = bench.depth.rounds();
-    figures.push(Figure::pairs("true", &bench.true_calls(many)?).at_most(true_bound));
-    figures.push(Figure::pairs("64 at once", &bench.burst(64, few)?));
-    figures.push(Figure::pairs("Ctrl-C, to native true", &bench.interrupts(few)?).at_most(5.0));
-    let pour = format!("{} MiB of output", bench.depth.pour() >> 20);
-    figures.push(Figure::pairs(&pour, &bench.pours(3)?).at_most(2.5));
-    figures.push(held("proxy at rest, after")?.at_most(4.0));
-    let transfer = 256 << 20;
-    host::reset_peak(pid);
-    bench.transfer_v2(transfer)?;
-    figures.push(peak("proxy peak, 256 MiB v2")?.at_most(16.0));
-    host::reset_peak(pid);
-    bench.transfer_v1(transfer)?;
-    figures.push(peak("proxy peak, 256 MiB v1")?.at_most(16.0));
-    Ok(figures)
+fn figures(bench: &Bench<'_>, rows: &[&Row]) -> Result<Vec<Figure>> {
+    let figure = |row: &&Row| {
+        eprintln!("{}", row.name);
+        let measured = (row.measure)(bench).with_context(|| row.name)?;
+        Ok(Figure::new(row.name, measured, row.bound, bench.dist.libc))
+    };
+    rows.iter().map(figure).collect()
 }
 
 /// How much is measured.
@@ -92,16 +91,32 @@ enum Depth {
 }
 
 impl Depth {
-    /// Rounds for what takes a millisecond, and for what takes some.
-    fn rounds(self) -> (usize, usize) {
+    /// Pairs of what takes some milliseconds at most.
+    fn calls(self) -> usize {
         match self {
-            Depth::Full => (500, 30),
-            Depth::Quick => (100, 10),
+            Depth::Full => 500,
+            Depth::Quick => 100,
         }
     }
 
-    /// Bytes of the output part.
-    fn pour(self) -> u64 {
+    /// Pairs of what takes longer: enough to meet both modes of a pipe more than once.
+    fn long(self) -> usize {
+        match self {
+            Depth::Full => 31,
+            Depth::Quick => 11,
+        }
+    }
+
+    /// Pairs of series for the CPU time, and the calls of a series.
+    fn series(self) -> (usize, u32) {
+        match self {
+            Depth::Full => (11, 500),
+            Depth::Quick => (5, 200),
+        }
+    }
+
+    /// Bytes of a tool's output.
+    fn output(self) -> u64 {
         match self {
             Depth::Full => 1 << 30,
             Depth::Quick => 64 << 20,
@@ -116,25 +131,34 @@ enum Verdict {
     IsTold,
 }
 
+const USAGE: &str = "usage: cargo xtask bench [--quick] [--check] [--only NAME].. [--json FILE]";
+
 struct Flags {
     depth: Depth,
     verdict: Verdict,
+    /// Parts of the names of rows to measure; empty for all.
+    only: Vec<String>,
     json: Option<PathBuf>,
 }
 
 impl Flags {
     fn parse(args: &[OsString]) -> Result<Self> {
-        let mut flags = Flags { depth: Depth::Full, verdict: Verdict::IsTold, json: None };
+        let mut flags =
+            Flags { depth: Depth::Full, verdict: Verdict::IsTold, only: Vec::new(), json: None };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             match arg.to_str() {
                 Some("--quick") => flags.depth = Depth::Quick,
                 Some("--check") => flags.verdict = Verdict::Counts,
+                Some("--only") => {
+                    let name = args.next().context("--only takes a row's name, or a part of it")?;
+                    flags.only.push(name.to_str().context("a name is text")?.to_owned());
+                }
                 Some("--json") => {
                     let file = args.next().context("--json takes a file")?;
                     flags.json = Some(std::path::absolute(file)?);
                 }
-                _ => bail!("usage: cargo xtask bench [--quick] [--check] [--json FILE]"),
+                _ => bail!("{USAGE}"),
             }
         }
         Ok(flags)
@@ -146,14 +170,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn rows_are_chosen_by_parts_of_their_names() {
+        let names = |only: &[&str]| -> Vec<&str> {
+            let only: Vec<String> = only.iter().copied().map(str::to_owned).collect();
+            selected(&only).unwrap().iter().map(|row| row.name).collect()
+        };
+        assert_eq!(names(&[]).len(), ROWS.len());
+        assert_eq!(names(&["output, passed"]), ["output, passed"]);
+        assert_eq!(names(&["CPU", "true, passed"]), ["true, passed", "CPU of all parties"]);
+        assert!(selected(&["nonsense".to_owned()]).is_err());
+    }
+
+    #[test]
     fn flags() {
         let parse = |words: &[&str]| {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             Flags::parse(&words)
         };
-        let flags = parse(&["--quick", "--json", "/x", "--check"]).unwrap();
+        let flags = parse(&["--quick", "--only", "CPU", "--json", "/x", "--check"]).unwrap();
         assert_eq!((flags.depth, flags.verdict), (Depth::Quick, Verdict::Counts));
         assert_eq!(flags.json, Some(PathBuf::from("/x")));
+        assert_eq!(flags.only, ["CPU"]);
+        assert!(parse(&["--only"]).is_err());
         assert!(parse(&["--json"]).is_err());
         assert!(parse(&["fast"]).is_err());
     }

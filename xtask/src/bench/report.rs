@@ -1,82 +1,142 @@
 //! The figures of a run: a table for people, a JSON file for comparing.
 
+use std::env::consts::ARCH;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use super::Depth;
 use super::stats::{Pairs, Spread, millis};
 use crate::dist::Libc;
 use crate::{host, table};
 
+/// What a row found.
+pub(super) enum Measured {
+    /// The figure is the proxied time to the native one.
+    Slowdown(Pairs),
+    /// The figure is what gets done in a time: the native time to the proxied one.
+    Throughput(Pairs),
+    /// A size in MiB.
+    Mib(f64),
+    /// Nothing, for want of this program.
+    Absent { program: &'static str },
+}
+
+/// The bound of a row, by the C library that the binaries were linked with.
+#[derive(Clone, Copy)]
+pub(super) enum Bound {
+    AtMost {
+        musl: f64,
+        glibc: f64,
+    },
+    AtLeast {
+        musl: f64,
+        glibc: f64,
+    },
+    /// None: the figure is only told.
+    Reported,
+}
+
 /// One figure, and the bound it must keep.
 pub(super) struct Figure {
-    name: String,
-    value: f64,
-    unit: Unit,
-    /// Native and proxied times, where the figure is their ratio.
-    times: Option<(Spread, Spread)>,
-    bound: Option<f64>,
+    name: &'static str,
+    measured: Measured,
+    bound: Bound,
+    libc: Libc,
 }
 
-#[derive(Clone, Copy)]
-enum Unit {
-    /// Proxied time to native time.
-    Ratio,
-    Mib,
-}
-
-impl Figure {
-    /// The ratio of pairs.
-    pub(super) fn pairs(name: &str, pairs: &Pairs) -> Self {
-        let times = Some((pairs.native(), pairs.proxied()));
-        Figure {
-            name: name.to_owned(),
-            value: pairs.ratio(),
-            unit: Unit::Ratio,
-            times,
-            bound: None,
+impl Measured {
+    fn value(&self) -> f64 {
+        match self {
+            Measured::Slowdown(pairs) => pairs.slowdown(),
+            Measured::Throughput(pairs) => 1.0 / pairs.slowdown(),
+            Measured::Mib(size) => *size,
+            Measured::Absent { .. } => f64::NAN,
         }
     }
 
-    /// A size in MiB.
-    pub(super) fn mib(name: &str, value: f64) -> Self {
-        Figure { name: name.to_owned(), value, unit: Unit::Mib, times: None, bound: None }
+    fn unit(&self) -> &'static str {
+        match self {
+            Measured::Slowdown(_) | Measured::Throughput(_) => "x",
+            Measured::Mib(_) => "MiB",
+            Measured::Absent { .. } => "",
+        }
     }
 
-    /// Sets the bound.
-    pub(super) fn at_most(mut self, bound: f64) -> Self {
-        self.bound = Some(bound);
-        self
+    /// Native and proxied.
+    fn times(&self) -> Option<[Spread; 2]> {
+        match self {
+            Measured::Slowdown(pairs) | Measured::Throughput(pairs) => {
+                Some([pairs.native(), pairs.proxied()])
+            }
+            Measured::Mib(_) | Measured::Absent { .. } => None,
+        }
+    }
+}
+
+impl Bound {
+    fn value(self, libc: Libc) -> Option<f64> {
+        match self {
+            Bound::AtMost { musl, glibc } | Bound::AtLeast { musl, glibc } => Some(match libc {
+                Libc::Musl => musl,
+                Libc::Glibc => glibc,
+            }),
+            Bound::Reported => None,
+        }
+    }
+
+    fn relation(self) -> &'static str {
+        match self {
+            Bound::AtMost { .. } => "<=",
+            Bound::AtLeast { .. } => ">=",
+            Bound::Reported => "",
+        }
+    }
+
+    /// What could not be computed keeps no bound.
+    fn is_kept(self, value: f64, libc: Libc) -> bool {
+        match (self, self.value(libc)) {
+            (Bound::AtMost { .. }, Some(bound)) => value <= bound,
+            (Bound::AtLeast { .. }, Some(bound)) => value >= bound,
+            _ => true,
+        }
+    }
+}
+
+impl Figure {
+    /// A row's finding, with its bound for binaries of that C library.
+    pub(super) fn new(name: &'static str, measured: Measured, bound: Bound, libc: Libc) -> Self {
+        Figure { name, measured, bound, libc }
     }
 
     /// Whether the bound is not kept.
     pub(super) fn is_over(&self) -> bool {
-        self.bound.is_some_and(|bound| self.value.is_nan() || self.value > bound)
+        !self.bound.is_kept(self.measured.value(), self.libc)
     }
 
     fn row(&self) -> [String; 8] {
-        let times = match self.times {
-            Some((native, proxied)) => {
-                [native.p10, native.median, proxied.p10, proxied.median].map(millis)
-            }
-            None => ["-"; 4].map(str::to_owned),
-        };
+        let times = self.measured.times().map_or(["-"; 4].map(str::to_owned), |times| {
+            let [native, proxied] = times;
+            [native.p10, native.median, proxied.p10, proxied.median].map(millis)
+        });
         let [native_p10, native, proxied_p10, proxied] = times;
-        let shown = |value: f64| match self.unit {
-            Unit::Ratio => format!("{value:.2} x"),
-            Unit::Mib => format!("{value:.2} MiB"),
+        let unit = self.measured.unit();
+        let measured = match self.measured {
+            Measured::Absent { program } => format!("no {program}"),
+            _ => format!("{:.2} {unit}", self.measured.value()),
         };
-        let bound = self.bound.map_or("-".to_owned(), shown);
+        let relation = self.bound.relation();
+        let bound = self.bound.value(self.libc);
+        let bound = bound.map_or("-".to_owned(), |bound| format!("{relation} {bound:.2} {unit}"));
         let verdict = match self.bound {
-            None => "-",
-            Some(_) if self.is_over() => "OVER",
-            Some(_) => "ok",
+            Bound::Reported => "-",
+            _ if self.is_over() => "OVER",
+            _ => "ok",
         };
-        let name = self.name.clone();
-        let value = shown(self.value);
-        [name, native_p10, native, proxied_p10, proxied, value, bound, verdict.to_owned()]
+        let name = self.name.to_owned();
+        [name, native_p10, native, proxied_p10, proxied, measured, bound, verdict.to_owned()]
     }
 
     fn json(&self) -> Value {
@@ -86,32 +146,57 @@ impl Figure {
                 "median_ms": spread.median.as_secs_f64() * 1e3,
             })
         };
+        let times = self.measured.times();
+        let bound = self.bound.value(self.libc);
         json!({
             "name": self.name,
-            "value": self.value,
-            "unit": match self.unit { Unit::Ratio => "ratio", Unit::Mib => "MiB" },
-            "native": self.times.map(|times| spread(times.0)),
-            "proxied": self.times.map(|times| spread(times.1)),
-            "bound": self.bound,
-            "ok": self.bound.map(|_| !self.is_over()),
+            "value": self.measured.value(),
+            "unit": self.measured.unit(),
+            "native": times.map(|[native, _]| spread(native)),
+            "proxied": times.map(|[_, proxied]| spread(proxied)),
+            "bound": bound.map(|bound| format!("{} {bound}", self.bound.relation())),
+            "ok": bound.map(|_| !self.is_over()),
         })
     }
 }
 
-/// The table: times in milliseconds, then the figure and its bound.
-pub(super) fn table(figures: &[Figure]) -> String {
+/// How the figures are to be read.
+const LEGEND: &str = "\
+Times in ms, native and proxied in turns. measured: proxied p10 to native p10; of many at once the
+other way round, for throughput. Both p10s are of all times: a bare pipe has a fast and a slow mode,
+and the p10 of the ratios within pairs would pick those where only the native half was slow.
+";
+
+/// What was measured, the table, and how to read it.
+pub(super) fn text(figures: &[Figure], libc: Libc, depth: Depth) -> String {
     let header =
         ["figure", "native p10", "median", "proxied p10", "median", "measured", "bound", ""];
     let rows: Vec<_> = figures.iter().map(Figure::row).collect();
-    table::layout(header, &rows)
+    format!("{}\n\n{}\n{LEGEND}", subject(libc, depth), table::layout(header, &rows))
+}
+
+fn subject(libc: Libc, depth: Depth) -> String {
+    let machine = host::machine();
+    let said = |name: &str| machine[name].as_str().unwrap_or("unknown").to_owned();
+    format!(
+        "{ARCH}, static {}, {}; {} cores ({}), Linux {}; output of {} MiB",
+        libc.name(),
+        host::short_commit().as_deref().unwrap_or("no commit"),
+        machine["cores"],
+        said("cpu"),
+        said("kernel"),
+        depth.output() >> 20,
+    )
 }
 
 /// Writes all figures with what they were measured on.
-pub(super) fn write(path: &Path, libc: Libc, figures: &[Figure]) -> Result<()> {
+pub(super) fn write(path: &Path, figures: &[Figure], libc: Libc, depth: Depth) -> Result<()> {
     let report = json!({
         "sources": host::sources(),
         "machine": host::machine(),
+        "arch": ARCH,
         "libc": libc.name(),
+        "output_bytes": depth.output(),
         "figures": figures.iter().map(Figure::json).collect::<Vec<_>>(),
     });
     let text = serde_json::to_string_pretty(&report)?;
@@ -120,20 +205,48 @@ pub(super) fn write(path: &Path, libc: Libc, figures: &[Figure]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn a_bound_is_kept_up_to_its_value() {
-        assert!(!Figure::mib("size", 1.2).at_most(1.2).is_over());
-        assert!(Figure::mib("size", 1.21).at_most(1.2).is_over());
-        assert!(!Figure::mib("size", 100.0).is_over());
-        // A ratio that could not be computed is no success.
-        assert!(Figure::mib("size", f64::NAN).at_most(1.2).is_over());
+        let most = Bound::AtMost { musl: 1.6, glibc: 2.2 };
+        let least = Bound::AtLeast { musl: 0.65, glibc: 0.45 };
+        let rows = [
+            (most, 1.6, [true, true]),
+            (most, 1.61, [false, true]),
+            (most, 2.21, [false, false]),
+            (least, 0.65, [true, true]),
+            (least, 0.64, [false, true]),
+            (least, 0.44, [false, false]),
+            // A figure that could not be computed is no success.
+            (most, f64::NAN, [false, false]),
+            (least, f64::NAN, [false, false]),
+            (Bound::Reported, 100.0, [true, true]),
+        ];
+        for (bound, value, expected) in rows {
+            let kept = [Libc::Musl, Libc::Glibc].map(|libc| bound.is_kept(value, libc));
+            assert_eq!(kept, expected, "{value}");
+        }
     }
 
     #[test]
     fn a_row_shows_figure_bound_and_verdict() {
-        let row = Figure::mib("size", 2.5).at_most(2.0).row();
-        assert_eq!(row[5..], ["2.50 MiB", "2.00 MiB", "OVER"]);
+        let pairs = || -> Pairs {
+            [(Duration::from_millis(3), Duration::from_millis(4))].into_iter().collect()
+        };
+        let most = Bound::AtMost { musl: 1.2, glibc: 2.0 };
+        let least = Bound::AtLeast { musl: 0.65, glibc: 0.45 };
+        let rows = [
+            (Measured::Mib(2.5), most, ["2.50 MiB", "<= 1.20 MiB", "OVER"]),
+            (Measured::Slowdown(pairs()), most, ["1.33 x", "<= 1.20 x", "OVER"]),
+            (Measured::Throughput(pairs()), least, ["0.75 x", ">= 0.65 x", "ok"]),
+            (Measured::Slowdown(pairs()), Bound::Reported, ["1.33 x", "-", "-"]),
+            (Measured::Absent { program: "node" }, Bound::Reported, ["no node", "-", "-"]),
+        ];
+        for (measured, bound, expected) in rows {
+            assert_eq!(Figure::new("row", measured, bound, Libc::Musl).row()[5..], expected);
+        }
     }
 }

@@ -43,6 +43,10 @@ pub(crate) struct Project {
     /// Without it, the project's files decide
     #[arg(long = "toolchain", value_name = "KIND", value_delimiter = ',')]
     pub(crate) toolchains: Vec<String>,
+    /// A variable of the caller's that passes to tools: NAME, or a beginning of names as 'PREFIX*';
+    /// or with NAME=VALUE one that every tool gets; may be repeated
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
 }
 
 /// Whose programs a runtime of the agent's own takes.
@@ -80,7 +84,7 @@ impl Session {
 impl Project {
     /// What was given.
     pub(crate) fn flags(&self) -> Flags {
-        Flags { toolchains: self.toolchains.clone(), ..Flags::default() }
+        Flags { toolchains: self.toolchains.clone(), env: self.env.clone(), ..Flags::default() }
     }
 }
 

@@ -42,6 +42,7 @@ pub(crate) struct Entries {
     pub(crate) local_python: Option<Spanned<PathBuf>>,
     pub(crate) confine: Option<Spanned<String>>,
     pub(crate) kind: BTreeMap<String, Spanned<KindEntries>>,
+    pub(crate) env: EnvEntries,
     pub(crate) notify: NotifyEntries,
     pub(crate) agent: AgentEntries,
 }
@@ -55,6 +56,17 @@ pub(crate) struct KindEntries {
     /// Further tools of a kind that is.
     pub(crate) allow: Option<Spanned<Vec<String>>>,
     pub(crate) deny: Option<Spanned<Vec<String>>>,
+}
+
+/// `[env]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct EnvEntries {
+    /// Variables that pass besides those of the table.
+    pub(crate) allow: Option<Spanned<Vec<String>>>,
+    pub(crate) deny: Option<Spanned<Vec<String>>>,
+    /// What every tool gets.
+    pub(crate) set: Option<Spanned<BTreeMap<String, String>>>,
 }
 
 /// `[notify]`
@@ -213,6 +225,11 @@ mod tests {
             [kind.rust]
             allow = ["just"]
             deny = ["rustup"]
+
+            [env]
+            allow = ["FOO", "MY_*"]
+            deny = ["CC"]
+            set = { MODE = "fast" }
 
             [notify]
             enabled = true

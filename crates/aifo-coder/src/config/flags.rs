@@ -1,5 +1,7 @@
 //! What the command line says.
 
+use std::collections::BTreeMap;
+
 use aifo_launch::Confine;
 use aifo_types::Endpoint;
 
@@ -16,6 +18,8 @@ pub(crate) struct Flags {
     pub(crate) verbose: Option<bool>,
     pub(crate) listen: Option<Endpoint>,
     pub(crate) confine: Option<Confine>,
+    /// `NAME`, `PREFIX*` or `NAME=VALUE`.
+    pub(crate) env: Vec<String>,
     pub(crate) smart_node: Option<bool>,
     pub(crate) smart_python: Option<bool>,
 }
@@ -33,9 +37,22 @@ impl Config {
         self.verbose.set(flag(flags.verbose, "--verbose"));
         self.listen.set(flag(flags.listen.clone(), "--listen"));
         self.confine.set(flag(flags.confine, "--confine"));
+        self.apply_variables(&flags.env)?;
         self.agent.node.set(flag(flags.smart_node, "--smart-node"));
         self.agent.python.set(flag(flags.smart_python, "--smart-python"));
         Ok(())
+    }
+
+    fn apply_variables(&mut self, words: &[String]) -> Result<(), ConfigError> {
+        let (mut passed, mut set) = (Vec::new(), BTreeMap::new());
+        for word in words {
+            match word.split_once('=') {
+                Some((name, value)) => _ = set.insert(name.to_owned(), value.to_owned()),
+                None => passed.push(word.clone()),
+            }
+        }
+        self.allow_variables(Sourced::new(passed, Source::Flag("--env")))?;
+        self.set_variables(Sourced::new(set, Source::Flag("--env")))
     }
 }
 

@@ -56,6 +56,10 @@ pub(crate) fn entries(config: &Config) -> Vec<Entry> {
         let key = format!("kind.{}.{effect}", rule.kind);
         row(&key, json!(rule.tools.value), "", &rule.tools)
     }));
+    all.extend(config.env_rules.iter().map(|rule| {
+        let key = format!("env.{}", rule.effect.as_str());
+        row(&key, json!(rule.names.value), "", &rule.names)
+    }));
     let notify = &config.notify;
     let limit = "as for tools";
     all.extend([

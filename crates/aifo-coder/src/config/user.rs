@@ -40,6 +40,7 @@ impl Config {
         if let Some(told) = file.told(&entries.confine) {
             self.confine = confine(told)?;
         }
+        self.apply_env(file)?;
         self.apply_notify(file)?;
         if let Some(Sourced { value, source }) = file.told(&entries.agent.smart) {
             let smart = Smart::parse(&value).ok_or_else(|| {
@@ -100,6 +101,20 @@ impl Config {
         match suggestion(name, known) {
             Some(meant) => error.hint(format!("did you mean [kind.{meant}]?")),
             None => error.hint("a new one lists its tools: tools = [..]"),
+        }
+    }
+
+    fn apply_env(&mut self, file: &File) -> Result<(), ConfigError> {
+        let entries = &file.entries.env;
+        if let Some(names) = file.told(&entries.allow) {
+            self.allow_variables(names)?;
+        }
+        if let Some(variables) = file.told(&entries.set) {
+            self.set_variables(variables)?;
+        }
+        match file.told(&entries.deny) {
+            Some(names) => self.deny_variables(names),
+            None => Ok(()),
         }
     }
 

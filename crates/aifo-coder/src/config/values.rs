@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use aifo_launch::{Confine, Limits};
-use aifo_policy::{NotifyEnvironment, NotifyRules, Policy};
+use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 use aifo_types::{Endpoint, Kind};
 
 use crate::agents;
@@ -28,6 +28,9 @@ pub(crate) struct Config {
     pub(crate) policy: Policy,
     /// How `policy` differs from ours.
     pub(crate) tool_rules: Vec<ToolRule>,
+    pub(crate) forwarding: Forwarding,
+    /// How `forwarding` differs from ours.
+    pub(crate) env_rules: Vec<EnvRule>,
     pub(crate) notify: Notify,
     pub(crate) agent: Agent,
 }
@@ -45,6 +48,22 @@ pub(crate) struct ToolRule {
 pub(crate) enum Effect {
     Allow,
     Deny,
+}
+
+/// A change of which variables a tool gets.
+#[derive(Clone, Debug)]
+pub(crate) struct EnvRule {
+    pub(crate) effect: EnvEffect,
+    /// Values are nobody's to print.
+    pub(crate) names: Sourced<Vec<String>>,
+}
+
+/// What a change does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EnvEffect {
+    Allow,
+    Deny,
+    Set,
 }
 
 /// Which commands may notify the user.
@@ -93,6 +112,8 @@ impl Config {
             confine: Sourced::builtin(Confine::Auto),
             policy: Policy::builtin(),
             tool_rules: Vec::new(),
+            forwarding: Forwarding::builtin(),
+            env_rules: Vec::new(),
             notify: Notify {
                 enabled: Sourced::builtin(true),
                 command: Sourced::builtin(notify.command),

@@ -44,6 +44,9 @@ impl Config {
             let known = self.kind_named(name, &source)?;
             self.deny(&known, file.told(&kind.get_ref().deny))?;
         }
+        if let Some(names) = file.told(&entries.env.deny) {
+            self.deny_variables(names)?;
+        }
         self.notify.enabled.set(file.told(&entries.notify.enabled));
         Ok(())
     }
@@ -51,7 +54,7 @@ impl Config {
 
 /// What of a file does something else than narrow, with the words for it.
 fn not_narrowing(entries: &Entries) -> impl Iterator<Item = (Range<usize>, String)> {
-    let Entries { notify, agent, .. } = entries;
+    let Entries { env, notify, agent, .. } = entries;
     let kinds = entries.kind.iter().flat_map(|(name, kind)| {
         let kind = kind.get_ref();
         let tools = kind.tools.as_ref().map(|tools| (tools.span(), "lists tools"));
@@ -70,6 +73,8 @@ fn not_narrowing(entries: &Entries) -> impl Iterator<Item = (Range<usize>, Strin
         (span(&entries.verbose), "verbose changes what is told"),
         (span(&entries.listen), "listen chooses where the proxy is reached"),
         (span(&entries.local_python), "local_python chooses a program to run"),
+        (span(&env.allow), "[env] allow passes variables on"),
+        (span(&env.set), "[env] set chooses variables of tools"),
         (span(&notify.command), "[notify] command chooses a program to run"),
         (span(&notify.allow), "[notify] allow allows commands"),
         (span(&notify.safe_dirs), "[notify] safe_dirs allows commands"),
@@ -91,6 +96,7 @@ fn span<T>(entry: &Option<toml::Spanned<T>>) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use aifo_policy::{Forwarded, Staying};
     use std::path::Path;
 
     fn config(user: &str, workspace: &str) -> Result<Config, String> {
@@ -107,7 +113,7 @@ mod tests {
         let user = "confine = 'off'\ntoolchains = ['rust', 'node']\nmax_secs = 100\n[kind.rust]\nallow = ['just']";
         let narrow = "toolchains = ['node', 'go']\nmax_secs = 60\nmax_executions = 3\n\
                       confine = 'required'\n\
-                      [kind.rust]\ndeny = ['just', 'cargo']\n[notify]\nenabled = false";
+                      [kind.rust]\ndeny = ['just', 'cargo']\n[env]\ndeny = ['CI']\n[notify]\nenabled = false";
         let config = config(user, narrow).unwrap();
         let kinds: Vec<_> = config.toolchains.value.iter().map(|kind| kind.as_str()).collect();
         assert_eq!(kinds, ["node"], "go is not added");
@@ -116,6 +122,8 @@ mod tests {
         assert_eq!(config.max_executions.value, 3);
         let rust = config.policy.kind_named("rust").unwrap();
         assert_eq!((rust.allowance("just"), rust.allowance("cargo")), (None, None));
+        let judged = config.forwarding.judge(b"CI", b"1", Path::new("/w"));
+        assert_eq!(judged, Forwarded::Stays(Staying::Denied));
         assert_eq!(config.confine.value, aifo_launch::Confine::Required);
         assert!(config.notify.rules().allowlist.is_empty());
     }
@@ -139,6 +147,8 @@ mod tests {
             "local_python = '/w/python'",
             "[kind.rust]\nallow = ['sh']",
             "[kind.x]\ntools = ['sh']",
+            "[env]\nallow = ['FOO']",
+            "[env]\nset = { FOO = '1' }",
             "[notify]\nenabled = true",
             "[notify]\ncommand = ['/w/x']",
             "[notify]\nallow = ['sh']",
@@ -174,6 +184,11 @@ mod tests {
             ("confine = 'yes'", "hint: say \"auto\", \"required\" or \"off\""),
             ("listen = 'x'", "/u.toml:1: "),
             ("local_python = 'python3'", "/u.toml:1: local_python 'python3' is not absolute"),
+            ("[env]\nallow = ['A', 'B C']", "/u.toml:2: 'B C' cannot be a variable"),
+            ("[env]\ndeny = ['=']", "/u.toml:2: '=' cannot be a variable"),
+            ("[env]\nset = { 'A*' = '' }", "/u.toml:2: 'A*' cannot be a variable"),
+            ("[env]\nset = { PATH = '/x' }", "/u.toml:2: a tool's PATH is the sidecar's own"),
+            ("[env]\nset = { A = 1 }", "/u.toml:2: invalid type: integer `1`"),
             ("[notify]\ncommand = ['say']", "/u.toml:2: the command 'say' is not an absolute"),
             ("[notify]\ncommand = []", "/u.toml:2: the command '' is not an absolute"),
             ("[agent]\nsmart = 'yes'", "hint: say \"auto\", \"on\" or \"off\""),

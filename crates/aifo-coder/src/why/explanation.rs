@@ -31,6 +31,9 @@ pub(crate) struct Explanation {
     pub(crate) refusal: Option<Refused>,
     /// Which environment the tool would have.
     pub(crate) environment: &'static str,
+    /// What passes of this environment and what is set, by name; only for a call that goes to a
+    /// sidecar.
+    pub(crate) variables: Option<Vec<Variable>>,
     /// What keeps a tool of a sidecar in its place.
     pub(crate) confinement: Option<&'static str>,
     /// The tool's time limit; `None`: none.
@@ -71,6 +74,27 @@ pub(crate) struct Tried {
     pub(crate) rule: &'static str,
     /// Where it has the tool; `None`: it is not installed there.
     pub(crate) installed: Option<PathBuf>,
+}
+
+/// A variable of this environment, or one that the session sets. Its value is nobody's to print.
+#[derive(Debug, Serialize)]
+pub(crate) struct Variable {
+    pub(crate) name: String,
+    pub(crate) fate: Fate,
+    /// Why, in a few words.
+    pub(crate) reason: String,
+    /// What would make one pass that stays, if anything does.
+    pub(crate) remedy: Option<String>,
+}
+
+/// What becomes of a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Fate {
+    Passes,
+    Stays,
+    /// The tool gets the session's.
+    Set,
 }
 
 /// Why nothing would run, and what to do about it.

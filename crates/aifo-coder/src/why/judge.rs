@@ -9,6 +9,7 @@ use aifo_types::{Refusal, ToolName, exit};
 
 use super::explanation::{Explanation, Mode, Refused, Route, Tried};
 use super::facts::{FileSystem, installed, installed_in};
+use super::variables::judge_variables;
 use super::words;
 use crate::agents;
 use crate::config::{Config, Effect, Source, ToolRule, user_file_name};
@@ -84,7 +85,8 @@ impl Judge<'_> {
             route: None,
             directory: None,
             refusal: None,
-            environment: "the sidecar's own; none of the caller's variables is passed on",
+            environment: "the sidecar's own, and what passes of the caller's",
+            variables: None,
             max_secs: self.config.max_secs.value,
             confinement: None,
         }
@@ -185,6 +187,7 @@ impl Judge<'_> {
                 told.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
         }
+        told.variables = Some(judge_variables(self.config, self.workspace));
         told.confinement = Some(self.config.confine.value.summary());
         told.route = Some(route);
     }

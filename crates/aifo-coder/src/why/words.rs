@@ -4,11 +4,20 @@ use std::path::Path;
 
 use aifo_decide::{Program, Reason};
 
-use super::explanation::{Explanation, Mode, Route};
+use super::explanation::{Explanation, Fate, Mode, Route, Variable};
 use crate::console::plain;
 
+/// How much is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// Variables are summed up.
+    Summary,
+    /// Each variable is told of.
+    Variables,
+}
+
 /// `key: value` lines, the values in one column; the third says what it all comes to.
-pub(crate) fn tell(told: &Explanation) -> String {
+pub(crate) fn tell(told: &Explanation, detail: Detail) -> String {
     let mut lines = vec![
         ("call", call(told)),
         ("made in", show(&told.cwd)),
@@ -26,7 +35,9 @@ pub(crate) fn tell(told: &Explanation) -> String {
     }
     if told.refusal.is_none() {
         lines.extend(told.directory.iter().map(|path| ("starts in", starts_in(told, path))));
-        lines.push(("environment", told.environment.to_owned()));
+        lines.push(("environment", environment(told, detail)));
+        let each = told.variables.iter().flatten().filter(|_| detail == Detail::Variables);
+        lines.extend(each.map(|one| ("variable", variable(one))));
         if matches!(told.mode, Mode::Proxy | Mode::Notify) {
             let limit = told.max_secs.map_or("none".to_owned(), |seconds| format!("{seconds} s"));
             lines.push(("time limit", limit));
@@ -93,6 +104,36 @@ fn result(told: &Explanation) -> String {
 fn starts_in(told: &Explanation, directory: &Path) -> String {
     let moved = if *directory == told.cwd { "" } else { ", as it only asks for the version" };
     show(directory) + moved
+}
+
+/// What the tool would get, in one line.
+fn environment(told: &Explanation, detail: Detail) -> String {
+    let Some(variables) = &told.variables else { return told.environment.to_owned() };
+    let names = |fate| {
+        let of_fate = variables.iter().filter(|one| one.fate == fate);
+        of_fate.map(|one| one.name.as_str()).collect::<Vec<_>>()
+    };
+    let (passing, set, staying) = (names(Fate::Passes), names(Fate::Set), names(Fate::Stays));
+    let mut line = "the sidecar's own".to_owned();
+    if !passing.is_empty() {
+        line += &format!(", with the caller's {}", passing.join(", "));
+    }
+    if !set.is_empty() {
+        line += &format!("; {} as set", set.join(", "));
+    }
+    line += &format!("; {} not passed on", staying.len());
+    line + if detail == Detail::Summary { " (-v tells why)" } else { "" }
+}
+
+/// `FOO stays, unlisted; --env FOO passes it`.
+fn variable(variable: &Variable) -> String {
+    let Variable { name, fate, reason, remedy } = variable;
+    let remedy = remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
+    match fate {
+        Fate::Passes => format!("{name} passes, {reason}"),
+        Fate::Stays => format!("{name} stays, {reason}{remedy}"),
+        Fate::Set => format!("{name} is {reason}"),
+    }
 }
 
 /// Which sidecar the proxy takes, or which of them have let it down.

@@ -9,10 +9,11 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use aifo_types::{Ending, ExecId, Signal};
+use aifo_types::{Ending, ExecId, Signal, WindowSize};
 use aifo_wire::{
     CancelCause, Delivery, Elsewhere, Environment, Event, Exit, FRAMES_VERSION, Frame, Interrupt,
-    Limits, RequestReader, Setup, Start, StartError, StartErrorCause, Usage,
+    Invocation, Limits, RequestReader, Setup, SoftLimit, Start, StartError, StartErrorCause, Stdio, Tell, Handover,
+    Stream, Terminal, Usage,
 };
 use transcript::Transcript;
 
@@ -36,6 +37,11 @@ fn main() -> io::Result<()> {
         let mut wire = Vec::new();
         frame.encode(&mut wire);
         write(root, "frames", &format!("{:?}", frame.kind()), &uncut(&wire))?;
+    }
+    for (name, invocation) in [("plain", plain()), ("full", full())] {
+        let mut body = Vec::new();
+        invocation.encode(&mut body);
+        write(root, "invocation", name, &body)?;
     }
     for (number, call) in calls(&root.join("../../../spec/decide.md"))?.iter().enumerate() {
         write(root, "decide", &number.to_string(), call)?;
@@ -80,18 +86,27 @@ fn decoded_body(request: &[u8]) -> Option<Vec<u8>> {
 fn frames() -> Vec<Frame<'static>> {
     let second = Duration::from_secs(1);
     let usage = Usage { wall: second, user: second, system: second, max_rss_kib: 1024 };
+    let cancelled = Some(CancelCause::Timeout);
     let (workspace, tmp) = (b"/workspace".to_vec(), b"/tmp".to_vec());
     let error = StartError { cause: StartErrorCause::NotFound, message: "none".to_owned() };
     vec![
-        Frame::Start(start()),
-        Frame::Cancel { cause: CancelCause::Disconnect, interrupt: Interrupt::Skip },
-        Frame::Started { pid: 258 },
-        Frame::Stdout(b"hello\n"),
-        Frame::Exit(Exit { ending: Ending::Signaled(9), usage }),
-        Frame::StartError(error),
+        Frame::Start(Box::new(start())),
+        Frame::Data { stream: Stream::Stdout, data: b"hello\n" },
+        Frame::Closed { stream: Stream::Stdin },
+        Frame::Credit { stream: Stream::Terminal, bytes: 131_072 },
+        Frame::Cancel { serial: 7, cause: CancelCause::Disconnect, interrupt: Interrupt::Skip },
+        Frame::Signal { number: 28 },
+        Frame::Resize(WindowSize { rows: 24, columns: 80, x_pixels: 0, y_pixels: 0 }),
+        Frame::Started { serial: 7, pid: 258, stdio: full().stdio },
+        Frame::Exit {
+            serial: 7,
+            exit: Exit { ending: Ending::Signaled(9), cancelled, taken: 1, usage },
+        },
+        Frame::StartError { serial: 7, error },
+        Frame::Stopped { signal: 20, resumed: 1 },
+        Frame::Left { serial: 7 },
         Frame::Hello { version: FRAMES_VERSION },
         Frame::Setup(Setup { workspace, tmp, kind: "rust".to_owned() }),
-        Frame::Open,
         Frame::Kill { serial: 7, signal: Signal::Term, id: id() },
         Frame::Killed { serial: 7, found: Delivery::NoSuchExec },
     ]
@@ -99,12 +114,37 @@ fn frames() -> Vec<Frame<'static>> {
 
 fn start() -> Start {
     Start {
+        serial: 7,
         id: id(),
-        argv: vec![b"make".to_vec(), Vec::new(), b"\xff".to_vec()],
-        cwd: Some(b"/w".to_vec()),
         elsewhere: Elsewhere::Refuse,
         program: Some(b"/usr/bin/make".to_vec()),
         environment: Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]),
+        client: Some(Handover {
+            greeting: b"HTTP/1.1 101 Switching Protocols\r\n\r\n".to_vec(),
+            received: Vec::new(),
+        }),
+        tell: Tell::Start,
+        invocation: full(),
+    }
+}
+
+fn plain() -> Invocation {
+    Invocation::plain(vec![b"make".to_vec()], None)
+}
+
+fn full() -> Invocation {
+    Invocation {
+        environment: vec![b"CI=1".to_vec()],
+        umask: Some(0o22),
+        nice: Some(0),
+        limits: vec![SoftLimit { resource: 7, soft: 1024 }],
+        ignored: 1 << 12,
+        stdio: [Stdio::Terminal, Stdio::Relayed, Stdio::Same],
+        terminal: Some(Terminal::default()),
+        ..Invocation::plain(
+            vec![b"make".to_vec(), Vec::new(), b"\xff".to_vec()],
+            Some(b"/w".to_vec()),
+        )
     }
 }
 

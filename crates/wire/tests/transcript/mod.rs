@@ -2,7 +2,7 @@
 //!
 //! `tests/transcripts/*.wire`: `> bytes` is sent by the client, `< bytes` by the server, escaped as
 //! in a Rust byte string; lines of one direction belong together, `#` is a comment. `{token}` stands
-//! for the session's.
+//! for the session's, `{any N}` for N bytes of any value, which here are zeros.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ fn read(path: &Path) -> Transcript {
     let name = path.file_stem().unwrap().to_string_lossy().into_owned();
     let (mut sent, mut received) = (Vec::new(), Vec::new());
     for line in std::fs::read_to_string(path).unwrap().lines() {
-        let line = line.replace("{token}", "TOKEN");
+        let line = fill(&line.replace("{token}", "TOKEN"));
         match line.split_at_checked(2) {
             Some(("> ", bytes)) => sent.extend(unescape(bytes)),
             Some(("< ", bytes)) => received.extend(unescape(bytes)),
@@ -35,6 +35,18 @@ fn read(path: &Path) -> Transcript {
         }
     }
     Transcript { name, sent, received }
+}
+
+/// Puts zeros in the place of every `{any N}`.
+fn fill(line: &str) -> String {
+    let mut parts = line.split("{any ");
+    let mut filled = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (count, rest) = part.split_once('}').expect("the end of a wildcard");
+        filled.push_str(&"\\0".repeat(count.parse().expect("a number of bytes")));
+        filled.push_str(rest);
+    }
+    filled
 }
 
 fn unescape(text: &str) -> Vec<u8> {

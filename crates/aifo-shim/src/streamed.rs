@@ -5,29 +5,26 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use aifo_process::ignore_broken_pipes;
 use aifo_types::exit;
 use aifo_wire::{
     ExecCall, Limits, ResponseError, ResponseEvent, ResponseHead, ResponseReader, Verdict,
 };
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFlags, PollTimeout};
 
 use crate::connection::{self, Sent};
-use crate::ending::ShimEnd;
+use crate::ending::{BROKEN_PIPE, ShimEnd};
 use crate::interrupts::{Interrupts, Wish};
+use crate::loss::{self, Interrupted, Refusal};
 use crate::outlet::Outlet;
 use crate::settings::{ProxyAddress, Settings};
-use crate::{shell, tell};
+use crate::standard::Standard;
+use crate::tell;
+use crate::waiting::wait;
 
 /// Runs `tool` in its sidecar and ends as it does.
 pub(crate) fn run(settings: &Settings, tool: &[u8], args: &[Vec<u8>], cwd: &Path) -> ShimEnd {
-    start(settings, tool, args, cwd).map_or_else(
-        |why| {
-            tell::line(why);
-            ShimEnd::Code(exit::NOTHING_RAN)
-        },
-        Call::follow,
-    )
+    start(settings, tool, args, cwd).map_or_else(loss::nothing_ran, Call::follow)
 }
 
 /// A request that is on its way.
@@ -88,6 +85,8 @@ impl<'a> Call<'a> {
         socket: OwnedFd,
         interrupts: Option<Interrupts>,
     ) -> Self {
+        // A reader of our output that leaves is an error that a write tells.
+        ignore_broken_pipes();
         Call { settings, proxy, socket, interrupts, in_bulk: false }
     }
 
@@ -95,19 +94,16 @@ impl<'a> Call<'a> {
     pub(crate) fn follow(mut self) -> ShimEnd {
         match self.answer() {
             Ok(end) => end,
-            Err(Broken::Answer(error)) => self.lost(&error),
+            Err(Broken::Answer(error)) => self.lost(error),
             Err(Broken::Stdout(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                 // Closing the connection has the tool ended, as SIGPIPE would have.
-                ShimEnd::BrokenPipe
+                BROKEN_PIPE
             }
             Err(Broken::Stdout(error)) => {
                 tell::line(format_args!("cannot write to stdout: {error}; the tool was ended"));
                 ShimEnd::Code(exit::UNKNOWN)
             }
-            Err(Broken::GivenUp) => {
-                tell::line("the proxy does not answer; the tool's ending is unknown");
-                ShimEnd::Code(exit::UNKNOWN)
-            }
+            Err(Broken::GivenUp) => loss::given_up(),
         }
     }
 
@@ -119,7 +115,7 @@ impl<'a> Call<'a> {
                 _ => self.fill(&mut reader)?,
             }
         };
-        if head.status == 200 { self.output(reader) } else { self.refusal(reader, &head) }
+        if head.status == 200 { self.output(reader) } else { self.refusal(reader, head) }
     }
 
     /// Carries the tool's output to stdout, then ends as the tool did.
@@ -130,7 +126,10 @@ impl<'a> Call<'a> {
                 ResponseEvent::NeedData => self.fill(&mut reader)?,
                 ResponseEvent::Data(data) => {
                     self.in_bulk = data.len() > GLANCE / 2;
-                    self.write(outlet.get_or_insert_with(Outlet::new), data)?;
+                    self.write(
+                        outlet.get_or_insert_with(|| Outlet::new(Standard::output())),
+                        data,
+                    )?;
                 }
                 ResponseEvent::Head(_) => {}
                 ResponseEvent::End { exit_code, verdict } => {
@@ -140,31 +139,16 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Tells why the proxy refused; its text is one line.
     fn refusal(
         &mut self,
         mut reader: ResponseReader,
-        head: &ResponseHead,
+        head: ResponseHead,
     ) -> Result<ShimEnd, Broken> {
-        let mut text = Vec::new();
-        loop {
-            match reader.next_event() {
-                Ok(ResponseEvent::NeedData) => self.fill(&mut reader)?,
-                Ok(ResponseEvent::Data(data)) => {
-                    let room = MAX_REFUSAL.saturating_sub(text.len()).min(data.len());
-                    text.extend_from_slice(&data[..room]);
-                }
-                Ok(ResponseEvent::Head(_)) => {}
-                // The status has said what matters.
-                Ok(ResponseEvent::End { .. }) | Err(_) => break,
-            }
+        let mut refusal = Refusal::new(head);
+        while !refusal.is_complete(&mut reader) {
+            self.fill(&mut reader)?;
         }
-        let text = String::from_utf8_lossy(&text);
-        match text.trim() {
-            "" => tell::line(format_args!("the proxy answered with status {}", head.status)),
-            text => tell::line(text),
-        }
-        Ok(ShimEnd::Code(head.exit_code.unwrap_or(exit::NOTHING_RAN)))
+        Ok(refusal.tell())
     }
 
     fn end(&self, exit_code: Option<u8>, verdict: Verdict) -> ShimEnd {
@@ -185,33 +169,15 @@ impl<'a> Call<'a> {
     }
 
     /// The connection ended before the answer did.
-    fn lost(&self, error: &ResponseError) -> ShimEnd {
-        let habits = self.settings.habits;
-        match error {
-            ResponseError::Truncated => {
-                tell::line("the proxy went away while the tool ran; its ending is unknown");
-            }
-            error => tell::line(format_args!(
-                "the proxy at {} gave an answer that makes no sense ({error}); the tool's ending \
-                 is unknown",
-                self.proxy.endpoint
-            )),
-        }
-        if habits.exit_zero_on_disconnect || (habits.exit_zero_on_sigint && self.was_interrupted())
-        {
-            return ShimEnd::Code(0);
-        }
-        if !habits.keep_parent_shell {
-            shell::hang_up_on_parent();
-        }
-        ShimEnd::Code(exit::UNKNOWN)
+    fn lost(&self, error: ResponseError) -> ShimEnd {
+        let interrupted = if self.was_interrupted() { Interrupted::Yes } else { Interrupted::No };
+        loss::lost(&error.into(), &self.proxy.endpoint, self.settings.habits, interrupted)
     }
 
     /// Waits for more of the answer.
     fn fill(&mut self, reader: &mut ResponseReader) -> Result<(), Broken> {
         loop {
-            let (ready, interrupted) =
-                wait(self.socket.as_fd(), PollFlags::POLLIN, self.interrupts.as_ref());
+            let (ready, interrupted) = self.wait(self.socket.as_fd(), PollFlags::POLLIN);
             if interrupted {
                 self.forward()?;
             }
@@ -235,8 +201,7 @@ impl<'a> Call<'a> {
         let mut must_wait = outlet.must_wait_first();
         while !rest.is_empty() {
             if must_wait {
-                let (ready, interrupted) =
-                    wait(outlet.as_fd(), PollFlags::POLLOUT, self.interrupts.as_ref());
+                let (ready, interrupted) = self.wait(outlet.as_fd(), PollFlags::POLLOUT);
                 if interrupted {
                     self.forward()?;
                 }
@@ -252,6 +217,13 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
+    /// Waits until `fd` is ready or a signal has come: whether it is, and whether one has.
+    fn wait(&self, fd: BorrowedFd<'_>, events: PollFlags) -> (bool, bool) {
+        let signals = self.interrupts.as_ref().map(|it| (it.as_fd(), PollFlags::POLLIN));
+        let [fd, signals] = wait([Some((fd, events)), signals], PollTimeout::NONE);
+        (!fd.is_empty(), !signals.is_empty())
+    }
+
     fn forward(&mut self) -> Result<(), Broken> {
         match self.interrupts.as_mut().map(Interrupts::forward) {
             None | Some(Wish::Wait) => Ok(()),
@@ -264,24 +236,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Waits until `fd` is ready or a signal has come: whether it is, and whether one has.
-fn wait(fd: BorrowedFd<'_>, events: PollFlags, interrupts: Option<&Interrupts>) -> (bool, bool) {
-    let signals = interrupts.map(|interrupts| PollFd::new(interrupts.as_fd(), PollFlags::POLLIN));
-    let mut watched: Vec<_> = [PollFd::new(fd, events)].into_iter().chain(signals).collect();
-    match poll(&mut watched, PollTimeout::NONE) {
-        Err(Errno::EINTR) => (false, false),
-        // Let the call that follows say what is wrong.
-        Err(_) => (true, false),
-        Ok(_) => {
-            let is_ready = |index: usize| watched.get(index).and_then(PollFd::any);
-            (is_ready(0).unwrap_or(true), is_ready(1).unwrap_or(false))
-        }
-    }
-}
-
 /// Enough for the head and the end of an answer.
 const GLANCE: usize = 4 * 1024;
 /// One full chunk of the proxy's.
 const BULK: usize = 64 * 1024;
-/// Bytes of a refusal that are shown.
-const MAX_REFUSAL: usize = 4096;

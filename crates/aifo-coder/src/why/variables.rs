@@ -1,0 +1,54 @@
+//! What a tool would get of the environment we are asked in.
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use aifo_policy::{Forwarded, Staying};
+
+use super::explanation::{Fate, Variable};
+use crate::config::{Config, EnvEffect, EnvRule};
+
+/// Every variable of ours, and every one that the configuration sets, by name.
+pub(crate) fn judge_variables(config: &Config, workspace: &Path) -> Vec<Variable> {
+    let mut all = BTreeMap::new();
+    for (name, value) in std::env::vars_os() {
+        let judged = config.forwarding.judge(name.as_bytes(), value.as_bytes(), workspace);
+        let name = name.to_string_lossy().into_owned();
+        let (fate, reason, remedy) = match judged {
+            Forwarded::Passes(why) => (Fate::Passes, why.to_string(), None),
+            Forwarded::Stays(Staying::Denied) => {
+                (Fate::Stays, by("denied", config, EnvEffect::Deny, &name), None)
+            }
+            Forwarded::Stays(why) => (Fate::Stays, why.to_string(), remedy(&name, why)),
+        };
+        all.insert(name.clone(), Variable { name, fate, reason, remedy });
+    }
+    for name in config.forwarding.set_names() {
+        let reason = by("set", config, EnvEffect::Set, name);
+        let variable = Variable { name: name.to_owned(), fate: Fate::Set, reason, remedy: None };
+        all.insert(name.to_owned(), variable);
+    }
+    all.into_values().collect()
+}
+
+/// What would make a variable pass.
+fn remedy(name: &str, why: Staying) -> Option<String> {
+    let final_word = matches!(why, Staying::Nameless | Staying::Sidecars | Staying::Denied);
+    (!final_word).then(|| format!("--env {name} passes it"))
+}
+
+/// `set by --env`: a deed, and who had the last word about it.
+fn by(deed: &str, config: &Config, effect: EnvEffect, name: &str) -> String {
+    let speaks = |rule: &&EnvRule| {
+        let fits = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == pattern,
+        };
+        rule.effect == effect && rule.names.value.iter().any(fits)
+    };
+    match config.env_rules.iter().rev().find(speaks) {
+        Some(rule) => format!("{deed} by {}", rule.names.source),
+        None => deed.to_owned(),
+    }
+}

@@ -1,0 +1,189 @@
+//! A proxy that has no opinion of its own.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use aifo_process::receive_with_fds;
+use aifo_types::Ending;
+use aifo_wire::{
+    Event, Exit, Frame, FrameReader, Invocation, Limits, RequestReader, Stdio, Stream, Usage,
+    encode_upgrade_head,
+};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+/// A listening socket in a folder of its own, with a shim under a tool's name beside it.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    folder: PathBuf,
+    listener: UnixListener,
+}
+
+impl Proxy {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("aifo-relay-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_aifo-shim"), folder.join("make")).unwrap();
+        let listener = UnixListener::bind(folder.join("sock")).unwrap();
+        Proxy { folder, listener }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The shim, as `make`.
+    pub(crate) fn shim(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(self.folder.join("make"));
+        let url = format!("unix://{}", self.folder.join("sock").display());
+        command.args(args).env("AIFO_TOOLEEXEC_URL", url).env("AIFO_TOOLEEXEC_TOKEN", "t");
+        command.env("AIFO_SHIM_KILL_PARENT_SHELL_ON_SIGINT", "0");
+        command
+    }
+
+    /// Takes the next request, whole.
+    pub(crate) fn accept(&self) -> Conversation {
+        let (socket, _) = self.listener.accept().unwrap();
+        let (mut reader, mut fds) = (RequestReader::new(Limits::default()), Vec::new());
+        let mut protocol = String::new();
+        loop {
+            match reader.next_event().unwrap() {
+                Event::Head(head) => {
+                    let value = head.header("x-aifo-proto").unwrap();
+                    protocol = String::from_utf8(value.to_vec()).unwrap();
+                }
+                Event::Body(body) => {
+                    let frames = FrameReader::of_client();
+                    return Conversation { socket, protocol, body, fds, frames };
+                }
+                _ => {
+                    let mut buffer = [0; 4096];
+                    let received = loop {
+                        match receive_with_fds(socket.as_fd(), &mut buffer, 3) {
+                            Err(Errno::EAGAIN) => wait(&socket),
+                            received => break received.unwrap(),
+                        }
+                    };
+                    assert!(received.bytes > 0, "the request is cut off");
+                    fds.extend(received.fds);
+                    reader.receive(&buffer[..received.bytes]);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// One call, from its request on.
+#[derive(Debug)]
+pub(crate) struct Conversation {
+    socket: UnixStream,
+    pub(crate) protocol: String,
+    body: Vec<u8>,
+    /// The descriptors that came along.
+    pub(crate) fds: Vec<OwnedFd>,
+    frames: FrameReader,
+}
+
+impl Conversation {
+    pub(crate) fn invocation(&self) -> Invocation {
+        Invocation::parse(&self.body).unwrap()
+    }
+
+    pub(crate) fn send_text(&mut self, text: &str) {
+        self.socket.write_all(text.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn send(&mut self, frame: &Frame<'_>) {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        self.socket.write_all(&bytes).unwrap();
+    }
+
+    /// Answers that the tool has started.
+    pub(crate) fn start(&mut self, stdio: [Stdio; 3]) {
+        let mut bytes = Vec::new();
+        encode_upgrade_head(&mut bytes, None);
+        Frame::Started { serial: 1, pid: 2, stdio }.encode(&mut bytes);
+        self.socket.write_all(&bytes).unwrap();
+    }
+
+    /// Answers that the tool has ended, and holds nothing of what came along any more.
+    pub(crate) fn end(&mut self, ending: Ending) {
+        self.fds.clear();
+        let exit = Exit { ending, cancelled: None, taken: 0, usage: Usage::default() };
+        self.send(&Frame::Exit { serial: 1, exit });
+    }
+
+    /// Waits for a frame, which has to be this one.
+    #[track_caller]
+    pub(crate) fn expect(&mut self, expected: &Frame<'_>) {
+        self.fill();
+        assert_eq!(self.frames.next_frame().unwrap().as_ref(), Some(expected));
+    }
+
+    /// Waits for so many bytes of a stream, and nothing else.
+    #[track_caller]
+    pub(crate) fn data(&mut self, wanted: Stream, count: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            self.fill();
+            match self.frames.next_frame().unwrap() {
+                Some(Frame::Data { stream, data }) if stream == wanted => all.extend(data),
+                other => panic!("{other:?} after {} bytes", all.len()),
+            }
+        }
+        all
+    }
+
+    /// Reads until a whole frame is there.
+    fn fill(&mut self) {
+        loop {
+            let mut probe = self.frames_so_far();
+            if probe.next_frame().unwrap().is_some() {
+                return;
+            }
+            let mut buffer = [0; 4096];
+            let count = self.socket.read(&mut buffer).unwrap();
+            assert!(count > 0, "the shim has left");
+            self.frames.receive(&buffer[..count]);
+        }
+    }
+
+    /// A reader over the same bytes, to look at without taking.
+    fn frames_so_far(&mut self) -> FrameReader {
+        let mut reader = FrameReader::of_client();
+        reader.receive(self.frames.buffer().as_slice());
+        reader
+    }
+}
+
+/// Waits until a condition holds.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        sleep(Duration::from_millis(2));
+    }
+}
+
+fn wait(socket: &UnixStream) {
+    let mut watched = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    poll(&mut watched, PollTimeout::NONE).unwrap();
+}

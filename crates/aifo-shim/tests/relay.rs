@@ -1,0 +1,365 @@
+//! The shim as a version 3 client, against a proxy that says what each test wants it to.
+
+mod proxy;
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio as Standard};
+
+use aifo_process::{Pty, terminal};
+use aifo_types::{Ending, TerminalModes, WindowSize};
+use aifo_wire::{CancelCause, Exit, Frame, Stdio, Stream, Usage, WINDOW};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use proxy::{Conversation, Proxy, eventually};
+
+/// A shim with three pipes.
+fn with_pipes(proxy: &Proxy) -> Command {
+    let mut shim = proxy.shim(&["a", "b c", ""]);
+    shim.stdin(Standard::piped()).stdout(Standard::piped()).stderr(Standard::piped());
+    shim
+}
+
+const RELAYED: [Stdio; 3] = [Stdio::Relayed; 3];
+
+#[test]
+fn what_it_was_started_with_goes_along() {
+    let proxy = Proxy::new();
+    let child = with_pipes(&proxy).env("CI", "1").env("SOME_TOKEN", "x").spawn().unwrap();
+    let mut call = proxy.accept();
+    assert_eq!(call.protocol, "3");
+    let invocation = call.invocation();
+    assert_eq!(invocation.argv, [&b"make"[..], b"a", b"b c", b""]);
+    assert_eq!((invocation.stdio, call.fds.len()), ([Stdio::Passed; 3], 3));
+    assert!(invocation.environment.contains(&b"CI=1".to_vec()));
+    let secret =
+        |variable: &Vec<u8>| variable.starts_with(b"SOME_") || variable.starts_with(b"AIFO_");
+    assert!(!invocation.environment.iter().any(secret), "{:?}", invocation.environment);
+    assert_eq!(invocation.limits.len(), 16);
+
+    call.start([Stdio::Passed; 3]);
+    let mut stdout = File::from(call.fds.remove(1));
+    stdout.write_all(b"by the pipe itself").unwrap();
+    drop(stdout);
+    call.end(Ending::Exited(7));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(
+        (output.stdout.as_slice(), output.stderr.as_slice()),
+        (&b"by the pipe itself"[..], &b""[..])
+    );
+}
+
+#[test]
+fn closed_and_shared_descriptors_are_told() {
+    let proxy = Proxy::new();
+    let shim = proxy.shim(&[]);
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "exec \"$0\" <&- 2>&1"]).arg(shim.get_program());
+    shell.envs(shim.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let child = shell.stdout(Standard::piped()).spawn().unwrap();
+    let mut call = proxy.accept();
+    let stdio = [Stdio::Closed, Stdio::Passed, Stdio::Same];
+    assert_eq!((call.invocation().stdio, call.fds.len()), (stdio, 1));
+    call.start(stdio);
+    call.end(Ending::Exited(0));
+    assert!(child.wait_with_output().unwrap().status.success());
+}
+
+#[test]
+fn an_older_proxy_is_called_again_by_version_2() {
+    let proxy = Proxy::new();
+    let child = with_pipes(&proxy).spawn().unwrap();
+    let mut first = proxy.accept();
+    first.fds.clear();
+    first.send_text("HTTP/1.1 426 Upgrade Required\r\nContent-Length: 4\r\n\r\nold\n");
+    let mut second = proxy.accept();
+    assert_eq!((second.protocol.as_str(), second.fds.len()), ("2", 0));
+    second.send_text("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+    second.send_text("3\r\nout\r\n0\r\nX-Exit-Code: 5\r\n\r\n");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(5), &b"out"[..]));
+    assert_eq!(output.stderr, b"", "it is no news");
+}
+
+#[test]
+fn a_refusal_is_told_and_nothing_ran() {
+    let proxy = Proxy::new();
+    let child = with_pipes(&proxy).spawn().unwrap();
+    let head = "HTTP/1.1 403 Forbidden\r\nX-Exit-Code: 86\r\nContent-Length: 9\r\n\r\n";
+    proxy.accept().send_text(&format!("{head}not here\n"));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        (output.status.code(), output.stderr.as_slice()),
+        (Some(86), &b"aifo-shim: not here\n"[..])
+    );
+}
+
+#[test]
+fn relayed_output_comes_apart_and_is_granted_anew() {
+    let proxy = Proxy::new();
+    let mut shim = with_pipes(&proxy);
+    let child = shim.env("AIFO_SHIM_RELAY", "1").stdin(Standard::null()).spawn().unwrap();
+    let mut call = proxy.accept();
+    let stdio = [Stdio::Null, Stdio::Relayed, Stdio::Relayed];
+    assert_eq!((call.invocation().stdio, call.fds.len()), (stdio, 0));
+    call.start(stdio);
+    let reader = std::thread::spawn(move || child.wait_with_output().unwrap());
+    let half = vec![b'o'; WINDOW / 2];
+    call.send(&Frame::Data { stream: Stream::Stdout, data: &half });
+    call.send(&Frame::Data { stream: Stream::Stderr, data: b"err" });
+    call.expect(&Frame::Credit { stream: Stream::Stdout, bytes: (WINDOW / 2) as u32 });
+    call.send(&Frame::Data { stream: Stream::Stdout, data: &half });
+    call.end(Ending::Exited(0));
+    let output = reader.join().unwrap();
+    assert!(output.status.success());
+    assert_eq!((output.stdout.len(), output.stderr.as_slice()), (WINDOW, &b"err"[..]));
+}
+
+#[test]
+fn a_reader_that_leaves_closes_the_tools_stdout() {
+    let proxy = Proxy::new();
+    let mut child = with_pipes(&proxy).env("AIFO_SHIM_RELAY", "1").spawn().unwrap();
+    let mut call = proxy.accept();
+    call.start(RELAYED);
+    drop(child.stdout.take());
+    call.expect(&Frame::Closed { stream: Stream::Stdout });
+    // What the tool wrote meanwhile is taken, and goes nowhere.
+    let half = vec![b'o'; WINDOW / 2];
+    call.send(&Frame::Data { stream: Stream::Stdout, data: &half });
+    call.expect(&Frame::Credit { stream: Stream::Stdout, bytes: (WINDOW / 2) as u32 });
+    call.end(Ending::Exited(0));
+    assert_eq!(child.wait().unwrap().signal(), Some(libc_number(Signal::SIGPIPE)), "no success");
+}
+
+#[test]
+fn output_that_cannot_be_written_is_no_success() {
+    let proxy = Proxy::new();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let child = with_pipes(&proxy).stdout(full).spawn().unwrap();
+    let mut call = proxy.accept();
+    let stdio = [Stdio::Passed, Stdio::Relayed, Stdio::Passed];
+    assert_eq!(call.invocation().stdio, stdio);
+    call.start(stdio);
+    call.send(&Frame::Data { stream: Stream::Stdout, data: b"x" });
+    call.expect(&Frame::Closed { stream: Stream::Stdout });
+    call.end(Ending::Exited(0));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(output.stderr.starts_with(b"aifo-shim: cannot write to stdout: "));
+}
+
+#[test]
+fn relayed_stdin_goes_as_far_as_it_is_taken() {
+    let proxy = Proxy::new();
+    let mut child = with_pipes(&proxy).env("AIFO_SHIM_RELAY", "1").spawn().unwrap();
+    let mut call = proxy.accept();
+    call.start(RELAYED);
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || stdin.write_all(&vec![b'i'; WINDOW + 10]));
+    let mut taken = call.data(Stream::Stdin, WINDOW);
+    assert_eq!(taken.len(), WINDOW, "and no more");
+    call.send(&Frame::Credit { stream: Stream::Stdin, bytes: 20 });
+    taken.extend(call.data(Stream::Stdin, 10));
+    writer.join().unwrap().unwrap();
+    call.expect(&Frame::Closed { stream: Stream::Stdin });
+    assert_eq!(taken, vec![b'i'; WINDOW + 10]);
+    call.end(Ending::Exited(0));
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn it_ends_with_the_tool_whatever_stdin_does() {
+    let proxy = Proxy::new();
+    let mut child = with_pipes(&proxy).env("AIFO_SHIM_RELAY", "1").spawn().unwrap();
+    let stdin = child.stdin.take();
+    let mut call = proxy.accept();
+    call.start(RELAYED);
+    call.end(Ending::Exited(0));
+    assert!(child.wait().unwrap().success());
+    drop(stdin);
+}
+
+#[test]
+fn a_stdin_that_the_tool_closed_is_closed_for_its_writer() {
+    for mode in [&[][..], &[("AIFO_SHIM_RELAY", "1")]] {
+        let proxy = Proxy::new();
+        let mut child = with_pipes(&proxy).envs(mode.iter().copied()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let mut call = proxy.accept();
+        let stdio = call.invocation().stdio;
+        call.start(stdio);
+        call.fds.clear();
+        if stdio == RELAYED {
+            call.send(&Frame::Closed { stream: Stream::Stdin });
+        }
+        eventually("the writer is told", || stdin.write_all(b"x").is_err());
+        call.end(Ending::Exited(0));
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn what_was_read_ahead_of_a_file_is_put_back() {
+    let proxy = Proxy::new();
+    let path = proxy.folder().join("input");
+    std::fs::write(&path, "0123456789").unwrap();
+    let mut file = File::open(&path).unwrap();
+    let stdin = file.try_clone().unwrap();
+    let mut child = with_pipes(&proxy).env("AIFO_SHIM_RELAY", "1").stdin(stdin).spawn().unwrap();
+    let mut call = proxy.accept();
+    call.start(RELAYED);
+    assert_eq!(call.data(Stream::Stdin, 10), b"0123456789");
+    let exit =
+        Exit { ending: Ending::Exited(0), cancelled: None, taken: 4, usage: Usage::default() };
+    call.send(&Frame::Exit { serial: 1, exit });
+    assert!(child.wait().unwrap().success());
+    assert_eq!(file.stream_position().unwrap(), 4);
+}
+
+#[test]
+fn every_signal_is_forwarded_as_it_is() {
+    let proxy = Proxy::new();
+    let mut child = with_pipes(&proxy).spawn().unwrap();
+    let mut call = proxy.accept();
+    call.start([Stdio::Passed; 3]);
+    for signal in ["INT", "INT", "TERM", "USR1", "WINCH", "ABRT", "37", "TSTP", "CONT"] {
+        let status =
+            Command::new("/bin/kill").args(["-s", signal, &child.id().to_string()]).status();
+        assert!(status.unwrap().success(), "{signal}");
+        let number = match signal {
+            "37" => 37,
+            name => libc_number(format!("SIG{name}").parse().unwrap()),
+        };
+        call.expect(&Frame::Signal { number: u8::try_from(number).unwrap() });
+    }
+    call.end(Ending::Signaled(15));
+    assert_eq!(child.wait().unwrap().signal(), Some(15), "it dies as the tool did");
+}
+
+#[test]
+fn it_stops_with_the_tool_and_has_it_go_on() {
+    let proxy = Proxy::new();
+    let child = with_pipes(&proxy).spawn().unwrap();
+    let pid = Pid::from_raw(child.id().cast_signed());
+    let mut call = proxy.accept();
+    call.start([Stdio::Passed; 3]);
+    // One that went on before the word came does not stop us.
+    kill(pid, Signal::SIGCONT).unwrap();
+    call.expect(&Frame::Signal { number: 18 });
+    call.send(&Frame::Stopped { signal: 19, resumed: 0 });
+    kill(pid, Signal::SIGUSR1).unwrap();
+    call.expect(&Frame::Signal { number: 10 });
+
+    call.send(&Frame::Stopped { signal: 19, resumed: 1 });
+    let stopped = waitpid(pid, Some(WaitPidFlag::WUNTRACED)).unwrap();
+    assert_eq!(stopped, WaitStatus::Stopped(pid, Signal::SIGSTOP));
+    kill(pid, Signal::SIGCONT).unwrap();
+    call.expect(&Frame::Signal { number: 18 });
+    call.end(Ending::Exited(0));
+    assert!(child.wait_with_output().unwrap().status.success());
+}
+
+#[test]
+fn endings_that_are_not_the_tools() {
+    let timeout = Exit {
+        ending: Ending::Signaled(15),
+        cancelled: Some(CancelCause::Timeout),
+        taken: 0,
+        usage: Usage::default(),
+    };
+    let rows: [(Vec<Frame>, i32, &str); 4] = [
+        (vec![Frame::Exit { serial: 1, exit: timeout }], 124, ""),
+        (vec![], 125, "the proxy went away while the tool ran; its ending is unknown"),
+        (vec![Frame::Hello { version: 1 }], 125, "(an unexpected Hello frame)"),
+        (vec![Frame::Data { stream: Stream::Stdout, data: b"x" }], 125, "not relayed"),
+    ];
+    for (frames, code, message) in rows {
+        let proxy = Proxy::new();
+        let child = with_pipes(&proxy).spawn().unwrap();
+        let mut call = proxy.accept();
+        call.start([Stdio::Passed; 3]);
+        frames.iter().for_each(|frame| call.send(frame));
+        call.fds.clear();
+        drop(call);
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains(message), "{stderr}");
+    }
+}
+
+/// A shim on a terminal of its own, once the terminal is raw.
+fn on_terminal(proxy: &Proxy) -> (std::process::Child, Conversation, Pty, TerminalModes) {
+    let size = WindowSize { rows: 30, columns: 100, ..WindowSize::default() };
+    let mut modes = TerminalModes {
+        input: nix::libc::ICRNL,
+        output: nix::libc::OPOST | nix::libc::ONLCR,
+        control: nix::libc::CS8 | nix::libc::CREAD | nix::libc::B38400,
+        local: nix::libc::ICANON | nix::libc::ISIG | nix::libc::ECHO,
+        characters: vec![0; 19],
+    };
+    modes.characters[nix::libc::VINTR] = 3;
+    let pty = Pty::open(size, &modes).unwrap();
+    let before = terminal::modes(pty.slave.as_fd()).unwrap();
+    let shim = proxy.shim(&[]);
+    // It executes the shim in its own place, so the pid is the shim's.
+    let mut seated = Command::new("/usr/bin/setsid");
+    seated.arg("--ctty").arg(shim.get_program());
+    seated.envs(shim.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let stdio = || Standard::from(pty.slave.try_clone().unwrap());
+    let child = seated.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().unwrap();
+    let mut call = proxy.accept();
+    let invocation = call.invocation();
+    assert_eq!(invocation.stdio, [Stdio::Terminal, Stdio::Terminal, Stdio::Same]);
+    let told = invocation.terminal.unwrap();
+    assert_eq!((told.size, told.modes.local), (size, before.local));
+    call.start([Stdio::Terminal, Stdio::Terminal, Stdio::Same]);
+    call.expect(&Frame::Resize(size));
+    let now = terminal::modes(pty.slave.as_fd()).unwrap();
+    assert_eq!(now, terminal::raw(&before), "raw while the tool has it");
+    (child, call, pty, before)
+}
+
+#[test]
+fn a_terminal_is_raw_while_the_tool_runs() {
+    let proxy = Proxy::new();
+    let (mut child, mut call, pty, before) = on_terminal(&proxy);
+    let mut screen = File::from(pty.master.try_clone().unwrap());
+    screen.write_all(b"keys\x03").unwrap();
+    assert_eq!(call.data(Stream::Terminal, 5), b"keys\x03", "Ctrl-C is a key like others");
+    call.send(&Frame::Data { stream: Stream::Terminal, data: b"shown\r\n" });
+    let mut shown: Vec<u8> = Vec::new();
+    eventually("what the tool shows is on the screen", || {
+        let mut bytes = [0; 64];
+        shown.extend(screen.read(&mut bytes).map_or(&[][..], |count| &bytes[..count]));
+        shown == b"shown\r\n"
+    });
+    call.end(Ending::Exited(3));
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+    assert_eq!(terminal::modes(pty.slave.as_fd()).unwrap(), before);
+}
+
+#[test]
+fn a_terminal_is_put_back_on_every_way_out() {
+    type Way = fn(Conversation);
+    let ways: [Way; 3] = [
+        drop,
+        |mut call| call.end(Ending::Signaled(9)),
+        |mut call| call.send(&Frame::Hello { version: 1 }),
+    ];
+    for way in ways {
+        let proxy = Proxy::new();
+        let (mut child, call, pty, before) = on_terminal(&proxy);
+        way(call);
+        assert!(!child.wait().unwrap().success());
+        assert_eq!(terminal::modes(pty.slave.as_fd()).unwrap(), before);
+    }
+}
+
+fn libc_number(signal: Signal) -> i32 {
+    signal as i32
+}

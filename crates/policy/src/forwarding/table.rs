@@ -1,0 +1,433 @@
+//! The table of variables, as `spec/environment.md#table` prints it.
+
+use std::path::Path;
+
+use super::value;
+use super::{Forwarded, Passing, Staying};
+
+/// What is judged in one way.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// Names; a `*` at the end stands for any rest.
+    names: &'static [&'static str],
+    rule: Rule,
+}
+
+/// How variables are judged.
+#[derive(Clone, Copy, Debug)]
+enum Rule {
+    Stays(Staying),
+    /// Whatever its value is.
+    Passes(Passing),
+    /// Unless the value is an absolute path, or a list of them, that leads out of the workspace.
+    /// `/dev/null` is everywhere.
+    How(Passing),
+    /// A path, or a list of them, each of which must be relative or lie below the workspace.
+    Paths(Passing),
+    /// Options, none of which may name a path outside the workspace.
+    Options(Passing),
+    /// Unless it holds a `@`: an address may lack its scheme and have a login still.
+    Address(Passing),
+    /// Unless it tells of a jobserver.
+    NoJobserver(Passing),
+}
+
+/// The row that speaks of a name: the first that fits.
+pub(crate) fn row(name: &[u8]) -> Option<&'static Row> {
+    // A shim asks this for its whole environment: most names differ from most patterns at once.
+    let first = name.first();
+    let fits = |pattern: &&str| pattern.as_bytes().first() == first && fits(pattern, name);
+    TABLE.iter().find(|row| row.names.iter().any(fits))
+}
+
+/// Whether a name is one of a pattern's.
+pub(crate) fn fits(pattern: &str, name: &[u8]) -> bool {
+    match pattern.as_bytes().split_last() {
+        Some((b'*', prefix)) => name.starts_with(prefix),
+        _ => name == pattern.as_bytes(),
+    }
+}
+
+/// Whether nothing that anybody lists changes the sidecar's own: a foreign PATH would run foreign
+/// programs, a loader's variable puts code into each.
+pub(crate) fn is_sidecars(name: &[u8]) -> bool {
+    SIDECARS.iter().any(|pattern| fits(pattern, name))
+}
+
+/// Whether a name promises a secret: one of its words is such a word or ends so.
+pub(crate) fn names_secret(name: &[u8]) -> bool {
+    let ends_so = |word: &[u8], end: &str| {
+        let start = word.len().checked_sub(end.len());
+        let tail = start.and_then(|start| word.get(start..));
+        tail.is_some_and(|tail| tail.eq_ignore_ascii_case(end.as_bytes()))
+    };
+    let is_secret = |word: &[u8]| {
+        SECRET_WORDS.iter().any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
+            || SECRET_ENDS.iter().any(|end| ends_so(word, end))
+    };
+    name.split(|byte| !byte.is_ascii_alphanumeric()).any(|word| {
+        let one_of_many = word.strip_suffix(b"S").or_else(|| word.strip_suffix(b"s"));
+        is_secret(word) || one_of_many.is_some_and(is_secret)
+    })
+}
+
+impl Row {
+    pub(crate) fn judge(&self, value: &[u8], workspace: &Path) -> Forwarded {
+        let unless = |stays: bool, staying, passing| match stays {
+            true => Forwarded::Stays(staying),
+            false => Forwarded::Passes(passing),
+        };
+        match self.rule {
+            Rule::Stays(why) => Forwarded::Stays(why),
+            Rule::Passes(why) => Forwarded::Passes(why),
+            Rule::How(why) => {
+                let is_path = value.starts_with(b"/") && value != b"/dev/null";
+                let elsewhere = is_path && value::leads_elsewhere(value, workspace);
+                unless(elsewhere, Staying::Elsewhere, why)
+            }
+            Rule::Paths(why) => {
+                unless(value::leads_elsewhere(value, workspace), Staying::Elsewhere, why)
+            }
+            Rule::Options(why) => {
+                unless(value::mentions_elsewhere(value, workspace), Staying::Elsewhere, why)
+            }
+            Rule::Address(why) => unless(value.contains(&b'@'), Staying::Login, why),
+            Rule::NoJobserver(why) => {
+                unless(value::tells_of_jobserver(value), Staying::Descriptor, why)
+            }
+        }
+    }
+}
+
+/// Names that nobody may pass on, list or set.
+const SIDECARS: &[&str] = &["PATH", "HOME", "LD_*", "DYLD_*", "AIFO_*"];
+
+/// Words that are a secret's only as a whole: `COMPAT` and `BYPASS` are none.
+const SECRET_WORDS: &[&str] = &["PASS", "PWD", "PAT", "OTP", "JWT"];
+/// Words that a secret's longer words end with, `APIKEY` for one.
+const SECRET_ENDS: &[&str] = &[
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "KEY",
+    "CREDENTIAL",
+    "AUTH",
+    "AUTHORIZATION",
+    "COOKIE",
+    "BEARER",
+];
+
+/// The first row that fits decides.
+static TABLE: &[Row] = &[
+    Row {
+        names: &[
+            "USER",
+            "LOGNAME",
+            "SHELL",
+            "HOSTNAME",
+            "PWD",
+            "OLDPWD",
+            "TMPDIR",
+            "TMP",
+            "TEMP",
+            "EDITOR",
+            "VISUAL",
+            "BROWSER",
+            "DISPLAY",
+            "WAYLAND_DISPLAY",
+            "XAUTHORITY",
+            "XDG_*",
+            "DBUS_*",
+            "SSH_*",
+        ],
+        rule: Rule::Stays(Staying::Callers),
+    },
+    Row {
+        names: &[
+            "ENV",
+            "BASH_ENV",
+            "BASH_FUNC_*",
+            "BASHOPTS",
+            "SHELLOPTS",
+            "IFS",
+            "CDPATH",
+            "GLOBIGNORE",
+            "PROMPT_COMMAND",
+            "PS4",
+        ],
+        rule: Rule::Stays(Staying::Shell),
+    },
+    Row {
+        names: &[
+            "CARGO_HOME",
+            "RUSTUP_*",
+            "RUSTC",
+            "RUSTDOC",
+            "RUSTC_WRAPPER",
+            "RUSTC_WORKSPACE_WRAPPER",
+            "CARGO_BUILD_RUSTC",
+            "CARGO_BUILD_RUSTDOC",
+            "CARGO_BUILD_RUSTC_WRAPPER",
+            "CARGO_BUILD_RUSTC_WORKSPACE_WRAPPER",
+            "GOROOT",
+            "GOPATH",
+            "GOCACHE",
+            "GOMODCACHE",
+            "GOBIN",
+            "PYTHONHOME",
+            "PYTHONSTARTUP",
+            "PYTHONEXECUTABLE",
+            "VIRTUAL_ENV",
+            "CONDA_*",
+        ],
+        rule: Rule::Stays(Staying::Place),
+    },
+    Row {
+        names: &[
+            "NODE_CHANNEL_FD",
+            "NODE_CHANNEL_SERIALIZATION_MODE",
+            "NODE_UNIQUE_ID",
+            "LISTEN_*",
+        ],
+        rule: Rule::Stays(Staying::Descriptor),
+    },
+    Row {
+        names: &["MAKEFLAGS", "MFLAGS", "CARGO_MAKEFLAGS"],
+        rule: Rule::NoJobserver(Passing::Toolchain),
+    },
+    Row {
+        names: &[
+            "CARGO_TARGET_DIR",
+            "CARGO_BUILD_TARGET_DIR",
+            "CARGO_BUILD_BUILD_DIR",
+            "PYTHONPATH",
+            "NODE_PATH",
+            "PKG_CONFIG_PATH",
+            "PKG_CONFIG_LIBDIR",
+            "CMAKE_PREFIX_PATH",
+            "CPATH",
+            "C_INCLUDE_PATH",
+            "CPLUS_INCLUDE_PATH",
+            "LIBRARY_PATH",
+        ],
+        rule: Rule::Paths(Passing::Toolchain),
+    },
+    Row { names: &["NODE_OPTIONS"], rule: Rule::Options(Passing::Toolchain) },
+    Row {
+        names: &[
+            "HTTP_PROXY",
+            "HTTPS_PROXY",
+            "ALL_PROXY",
+            "NO_PROXY",
+            "http_proxy",
+            "https_proxy",
+            "all_proxy",
+            "no_proxy",
+        ],
+        rule: Rule::Address(Passing::Network),
+    },
+    Row { names: &["LANG", "LANGUAGE", "LC_*", "TZ"], rule: Rule::Passes(Passing::Locale) },
+    Row {
+        names: &[
+            "TERM",
+            "TERM_PROGRAM",
+            "TERM_PROGRAM_VERSION",
+            "COLORTERM",
+            "COLUMNS",
+            "LINES",
+            "NO_COLOR",
+            "FORCE_COLOR",
+            "CLICOLOR",
+            "CLICOLOR_FORCE",
+            "PY_COLORS",
+            "GCC_COLORS",
+        ],
+        rule: Rule::Passes(Passing::Display),
+    },
+    Row { names: &["PAGER", "GIT_PAGER", "LESS"], rule: Rule::How(Passing::Display) },
+    Row {
+        names: &[
+            "CI",
+            "CONTINUOUS_INTEGRATION",
+            "GITHUB_ACTIONS",
+            "GITLAB_CI",
+            "BUILDKITE",
+            "CIRCLECI",
+            "TRAVIS",
+            "TF_BUILD",
+        ],
+        rule: Rule::Passes(Passing::Automation),
+    },
+    Row { names: &["DEBUG", "VERBOSE", "V", "LOG_LEVEL"], rule: Rule::Passes(Passing::Diagnosis) },
+    Row { names: &["DESTDIR", "PREFIX"], rule: Rule::Passes(Passing::Toolchain) },
+    Row {
+        names: &[
+            "CC",
+            "CXX",
+            "CPP",
+            "AR",
+            "AS",
+            "LD",
+            "NM",
+            "RANLIB",
+            "STRIP",
+            "CFLAGS",
+            "CXXFLAGS",
+            "CPPFLAGS",
+            "ASFLAGS",
+            "LDFLAGS",
+            "LDLIBS",
+            "MAKELEVEL",
+            "JOBS",
+            "CMAKE_*",
+            "CTEST_*",
+            "NINJA_STATUS",
+            "PKG_CONFIG_*",
+            "CCACHE_*",
+            "SOURCE_DATE_EPOCH",
+            "ASAN_OPTIONS",
+            "LSAN_OPTIONS",
+            "MSAN_OPTIONS",
+            "TSAN_OPTIONS",
+            "UBSAN_OPTIONS",
+        ],
+        rule: Rule::How(Passing::Toolchain),
+    },
+    Row {
+        names: &["RUST*", "CARGO_*", "MIRIFLAGS", "NEXTEST_*", "INSTA_*", "PROPTEST_*"],
+        rule: Rule::How(Passing::Toolchain),
+    },
+    // One by one: `GO*` would be GOOGLE_APPLICATION_CREDENTIALS and its like too.
+    Row {
+        names: &[
+            "GO111MODULE",
+            "GO386",
+            "GOAMD64",
+            "GOARCH",
+            "GOARM",
+            "GOARM64",
+            "GOCOVERDIR",
+            "GODEBUG",
+            "GOENV",
+            "GOEXPERIMENT",
+            "GOFIPS140",
+            "GOFLAGS",
+            "GOGC",
+            "GOINSECURE",
+            "GOMAXPROCS",
+            "GOMEMLIMIT",
+            "GOMIPS",
+            "GOMIPS64",
+            "GONOPROXY",
+            "GONOSUMDB",
+            "GOOS",
+            "GOPPC64",
+            "GOPRIVATE",
+            "GOPROXY",
+            "GORACE",
+            "GORISCV64",
+            "GOSUMDB",
+            "GOTELEMETRY",
+            "GOTMPDIR",
+            "GOTOOLCHAIN",
+            "GOTRACEBACK",
+            "GOVCS",
+            "GOWASM",
+            "GOWORK",
+            "GO_EXTLINK_ENABLED",
+            "CGO_*",
+        ],
+        rule: Rule::How(Passing::Toolchain),
+    },
+    Row {
+        names: &[
+            "NODE_*",
+            "NPM_CONFIG_*",
+            "npm_config_*",
+            "YARN_*",
+            "PNPM_*",
+            "COREPACK_*",
+            "BUN_*",
+            "DENO_*",
+            "TS_NODE_*",
+            "BABEL_ENV",
+            "JEST_*",
+            "VITEST",
+            "VITEST_*",
+        ],
+        rule: Rule::How(Passing::Toolchain),
+    },
+    Row {
+        names: &["PYTHON*", "PYTEST_*", "PIP_*", "UV_*", "COVERAGE_*", "HYPOTHESIS_*"],
+        rule: Rule::How(Passing::Toolchain),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = include_str!("../../../../spec/environment.md");
+
+    /// The rows of a table of the page: names, and the word that says what becomes of them.
+    fn printed(heading: &str) -> Vec<(Vec<&'static str>, &'static str)> {
+        let section = PAGE.split(&format!("\n## {heading}\n")).nth(1).expect("the page has it");
+        let section = section.split("\n## ").next().unwrap();
+        let rows = section.lines().filter(|line| line.starts_with("| `"));
+        let row = |line: &'static str| {
+            let mut cells = line.trim_matches('|').split(" | ").map(str::trim);
+            let names = cells.next().unwrap().split('`').skip(1).step_by(2).collect();
+            (names, cells.next().unwrap())
+        };
+        rows.map(row).collect()
+    }
+
+    fn words(rule: Rule) -> &'static str {
+        match rule {
+            Rule::Stays(_) => "stays",
+            Rule::Passes(_) => "passes",
+            Rule::How(_) => "passes, but no path elsewhere",
+            Rule::Paths(_) => "passes, if all of it is within",
+            Rule::Options(_) => "passes, if no word is a path elsewhere",
+            Rule::Address(_) => "passes without `@`",
+            Rule::NoJobserver(_) => "passes without a jobserver",
+        }
+    }
+
+    #[test]
+    fn the_page_prints_the_table() {
+        let ours: Vec<_> = TABLE.iter().map(|row| (row.names.to_vec(), words(row.rule))).collect();
+        let printed = printed("Table");
+        for (ours, printed) in ours.iter().zip(&printed) {
+            assert_eq!(ours, printed);
+        }
+        assert_eq!(ours.len(), printed.len());
+    }
+
+    #[test]
+    fn the_page_prints_the_words() {
+        let list = |words: &[&str]| {
+            words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" ")
+        };
+        let page = PAGE.split_whitespace().collect::<Vec<_>>().join(" ");
+        for words in [SIDECARS, SECRET_WORDS, SECRET_ENDS] {
+            assert!(page.contains(&list(words)), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn every_pattern_is_reached() {
+        for row in TABLE {
+            for pattern in row.names {
+                let name = pattern.replace('*', "X");
+                let found = super::row(name.as_bytes()).expect("a row speaks of it");
+                assert!(std::ptr::eq(found, row), "{pattern} is another row's already");
+                assert!(!is_sidecars(name.as_bytes()), "{pattern}");
+                let stays = matches!(row.rule, Rule::Stays(_));
+                assert!(stays || !names_secret(name.as_bytes()), "{pattern} would never pass");
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What a variable's value tells.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::normalise;
+
+/// Whether an address in it has a user's name or password, as `https://me:secret@host` has.
+pub(crate) fn holds_login(value: &[u8]) -> bool {
+    const SCHEME_END: &[u8] = b"://";
+    let mut rest = value;
+    while let Some(at) = rest.windows(SCHEME_END.len()).position(|bytes| bytes == SCHEME_END) {
+        rest = rest.get(at + SCHEME_END.len()..).unwrap_or_default();
+        let ends = |byte: &u8| b"/?#,|;\"'".contains(byte) || byte.is_ascii_whitespace();
+        let authority = rest.split(ends).next().unwrap_or_default();
+        if authority.contains(&b'@') {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether one of the paths, separated by `:`, lies neither below the workspace nor, being relative
+/// or empty, below the directory of the call, which is the tool's too.
+pub(crate) fn leads_elsewhere(value: &[u8], workspace: &Path) -> bool {
+    value.split(|byte| *byte == b':').any(|path| is_elsewhere(path, workspace))
+}
+
+/// Whether one of several words, or what follows its `=`, is an absolute path outside the
+/// workspace, be it as a URL or in quotes.
+pub(crate) fn mentions_elsewhere(value: &[u8], workspace: &Path) -> bool {
+    let separates = |byte: &u8| byte.is_ascii_whitespace() || b"=\"'".contains(byte);
+    value.split(separates).any(|word| {
+        let path = word.strip_prefix(b"file://").unwrap_or(word);
+        is_elsewhere(path, workspace)
+    })
+}
+
+/// Whether it is make's, with a jobserver: the descriptors, or the pipe, of a make that runs where
+/// the caller is.
+pub(crate) fn tells_of_jobserver(value: &[u8]) -> bool {
+    const OPTION: &[u8] = b"--jobserver";
+    value.windows(OPTION.len()).any(|bytes| bytes == OPTION)
+}
+
+fn is_elsewhere(path: &[u8], workspace: &Path) -> bool {
+    let inside = |path: Vec<u8>| Path::new(OsStr::from_bytes(&path)).starts_with(workspace);
+    path.starts_with(b"/") && !normalise(path).is_ok_and(inside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logins() {
+        let rows = [
+            ("https://me:pw@host/x", true),
+            ("https://ghp_x@github.com", true),
+            ("a, b https://x.example|http://u@h", true),
+            ("https://host/@scope/pkg", false),
+            ("https://host?mail=a@b", false),
+            ("me@host", false),
+            ("://@", true),
+            ("://", false),
+            ("", false),
+        ];
+        for (value, expected) in rows {
+            assert_eq!(holds_login(value.as_bytes()), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn paths() {
+        let rows = [
+            ("/w", false),
+            ("/w/src:/w/lib", false),
+            ("", false),
+            (":", false),
+            ("src::../lib", false),
+            ("/w/../w/x", false),
+            ("/w/../x", true),
+            ("/wx", true),
+            ("/w:/opt", true),
+            ("//opt", true),
+            ("/w\0", true),
+        ];
+        for (value, expected) in rows {
+            assert_eq!(leads_elsewhere(value.as_bytes(), Path::new("/w")), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn options() {
+        let rows = [
+            ("--max-old-space-size=4096", false),
+            ("--require ./setup.js", false),
+            ("--require=/w/setup.js --inspect", false),
+            ("--require /opt/editor/boot.js", true),
+            ("--require=/opt/x.js", true),
+            ("--import \"file:///opt/x.mjs\"", true),
+            ("--import file:///w/x.mjs", false),
+            ("--import https://esm.example/x", false),
+        ];
+        for (value, expected) in rows {
+            let found = mentions_elsewhere(value.as_bytes(), Path::new("/w"));
+            assert_eq!(found, expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn jobservers() {
+        for value in [" -j4 --jobserver-auth=3,4", "-j --jobserver-fds=fifo:/tmp/x"] {
+            assert!(tells_of_jobserver(value.as_bytes()), "{value}");
+        }
+        assert!(!tells_of_jobserver(b"-j8") && !tells_of_jobserver(b""));
+    }
+}

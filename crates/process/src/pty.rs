@@ -1,0 +1,119 @@
+//! Pseudo terminals, from the side that holds the master.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use aifo_types::{TerminalModes, WindowSize};
+use nix::fcntl::{OFlag, open};
+use nix::libc;
+use nix::sys::stat::Mode;
+
+use crate::{sys, terminal};
+
+/// A pseudo terminal. Both ends are close-on-exec and nobody's controlling terminal yet.
+#[derive(Debug)]
+pub struct Pty {
+    /// What is written here was typed, what is read here is shown; non-blocking. Once no process
+    /// has the slave open any more, reading ends with EIO.
+    pub master: OwnedFd,
+    /// The terminal that programs see.
+    pub slave: OwnedFd,
+}
+
+impl Pty {
+    /// Makes one that begins with this size and these modes.
+    ///
+    /// Control characters beyond those given keep the kernel's defaults. A speed of zero would
+    /// hang up, and one that is no fixed rate cannot be told by flags: either becomes the default.
+    pub fn open(size: WindowSize, modes: &TerminalModes) -> io::Result<Self> {
+        let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+        let master = open("/dev/ptmx", flags, Mode::empty())?;
+        let slave = sys::pty_slave(master.as_fd())?;
+        resize(master.as_fd(), size)?;
+        let own = sys::terminal_attributes(slave.as_fd())?.c_cflag;
+        let control = with_speed(modes.control, own);
+        terminal::set_modes(slave.as_fd(), &TerminalModes { control, ..modes.clone() })?;
+        Ok(Pty { master, slave })
+    }
+}
+
+/// Tells a pseudo terminal its new size. If that changes anything, the kernel sends SIGWINCH to the
+/// terminal's foreground group, so whoever resizes signals nobody; other groups learn of it when
+/// they ask.
+pub fn resize(master: BorrowedFd<'_>, size: WindowSize) -> io::Result<()> {
+    let size = libc::winsize {
+        ws_row: size.rows,
+        ws_col: size.columns,
+        ws_xpixel: size.x_pixels,
+        ws_ypixel: size.y_pixels,
+    };
+    Ok(sys::set_window_size(master, &size)?)
+}
+
+/// `flags` with their own output speed where it is a fixed rate, else with that of `default`. Input
+/// has the same one.
+fn with_speed(flags: u32, default: u32) -> u32 {
+    let source = match flags & libc::CBAUD {
+        libc::B0 | libc::BOTHER => default,
+        _ => flags,
+    };
+    flags & !(libc::CBAUD | libc::CIBAUD) | source & libc::CBAUD
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::{ErrorKind, Read, Write};
+
+    fn sizes(rows: u16, columns: u16) -> WindowSize {
+        WindowSize { rows, columns, x_pixels: 640, y_pixels: 480 }
+    }
+
+    #[test]
+    fn it_begins_as_it_was_asked_to() {
+        let first = Pty::open(sizes(24, 80), &TerminalModes::default()).unwrap();
+        let defaults = terminal::modes(first.slave.as_fd()).unwrap();
+        assert_eq!((defaults.input, defaults.local, defaults.characters.len()), (0, 0, 19));
+        assert_eq!(defaults.control & libc::CBAUD, libc::B38400);
+
+        let mut modes = TerminalModes {
+            input: libc::ICRNL | libc::IUTF8,
+            output: libc::OPOST | libc::ONLCR,
+            control: libc::B9600 | libc::CS8 | libc::CREAD,
+            local: libc::ICANON | libc::ISIG | libc::ECHO,
+            characters: defaults.characters,
+        };
+        modes.characters[libc::VINTR] = 7;
+        let pty = Pty::open(sizes(50, 132), &modes).unwrap();
+        assert_eq!(terminal::modes(pty.slave.as_fd()).unwrap(), modes);
+        assert_eq!(terminal::window_size(pty.slave.as_fd()).unwrap(), sizes(50, 132));
+        resize(pty.master.as_fd(), sizes(10, 20)).unwrap();
+        assert_eq!(terminal::window_size(pty.slave.as_fd()).unwrap(), sizes(10, 20));
+    }
+
+    #[test]
+    fn speeds_that_cannot_be_kept() {
+        let own = libc::B38400;
+        for unfit in [libc::B0, libc::BOTHER, libc::BOTHER | libc::BOTHER << 16] {
+            assert_eq!(with_speed(libc::CS8 | unfit, own), libc::CS8 | libc::B38400);
+        }
+        assert_eq!(with_speed(libc::CS8 | libc::B115200, own), libc::CS8 | libc::B115200);
+    }
+
+    #[test]
+    fn typed_and_shown() {
+        let pty = Pty::open(sizes(24, 80), &TerminalModes::default()).unwrap();
+        let (mut master, mut slave) = (File::from(pty.master), File::from(pty.slave));
+        let mut buffer = [0; 16];
+        let nothing = master.read(&mut buffer).unwrap_err();
+        assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
+        slave.write_all(b"shown").unwrap();
+        let shown = std::iter::repeat_with(|| master.read(&mut buffer)).find_map(Result::ok);
+        assert_eq!(shown, Some(5));
+        master.write_all(b"typed").unwrap();
+        assert_eq!(slave.read(&mut buffer).unwrap(), 5);
+        drop(slave);
+        assert_eq!(master.read(&mut buffer).unwrap_err().raw_os_error(), Some(libc::EIO));
+    }
+}

@@ -1,0 +1,92 @@
+//! Whether two fds are one: the shell's `2>&1`.
+
+use std::os::fd::BorrowedFd;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::libc;
+use nix::sys::stat::fstat;
+use nix::unistd::{Whence, lseek};
+
+use crate::sys;
+
+/// Whether what is written to both keeps its order, as after `dup`: they are the same open file
+/// description and share one position, or what they lead to has none: one pipe, or one file that both
+/// only append to (`>> log 2>> log`).
+///
+/// A container may forbid to ask for the description. Then two that cannot be told apart are taken
+/// for one.
+pub fn is_same_object(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
+    sys::kcmp_files(a, b).unwrap_or_else(|_| look_alike(a, b)) || append_to_one(a, b)
+}
+
+/// Whether both are the same pipe, or the same file, opened for appending.
+fn append_to_one(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
+    let file = |fd| {
+        let stat = fstat(fd).ok()?;
+        let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL).ok()?);
+        let appends = match stat.st_mode & libc::S_IFMT {
+            libc::S_IFREG => flags.contains(OFlag::O_APPEND),
+            kind => kind == libc::S_IFIFO,
+        };
+        let writes = flags & OFlag::O_ACCMODE == OFlag::O_WRONLY;
+        (appends && writes).then_some((stat.st_dev, stat.st_ino))
+    };
+    file(a).is_some_and(|one| file(b) == Some(one))
+}
+
+/// Whether both are the same file, opened the same way, and at the same position if it has one.
+fn look_alike(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
+    let (Some(a), Some(b)) = (looks(a), looks(b)) else { return false };
+    a == b
+}
+
+fn looks(fd: BorrowedFd<'_>) -> Option<impl PartialEq> {
+    let stat = fstat(fd).ok()?;
+    let flags = fcntl(fd, FcntlArg::F_GETFL).ok()?;
+    let position = match stat.st_mode & libc::S_IFMT {
+        libc::S_IFREG => Some(lseek(fd, 0, Whence::SeekCur).ok()?),
+        _ => None,
+    };
+    Some((stat.st_dev, stat.st_ino, stat.st_rdev, stat.st_mode, flags, position))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::Read;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_duplicate_is_the_same_and_a_second_opening_is_not() {
+        let mut file = File::open("/etc/passwd").unwrap();
+        let duplicate = file.try_clone().unwrap();
+        let second = File::open("/etc/passwd").unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        file.read_exact(&mut [0]).unwrap();
+        for judge in [is_same_object, look_alike] {
+            assert!(judge(file.as_fd(), duplicate.as_fd()));
+            assert!(!judge(file.as_fd(), second.as_fd()));
+            assert!(!judge(reader.as_fd(), writer.as_fd()));
+        }
+        let again = File::open("/etc/passwd").unwrap();
+        assert!(look_alike(again.as_fd(), second.as_fd()), "as far as one can tell");
+        let forbidden = sys::kcmp_files(file.as_fd(), file.as_fd()).is_err();
+        assert_eq!(is_same_object(again.as_fd(), second.as_fd()), forbidden);
+    }
+
+    #[test]
+    fn what_has_no_position_is_one_however_often_it_is_opened() {
+        let folder = std::env::temp_dir().join(format!("aifo-same-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let open = |append: bool| {
+            let mut options = File::options();
+            options.write(true).create(true).append(append);
+            options.open(folder.join("log")).unwrap()
+        };
+        let [first, second, other] = [open(true), open(true), open(false)];
+        assert!(is_same_object(first.as_fd(), second.as_fd()));
+        assert!(!append_to_one(first.as_fd(), other.as_fd()), "one has a position");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,287 @@
+//! What a program sees that starts by `entry!`, and what takes a process of its own to try: a
+//! terminal, an end, a full table of fds. This program starts itself again, in a role of a test.
+#![no_main]
+#![forbid(unsafe_code)]
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, exit};
+use std::thread::yield_now;
+
+use aifo_process::{
+    CaughtSignals, ChildEvent, Group, Pty, ResourceLimit, SignalSet, Spawn, Waiting,
+    closed_standard_fds, die_of, forbid_tracing, ignore_broken_pipes, ignored_signals, reap,
+    receive_with_fds, reset_dispositions, resize, send_with_fds, signal_group_number, terminal,
+};
+use aifo_types::{Ending, TerminalModes, WindowSize};
+use nix::errno::Errno;
+use nix::libc;
+use nix::unistd::Pid;
+
+aifo_process::entry!(run);
+
+fn run() -> ! {
+    match std::env::var("ROLE").as_deref() {
+        Err(_) => tests(),
+        Ok("inherit") => inherit(),
+        Ok("panic") => panic!("told to"),
+        Ok("die") => die(),
+        Ok("fill") => fill(),
+        Ok("catch") => catch(),
+        Ok("lead") => lead(),
+        Ok(other) => panic!("no role '{other}'"),
+    }
+    exit(0)
+}
+
+fn tests() {
+    const TESTS: &[(&str, fn())] = &[
+        ("a_program_sees_what_its_parent_left", a_program_sees_what_its_parent_left),
+        ("a_panic_is_told_and_ends_with_101", a_panic_is_told_and_ends_with_101),
+        ("a_process_dies_of_any_signal", a_process_dies_of_any_signal),
+        ("fds_lost_to_a_full_table_are_not_leaked", fds_lost_to_a_full_table_are_not_leaked),
+        ("the_kernels_signals_are_told_apart", the_kernels_signals_are_told_apart),
+        ("a_child_stops_in_the_foreground", a_child_stops_in_the_foreground),
+    ];
+    // Whoever starts the tests may ignore signals.
+    reset_dispositions().unwrap();
+    for (name, test) in TESTS {
+        test();
+        println!("test {name} ... ok");
+    }
+}
+
+fn a_program_sees_what_its_parent_left() {
+    let ignored = 1 | 1 << 31 | 1 << 63;
+    let (output, ending) = output_of("inherit", &[b"an argument", b"\xff"], 1, |spawn| {
+        spawn.ignored = ignored;
+    });
+    let expected = format!(
+        "[\"own_process\", \"an argument\", \"\\xFF\"]\n\
+         {ignored:x}\n[true, false, true]\n3\nBrokenPipe\nfalse\n0 is closed\n2 is closed\n",
+    );
+    assert_eq!((output, ending), (expected, Ending::Exited(0)));
+}
+
+fn inherit() {
+    println!("{:?}", std::env::args_os().collect::<Vec<_>>());
+    println!("{:x}", ignored_signals());
+    println!("{:?}", closed_standard_fds());
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    println!("{}", reader.as_raw_fd());
+    drop(reader);
+    ignore_broken_pipes();
+    println!("{:?}", writer.write(b"x").unwrap_err().kind());
+    forbid_tracing().unwrap();
+    println!("{}", nix::sys::prctl::get_dumpable().unwrap());
+    let script = "for n in 0 2; do [ -e /proc/self/fd/$n ] || echo $n is closed; done";
+    let error = Command::new("/bin/sh").args(["-c", script]).exec();
+    panic!("{error}");
+}
+
+fn a_panic_is_told_and_ends_with_101() {
+    let (output, ending) = output_of("panic", &[], 2, |_| {});
+    assert_eq!(ending, Ending::Exited(101));
+    assert!(output.contains("panicked at") && output.contains("told to"), "{output}");
+}
+
+fn a_process_dies_of_any_signal() {
+    for number in [1u8, 2, 9, 11, 13, 32, 33, 34, 64] {
+        let argument = number.to_string();
+        // Its parent had it ignored and blocked.
+        let (_, ending) = output_of("die", &[argument.as_bytes()], 2, |spawn| {
+            spawn.ignored = u64::MAX;
+        });
+        assert_eq!(ending, Ending::Signaled(number));
+    }
+    for harmless in [&b"0"[..], b"17", b"65"] {
+        let (output, ending) = output_of("die", &[harmless], 2, |_| {});
+        assert_eq!((ending, output.as_str()), (Ending::Exited(0), ""));
+    }
+}
+
+fn die() {
+    let number = std::env::args().nth(1).unwrap().parse().unwrap();
+    SignalSet::all().block().unwrap();
+    die_of(number);
+}
+
+fn fds_lost_to_a_full_table_are_not_leaked() {
+    let (output, ending) = output_of("fill", &[], 2, |spawn| {
+        let open_files = libc::RLIMIT_NOFILE as u8;
+        spawn.limits = vec![ResourceLimit { resource: open_files, soft: 6, hard: 6 }];
+    });
+    assert_eq!((ending, output.as_str()), (Ending::Exited(0), ""));
+}
+
+/// With 0 to 2 and two sockets there is room for one more.
+fn fill() {
+    closed_standard_fds();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let fds = [ours.as_fd(), theirs.as_fd()];
+    assert_eq!(send_with_fds(ours.as_fd(), b"x", &fds, Waiting::Block), Ok(1));
+    let lost = receive_with_fds(theirs.as_fd(), &mut [0; 8], 2).unwrap_err();
+    assert_eq!(lost, Errno::EPROTO);
+    File::open("/dev/null").unwrap();
+    assert_eq!(send_with_fds(ours.as_fd(), b"x", &fds[..1], Waiting::Block), Ok(1));
+    let received = receive_with_fds(theirs.as_fd(), &mut [0; 8], 2).unwrap();
+    assert_eq!(received.fds.len(), 1);
+}
+
+fn the_kernels_signals_are_told_apart() {
+    let (pid, mut screen) = start_on_terminal("catch");
+    screen.wait_for("foreground: true\n");
+    screen.master.write_all(b"\x03").unwrap();
+    screen.wait_for("2 from the kernel: true\n");
+    let size = WindowSize { rows: 50, columns: 132, ..WindowSize::default() };
+    resize(screen.master.as_fd(), size).unwrap();
+    screen.wait_for("28 from the kernel: true\n");
+    assert!(signal_group_number(pid, 2) && signal_group_number(pid, 64));
+    screen.wait_for("2 from the kernel: false\n64 from the kernel: false\n");
+    assert_eq!(ending_of(pid), Ending::Exited(0));
+    assert!(!signal_group_number(pid, 64), "nobody is left");
+}
+
+fn catch() {
+    let mut set = SignalSet::default();
+    for number in [2, 28, 64] {
+        set.insert(number);
+    }
+    let signals = CaughtSignals::new(set).unwrap();
+    println!("foreground: {}", terminal::is_foreground(std::io::stdin().as_fd()));
+    loop {
+        let Some(caught) = signals.next() else {
+            yield_now();
+            continue;
+        };
+        println!("{} from the kernel: {}", caught.number, caught.from_kernel);
+        if caught.number == 64 {
+            return;
+        }
+    }
+}
+
+fn a_child_stops_in_the_foreground() {
+    let (pid, mut screen) = start_on_terminal("lead");
+    screen.wait_for("leads: true\nstopped by 20, its group: true, ours: false\nExited(3)\n");
+    assert_eq!(ending_of(pid), Ending::Exited(0));
+}
+
+fn lead() {
+    let stdin = std::io::stdin();
+    println!("leads: {}", terminal::is_foreground(stdin.as_fd()));
+    let c = |text: &str| CString::new(text).unwrap();
+    let spawn = Spawn {
+        program: c("/bin/sh"),
+        argv: ["sh", "-c", "kill -TSTP $$; exit 3"].map(c).to_vec(),
+        env: vec![],
+        cwd: None,
+        stdio: [Some(stdin.as_fd()), None, None],
+        group: Group::Foreground(stdin.as_fd()),
+        limits: vec![],
+        umask: None,
+        nice: None,
+        ignored: 0,
+    };
+    let child = spawn.spawn().unwrap();
+    loop {
+        match reap() {
+            Some(ChildEvent::Stopped { pid, signal }) if pid == child => {
+                let is_its = terminal::foreground_group(stdin.as_fd()).unwrap() == child;
+                let is_ours = terminal::is_foreground(stdin.as_fd());
+                println!("stopped by {signal}, its group: {is_its}, ours: {is_ours}");
+                assert!(signal_group_number(child, 18));
+            }
+            Some(ChildEvent::Ended(reaped)) if reaped.pid == child => {
+                return println!("{:?}", reaped.ending);
+            }
+            _ => yield_now(),
+        }
+    }
+}
+
+/// Starts this program in a role.
+fn start<'a>(role: &str, args: &[&[u8]], adapt: impl FnOnce(&mut Spawn<'a>)) -> Pid {
+    let c = |bytes: &[u8]| CString::new(bytes).unwrap();
+    let mut spawn = Spawn {
+        program: c(&std::env::current_exe().unwrap().into_os_string().into_vec()),
+        argv: [&b"own_process"[..]].iter().chain(args).map(|arg| c(arg)).collect(),
+        env: vec![c(format!("ROLE={role}").as_bytes())],
+        cwd: None,
+        stdio: [None; 3],
+        group: Group::New,
+        limits: vec![],
+        umask: None,
+        nice: None,
+        ignored: 0,
+    };
+    adapt(&mut spawn);
+    spawn.spawn().unwrap()
+}
+
+/// Starts it with a pipe as one of its fds; returns what it wrote there, and how it ended.
+fn output_of(
+    role: &str,
+    args: &[&[u8]],
+    number: usize,
+    adapt: impl FnOnce(&mut Spawn<'_>),
+) -> (String, Ending) {
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let pid = start(role, args, |spawn| {
+        spawn.stdio[number] = Some(writer.as_fd());
+        adapt(spawn);
+    });
+    drop(writer);
+    let mut output = String::new();
+    reader.read_to_string(&mut output).unwrap();
+    (output, ending_of(pid))
+}
+
+fn ending_of(pid: Pid) -> Ending {
+    loop {
+        match reap() {
+            Some(ChildEvent::Ended(reaped)) if reaped.pid == pid => return reaped.ending,
+            _ => yield_now(),
+        }
+    }
+}
+
+/// Starts it on a terminal where Ctrl-C works and nothing is echoed or translated.
+fn start_on_terminal(role: &str) -> (Pid, Screen) {
+    let mut characters = vec![0; 19];
+    characters[libc::VINTR] = 3;
+    let modes = TerminalModes { local: libc::ISIG, characters, ..TerminalModes::default() };
+    let pty = Pty::open(WindowSize::default(), &modes).unwrap();
+    let pid = start(role, &[], |spawn| {
+        spawn.stdio = [Some(pty.slave.as_fd()); 3];
+        spawn.group = Group::Terminal(pty.slave.as_fd());
+    });
+    (pid, Screen { master: File::from(pty.master), shown: String::new() })
+}
+
+/// What is shown on a terminal.
+struct Screen {
+    master: File,
+    shown: String,
+}
+
+impl Screen {
+    /// Waits until this is shown, and forgets everything up to there.
+    fn wait_for(&mut self, text: &str) {
+        let mut buffer = [0; 1024];
+        while !self.shown.contains(text) {
+            match self.master.read(&mut buffer) {
+                Ok(length) => self.shown += std::str::from_utf8(&buffer[..length]).unwrap(),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => yield_now(),
+                Err(error) => panic!("{error}, and only {:?} was shown", self.shown),
+            }
+        }
+        let (_, rest) = self.shown.split_once(text).unwrap();
+        self.shown = rest.to_owned();
+    }
+}

@@ -1,0 +1,75 @@
+//! What the properties are told of: exec ids, invocations of every shape, and how bytes are cut.
+
+use aifo_types::{ExecId, TerminalModes, WindowSize};
+use aifo_wire::{Invocation, MAX_CHARACTERS, MAX_RESOURCE, SoftLimit, Stdio, Terminal};
+use proptest::array::{uniform3, uniform4};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+/// Cuts `bytes` into pieces of the given lengths, over and over.
+pub(crate) fn pieces<'a>(bytes: &'a [u8], lengths: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
+    let mut rest = bytes;
+    lengths.iter().cycle().map_while(move |len| {
+        let (piece, after) = rest.split_at((*len).min(rest.len()));
+        rest = after;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+pub(crate) fn exec_id() -> impl Strategy<Value = ExecId> {
+    "[A-Za-z0-9._-]{1,64}".prop_map(|id| ExecId::parse(id.as_bytes()).unwrap())
+}
+
+/// Bytes that the kernel takes as a string.
+pub(crate) fn c_string() -> impl Strategy<Value = Vec<u8>> {
+    vec(1..=255u8, 0..40)
+}
+
+pub(crate) fn invocation() -> impl Strategy<Value = Invocation> {
+    let program = (vec(c_string(), 1..8), option::of(c_string()), vec(variable(), 0..5));
+    let process = (option::of(0..=0o777u16), option::of(-20..20i8), limits(), any::<u64>());
+    (program, process, stdio(), terminal()).prop_map(
+        |((argv, cwd, environment), (umask, nice, limits, ignored), stdio, terminal)| {
+            let terminal = stdio.contains(&Stdio::Terminal).then_some(terminal);
+            Invocation { argv, cwd, environment, umask, nice, limits, ignored, stdio, terminal }
+        },
+    )
+}
+
+/// What three standard descriptors can be together.
+pub(crate) fn stdio() -> impl Strategy<Value = [Stdio; 3]> {
+    uniform3(0..=5u8).prop_filter_map("the same as nothing", |codes| {
+        let stdio = codes.map(|code| Stdio::from_code(code).unwrap());
+        (!stdio[..2].contains(&Stdio::Same)).then_some(stdio)
+    })
+}
+
+pub(crate) fn window_size() -> impl Strategy<Value = WindowSize> {
+    any::<[u16; 4]>().prop_map(|[rows, columns, x_pixels, y_pixels]| WindowSize {
+        rows,
+        columns,
+        x_pixels,
+        y_pixels,
+    })
+}
+
+fn variable() -> impl Strategy<Value = Vec<u8>> {
+    ("[A-Za-z_]{1,12}", c_string())
+        .prop_map(|(name, value)| [name.as_bytes(), b"=", &value].concat())
+}
+
+fn limits() -> impl Strategy<Value = Vec<SoftLimit>> {
+    let limit = (0..=MAX_RESOURCE, any::<u64>());
+    let limit = limit.prop_map(|(resource, soft)| SoftLimit { resource, soft });
+    vec(limit, 0..=usize::from(MAX_RESOURCE) + 1)
+}
+
+fn terminal() -> impl Strategy<Value = Terminal> {
+    let characters = vec(any::<u8>(), 0..=MAX_CHARACTERS);
+    let parts = (window_size(), uniform4(any::<u32>()), characters);
+    parts.prop_map(|(size, [input, output, control, local], characters)| Terminal {
+        size,
+        modes: TerminalModes { input, output, control, local, characters },
+    })
+}

@@ -1,0 +1,212 @@
+//! The machine's real tools, found natively or as shims: the same story is told in every way.
+
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::{Running, Session, Setup, eventually, files_below, is_alive, possible};
+
+/// How a parent finds its tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The real programs stand first in PATH.
+    Native,
+    /// Shims do, and pass on what they were started with.
+    Passed,
+    /// Shims do, and every byte goes through their connection.
+    Relayed,
+}
+
+impl Way {
+    /// Natively first: what is so there has to be so in the others.
+    pub const ALL: [Way; 3] = [Way::Native, Way::Passed, Way::Relayed];
+    /// The ways with shims.
+    pub const SHIMS: [Way; 2] = [Way::Passed, Way::Relayed];
+}
+
+/// What a parent left: its ending, its output, and every file it made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The exit code, or the signal that ended it.
+    pub ending: Result<i32, i32>,
+    /// Its standard output as text.
+    pub stdout: String,
+    /// Its standard error as text.
+    pub stderr: String,
+    /// Path, mode and content of each file below the stage's two folders.
+    pub files: Vec<(PathBuf, u32, String)>,
+}
+
+/// A session over real tools, a folder to work in and one outside of the workspace.
+///
+/// Beside the tools asked for there are `ninja`, the fake tool, `cmake`, which is `cat`, and
+/// `clang`, which is `yes`.
+#[derive(Debug)]
+pub struct Stage {
+    session: Session,
+    tools: Vec<String>,
+}
+
+/// Where the machine has its own programs.
+const PLACES: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/bin"];
+
+/// Behind tools or shims: what parents use beside them.
+const REST: &str = "/usr/local/bin:/usr/bin:/bin";
+
+impl Stage {
+    /// A stage with these tools of the machine; `None` where it lacks one, and then the story is
+    /// named as left out.
+    #[track_caller]
+    pub fn start(story: &str, tools: &[&str]) -> Option<Self> {
+        let mut setup = Setup::new().kinds(&["c-cpp", "python", "node"]);
+        for tool in tools {
+            let program = program(tool);
+            // Any of these programs tells its version, and one that is not there does not.
+            let trial = program.as_deref().unwrap_or(Path::new(tool));
+            if !possible(story, &[trial.to_str().expect("a plain path"), "--version"]) {
+                return None;
+            }
+            setup = setup.tool(tool, crate::Tool::Link(trial.to_owned()));
+        }
+        let setup = setup.script("cmake", "exec cat \"$@\"").script("clang", "exec yes \"$@\"");
+        let path = format!("{}:{REST}", setup.tools().display());
+        // A REPL keeps its history at home, where a sidecar may not write.
+        let setup = setup.env("PATH", &path).env("NODE_REPL_HISTORY", "");
+        let names = tools.iter().copied().chain(["ninja", "cmake", "clang"]);
+        let stage = Stage { session: setup.start(), tools: names.map(str::to_owned).collect() };
+        stage.give_settings();
+        stage.clear();
+        Some(stage)
+    }
+
+    /// The session behind the shims.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The folder in the workspace that every command starts in.
+    pub fn folder(&self) -> PathBuf {
+        self.session.workspace().join("here")
+    }
+
+    /// A folder that belongs to no sidecar; `$OUTSIDE` for every command.
+    pub fn outside(&self) -> PathBuf {
+        self.session.scratch().join("outside")
+    }
+
+    /// A command that finds its tools this way. Its environment holds nothing of ours but what a
+    /// shim needs, and its stdin is empty.
+    pub fn command(&self, way: Way, words: &[&str]) -> Command {
+        let (program, args) = words.split_first().expect("a command has a name");
+        let mut command = Command::new(program);
+        command.args(args).env_clear().current_dir(self.folder()).stdin(Stdio::null());
+        command.env("HOME", self.session.scratch().join("home")).env("LANG", "C");
+        command.env("TERM", "dumb").env("OUTSIDE", self.outside()).env("NODE_REPL_HISTORY", "");
+        let first = match way {
+            Way::Native => "tools",
+            Way::Passed | Way::Relayed => "shims",
+        };
+        let first = self.session.scratch().join(first);
+        command.env("PATH", format!("{}:{REST}", first.display()));
+        if way == Way::Native {
+            return command;
+        }
+        for tool in &self.tools {
+            let shim = self.session.shim(tool);
+            let ours = shim.get_envs().filter(|(name, _)| *name != "PATH");
+            command.envs(ours.filter_map(|(name, value)| Some((name, value?))));
+        }
+        if way == Way::Relayed {
+            command.env("AIFO_SHIM_RELAY", "1");
+        }
+        command
+    }
+
+    /// A tool itself, by its path.
+    pub fn tool(&self, way: Way, tool: &str, args: &[&str]) -> Command {
+        let folder = if way == Way::Native { "tools" } else { "shims" };
+        let path = self.session.scratch().join(folder).join(tool);
+        let path = path.to_str().expect("the scratch path is text");
+        self.command(way, &[&[path], args].concat())
+    }
+
+    /// Runs a command in empty folders to its end.
+    #[track_caller]
+    pub fn run(&self, way: Way, words: &[&str]) -> Left {
+        self.clear();
+        let running = Running::start(&mut self.command(way, words));
+        eventually(&format!("it has ended ({way:?}): {words:?}"), || !is_alive(running.pid()));
+        let outcome = running.finish();
+        let ending = outcome.status.code().ok_or(outcome.status.signal().unwrap_or_default());
+        let (stdout, stderr) = (outcome.text(), without_pids(&outcome.stderr));
+        Left { ending, stdout, stderr, files: self.files() }
+    }
+
+    /// Runs a command natively and in other ways: what it left natively, or how they differ.
+    #[track_caller]
+    pub fn same(&self, ways: &[Way], words: &[&str]) -> Result<Left, String> {
+        let native = self.run(Way::Native, words);
+        let mut difference = String::new();
+        for &way in ways.iter().filter(|way| **way != Way::Native) {
+            let left = self.run(way, words);
+            if left != native {
+                let _ = writeln!(difference, "--- {words:?}\nNative {native:?}\n{way:?} {left:?}");
+            }
+        }
+        if difference.is_empty() { Ok(native) } else { Err(difference) }
+    }
+
+    /// As `run` does: for children that are started without any environment of ours.
+    fn give_settings(&self) {
+        let (url, token) = (self.session.url(), self.session.token());
+        let file = self.session.scratch().join("shims/shim.env");
+        let text = format!("AIFO_TOOLEEXEC_URL={url}\nAIFO_TOOLEEXEC_TOKEN={token}\n");
+        fs::write(&file, text).expect("the scratch folder is ours");
+        let owner_only = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(&file, owner_only).expect("the scratch folder is ours");
+    }
+
+    /// Empties both folders.
+    pub fn clear(&self) {
+        for folder in [self.folder(), self.outside()] {
+            let _ = fs::remove_dir_all(&folder);
+            fs::create_dir(&folder).expect("the scratch folder is ours");
+        }
+    }
+
+    fn files(&self) -> Vec<(PathBuf, u32, String)> {
+        let file = |path: PathBuf| {
+            let about = fs::symlink_metadata(&path).expect("nobody takes it away");
+            let content = if about.is_file() { fs::read(&path).ok() } else { None };
+            let text = String::from_utf8_lossy(&content.unwrap_or_default()).into_owned();
+            let path = path.strip_prefix(self.session.scratch()).map(Path::to_owned);
+            (path.expect("both folders lie there"), about.permissions().mode(), text)
+        };
+        let found = [self.folder(), self.outside()].into_iter().flat_map(|at| files_below(&at));
+        let mut files: Vec<_> = found.map(file).collect();
+        files.sort();
+        files
+    }
+}
+
+/// A program of the machine by its absolute path.
+pub fn program(name: &str) -> Option<PathBuf> {
+    PLACES.iter().map(|place| Path::new(place).join(name)).find(|path| path.is_file())
+}
+
+/// bash tells which child a signal ended by its pid: `bash: line 1: 4711 Terminated  python3`.
+fn without_pids(stderr: &str) -> String {
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match &words[..] {
+            [shell, "line", number, pid, rest @ ..] if pid.parse::<u32>().is_ok() => {
+                format!("{shell} line {number} PID {}\n", rest.join(" "))
+            }
+            _ => format!("{line}\n"),
+        }
+    };
+    stderr.lines().map(line).collect()
+}

@@ -1,0 +1,27 @@
+//! Version 3 by hand: which descriptors come with a request, what the tool gets, and what comes of a
+//! client that breaks the protocol (`spec/exec3.md`).
+
+#[path = "descriptors/broken.rs"]
+mod broken;
+#[path = "malformed/random.rs"]
+mod random;
+#[path = "descriptors/relayed.rs"]
+mod relayed;
+#[path = "descriptors/sent.rs"]
+mod sent;
+
+use aifo_tests::{Invocation, Session, Setup, Tool};
+
+/// A session in which `make` is a shell and all else the fake tool.
+fn session() -> Session {
+    Setup::new().kinds(&["c-cpp"]).tool("make", Tool::Link("/bin/sh".into())).start()
+}
+
+/// A shell's script as a call, with the machine's own commands.
+fn sh(session: &Session, script: &str) -> Invocation {
+    Invocation::new(session, "make", ["-c", &in_sh(script)])
+}
+
+fn in_sh(script: &str) -> String {
+    format!("PATH=/usr/bin:/bin; {script}")
+}

@@ -1,0 +1,240 @@
+//! kill -9 of every party to a call, at every stage of it: whoever waits is told at once, nothing
+//! survives the ladder, the terminal is as before, and the next call works.
+
+#[path = "faults/call.rs"]
+mod call;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use aifo_tests::frames::{frame, kind};
+use aifo_tests::{
+    Client, Invocation, Outcome, Running, Session, Setup, Signal, Terminal, census, eventually,
+    fresh_id, is_alive, is_stopped, send_signal,
+};
+
+use call::{Call, Caller, Manner, STAGES, Stage};
+
+#[track_caller]
+fn check_gone(id: &str, row: &str) {
+    eventually(&format!("{row}: nothing of the exec is left"), || census(id).is_empty());
+}
+
+/// Whatever was killed, whoever comes next is served. As long as the old sidecar is on its way out a
+/// call is told that nothing ran, or that nobody knows; never that it succeeded.
+#[track_caller]
+fn check_next(session: &Session, row: &str) {
+    eventually(&format!("{row}: the next is served"), || {
+        let outcome = Outcome::of(session.shim("ninja").args(["say", "next"]));
+        let is_served = ![Some(86), Some(125)].contains(&outcome.code());
+        is_served && outcome.exited(0).text() == "next\n"
+    });
+}
+
+/// Tells that the ending is unknown, in one line.
+#[track_caller]
+fn check_unknown(ending: Result<i32, i32>, said: &str, row: &str) {
+    assert_eq!(ending, Ok(125), "{row}: {said}");
+    let is_one_line = said.lines().count() == 1 && said.ends_with('\n');
+    assert!(is_one_line && said.contains("aifo-shim: "), "{row}: {said:?}");
+}
+
+#[test]
+fn the_proxy() {
+    for stage in STAGES {
+        let row = format!("{stage:?}");
+        let call = Call::at(stage, Manner::Ignores);
+        let id = call.id.clone();
+        send_signal(call.session.pid(), Signal::SIGKILL);
+        call.wait(stage);
+        // The ladder has seconds to go: its caller did not wait for it.
+        assert!(!census(&id).is_empty(), "{row}: the caller is let go first");
+        let (_session, ending, said) = call.finish(stage);
+        check_unknown(ending, &said, &row);
+        check_gone(&id, &row);
+    }
+}
+
+#[test]
+fn the_runner() {
+    for stage in STAGES {
+        let row = format!("{stage:?}");
+        let call = Call::at(stage, Manner::Ignores);
+        let id = call.id.clone();
+        send_signal(call.session.sidecars()[0].runner, Signal::SIGKILL);
+        let (session, ending, said) = call.finish(stage);
+        check_unknown(ending, &said, &row);
+        check_gone(&id, &row);
+        check_next(&session, &row);
+    }
+}
+
+/// Its runner ends the tools by the ladder, and tells how they ended.
+#[test]
+fn the_guard() {
+    for stage in STAGES {
+        let row = format!("{stage:?}");
+        let call = Call::at(stage, Manner::Obeys);
+        let id = call.id.clone();
+        send_signal(call.session.sidecars()[0].guard, Signal::SIGKILL);
+        let (session, ending, said) = call.finish(stage);
+        assert_eq!(ending, Err(Signal::SIGINT as i32), "{row}: {said}");
+        check_gone(&id, &row);
+        check_next(&session, &row);
+    }
+}
+
+#[test]
+fn the_tool() {
+    for stage in STAGES {
+        let row = format!("{stage:?}");
+        let call = Call::at(stage, Manner::Ignores);
+        let id = call.id.clone();
+        send_signal(call.part(false), Signal::SIGKILL);
+        let (session, ending, said) = call.finish(stage);
+        assert_eq!((ending, said.as_str()), (Err(Signal::SIGKILL as i32), ""), "{row}");
+        check_gone(&id, &row);
+        check_next(&session, &row);
+    }
+}
+
+#[test]
+fn the_monitor() {
+    let call = Call::at(Stage::OnTerminal, Manner::Ignores);
+    let id = call.id.clone();
+    send_signal(call.part(true), Signal::SIGKILL);
+    let (session, ending, said) = call.finish(Stage::OnTerminal);
+    assert_eq!((ending, said.as_str()), (Err(Signal::SIGKILL as i32), ""));
+    check_gone(&id, "the monitor");
+    check_next(&session, "the monitor");
+}
+
+#[test]
+fn the_shim() {
+    for stage in STAGES {
+        for manner in [Manner::Obeys, Manner::Ignores] {
+            let row = format!("{stage:?}, a tool that {manner:?}");
+            let call = Call::at(stage, manner);
+            let id = call.id.clone();
+            send_signal(call.caller.pid(), Signal::SIGKILL);
+            let (session, ending, said) = call.finish(stage);
+            assert_eq!((ending, said.as_str()), (Err(Signal::SIGKILL as i32), ""), "{row}");
+            check_gone(&id, &row);
+            check_next(&session, &row);
+        }
+    }
+}
+
+/// But after the shim's own KILL, of course.
+#[test]
+fn whoever_is_lost_the_terminal_is_as_before() {
+    for victim in ["proxy", "runner", "guard", "tool", "monitor"] {
+        let call = Call::at(Stage::OnTerminal, Manner::Obeys);
+        let sidecar = call.session.sidecars()[0];
+        let modes = Terminal::sized(80, 24).modes();
+        let pid = match victim {
+            "proxy" => call.session.pid(),
+            "runner" => sidecar.runner,
+            "guard" => sidecar.guard,
+            "tool" => call.part(false),
+            _ => call.part(true),
+        };
+        send_signal(pid, Signal::SIGKILL);
+        let Caller::Seated(seated, terminal) = call.caller else { panic!("it is on a terminal") };
+        let ending = seated.finish();
+        assert!(ending != Ok(0), "{victim}: success is never invented");
+        assert_eq!(terminal.modes(), modes, "{victim}");
+        check_gone(&call.id, victim);
+    }
+}
+
+/// Before there is an answer: the proxy has not read the request, or the runner not the start.
+#[test]
+fn before_the_tool_has_started() {
+    for victim in ["proxy", "runner", "shim"] {
+        let session = Setup::new().kinds(&["c-cpp"]).start();
+        let (id, ran) = (fresh_id(), session.file("ran"));
+        let stopped = match victim {
+            "runner" => session.sidecars()[0].runner,
+            _ => session.pid(),
+        };
+        send_signal(stopped, Signal::SIGSTOP);
+        eventually("it is stopped", || is_stopped(stopped));
+        let mut shim = session.shim("make");
+        shim.args(["count", &ran]).env("AIFO_EXEC_ID", &id).stdin(Stdio::null());
+        let shim = Running::start(&mut shim);
+        eventually("the shim waits for an answer", || waits_for_an_answer(shim.pid()));
+        match victim {
+            "shim" => _ = shim.signal(Signal::SIGKILL),
+            _ => send_signal(stopped, Signal::SIGKILL),
+        }
+        eventually("the caller has ended", || !is_alive(shim.pid()));
+        // What was passed may be on its way still, and its output open with it.
+        send_signal(session.pid(), Signal::SIGCONT);
+        let outcome = shim.finish();
+        let ending = outcome.code().ok_or(outcome.signal().unwrap_or_default());
+        match victim {
+            "shim" => assert_eq!(ending, Err(Signal::SIGKILL as i32)),
+            // The proxy heard of the loss before it had read the request: it ran in a new sidecar.
+            "runner" if ending == Ok(0) => assert_eq!(fs::read(&ran).unwrap(), b"ran\n"),
+            _ => check_unknown(ending, &outcome.stderr, victim),
+        }
+        if victim != "proxy" {
+            check_next(&session, victim);
+        }
+        check_gone(&id, victim);
+    }
+}
+
+/// It has a connection and sleeps.
+fn waits_for_an_answer(pid: i32) -> bool {
+    let fds = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let mut targets = fds.filter_map(|fd| fs::read_link(fd.path()).ok());
+    let is_socket = |target: PathBuf| target.to_string_lossy().starts_with("socket:");
+    let call = fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
+    targets.any(is_socket) && call.contains("poll")
+}
+
+/// A client that is lost before its request is whole has asked for nothing.
+#[test]
+fn half_a_request() {
+    let session = Setup::new().kinds(&["c-cpp"]).start();
+    let ran = session.file("ran");
+    let call = Invocation::new(&session, "make", ["count", &ran]);
+    let request = call.request(&session).encode();
+    for length in [0, 1, request.len() / 2, request.len() - 1] {
+        Client::connect(&session).send(&request[..length]);
+    }
+    let (mut client, _) = Client::start(&session, Invocation::new(&session, "make", ["wait"]));
+    client.expect("ready\n");
+    assert!(!fs::exists(&ran).unwrap(), "what came later is served, what came before has not run");
+    client.send(frame(kind::SIGNAL, [15]));
+    assert_eq!(client.finish().ending(), Err(15));
+}
+
+/// What a tool left in the background goes with its sidecar, however that ends.
+#[test]
+fn after_the_ending() {
+    for victim in ["proxy", "runner", "guard"] {
+        let session = Setup::new().kinds(&["c-cpp"]).start();
+        let (id, file) = (fresh_id(), session.file("leaf"));
+        let mut shim = session.shim("make");
+        // What stays behind keeps its output, which is not to be waited for.
+        shim.args(["daemon", &file]).env("AIFO_EXEC_ID", &id).stdout(Stdio::null());
+        assert_eq!(shim.status().expect("the shim starts").code(), Some(0));
+        let leaf: i32 = fs::read_to_string(file).unwrap().parse().expect("the leaf tells its pid");
+        assert!(is_alive(leaf), "as it would natively");
+        let sidecar = session.sidecars()[0];
+        let pid = match victim {
+            "proxy" => session.pid(),
+            "runner" => sidecar.runner,
+            _ => sidecar.guard,
+        };
+        send_signal(pid, Signal::SIGKILL);
+        check_gone(&id, victim);
+        if victim != "proxy" {
+            check_next(&session, victim);
+        }
+    }
+}

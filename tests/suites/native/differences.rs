@@ -1,0 +1,140 @@
+//! The tables of `spec/native.md`: what is measured, and what is known to differ.
+
+use std::collections::BTreeSet;
+
+use aifo_tests::{Landlock, possible};
+
+use crate::invocation::Invocation;
+use crate::observation::Difference;
+use crate::place::Mode;
+
+/// How many differences there may be at most.
+pub(crate) const MOST: usize = 12;
+
+/// A row of the table of differences.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    /// `*`, a class, or `class: name`.
+    calls: String,
+    modes: Vec<String>,
+    /// As in [`Difference::what`].
+    what: Vec<String>,
+}
+
+impl Known {
+    /// The rows of the page.
+    pub(crate) fn all() -> Vec<Known> {
+        let rows = table("| calls |").into_iter().map(|cells| {
+            let [calls, modes, what, reason] = &cells[..] else { panic!("{cells:?}") };
+            assert!(!reason.is_empty(), "'{calls}' differs without a reason");
+            let words = |cell: &str| -> Vec<String> {
+                cell.split(',').map(|word| word.trim().replace('`', "")).collect()
+            };
+            Known { calls: calls.clone(), modes: words(modes), what: words(what) }
+        });
+        rows.collect()
+    }
+
+    /// All that can differ by this row, each by its mode.
+    pub(crate) fn expected(&self, mode: Mode) -> Vec<String> {
+        if self.modes.iter().any(|word| word == mode.word()) { self.what.clone() } else { vec![] }
+    }
+
+    fn covers(&self, invocation: &Invocation, mode: Mode, difference: &Difference) -> bool {
+        let called =
+            self.calls == "*" || self.calls == invocation.class || self.calls == invocation.title();
+        called && self.expected(mode).contains(&difference.what)
+    }
+
+    #[track_caller]
+    pub(crate) fn check(&self, classes: &BTreeSet<&str>, titles: &BTreeSet<String>) {
+        let calls = self.calls.as_str();
+        assert!(calls == "*" || classes.contains(calls) || titles.contains(calls), "{self:?}");
+        let modes = [Mode::Passed, Mode::Relayed, Mode::Tcp, Mode::Version2].map(Mode::word);
+        assert!(self.modes.iter().all(|mode| modes.contains(&mode.as_str())), "{self:?}");
+        let bytes_or_ending = ["stdout", "stderr", "status"];
+        assert!(self.what.iter().all(|what| !bytes_or_ending.contains(&what.as_str())), "{self:?}");
+    }
+}
+
+/// Which rows have been seen to hold, and what differs without one.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    seen: BTreeSet<(usize, String)>,
+    unlisted: Vec<(String, Difference)>,
+}
+
+impl Verdict {
+    /// Takes note of one call's differences.
+    pub(crate) fn add(
+        &mut self,
+        known: &[Known],
+        invocation: &Invocation,
+        mode: Mode,
+        found: Vec<Difference>,
+    ) {
+        for difference in found {
+            let rows = known.iter().enumerate();
+            let mut rows = rows.filter(|(_, row)| row.covers(invocation, mode, &difference));
+            match rows.next() {
+                Some((row, _)) => _ = self.seen.insert((row, difference.what)),
+                None => self.unlisted.push((invocation.title(), difference)),
+            }
+        }
+    }
+
+    /// Every difference that the page does not know, as text.
+    pub(crate) fn unlisted(&self) -> String {
+        let mut text = String::new();
+        for (title, difference) in &self.unlisted {
+            let Difference { what, native, here } = difference;
+            text += &format!("{title}\n    {what}\n      native: {native}\n      here:   {here}\n");
+        }
+        text
+    }
+
+    /// Every difference that the page knows and that there is none of, as text.
+    pub(crate) fn untrue(&self, known: &[Known], mode: Mode) -> String {
+        let mut text = String::new();
+        for (number, row) in known.iter().enumerate() {
+            for what in row.expected(mode) {
+                if can_occur(&what) && !self.seen.contains(&(number, what.clone())) {
+                    text += &format!("listed, but not so: {what} of {}\n", row.calls);
+                }
+            }
+        }
+        text
+    }
+}
+
+/// Whether this machine can show a difference at all.
+pub(crate) fn can_occur(what: &str) -> bool {
+    match what {
+        "report NoNewPrivs" => {
+            Landlock::Writes.available("native: the privileges of a confined tool")
+        }
+        "core" => {
+            possible("native: a core that is dumped", &["/bin/sh", "-c", "ulimit -c unlimited"])
+        }
+        _ => true,
+    }
+}
+
+/// The classes of the page and how many calls each has.
+pub(crate) fn classes() -> Vec<(String, usize)> {
+    let rows = table("| class |").into_iter().map(|cells| {
+        let [class, count, _] = &cells[..] else { panic!("{cells:?}") };
+        (class.clone(), count.parse().expect("a count is a number"))
+    });
+    rows.collect()
+}
+
+/// The cells of the table whose head begins so.
+fn table(head: &str) -> Vec<Vec<String>> {
+    let page = include_str!("../../../spec/native.md");
+    let lines = page.lines().skip_while(|line| !line.starts_with(head));
+    let rows = lines.skip(2).take_while(|line| line.starts_with('|'));
+    let cells =
+        |row: &str| row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
+    rows.map(cells).collect()
+}

@@ -1,0 +1,136 @@
+//! Whatever ends a call, the terminal is as it was before.
+
+use std::fs;
+
+use aifo_tests::{
+    Seated, Signal, Stage, Terminal, Way, children, descendants, eventually, is_alive, send_signal,
+};
+use nix::sys::termios::{LocalFlags, Termios};
+
+use super::{PYTHON, STAY, number};
+
+/// A shim in a script on a terminal, which it has set raw.
+struct Call {
+    terminal: Terminal,
+    before: Termios,
+    script: Seated,
+    shim: i32,
+    tool: i32,
+}
+
+impl Call {
+    /// The tool writes its pid and stays; then the script writes how it ended, and stays.
+    #[track_caller]
+    fn start(stage: &Stage, way: Way, script: &str) -> Self {
+        stage.clear();
+        fs::write(stage.folder().join("stay.py"), STAY).unwrap();
+        let terminal = Terminal::sized(80, 24);
+        let before = terminal.modes();
+        let script = format!("{script}\necho $? > code\nuntil [ -e over ]; do sleep .01; done");
+        let mut bash = stage.command(way, &["/bin/bash", "-c", &script]);
+        let script = terminal.start(bash.env("AIFO_SHIM_KILL_PARENT_SHELL_ON_SIGINT", "0"));
+        let tool = number(stage, "pid");
+        eventually("what is typed is carried", || is_raw(&terminal));
+        let [shim] = children(script.pid())[..] else { panic!("the script waits for one child") };
+        Call { terminal, before, script, shim, tool }
+    }
+
+    /// Waits until the script has gone on behind the call, and looks at the terminal.
+    #[track_caller]
+    fn check(self, stage: &Stage, what: &str, code: &str) {
+        eventually(&format!("{what}: the call has ended"), || {
+            fs::read_to_string(stage.folder().join("code")).is_ok_and(|text| text.ends_with('\n'))
+        });
+        let ended = fs::read_to_string(stage.folder().join("code")).unwrap();
+        assert_eq!(ended.trim(), code, "{what}: {}", self.terminal.shown());
+        assert_eq!(self.terminal.modes(), self.before, "{what}");
+        eventually(&format!("{what}: the tool has gone"), || !is_alive(self.tool));
+        fs::write(stage.folder().join("over"), "").unwrap();
+        assert_eq!(self.script.finish(), Ok(0));
+    }
+}
+
+/// Natively a tool that waits leaves the terminal alone; a shim takes what is typed to its tool.
+fn is_raw(terminal: &Terminal) -> bool {
+    !terminal.modes().local_flags.intersects(LocalFlags::ICANON | LocalFlags::ECHO)
+}
+
+#[test]
+fn a_signal_to_the_shim_leaves_the_terminal_as_it_was() {
+    let Some(stage) = stage("a_signal_to_the_shim_leaves_the_terminal_as_it_was") else { return };
+    let rows = [(Signal::SIGTERM, "143"), (Signal::SIGHUP, "129"), (Signal::SIGUSR1, "138")];
+    for way in Way::SHIMS {
+        for (signal, code) in rows {
+            let call = Call::start(&stage, way, "python3 stay.py pid");
+            send_signal(call.shim, signal);
+            call.check(&stage, &format!("{signal} to the shim ({way:?})"), code);
+            let call = Call::start(&stage, way, "python3 stay.py pid");
+            send_signal(call.tool, signal);
+            call.check(&stage, &format!("{signal} to the tool ({way:?})"), code);
+        }
+    }
+}
+
+#[test]
+fn a_lost_runner_leaves_the_terminal_as_it_was() {
+    let Some(stage) = stage("a_lost_runner_leaves_the_terminal_as_it_was") else { return };
+    let call = Call::start(&stage, Way::Passed, "python3 stay.py pid");
+    let sidecars = stage.session().sidecars();
+    let its = sidecars.iter().find(|sidecar| descendants(sidecar.runner).contains(&call.tool));
+    send_signal(its.expect("a tool runs below its runner").runner, Signal::SIGKILL);
+    call.check(&stage, "without its runner", "125");
+}
+
+#[test]
+fn a_lost_proxy_leaves_the_terminal_as_it_was() {
+    for way in Way::SHIMS {
+        let Some(stage) = stage("a_lost_proxy_leaves_the_terminal_as_it_was") else { return };
+        let call = Call::start(&stage, way, "python3 stay.py pid");
+        send_signal(stage.session().pid(), Signal::SIGKILL);
+        call.check(&stage, &format!("without its proxy ({way:?})"), "125");
+    }
+}
+
+/// The shim's own KILL leaves the modes to whoever finds them, but no tool.
+#[test]
+fn a_killed_shim_leaves_no_tool() {
+    let Some(stage) = stage("a_killed_shim_leaves_no_tool") else { return };
+    for way in Way::SHIMS {
+        let call = Call::start(&stage, way, "python3 stay.py pid");
+        send_signal(call.shim, Signal::SIGKILL);
+        eventually(&format!("the tool has gone ({way:?})"), || !is_alive(call.tool));
+    }
+}
+
+/// A shell without line editing of its own changes no modes, so these are the shim's.
+#[test]
+fn a_stopped_shim_leaves_the_terminal_as_it_was() {
+    let Some(stage) = stage("a_stopped_shim_leaves_the_terminal_as_it_was") else { return };
+    let script = "set -m; python3 stay.py pid
+        echo $? > stopped; until [ -e go ]; do sleep .01; done; fg";
+    for way in Way::SHIMS {
+        let call = Call::start(&stage, way, script);
+        call.terminal.press("\x1a");
+        assert_eq!(stopped(&stage), "148", "TSTP stopped it");
+        assert_eq!(call.terminal.modes(), call.before, "{way:?}");
+        fs::write(stage.folder().join("go"), "").unwrap();
+        eventually("what is typed is carried again", || is_raw(&call.terminal));
+        call.terminal.press("\x1c");
+        call.check(&stage, &format!("stopped and continued ({way:?})"), "131");
+    }
+}
+
+#[track_caller]
+fn stage(story: &str) -> Option<Stage> {
+    Stage::start(&format!("repl::{story}"), PYTHON)
+}
+
+#[track_caller]
+fn stopped(stage: &Stage) -> String {
+    let mut code = String::new();
+    eventually("the script has gone on behind what was stopped", || {
+        code = fs::read_to_string(stage.folder().join("stopped")).unwrap_or_default();
+        code.ends_with('\n')
+    });
+    code.trim().to_owned()
+}

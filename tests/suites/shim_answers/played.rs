@@ -1,0 +1,104 @@
+//! A proxy that is played byte by byte.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::Command;
+use std::thread;
+
+use aifo_tests::{Outcome, Scratch, binaries};
+
+/// A proxy that knows its answers before it is asked.
+#[derive(Debug)]
+pub(crate) struct PlayedProxy {
+    scratch: Scratch,
+    listener: UnixListener,
+}
+
+/// What a shim sent, up to the end of the body that its head announces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl PlayedProxy {
+    pub(crate) fn new() -> Self {
+        let scratch = Scratch::new();
+        let link = scratch.path().join("make");
+        std::os::unix::fs::symlink(&binaries().shim, link).expect("the scratch folder is ours");
+        let socket = scratch.path().join("front.sock");
+        let listener = UnixListener::bind(socket).expect("the scratch folder is ours");
+        PlayedProxy { scratch, listener }
+    }
+
+    /// `make a "b c"`, as one of this proxy's session.
+    pub(crate) fn shim(&self) -> Command {
+        let folder = self.scratch.path();
+        let mut shim = Command::new(folder.join("make"));
+        shim.env_clear()
+            .env("AIFO_TOOLEEXEC_URL", format!("unix://{}/front.sock", folder.display()))
+            .env("AIFO_TOOLEEXEC_TOKEN", "s3cret")
+            .env("AIFO_EXEC_ID", "e1")
+            .args(["a", "b c"])
+            .current_dir(folder);
+        shim
+    }
+
+    /// Runs a shim to its end. Each answer goes to a request on a connection of its own, which is
+    /// closed behind it; what was asked, then. Panics unless it asks exactly so many times.
+    #[track_caller]
+    pub(crate) fn play(&self, shim: &mut Command, answers: &[&[u8]]) -> (Outcome, Vec<Request>) {
+        let (outcome, requests) = thread::scope(|scope| {
+            let answer = |answer: &&[u8]| {
+                let (request, mut stream) = self.accept();
+                // A shim that has seen enough may have left.
+                let _ = stream.write_all(answer);
+                request
+            };
+            let proxy = scope.spawn(move || answers.iter().map(answer).collect());
+            let outcome = Outcome::of(shim);
+            (outcome, proxy.join().expect("the proxy reads the requests"))
+        });
+        self.listener.set_nonblocking(true).expect("a listener can be polled");
+        let more = self.listener.accept().map(|_| ()).map_err(|e| e.kind());
+        self.listener.set_nonblocking(false).expect("a listener can be polled");
+        assert_eq!(more, Err(ErrorKind::WouldBlock), "nothing else is asked");
+        (outcome, requests)
+    }
+
+    /// The next connection, with the request that came by it.
+    pub(crate) fn accept(&self) -> (Request, UnixStream) {
+        let (mut stream, _) = self.listener.accept().expect("the shim connects");
+        (Request::read(&mut stream), stream)
+    }
+}
+
+impl Request {
+    fn read(stream: &mut UnixStream) -> Self {
+        let mut bytes = Vec::new();
+        let mut buffer = [0; 4096];
+        loop {
+            if let Some(request) = Request::whole(&bytes) {
+                return request;
+            }
+            let count = stream.read(&mut buffer).expect("the shim sends");
+            assert!(count > 0, "the request is cut off");
+            bytes.extend_from_slice(&buffer[..count]);
+        }
+    }
+
+    /// `None` while there is more to come.
+    fn whole(bytes: &[u8]) -> Option<Self> {
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+        let head = String::from_utf8(bytes[..end].to_vec()).expect("a head is text");
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+        let length = length.expect("a shim tells the length").parse().expect("it is a number");
+        let body = bytes[end + 4..].get(..length)?.to_vec();
+        Some(Request { head, body })
+    }
+
+    /// Whether this very line stands in the head.
+    pub(crate) fn has(&self, line: &str) -> bool {
+        self.head.lines().any(|found| found == line)
+    }
+}

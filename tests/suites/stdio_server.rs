@@ -1,0 +1,224 @@
+//! A JSON-RPC server over stdio, as editors and agents keep one open: thousands of messages both
+//! ways, and an end that is the server's.
+
+#[path = "stdio_server/client.rs"]
+mod client;
+
+use std::io::Write;
+use std::process::Command;
+use std::thread;
+
+use aifo_tests::{Footprint, Stage, Way, descendants, eventually};
+use serde_json::{Value, json};
+
+use client::{Client, Stream};
+
+/// How messages are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// Each behind its `Content-Length`.
+    ContentLength,
+    /// One a line.
+    Lines,
+}
+
+struct Server {
+    tool: &'static str,
+    file: &'static str,
+    source: &'static str,
+    framing: Framing,
+}
+
+const PYTHON: Server = Server {
+    tool: "python3",
+    file: "server.py",
+    source: include_str!("stdio_server/server.py"),
+    framing: Framing::ContentLength,
+};
+
+const NODE: Server = Server {
+    tool: "node",
+    file: "server.js",
+    source: include_str!("stdio_server/server.js"),
+    framing: Framing::Lines,
+};
+
+const MESSAGES: u64 = 10_000;
+
+impl Server {
+    #[track_caller]
+    fn stage(&self, story: &str) -> Option<Stage> {
+        Stage::start(&format!("stdio_server::{story}"), &[self.tool])
+    }
+
+    fn command(&self, stage: &Stage, way: Way) -> Command {
+        let file = stage.folder().join(self.file);
+        std::fs::write(&file, self.source).expect("the scratch folder is ours");
+        stage.tool(way, self.tool, &[file.to_str().expect("the scratch path is text")])
+    }
+
+    #[track_caller]
+    fn start(&self, stage: &Stage, way: Way, stream: Stream) -> Client {
+        Client::start(&mut self.command(stage, way), self.framing, stream)
+    }
+}
+
+/// Mostly short; now and then one that fills every pipe on the way.
+fn text(number: u64) -> String {
+    let length = if number % 500 == 499 { 200_000 } else { 1 + number % 100 };
+    format!("{number} ").chars().cycle().take(usize::try_from(length).unwrap()).collect()
+}
+
+fn request(number: u64) -> Value {
+    json!({"jsonrpc": "2.0", "id": number, "method": "turn", "params": text(number)})
+}
+
+/// Receives the answer to a request, and the notification before it if one is due.
+#[track_caller]
+fn check_answer(client: &Client, number: u64) {
+    if number.is_multiple_of(7) {
+        let notification =
+            json!({"jsonrpc": "2.0", "method": "progress", "params": {"at": number}});
+        assert_eq!(client.receive(), notification);
+    }
+    let turned: String = text(number).chars().rev().collect();
+    let answer = client.receive();
+    assert!(answer == json!({"jsonrpc": "2.0", "id": number, "result": turned}), "{number}");
+}
+
+/// Closes stdin: server and shim end by themselves.
+#[track_caller]
+fn check_end(client: &mut Client) {
+    client.close_input();
+    let (status, rest, stderr) = client.finish();
+    assert_eq!((status.code(), rest, stderr.as_str()), (Some(0), vec![], "end of input\n"));
+}
+
+/// One request after the other, each answered before the next.
+#[track_caller]
+fn check_turns(story: &str, server: &Server, way: Way, stream: Stream) {
+    let Some(stage) = server.stage(story) else { return };
+    let mut client = server.start(&stage, way, stream);
+    for number in 0..MESSAGES {
+        client.send(&request(number));
+        check_answer(&client, number);
+    }
+    check_end(&mut client);
+}
+
+/// All requests at once: neither direction waits for the other.
+#[track_caller]
+fn check_flood(stage: &Stage, server: &Server, way: Way, stream: Stream) {
+    let mut client = server.start(stage, way, stream);
+    let (mut input, framing) = (client.take_input(), server.framing);
+    let writer = thread::spawn(move || {
+        (0..MESSAGES).try_for_each(|number| input.write_all(&framing.encode(&request(number))))
+    });
+    for number in 0..MESSAGES {
+        check_answer(&client, number);
+    }
+    writer.join().expect("the writer does not panic").expect("the server reads to the end");
+    check_end(&mut client);
+}
+
+#[test]
+fn python_takes_turns_over_passed_pipes() {
+    let story = "python_takes_turns_over_passed_pipes";
+    check_turns(story, &PYTHON, Way::Passed, Stream::Pipes);
+}
+
+#[test]
+fn python_takes_turns_over_relayed_pipes() {
+    let story = "python_takes_turns_over_relayed_pipes";
+    check_turns(story, &PYTHON, Way::Relayed, Stream::Pipes);
+}
+
+#[test]
+fn python_takes_turns_over_sockets() {
+    check_turns("python_takes_turns_over_sockets", &PYTHON, Way::Passed, Stream::Sockets);
+}
+
+#[test]
+fn node_takes_turns_over_passed_pipes() {
+    check_turns("node_takes_turns_over_passed_pipes", &NODE, Way::Passed, Stream::Pipes);
+}
+
+#[test]
+fn node_takes_turns_over_relayed_pipes() {
+    check_turns("node_takes_turns_over_relayed_pipes", &NODE, Way::Relayed, Stream::Pipes);
+}
+
+#[test]
+fn node_takes_turns_over_sockets() {
+    check_turns("node_takes_turns_over_sockets", &NODE, Way::Passed, Stream::Sockets);
+}
+
+/// Natively too: what a shim has to keep up with is proven to be possible.
+#[test]
+fn all_at_once_goes_both_ways() {
+    for server in [&PYTHON, &NODE] {
+        let Some(stage) = server.stage("all_at_once_goes_both_ways") else { continue };
+        for way in Way::ALL {
+            check_flood(&stage, server, way, Stream::Pipes);
+        }
+        check_flood(&stage, server, Way::Passed, Stream::Sockets);
+    }
+}
+
+/// A server that ends while its client has more to say takes its shim with it.
+#[test]
+fn a_server_that_ends_is_the_end() {
+    for server in [&PYTHON, &NODE] {
+        let Some(stage) = server.stage("a_server_that_ends_is_the_end") else { continue };
+        for (way, stream) in Way::ALL
+            .into_iter()
+            .flat_map(|way| [Stream::Pipes, Stream::Sockets].map(|stream| (way, stream)))
+        {
+            for (method, code, signal) in [("exit", Some(7), None), ("die", None, Some(9))] {
+                let what = format!("{} {method} {way:?} {stream:?}", server.tool);
+                let mut client = server.start(&stage, way, stream);
+                for number in 1..=100 {
+                    client.send(&request(number));
+                    check_answer(&client, number);
+                }
+                let id = MESSAGES;
+                client.send(&json!({"id": id, "method": method, "params": 7}));
+                let (status, rest, stderr) = client.finish();
+                let by = std::os::unix::process::ExitStatusExt::signal(&status);
+                assert_eq!((status.code(), by), (code, signal), "{what}");
+                assert_eq!((rest, stderr.as_str()), (vec![], ""), "{what}");
+            }
+        }
+    }
+}
+
+/// Several clients come and go; a session does not gain by it.
+#[test]
+fn nothing_is_left_of_a_conversation() {
+    let Some(stage) = PYTHON.stage("nothing_is_left_of_a_conversation") else { return };
+    let talk = |way, stream| {
+        let mut clients: Vec<Client> = (0..4).map(|_| PYTHON.start(&stage, way, stream)).collect();
+        for number in 1..=20 {
+            clients.iter_mut().for_each(|client| client.send(&request(number)));
+            clients.iter().for_each(|client| check_answer(client, number));
+        }
+        for client in &clients {
+            assert!(descendants(client.pid()).is_empty(), "a shim makes no process");
+        }
+        clients.iter_mut().for_each(check_end);
+    };
+    talk(Way::Relayed, Stream::Pipes);
+    let before = Footprint::of(stage.session());
+    for (way, stream) in [
+        (Way::Passed, Stream::Pipes),
+        (Way::Relayed, Stream::Pipes),
+        (Way::Passed, Stream::Sockets),
+    ] {
+        talk(way, stream);
+    }
+    eventually("no fd and no process is gained", || {
+        let now = Footprint::of(stage.session());
+        now.processes <= before.processes
+            && now.fds.iter().zip(&before.fds).all(|(now, before)| now <= before)
+    });
+}

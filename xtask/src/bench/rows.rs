@@ -1,0 +1,121 @@
+//! What is measured: a row each, in this order, with its bound.
+
+use anyhow::Result;
+
+use super::call::{Tool, Way};
+use super::measure::Bench;
+use super::parents::Parent;
+use super::report::Bound::{self, AtLeast, AtMost, Reported};
+use super::report::Measured::{self, Absent, Mib, Slowdown, Throughput};
+
+/// One row of the table.
+pub(super) struct Row {
+    /// What `--only` looks for.
+    pub(super) name: &'static str,
+    pub(super) bound: Bound,
+    pub(super) measure: fn(&Bench<'_>) -> Result<Measured>,
+}
+
+/// All rows. Those of the proxy's memory tell of the session so far.
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "shim size",
+        bound: AtMost { musl: 1.2, glibc: 2.0 },
+        measure: |bench| bench.shim_size().map(Mib),
+    },
+    Row {
+        name: "proxy at rest, before",
+        bound: AtMost { musl: 4.0, glibc: 4.0 },
+        measure: |bench| bench.proxy_memory().map(Mib),
+    },
+    Row {
+        name: "true, passed",
+        bound: AtMost { musl: 1.6, glibc: 2.2 },
+        measure: |bench| bench.calls(Tool::True, Way::Passed).map(Slowdown),
+    },
+    Row {
+        name: "true, relayed",
+        bound: Reported,
+        measure: |bench| bench.calls(Tool::True, Way::Relayed).map(Slowdown),
+    },
+    Row {
+        name: "true, version 2",
+        bound: AtMost { musl: 2.0, glibc: 2.6 },
+        measure: |bench| bench.calls(Tool::True, Way::Version2).map(Slowdown),
+    },
+    Row {
+        name: "true, from node spawnSync",
+        bound: Reported,
+        measure: |bench| from_parent(bench, Parent::NodeSpawnSync),
+    },
+    Row {
+        name: "true, from node spawn",
+        bound: Reported,
+        measure: |bench| from_parent(bench, Parent::NodeSpawn),
+    },
+    Row {
+        name: "true, from python subprocess",
+        bound: Reported,
+        measure: |bench| from_parent(bench, Parent::Python),
+    },
+    Row {
+        name: "10 ms, passed",
+        bound: AtMost { musl: 1.05, glibc: 1.05 },
+        measure: |bench| bench.calls(Tool::Nap, Way::Passed).map(Slowdown),
+    },
+    Row {
+        name: "64 at once, passed",
+        bound: AtLeast { musl: 0.65, glibc: 0.45 },
+        measure: |bench| bench.bursts(Way::Passed).map(Throughput),
+    },
+    Row {
+        name: "64 at once, version 2",
+        bound: Reported,
+        measure: |bench| bench.bursts(Way::Version2).map(Throughput),
+    },
+    Row {
+        name: "CPU of all parties",
+        bound: AtMost { musl: 2.0, glibc: 2.6 },
+        measure: |bench| bench.cpu().map(Slowdown),
+    },
+    Row {
+        name: "Ctrl-C, to native true",
+        bound: AtMost { musl: 5.0, glibc: 5.0 },
+        measure: |bench| bench.interrupts().map(Slowdown),
+    },
+    Row {
+        name: "output, passed",
+        bound: AtMost { musl: 1.1, glibc: 1.1 },
+        measure: |bench| bench.outputs(Way::Passed).map(Slowdown),
+    },
+    Row {
+        name: "output, relayed",
+        bound: Reported,
+        measure: |bench| bench.outputs(Way::Relayed).map(Slowdown),
+    },
+    Row {
+        name: "output, version 2",
+        bound: AtMost { musl: 2.5, glibc: 2.5 },
+        measure: |bench| bench.outputs(Way::Version2).map(Slowdown),
+    },
+    Row {
+        name: "proxy at rest, after",
+        bound: AtMost { musl: 4.0, glibc: 4.0 },
+        measure: |bench| bench.proxy_memory().map(Mib),
+    },
+    Row {
+        name: "proxy peak, 256 MiB v2",
+        bound: AtMost { musl: 16.0, glibc: 16.0 },
+        measure: |bench| bench.proxy_peak_v2().map(Mib),
+    },
+    Row {
+        name: "proxy peak, 256 MiB v1",
+        bound: AtMost { musl: 16.0, glibc: 16.0 },
+        measure: |bench| bench.proxy_peak_v1().map(Mib),
+    },
+];
+
+fn from_parent(bench: &Bench<'_>, parent: Parent) -> Result<Measured> {
+    let pairs = bench.calls_from(parent)?;
+    Ok(pairs.map_or(Absent { program: parent.program() }, Slowdown))
+}
