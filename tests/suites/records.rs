@@ -98,6 +98,20 @@ fn a_call_has_every_field() {
     assert_eq!(record["bytes"], "out 0\nerr 0\nout 1\nerr 1\n".len());
 }
 
+/// No byte of a version 3 call comes through the proxy; what it used is told all the same.
+#[test]
+fn a_call_by_version_3_is_recorded_too() {
+    let session = start(Setup::new());
+    let id = fresh_id();
+    let mut shim = session.shim("make");
+    assert!(shim.args(["both", "2"]).env("AIFO_EXEC_ID", &id).status().unwrap().success());
+    let record = record(&session, &id);
+    assert_eq!((&record["proto"], &record["status"]), (&3.into(), &101.into()));
+    assert_eq!((&record["ending"], &record["bytes"]), (&"exited".into(), &0.into()));
+    assert!(record["max_rss_kib"].as_u64().unwrap() > 0, "{record}");
+    assert_eq!(record["argv"], "both 2");
+}
+
 #[test]
 fn it_is_kept_private_and_after_the_session() {
     let mut session = start(Setup::new());

@@ -125,12 +125,24 @@ fn it_uses_the_exec_id_it_is_given() {
     killed("3").died_of(Signal::SIGKILL);
 }
 
+/// A caller hears of the end when the proxy does, and may be back before the proxy has done its part.
+#[test]
+fn an_id_and_a_place_are_free_for_the_next_call() {
+    let session = Setup::new().env("AIFO_TOOLEEXEC_MAX_CONNECTIONS", "1").start();
+    let id = fresh_id();
+    for _ in 0..100 {
+        let mut command = session.shim("make");
+        command.args(["exit", "0"]).env("AIFO_EXEC_ID", &id);
+        Outcome::of(&mut command).exited(0);
+    }
+}
+
 #[test]
 fn under_its_own_name_it_tells_its_version() {
     let outcome = Outcome::of(Command::new(&binaries().shim).arg("--version").env_clear());
     let text = outcome.exited(0).text();
     assert!(text.starts_with("aifo-shim "), "{text}");
-    for protocol in ["1", "2"] {
+    for protocol in ["1", "2", "3"] {
         let named = text
             .split(|c: char| !c.is_ascii_alphanumeric())
             .any(|word| word == protocol || word.strip_prefix('v') == Some(protocol));

@@ -52,8 +52,8 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
 pub(crate) fn build(out: &Path) -> Result<Dist> {
     let (target, libc) = target()?;
     let target_dir = shell::root().join("target/dist");
-    for (package, rustc) in PACKAGES {
-        let mut cargo = shell::cargo(["rustc", "--release", "-p", package]);
+    for Package { name, profile, rustc } in PACKAGES {
+        let mut cargo = shell::cargo(["rustc", "-p", name, "--profile", profile]);
         cargo.args(["--target", &target]).arg("--target-dir").arg(&target_dir);
         if libc == Libc::Glibc {
             // Only with --target: without it the flag would reach proc-macros too, and break them.
@@ -66,12 +66,12 @@ pub(crate) fn build(out: &Path) -> Result<Dist> {
         shell::run(cargo.arg("--").args(rustc))?;
     }
 
-    let built = target_dir.join(&target).join("release");
+    let built = target_dir.join(&target);
     fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
     let dist = Dist { shim: out.join("aifo-shim"), coder: out.join("aifo-coder"), libc };
-    for path in [&dist.shim, &dist.coder] {
-        let name = path.file_name().unwrap_or_default();
-        install(&built.join(name), path)?;
+    for (path, Package { name, profile, .. }) in [&dist.shim, &dist.coder].into_iter().zip(PACKAGES)
+    {
+        install(&built.join(profile).join(name), path)?;
         if elf::linkage(path)? != Linkage::Static {
             bail!("{} is not static", path.display());
         }
@@ -85,8 +85,17 @@ pub(crate) fn build(out: &Path) -> Result<Dist> {
 /// of its start was relocating itself: a fixed address spares that. Who could misuse one runs programs
 /// as the same user already. The launcher, which faces the network and holds the token, keeps its
 /// random addresses.
-const PACKAGES: [(&str, &[&str]); 2] =
-    [("aifo-shim", &["-C", "relocation-model=static"]), ("aifo-coder", &[])];
+const PACKAGES: [Package; 2] = [
+    Package { name: "aifo-shim", profile: "shim", rustc: &["-C", "relocation-model=static"] },
+    Package { name: "aifo-coder", profile: "release", rustc: &[] },
+];
+
+/// A package, which is also its binary's name, its profile, and what rustc is told beside it.
+struct Package {
+    name: &'static str,
+    profile: &'static str,
+    rustc: &'static [&'static str],
+}
 
 /// Replaces a file whole: a copy in place fails while the old program runs.
 fn install(from: &Path, to: &Path) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -34,14 +34,7 @@ pub(crate) fn invocation(
 
 /// The variables that may go along; the proxy judges once more.
 pub(crate) fn environment(forwarding: &Forwarding, workspace: &Path) -> Vec<Vec<u8>> {
-    let variables = std::env::vars_os().map(|(name, value)| {
-        let mut variable = name.into_vec();
-        variable.push(b'=');
-        variable.extend_from_slice(value.as_bytes());
-        variable
-    });
-    let variables: Vec<_> = variables.collect();
-    forwarding.filter(variables.iter().map(Vec::as_slice), workspace)
+    forwarding.filter(aifo_process::environment(), workspace)
 }
 
 /// The terminal that the tool's is to resemble.

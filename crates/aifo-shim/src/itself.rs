@@ -23,8 +23,8 @@ Environment: AIFO_TOOLEEXEC_URL and AIFO_TOOLEEXEC_TOKEN (or AIFO_TOOLEEXEC_TOKE
 proxy is; AIFO_TOOLCHAIN_VERBOSE=1 tells what is done. AIFO_SHIM_PROTO=2 calls by the older protocol,
 AIFO_SHIM_RELAY=1 passes no descriptor, AIFO_SHIM_ENV=NAME,PREFIX* names further variables for tools.
 
-Exit codes: the tool's own; 128+n if signal n ended it; 86 nothing ran; 124 the tool ran into the
-time limit; 125 its ending is unknown; 126 it could not be executed; 127 it was not found.
+Exit codes: the tool's own, and its very signal if one ended it; 86 nothing ran; 124 the tool ran
+into the time limit; 125 its ending is unknown; 126 it could not be executed; 127 it was not found.
 ";
 
 pub(crate) fn tell(args: &[OsString]) -> ShimEnd {

@@ -41,6 +41,8 @@ pub(crate) struct Relay<'a> {
     unheard_since: Option<Instant>,
     inlet: Option<Inlet>,
     keyboard: Option<Keyboard>,
+    /// Whether stdin and stdout have gone to the tool, and are still open here.
+    is_passed: [bool; 2],
     /// stdout, stderr, and what the pseudo terminal shows.
     sinks: [Option<Sink>; 3],
     /// Frames come faster than they are taken.
@@ -76,6 +78,7 @@ impl<'a> Relay<'a> {
             unheard_since: None,
             inlet: None,
             keyboard: None,
+            is_passed: [false; 2],
             sinks: [const { None }; 3],
             in_bulk: false,
         }
@@ -135,6 +138,7 @@ impl<'a> Relay<'a> {
                     return Ok(exit);
                 }
             }
+            self.let_go_of_passed();
             if let Some(keyboard) = &mut self.keyboard {
                 keyboard.look(Instant::now(), &mut self.line);
             }
@@ -229,9 +233,7 @@ impl<'a> Relay<'a> {
     fn begin(&mut self, stdio: [Stdio; 3]) {
         self.has_started = true;
         let [input, output, error] = Standard::all();
-        // stderr stays, for what we may have to say.
-        let passed = [(&input, stdio[0]), (&output, stdio[1])].into_iter();
-        Standard::let_go(passed.filter(|(_, kind)| *kind == Stdio::Passed).map(|(fd, _)| fd));
+        self.is_passed = [stdio[0], stdio[1]].map(|kind| kind == Stdio::Passed);
         match stdio[0] {
             Stdio::Relayed => self.inlet = Some(Inlet::relayed(input)),
             Stdio::Terminal => {
@@ -252,6 +254,15 @@ impl<'a> Relay<'a> {
             relayed(error, stdio[2], Stream::Stderr),
             shown,
         ];
+    }
+
+    /// What the tool has got is no business of ours any more; but a tool that has ended by the time
+    /// we hear that it started leaves nothing to be done. stderr stays, for what we may have to say.
+    fn let_go_of_passed(&mut self) {
+        let passed = std::mem::take(&mut self.is_passed);
+        let both = [Standard::input(), Standard::output()];
+        let passed = both.iter().zip(passed).filter(|(_, is_passed)| *is_passed);
+        Standard::let_go(passed.map(|(standard, _)| standard));
     }
 
     fn read_input(&mut self) {

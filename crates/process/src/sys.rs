@@ -4,7 +4,7 @@
 //! call means is said where it is used.
 #![allow(unsafe_code)]
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
@@ -38,8 +38,9 @@ enum Step {
     Exec,
 }
 
-/// The child runs a handful of system calls on this stack before it executes its program.
-const CHILD_STACK: usize = 64 * 1024;
+/// The child runs a handful of system calls on this stack before it executes its program. Small enough
+/// to come from the heap: a mapping of its own would cost each start two more calls and its pages.
+const CHILD_STACK: usize = 16 * 1024;
 
 pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
     let argv = null_terminated(&spawn.argv);
@@ -539,6 +540,27 @@ macro_rules! entry {
             $crate::start($run)
         }
     };
+}
+
+/// The environment as it was given to this process, each `NAME=value`, without copying it.
+///
+/// Nothing in this workspace changes its own environment; a program that does must not call this
+/// afterwards.
+pub fn environment() -> Vec<&'static [u8]> {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    let mut variables = Vec::with_capacity(64);
+    // SAFETY: the C library keeps `environ` pointing to a null-terminated array of NUL-terminated
+    // strings, which live as long as the process and which nobody changes.
+    unsafe {
+        let mut next = environ;
+        while !next.is_null() && !(*next).is_null() {
+            variables.push(CStr::from_ptr(*next).to_bytes());
+            next = next.add(1);
+        }
+    }
+    variables
 }
 
 /// How many bytes stand in a pipe, seen from either end (`FIONREAD`). 0 for what is no pipe.

@@ -34,6 +34,7 @@ pub(crate) async fn run(
     upgrade: Upgrade,
 ) -> Result<(), Refusal> {
     let mut record = CallRecord::new(request, 3);
+    record.status = 101;
     let ran = run_recorded(shared, client, request, echo, upgrade, &mut record).await;
     if let Err(refusal) = &ran {
         record.refused(refusal);

@@ -21,6 +21,8 @@ pub(crate) struct Conversation {
     /// What the client hears before all else, until it has.
     greeting: Vec<u8>,
     lanes: Vec<Lane>,
+    /// The tool runs. Before that there is nothing to be said, and nothing to be heard.
+    open: bool,
     /// The client left, or broke the protocol, which comes to the same; nobody has acted on it yet.
     lost: bool,
 }
@@ -29,7 +31,13 @@ impl Conversation {
     /// A conversation with a client that is greeted first, or with nobody.
     pub(crate) fn new(client: Option<(Channel, Vec<u8>)>, lanes: Vec<Lane>) -> Self {
         let (client, greeting) = client.unzip();
-        Conversation { client, greeting: greeting.unwrap_or_default(), lanes, lost: false }
+        let greeting = greeting.unwrap_or_default();
+        Conversation { client, greeting, lanes, open: false, lost: false }
+    }
+
+    /// The tool runs.
+    pub(crate) fn open(&mut self) {
+        self.open = true;
     }
 
     /// Whether somebody listens.
@@ -49,8 +57,7 @@ impl Conversation {
 
     /// An fd of this conversation, and what it waits for there.
     pub(crate) fn port(&self, port: Port) -> Option<(BorrowedFd<'_>, EpollFlags)> {
-        // Before the greeting there is nothing to be said, and nothing to be heard.
-        if self.is_attended() && !self.greeting.is_empty() {
+        if !self.open {
             return None;
         }
         match port {

@@ -107,6 +107,7 @@ impl Exec {
     }
 
     fn on_started(&mut self, world: &mut World<'_>) {
+        self.conversation.open();
         if self.tell == Tell::Start {
             tell(world.control, &self.started_frame());
         }
@@ -193,7 +194,12 @@ impl Exec {
     }
 
     fn on_client(&mut self) {
-        for number in self.conversation.listen() {
+        let signals = self.conversation.listen();
+        if !signals.is_empty() && self.announcement.is_some() {
+            // It is awake now, and it makes a difference to it whether somebody listens.
+            self.announce();
+        }
+        for number in signals {
             self.signal_by_client(number);
         }
     }

@@ -2,8 +2,10 @@
 //!
 //! In scope: the HTTP/1.1 of protocols v1 and v2, server side ([`RequestReader`], `encode_*`) and
 //! client side ([`ExecCall`], [`ResponseReader`]); the chunked coding with its trailers; the form
-//! of a call's parameters, exact to the byte ([`decode_form`]); runner frames ([`Frame`],
-//! [`FrameReader`]); and every bound a peer can run into ([`Limits`]).
+//! of a call's parameters, exact to the byte ([`decode_form`]); the request of v3 ([`Upgrade`]) with
+//! all that a program is started with ([`Invocation`]); frames ([`Frame`], [`FrameReader`]) and the
+//! credit of streams that share a connection ([`Credit`], [`Allowance`]); and every bound a peer can
+//! run into ([`Limits`]).
 //!
 //! Out of scope: sockets, time, which paths and headers a proxy accepts (`aifo-proxy`), and what
 //! is done with a call.
