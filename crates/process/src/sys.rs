@@ -547,6 +547,7 @@ macro_rules! entry {
 /// Nothing in this workspace changes its own environment; a program that does must not call this
 /// afterwards.
 pub fn environment() -> Vec<&'static [u8]> {
+    // SAFETY: `environ` is what POSIX says it is, and the C library has it.
     unsafe extern "C" {
         static environ: *const *const c_char;
     }
