@@ -84,7 +84,7 @@ impl Exec {
             child: if launched.monitor.is_some() { Child::Monitor } else { Child::Tool },
             tool: u32::try_from(launched.pid.as_raw()).unwrap_or_default(),
             stdio: launched.stdio,
-            monitor: launched.monitor.map(Channel::new),
+            monitor: launched.monitor,
             started,
             tell: start.tell,
             announcement: None,
@@ -159,7 +159,11 @@ impl Exec {
     /// An fd of this exec, and what it waits for there.
     pub(crate) fn port(&self, port: Port) -> Option<(BorrowedFd<'_>, EpollFlags)> {
         match port {
-            Port::Monitor => self.monitor.as_ref().map(|it| (it.as_fd(), EpollFlags::EPOLLIN)),
+            Port::Monitor => self.monitor.as_ref().map(|monitor| {
+                let room =
+                    if monitor.is_blocked() { EpollFlags::EPOLLOUT } else { EpollFlags::empty() };
+                (monitor.as_fd(), EpollFlags::EPOLLIN | room)
+            }),
             port => self.conversation.port(port),
         }
     }
@@ -172,7 +176,15 @@ impl Exec {
     /// Something is ready at one of the ports.
     pub(crate) fn on_ready(&mut self, ready: Ready, port: Port, world: &mut World<'_>) {
         match port {
-            Port::Monitor => self.on_monitor(world),
+            Port::Monitor => {
+                if ready.room
+                    && let Some(monitor) = &mut self.monitor
+                {
+                    // One that is gone is noticed by its end.
+                    let _ = monitor.flush();
+                }
+                self.on_monitor(world);
+            }
             Port::Client => {
                 if ready.room {
                     self.conversation.flush();

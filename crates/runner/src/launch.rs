@@ -16,6 +16,7 @@ use aifo_wire::{
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
+use crate::channel::Channel;
 use crate::directory::Roots;
 use crate::lane::Lane;
 use crate::monitor;
@@ -42,7 +43,7 @@ pub(crate) struct Launched {
     /// The tool, or the monitor above it, which has yet to say whether the tool runs.
     pub(crate) pid: Pid,
     /// The monitor's connection, where the tool has a terminal.
-    pub(crate) monitor: Option<OwnedFd>,
+    pub(crate) monitor: Option<Channel>,
     /// Our ends of its streams.
     pub(crate) lanes: Vec<Lane>,
     /// What 0, 1 and 2 have become.

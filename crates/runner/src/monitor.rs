@@ -37,7 +37,7 @@ pub(crate) fn start(
     id: &ExecId,
     tool: &Spawn<'_>,
     terminal: BorrowedFd<'_>,
-) -> io::Result<(Pid, OwnedFd)> {
+) -> io::Result<(Pid, Channel)> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     let (ours, theirs) =
         socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?;
@@ -77,27 +77,13 @@ pub(crate) fn start(
     let pid = monitor.spawn().map_err(io::Error::other)?;
     drop(theirs);
     let fds: Vec<_> = tool.stdio.iter().flatten().copied().collect();
-    send_start(ours.as_fd(), &start, &fds)?;
-    Ok((pid, ours))
-}
-
-/// Sends `Start` whole. It may be larger than what the socket holds, but the monitor reads at once.
-fn send_start(socket: BorrowedFd<'_>, start: &Start, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut bytes = Vec::new();
-    Frame::Start(Box::new(start.clone())).encode(&mut bytes);
-    let mut rest = bytes.as_slice();
-    let mut fds = fds;
-    while !rest.is_empty() {
-        match send_with_fds(socket, rest, fds, Waiting::Block) {
-            Ok(sent) => {
-                rest = rest.get(sent..).unwrap_or_default();
-                fds = &[];
-            }
-            Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
+    Frame::Start(Box::new(start)).encode(&mut bytes);
+    // The monitor reads at once, as a rule; nobody who stops it is to stop us.
+    let sent = send_with_fds(ours.as_fd(), &bytes, &fds, Waiting::Refuse)?;
+    let mut channel = Channel::new(ours);
+    channel.send_encoded(bytes.get(sent..).unwrap_or_default())?;
+    Ok((pid, channel))
 }
 
 /// Starts the tool that `Start` on `control` names, as the foreground group of our terminal, and
