@@ -54,7 +54,7 @@ pub use same_object::is_same_object;
 pub use signal_set::{Caught, CaughtSignals, SignalSet};
 pub use signals::{
     become_subreaper, die_of, die_with_parent, forbid_tracing, ignored_signals, is_ignored,
-    reset_dispositions, signal_group, signal_group_number, signal_process,
+    reset_dispositions, signal_group_number, signal_process,
 };
 pub use spawn::{Group, Spawn, SpawnError, variable};
 #[doc(hidden)]

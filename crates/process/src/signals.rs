@@ -10,11 +10,6 @@ use nix::unistd::{Pid, getppid};
 use crate::signal_set::SignalSet;
 use crate::sys::{self, Disposition};
 
-/// Sends a signal to a whole process group. `false` if no process of it is left.
-pub fn signal_group(leader: Pid, signal: Signal) -> bool {
-    signal_group_number(leader, signal.number())
-}
-
 /// Sends a signal of any number, real-time ones included, to a whole process group. `false` if no
 /// process of it is left. A number that is no signal reaches nobody.
 pub fn signal_group_number(leader: Pid, number: u8) -> bool {

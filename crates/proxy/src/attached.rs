@@ -17,7 +17,7 @@ use aifo_wire::{
 
 use crate::attendant::{Attendant, TimeLimit};
 use crate::client::Parked;
-use crate::exec::{begin_at, internal, start, start_refusal, tell_start};
+use crate::exec::{Begun, begin, internal, start, start_refusal, tell_start};
 use crate::passing::{Passing, judge};
 use crate::proxy::Shared;
 use crate::record::{CallRecord, Ended};
@@ -69,7 +69,7 @@ async fn run_recorded(
     encode_upgrade_head(&mut greeting, echo);
     let start = start(request, invocation, Some(Handover { greeting, received }));
     let began = Instant::now();
-    let (exec, route) = begin(shared, request, routes, start, handed).await?;
+    let Begun { exec, route } = begin_attached(shared, request, routes, start, handed).await?;
     record.routed(&route.kind, route.reason);
     registration.started(exec.runner().clone());
     tell_start(request, record, &route.kind);
@@ -98,25 +98,22 @@ fn admit(shared: &Shared, invocation: &mut Invocation, fds: Vec<OwnedFd>) -> Vec
 /// Asks the first of the routed sidecars that has the tool. The last is not waited for: whether it has
 /// it comes as an event, and until then nobody need be woken. It also gets the descriptors themselves,
 /// so that none is held here while the tool runs.
-async fn begin(
+async fn begin_attached(
     shared: &Shared,
     request: &ExecRequest,
     mut routes: Vec<Route>,
     mut start: Start,
     handed: Vec<OwnedFd>,
-) -> Result<(Exec, Route), Refusal> {
-    let Some(last) = routes.pop() else {
+) -> Result<Begun, Refusal> {
+    let Some(route) = routes.pop() else {
         return Err(shared.config.policy.unavailable(&request.tool));
     };
-    for route in routes {
-        let runner = shared.fleet.runner(&route.kind).await.map_err(internal)?;
-        if let Some(exec) = begin_at(&runner, start.clone(), &handed).await? {
-            return Ok((exec, route));
-        }
+    if let Some(begun) = begin(shared, routes, &start, &handed).await? {
+        return Ok(begun);
     }
-    let runner = shared.fleet.runner(&last.kind).await.map_err(internal)?;
+    let runner = shared.fleet.runner(&route.kind).await.map_err(internal)?;
     start.tell = Tell::End;
-    Ok((runner.start(start, handed), last))
+    Ok(Begun { exec: runner.start(start, handed), route })
 }
 
 /// Watches until the tool has ended. An error means that nothing ran.

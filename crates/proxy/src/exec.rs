@@ -54,12 +54,13 @@ async fn run_recorded(
     let routes = shared.config.policy.route(&request.tool, shared.fleet.kinds())?;
     let registration = shared.registry.register(&request.id).await?;
     let began = std::time::Instant::now();
-    let no_pipe = |error| Refusal::Internal(format!("cannot make a pipe: {error}"));
     let (output, tools_end) = ToolOutput::new().map_err(no_pipe)?;
     let tool = request.tool.as_str().as_bytes().to_vec();
     let argv = std::iter::once(tool).chain(request.args.iter().cloned()).collect();
     let start = start(request, Invocation::plain(argv, request.cwd.clone()), None);
-    let Begun { exec, route } = begin(shared, request, routes, &start, &[tools_end]).await?;
+    let begun = begin(shared, routes, &start, &[tools_end]).await?;
+    let Begun { exec, route } =
+        begun.ok_or_else(|| shared.config.policy.unavailable(&request.tool))?;
     record.routed(&route.kind, route.reason);
     registration.started(exec.runner().clone());
     tell_start(request, record, &route.kind);
@@ -124,21 +125,20 @@ pub(crate) struct Begun {
     pub(crate) route: Route,
 }
 
-/// Starts the tool in the first of the routed sidecars that has it.
+/// Starts the tool in the first of these sidecars that has it; `None` if none has.
 pub(crate) async fn begin(
     shared: &Shared,
-    request: &ExecRequest,
     routes: Vec<Route>,
     start: &Start,
     fds: &[OwnedFd],
-) -> Result<Begun, Refusal> {
+) -> Result<Option<Begun>, Refusal> {
     for route in routes {
         let runner = shared.fleet.runner(&route.kind).await.map_err(internal)?;
         if let Some(exec) = begin_at(&runner, start.clone(), fds).await? {
-            return Ok(Begun { exec, route });
+            return Ok(Some(Begun { exec, route }));
         }
     }
-    Err(shared.config.policy.unavailable(&request.tool))
+    Ok(None)
 }
 
 /// Starts a tool on duplicates of `fds`. `None` if the sidecar has no such tool; nothing ran then.
@@ -157,6 +157,10 @@ pub(crate) async fn begin_at(
         // It may have started and ended unseen.
         Some(ExecEvent::ClientLeft | ExecEvent::Ended(_)) | None => Err(lost(runner)),
     }
+}
+
+pub(crate) fn no_pipe(error: io::Error) -> Refusal {
+    Refusal::Internal(format!("cannot make a pipe: {error}"))
 }
 
 pub(crate) fn internal(error: SidecarError) -> Refusal {

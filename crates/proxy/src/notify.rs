@@ -12,7 +12,7 @@ use nix::unistd::{AccessFlags, access};
 use crate::attendant::TimeLimit;
 use crate::buffered::Buffered;
 use crate::client::Client;
-use crate::exec::{begin_at, internal};
+use crate::exec::{begin_at, internal, no_pipe};
 use crate::proxy::{Shared, Transcript};
 use crate::running::Running;
 use crate::tool_output::ToolOutput;
@@ -45,7 +45,6 @@ pub(crate) async fn run(
         tell: Tell::Start,
         invocation: Invocation::plain(argv, None),
     };
-    let no_pipe = |error| Refusal::Internal(format!("cannot make a pipe: {error}"));
     let (output, tools_end) = ToolOutput::new().map_err(no_pipe)?;
     let Some(exec) = begin_at(&runner, start, &[tools_end]).await? else {
         // Its path was resolved a moment ago; a runner does not look for it again.
