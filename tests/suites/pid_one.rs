@@ -5,9 +5,9 @@ use std::cell::Cell;
 use std::io::{IoSlice, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::symlink;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -61,6 +61,19 @@ impl PidOne {
     /// `None` on a machine without namespaces; the story is named then.
     #[track_caller]
     fn start(story: &str) -> Option<Self> {
+        Self::start_by(story, |serve, _| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            serve.stdin(OwnedFd::from(theirs));
+            move || ours
+        })
+    }
+
+    /// Starts it with a control connection of some kind: what makes it, before the start and after.
+    #[track_caller]
+    fn start_by<Connected: FnOnce() -> UnixStream>(
+        story: &str,
+        prepare: impl FnOnce(&mut Command, &Path) -> Connected,
+    ) -> Option<Self> {
         if !possible(&format!("pid_one::{story}"), &[&NAMESPACE[..], &["/bin/true"]].concat()) {
             return None;
         }
@@ -73,19 +86,22 @@ impl PidOne {
         let runner = scratch.path().join("aifo-runner");
         symlink(&binaries().shim, &runner).unwrap();
 
-        let (mut control, theirs) = UnixStream::pair().unwrap();
-        control.set_read_timeout(Some(DEADLINE)).unwrap();
         let mut command = Command::new(NAMESPACE[0]);
         command.args(&NAMESPACE[1..]).arg(runner).arg("serve").env_clear();
-        command.env("PATH", scratch.path().join("tools")).stdin(OwnedFd::from(theirs));
+        command.env("PATH", scratch.path().join("tools"));
+        let connected = prepare(&mut command, scratch.path());
         let unshare = command.spawn().unwrap();
-        // The command holds the other end of the connection, too.
+        // The command may hold the other end of the connection, too.
         drop(command);
+        let mut control = connected();
+        control.set_read_timeout(Some(DEADLINE)).unwrap();
 
-        assert_eq!(read_frame(&mut control), Some((HELLO, vec![2])));
+        assert_eq!(read_frame(&mut control), Some((HELLO, vec![3])));
         let places = ["workspace", "tmp"].map(|name| scratch.path().join(name));
         let places = places.each_ref().map(|path| string(path.to_str().unwrap().as_bytes()));
-        let setup = [places.concat(), string(b"c-cpp")].concat();
+        let one = 1u32.to_be_bytes();
+        let [workspace, tmp] = &places;
+        let setup = [&one[..], workspace, &one, tmp, &string(b"c-cpp")].concat();
         control.write_all(&frame(SETUP, &setup)).unwrap();
         let [runner] = children(unshare.id().cast_signed())[..] else { panic!("one child") };
         let serials = Cell::new(1);
@@ -323,6 +339,34 @@ fn term_is_the_end_as_well() {
     let last = check_end(&mut one, |one| send_signal(one.runner, Signal::SIGTERM));
     let (kind, payload) = last.expect("it is told how the tool ended");
     assert_eq!((kind, payload.get(4..6)), (EXIT, Some(&[1, 9][..])));
+}
+
+#[test]
+fn a_runner_that_connects() {
+    let one = PidOne::start_by("a_runner_that_connects", |serve, scratch| {
+        let path = scratch.join("control");
+        let listener = UnixListener::bind(&path).unwrap();
+        serve.arg("--connect").arg(&path).arg("--writable").arg(scratch).stdin(Stdio::null());
+        move || {
+            let (control, _) = listener.accept().unwrap();
+            std::fs::remove_file(path).unwrap();
+            control
+        }
+    });
+    let Some(mut one) = one else { return };
+    assert_eq!(one.run(&["say", "hello"]), ("hello\n".to_owned(), [0, 0]));
+    assert_eq!(one.end(|one| drop(one.control.take())).code(), Some(0));
+}
+
+#[test]
+fn a_runner_without_a_place_to_write_says_so_and_serves_nobody() {
+    let scratch = Scratch::new();
+    let (runner, place) = (scratch.path().join("aifo-runner"), scratch.path().join("none"));
+    symlink(&binaries().shim, &runner).unwrap();
+    let serve = Command::new(runner).arg("serve").arg("--writable").arg(&place).output().unwrap();
+    let told = format!("aifo-shim: runner: not writable: {}\n", place.display());
+    assert_eq!(String::from_utf8_lossy(&serve.stderr), told);
+    assert_eq!((serve.status.code(), serve.stdout), (Some(3), Vec::new()));
 }
 
 /// Ends a runner whose tool does not end by itself; the last that its client hears.

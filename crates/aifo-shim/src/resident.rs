@@ -1,27 +1,39 @@
 //! `aifo-runner`: the other half of this binary, inside a sidecar.
 //!
-//! Whoever starts it hands over its control connection as stdin:
-//! `aifo-runner guard|serve [--guarded-by PID] [--write PATH]..`
+//! Whoever starts it hands over its control connection as stdin, or says where to connect:
+//! `aifo-runner guard|serve [--guarded-by PID] [--connect PATH] [--write PATH].. [--writable PATH]..`
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use aifo_process::{Confinement, confine, die_with_parent, take_fd};
-use aifo_runner::GUARDED_BY;
+use aifo_runner::{GUARDED_BY, Owner};
 use aifo_types::Signal;
-use nix::unistd::Pid;
+use nix::unistd::{AccessFlags, Pid, access};
 
 use crate::ending::ShimEnd;
 use crate::tell;
 
 pub(crate) fn run(args: &[OsString]) -> ShimEnd {
-    let Some((role, options)) = args.split_first() else { return usage() };
+    let Some((role, words)) = args.split_first() else { return usage() };
     let ended = match role.to_str() {
-        Some("guard") => take_fd(0).and_then(|control| aifo_runner::guard(control, options)),
+        Some("guard") => take_fd(0).and_then(|control| aifo_runner::guard(control, words)),
         Some("monitor") => take_fd(0).and_then(aifo_runner::monitor),
-        Some("serve") => match Options::parse(options) {
-            Some(options) => serve(&options),
+        Some("own") => match parse_own(words) {
+            Some((owner, places)) => aifo_runner::own(owner, &places),
+            None => return usage(),
+        },
+        Some("serve") => match Options::parse(words) {
+            Some(options) => {
+                if let Some(place) = options.not_writable() {
+                    tell::line(format_args!("runner: not writable: {}", place.display()));
+                    return ShimEnd::Code(NOT_WRITABLE);
+                }
+                serve(&options)
+            }
             None => return usage(),
         },
         _ => return usage(),
@@ -35,13 +47,20 @@ pub(crate) fn run(args: &[OsString]) -> ShimEnd {
     }
 }
 
+/// The exit code of a runner that was promised a place to write and has none.
+const NOT_WRITABLE: u8 = 3;
+
 /// What a runner is told on its command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
     /// The guard, which ends what this runner leaves behind.
     guard: Option<i32>,
+    /// The socket to connect to; `None` for a control connection that is stdin.
+    connect: Option<PathBuf>,
     /// Where tools may write; `None` for everywhere.
     confinement: Option<Confinement>,
+    /// Where tools must be able to write.
+    writable: Vec<PathBuf>,
 }
 
 impl Options {
@@ -51,19 +70,35 @@ impl Options {
             let [name, value] = pair else { return None };
             match name.to_str() {
                 Some(GUARDED_BY) => options.guard = Some(value.to_str()?.parse().ok()?),
+                Some(aifo_runner::CONNECT) => options.connect = Some(PathBuf::from(value)),
                 Some(aifo_runner::WRITE) => {
                     let confinement = options.confinement.get_or_insert_default();
                     confinement.writable.push(PathBuf::from(value));
                 }
+                Some(aifo_runner::WRITABLE) => options.writable.push(PathBuf::from(value)),
                 _ => return None,
             }
         }
         Some(options)
     }
+
+    /// The first place that our user cannot write to, though tools are to.
+    fn not_writable(&self) -> Option<&PathBuf> {
+        let may = AccessFlags::W_OK | AccessFlags::X_OK;
+        self.writable.iter().find(|place| access(place.as_path(), may).is_err())
+    }
+
+    fn control(&self) -> io::Result<OwnedFd> {
+        let Some(path) = &self.connect else { return take_fd(0) };
+        let connected = UnixStream::connect(path).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot connect to '{}': {error}", path.display()))
+        })?;
+        Ok(connected.into())
+    }
 }
 
 fn serve(options: &Options) -> io::Result<()> {
-    let control = take_fd(0)?;
+    let control = options.control()?;
     if let Some(guard) = options.guard {
         die_with_parent(Pid::from_raw(guard), Signal::Term)?;
     }
@@ -72,6 +107,14 @@ fn serve(options: &Options) -> io::Result<()> {
         confine(confinement).map_err(io::Error::other)?;
     }
     aifo_runner::serve(control).map_err(io::Error::other)
+}
+
+/// `UID:GID PATH..`
+fn parse_own(words: &[OsString]) -> Option<(Owner, Vec<PathBuf>)> {
+    let (owner, places) = words.split_first()?;
+    let (uid, gid) = owner.to_str()?.split_once(':')?;
+    let owner = Owner { uid: uid.parse().ok()?, gid: gid.parse().ok()? };
+    Some((owner, places.iter().map(PathBuf::from).collect()))
 }
 
 fn usage() -> ShimEnd {
@@ -83,16 +126,42 @@ fn usage() -> ShimEnd {
 mod tests {
     use super::*;
 
+    fn words(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
     #[test]
     fn options() {
-        let parse =
-            |words: &[&str]| Options::parse(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        let parse = |options: &[&str]| Options::parse(&words(options));
         assert_eq!(parse(&[]), Some(Options::default()));
-        let both = parse(&[GUARDED_BY, "7", aifo_runner::WRITE, "/a", aifo_runner::WRITE, "/b"]);
+        let guarded = parse(&[GUARDED_BY, "7", aifo_runner::WRITE, "/a", aifo_runner::WRITE, "/b"]);
         let writable = vec![PathBuf::from("/a"), PathBuf::from("/b")];
         let confinement = Some(Confinement { writable });
-        assert_eq!(both, Some(Options { guard: Some(7), confinement }));
+        assert_eq!(guarded, Some(Options { guard: Some(7), confinement, ..Options::default() }));
+        let contained = parse(&[aifo_runner::CONNECT, "/c", aifo_runner::WRITABLE, "/d"]);
+        let (connect, writable) = (Some(PathBuf::from("/c")), vec![PathBuf::from("/d")]);
+        assert_eq!(contained, Some(Options { connect, writable, ..Options::default() }));
         for words in [&["--x", "1"][..], &[GUARDED_BY], &[GUARDED_BY, "x"]] {
+            assert_eq!(parse(words), None, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn places_that_must_be_writable() {
+        let options = |path: &str| Options { writable: vec![path.into()], ..Options::default() };
+        assert_eq!(options(std::env::temp_dir().to_str().unwrap()).not_writable(), None);
+        // What not even root can write into.
+        for path in ["/proc/self/status", "/nonexistent"] {
+            assert_eq!(options(path).not_writable(), Some(&PathBuf::from(path)));
+        }
+    }
+
+    #[test]
+    fn owners() {
+        let parse = |words: &[&str]| parse_own(&self::words(words));
+        let owner = Owner { uid: 1000, gid: 100 };
+        assert_eq!(parse(&["1000:100", "/a", "/b"]), Some((owner, vec!["/a".into(), "/b".into()])));
+        for words in [&[][..], &["1000", "/a"], &["1000:x", "/a"], &["-1:0", "/a"]] {
             assert_eq!(parse(words), None, "{words:?}");
         }
     }

@@ -10,11 +10,13 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
-/// The directories below which tools may run, with all links resolved.
+/// The directories below which tools may run, under all of their names, with all links resolved.
 #[derive(Debug)]
 pub(crate) struct Roots {
-    workspace: PathBuf,
-    tmp: PathBuf,
+    /// Where a call without a directory runs: the workspace under its first name.
+    root: PathBuf,
+    workspace: Vec<PathBuf>,
+    tmp: Vec<PathBuf>,
 }
 
 /// A directory to start in: the fd is what is used, so that nobody can swap the path afterwards.
@@ -32,12 +34,18 @@ impl Roots {
             let path = Path::new(OsStr::from_bytes(path));
             path.canonicalize().map_err(|error| format!("'{}': {error}", path.display()))
         };
-        Ok(Roots { workspace: resolve(&setup.workspace)?, tmp: resolve(&setup.tmp)? })
+        let all = |names: &[Vec<u8>]| -> Result<Vec<_>, _> {
+            names.iter().map(|name| resolve(name)).collect()
+        };
+        let workspace = all(&setup.workspace)?;
+        let root = workspace.first().ok_or("the workspace has no name")?.clone();
+        Ok(Roots { root, workspace, tmp: all(&setup.tmp)? })
     }
 
-    /// The workspace root.
-    pub(crate) fn workspace(&self) -> &Path {
-        &self.workspace
+    /// The workspace root, under the name by which `path` lies in it.
+    pub(crate) fn workspace_around(&self, path: &Path) -> &Path {
+        let holding = self.workspace.iter().find(|root| path.starts_with(root));
+        holding.unwrap_or(&self.root)
     }
 
     /// Opens the directory a call asks for. Errors are sentences for the caller.
@@ -46,15 +54,15 @@ impl Roots {
         cwd: Option<&[u8]>,
         elsewhere: Elsewhere,
     ) -> Result<Directory, String> {
-        let Some(cwd) = cwd else { return open_directory(&self.workspace) };
+        let Some(cwd) = cwd else { return open_directory(&self.root) };
         let cwd = Path::new(OsStr::from_bytes(cwd));
         let opened = open_directory(cwd);
         match opened {
             Ok(directory) if self.hold(&directory.path) => Ok(directory),
-            Ok(_) if elsewhere == Elsewhere::AtRoot => open_directory(&self.workspace),
+            Ok(_) if elsewhere == Elsewhere::AtRoot => open_directory(&self.root),
             // A caller's directory outside may not even exist here.
             Err(_) if elsewhere == Elsewhere::AtRoot && !self.hold(cwd) => {
-                open_directory(&self.workspace)
+                open_directory(&self.root)
             }
             Ok(_) => Err(format!("cwd '{}' lies outside the workspace", cwd.display())),
             Err(reason) => Err(reason),
@@ -62,7 +70,7 @@ impl Roots {
     }
 
     fn hold(&self, path: &Path) -> bool {
-        path.starts_with(&self.workspace) || path.starts_with(&self.tmp)
+        self.workspace.iter().chain(&self.tmp).any(|root| path.starts_with(root))
     }
 }
 
@@ -91,16 +99,19 @@ mod tests {
     fn a_directory_counts_where_it_really_lies() {
         let base = std::env::temp_dir().join(format!("aifo-roots-{}", std::process::id()));
         let path = |name: &str| base.join(name);
-        for name in ["ws/sub", "ws-evil", "tmp", "out"] {
+        for name in ["ws/sub", "ws-evil", "again", "tmp", "out"] {
             std::fs::create_dir_all(path(name)).unwrap();
         }
         symlink(path("out"), path("ws/leaves")).unwrap();
         symlink(path("ws/sub"), path("out/enters")).unwrap();
         std::fs::write(path("ws/file"), "").unwrap();
         let bytes = |name: &str| path(name).as_os_str().as_bytes().to_vec();
-        let roots =
-            Roots::new(&Setup { workspace: bytes("ws"), tmp: bytes("tmp"), kind: "rust".into() })
-                .unwrap();
+        let setup = |workspace: &[&str], tmp: &[&str]| Setup {
+            workspace: workspace.iter().map(|name| bytes(name)).collect(),
+            tmp: tmp.iter().map(|name| bytes(name)).collect(),
+            kind: "rust".into(),
+        };
+        let roots = Roots::new(&setup(&["ws", "again"], &["tmp"])).unwrap();
 
         let at = |name: &str, elsewhere| {
             let opened = roots.open(Some(&bytes(name)), elsewhere);
@@ -113,6 +124,7 @@ mod tests {
             ("ws/sub", "ws/sub"),
             ("ws/sub/..", "ws"),
             ("out/enters", "ws/sub"),
+            ("again", "again"),
             ("tmp", "tmp"),
         ];
         for (name, real) in rows {
@@ -137,7 +149,16 @@ mod tests {
         let elsewhere = at("nowhere", Elsewhere::AtRoot);
         assert_eq!(elsewhere.as_deref(), Ok("ws"), "outside, and not there");
         let root = roots.open(None, Elsewhere::Refuse).unwrap();
-        assert_eq!(root.path, path("ws").canonicalize().unwrap());
+        let real = |name: &str| path(name).canonicalize().unwrap();
+        assert_eq!(root.path, real("ws"), "the first name");
+        assert_eq!(roots.workspace_around(&real("again")), real("again"));
+        assert_eq!(roots.workspace_around(&real("tmp")), real("ws"));
+
+        let alone = Roots::new(&setup(&["ws"], &[])).unwrap();
+        let refused = alone.open(Some(&bytes("tmp")), Elsewhere::Refuse).unwrap_err();
+        assert!(refused.contains("lies outside"), "{refused}");
+        assert!(Roots::new(&setup(&["none"], &[])).unwrap_err().contains("none"));
+        assert!(Roots::new(&setup(&[], &["tmp"])).unwrap_err().contains("no name"));
         std::fs::remove_dir_all(&base).unwrap();
     }
 }

@@ -66,6 +66,12 @@ pub fn guard(control: OwnedFd, options: &[OsString]) -> io::Result<()> {
     Ok(())
 }
 
+/// The argument before the path of the socket that a runner connects to.
+pub const CONNECT: &str = "--connect";
+
+/// The argument before a place where the runner's user must be able to write.
+pub const WRITABLE: &str = "--writable";
+
 /// The argument before a path where tools may write; with none, they may write everywhere.
 pub const WRITE: &str = "--write";
 

@@ -93,7 +93,8 @@ impl Toolbox {
         }
         let name =
             String::from_utf8_lossy(start.invocation.argv.first().map_or(&b""[..], Vec::as_slice));
-        let project = Project::around(&self.kind, &name, cwd, self.roots.workspace());
+        let workspace = self.roots.workspace_around(cwd);
+        let project = Project::around(&self.kind, &name, cwd, workspace);
         let path = project.path(&self.path);
         let mut argv = start.invocation.argv.clone();
         let mut found = find_in_path(&name, &path);

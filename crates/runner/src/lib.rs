@@ -34,11 +34,13 @@ mod guard;
 mod lane;
 mod launch;
 mod monitor;
+mod own;
 mod poller;
 mod project;
 mod server;
 mod stdio;
 
-pub use guard::{GUARDED_BY, WRITE, guard};
+pub use guard::{CONNECT, GUARDED_BY, WRITABLE, WRITE, guard};
 pub use monitor::monitor;
+pub use own::{Owner, own};
 pub use server::{ServeError, serve};

@@ -61,8 +61,8 @@ impl LocalBackend {
         let guard = self.spawn_guard(&kind, &theirs).map_err(failed)?;
         drop(theirs);
         let setup = Setup {
-            workspace: bytes(&self.workspace),
-            tmp: bytes(&self.tmp),
+            workspace: vec![bytes(&self.workspace)],
+            tmp: vec![bytes(&self.tmp)],
             kind: kind.to_string(),
         };
         let connected = Runner::connect(kind, ours, &setup).await;

@@ -8,7 +8,7 @@ use aifo_types::{ExecId, Signal, WindowSize};
 use crate::exit::Exit;
 use crate::frame_reader::FrameError;
 use crate::invocation::{Stdio, decode_size, encode_size};
-use crate::payload::{Payload, code_table, push_bytes};
+use crate::payload::{Payload, code_table, push_bytes, push_strings};
 use crate::start::{Start, StartError};
 
 /// The largest payload of every frame but [`Frame::Start`], in bytes.
@@ -125,15 +125,17 @@ pub enum Frame<'a> {
 }
 
 /// The version of the frames described here.
-pub const FRAMES_VERSION: u8 = 2;
+pub const FRAMES_VERSION: u8 = 3;
 
-/// What a runner is and where the session's places are, as absolute paths in its own view.
+/// What a runner is and where the session's places are, as absolute paths in its own view. A place may
+/// have several names there, and all count: a container has the workspace under a short one and under
+/// its real one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// The workspace root.
-    pub workspace: Vec<u8>,
-    /// The session's shared temporary directory.
-    pub tmp: Vec<u8>,
+    /// The workspace root, at least one name; the first is where a call without a directory runs.
+    pub workspace: Vec<Vec<u8>>,
+    /// The session's shared temporary directory; with no name only the workspace holds.
+    pub tmp: Vec<Vec<u8>>,
     /// The kind of the sidecar.
     pub kind: String,
 }
@@ -300,8 +302,8 @@ impl Frame<'_> {
             Frame::Left { serial } => out.extend(serial.to_be_bytes()),
             Frame::Hello { version } => out.push(*version),
             Frame::Setup(setup) => {
-                push_bytes(out, &setup.workspace);
-                push_bytes(out, &setup.tmp);
+                push_strings(out, &setup.workspace);
+                push_strings(out, &setup.tmp);
                 push_bytes(out, setup.kind.as_bytes());
             }
             Frame::Kill { serial, signal, id } => {
@@ -358,8 +360,8 @@ impl<'a> Frame<'a> {
             FrameKind::Left => Frame::Left { serial: fields.u32()? },
             FrameKind::Hello => Frame::Hello { version: fields.u8()? },
             FrameKind::Setup => Frame::Setup(Setup {
-                workspace: fields.absolute()?,
-                tmp: fields.absolute()?,
+                workspace: fields.strings(Payload::absolute).filter(|names| !names.is_empty())?,
+                tmp: fields.strings(Payload::absolute)?,
                 kind: String::from_utf8(fields.bytes()?.to_vec()).ok()?,
             }),
             FrameKind::Kill => Frame::Kill {

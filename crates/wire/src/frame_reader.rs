@@ -146,8 +146,8 @@ mod tests {
         assert_eq!(reader.next_frame(), expected.clone().map(Some), "with trailing bytes");
         if expected.is_ok() {
             assert_eq!(reader.next_frame(), Ok(None));
-            reader.receive(&[0, 1, 2]);
-            let next = Ok(Some(Frame::Hello { version: 2 }));
+            reader.receive(&[0, 1, 3]);
+            let next = Ok(Some(Frame::Hello { version: 3 }));
             assert_eq!(reader.next_frame(), next, "trailing bytes untouched");
         }
     }
@@ -233,14 +233,14 @@ mod tests {
             b"\x14\0\0\0\x0c\0\0\0\x07\x03no '\xc3\xa9'",
         );
         check_both_ways(Frame::Left { serial: 7 }, b"\x16\0\0\0\x04\0\0\0\x07");
-        check_both_ways(Frame::Hello { version: 2 }, b"\x20\0\0\0\x01\x02");
+        check_both_ways(Frame::Hello { version: 3 }, b"\x20\0\0\0\x01\x03");
         check_both_ways(
             Frame::Setup(Setup {
-                workspace: b"/w".to_vec(),
-                tmp: b"/t".to_vec(),
+                workspace: vec![b"/w".to_vec(), b"/x".to_vec()],
+                tmp: vec![b"/t".to_vec()],
                 kind: "rust".into(),
             }),
-            b"\x21\0\0\0\x14\0\0\0\x02/w\0\0\0\x02/t\0\0\0\x04rust",
+            b"\x21\0\0\0\x22\0\0\0\x02\0\0\0\x02/w\0\0\0\x02/x\0\0\0\x01\0\0\0\x02/t\0\0\0\x04rust",
         );
         check_both_ways(
             Frame::Kill { serial: 7, signal: Signal::Term, id: id() },
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn payloads_out_of_range() {
-        let rows: [(FrameKind, &[u8]); 28] = [
+        let rows: [(FrameKind, &[u8]); 30] = [
             (FrameKind::Data, b""),
             (FrameKind::Data, b"\x01"),
             (FrameKind::Data, b"\x04x"),
@@ -346,8 +346,10 @@ mod tests {
             (FrameKind::Stopped, b"\x14\0\0\0"),
             (FrameKind::Left, b"\0\0\0\x07\0"),
             (FrameKind::Hello, b""),
-            (FrameKind::Setup, b"\0\0\0\x01w\0\0\0\x02/t\0\0\0\0"),
-            (FrameKind::Setup, b"\0\0\0\x02/w\0\0\0\x02/t\0\0\0\x01\xff"),
+            (FrameKind::Setup, b"\0\0\0\x01\0\0\0\x01w\0\0\0\0\0\0\0\0"),
+            (FrameKind::Setup, b"\0\0\0\0\0\0\0\x01\0\0\0\x02/t\0\0\0\0"),
+            (FrameKind::Setup, b"\0\0\0\x01\0\0\0\x02/w\0\0\0\0\0\0\0\x01\xff"),
+            (FrameKind::Setup, b"\xff\xff\xff\xff\0\0\0\x02/w\0\0\0\0\0\0\0\0"),
             (FrameKind::Kill, b"\0\0\0\x07\x0be1"),
             (FrameKind::Killed, b"\0\0\0\x07\x02"),
         ];

@@ -182,11 +182,8 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
         }),
         any::<u32>().prop_map(|serial| Frame::Left { serial }),
         any::<u8>().prop_map(|version| Frame::Hello { version }),
-        (absolute(), absolute()).prop_map(|(workspace, tmp)| Frame::Setup(Setup {
-            workspace,
-            tmp,
-            kind: "go".into()
-        })),
+        (vec(absolute(), 1..4), vec(absolute(), 0..3))
+            .prop_map(|(workspace, tmp)| Frame::Setup(Setup { workspace, tmp, kind: "go".into() })),
         (any::<u32>(), signal, exec_id()).prop_map(|(serial, signal, id)| Frame::Kill {
             serial,
             signal,

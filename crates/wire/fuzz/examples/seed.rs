@@ -87,7 +87,8 @@ fn frames() -> Vec<Frame<'static>> {
     let second = Duration::from_secs(1);
     let usage = Usage { wall: second, user: second, system: second, max_rss_kib: 1024 };
     let cancelled = Some(CancelCause::Timeout);
-    let (workspace, tmp) = (b"/workspace".to_vec(), b"/tmp".to_vec());
+    let workspace = vec![b"/workspace".to_vec(), b"/home/me/project".to_vec()];
+    let tmp = vec![b"/tmp".to_vec()];
     let error = StartError { cause: StartErrorCause::NotFound, message: "none".to_owned() };
     vec![
         Frame::Start(Box::new(start())),
