@@ -136,7 +136,7 @@ pub(crate) enum ConfigCommand {
     /// Show every value that holds, and where it comes from
     Show {
         #[command(flatten)]
-        session: Session,
+        session: Box<Session>,
         /// Answer in JSON
         #[arg(long)]
         json: bool,

@@ -3,6 +3,7 @@
 //! Built-in values, then the user's file, the environment, and flags, each over the one before; at
 //! last the workspace's own file, which can only make things tighter, because an agent can edit it.
 
+mod containers;
 mod environment;
 mod error;
 mod file;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use aifo_launch::detect_kinds;
 
+pub(crate) use self::containers::{Backend, ContainerFlags};
 pub(crate) use self::error::ConfigError;
 pub(crate) use self::file::{File, user_file_path, workspace_file_path};
 pub(crate) use self::flags::Flags;

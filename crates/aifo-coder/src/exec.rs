@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use crate::cli::Exec;
 use crate::console::Chatter;
 use crate::start::{EndSignals, Started, start};
-use crate::{run, sessions, settings};
+use crate::{backend, run, sessions, settings};
 
 /// In a session of its own, which ends with the call.
 pub(crate) async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
@@ -26,7 +26,10 @@ pub(crate) async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
         );
     }
     let smart = config.smart_for(None);
-    let config = settings::session_config(&flags.session, &config)?;
+    let config = settings::session_config(&flags.session, &config).await?;
+    if flags.session.containers.dry_run {
+        return backend::show_plan(&config);
+    }
     let shim = config.shim.path().to_owned();
     let session = match start(config, &mut EndSignals::listen()?).await? {
         Started::Up(session) => session,

@@ -4,6 +4,7 @@
 //! `aifo-launch`'s.
 
 mod agents;
+mod backend;
 mod cli;
 mod config;
 mod config_command;

@@ -7,6 +7,7 @@ use aifo_launch::{Agent, AgentEnd, Session};
 use aifo_types::{Ending, exit};
 use anyhow::Context;
 
+use crate::backend;
 use crate::cli::Run;
 use crate::console::{self, Chatter};
 use crate::settings;
@@ -16,12 +17,15 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     // An agent's user interface has the terminal to itself unless somebody asks.
     let given = flags.smart.add_to(flags.session.flags());
     let config = settings::load(&flags.session, &given, Chatter::Warnings)?;
-    let mut agent = Agent::new(flags.command).context("there is no command to run")?;
+    let mut agent = Agent::new(flags.command.clone()).context("there is no command to run")?;
     let smart = config.smart_for(agent.name().to_str());
     for (name, value) in smart.variables() {
         agent.set(name, value);
     }
-    let session = settings::session_config(&flags.session, &config)?;
+    let session = settings::session_config(&flags.session, &config).await?;
+    if flags.session.containers.dry_run {
+        return backend::show_plan(&session);
+    }
     let session = match start(session, &mut EndSignals::listen()?).await? {
         Started::Up(session) => session,
         Started::CalledOff(signal) => return Ok(called_off(signal)),

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use aifo_launch::Session;
 use anyhow::Context;
 
+use crate::backend;
 use crate::cli::Serve;
 use crate::console::Chatter;
 use crate::settings;
@@ -14,7 +15,10 @@ use crate::start::{EndSignals, Started, start};
 pub(crate) async fn serve(flags: Serve) -> anyhow::Result<ExitCode> {
     let config = settings::load(&flags.session, &flags.session.flags(), Chatter::Notices)?;
     let mut signals = EndSignals::listen()?;
-    let config = settings::session_config(&flags.session, &config)?;
+    let config = settings::session_config(&flags.session, &config).await?;
+    if flags.session.containers.dry_run {
+        return backend::show_plan(&config);
+    }
     let confinement = config.confinement;
     let session = match start(config, &mut signals).await? {
         Started::Up(session) => session,

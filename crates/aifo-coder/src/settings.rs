@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use aifo_launch::{SessionConfig, ShimBinary, Verbosity};
 
+use crate::backend;
 use crate::cli::Session;
 use crate::config::{self, Config, Flags};
 use crate::console::{self, Chatter};
@@ -18,7 +19,10 @@ pub(crate) fn load(session: &Session, flags: &Flags, chatter: Chatter) -> anyhow
 }
 
 /// The session that the configuration describes.
-pub(crate) fn session_config(flags: &Session, config: &Config) -> anyhow::Result<SessionConfig> {
+pub(crate) async fn session_config(
+    flags: &Session,
+    config: &Config,
+) -> anyhow::Result<SessionConfig> {
     let workspace = &flags.project.workspace;
     if config.toolchains.value.is_empty() {
         tracing::warn!(
@@ -29,6 +33,7 @@ pub(crate) fn session_config(flags: &Session, config: &Config) -> anyhow::Result
     }
     let mut session = SessionConfig::new(workspace, ShimBinary::find()?);
     session.kinds.clone_from(&config.toolchains.value);
+    session.backend = backend::choose(config).await?;
     session.listen.clone_from(&config.listen.value);
     session.policy = config.policy.clone();
     session.forwarding = config.forwarding.clone();

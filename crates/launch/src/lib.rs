@@ -28,6 +28,7 @@
 //! another path, and dropping it removes its folders and ends its sidecars.
 
 mod agent;
+mod backend;
 mod call_log;
 mod confine;
 mod detect;
@@ -38,8 +39,11 @@ mod shim_binary;
 mod shims;
 
 pub use agent::{Agent, AgentEnd};
+pub use aifo_engine::{Choice, Engine, EngineCommand, EngineError, Flavor};
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_proxy::Limits;
+pub use aifo_sidecar::{Admitted, Caches, Images, Net};
+pub use backend::{Containers, SidecarBackend, missing_images, plan};
 pub use call_log::log_directory;
 pub use confine::Confine;
 pub use detect::detect_kinds;

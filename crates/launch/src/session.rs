@@ -9,12 +9,16 @@ use std::time::{Duration, SystemTime};
 use aifo_policy::{Forwarding, NotifyRules, Policy};
 use aifo_process::raise_open_files;
 use aifo_proxy::{BindError, Limits, Listener, Proxy, ProxyConfig, SharedPlaces, Transcript};
-use aifo_sidecar::{Fleet, LocalBackend, LocalConfinement, SidecarError};
+use aifo_sidecar::{
+    CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend, LocalConfinement,
+    SidecarError,
+};
 use aifo_types::{Endpoint, Kind, Token};
 use nix::unistd::getuid;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::backend::{self, Chosen, SidecarBackend};
 use crate::call_log;
 use crate::confine::Confine;
 use crate::folder::{Folder, PREFIX, runtime_directory};
@@ -31,6 +35,8 @@ pub struct SessionConfig {
     pub shim: ShimBinary,
     /// Which sidecars to start; with none, every tool is refused.
     pub kinds: Vec<Kind>,
+    /// How they run.
+    pub backend: SidecarBackend,
     /// Where the proxy listens, or `None` for a unix socket in the session's own folder.
     pub listen: Option<Endpoint>,
     /// Which tools run, and where.
@@ -73,6 +79,7 @@ pub struct Session {
     token: Token,
     verbosity: Verbosity,
     fleet: Arc<Fleet>,
+    containers: Option<ContainerBackend>,
     stop: oneshot::Sender<()>,
     proxy: JoinHandle<()>,
     /// The folder of the socket, if it had to be made for it.
@@ -93,6 +100,13 @@ pub enum LaunchError {
         /// Why not.
         source: io::Error,
     },
+    /// Containers would not find their own system any more.
+    #[error(
+        "'{}' cannot be the workspace of containers: they have their own system there\n\
+         hint: name the project's folder with --workspace",
+        .0.display()
+    )]
+    SystemWorkspace(PathBuf),
     /// A folder of the session could not be made.
     #[error("cannot make the session's folder '{}': {source}", path.display())]
     Folder {
@@ -125,6 +139,7 @@ impl SessionConfig {
             workspace: workspace.into(),
             shim,
             kinds: Vec::new(),
+            backend: SidecarBackend::Local,
             listen: None,
             policy: Policy::builtin(),
             forwarding: Forwarding::builtin(),
@@ -147,7 +162,11 @@ impl Session {
         let token = Token::from_random(aifo_process::random_bits()?);
         let id = new_id()?;
         let folder = session_folder(&runtime_directory(), &id)?;
-        let tmp = session_folder(&std::env::temp_dir(), &format!("{id}-tmp"))?;
+        let temporary = match config.backend {
+            SidecarBackend::Local => std::env::temp_dir(),
+            SidecarBackend::Containers(_) => backend::temporary_directory(),
+        };
+        let tmp = session_folder(&temporary, &format!("{id}-tmp"))?;
         let shims = folder.path().join("shims");
         make_folder(&shims)?;
         link_tools(&shims, config.shim.path(), &config.policy, &config.notify)?;
@@ -170,18 +189,41 @@ impl Session {
         let endpoint = listener.endpoint().clone();
 
         let shared_tmp = real_directory(tmp.path())?;
-        let places = [vec![workspace.clone()], vec![shared_tmp.clone()]];
-        let places = SharedPlaces::new(workspace.clone(), places)?;
-        let backend = LocalBackend {
+        let local = LocalBackend {
             runner_program: config.shim.path().to_owned(),
             workspace: workspace.clone(),
-            tmp: shared_tmp,
+            tmp: shared_tmp.clone(),
             path: path_without_shims(std::env::var_os("PATH")),
             open_files,
             confinement: config.confinement.local()?,
         };
-        let host = LocalBackend { confinement: LocalConfinement::Unconfined, ..backend.clone() };
-        let fleet = Fleet::start(Box::new(backend), Box::new(host), config.kinds).await?;
+        let host = LocalBackend { confinement: LocalConfinement::Unconfined, ..local.clone() };
+        let (mut workspaces, mut temporaries) = (vec![workspace.clone()], vec![shared_tmp.clone()]);
+        let chosen = match &config.backend {
+            SidecarBackend::Local => Chosen { backend: Box::new(local), containers: None },
+            SidecarBackend::Containers(containers) => {
+                workspaces.push(CONTAINER_WORKSPACE.into());
+                temporaries.push(CONTAINER_TMP.into());
+                let (runner, folder) = (config.shim.path(), folder.path());
+                let backend = backend::container_backend(
+                    containers,
+                    &id,
+                    folder,
+                    runner,
+                    &workspace,
+                    &shared_tmp,
+                )?;
+                Chosen { backend: Box::new(backend.clone()), containers: Some(backend) }
+            }
+        };
+        let places = SharedPlaces::new(workspace.clone(), [workspaces, temporaries])?;
+        let fleet = match Fleet::start(chosen.backend, Box::new(host), config.kinds).await {
+            Ok(fleet) => fleet,
+            Err(error) => {
+                clean(chosen.containers.as_ref()).await;
+                return Err(error.into());
+            }
+        };
         let fleet = Arc::new(fleet);
         let (log, call_log) = call_log::open(&id, folder.path())?;
         let info = SessionInfo {
@@ -230,6 +272,7 @@ impl Session {
             token,
             verbosity: config.verbosity,
             fleet,
+            containers: chosen.containers,
             stop,
             proxy,
             _socket_folder: socket_folder,
@@ -292,10 +335,19 @@ impl Session {
             tracing::error!(%error, "the proxy failed");
         }
         self.fleet.stop().await;
+        clean(self.containers.as_ref()).await;
     }
 }
 
-fn real_directory(path: &Path) -> Result<PathBuf, LaunchError> {
+/// Leaves nothing of a session on its engine.
+async fn clean(containers: Option<&ContainerBackend>) {
+    let Some(containers) = containers else { return };
+    if let Err(error) = containers.clean().await {
+        tracing::error!("{error}\nhint: `aifo-coder cleanup` removes what is left");
+    }
+}
+
+pub(crate) fn real_directory(path: &Path) -> Result<PathBuf, LaunchError> {
     let workspace = |source| LaunchError::Workspace { path: path.to_owned(), source };
     let real = path.canonicalize().map_err(workspace)?;
     if real.is_dir() { Ok(real) } else { Err(workspace(io::ErrorKind::NotADirectory.into())) }

@@ -33,6 +33,18 @@ pub enum SidecarError {
         /// What the system said.
         source: io::Error,
     },
+    /// Its container did not come up.
+    #[error("cannot start the {kind} sidecar from image '{image}': {reason}{hint}")]
+    Container {
+        /// Which sidecar.
+        kind: Kind,
+        /// What it was to be made from.
+        image: String,
+        /// What the engine, or the runner, said.
+        reason: String,
+        /// What helps, on a line of its own, if that is known.
+        hint: &'static str,
+    },
     /// The runner did not answer in time.
     #[error("the {0} sidecar did not answer within {secs} s", secs = crate::runner::HELLO_TIME.as_secs())]
     Silent(Kind),

@@ -45,6 +45,7 @@
 //! Architecture invariant: whoever uses a [`Runner`] cannot tell which backend brought it up.
 
 mod backend;
+mod container;
 mod exec;
 mod fleet;
 mod local;
@@ -54,6 +55,10 @@ mod runner;
 mod socket;
 
 pub use backend::{Backend, SidecarError, Starting};
+pub use container::{
+    Admitted, CONTAINER_TMP, CONTAINER_WORKSPACE, Caches, ContainerBackend, ContainerConfig,
+    Images, Net, cache_volumes, remove_session,
+};
 pub use exec::{Canceller, Exec, ExecEvent};
 pub use fleet::Fleet;
 pub use local::{LocalBackend, LocalConfinement};

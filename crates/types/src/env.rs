@@ -73,6 +73,25 @@ pub const NOTIFY_SAFE_DIRS: &str = "AIFO_NOTIFICATIONS_SAFE_DIRS";
 
 /// Where a launcher finds the shim binary.
 pub const SHIM_BIN: &str = "AIFO_SHIM_BIN";
+/// How sidecars run, where no flag says it: auto, docker, podman or local.
+pub const BACKEND: &str = "AIFO_BACKEND";
+/// What stands before the names of our own images: a registry and its path.
+pub const IMAGE_PREFIX: &str = "AIFO_CODER_IMAGE_PREFIX";
+/// The tag of our own images.
+pub const IMAGE_TAG: &str = "AIFO_CODER_IMAGE_TAG";
+/// The variable that names a kind's image: `AIFO_C_CPP_TOOLCHAIN_IMAGE`.
+pub fn toolchain_image(kind: &str) -> String {
+    of_toolchain(kind, "IMAGE")
+}
+
+/// The variable that names the version of a kind's toolchain: `AIFO_RUST_TOOLCHAIN_VERSION`.
+pub fn toolchain_version(kind: &str) -> String {
+    of_toolchain(kind, "VERSION")
+}
+
+fn of_toolchain(kind: &str, what: &str) -> String {
+    format!("AIFO_{}_TOOLCHAIN_{what}", kind.to_ascii_uppercase().replace('-', "_"))
+}
 
 /// The mark every process of an exec carries: `AIFO_EXEC=<exec id>`.
 pub const EXEC_MARK: &str = "AIFO_EXEC";

@@ -4,18 +4,17 @@ use std::path::PathBuf;
 
 use aifo_launch::Confine;
 use aifo_types::Endpoint;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use crate::config::{self, Flags};
+use crate::config::{self, ContainerFlags, Flags};
 
 /// What every session can be told.
 #[derive(Debug, Args)]
 pub(crate) struct Session {
-    /// How sidecars run
-    #[arg(long, value_enum, default_value_t = Backend::Local)]
-    pub(crate) backend: Backend,
     #[command(flatten)]
     pub(crate) project: Project,
+    #[command(flatten)]
+    pub(crate) containers: Containers,
     /// Where the proxy listens: unix:///path/to.sock or tcp://host:port (port 0: any). By default a
     /// unix socket in a folder of the session
     #[arg(long, value_name = "URL")]
@@ -60,23 +59,69 @@ pub(crate) struct Smart {
     pub(crate) smart_python: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Backend {
-    /// Child processes of this machine, no container
-    Local,
+/// How sidecars run.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Containers")]
+pub(crate) struct Containers {
+    /// How sidecars run: docker, podman, local (child processes, no container), or auto: in
+    /// containers if an engine answers and has the images, else local. By default auto [env:
+    /// AIFO_BACKEND]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) backend: Option<String>,
+    /// The image of a kind's containers; may be repeated [env: AIFO_<KIND>_TOOLCHAIN_IMAGE]
+    #[arg(long = "toolchain-image", value_name = "KIND=IMAGE")]
+    pub(crate) images: Vec<String>,
+    /// Downloads go with the session instead of into volumes that all your sessions share
+    #[arg(long)]
+    pub(crate) no_toolchain_cache: bool,
+    /// What containers are connected to: shared (one network, as if on one machine), separate (a
+    /// stack for each), none, or host (this machine's own). By default shared
+    #[arg(long, value_name = "HOW")]
+    pub(crate) net: Option<String>,
+    /// A port of the containers that this machine can be reached at, as the engine has it:
+    /// [IP:]PORT:PORT; may be repeated
+    #[arg(long, value_name = "PORTS")]
+    pub(crate) publish: Vec<String>,
+    /// The memory of each container: 512m, 4g; 0 is no limit. By default three quarters of the
+    /// machine's
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<String>,
+    /// The processes and threads of each container; 0 is no limit. By default 4096
+    #[arg(long, value_name = "N")]
+    pub(crate) pids: Option<u32>,
+    /// The processors of each container, in part: 1.5. By default all
+    #[arg(long, value_name = "N")]
+    pub(crate) cpus: Option<f64>,
+    /// Print the engine's commands that would be run, and run none
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 impl Session {
     /// What was given.
     pub(crate) fn flags(&self) -> Flags {
-        // So far there is nothing to choose between.
-        let Backend::Local = self.backend;
         Flags {
+            containers: self.containers.flags(),
             max_secs: self.max_secs,
             verbose: self.verbose.then_some(true),
             listen: self.listen.clone(),
             confine: self.confine,
             ..self.project.flags()
+        }
+    }
+}
+
+impl Containers {
+    fn flags(&self) -> ContainerFlags {
+        ContainerFlags {
+            backend: self.backend.clone(),
+            net: self.net.clone(),
+            publish: self.publish.clone(),
+            memory: self.memory.clone(),
+            pids: self.pids,
+            cpus: self.cpus,
+            no_caches: self.no_toolchain_cache,
+            images: self.images.clone(),
         }
     }
 }

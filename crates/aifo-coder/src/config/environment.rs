@@ -1,5 +1,6 @@
 //! What the environment says, by the names of the contract.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -32,6 +33,7 @@ impl Config {
         }
         self.local_python.set(text(lookup, env::LOCAL_PYTHON)?.map(path));
         self.apply_smart(lookup)?;
+        self.apply_container_environment(lookup)?;
         self.notify.timeout_secs.set(number::<u64>(lookup, env::NOTIFY_TIMEOUT_SECS)?);
         self.notify.trim_env.set(switch(lookup, env::NOTIFY_TRIM_ENV)?);
         self.notify.env_allow.set(list(lookup, env::NOTIFY_ENV_ALLOW)?);
@@ -82,7 +84,7 @@ fn switch(lookup: Lookup<'_>, name: &'static str) -> Result<Option<Sourced<bool>
     Ok(told.map(|told| Sourced::new(env::is_truthy(&told.value), told.source)))
 }
 
-fn list(
+pub(crate) fn list(
     lookup: Lookup<'_>,
     name: &'static str,
 ) -> Result<Option<Sourced<Vec<String>>>, ConfigError> {
@@ -97,9 +99,14 @@ fn path(told: Sourced<String>) -> Sourced<PathBuf> {
     Sourced::new(told.value.into(), told.source)
 }
 
-fn text(lookup: Lookup<'_>, name: &'static str) -> Result<Option<Sourced<String>>, ConfigError> {
+pub(crate) fn text(
+    lookup: Lookup<'_>,
+    name: impl Into<Cow<'static, str>>,
+) -> Result<Option<Sourced<String>>, ConfigError> {
+    let name = name.into();
+    let value = lookup(&name);
     let source = Source::Environment(name);
-    match lookup(name).map(OsString::into_string) {
+    match value.map(OsString::into_string) {
         Some(Ok(value)) if !value.is_empty() => Ok(Some(Sourced::new(value, source))),
         Some(Err(_)) => Err(ConfigError::new(&source, "is not text")),
         _ => Ok(None),
@@ -122,7 +129,7 @@ mod tests {
     fn numbers() {
         let newer = config(&[(env::MAX_SECS, "5"), (env::TIMEOUT_SECS, "7")]).unwrap();
         assert_eq!(newer.max_secs.value, Some(5));
-        assert_eq!(newer.max_secs.source, Source::Environment(env::MAX_SECS));
+        assert_eq!(newer.max_secs.source, Source::Environment(env::MAX_SECS.into()));
         let older = config(&[(env::MAX_SECS, ""), (env::TIMEOUT_SECS, "7")]).unwrap();
         assert_eq!(older.max_secs.value, Some(7));
         assert_eq!(config(&[(env::MAX_SECS, "0")]).unwrap().max_secs.value, None);

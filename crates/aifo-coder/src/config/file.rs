@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::config::containers::ContainerEntries;
 use crate::config::error::{ConfigError, suggestion};
 use crate::config::source::{Place, Source, Sourced};
 
@@ -41,6 +42,8 @@ pub(crate) struct Entries {
     pub(crate) listen: Option<Spanned<String>>,
     pub(crate) local_python: Option<Spanned<PathBuf>>,
     pub(crate) confine: Option<Spanned<String>>,
+    pub(crate) backend: Option<Spanned<String>>,
+    pub(crate) containers: ContainerEntries,
     pub(crate) kind: BTreeMap<String, Spanned<KindEntries>>,
     pub(crate) env: EnvEntries,
     pub(crate) notify: NotifyEntries,
@@ -56,6 +59,8 @@ pub(crate) struct KindEntries {
     /// Further tools of a kind that is.
     pub(crate) allow: Option<Spanned<Vec<String>>>,
     pub(crate) deny: Option<Spanned<Vec<String>>>,
+    /// What its containers are made from.
+    pub(crate) image: Option<Spanned<String>>,
 }
 
 /// `[env]`
@@ -219,12 +224,24 @@ mod tests {
             listen = "tcp://127.0.0.1:0"
             local_python = "/opt/venv/bin/python3"
             confine = "required"
+            backend = "docker"
 
             [kind.java]
             tools = ["java", "javac"]
             [kind.rust]
             allow = ["just"]
             deny = ["rustup"]
+            image = "rust:1.95"
+
+            [containers]
+            net = "separate"
+            publish = ["3000:3000"]
+            memory = "4g"
+            pids = 512
+            cpus = 1.5
+            caches = false
+            image_prefix = "registry.example/"
+            image_tag = "stable"
 
             [env]
             allow = ["FOO", "MY_*"]
@@ -250,7 +267,7 @@ mod tests {
         assert_eq!((told.value, told.source.to_string().as_str()), (600, "/c.toml:3"));
         let rust = file.entries.kind.get("rust").unwrap().get_ref();
         let told = file.told(&rust.deny).unwrap();
-        assert_eq!(told.source.to_string(), "/c.toml:14");
+        assert_eq!(told.source.to_string(), "/c.toml:15");
     }
 
     #[test]
@@ -261,8 +278,8 @@ mod tests {
                 "/c.toml:2: there is no key 'toolchain'\nhint: did you mean 'toolchains'?",
             ),
             (
-                "[kind.rust]\nimage = 'x'",
-                "/c.toml:2: there is no key 'image'\nhint: known here are: tools, allow, deny",
+                "[kind.rust]\nfrobs = 'x'",
+                "/c.toml:2: there is no key 'frobs'\nhint: known here are: tools, allow, deny, image",
             ),
             (
                 "[notify]\n\nsafe-dirs = []",

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use aifo_launch::Confine;
 use aifo_types::Endpoint;
 
+use crate::config::containers::ContainerFlags;
 use crate::config::error::ConfigError;
 use crate::config::source::{Source, Sourced};
 use crate::config::user::limit;
@@ -22,6 +23,7 @@ pub(crate) struct Flags {
     pub(crate) env: Vec<String>,
     pub(crate) smart_node: Option<bool>,
     pub(crate) smart_python: Option<bool>,
+    pub(crate) containers: ContainerFlags,
 }
 
 impl Config {
@@ -38,6 +40,7 @@ impl Config {
         self.listen.set(flag(flags.listen.clone(), "--listen"));
         self.confine.set(flag(flags.confine, "--confine"));
         self.apply_variables(&flags.env)?;
+        self.apply_container_flags(&flags.containers)?;
         self.agent.node.set(flag(flags.smart_node, "--smart-node"));
         self.agent.python.set(flag(flags.smart_python, "--smart-python"));
         Ok(())

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::config::containers::{Containers, net_word};
 use crate::config::source::{Layer, Sourced};
 use crate::config::values::{Config, Effect, confine_word};
 
@@ -48,6 +49,7 @@ pub(crate) fn entries(config: &Config) -> Vec<Entry> {
         ),
         row("confine", json!(confine_word(config.confine.value)), "", &config.confine),
     ];
+    all.extend(container_entries(&config.containers));
     all.extend(config.tool_rules.iter().map(|rule| {
         let effect = match rule.effect {
             Effect::Allow => "allow",
@@ -78,6 +80,36 @@ pub(crate) fn entries(config: &Config) -> Vec<Entry> {
         row("agent.node", json!(agent.node.value), rule, &agent.node),
         row("agent.python", json!(agent.python.value), rule, &agent.python),
     ]);
+    all
+}
+
+fn container_entries(containers: &Containers) -> Vec<Entry> {
+    let mut all = vec![
+        row("backend", json!(containers.backend.value.as_str()), "", &containers.backend),
+        row("containers.net", json!(net_word(containers.net.value)), "", &containers.net),
+        row("containers.publish", json!(containers.publish.value), "", &containers.publish),
+        row(
+            "containers.memory",
+            json!(containers.memory.value),
+            "three quarters of the machine's",
+            &containers.memory,
+        ),
+        row("containers.pids", json!(containers.pids.value), "4096", &containers.pids),
+        row("containers.cpus", json!(containers.cpus.value), "all of them", &containers.cpus),
+        row("containers.caches", json!(containers.caches.value), "", &containers.caches),
+        row(
+            "containers.image_prefix",
+            json!(containers.image_prefix.value),
+            "",
+            &containers.image_prefix,
+        ),
+        row("containers.image_tag", json!(containers.image_tag.value), "", &containers.image_tag),
+    ];
+    let images = containers.images.iter();
+    all.extend(
+        images
+            .map(|(kind, image)| row(&format!("kind.{kind}.image"), json!(image.value), "", image)),
+    );
     all
 }
 

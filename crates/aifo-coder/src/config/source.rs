@@ -1,5 +1,6 @@
 //! Where a value comes from.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -22,7 +23,7 @@ pub(crate) enum Source {
     /// The user's own configuration file.
     UserFile(Place),
     /// A variable of this name.
-    Environment(&'static str),
+    Environment(Cow<'static, str>),
     /// A flag of this name.
     Flag(&'static str),
     /// The workspace's file.
@@ -89,7 +90,8 @@ impl fmt::Display for Source {
             Source::BuiltIn => f.write_str("built in"),
             Source::Detected(workspace) => write!(f, "the files of {}", workspace.display()),
             Source::UserFile(place) | Source::WorkspaceFile(place) => place.fmt(f),
-            Source::Environment(name) | Source::Flag(name) => f.write_str(name),
+            Source::Environment(name) => f.write_str(name),
+            Source::Flag(name) => f.write_str(name),
         }
     }
 }

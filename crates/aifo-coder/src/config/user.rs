@@ -40,6 +40,7 @@ impl Config {
         if let Some(told) = file.told(&entries.confine) {
             self.confine = confine(told)?;
         }
+        self.containers.apply_file(file)?;
         self.apply_env(file)?;
         self.apply_notify(file)?;
         if let Some(Sourced { value, source }) = file.told(&entries.agent.smart) {
@@ -78,6 +79,9 @@ impl Config {
                 let rule = ToolRule { kind: kind.clone(), effect: Effect::Allow, tools: told };
                 self.tool_rules.push(rule);
             }
+        }
+        if let Some(image) = file.told(&entries.image) {
+            self.name_image(kind.as_str(), image)?;
         }
         self.deny(&kind, file.told(&entries.deny))
     }

@@ -8,6 +8,7 @@ use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 use aifo_types::{Endpoint, Kind};
 
 use crate::agents;
+use crate::config::containers::Containers;
 use crate::config::error::{ConfigError, suggestion};
 use crate::config::file::user_file_path;
 use crate::config::source::{Source, Sourced};
@@ -25,6 +26,7 @@ pub(crate) struct Config {
     /// The agent's own python; `None`: the system's.
     pub(crate) local_python: Sourced<Option<PathBuf>>,
     pub(crate) confine: Sourced<Confine>,
+    pub(crate) containers: Containers,
     pub(crate) policy: Policy,
     /// How `policy` differs from ours.
     pub(crate) tool_rules: Vec<ToolRule>,
@@ -110,6 +112,7 @@ impl Config {
             listen: Sourced::builtin(None),
             local_python: Sourced::builtin(None),
             confine: Sourced::builtin(Confine::Auto),
+            containers: Containers::builtin(),
             policy: Policy::builtin(),
             tool_rules: Vec::new(),
             forwarding: Forwarding::builtin(),

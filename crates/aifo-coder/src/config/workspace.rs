@@ -59,7 +59,8 @@ fn not_narrowing(entries: &Entries) -> impl Iterator<Item = (Range<usize>, Strin
         let kind = kind.get_ref();
         let tools = kind.tools.as_ref().map(|tools| (tools.span(), "lists tools"));
         let allow = kind.allow.as_ref().map(|tools| (tools.span(), "allows tools"));
-        let told = tools.into_iter().chain(allow);
+        let image = kind.image.as_ref().map(|image| (image.span(), "chooses an image"));
+        let told = tools.into_iter().chain(allow).chain(image);
         told.map(move |(span, does)| (span, format!("[kind.{name}] {does}")))
     });
     let no_limit = entries.max_secs.as_ref().filter(|seconds| *seconds.get_ref() == 0);
@@ -72,6 +73,8 @@ fn not_narrowing(entries: &Entries) -> impl Iterator<Item = (Range<usize>, Strin
         (confine.map(toml::Spanned::span), "confine other than \"required\" lets tools go"),
         (span(&entries.verbose), "verbose changes what is told"),
         (span(&entries.listen), "listen chooses where the proxy is reached"),
+        (span(&entries.backend), "backend chooses where tools run"),
+        (entries.containers.any(), "[containers] chooses what containers are made of"),
         (span(&entries.local_python), "local_python chooses a program to run"),
         (span(&env.allow), "[env] allow passes variables on"),
         (span(&env.set), "[env] set chooses variables of tools"),

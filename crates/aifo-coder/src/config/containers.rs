@@ -1,0 +1,327 @@
+//! What is said about containers: in files, in the environment, and by flags.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use aifo_launch::{Caches, Choice, Flavor, Net};
+use aifo_types::Kind;
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::config::environment::{Lookup, text};
+use crate::config::error::ConfigError;
+use crate::config::file::File;
+use crate::config::source::{Source, Sourced};
+use crate::config::values::Config;
+
+/// How sidecars run, and what of it only containers know.
+#[derive(Clone, Debug)]
+pub(crate) struct Containers {
+    pub(crate) backend: Sourced<Backend>,
+    pub(crate) net: Sourced<Net>,
+    pub(crate) publish: Sourced<Vec<String>>,
+    /// `None`: three quarters of the machine's. 0: no limit.
+    pub(crate) memory: Sourced<Option<u64>>,
+    /// `None`: what we think right. 0: no limit.
+    pub(crate) pids: Sourced<Option<u32>>,
+    /// `None`: all there are.
+    pub(crate) cpus: Sourced<Option<f64>>,
+    pub(crate) caches: Sourced<bool>,
+    /// Before the names of our own images.
+    pub(crate) image_prefix: Sourced<String>,
+    /// Their tag.
+    pub(crate) image_tag: Sourced<String>,
+    /// Images named for a kind.
+    pub(crate) images: BTreeMap<Kind, Sourced<String>>,
+}
+
+/// How sidecars run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backend {
+    /// In containers if an engine answers and has the images, else as child processes.
+    Auto,
+    /// In containers of this engine.
+    Engine(Flavor),
+    /// As child processes.
+    Local,
+}
+
+/// `[containers]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ContainerEntries {
+    pub(crate) net: Option<Spanned<String>>,
+    pub(crate) publish: Option<Spanned<Vec<String>>>,
+    pub(crate) memory: Option<Spanned<String>>,
+    pub(crate) pids: Option<Spanned<u32>>,
+    pub(crate) cpus: Option<Spanned<f64>>,
+    pub(crate) caches: Option<Spanned<bool>>,
+    pub(crate) image_prefix: Option<Spanned<String>>,
+    pub(crate) image_tag: Option<Spanned<String>>,
+}
+
+impl ContainerEntries {
+    /// Where something of it stands, if anything does.
+    pub(crate) fn any(&self) -> Option<Range<usize>> {
+        let ContainerEntries { net, publish, memory, pids, cpus, caches, .. } = self;
+        let words = [net, memory, &self.image_prefix, &self.image_tag];
+        let mut spans: Vec<_> = words.into_iter().flatten().map(Spanned::span).collect();
+        spans.extend(publish.as_ref().map(Spanned::span));
+        spans.extend(pids.as_ref().map(Spanned::span));
+        spans.extend(cpus.as_ref().map(Spanned::span));
+        spans.extend(caches.as_ref().map(Spanned::span));
+        spans.into_iter().min_by_key(|span| span.start)
+    }
+}
+
+/// The flags about containers; each only where it was given.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ContainerFlags {
+    pub(crate) backend: Option<String>,
+    pub(crate) net: Option<String>,
+    pub(crate) publish: Vec<String>,
+    pub(crate) memory: Option<String>,
+    pub(crate) pids: Option<u32>,
+    pub(crate) cpus: Option<f64>,
+    pub(crate) no_caches: bool,
+    /// `KIND=IMAGE`
+    pub(crate) images: Vec<String>,
+}
+
+impl Backend {
+    const WORDS: [(Backend, &'static str); 4] = [
+        (Backend::Auto, "auto"),
+        (Backend::Engine(Flavor::Docker), "docker"),
+        (Backend::Engine(Flavor::Podman), "podman"),
+        (Backend::Local, "local"),
+    ];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        word_of(&Backend::WORDS, self)
+    }
+
+    /// Which engine may serve; `None` if none is wanted.
+    pub(crate) fn engine(self) -> Option<Choice> {
+        match self {
+            Backend::Auto => Some(Choice::Any),
+            Backend::Engine(flavor) => Some(Choice::The(flavor)),
+            Backend::Local => None,
+        }
+    }
+}
+
+const NETS: [(Net, &str); 4] = [
+    (Net::Shared, "shared"),
+    (Net::Separate, "separate"),
+    (Net::None, "none"),
+    (Net::Host, "host"),
+];
+
+pub(crate) fn net_word(net: Net) -> &'static str {
+    word_of(&NETS, net)
+}
+
+impl Containers {
+    pub(crate) fn builtin() -> Self {
+        Containers {
+            backend: Sourced::builtin(Backend::Auto),
+            net: Sourced::builtin(Net::default()),
+            publish: Sourced::builtin(Vec::new()),
+            memory: Sourced::builtin(None),
+            pids: Sourced::builtin(None),
+            cpus: Sourced::builtin(None),
+            caches: Sourced::builtin(true),
+            image_prefix: Sourced::builtin(String::new()),
+            image_tag: Sourced::builtin("latest".to_owned()),
+            images: BTreeMap::new(),
+        }
+    }
+
+    /// Whether downloads outlive the session.
+    pub(crate) fn caches(&self) -> Caches {
+        if self.caches.value { Caches::Kept } else { Caches::Dropped }
+    }
+
+    pub(crate) fn apply_file(&mut self, file: &File) -> Result<(), ConfigError> {
+        let entries = &file.entries;
+        let told = &entries.containers;
+        if let Some(word) = file.told(&entries.backend) {
+            self.backend = chosen(&Backend::WORDS, word, "backend")?;
+        }
+        if let Some(word) = file.told(&told.net) {
+            self.net = chosen(&NETS, word, "kind of network")?;
+        }
+        if let Some(Sourced { value, source }) = file.told(&told.memory) {
+            self.memory = Sourced::new(Some(size(&value, &source)?), source);
+        }
+        if let Some(cpus) = file.told(&told.cpus) {
+            self.cpus = positive(cpus)?;
+        }
+        if let Some(Sourced { value, source }) = file.told(&told.pids) {
+            self.pids = Sourced::new(Some(value), source);
+        }
+        self.publish.set(file.told(&told.publish));
+        self.caches.set(file.told(&told.caches));
+        self.image_prefix.set(file.told(&told.image_prefix));
+        self.image_tag.set(file.told(&told.image_tag));
+        Ok(())
+    }
+
+    fn apply_flags(&mut self, flags: &ContainerFlags) -> Result<(), ConfigError> {
+        let word = |word: &Option<String>, name| {
+            word.clone().map(|word| Sourced::new(word, Source::Flag(name)))
+        };
+        if let Some(word) = word(&flags.backend, "--backend") {
+            self.backend = chosen(&Backend::WORDS, word, "backend")?;
+        }
+        if let Some(word) = word(&flags.net, "--net") {
+            self.net = chosen(&NETS, word, "kind of network")?;
+        }
+        if let Some(Sourced { value, source }) = word(&flags.memory, "--memory") {
+            self.memory = Sourced::new(Some(size(&value, &source)?), source);
+        }
+        if let Some(cpus) = flags.cpus {
+            self.cpus = positive(Sourced::new(cpus, Source::Flag("--cpus")))?;
+        }
+        if let Some(pids) = flags.pids {
+            self.pids = Sourced::new(Some(pids), Source::Flag("--pids"));
+        }
+        if !flags.publish.is_empty() {
+            self.publish = Sourced::new(flags.publish.clone(), Source::Flag("--publish"));
+        }
+        if flags.no_caches {
+            self.caches = Sourced::new(false, Source::Flag("--no-toolchain-cache"));
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// The image that somebody named for a kind.
+    pub(crate) fn name_image(
+        &mut self,
+        kind: &str,
+        image: Sourced<String>,
+    ) -> Result<(), ConfigError> {
+        let kind = self.kind_named(kind, &image.source)?;
+        // The engine would take it for one of its options.
+        if image.value.is_empty() || image.value.starts_with('-') {
+            let what = format!("'{}' cannot be an image", image.value);
+            return Err(ConfigError::new(&image.source, what));
+        }
+        self.containers.images.insert(kind, image);
+        Ok(())
+    }
+
+    pub(crate) fn apply_container_flags(
+        &mut self,
+        flags: &ContainerFlags,
+    ) -> Result<(), ConfigError> {
+        self.containers.apply_flags(flags)?;
+        for word in &flags.images {
+            let source = Source::Flag("--toolchain-image");
+            let Some((kind, image)) = word.split_once('=') else {
+                let what = format!("'{word}' names no image");
+                return Err(ConfigError::new(&source, what).hint("say KIND=IMAGE: rust=rust:1.95"));
+            };
+            self.name_image(kind, Sourced::new(image.to_owned(), source))?;
+        }
+        Ok(())
+    }
+
+    /// `AIFO_BACKEND`, `AIFO_CODER_IMAGE_*`, and `AIFO_<KIND>_TOOLCHAIN_IMAGE` of every kind.
+    pub(crate) fn apply_container_environment(
+        &mut self,
+        lookup: Lookup<'_>,
+    ) -> Result<(), ConfigError> {
+        self.containers.image_prefix.set(text(lookup, aifo_types::env::IMAGE_PREFIX)?);
+        self.containers.image_tag.set(text(lookup, aifo_types::env::IMAGE_TAG)?);
+        let backend = text(lookup, aifo_types::env::BACKEND)?;
+        if let Some(word) = backend {
+            self.containers.backend = chosen(&Backend::WORDS, word, "backend")?;
+        }
+        let kinds = self.policy.kinds().iter().map(|policy| policy.kind.to_string());
+        for kind in kinds.collect::<Vec<_>>() {
+            if let Some(image) = text(lookup, aifo_types::env::toolchain_image(&kind))? {
+                self.name_image(&kind, image)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn word_of<T: Copy + PartialEq>(words: &[(T, &'static str)], value: T) -> &'static str {
+    words.iter().find(|(known, _)| *known == value).map(|(_, word)| *word).unwrap_or_default()
+}
+
+fn chosen<T: Copy>(
+    words: &[(T, &'static str)],
+    told: Sourced<String>,
+    what: &str,
+) -> Result<Sourced<T>, ConfigError> {
+    let Sourced { value, source } = told;
+    match words.iter().find(|(_, word)| *word == value) {
+        Some((chosen, _)) => Ok(Sourced::new(*chosen, source)),
+        None => {
+            let known: Vec<_> = words.iter().map(|(_, word)| *word).collect();
+            Err(ConfigError::new(&source, format!("'{value}' is not a {what}"))
+                .hint(format!("say {}", known.join(", "))))
+        }
+    }
+}
+
+fn positive(told: Sourced<f64>) -> Result<Sourced<Option<f64>>, ConfigError> {
+    if told.value.is_finite() && told.value > 0.0 {
+        return Ok(Sourced::new(Some(told.value), told.source));
+    }
+    Err(ConfigError::new(&told.source, "a part of a processor is a number above 0, such as 1.5"))
+}
+
+/// Bytes, as the engines write them: `512m`, `4g`.
+fn size(word: &str, source: &Source) -> Result<u64, ConfigError> {
+    let word = word.trim().to_ascii_lowercase();
+    let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match word.get(digits.len()..).unwrap_or_default() {
+        "" | "b" => Some(1),
+        "k" | "kb" | "kib" => Some(1 << 10),
+        "m" | "mb" | "mib" => Some(1 << 20),
+        "g" | "gb" | "gib" => Some(1 << 30),
+        "t" | "tb" | "tib" => Some(1_u64 << 40),
+        _ => None,
+    };
+    let number: Option<u64> = digits.parse().ok();
+    let bytes = number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
+    match bytes {
+        Some(bytes) if bytes == 0 || bytes >= MIN_MEMORY => Ok(bytes),
+        Some(_) => Err(ConfigError::new(source, format!("'{word}' of memory is not enough"))
+            .hint("no engine starts a container with less than 6m")),
+        None => Err(ConfigError::new(source, format!("'{word}' is not a size"))
+            .hint("for example 512m or 4g; 0 is no limit")),
+    }
+}
+
+/// Docker's own lower bound.
+const MIN_MEMORY: u64 = 6 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        let source = Source::Flag("--memory");
+        let rows = [
+            ("0", 0),
+            ("512m", 512 << 20),
+            ("4G", 4 << 30),
+            ("1gib", 1 << 30),
+            ("7000000", 7_000_000),
+        ];
+        for (word, bytes) in rows {
+            assert_eq!(size(word, &source).unwrap(), bytes, "{word}");
+        }
+        for word in ["", "g", "-1", "4x", "1k", "99999999999g"] {
+            assert!(size(word, &source).is_err(), "{word}");
+        }
+    }
+}

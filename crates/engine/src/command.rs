@@ -1,0 +1,82 @@
+//! A command of an engine's, as data.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A program, its arguments, and what is added to its environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineCommand {
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) environment: Vec<(OsString, OsString)>,
+}
+
+impl EngineCommand {
+    pub(crate) fn new(program: &Path) -> Self {
+        EngineCommand { program: program.to_owned(), args: Vec::new(), environment: Vec::new() }
+    }
+
+    /// Adds an argument.
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets a variable in the command's environment, where a secret may stand.
+    pub(crate) fn variable(mut self, name: &OsStr, value: &OsStr) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Ready to be run.
+    pub(crate) fn prepare(&self) -> tokio::process::Command {
+        let mut command = tokio::process::Command::new(&self.program);
+        command.args(&self.args);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+/// As one line that can be pasted into a shell. What is only in the environment is not in it.
+impl fmt::Display for EngineCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A user pastes it where PATH finds the same program.
+        let program = self.program.file_name().unwrap_or(self.program.as_os_str());
+        f.write_str(&quoted(program))?;
+        for arg in &self.args {
+            write!(f, " {}", quoted(arg))?;
+        }
+        Ok(())
+    }
+}
+
+/// A word as a POSIX shell reads it back. What is no text is shown as nearly as text can.
+fn quoted(word: &OsStr) -> String {
+    let word = word.to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.into_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_to_paste() {
+        let command = EngineCommand::new(Path::new("/usr/bin/docker"))
+            .args(["run", "--env", "TOKEN", "--label", "a=it's", "", "a b"])
+            .variable("TOKEN".as_ref(), "secret".as_ref());
+        let line = r"docker run --env TOKEN --label 'a=it'\''s' '' 'a b'";
+        assert_eq!(command.to_string(), line);
+    }
+}

@@ -1,0 +1,260 @@
+//! Finding an engine, and having it do something.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use crate::command::EngineCommand;
+use crate::facts::Facts;
+
+/// An engine that has answered.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    flavor: Flavor,
+    program: PathBuf,
+    facts: Facts,
+}
+
+/// Which engine it is: they share a command line, but not every word of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavor {
+    /// `docker`
+    Docker,
+    /// `podman`
+    Podman,
+}
+
+/// Which engine is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The first that answers: docker, then podman.
+    Any,
+    /// This one.
+    The(Flavor),
+}
+
+/// Why an engine is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// No program of that name is in PATH.
+    #[error("no container engine was found: {0} is not in PATH")]
+    NotFound(&'static str),
+    /// It is installed, but its daemon is not running, or not ours to use.
+    #[error("{flavor} does not answer: {reason}")]
+    Silent {
+        /// Which one.
+        flavor: Flavor,
+        /// What it said.
+        reason: String,
+    },
+    /// It gives containers other users than it is asked for.
+    #[error(
+        "docker maps the users of containers to others (userns-remap), so files in the workspace \
+         would not be yours\nhint: take userns-remap out of the daemon's configuration, or use \
+         rootless docker or podman"
+    )]
+    Remapped,
+    /// A command failed.
+    #[error("{} failed: {reason}", verb(what))]
+    Failed {
+        /// What was run.
+        what: Box<EngineCommand>,
+        /// What it said, or how it ended.
+        reason: String,
+    },
+    /// A command of the engine's did not end.
+    #[error("{} did not end within {} s", verb(what), secs)]
+    Stuck {
+        /// What was run.
+        what: Box<EngineCommand>,
+        /// How long it was waited for.
+        secs: u64,
+    },
+    /// A path that stands for something else on the engine's command line.
+    #[error("'{}' cannot be mounted: its name has a comma, a quote or a line break", .0.display())]
+    Path(PathBuf),
+}
+
+/// How long an engine may take for something that is done in milliseconds. A machine that starts
+/// everything at once may be slow; a daemon that hangs is for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Flavor {
+    /// Its program.
+    pub fn program(self) -> &'static str {
+        match self {
+            Flavor::Docker => "docker",
+            Flavor::Podman => "podman",
+        }
+    }
+}
+
+impl fmt::Display for Flavor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.program())
+    }
+}
+
+impl Choice {
+    fn flavors(self) -> Vec<Flavor> {
+        match self {
+            Choice::Any => vec![Flavor::Docker, Flavor::Podman],
+            Choice::The(flavor) => vec![flavor],
+        }
+    }
+}
+
+impl Engine {
+    /// Looks for an engine in PATH and asks it what it is. Errors: there is none, it does not answer,
+    /// or it is not fit for us; of several, what the first that is installed said.
+    pub async fn find(choice: Choice) -> Result<Self, EngineError> {
+        let mut failure = None;
+        for flavor in choice.flavors() {
+            let Ok(program) = which::which(flavor.program()) else { continue };
+            match Engine::at(flavor, program).await {
+                Ok(engine) => return Ok(engine),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        Err(failure.unwrap_or(EngineError::NotFound(match choice {
+            Choice::Any => "neither docker nor podman",
+            Choice::The(flavor) => flavor.program(),
+        })))
+    }
+
+    async fn at(flavor: Flavor, program: PathBuf) -> Result<Self, EngineError> {
+        let command = EngineCommand::new(&program);
+        let command = match flavor {
+            Flavor::Docker => command.args(["info", "--format", "{{json .}}"]),
+            Flavor::Podman => command.args(["info", "--format", "json"]),
+        };
+        let silent = |reason: String| EngineError::Silent { flavor, reason };
+        let output = output(&command).await.map_err(|error| silent(error.to_string()))?;
+        let facts = Facts::parse(flavor, &output.stdout).ok();
+        match facts.filter(|facts| output.status.success() && !facts.version.is_empty()) {
+            None => Err(silent(complaint(&output))),
+            Some(facts) if facts.remapped => Err(EngineError::Remapped),
+            Some(facts) => Ok(Engine { flavor, program, facts }),
+        }
+    }
+
+    /// Which engine it is.
+    pub fn flavor(&self) -> Flavor {
+        self.flavor
+    }
+
+    /// What it told about itself.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// A command of this engine, without arguments yet.
+    pub fn command(&self) -> EngineCommand {
+        EngineCommand::new(&self.program)
+    }
+
+    /// Runs a command to its end and returns what it printed. Errors: it failed, or is stuck.
+    pub async fn output(&self, command: &EngineCommand) -> Result<Vec<u8>, EngineError> {
+        let output = output(command).await?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        Err(EngineError::Failed { what: Box::new(command.clone()), reason: complaint(&output) })
+    }
+
+    /// Starts a command and stays its parent. Its stderr is always ours to read; stdin and stdout
+    /// only if `attached`. It is killed when the child is dropped.
+    pub fn spawn(
+        &self,
+        command: &EngineCommand,
+        attached: bool,
+    ) -> std::io::Result<tokio::process::Child> {
+        let stream = || if attached { Stdio::piped() } else { Stdio::null() };
+        let mut child = command.prepare();
+        // A terminal's Ctrl-C is for the agent.
+        child.process_group(0).kill_on_drop(true);
+        child.stdin(stream()).stdout(stream()).stderr(Stdio::piped()).spawn()
+    }
+
+    /// The command that makes a session's network.
+    pub fn create_network(&self, name: &str, labels: &crate::Labels) -> EngineCommand {
+        let words = labels.words();
+        let labels = words.iter().flat_map(|label| ["--label", label.as_str()]);
+        self.command().args(["network", "create"]).args(labels).arg(name)
+    }
+
+    /// Which of these images the engine has already.
+    pub async fn has_image(&self, image: &str) -> bool {
+        self.output(&self.command().args(["image", "inspect", "--format", "{{.Id}}", image]))
+            .await
+            .is_ok()
+    }
+}
+
+async fn output(command: &EngineCommand) -> Result<Output, EngineError> {
+    let mut child = command.prepare();
+    child.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
+    match tokio::time::timeout(PATIENCE, child.output()).await {
+        Ok(output) => output.map_err(|error| EngineError::Failed {
+            what: Box::new(command.clone()),
+            reason: error.to_string(),
+        }),
+        Err(_) => {
+            Err(EngineError::Stuck { what: Box::new(command.clone()), secs: PATIENCE.as_secs() })
+        }
+    }
+}
+
+/// What a command says of its own failure: its last words, for the first are often a preamble.
+fn complaint(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    last_words(&said).unwrap_or_else(|| format!("{} and no word", output.status))
+}
+
+/// The last line with something on it, without the engine's own introduction.
+pub fn last_words(said: &str) -> Option<String> {
+    let hint = |line: &&str| !line.starts_with("See '") && !line.starts_with("Run '");
+    let line = said.lines().map(str::trim).filter(|line| !line.is_empty()).rfind(hint)?;
+    let starts = ["Error response from daemon: ", "Error: ", "docker: "];
+    let stripped = starts.iter().fold(line, |line, start| line.strip_prefix(start).unwrap_or(line));
+    let stripped = stripped.strip_prefix(starts[0]).unwrap_or(stripped);
+    Some(stripped.trim_end_matches('.').to_owned())
+}
+
+/// `docker network create`: what failed, without its details.
+fn verb(command: &EngineCommand) -> String {
+    let program = Path::new(&command.program).file_name().unwrap_or_default().to_string_lossy();
+    let words = command.args.iter().map(|arg| arg.to_string_lossy());
+    let words = words.take_while(|word| !word.starts_with('-')).take(2);
+    std::iter::once(program).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_engine_complains_of() {
+        let rows = [
+            (
+                "docker: Error response from daemon: No such image: x.\nSee 'docker run --help'.\n",
+                "No such image: x",
+            ),
+            ("Error: no container with name a\n", "no container with name a"),
+            ("Trying to pull x...\nError: short-name\n\n", "short-name"),
+        ];
+        for (said, expected) in rows {
+            assert_eq!(last_words(said).as_deref(), Some(expected), "{said}");
+        }
+        assert_eq!(last_words(" \n"), None);
+    }
+
+    #[test]
+    fn a_failure_is_named_by_its_verb() {
+        let what = EngineCommand::new(Path::new("/usr/bin/docker"))
+            .args(["network", "create", "--label", "a", "n"]);
+        let error = EngineError::Failed { what: Box::new(what), reason: "no".to_owned() };
+        assert_eq!(error.to_string(), "docker network create failed: no");
+    }
+}

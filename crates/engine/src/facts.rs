@@ -1,0 +1,192 @@
+//! What an engine tells about itself.
+
+use serde::Deserialize;
+
+use crate::engine::Flavor;
+
+/// What an engine is, and how it isolates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Its version.
+    pub version: String,
+    /// The system its containers run on.
+    pub system: String,
+    /// The kernel its containers run on.
+    pub kernel: String,
+    /// It runs as the user, not as root.
+    pub rootless: bool,
+    /// It maps the users of containers to others (docker's `userns-remap`).
+    pub remapped: bool,
+    /// How it limits what containers use.
+    pub cgroups: CgroupVersion,
+    /// The memory of the machine its containers run on, in bytes.
+    pub memory: u64,
+    /// AppArmor, SELinux, seccomp: what holds its containers besides.
+    pub security: Vec<String>,
+}
+
+/// The kernel's way of limiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CgroupVersion {
+    /// One hierarchy per resource.
+    V1,
+    /// One for all.
+    V2,
+    /// It did not say.
+    Unknown,
+}
+
+impl Facts {
+    /// Reads the answer to `info`. Errors: it is none.
+    pub(crate) fn parse(flavor: Flavor, answer: &[u8]) -> Result<Self, serde_json::Error> {
+        match flavor {
+            Flavor::Docker => serde_json::from_slice(answer).map(docker),
+            Flavor::Podman => serde_json::from_slice(answer).map(podman),
+        }
+    }
+
+    /// Whether its containers run on the kernel that we run on, as far as the two names tell.
+    pub fn shares_our_kernel(&self) -> bool {
+        nix::sys::utsname::uname()
+            .is_ok_and(|ours| ours.release().to_str() == Some(self.kernel.as_str()))
+            && !self.system.contains("Docker Desktop")
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct DockerInfo {
+    #[serde(default)]
+    server_version: String,
+    #[serde(default)]
+    operating_system: String,
+    #[serde(default)]
+    kernel_version: String,
+    #[serde(default)]
+    cgroup_version: String,
+    #[serde(default)]
+    mem_total: u64,
+    #[serde(default)]
+    security_options: Vec<String>,
+    /// What it could not ask its daemon.
+    #[serde(default)]
+    server_errors: Vec<String>,
+}
+
+fn docker(info: DockerInfo) -> Facts {
+    // `name=seccomp,profile=default`
+    let names = info.security_options.iter().filter_map(|option| {
+        option.split(',').find_map(|part| part.strip_prefix("name=")).map(str::to_owned)
+    });
+    let security: Vec<String> = names.collect();
+    let has = |name: &str| security.iter().any(|option| option == name);
+    Facts {
+        // An answer without a daemon has no version.
+        version: if info.server_errors.is_empty() { info.server_version } else { String::new() },
+        system: info.operating_system,
+        kernel: info.kernel_version,
+        rootless: has("rootless"),
+        remapped: has("userns"),
+        cgroups: cgroups(&info.cgroup_version),
+        memory: info.mem_total,
+        security,
+    }
+}
+
+#[derive(Deserialize)]
+struct PodmanInfo {
+    host: PodmanHost,
+    version: PodmanVersion,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodmanHost {
+    distribution: PodmanDistribution,
+    kernel: String,
+    cgroup_version: String,
+    mem_total: u64,
+    security: PodmanSecurity,
+}
+
+#[derive(Deserialize)]
+struct PodmanDistribution {
+    distribution: String,
+    #[serde(default)]
+    version: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodmanSecurity {
+    apparmor_enabled: bool,
+    rootless: bool,
+    seccomp_enabled: bool,
+    selinux_enabled: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct PodmanVersion {
+    version: String,
+}
+
+fn podman(info: PodmanInfo) -> Facts {
+    let PodmanHost { distribution, kernel, cgroup_version, mem_total, security } = info.host;
+    let named = [
+        ("apparmor", security.apparmor_enabled),
+        ("seccomp", security.seccomp_enabled),
+        ("selinux", security.selinux_enabled),
+    ];
+    Facts {
+        version: info.version.version,
+        system: format!("{} {}", distribution.distribution, distribution.version).trim().to_owned(),
+        kernel,
+        rootless: security.rootless,
+        remapped: false,
+        cgroups: cgroups(&cgroup_version),
+        memory: mem_total,
+        security: named.iter().filter(|(_, on)| *on).map(|(name, _)| (*name).to_owned()).collect(),
+    }
+}
+
+fn cgroups(version: &str) -> CgroupVersion {
+    match version.trim_start_matches('v') {
+        "1" => CgroupVersion::V1,
+        "2" => CgroupVersion::V2,
+        _ => CgroupVersion::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_answers() {
+        let docker = br#"{"ServerVersion":"20.10.24","OperatingSystem":"Debian GNU/Linux 12",
+            "KernelVersion":"6.1.0","CgroupVersion":"2","MemTotal":1024,
+            "SecurityOptions":["name=apparmor","name=seccomp,profile=default","name=rootless"]}"#;
+        let facts = Facts::parse(Flavor::Docker, docker).unwrap();
+        assert_eq!(facts.version, "20.10.24");
+        assert_eq!(facts.cgroups, CgroupVersion::V2);
+        assert_eq!(facts.security, ["apparmor", "seccomp", "rootless"]);
+        assert!(facts.rootless && !facts.remapped);
+
+        let podman = br#"{"host":{"distribution":{"distribution":"debian","version":"12"},
+            "kernel":"6.1.0","cgroupVersion":"v1","memTotal":2048,"security":{"apparmorEnabled":false,
+            "rootless":false,"seccompEnabled":true,"selinuxEnabled":false}},
+            "version":{"Version":"4.3.1"}}"#;
+        let facts = Facts::parse(Flavor::Podman, podman).unwrap();
+        assert_eq!((facts.version.as_str(), facts.system.as_str()), ("4.3.1", "debian 12"));
+        assert_eq!((facts.cgroups, facts.memory), (CgroupVersion::V1, 2048));
+        assert_eq!(facts.security, ["seccomp"]);
+    }
+
+    #[test]
+    fn an_answer_without_a_daemon_is_none() {
+        let docker = br#"{"ServerVersion":"","ServerErrors":["Cannot connect"]}"#;
+        assert_eq!(Facts::parse(Flavor::Docker, docker).unwrap().version, "");
+        assert!(Facts::parse(Flavor::Podman, b"{}").is_err());
+    }
+}

@@ -1,0 +1,147 @@
+//! What of ours an engine holds.
+
+use std::path::PathBuf;
+
+use crate::engine::{Engine, EngineError};
+use crate::labels::Label;
+
+/// A container of ours, running or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    /// Its name.
+    pub name: String,
+    /// The session it belongs to.
+    pub session: String,
+    /// The kind of its sidecar.
+    pub kind: String,
+    /// The session's folder.
+    pub folder: PathBuf,
+    /// The image it is made from.
+    pub image: String,
+    /// Its state in the engine's words: `Up 3 minutes`.
+    pub status: String,
+}
+
+/// A network of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkEntry {
+    /// Its name.
+    pub name: String,
+    /// The session it belongs to.
+    pub session: String,
+    /// The session's folder.
+    pub folder: PathBuf,
+}
+
+impl Engine {
+    /// This user's containers, or those of one session.
+    pub async fn containers(&self, session: Option<&str>) -> Result<Vec<Container>, EngineError> {
+        let label = |label: Label| format!("{{{{.Label \"{}\"}}}}", label.name());
+        let labels = [Label::Session, Label::Kind, Label::Folder].map(label).join("\t");
+        let format = format!("{labels}\t{{{{.Names}}}}\t{{{{.Image}}}}\t{{{{.Status}}}}");
+        let command = self.command().args(["ps", "--all", "--no-trunc", "--format", &format]);
+        let lines = self.lines(command.args(filters(session))).await?;
+        Ok(lines.iter().filter_map(|line| container(line)).collect())
+    }
+
+    /// This user's networks, or that of one session.
+    pub async fn networks(&self, session: Option<&str>) -> Result<Vec<NetworkEntry>, EngineError> {
+        let list = self.command().args(["network", "ls", "--format", "{{.Name}}"]);
+        let names = self.lines(list.args(filters(session))).await?;
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Only here both engines tell labels in the same words.
+        let label = |label: Label| format!("{{{{index .Labels \"{}\"}}}}", label.name());
+        let format = format!("{}\t{}\t{{{{.Name}}}}", label(Label::Session), label(Label::Folder));
+        let inspect = self.command().args(["network", "inspect", "--format", &format]);
+        // One that has gone meanwhile fails the command, but the others are told.
+        let lines = self.lines(inspect.args(names)).await.unwrap_or_default();
+        Ok(lines.iter().filter_map(|line| network(line)).collect())
+    }
+
+    /// The names of the volumes that begin so.
+    pub async fn volumes(&self, prefix: &str) -> Result<Vec<String>, EngineError> {
+        let filter = format!("name={prefix}");
+        let command = self.command().args(["volume", "ls", "--quiet", "--filter", &filter]);
+        let mut names = self.lines(command).await?;
+        // The filter takes a name's middle as well.
+        names.retain(|name| name.starts_with(prefix));
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Removes containers, running or not. One that is gone already is no failure.
+    pub async fn remove_containers(&self, names: &[String]) -> Result<(), EngineError> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let mut command = self.command().args(["rm", "--force", "--volumes"]);
+        if self.flavor() == crate::Flavor::Podman {
+            command = command.args(["--time", "0"]);
+        }
+        self.unless_gone(self.output(&command.args(names)).await)
+    }
+
+    /// Removes a network. One that is gone already is no failure.
+    pub async fn remove_network(&self, name: &str) -> Result<(), EngineError> {
+        self.unless_gone(self.output(&self.command().args(["network", "rm", name])).await)
+    }
+
+    /// Removes a volume. One that is gone already is no failure.
+    pub async fn remove_volume(&self, name: &str) -> Result<(), EngineError> {
+        self.unless_gone(self.output(&self.command().args(["volume", "rm", name])).await)
+    }
+
+    fn unless_gone(&self, done: Result<Vec<u8>, EngineError>) -> Result<(), EngineError> {
+        match done {
+            Err(EngineError::Failed { reason, .. }) if is_gone(&reason) => Ok(()),
+            done => done.map(|_| ()),
+        }
+    }
+
+    async fn lines(&self, command: crate::EngineCommand) -> Result<Vec<String>, EngineError> {
+        let output = self.output(&command).await?;
+        let text = String::from_utf8_lossy(&output).into_owned();
+        Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
+    }
+}
+
+/// Whether a complaint says that what was to go is gone, or going.
+fn is_gone(reason: &str) -> bool {
+    let reason = reason.to_ascii_lowercase();
+    let words =
+        ["no such ", "not found", "already in progress", "no container with", "no network with"];
+    words.iter().any(|word| reason.contains(word))
+}
+
+fn filters(session: Option<&str>) -> Vec<String> {
+    let label = |label: Label, value: &str| format!("label={}={value}", label.name());
+    let mut filters =
+        vec!["--filter".to_owned(), label(Label::User, &nix::unistd::getuid().to_string())];
+    if let Some(session) = session {
+        filters.extend(["--filter".to_owned(), label(Label::Session, session)]);
+    }
+    filters
+}
+
+fn container(line: &str) -> Option<Container> {
+    let mut fields = line.split('\t').map(str::to_owned);
+    Some(Container {
+        session: fields.next()?,
+        kind: fields.next()?,
+        folder: fields.next()?.into(),
+        name: fields.next()?,
+        image: fields.next()?,
+        status: fields.next()?,
+    })
+}
+
+fn network(line: &str) -> Option<NetworkEntry> {
+    let mut fields = line.split('\t').map(str::to_owned);
+    Some(NetworkEntry {
+        session: fields.next()?,
+        folder: fields.next()?.into(),
+        name: fields.next()?,
+    })
+}

@@ -1,0 +1,36 @@
+//! Container engines, through the command lines they bring along: `docker` and `podman`.
+//!
+//! In scope: finding an engine and what it can do; its commands as data, so that what would be run
+//! can be shown without being run; running them; what of ours it holds, by our labels.
+//!
+//! Out of scope: what a sidecar is made of (`aifo-sidecar`), and everything on the way of a tool
+//! call, where no engine is asked for anything.
+//!
+//! ```no_run
+//! use aifo_engine::{Choice, Engine};
+//!
+//! # async fn look() -> Result<(), aifo_engine::EngineError> {
+//! let engine = Engine::find(Choice::Any).await?;
+//! for container in engine.containers(None).await? {
+//!     println!("{} belongs to session {}", container.name, container.session);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Architecture invariant: no secret is ever an argument here. A value that could be one reaches the
+//! engine through the environment of its command.
+
+mod command;
+mod container;
+mod engine;
+mod facts;
+mod inventory;
+mod labels;
+
+pub use command::EngineCommand;
+pub use container::{ContainerSpec, Limits, Mount, Network, Stdio, User, Value};
+pub use engine::{Choice, Engine, EngineError, Flavor, last_words};
+pub use facts::{CgroupVersion, Facts};
+pub use inventory::{Container, NetworkEntry};
+pub use labels::{Label, Labels};

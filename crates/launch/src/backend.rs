@@ -1,0 +1,183 @@
+//! How the sidecars of a session run.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use aifo_engine::{Engine, EngineCommand, Labels};
+use aifo_sidecar::{Admitted, Backend, Caches, ContainerBackend, ContainerConfig, Images, Net};
+use aifo_types::Kind;
+
+use crate::session::{LaunchError, SessionConfig};
+
+/// How sidecars run.
+#[derive(Clone, Debug, Default)]
+pub enum SidecarBackend {
+    /// As child processes of this machine.
+    #[default]
+    Local,
+    /// As containers.
+    Containers(Box<Containers>),
+}
+
+/// What the containers of a session are to be.
+#[derive(Clone, Debug)]
+pub struct Containers {
+    /// The engine that runs them.
+    pub engine: Engine,
+    /// Which image a kind is made from.
+    pub images: Images,
+    /// What they are connected to.
+    pub net: Net,
+    /// Ports that the host can be reached at, as the engine's `--publish` has them.
+    pub publish: Vec<String>,
+    /// What each of them may use.
+    pub limits: aifo_engine::Limits,
+    /// Whether downloads outlive the session.
+    pub caches: Caches,
+    /// What else of the user's they get to see.
+    pub admitted: Vec<Admitted>,
+}
+
+impl Containers {
+    /// Containers of an engine's, with nothing but the defaults: three quarters of the machine's
+    /// memory and 4096 processes for each.
+    pub fn of(engine: Engine) -> Self {
+        let memory = engine.facts().memory / 4 * 3;
+        Containers {
+            engine,
+            images: Images::default(),
+            net: Net::default(),
+            publish: Vec::new(),
+            limits: aifo_engine::Limits {
+                memory: Some(memory).filter(|memory| *memory > 0),
+                pids: Some(DEFAULT_PIDS),
+                cpus: None,
+            },
+            caches: Caches::default(),
+            admitted: Vec::new(),
+        }
+    }
+
+    /// The backend of a session whose folder and places are these.
+    pub(crate) fn backend(
+        &self,
+        session: &str,
+        folder: &Path,
+        runner: &Path,
+        workspace: &Path,
+        tmp: &Path,
+    ) -> ContainerBackend {
+        ContainerBackend::new(ContainerConfig {
+            engine: self.engine.clone(),
+            labels: Labels::of_session(session, folder),
+            runner_program: runner.to_owned(),
+            sockets: folder.join("back"),
+            workspace: workspace.to_owned(),
+            tmp: tmp.to_owned(),
+            images: self.images.clone(),
+            net: self.net,
+            publish: self.publish.clone(),
+            limits: self.limits.clone(),
+            caches: self.caches,
+            admitted: self.admitted.clone(),
+        })
+    }
+}
+
+/// More than a build needs, and less than takes a machine down.
+const DEFAULT_PIDS: u32 = 4096;
+
+/// The commands that a session of this configuration would give to its engine, from the first to the
+/// last; none if it needs no engine.
+pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
+    let SidecarBackend::Containers(containers) = &config.backend else { return Ok(Vec::new()) };
+    let workspace = crate::session::real_directory(&config.workspace)?;
+    check_workspace(&workspace)?;
+    let id = "SESSION";
+    let folder = crate::folder::runtime_directory().join(format!("{}{id}", crate::folder::PREFIX));
+    let tmp = temporary_directory().join(format!("{}{id}-tmp", crate::folder::PREFIX));
+    let runner = config.shim.path();
+    let backend = containers.backend(id, &folder, runner, &workspace, &tmp);
+    backend.plan(&config.kinds).map_err(|error| LaunchError::System(io::Error::other(error)))
+}
+
+/// What brings up the sidecars of a session, and what they are told that is not there yet.
+pub(crate) fn container_backend(
+    containers: &Containers,
+    session: &str,
+    folder: &Path,
+    runner: &Path,
+    workspace: &Path,
+    tmp: &Path,
+) -> Result<ContainerBackend, LaunchError> {
+    check_workspace(workspace)?;
+    make_mount_point(tmp, workspace)?;
+    make_mount_point(tmp, tmp)?;
+    Ok(containers.backend(session, folder, runner, workspace, tmp))
+}
+
+/// Where the session's temporary directory lies on the host. Not below `/tmp`, as which it is mounted
+/// too.
+pub(crate) fn temporary_directory() -> PathBuf {
+    let place = PathBuf::from("/var/tmp");
+    if place.is_dir() { place } else { std::env::temp_dir() }
+}
+
+/// Containers have the workspace at its own path, so that absolute paths mean the same there. Errors:
+/// that would hide the system of the image.
+fn check_workspace(workspace: &Path) -> Result<(), LaunchError> {
+    let systems = [
+        "/",
+        "/bin",
+        "/boot",
+        "/dev",
+        "/etc",
+        "/home",
+        "/lib",
+        "/lib64",
+        "/opt",
+        "/opt/aifo",
+        "/proc",
+        "/run",
+        "/sbin",
+        "/sys",
+        "/tmp",
+        "/usr",
+        "/usr/local",
+        "/var",
+        "/var/tmp",
+    ];
+    if systems.iter().any(|system| Path::new(system) == workspace) {
+        return Err(LaunchError::SystemWorkspace(workspace.to_owned()));
+    }
+    Ok(())
+}
+
+/// A place below `/tmp` is mounted into what the containers have there: the engine would make the
+/// folder for it as root.
+fn make_mount_point(tmp: &Path, place: &Path) -> Result<(), LaunchError> {
+    let Ok(rest) = place.strip_prefix("/tmp") else { return Ok(()) };
+    let path = tmp.join(rest);
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+    made.map_err(|source| LaunchError::Folder { path, source })
+}
+
+/// A backend of either kind, and what has to be cleaned when all is over.
+pub(crate) struct Chosen {
+    pub(crate) backend: Box<dyn Backend>,
+    pub(crate) containers: Option<ContainerBackend>,
+}
+
+/// The images that these kinds are made from, which the engine does not have.
+pub async fn missing_images(containers: &Containers, kinds: &[Kind]) -> Vec<String> {
+    let mut missing = Vec::new();
+    for kind in kinds {
+        let image = containers.images.of(kind);
+        if !containers.engine.has_image(&image).await {
+            missing.push(image);
+        }
+    }
+    missing
+}

@@ -1,0 +1,187 @@
+//! Sidecars as containers of an engine's (`spec/containers.md`).
+//!
+//! A container is started from any image with the runner of ours as its first process, and the runner
+//! comes to us: it connects to a socket in a folder that is mounted read-only, which is gone as soon
+//! as it has. Nothing listens after that, on either side.
+
+mod door;
+mod images;
+mod kind;
+mod pod;
+mod starting;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aifo_engine::{
+    ContainerSpec, Engine, EngineCommand, EngineError, Labels, Limits, Mount, Value,
+};
+use aifo_types::Kind;
+use tokio::sync::Mutex;
+
+use crate::backend::{Backend, SidecarError, Starting};
+
+pub use self::images::Images;
+pub use self::kind::{TMP as CONTAINER_TMP, WORKSPACE as CONTAINER_WORKSPACE, cache_volumes};
+
+/// What the containers of a session have in common.
+#[derive(Clone, Debug)]
+pub struct ContainerConfig {
+    /// The engine that runs them.
+    pub engine: Engine,
+    /// The session, in whose name everything is made.
+    pub labels: Labels,
+    /// The `aifo-shim` binary, which is the runner; on the engine's host, and statically linked.
+    pub runner_program: PathBuf,
+    /// A folder of the session's own, in which each runner has one for its socket.
+    pub sockets: PathBuf,
+    /// The workspace root; a real path.
+    pub workspace: PathBuf,
+    /// The session's temporary directory; a real path.
+    pub tmp: PathBuf,
+    /// Which image a kind is made from.
+    pub images: Images,
+    /// What the containers are connected to.
+    pub net: Net,
+    /// Ports of the session that the host can be reached at, as the engine's `--publish` has them.
+    pub publish: Vec<String>,
+    /// What each container may use.
+    pub limits: Limits,
+    /// Whether downloads outlive the session.
+    pub caches: Caches,
+    /// What else of the user's is let in, by the user's own wish.
+    pub admitted: Vec<Admitted>,
+}
+
+/// What the containers of a session are connected to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Net {
+    /// One network stack for all: a server in one is at `localhost` in the others.
+    #[default]
+    Shared,
+    /// A network of the session's, and a stack for each.
+    Separate,
+    /// Nothing.
+    None,
+    /// The host's own, with everything that listens there.
+    Host,
+}
+
+/// Whether downloads outlive the session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Caches {
+    /// In volumes that all sessions of the user share.
+    #[default]
+    Kept,
+    /// They go with the container.
+    Dropped,
+}
+
+/// Something of the user's that sidecars get to see.
+#[derive(Clone, Debug)]
+pub struct Admitted {
+    /// Which kinds get it; `None` for all.
+    pub kind: Option<Kind>,
+    /// Where it is mounted, read-only, if it is a file or a folder.
+    pub mount: Option<Mount>,
+    /// What tells tools of it.
+    pub variables: Vec<(OsString, Value)>,
+}
+
+/// Sidecars as containers. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ContainerBackend(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    config: ContainerConfig,
+    /// What holds the session's network, once there is something.
+    pod: Mutex<Option<pod::Pod>>,
+}
+
+impl ContainerBackend {
+    /// A backend that has started nothing yet.
+    pub fn new(config: ContainerConfig) -> Self {
+        ContainerBackend(Arc::new(Shared { config, pod: Mutex::new(None) }))
+    }
+
+    /// Every command that sidecars of these kinds would be started with, in order, and that would take
+    /// them down. Errors: a path cannot be mounted.
+    pub fn plan(&self, kinds: &[Kind]) -> Result<Vec<EngineCommand>, EngineError> {
+        let shared = &self.0;
+        let mut commands = shared.pod_commands(kinds)?;
+        for kind in kinds {
+            commands.push(shared.config.engine.run(&shared.sidecar(kind))?);
+        }
+        let mut names: Vec<_> = kinds.iter().map(|kind| shared.container_name(kind)).collect();
+        names.extend(shared.has_pod().then(|| shared.pod_name()));
+        commands
+            .push(shared.config.engine.command().args(["rm", "--force", "--volumes"]).args(names));
+        if shared.has_network() {
+            let network = shared.network_name();
+            commands.push(shared.config.engine.command().args(["network", "rm", &network]));
+        }
+        Ok(commands)
+    }
+
+    /// The image that a kind is made from.
+    pub fn image(&self, kind: &Kind) -> String {
+        self.0.config.images.of(kind)
+    }
+
+    /// Removes all that is left of the session on the engine, and returns when nothing is. Errors: the
+    /// engine did not do it.
+    pub async fn clean(&self) -> Result<(), EngineError> {
+        let shared = &self.0;
+        shared.pod.lock().await.take();
+        remove_session(&shared.config.engine, &shared.config.labels.session).await
+    }
+}
+
+/// Removes the containers and the network of a session, whoever made them.
+pub async fn remove_session(engine: &Engine, session: &str) -> Result<(), EngineError> {
+    let mut failure = None;
+    for _ in 0..ATTEMPTS {
+        let containers = engine.containers(Some(session)).await?;
+        let names: Vec<_> = containers.into_iter().map(|container| container.name).collect();
+        failure = engine.remove_containers(&names).await.err();
+        for network in engine.networks(Some(session)).await? {
+            // It may still hold a container that is on its way out.
+            failure = engine.remove_network(&network.name).await.err().or(failure);
+        }
+        if failure.is_none() && names.is_empty() {
+            return Ok(());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// Containers that remove themselves do so in a moment; after so many times [`PAUSE`] something is
+/// wrong.
+const ATTEMPTS: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Backend for ContainerBackend {
+    fn start(&self, kind: Kind) -> Starting {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move { shared.start_runner(kind).await })
+    }
+}
+
+impl Shared {
+    fn container_name(&self, kind: &Kind) -> String {
+        format!("aifo-tc-{kind}-{}", self.config.labels.session)
+    }
+
+    /// The container of a kind.
+    fn sidecar(&self, kind: &Kind) -> ContainerSpec {
+        kind::sidecar(self, kind)
+    }
+}
+
+fn engine_error(kind: &Kind, error: EngineError) -> SidecarError {
+    SidecarError::Start { kind: kind.clone(), source: std::io::Error::other(error) }
+}

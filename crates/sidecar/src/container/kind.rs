@@ -1,0 +1,195 @@
+//! What the container of a kind is made of.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use aifo_engine::{ContainerSpec, Limits, Mount, Network, Stdio, User, Value};
+use aifo_types::Kind;
+
+use super::{Caches, Net, Shared};
+
+/// Where the runner is, in every container.
+pub(super) const RUNNER: &str = "/opt/aifo/bin/aifo-runner";
+/// Where its socket is.
+pub(super) const SOCKETS: &str = "/run/aifo";
+/// The socket's name.
+pub(super) const SOCKET: &str = "control";
+/// Where the workspace is, besides its own path.
+pub const WORKSPACE: &str = "/workspace";
+/// Where the session's temporary directory is, besides its own path.
+pub const TMP: &str = "/tmp";
+/// The tools' home, empty at the start.
+const HOME: &str = "/home/coder";
+
+/// A volume that outlives sessions.
+struct Cache {
+    /// Of the volume, before the user's id.
+    name: &'static str,
+    path: &'static str,
+}
+
+/// What a kind keeps, and the variables that say where.
+struct Keeps {
+    caches: &'static [Cache],
+    variables: &'static [(&'static str, &'static str)],
+}
+
+const CARGO_HOME: &str = "/home/coder/.cargo";
+
+/// By kind. Folders of caches that are not below a tool's own home lie together.
+fn keeps(kind: &str) -> Keeps {
+    match kind {
+        "rust" => Keeps {
+            caches: &[
+                Cache { name: "aifo-cargo-registry", path: "/home/coder/.cargo/registry" },
+                Cache { name: "aifo-cargo-git", path: "/home/coder/.cargo/git" },
+            ],
+            variables: &[("CARGO_HOME", CARGO_HOME), ("CC", "gcc"), ("CXX", "g++")],
+        },
+        "node" => Keeps {
+            caches: &[Cache { name: "aifo-node-cache", path: "/var/cache/aifo/node" }],
+            variables: &[
+                ("NPM_CONFIG_CACHE", "/var/cache/aifo/node/npm"),
+                ("YARN_CACHE_FOLDER", "/var/cache/aifo/node/yarn"),
+                ("PNPM_STORE_PATH", "/var/cache/aifo/node/pnpm"),
+                ("DENO_DIR", "/var/cache/aifo/node/deno"),
+            ],
+        },
+        "python" => Keeps {
+            caches: &[Cache { name: "aifo-pip-cache", path: "/var/cache/aifo/pip" }],
+            variables: &[
+                ("PIP_CACHE_DIR", "/var/cache/aifo/pip/pip"),
+                ("UV_CACHE_DIR", "/var/cache/aifo/pip/uv"),
+            ],
+        },
+        "go" => Keeps {
+            caches: &[Cache { name: "aifo-go", path: "/var/cache/aifo/go" }],
+            variables: &[
+                ("GOPATH", "/var/cache/aifo/go"),
+                ("GOMODCACHE", "/var/cache/aifo/go/pkg/mod"),
+                ("GOCACHE", "/var/cache/aifo/go/build"),
+            ],
+        },
+        "c-cpp" => Keeps {
+            caches: &[Cache { name: "aifo-ccache", path: "/var/cache/aifo/ccache" }],
+            variables: &[("CCACHE_DIR", "/var/cache/aifo/ccache")],
+        },
+        _ => Keeps { caches: &[], variables: &[] },
+    }
+}
+
+/// The volumes of every kind, as this user has them.
+pub fn cache_volumes() -> Vec<String> {
+    let kinds = ["rust", "node", "python", "go", "c-cpp"];
+    kinds.iter().flat_map(|kind| keeps(kind).caches).map(volume).collect()
+}
+
+/// Volumes belong to one user: what another wrote there is not to be trusted.
+fn volume(cache: &Cache) -> String {
+    format!("{}-{}", cache.name, nix::unistd::getuid())
+}
+
+/// What every container of a session is made of, whatever it is for.
+pub(super) fn container(shared: &Shared, name: String, kind: &str, image: String) -> ContainerSpec {
+    let config = &shared.config;
+    let socket = Path::new(SOCKETS).join(SOCKET);
+    ContainerSpec {
+        name,
+        image,
+        labels: config.labels.clone(),
+        kind: kind.to_owned(),
+        entrypoint: RUNNER.into(),
+        args: vec!["serve".into(), "--connect".into(), socket.into()],
+        mounts: vec![
+            bind(&config.runner_program, RUNNER, true),
+            bind(&config.sockets.join(kind), SOCKETS, true),
+        ],
+        variables: Vec::new(),
+        network: Network::None,
+        publish: Vec::new(),
+        limits: Limits::default(),
+        stdio: Stdio::Apart,
+        user: User::Caller,
+        capabilities: Vec::new(),
+    }
+}
+
+/// The container of a sidecar.
+pub(super) fn sidecar(shared: &Shared, kind: &Kind) -> ContainerSpec {
+    let config = &shared.config;
+    let image = config.images.of(kind);
+    let mut spec = container(shared, shared.container_name(kind), kind.as_str(), image);
+    spec.network = match config.net {
+        Net::Shared => Network::Of(shared.pod_name()),
+        Net::Separate => Network::Named(shared.network_name()),
+        Net::None => Network::None,
+        Net::Host => Network::Host,
+    };
+    if config.net == Net::Separate {
+        spec.publish.clone_from(&config.publish);
+    }
+    spec.limits = config.limits.clone();
+    spec.mounts.extend([
+        bind(&config.workspace, WORKSPACE, false),
+        bind(&config.workspace, &config.workspace, false),
+        bind(&config.tmp, TMP, false),
+        bind(&config.tmp, &config.tmp, false),
+        Mount::Scratch { to: HOME.into() },
+    ]);
+    let plain = |(name, value): (&str, &str)| (OsString::from(name), Value::Plain(value.into()));
+    let identity = [("HOME", HOME), ("USER", "coder"), ("LOGNAME", "coder")];
+    spec.variables.extend(identity.map(plain));
+    let keeps = keeps(kind.as_str());
+    spec.variables.extend(keeps.variables.iter().copied().map(plain));
+    if kind.as_str() == "rust" {
+        // Otherwise the engine would make it for the mounts below it, and root would own it.
+        spec.mounts.push(Mount::Scratch { to: CARGO_HOME.into() });
+    }
+    for cache in keeps.caches {
+        let to = PathBuf::from(cache.path);
+        spec.args.extend(["--writable".into(), to.clone().into()]);
+        spec.mounts.push(match config.caches {
+            Caches::Kept => Mount::Volume { name: volume(cache), to },
+            Caches::Dropped => Mount::Scratch { to },
+        });
+    }
+    spec.variables.extend(proxies());
+    let admitted = config.admitted.iter();
+    for admitted in admitted.filter(|it| it.kind.as_ref().is_none_or(|of| of == kind)) {
+        spec.mounts.extend(admitted.mount.clone());
+        spec.variables.extend(admitted.variables.iter().cloned());
+    }
+    spec
+}
+
+/// The container that gives the volumes of another to the caller, and nothing else.
+pub(super) fn owner(shared: &Shared, of: &ContainerSpec) -> ContainerSpec {
+    let kind = format!("{}-owner", of.kind);
+    let name = format!("{}-owner", of.name);
+    let mut spec = container(shared, name, &kind, of.image.clone());
+    // It needs no socket.
+    spec.mounts.truncate(1);
+    let ids = format!("{}:{}", nix::unistd::getuid(), nix::unistd::getgid());
+    spec.args = vec!["own".into(), ids.into()];
+    for mount in of.mounts.iter().filter(|mount| matches!(mount, Mount::Volume { .. })) {
+        if let Mount::Volume { to, .. } = mount {
+            spec.args.push(to.clone().into());
+        }
+        spec.mounts.push(mount.clone());
+    }
+    spec.user = User::Root;
+    spec.capabilities = vec!["CHOWN", "DAC_READ_SEARCH"];
+    spec
+}
+
+/// How the host reaches the world, for tools that download. They may hold a password.
+fn proxies() -> Vec<(OsString, Value)> {
+    let names = ["http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"];
+    let both = names.into_iter().flat_map(|name| [name.to_owned(), name.to_ascii_uppercase()]);
+    let set = both.filter_map(|name| Some((OsString::from(&name), std::env::var_os(&name)?)));
+    set.map(|(name, value)| (name, Value::Hidden(value))).collect()
+}
+
+fn bind(from: &Path, to: impl AsRef<Path>, read_only: bool) -> Mount {
+    Mount::Bind { from: from.to_owned(), to: to.as_ref().to_owned(), read_only }
+}

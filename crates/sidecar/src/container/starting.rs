@@ -1,0 +1,206 @@
+//! From what a container is made of to a runner that has answered.
+
+use std::io;
+
+use aifo_engine::{ContainerSpec, Mount};
+use aifo_types::Kind;
+use aifo_wire::Setup;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStderr};
+
+use super::door::Door;
+use super::kind::{self, TMP, WORKSPACE};
+use super::{Shared, engine_error};
+use crate::backend::SidecarError;
+use crate::runner::Runner;
+
+/// How the engine's command ended while we waited for the runner.
+struct Failure {
+    code: Option<i32>,
+    said: Vec<String>,
+}
+
+/// The runner's, when a place it was given cannot be written to (`spec/runner.md#options`).
+const NOT_WRITABLE: i32 = 3;
+
+impl Shared {
+    pub(super) async fn start_runner(&self, kind: Kind) -> Result<Runner, SidecarError> {
+        self.ensure_network(&kind).await?;
+        let spec = self.sidecar(&kind);
+        self.bring_up(kind, &spec).await
+    }
+
+    /// Starts a container and returns when its runner has answered.
+    pub(super) async fn bring_up(
+        &self,
+        kind: Kind,
+        spec: &ContainerSpec,
+    ) -> Result<Runner, SidecarError> {
+        let keeps = spec.mounts.iter().any(|mount| matches!(mount, Mount::Volume { .. }));
+        let control = match self.attempt(&kind, spec).await? {
+            Ok(control) => control,
+            Err(failure) if failure.code == Some(NOT_WRITABLE) && keeps => {
+                // Volumes that the engine has just made are root's.
+                self.give_away(&kind, spec).await?;
+                let again = self.attempt(&kind, spec).await?;
+                again.map_err(|failure| failure.told_of(&kind, spec))?
+            }
+            Err(failure) if failure.is_taken() => {
+                // What is left of one that was lost.
+                let engine = &self.config.engine;
+                let removed = engine.remove_containers(std::slice::from_ref(&spec.name)).await;
+                removed.map_err(|error| engine_error(&kind, error))?;
+                let again = self.attempt(&kind, spec).await?;
+                again.map_err(|failure| failure.told_of(&kind, spec))?
+            }
+            Err(failure) => return Err(failure.told_of(&kind, spec)),
+        };
+        let connected = Runner::connect(kind, control, &self.setup(spec)).await;
+        if connected.is_err() {
+            let left = std::slice::from_ref(&spec.name);
+            // It is the failure to connect that has to be told.
+            let _ = self.config.engine.remove_containers(left).await;
+        }
+        connected
+    }
+
+    fn setup(&self, spec: &ContainerSpec) -> Setup {
+        use std::os::unix::ffi::OsStrExt;
+        let bytes = |path: &std::path::Path| path.as_os_str().as_bytes().to_vec();
+        let mounted = |at: &str| {
+            spec.mounts.iter().any(
+                |mount| matches!(mount, Mount::Bind { to, .. } if to == std::path::Path::new(at)),
+            )
+        };
+        // Whoever only holds the network sees neither.
+        let workspace = match mounted(WORKSPACE) {
+            true => vec![WORKSPACE.into(), bytes(&self.config.workspace)],
+            false => vec![b"/".to_vec()],
+        };
+        let tmp = match mounted(TMP) {
+            true => vec![TMP.into(), bytes(&self.config.tmp)],
+            false => Vec::new(),
+        };
+        Setup { workspace, tmp, kind: spec.kind.clone() }
+    }
+
+    /// Starts a container once: its runner's connection, or what came instead.
+    async fn attempt(
+        &self,
+        kind: &Kind,
+        spec: &ContainerSpec,
+    ) -> Result<Result<std::os::fd::OwnedFd, Failure>, SidecarError> {
+        let failed = |source: io::Error| SidecarError::Start { kind: kind.clone(), source };
+        let door = Door::open(&self.config.sockets.join(&spec.kind)).map_err(failed)?;
+        let mut child = self.spawn(kind, spec)?;
+        let mut said = Said::of(child.stderr.take());
+        // The command goes when it is dropped; the container stays without it.
+        tokio::select! {
+            control = door.answer() => Ok(Ok(control.map_err(failed)?)),
+            code = said.until_end(&mut child) => {
+                let code = code.map_err(failed)?;
+                Ok(Err(Failure { code, said: said.lines }))
+            }
+        }
+    }
+
+    /// Has root give the volumes of a container to the caller.
+    async fn give_away(&self, kind: &Kind, of: &ContainerSpec) -> Result<(), SidecarError> {
+        let spec = kind::owner(self, of);
+        let mut child = self.spawn(kind, &spec)?;
+        let mut said = Said::of(child.stderr.take());
+        let code = said.until_end(&mut child).await;
+        match code.map_err(|source| SidecarError::Start { kind: kind.clone(), source })? {
+            Some(0) => Ok(()),
+            code => Err(Failure { code, said: said.lines }.told_of(kind, &spec)),
+        }
+    }
+
+    fn spawn(&self, kind: &Kind, spec: &ContainerSpec) -> Result<Child, SidecarError> {
+        let engine = &self.config.engine;
+        let command = engine.run(spec).map_err(|error| engine_error(kind, error))?;
+        tracing::debug!(%command, "engine");
+        let attached = spec.stdio == aifo_engine::Stdio::Attached;
+        engine
+            .spawn(&command, attached)
+            .map_err(|source| SidecarError::Start { kind: kind.clone(), source })
+    }
+}
+
+impl Failure {
+    /// The name is in use: a container of it is on its way out, or was left by somebody.
+    fn is_taken(&self) -> bool {
+        self.said.iter().any(|line| line.contains("is already in use"))
+    }
+
+    fn told_of(self, kind: &Kind, spec: &ContainerSpec) -> SidecarError {
+        let said = aifo_engine::last_words(&self.said.join("\n"));
+        let reason = match (said, self.code) {
+            (Some(said), _) => said,
+            (None, Some(code)) => format!("its runner ended with {code} and no word"),
+            (None, None) => "the engine's command was killed".to_owned(),
+        };
+        let hint = hint(&reason, spec);
+        SidecarError::Container { kind: kind.clone(), image: spec.image.clone(), reason, hint }
+    }
+}
+
+/// What helps, where it is known.
+fn hint(reason: &str, spec: &ContainerSpec) -> &'static str {
+    let missing = [
+        "No such image",
+        "pull access denied",
+        "short-name",
+        "unauthorized",
+        "not found",
+        "dial tcp",
+        "no such host",
+        "lookup ",
+        "initializing source",
+        "manifest unknown",
+    ];
+    if missing.iter().any(|word| reason.contains(word)) {
+        return "\nhint: the image is not on this machine and cannot be pulled; build it with \
+                `cargo xtask images build`, or name another with --toolchain-image";
+    }
+    if reason.contains("not writable") {
+        return "\nhint: a cache volume belongs to somebody else; see `aifo-coder cache`, or leave \
+                caches out with --no-toolchain-cache";
+    }
+    if !spec.publish.is_empty() && reason.contains("port is already allocated") {
+        return "\nhint: publish another port of the host";
+    }
+    ""
+}
+
+/// What the engine's command says: progress of a pull, complaints, the runner's own words.
+struct Said {
+    stderr: Option<BufReader<ChildStderr>>,
+    lines: Vec<String>,
+}
+
+/// Of what was said, so much is kept.
+const MAX_LINES: usize = 32;
+
+impl Said {
+    fn of(stderr: Option<ChildStderr>) -> Self {
+        Said { stderr: stderr.map(BufReader::new), lines: Vec::new() }
+    }
+
+    /// Listens until the command has ended, and returns its exit code.
+    async fn until_end(&mut self, child: &mut Child) -> io::Result<Option<i32>> {
+        if let Some(stderr) = &mut self.stderr {
+            let mut line = Vec::new();
+            while stderr.read_until(b'\n', &mut line).await? > 0 {
+                let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+                tracing::debug!("{text}");
+                self.lines.push(text);
+                if self.lines.len() > MAX_LINES {
+                    self.lines.remove(0);
+                }
+                line.clear();
+            }
+        }
+        Ok(child.wait().await?.code())
+    }
+}
