@@ -10,6 +10,7 @@ mod dist;
 mod elf;
 mod fixture;
 mod host;
+mod images;
 mod scratch;
 mod serve;
 mod shell;
@@ -40,6 +41,11 @@ const COMMANDS: &[Command] = &[
         name: "test",
         help: "[SUITE] [-- ARGS]: the black-box suites; `pending`: no pending test passes",
         run: suites::run,
+    },
+    Command {
+        name: "images",
+        help: "build | list | test: images of toolchains, and those of the container suites",
+        run: images::run,
     },
     Command {
         name: "tidy",

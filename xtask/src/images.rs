@@ -1,0 +1,165 @@
+//! `cargo xtask images`: the images of toolchains, those of the suites, and what is there.
+//!
+//! The Dockerfiles are in `xtask/images/`; spec/images.md tells what is in which, and why.
+
+mod build;
+mod context;
+mod debian;
+mod engine;
+mod list;
+mod suite;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+use engine::Engine;
+
+const USAGE: &str = "usage: cargo xtask images build [NAME..] [--base mmdebstrap[:SUITE]|IMAGE] \
+[--ca FILE] [--rust-from-host] [--fresh] [--engine docker|podman]
+       cargo xtask images list [--engine docker|podman]
+       cargo xtask images test [--engine docker|podman]";
+
+/// The command: `build`, `list` or `test`.
+pub(crate) fn run(args: &[OsString]) -> Result<()> {
+    let args: Vec<&str> =
+        args.iter().map(|arg| arg.to_str().context(USAGE)).collect::<Result<_>>()?;
+    let Some((verb, rest)) = args.split_first() else { bail!(USAGE) };
+    let options = Options::parse(rest)?;
+    match *verb {
+        "build" => {
+            let engine = options.engine.map_or_else(Engine::first_that_answers, Ok)?;
+            build::build(engine, &options)
+        }
+        "list" => {
+            options.only_engine()?;
+            list::list(options.engine.map_or_else(Engine::first_that_answers, Ok)?)
+        }
+        "test" => {
+            options.only_engine()?;
+            suite::build(&options.engine.map_or_else(Engine::that_answer, |engine| vec![engine]))
+        }
+        _ => bail!(USAGE),
+    }
+}
+
+/// What was asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    /// The images to build; none: all.
+    names: Vec<String>,
+    base: Base,
+    /// The engine; `None`: the first that answers, or each where that makes sense.
+    engine: Option<Engine>,
+    /// A PEM bundle that the stages which fetch trust; `None`: `SSL_CERT_FILE`'s, or the base's own.
+    ca: Option<PathBuf>,
+    rust: Rust,
+    reuse: Reuse,
+}
+
+/// What all images stand on.
+#[derive(Debug, PartialEq, Eq)]
+enum Base {
+    /// Made from Debian's packages alone, of this release.
+    Mmdebstrap(String),
+    /// An image the engine has, or can pull.
+    Image(String),
+}
+
+impl Default for Base {
+    fn default() -> Self {
+        Base::Image(format!("debian:{}-slim", debian::RELEASE))
+    }
+}
+
+/// Where the rust image's toolchain comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Rust {
+    #[default]
+    Debian,
+    /// A copy of the toolchain that builds this workspace.
+    Host,
+}
+
+/// What an earlier build left behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Reuse {
+    /// Is taken where its inputs are the same.
+    #[default]
+    Same,
+    /// Is not looked at: what the package archives have by now is fetched.
+    Nothing,
+}
+
+impl Options {
+    fn parse(args: &[&str]) -> Result<Self> {
+        let mut options = Options::default();
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().with_context(|| format!("{arg} takes a value\n{USAGE}"));
+            match *arg {
+                "--base" => options.base = Base::parse(value()?),
+                "--engine" => options.engine = Some(Engine::parse(value()?)?),
+                "--ca" => options.ca = Some(PathBuf::from(value()?)),
+                "--rust-from-host" => options.rust = Rust::Host,
+                "--fresh" => options.reuse = Reuse::Nothing,
+                name if !name.starts_with('-') => options.names.push(name.to_owned()),
+                _ => bail!("unknown option '{arg}'\n{USAGE}"),
+            }
+        }
+        Ok(options)
+    }
+
+    /// Refuses what only `build` takes.
+    fn only_engine(&self) -> Result<()> {
+        if *self != (Options { engine: self.engine, ..Options::default() }) {
+            bail!(USAGE);
+        }
+        Ok(())
+    }
+}
+
+impl Base {
+    fn parse(value: &str) -> Self {
+        match value.split_once(':') {
+            Some(("mmdebstrap", release)) => Base::Mmdebstrap(release.to_owned()),
+            None if value == "mmdebstrap" => Base::Mmdebstrap(debian::RELEASE.to_owned()),
+            _ => Base::Image(value.to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_may_stand_anywhere() {
+        let args = ["rust", "--base", "mmdebstrap", "node", "--engine", "podman", "--fresh"];
+        let expected = Options {
+            names: vec!["rust".into(), "node".into()],
+            base: Base::Mmdebstrap("bookworm".into()),
+            engine: Some(Engine::Podman),
+            reuse: Reuse::Nothing,
+            ..Options::default()
+        };
+        assert_eq!(Options::parse(&args).unwrap(), expected);
+    }
+
+    #[test]
+    fn bases_are_told_apart() {
+        assert_eq!(Base::parse("mmdebstrap:trixie"), Base::Mmdebstrap("trixie".into()));
+        assert_eq!(Base::parse("debian:trixie"), Base::Image("debian:trixie".into()));
+        assert_eq!(Base::parse("host:5000/a/b"), Base::Image("host:5000/a/b".into()));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for args in [&["--base"][..], &["--engine", "other"], &["--colour"]] {
+            assert!(Options::parse(args).is_err(), "{args:?}");
+        }
+        assert!(Options::parse(&["rust"]).unwrap().only_engine().is_err());
+        assert!(Options::parse(&["--engine", "docker"]).unwrap().only_engine().is_ok());
+    }
+}

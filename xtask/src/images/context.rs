@@ -1,0 +1,59 @@
+//! What an image is built from: a folder of `xtask/images/`, and a word for its content.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::shell;
+
+/// The folder of an image's Dockerfile, e.g. `rust` or `test/dash`.
+pub(super) fn folder(name: &str) -> PathBuf {
+    shell::root().join("xtask/images").join(name)
+}
+
+/// A word for the content of an image's folder, and of what the image stands on.
+pub(super) fn inputs(name: &str, base: &str) -> Result<String> {
+    let folder = folder(name);
+    let mut files = Vec::new();
+    for entry in
+        fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?
+    {
+        files.push(entry?.path());
+    }
+    files.sort();
+    let mut parts = vec![base.as_bytes().to_vec()];
+    for file in files {
+        parts.push(file_name(&file));
+        parts.push(fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?);
+    }
+    Ok(digest(parts))
+}
+
+/// A word that tells lists apart. It is compared with what a label of an image holds, and nobody
+/// gains by forging one: another version of the hash only builds an image once more.
+pub(super) fn digest(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> String {
+    let mut hasher = DefaultHasher::new();
+    for part in parts {
+        part.as_ref().hash(&mut hasher);
+    }
+    format!("{:016x}", hasher.finish())
+}
+
+fn file_name(path: &Path) -> Vec<u8> {
+    path.file_name().unwrap_or_default().as_encoded_bytes().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_follow_the_base_and_the_folder() {
+        let inputs = |name, base| inputs(name, base).unwrap();
+        assert_eq!(inputs("test/dash", "a"), inputs("test/dash", "a"));
+        assert_ne!(inputs("test/dash", "a"), inputs("test/dash", "b"));
+        assert_ne!(inputs("test/dash", "a"), inputs("test/user", "a"));
+    }
+}

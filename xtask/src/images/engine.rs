@@ -1,0 +1,136 @@
+//! The container engines, as far as images concern them.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell;
+
+/// A container engine, by its command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    Docker,
+    Podman,
+}
+
+impl Engine {
+    /// In the order of preference.
+    pub(crate) const ALL: [Engine; 2] = [Engine::Docker, Engine::Podman];
+
+    /// The name of its program.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Engine::Docker => "docker",
+            Engine::Podman => "podman",
+        }
+    }
+
+    pub(crate) fn parse(name: &str) -> Result<Self> {
+        let engine = Self::ALL.into_iter().find(|engine| engine.name() == name);
+        engine.with_context(|| format!("unknown engine '{name}'\nhint: docker or podman"))
+    }
+
+    /// Fails with the reason, in a line, where the engine cannot be used: it is not there, or the
+    /// daemon behind it does not answer.
+    pub(crate) fn answers(self) -> Result<()> {
+        if shell::find_in_path(self.name()).is_none() {
+            bail!("no {} in PATH", self.name());
+        }
+        let probe: &[&str] = match self {
+            // Its `info` has kept the reason to itself, or told it on stdout.
+            Engine::Docker => &["version", "--format", "{{.Server.Version}}"],
+            // No daemon is behind it; this looks at the storage and the runtime.
+            Engine::Podman => &["info"],
+        };
+        let output = self.command(probe.iter().copied()).stdin(Stdio::null()).output();
+        let output = output.with_context(|| format!("cannot run {}", self.name()))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let last = said.lines().rfind(|line| !line.trim().is_empty());
+            bail!("{}", last.unwrap_or("it does not say why").trim());
+        }
+        Ok(())
+    }
+
+    /// The engines that can be used.
+    pub(crate) fn that_answer() -> Vec<Self> {
+        Self::ALL.into_iter().filter(|engine| engine.answers().is_ok()).collect()
+    }
+
+    pub(super) fn first_that_answers() -> Result<Self> {
+        let first = Self::ALL.into_iter().find(|engine| engine.answers().is_ok());
+        first.context("neither docker nor podman answers\nhint: `docker info` tells why")
+    }
+
+    pub(super) fn command<'a>(self, args: impl IntoIterator<Item = &'a str>) -> Command {
+        let mut command = Command::new(self.name());
+        command.args(args);
+        command
+    }
+
+    /// Whether it has this image, made from these inputs.
+    pub(super) fn has(self, image: &str, inputs: &str) -> bool {
+        let format = format!("{{{{index .Config.Labels \"{INPUTS}\"}}}}");
+        let mut command = self.command(["image", "inspect", "--format", &format, image]);
+        let output = command.stderr(Stdio::null()).output();
+        output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == inputs)
+    }
+
+    /// Makes an image of a root file system in a tar file.
+    pub(super) fn import(self, tar: &Path, image: &str, labels: &[String]) -> Result<()> {
+        let mut command = self.command(["import"]);
+        for label in labels {
+            command.args(["--change", &format!("LABEL {label}")]);
+        }
+        shell::run(command.arg(tar).arg(image).stdout(Stdio::null()))
+    }
+
+    /// `build` with what an engine needs told, lacking its context and its own options.
+    pub(super) fn build(self, image: &str, base: &str, labels: &[String]) -> Command {
+        let mut command = self.command(["build", "--tag", image]);
+        command.args(["--build-arg", &format!("BASE={base}")]);
+        if self == Engine::Podman {
+            // Its own format has no place for a HEALTHCHECK.
+            command.args(["--format", "docker"]);
+        }
+        for label in labels {
+            command.args(["--label", label]);
+        }
+        for name in PASSED.iter().filter(|name| std::env::var_os(name).is_some()) {
+            // Without its value: the engine's program reads it, and no line shows it.
+            command.args(["--build-arg", name]);
+        }
+        command
+    }
+}
+
+/// The label that tells an image's inputs.
+pub(super) const INPUTS: &str = "dev.aifo.inputs";
+
+/// What stands between a build and the network. Both engines know these without a Dockerfile's ARG,
+/// and keep them out of the image's history.
+const PASSED: [&str; 6] =
+    ["http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_have_names() {
+        for engine in Engine::ALL {
+            assert_eq!(Engine::parse(engine.name()).unwrap(), engine);
+        }
+        assert!(Engine::parse("").is_err());
+    }
+
+    #[test]
+    fn a_build_can_be_pasted() {
+        let labels = ["a=b".to_owned()];
+        let line = shell::line(&Engine::Podman.build("x:1", "debian", &labels));
+        assert!(line.starts_with(
+            "podman build --tag x:1 --build-arg BASE=debian --format docker --label a=b"
+        ));
+    }
+}

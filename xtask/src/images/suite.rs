@@ -1,0 +1,62 @@
+//! `images test`: what the container suites run in. Small, and built only where the inputs changed.
+
+use anyhow::Result;
+
+use super::debian::{RELEASE, Root};
+use super::engine::{Engine, INPUTS};
+use super::{Reuse, context, list};
+use crate::shell;
+
+/// The Debian below, with the real tools that the stories need.
+const ROOT: Root<'_> = Root {
+    image: "aifo-test-debian:latest",
+    release: RELEASE,
+    packages: &["gcc", "libc6-dev", "make", "nodejs", "procps", "python3"],
+};
+
+/// The image that serves as every kind.
+const BASE: &str = "aifo-test-base:latest";
+
+/// Those that differ from it in one respect each.
+const VARIANTS: [&str; 5] = ["dash", "noshell", "user", "hostile", "path"];
+
+/// Makes in each engine what it lacks of the suites' images.
+pub(crate) fn build(engines: &[Engine]) -> Result<()> {
+    ROOT.provide(engines, Reuse::Same)?;
+    for engine in engines {
+        let base = provide(*engine, "base", ROOT.image, &ROOT.inputs())?;
+        for name in VARIANTS {
+            provide(*engine, name, BASE, &base)?;
+        }
+    }
+    Ok(())
+}
+
+/// Builds an image unless the engine has it from the same inputs, which it gives.
+fn provide(engine: Engine, name: &str, base: &str, base_inputs: &str) -> Result<String> {
+    let folder = format!("test/{name}");
+    let inputs = context::inputs(&folder, base_inputs)?;
+    let image = format!("aifo-test-{name}:latest");
+    if !engine.has(&image, &inputs) {
+        let labels = [format!("{}=test", list::IMAGE), format!("{INPUTS}={inputs}")];
+        let mut command = engine.build(&image, base, &labels);
+        shell::run(command.arg(context::folder(&folder)))?;
+    }
+    Ok(inputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folders_are_the_images() {
+        let folders = std::fs::read_dir(context::folder("test")).unwrap();
+        let mut folders: Vec<_> = folders.map(|entry| entry.unwrap().file_name()).collect();
+        let mut images = VARIANTS.to_vec();
+        images.push("base");
+        folders.sort();
+        images.sort_unstable();
+        assert_eq!(folders, images);
+    }
+}
