@@ -8,31 +8,40 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::gate::{self, Outcome};
+use crate::images::Engine;
 use crate::{shell, suites, tidy, workspace};
 
 /// One step: its title, how to run it alone, and what it does.
 struct Step {
     title: &'static str,
     rerun: &'static str,
-    run: fn() -> Result<()>,
+    run: fn() -> Result<Outcome>,
 }
 
 const STEPS: &[Step] = &[
-    Step { title: "format", rerun: "cargo fmt --all", run: format },
-    Step { title: "tidy", rerun: "cargo xtask tidy", run: || tidy::run(&[]) },
+    Step { title: "format", rerun: "cargo fmt --all", run: || passed(format()) },
+    Step { title: "tidy", rerun: "cargo xtask tidy", run: || passed(tidy::run(&[])) },
     Step {
         title: "lints",
         rerun: "cargo clippy --workspace --all-targets -- -D warnings",
-        run: lints,
+        run: || passed(lints()),
     },
-    Step { title: "tests", rerun: "cargo test --workspace --all-targets", run: tests },
-    Step { title: "doctests", rerun: "cargo test --workspace --doc", run: doctests },
-    Step { title: "pending tests", rerun: "cargo xtask test pending", run: suites::pending },
+    Step { title: "tests", rerun: "cargo test --workspace --all-targets", run: || passed(tests()) },
+    Step { title: "doctests", rerun: "cargo test --workspace --doc", run: || passed(doctests()) },
+    Step {
+        title: "pending tests",
+        rerun: "cargo xtask test pending",
+        run: || passed(suites::pending()),
+    },
     Step {
         title: "docs",
         rerun: "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps",
-        run: docs,
+        run: || passed(docs()),
     },
+    Step { title: "images", rerun: "cargo xtask images test", run: gate::images },
+    Step { title: "docker", rerun: "cargo xtask test docker", run: || gate::all(Engine::Docker) },
+    Step { title: "podman", rerun: "cargo xtask test podman", run: || gate::all(Engine::Podman) },
 ];
 
 /// Runs the steps and stops at the first that fails; the last lines say how each went.
@@ -44,8 +53,12 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
         let result = (step.run)();
         let time = start.elapsed();
         eprintln!("-- {}: {:.1} s", step.title, time.as_secs_f64());
-        let failed = result.is_err();
-        summary.push(line(step, time, if failed { "FAILED" } else { "ok" }));
+        let verdict = match result {
+            Ok(Outcome::Passed) => "ok",
+            Ok(Outcome::Skipped) => "skipped",
+            Err(_) => "FAILED",
+        };
+        summary.push(line(step, time, verdict));
         if let Err(error) = result {
             eprintln!("\n{}", summary.join("\n"));
             bail!("{}: {error:#}\nhint: rerun it with: {}", step.title, step.rerun);
@@ -56,7 +69,12 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
 }
 
 fn line(step: &Step, time: Duration, verdict: &str) -> String {
-    format!("{:<14} {verdict:<6} {:>6.1} s", step.title, time.as_secs_f64())
+    format!("{:<14} {verdict:<7} {:>6.1} s", step.title, time.as_secs_f64())
+}
+
+/// The outcome of a step that is never skipped.
+fn passed(result: Result<()>) -> Result<Outcome> {
+    result.map(|()| Outcome::Passed)
 }
 
 fn format() -> Result<()> {

@@ -14,7 +14,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-use engine::Engine;
+pub(crate) use engine::Engine;
+pub(crate) use suite::build as build_for_suites;
 
 const USAGE: &str = "usage: cargo xtask images build [NAME..] [--base mmdebstrap[:SUITE]|IMAGE] \
 [--ca FILE] [--rust-from-host] [--fresh] [--engine docker|podman]

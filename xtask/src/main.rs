@@ -9,6 +9,7 @@ mod demo;
 mod dist;
 mod elf;
 mod fixture;
+mod gate;
 mod host;
 mod images;
 mod scratch;
@@ -39,7 +40,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "test",
-        help: "[SUITE] [-- ARGS]: the black-box suites; `pending`: no pending test passes",
+        help: "[SUITE] [-- ARGS]: the black-box suites; `pending`: no pending test passes; \
+               `docker`, `podman`: those in containers",
         run: suites::run,
     },
     Command {

@@ -1,4 +1,6 @@
 //! `cargo xtask test`: the black-box suites, and the tests that wait for what they test.
+//!
+//! The suites that need a container engine are run by their gate, which says what it skips.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -7,12 +9,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{shell, workspace};
+use crate::images::Engine;
+use crate::{gate, shell, workspace};
 
 /// The package that holds the suites.
-const PACKAGE: &str = "aifo-tests";
+pub(crate) const PACKAGE: &str = "aifo-tests";
 
-/// `[SUITE] [-- ARGS]`: all suites, one, or `pending`; ARGS go to the test programs.
+/// `[SUITE] [-- ARGS]`: all suites, one, `pending`, or those in containers behind the name of an
+/// engine; ARGS go to the test programs.
 pub(crate) fn run(args: &[OsString]) -> Result<()> {
     let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     let (ours, theirs) = match args.iter().position(|arg| arg == "--") {
@@ -23,6 +27,9 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     match ours {
         [] => {}
         [name] if name == "pending" => return pending(),
+        [name, suites @ ..] if Engine::parse(name).is_ok() => {
+            return gate::run(Engine::parse(name)?, suites, theirs);
+        }
         [name] => {
             let suites = suites()?;
             if !suites.contains(name) {
@@ -30,12 +37,15 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
             }
             command.args(["--test", name]);
         }
-        _ => bail!("usage: cargo xtask test [SUITE] [-- ARGS]"),
+        _ => {
+            bail!("usage: cargo xtask test [SUITE | docker [SUITE..] | podman [SUITE..]] [-- ARGS]")
+        }
     }
     shell::run(command.args(theirs))
 }
 
-fn suites() -> Result<Vec<String>> {
+/// The names of all suites.
+pub(crate) fn suites() -> Result<Vec<String>> {
     let packages = workspace::packages()?;
     let package = packages.iter().find(|package| package.name == PACKAGE);
     let package = package.with_context(|| format!("no package '{PACKAGE}'"))?;
