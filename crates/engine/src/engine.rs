@@ -164,7 +164,7 @@ impl Engine {
     }
 
     /// Starts a command and stays its parent. Its stderr is always ours to read; stdin and stdout
-    /// only if `attached`. It is killed when the child is dropped.
+    /// only if `attached`. A command that nothing depends on is killed when the child is dropped.
     pub fn spawn(
         &self,
         command: &EngineCommand,
@@ -173,8 +173,27 @@ impl Engine {
         let stream = || if attached { Stdio::piped() } else { Stdio::null() };
         let mut child = command.prepare();
         // A terminal's Ctrl-C is for the agent.
-        child.process_group(0).kill_on_drop(true);
+        child.process_group(0).kill_on_drop(self.outlives_its_command());
         child.stdin(stream()).stdout(stream()).stderr(Stdio::piped()).spawn()
+    }
+
+    /// Waits until the engine itself counts a container as running, which may be later than its first
+    /// process does, and others can be joined to it.
+    pub async fn wait_until_running(&self, name: &str) -> Result<(), EngineError> {
+        match self.flavor {
+            // Its daemon lets nobody ask before that.
+            Flavor::Docker => Ok(()),
+            Flavor::Podman => {
+                let wait = ["wait", "--condition", "running", "--interval", "10ms", name];
+                self.output(&self.command().args(wait)).await.map(|_| ())
+            }
+        }
+    }
+
+    /// Whether a container goes on as it should without the command that has started it. Without a
+    /// daemon it is that command which keeps its books.
+    pub fn outlives_its_command(&self) -> bool {
+        self.flavor == Flavor::Docker
     }
 
     /// The command that makes a session's network.

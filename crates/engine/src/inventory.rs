@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Engine, EngineError, Flavor};
 use crate::labels::Label;
 
 /// A container of ours, running or not.
@@ -36,7 +36,10 @@ pub struct NetworkEntry {
 impl Engine {
     /// This user's containers, or those of one session.
     pub async fn containers(&self, session: Option<&str>) -> Result<Vec<Container>, EngineError> {
-        let label = |label: Label| format!("{{{{.Label \"{}\"}}}}", label.name());
+        let label = |label: Label| match self.flavor() {
+            Flavor::Docker => format!("{{{{.Label \"{}\"}}}}", label.name()),
+            Flavor::Podman => format!("{{{{index .Labels \"{}\"}}}}", label.name()),
+        };
         let labels = [Label::Session, Label::Kind, Label::Folder].map(label).join("\t");
         let format = format!("{labels}\t{{{{.Names}}}}\t{{{{.Image}}}}\t{{{{.Status}}}}");
         let command = self.command().args(["ps", "--all", "--no-trunc", "--format", &format]);
@@ -77,7 +80,7 @@ impl Engine {
             return Ok(());
         }
         let mut command = self.command().args(["rm", "--force", "--volumes"]);
-        if self.flavor() == crate::Flavor::Podman {
+        if self.flavor() == Flavor::Podman {
             command = command.args(["--time", "0"]);
         }
         self.unless_gone(self.output(&command.args(names)).await)

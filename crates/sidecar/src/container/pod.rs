@@ -77,8 +77,10 @@ impl Shared {
         }
         let holder = match self.has_pod() {
             true => {
-                let of = Kind::parse(KIND).unwrap_or_else(|_| kind.clone());
-                Some(self.bring_up(of, &self.pod_container(kind)).await?)
+                let holder = self.bring_up(kind.clone(), &self.pod_container(kind)).await?;
+                let running = engine.wait_until_running(&self.pod_name()).await;
+                running.map_err(|error| engine_error(kind, error))?;
+                Some(holder)
             }
             false => None,
         };

@@ -94,9 +94,14 @@ impl Shared {
         let door = Door::open(&self.config.sockets.join(&spec.kind)).map_err(failed)?;
         let mut child = self.spawn(kind, spec)?;
         let mut said = Said::of(child.stderr.take());
-        // The command goes when it is dropped; the container stays without it.
         tokio::select! {
-            control = door.answer() => Ok(Ok(control.map_err(failed)?)),
+            control = door.answer() => {
+                let control = control.map_err(failed)?;
+                if !self.config.engine.outlives_its_command() {
+                    tokio::spawn(async move { said.until_end(&mut child).await });
+                }
+                Ok(Ok(control))
+            }
             code = said.until_end(&mut child) => {
                 let code = code.map_err(failed)?;
                 Ok(Err(Failure { code, said: said.lines }))
