@@ -14,6 +14,9 @@ const PREFIX: &str = "container_";
 /// The variable that names the engine to the suites.
 const ENGINE: &str = "AIFO_TEST_ENGINE";
 
+/// The file that podman reads in place of the machine's own.
+const PODMAN_SETTINGS: &str = "CONTAINERS_CONF";
+
 /// What became of the suites of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -69,7 +72,10 @@ fn suites_of(engine: Engine, names: &[String], args: &[String]) -> Result<Outcom
         None => ("--", &[][..]),
     };
     command.args([separator, "--include-ignored"]).args(rest);
-    shell::run(command.env(ENGINE, engine.name())).map(|()| Outcome::Passed)
+    command.env(ENGINE, engine.name());
+    // Without it podman raises limits of every container, which not every root may.
+    command.env(PODMAN_SETTINGS, shell::root().join("xtask/images/test/containers.conf"));
+    shell::run(&mut command).map(|()| Outcome::Passed)
 }
 
 /// The suites in containers among all, or those of them that were named.
