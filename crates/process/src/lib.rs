@@ -1,10 +1,11 @@
 //! Processes: everything about starting, signalling and ending them, in one place.
 //!
 //! In scope: spawning a program in its own process group without copying our address space, its
-//! standard fds, limits and terminal, reaping, signals of any number, the INT/TERM/KILL ladder as a
-//! state machine without a clock, finding every process of an exec by its mark, confining what is
-//! started, pseudo terminals, the terminal we were started on, passing fds over a unix socket, and
-//! starting without the standard library's changes to what our parent gave us.
+//! standard fds, limits and terminal, who goes first when memory runs out, reaping, signals of any
+//! number, the INT/TERM/KILL ladder as a state machine without a clock, finding every process of an
+//! exec by its mark, confining what is started, pseudo terminals, the terminal we were started on,
+//! passing fds over a unix socket, and starting without the standard library's changes to what our
+//! parent gave us.
 //!
 //! Out of scope: what is run and why (`aifo-runner`), and the bytes that say so (`aifo-wire`).
 //!
@@ -30,6 +31,7 @@ mod escalation;
 mod fd_passing;
 mod limits;
 mod lookup;
+mod oom_score;
 mod pty;
 mod reaper;
 mod same_object;
@@ -48,6 +50,7 @@ pub use escalation::{Escalation, Ladder};
 pub use fd_passing::{Received, Waiting, receive_with_fds, send_with_fds};
 pub use limits::{ResourceLimit, current_limits, nice, raise_open_files};
 pub use lookup::{Lookup, find_in_path};
+pub use oom_score::{OomScore, Raised};
 pub use pty::{Pty, resize};
 pub use reaper::{ChildEvent, Reaped, reap};
 pub use same_object::is_same_object;

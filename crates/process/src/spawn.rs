@@ -62,6 +62,9 @@ pub enum Group<'a> {
 /// Why a program could not be started. Nothing of it ran.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
+    /// There are as many processes as we may have.
+    #[error("the limit on processes is reached")]
+    TooManyProcesses,
     /// No process could be made.
     #[error("cannot start a process: {0}")]
     Clone(#[source] Errno),
@@ -173,6 +176,22 @@ mod tests {
         });
         let below = ours.hard - 1;
         assert_eq!(output, format!("{below}\n{below}\n"), "the soft one is within the hard one");
+    }
+
+    #[test]
+    fn it_can_be_made_to_go_before_us() {
+        let ours = || {
+            let score = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+            score.trim_end().parse::<i16>().unwrap()
+        };
+        let (before, own) = (ours(), crate::OomScore::own().unwrap());
+        let (_, output) = run("cat /proc/$$/oom_score_adj", |_| {
+            // As any parent does: only the start itself is meant.
+            std::mem::forget(own.raise(300));
+        });
+        assert_eq!(output, format!("{}\n", (before + 300).min(1000)));
+        drop(own.raise(2000));
+        assert_eq!(ours(), before, "and we stay where we were");
     }
 
     #[test]

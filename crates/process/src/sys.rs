@@ -80,7 +80,10 @@ pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
     let cloned = Errno::result(pid);
     // Restoring a mask that was read a moment ago cannot fail.
     let _ = before.restore();
-    let pid = cloned.map_err(SpawnError::Clone)?;
+    let pid = cloned.map_err(|errno| match errno {
+        Errno::EAGAIN => SpawnError::TooManyProcesses,
+        errno => SpawnError::Clone(errno),
+    })?;
 
     // SAFETY: `plan` is alive and the child, the only other writer, is done; the volatile read
     // keeps the compiler from assuming that nobody wrote to it.
