@@ -57,6 +57,8 @@ pub struct Exit {
     pub ending: Result<u8, u8>,
     /// Why it was ended from outside; 0 if it was not.
     pub cancelled: u8,
+    /// The limit of the sidecar that struck; 0 for none.
+    pub limit: u8,
     /// Bytes of its relayed stdin that it did not read.
     pub taken: u64,
 }
@@ -82,16 +84,16 @@ impl Frame {
 }
 
 impl Exit {
-    /// `serial u32, how u8, status u8, cancelled u8, taken u64`, and 32 bytes of what it used.
+    /// `serial u32, how u8, status u8, cancelled u8, limit u8, taken u64`, and 32 bytes of what it used.
     fn read(payload: &[u8]) -> Option<Self> {
-        let (fields, _used) = payload.split_at_checked(15).filter(|(_, used)| used.len() == 32)?;
+        let (fields, _used) = payload.split_at_checked(16).filter(|(_, used)| used.len() == 32)?;
         let ending = match fields[4] {
             0 => Ok(fields[5]),
             1 => Err(fields[5]),
             _ => return None,
         };
-        let taken = u64::from_be_bytes(fields[7..].try_into().ok()?);
-        Some(Exit { ending, cancelled: fields[6], taken })
+        let taken = u64::from_be_bytes(fields[8..].try_into().ok()?);
+        Some(Exit { ending, cancelled: fields[6], limit: fields[7], taken })
     }
 }
 
@@ -142,10 +144,10 @@ mod tests {
         assert_eq!(credit(stream::STDIN, 258), b"\x04\0\0\0\x05\0\0\0\x01\x02");
         assert_eq!(Frame::read(kind::CREDIT, b"\0\0\0\x01\x02"), Frame::Credit(0, 258));
         assert_eq!(strings(&["ab", ""]), b"\0\0\0\x02\0\0\0\x02ab\0\0\0\0");
-        let mut exit = vec![0; 47];
-        exit[4..7].copy_from_slice(&[1, 9, 2]);
-        exit[14] = 7;
-        let read = Exit { ending: Err(9), cancelled: 2, taken: 7 };
+        let mut exit = vec![0; 48];
+        exit[4..8].copy_from_slice(&[1, 9, 2, 1]);
+        exit[15] = 7;
+        let read = Exit { ending: Err(9), cancelled: 2, limit: 1, taken: 7 };
         assert_eq!(Frame::read(kind::EXIT, &exit), Frame::Exit(read));
         assert_eq!(Exit::read(&exit[1..]), None);
     }

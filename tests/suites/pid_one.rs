@@ -163,8 +163,8 @@ impl PidOne {
             }
         };
         assert_eq!(read_frame(&mut call.client), None, "the ending is the last frame");
-        assert_eq!((exit.len(), &exit[..4]), (47, &call.serial.to_be_bytes()[..]));
-        assert_eq!(exit[6..15], [0; 9], "nobody ended it, and nothing was left unread");
+        assert_eq!((exit.len(), &exit[..4]), (48, &call.serial.to_be_bytes()[..]));
+        assert_eq!(exit[6..16], [0; 10], "nobody ended it, and nothing was left unread");
         let ending = [exit[4], exit[5]];
         assert_eq!(self.told(), (EXIT, exit), "the proxy is told the same");
         (String::from_utf8(output).unwrap(), ending)
@@ -261,6 +261,20 @@ fn every_ending_is_exact() {
     for signal in [1, 2, 3, 6, 9, 11, 13, 15] {
         assert_eq!(one.run(&["die", &signal.to_string()]).1, [1, signal]);
     }
+}
+
+/// A tool can only be made to go first; it is the runner whose end would be everybody's.
+#[test]
+fn a_tool_goes_before_pid_1_when_memory_runs_out() {
+    let Some(one) = PidOne::start("a_tool_goes_before_pid_1_when_memory_runs_out") else { return };
+    let score = |pid: i32| {
+        let score = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+        score.trim_end().parse::<i32>().unwrap()
+    };
+    let _call = one.start_tool(&fresh_id(), &["wait"]);
+    let [tool] = children(one.runner)[..] else { panic!("one child") };
+    let ours = score(std::process::id().cast_signed());
+    assert_eq!((score(one.runner), score(tool)), (ours, (ours + 500).min(1000)));
 }
 
 #[test]

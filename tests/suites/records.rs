@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use aifo_tests::{Request, Session, Setup, Signal, eventually, files_below, fresh_id};
 use serde_json::Value;
 
-const FIELDS: [&str; 16] = [
+const FIELDS: [&str; 17] = [
     "time",
     "exec_id",
     "tool",
@@ -20,6 +20,7 @@ const FIELDS: [&str; 16] = [
     "status",
     "exit_code",
     "ending",
+    "limit",
     "reason",
     "wall_ms",
     "user_ms",
@@ -94,7 +95,7 @@ fn a_call_has_every_field() {
     assert_eq!(record["proto"], 2);
     assert_eq!((&record["status"], &record["exit_code"]), (&200.into(), &0.into()));
     assert_eq!(record["ending"], "exited");
-    assert_eq!(record["reason"], Value::Null);
+    assert_eq!((&record["limit"], &record["reason"]), (&Value::Null, &Value::Null));
     assert_eq!(record["bytes"], "out 0\nerr 0\nout 1\nerr 1\n".len());
 }
 

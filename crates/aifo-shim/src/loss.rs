@@ -1,9 +1,9 @@
-//! What is said, and how it ends, when there is no answer or half of one.
+//! What is said, and how it ends, when there is no answer, half of one, or one that needs a word.
 
 use std::fmt::Display;
 
 use aifo_types::{Endpoint, exit};
-use aifo_wire::{ResponseError, ResponseEvent, ResponseHead, ResponseReader};
+use aifo_wire::{ResponseError, ResponseEvent, ResponseHead, ResponseReader, SidecarLimit};
 
 use crate::ending::ShimEnd;
 use crate::settings::Habits;
@@ -64,6 +64,18 @@ pub(crate) fn lost(
 pub(crate) fn given_up() -> ShimEnd {
     tell::line("the proxy does not answer; the tool's ending is unknown");
     ShimEnd::Code(exit::UNKNOWN)
+}
+
+/// Tells which limit of its sidecar the tool ran into: its own ending may not say so.
+pub(crate) fn limited(limit: SidecarLimit) {
+    tell::line(match limit {
+        SidecarLimit::Memory => {
+            "the sidecar reached its memory limit, and a process was killed; raise it with --memory"
+        }
+        SidecarLimit::Processes => {
+            "the sidecar reached its limit on processes, and none could be made; raise it with --pids"
+        }
+    });
 }
 
 /// Tells that nothing can have run, and why.

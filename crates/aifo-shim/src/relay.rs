@@ -353,6 +353,9 @@ impl<'a> Relay<'a> {
         if let Some(number) = ended_by {
             return ShimEnd::Signaled(number);
         }
+        if let Some(limit) = exit.limit {
+            loss::limited(limit);
+        }
         if let Ending::Signaled(number) = exit.ending {
             let from_keys = matches!(i32::from(number), libc::SIGINT | libc::SIGQUIT);
             if from_keys && self.was_typed(number) {

@@ -157,11 +157,15 @@ impl<'a> Call<'a> {
         }
         match (exit_code, verdict) {
             (Some(code), Verdict::Ending) => ShimEnd::Code(code),
+            (Some(code), Verdict::Limited(limit)) => {
+                loss::limited(limit);
+                ShimEnd::Code(code)
+            }
             (_, Verdict::Unknown) => {
                 tell::line("the sidecar went away while the tool ran; its ending is unknown");
                 ShimEnd::Code(exit::UNKNOWN)
             }
-            (None, Verdict::Ending) => {
+            (None, Verdict::Ending | Verdict::Limited(_)) => {
                 tell::line("the proxy did not tell how the tool ended");
                 ShimEnd::Code(exit::UNKNOWN)
             }

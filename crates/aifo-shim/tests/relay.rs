@@ -10,7 +10,7 @@ use std::process::{Command, Stdio as Standard};
 
 use aifo_process::{Pty, terminal};
 use aifo_types::{Ending, TerminalModes, WindowSize};
-use aifo_wire::{CancelCause, Exit, Frame, Stdio, Stream, Usage, WINDOW};
+use aifo_wire::{CancelCause, Exit, Frame, SidecarLimit, Stdio, Stream, Usage, WINDOW};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -213,8 +213,13 @@ fn what_was_read_ahead_of_a_file_is_put_back() {
     let mut call = proxy.accept();
     call.start(RELAYED);
     assert_eq!(call.data(Stream::Stdin, 10), b"0123456789");
-    let exit =
-        Exit { ending: Ending::Exited(0), cancelled: None, taken: 4, usage: Usage::default() };
+    let exit = Exit {
+        ending: Ending::Exited(0),
+        cancelled: None,
+        limit: None,
+        taken: 4,
+        usage: Usage::default(),
+    };
     call.send(&Frame::Exit { serial: 1, exit });
     assert!(child.wait().unwrap().success());
     assert_eq!(file.stream_position().unwrap(), 4);
@@ -268,11 +273,23 @@ fn endings_that_are_not_the_tools() {
     let timeout = Exit {
         ending: Ending::Signaled(15),
         cancelled: Some(CancelCause::Timeout),
+        limit: None,
         taken: 0,
         usage: Usage::default(),
     };
-    let rows: [(Vec<Frame>, i32, &str); 4] = [
+    let limited = |limit, ending| {
+        let exit = Exit { ending, cancelled: None, limit: Some(limit), ..timeout };
+        vec![Frame::Exit { serial: 1, exit }]
+    };
+    let (memory, processes) = (SidecarLimit::Memory, SidecarLimit::Processes);
+    let rows: [(Vec<Frame>, i32, &str); 6] = [
         (vec![Frame::Exit { serial: 1, exit: timeout }], 124, ""),
+        (limited(memory, Ending::Exited(1)), 1, "memory limit, and a process was killed; raise it"),
+        (
+            limited(processes, Ending::Exited(254)),
+            254,
+            "limit on processes, and none could be made",
+        ),
         (vec![], 125, "the proxy went away while the tool ran; its ending is unknown"),
         (vec![Frame::Hello { version: 1 }], 125, "(an unexpected Hello frame)"),
         (vec![Frame::Data { stream: Stream::Stdout, data: b"x" }], 125, "not relayed"),

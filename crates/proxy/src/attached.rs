@@ -150,6 +150,7 @@ async fn watch(
     Ok(Ended {
         id,
         ending,
+        limit: exit.and_then(|exit| exit.limit),
         timed_out: exit.is_some_and(|exit| exit.cancelled == Some(CancelCause::Timeout)),
         exit_code: attendant.exit_code(ending),
         usage,

@@ -70,7 +70,7 @@ impl Buffered {
         &mut self,
         client: &Client,
         status: Status,
-        exit_code: u8,
+        end: End,
         last: &[u8],
     ) -> io::Result<()> {
         let margin: &[u8] = match self.transcript {
@@ -80,7 +80,8 @@ impl Buffered {
         let length = 2 * margin.len() + self.memory.len() + last.len();
         let length = self.spooled + length as u64;
         let mut head = Vec::with_capacity(256);
-        encode_answer_head(&mut head, status, Some(exit_code), self.echo.as_ref(), length);
+        let (code, echo) = (Some(end.exit_code), self.echo.as_ref());
+        encode_answer_head(&mut head, status, code, end.limit, echo, length);
         head.extend_from_slice(margin);
         client.socket.send_all(&head).await?;
         if let Some(spool) = &mut self.spool {
@@ -138,9 +139,9 @@ impl Sink for Buffered {
             return client.socket.send_all(&answer).await;
         }
         if end.timed_out {
-            return self.send(client, (504, "Gateway Timeout"), end.exit_code, b"timeout\n").await;
+            return self.send(client, (504, "Gateway Timeout"), end, b"timeout\n").await;
         }
-        self.send(client, (200, "OK"), end.exit_code, b"").await
+        self.send(client, (200, "OK"), end, b"").await
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use aifo_policy::Reason;
 use aifo_types::{Ending, ExecId, ExecRequest, Kind, Refusal};
-use aifo_wire::Usage;
+use aifo_wire::{SidecarLimit, Usage};
 use serde::Serialize;
 
 /// One call, as one line of the session's log (`spec/log.md`). Secrets are left out of `argv`.
@@ -34,6 +34,8 @@ pub struct CallRecord {
     pub exit_code: u8,
     /// How the tool ended.
     pub ending: CallEnding,
+    /// The limit of its sidecar that struck while it ran, where it failed: `memory` or `processes`.
+    pub limit: Option<&'static str>,
     /// Why it was refused, or what else has to be said.
     pub reason: Option<String>,
     /// From start to end.
@@ -105,6 +107,7 @@ impl CallRecord {
             status: 200,
             exit_code: 0,
             ending: CallEnding::Unknown,
+            limit: None,
             reason: None,
             wall_ms: 0,
             user_ms: 0,
@@ -132,6 +135,7 @@ impl CallRecord {
     pub(crate) fn ended(&mut self, ended: &Ended) {
         self.exit_code = ended.exit_code;
         self.bytes = ended.bytes;
+        self.limit = ended.limit.map(SidecarLimit::as_str);
         self.ending = match ended.ending {
             None => CallEnding::Unknown,
             Some(_) if ended.timed_out => CallEnding::Timeout,
@@ -152,6 +156,7 @@ impl CallRecord {
 pub(crate) struct Ended {
     pub(crate) id: ExecId,
     pub(crate) ending: Option<Ending>,
+    pub(crate) limit: Option<SidecarLimit>,
     pub(crate) timed_out: bool,
     pub(crate) exit_code: u8,
     pub(crate) usage: Option<Usage>,

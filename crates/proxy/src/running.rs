@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use aifo_sidecar::{Exec, ExecEvent};
 use aifo_types::Ending;
-use aifo_wire::{Attendance, Exit};
+use aifo_wire::{Attendance, Exit, SidecarLimit};
 use tokio::time::Instant;
 
 use crate::attendant::{Attendant, TimeLimit};
@@ -39,6 +39,8 @@ pub(crate) trait Sink {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End {
     pub(crate) ending: Option<Ending>,
+    /// The limit of the sidecar that struck while it ran, if it failed.
+    pub(crate) limit: Option<SidecarLimit>,
     pub(crate) timed_out: bool,
     pub(crate) exit_code: u8,
 }
@@ -102,6 +104,7 @@ impl Running {
         self.deliver_rest(&mut delivery, &mut buffer).await;
 
         let id = self.registration.id().clone();
+        let limit = exit.and_then(|exit| exit.limit);
         let (ending, usage) = exit.map(|exit| (exit.ending, exit.usage)).unzip();
         let exit_code = self.attendant.exit_code(ending);
         let timed_out = self.attendant.timed_out();
@@ -111,11 +114,11 @@ impl Running {
         // The id is free before the client can know that the tool has ended.
         drop(self.registration);
         if delivery.present {
-            let end = End { ending, timed_out, exit_code };
+            let end = End { ending, limit, timed_out, exit_code };
             // If the client leaves now, the tool has ended all the same.
             let _ = delivery.sink.end(client, end).await;
         }
-        Ended { id, ending, timed_out, exit_code, usage, bytes: delivery.bytes }
+        Ended { id, ending, limit, timed_out, exit_code, usage, bytes: delivery.bytes }
     }
 
     /// Delivers output until the tool has ended. `None` if the runner went first.

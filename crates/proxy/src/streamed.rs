@@ -4,7 +4,8 @@ use std::io;
 
 use aifo_types::ExecId;
 use aifo_wire::{
-    CHUNK_END, encode_chunk_head, encode_stream_end, encode_stream_head, encode_stream_lost,
+    CHUNK_END, encode_chunk_head, encode_stream_end, encode_stream_head, encode_stream_limited,
+    encode_stream_lost,
 };
 
 use crate::client::Client;
@@ -42,9 +43,10 @@ impl Sink for Streamed {
 
     async fn end(&mut self, client: &Client, end: End) -> io::Result<()> {
         let mut tail = Vec::new();
-        match end.ending {
-            Some(_) => encode_stream_end(&mut tail, end.exit_code),
-            None => encode_stream_lost(&mut tail),
+        match (end.ending, end.limit) {
+            (Some(_), None) => encode_stream_end(&mut tail, end.exit_code),
+            (Some(_), Some(limit)) => encode_stream_limited(&mut tail, limit, end.exit_code),
+            (None, _) => encode_stream_lost(&mut tail),
         }
         client.socket.send_all(&tail).await
     }

@@ -8,10 +8,13 @@ use aifo_process::{
     signal_marked, signal_process, sweep,
 };
 use aifo_types::{Ending, ExecId, Signal};
-use aifo_wire::{CancelCause, Exit, Frame, Interrupt, Start, StartError, Stdio, Tell, Usage};
+use aifo_wire::{
+    CancelCause, Exit, Frame, Interrupt, SidecarLimit, Start, StartError, Stdio, Tell, Usage,
+};
 use nix::sys::epoll::EpollFlags;
 use nix::unistd::Pid;
 
+use crate::cgroup::{LimitWatch, Strikes};
 use crate::channel::Channel;
 use crate::conversation::Conversation;
 use crate::data_frame::DataFrame;
@@ -32,6 +35,8 @@ pub(crate) struct Exec {
     /// The monitor's connection, where the tool has a terminal.
     monitor: Option<Channel>,
     started: Instant,
+    /// How often the sidecar's limits had struck when it began.
+    strikes: Strikes,
     /// What the proxy wants to hear.
     tell: Tell,
     /// When the client is told that the tool runs, if it was not yet.
@@ -39,6 +44,8 @@ pub(crate) struct Exec {
     conversation: Conversation,
     /// The end of the tool itself, once it has been reaped.
     ended: Option<(Reaped, Instant)>,
+    /// The limit of the sidecar that struck while it ran, if it failed.
+    limit: Option<SidecarLimit>,
     /// The ending is known to whoever asked.
     told: bool,
     /// CONTs of the client that were delivered.
@@ -62,6 +69,7 @@ pub(crate) struct World<'a> {
     pub(crate) poller: &'a Poller,
     pub(crate) control: &'a mut Channel,
     pub(crate) frame: &'a mut DataFrame,
+    pub(crate) limits: &'a LimitWatch,
     pub(crate) now: Instant,
 }
 
@@ -86,10 +94,12 @@ impl Exec {
             stdio: launched.stdio,
             monitor: launched.monitor,
             started,
+            strikes: Strikes::default(),
             tell: start.tell,
             announcement: None,
             conversation: Conversation::new(client, launched.lanes),
             ended: None,
+            limit: None,
             told: false,
             resumed: 0,
             interrupted: false,
@@ -104,6 +114,8 @@ impl Exec {
             self.on_started(world);
         }
         self.settle(world);
+        // The tool is being loaded, and nobody waits for us.
+        self.strikes = world.limits.strikes();
     }
 
     fn on_started(&mut self, world: &mut World<'_>) {
@@ -279,6 +291,10 @@ impl Exec {
 
     fn end(&mut self, reaped: Reaped, world: &mut World<'_>) {
         self.ended = Some((reaped, world.now));
+        if reaped.ending != Ending::Exited(0) {
+            // Who of several needed too much the kernel does not say; each that failed may have.
+            self.limit = world.limits.struck_since(self.strikes);
+        }
         self.conversation.tool_ended();
         // A normal end kills nothing. One that a signal of the proxy's explains, or that was forced,
         // takes the rest along.
@@ -402,7 +418,8 @@ impl Exec {
                 max_rss_kib: reaped.max_rss_kib,
             };
             let taken = self.conversation.taken();
-            let exit = Exit { ending: reaped.ending, cancelled: self.cancelled, taken, usage };
+            let Exec { cancelled, limit, .. } = *self;
+            let exit = Exit { ending: reaped.ending, cancelled, limit, taken, usage };
             let frame = Frame::Exit { serial: self.serial, exit };
             // The client first: it is waited for.
             self.tell_client(&frame);

@@ -246,9 +246,19 @@ pub(crate) fn spawn_refusal(program: &Path, error: &SpawnError) -> StartError {
             (StartErrorCause::NotExecutable, "argument list too long".to_owned())
         }
         SpawnError::Exec(errno) => (StartErrorCause::NotExecutable, errno.desc().to_lowercase()),
-        other => (StartErrorCause::Failed, other.to_string()),
+        other => (StartErrorCause::Failed, reason_of(other)),
     };
     refuse(cause, format!("cannot execute '{program}': {reason}"))
+}
+
+/// Why there is no process.
+pub(crate) fn reason_of(error: &SpawnError) -> String {
+    match error {
+        SpawnError::TooManyProcesses => {
+            format!("{error}; end some, or raise that of the sidecar with --pids")
+        }
+        error => error.to_string(),
+    }
 }
 
 pub(crate) fn c_string(text: &[u8]) -> Result<CString, StartError> {

@@ -25,6 +25,7 @@
 //! Architecture invariant: the runner knows no HTTP, no token and no allowlist. Whoever holds the
 //! other end of its control connection decides.
 
+mod cgroup;
 mod channel;
 mod conversation;
 mod data_frame;

@@ -29,7 +29,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{Pid, getpgrp, tcsetpgrp};
 
 use crate::channel::Channel;
-use crate::launch::{c_string, spawn_refusal};
+use crate::launch::{c_string, reason_of, spawn_refusal};
 
 /// Starts a monitor on `terminal` and tells it what to start: our end of its connection, on which it
 /// says what comes of it. What the tool inherits, the monitor inherits first.
@@ -74,7 +74,7 @@ pub(crate) fn start(
         nice: tool.nice,
         ignored: 0,
     };
-    let pid = monitor.spawn().map_err(io::Error::other)?;
+    let pid = monitor.spawn().map_err(|error| io::Error::other(reason_of(&error)))?;
     drop(theirs);
     let fds: Vec<_> = tool.stdio.iter().flatten().copied().collect();
     let mut bytes = Vec::new();
@@ -150,7 +150,7 @@ fn finish(mut control: Channel, terminal: BorrowedFd<'_>, reaped: &Reaped) -> io
         max_rss_kib: reaped.max_rss_kib,
         ..Usage::default()
     };
-    let exit = Exit { ending: reaped.ending, cancelled: None, taken: 0, usage };
+    let exit = Exit { ending: reaped.ending, cancelled: None, limit: None, taken: 0, usage };
     control.send(&Frame::Exit { serial: 0, exit })?;
     loop {
         let mut watched = [PollFd::new(control.as_fd(), PollFlags::POLLIN)];

@@ -6,8 +6,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use aifo_process::{
-    ChildEvent, ResourceLimit, become_subreaper, current_limits, end_descendants, forbid_tracing,
-    give_back_freed_memory, raise_open_files, reap, receive_with_fds, reset_dispositions,
+    ChildEvent, OomScore, ResourceLimit, become_subreaper, current_limits, end_descendants,
+    forbid_tracing, give_back_freed_memory, raise_open_files, reap, receive_with_fds,
+    reset_dispositions,
 };
 use aifo_types::{ExecId, Signal};
 use aifo_wire::{
@@ -20,6 +21,7 @@ use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
+use crate::cgroup::LimitWatch;
 use crate::channel::Channel;
 use crate::data_frame::DataFrame;
 use crate::directory::Roots;
@@ -59,6 +61,9 @@ struct Server {
     /// Fds that came over the control connection, each set for one `Start` yet to be read.
     received: VecDeque<Vec<OwnedFd>>,
     limits: Vec<ResourceLimit>,
+    sidecar_limits: LimitWatch,
+    /// Where the sidecar is ours alone.
+    oom_score: Option<OomScore>,
     /// `None` until the proxy has said where the session's directories are.
     toolbox: Option<Toolbox>,
     execs: HashMap<Slot, Entry>,
@@ -83,6 +88,9 @@ impl Server {
         give_back_freed_memory();
         reset_dispositions().map_err(io::Error::from)?;
         become_subreaper().map_err(io::Error::from)?;
+        // PID 1 takes all others along, so it is to be the last that the kernel ends. A tool on a
+        // machine that is no container is judged as it would be natively.
+        let oom_score = if std::process::id() == 1 { OomScore::own().ok() } else { None };
         // Tools have our user id, and our descriptors are not theirs.
         forbid_tracing().map_err(io::Error::from)?;
         // What tools get is what we were given.
@@ -98,6 +106,8 @@ impl Server {
             control: Channel::new(control),
             received: VecDeque::new(),
             limits,
+            sidecar_limits: LimitWatch::of_this_process(),
+            oom_score,
             toolbox: None,
             execs: HashMap::new(),
             by_pid: HashMap::new(),
@@ -272,6 +282,7 @@ impl Server {
             (channel, handover.greeting.clone())
         });
         let started = Instant::now();
+        let raised = self.oom_score.as_ref().map(|own| own.raise(TOOLS_FIRST));
         let launched = match &self.toolbox {
             Some(toolbox) if self.closing.is_none() => toolbox.launch(start, fds),
             _ => Err(StartError {
@@ -279,6 +290,7 @@ impl Server {
                 message: "the sidecar is not ready".to_owned(),
             }),
         };
+        drop(raised);
         let launched = match launched {
             Ok(launched) => launched,
             Err(error) => {
@@ -314,6 +326,7 @@ impl Server {
             poller: &self.poller,
             control: &mut self.control,
             frame: &mut self.frame,
+            limits: &self.sidecar_limits,
             now: Instant::now(),
         };
         happen(&mut entry.exec, &mut world);
@@ -333,6 +346,9 @@ impl Server {
         Ok(())
     }
 }
+
+/// How far before PID 1 the kernel ends tools when memory runs out: half a sidecar's memory.
+const TOOLS_FIRST: i16 = 500;
 
 /// With `Start`: a client's connection, and three standard descriptors.
 const MAX_FDS: usize = 4;

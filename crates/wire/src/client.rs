@@ -2,6 +2,7 @@
 
 use crate::buffer::{Buffer, Input};
 use crate::chunked::{ChunkError, ChunkedDecoder, Step};
+use crate::exit::SidecarLimit;
 use crate::framing::{Framing, FramingError};
 use crate::head::{HeadScanner, HeadTooLarge, last_header, own_headers, parse_failure};
 use crate::limits::Limits;
@@ -47,6 +48,8 @@ pub enum ResponseEvent<'a> {
 pub enum Verdict {
     /// The tool's ending.
     Ending,
+    /// The tool's ending, and a limit of its sidecar that struck before (trailer `X-Aifo-Limit`).
+    Limited(SidecarLimit),
     /// The runner was lost while the tool ran (trailer `X-Aifo-Ending: unknown`).
     Unknown,
 }
@@ -192,6 +195,10 @@ impl ResponseReader {
             Ok(Step::End) => {
                 if let Some(code) = body.trailer("x-exit-code") {
                     self.exit_code = parse_exit_code(code);
+                }
+                if let Some(limit) = body.trailer("x-aifo-limit").and_then(SidecarLimit::from_name)
+                {
+                    self.verdict = Verdict::Limited(limit);
                 }
                 if body.trailer("x-aifo-ending") == Some(b"unknown") {
                     self.verdict = Verdict::Unknown;

@@ -1,4 +1,4 @@
-//! The frame that says how a tool ended and what it used.
+//! The frame that says how a tool ended, what it used, and what it ran into.
 
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ pub struct Exit {
     pub ending: Ending,
     /// Why it was ended from outside, if it was.
     pub cancelled: Option<CancelCause>,
+    /// Which limit of its sidecar struck while it ran, if that may be why it failed.
+    pub limit: Option<SidecarLimit>,
     /// Bytes of its relayed stdin that it has read: what a client read ahead of it beyond these it can
     /// put back.
     pub taken: u64,
@@ -34,15 +36,54 @@ pub struct Usage {
     pub max_rss_kib: u64,
 }
 
+/// A limit that holds for all tools of a sidecar together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SidecarLimit {
+    /// On memory: the kernel has killed a process.
+    Memory,
+    /// On processes and threads: the kernel has refused to make one.
+    Processes,
+}
+
+impl SidecarLimit {
+    /// Every limit, in the order of their codes from 1 on.
+    pub const ALL: [Self; 2] = [SidecarLimit::Memory, SidecarLimit::Processes];
+
+    /// What it is called in an answer's `X-Aifo-Limit` and in the log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SidecarLimit::Memory => "memory",
+            SidecarLimit::Processes => "processes",
+        }
+    }
+
+    /// The limit of this name.
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|limit| limit.as_str().as_bytes() == name)
+    }
+
+    fn code(self) -> u8 {
+        match self {
+            SidecarLimit::Memory => 1,
+            SidecarLimit::Processes => 2,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|limit| limit.code() == code)
+    }
+}
+
 impl Exit {
-    /// `0 exited or 1 signaled u8, status or signal u8, 0 or cause u8, taken u64, wall u64, user u64,
-    /// system u64, max_rss u64`.
+    /// `0 exited or 1 signaled u8, status or signal u8, 0 or cause u8, 0 or limit u8, taken u64,
+    /// wall u64, user u64, system u64, max_rss u64`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(match self.ending {
             Ending::Exited(status) => [EXITED, status],
             Ending::Signaled(signal) => [SIGNALED, signal],
         });
         out.push(self.cancelled.map_or(0, CancelCause::code));
+        out.push(self.limit.map_or(0, SidecarLimit::code));
         out.extend(self.taken.to_be_bytes());
         for time in [self.usage.wall, self.usage.user, self.usage.system] {
             out.extend(u64::try_from(time.as_micros()).unwrap_or(u64::MAX).to_be_bytes());
@@ -60,6 +101,10 @@ impl Exit {
             0 => None,
             cause => Some(CancelCause::from_code(cause)?),
         };
+        let limit = match fields.u8()? {
+            0 => None,
+            limit => Some(SidecarLimit::from_code(limit)?),
+        };
         let taken = fields.u64()?;
         let usage = Usage {
             wall: Duration::from_micros(fields.u64()?),
@@ -67,7 +112,7 @@ impl Exit {
             system: Duration::from_micros(fields.u64()?),
             max_rss_kib: fields.u64()?,
         };
-        Some(Exit { ending, cancelled, taken, usage })
+        Some(Exit { ending, cancelled, limit, taken, usage })
     }
 }
 

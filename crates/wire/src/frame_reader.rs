@@ -113,8 +113,8 @@ mod tests {
     use crate::frame::{CancelCause, Delivery, Interrupt, MAX_DATA, Setup, Stream};
     use crate::start::Environment;
     use crate::{
-        Elsewhere, Exit, Handover, Invocation, Start, StartError, StartErrorCause, Stdio, Tell,
-        Usage, data_head,
+        Elsewhere, Exit, Handover, Invocation, SidecarLimit, Start, StartError, StartErrorCause,
+        Stdio, Tell, Usage, data_head,
     };
 
     /// Reads `wire` whole, byte by byte, and with the head of another frame behind it.
@@ -291,17 +291,30 @@ mod tests {
         check_both_ways(
             Frame::Exit {
                 serial: 7,
-                exit: Exit { ending: Ending::Exited(3), cancelled: None, taken: 258, usage },
+                exit: Exit {
+                    ending: Ending::Exited(3),
+                    cancelled: None,
+                    limit: None,
+                    taken: 258,
+                    usage,
+                },
             },
-            b"\x13\0\0\0\x2f\0\0\0\x07\0\x03\0\0\0\0\0\0\0\x01\x02\
+            b"\x13\0\0\0\x30\0\0\0\x07\0\x03\0\0\0\0\0\0\0\0\x01\x02\
               \0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04",
         );
         let causes = [CancelCause::Timeout, CancelCause::Disconnect, CancelCause::Shutdown];
         for (cause, code) in causes.into_iter().zip(1..) {
             let usage = Usage::default();
             let ending = Ending::Signaled(9);
-            let exit = Exit { ending, cancelled: Some(cause), taken: 0, usage };
-            let head = b"\x13\0\0\0\x2f\0\0\0\x07\x01\x09";
+            let exit = Exit { ending, cancelled: Some(cause), limit: None, taken: 0, usage };
+            let head = b"\x13\0\0\0\x30\0\0\0\x07\x01\x09";
+            let wire = [&head[..], &[code], &[0; 41]].concat();
+            check_both_ways(Frame::Exit { serial: 7, exit }, &wire);
+        }
+        for (limit, code) in SidecarLimit::ALL.into_iter().zip(1..) {
+            let (ending, usage) = (Ending::Exited(2), Usage::default());
+            let exit = Exit { ending, cancelled: None, limit: Some(limit), taken: 0, usage };
+            let head = b"\x13\0\0\0\x30\0\0\0\x07\0\x02\0";
             let wire = [&head[..], &[code], &[0; 40]].concat();
             check_both_ways(Frame::Exit { serial: 7, exit }, &wire);
         }

@@ -89,7 +89,7 @@ pub use call::{Attendance, ExecCall, Upgrade, encode_notify, encode_signal};
 pub use chunked::{CHUNK_END, ChunkError, ChunkedDecoder, Step, encode_chunk, encode_chunk_head};
 pub use client::{BodyKind, ResponseError, ResponseEvent, ResponseHead, ResponseReader, Verdict};
 pub use credit::{Allowance, Credit, CreditError, WINDOW};
-pub use exit::{Exit, Usage};
+pub use exit::{Exit, SidecarLimit, Usage};
 pub use form::{Form, decode_form, encode_form};
 pub use frame::{
     CancelCause, DATA_HEAD, Delivery, FRAMES_VERSION, Frame, FrameKind, Interrupt, MAX_DATA,
@@ -104,7 +104,8 @@ pub use limits::Limits;
 pub use request::{RequestHead, Version};
 pub use response::{
     CONTINUE, encode_answer, encode_answer_head, encode_no_content, encode_refusal,
-    encode_stream_end, encode_stream_head, encode_stream_lost, encode_upgrade_head,
+    encode_stream_end, encode_stream_head, encode_stream_limited, encode_stream_lost,
+    encode_upgrade_head,
 };
 pub use server::{Event, RequestError, RequestReader};
 pub use start::{Elsewhere, Environment, Handover, Start, StartError, StartErrorCause, Tell};

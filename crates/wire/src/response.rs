@@ -2,6 +2,8 @@
 
 use aifo_types::{ExecId, Refusal, Status, exit};
 
+use crate::exit::SidecarLimit;
+
 /// The interim answer to `Expect: 100-continue`.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -13,15 +15,17 @@ pub fn encode_answer(
     exec_id: Option<&ExecId>,
     body: &[u8],
 ) {
-    encode_answer_head(out, status, exit_code, exec_id, body.len() as u64);
+    encode_answer_head(out, status, exit_code, None, exec_id, body.len() as u64);
     out.extend_from_slice(body);
 }
 
-/// Appends the head of a plain answer whose body, of so many bytes, goes out separately.
+/// Appends the head of a plain answer whose body, of so many bytes, goes out separately. `limit` is one
+/// that struck while the tool ran.
 pub fn encode_answer_head(
     out: &mut Vec<u8>,
     (code, phrase): Status,
     exit_code: Option<u8>,
+    limit: Option<SidecarLimit>,
     exec_id: Option<&ExecId>,
     content_length: u64,
 ) {
@@ -31,6 +35,9 @@ pub fn encode_answer_head(
     }
     push(out, format_args!("Content-Length: {content_length}\r\nConnection: close\r\n"));
     push_exec_id(out, exec_id);
+    if let Some(limit) = limit {
+        push_limit(out, limit);
+    }
     out.extend_from_slice(b"\r\n");
 }
 
@@ -60,8 +67,16 @@ pub fn encode_stream_end(out: &mut Vec<u8>, exit_code: u8) {
     push(out, format_args!("0\r\nX-Exit-Code: {exit_code}\r\n\r\n"));
 }
 
-/// Appends the last chunk and trailers that say that the tool's ending is unknown. The exit code
-/// comes last: older clients take the last header line they see.
+/// Appends the last chunk and trailers with the limit that struck while the tool ran and with the exit
+/// code. The latter comes last: older clients take the last header line they see.
+pub fn encode_stream_limited(out: &mut Vec<u8>, limit: SidecarLimit, exit_code: u8) {
+    out.extend_from_slice(b"0\r\n");
+    push_limit(out, limit);
+    push(out, format_args!("X-Exit-Code: {exit_code}\r\n\r\n"));
+}
+
+/// Appends the last chunk and trailers that say that the tool's ending is unknown, the exit code
+/// again behind it.
 pub fn encode_stream_lost(out: &mut Vec<u8>) {
     let code = exit::UNKNOWN;
     push(out, format_args!("0\r\nX-Aifo-Ending: unknown\r\nX-Exit-Code: {code}\r\n\r\n"));
@@ -76,6 +91,10 @@ pub fn encode_upgrade_head(out: &mut Vec<u8>, exec_id: Option<&ExecId>) {
 }
 
 const CONTENT_TYPE: &str = "Content-Type: text/plain; charset=utf-8\r\n";
+
+fn push_limit(out: &mut Vec<u8>, limit: SidecarLimit) {
+    push(out, format_args!("X-Aifo-Limit: {}\r\n", limit.as_str()));
+}
 
 fn push_exec_id(out: &mut Vec<u8>, exec_id: Option<&ExecId>) {
     if let Some(id) = exec_id {
@@ -133,6 +152,19 @@ mod tests {
              X-Exec-Id: e1\r\n\r\n",
         );
         check(|out| encode_stream_end(out, 255), "0\r\nX-Exit-Code: 255\r\n\r\n");
+        check(
+            |out| encode_stream_limited(out, SidecarLimit::Processes, 2),
+            "0\r\nX-Aifo-Limit: processes\r\nX-Exit-Code: 2\r\n\r\n",
+        );
+        check(
+            |out| {
+                let limit = Some(SidecarLimit::Memory);
+                encode_answer_head(out, (200, "OK"), Some(137), limit, Some(&id), 0);
+            },
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n\
+             X-Exit-Code: 137\r\nContent-Length: 0\r\nConnection: close\r\n\
+             X-Exec-Id: e1\r\nX-Aifo-Limit: memory\r\n\r\n",
+        );
         check(encode_stream_lost, "0\r\nX-Aifo-Ending: unknown\r\nX-Exit-Code: 125\r\n\r\n");
     }
 }

@@ -86,7 +86,7 @@ impl End {
 
 fn exit(taken: u64) -> Frame<'static> {
     let (ending, usage) = (Ending::Exited(0), Usage::default());
-    Frame::Exit { serial: 7, exit: Exit { ending, cancelled: None, taken, usage } }
+    Frame::Exit { serial: 7, exit: Exit { ending, cancelled: None, limit: None, taken, usage } }
 }
 
 /// A call of `cat`, whose every byte crosses twice.

@@ -7,9 +7,9 @@ use aifo_types::{Endpoint, Signal, Token};
 use aifo_wire::{
     Attendance, Event, ExecCall, Form, Frame, FrameError, FrameKind, FrameReader, Invocation,
     Limits, MAX_PAYLOAD, MAX_START, RequestError, RequestHead, RequestReader, ResponseError,
-    ResponseEvent, ResponseReader, Upgrade, Verdict, decode_form, encode_answer, encode_chunk,
-    encode_frame_head, encode_notify, encode_signal, encode_stream_end, encode_stream_head,
-    encode_stream_lost, encode_upgrade_head,
+    ResponseEvent, ResponseReader, SidecarLimit, Upgrade, Verdict, decode_form, encode_answer,
+    encode_chunk, encode_frame_head, encode_notify, encode_signal, encode_stream_end,
+    encode_stream_head, encode_stream_limited, encode_stream_lost, encode_upgrade_head,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -235,14 +235,13 @@ proptest! {
     #[test]
     fn streams_arrive(
         chunks in vec(bytes(), 0..8),
-        code in proptest::option::of(any::<u8>()),
+        code in any::<u8>(),
+        verdict in verdict(),
         lengths in lengths(),
     ) {
-        let (wire, body) = stream(&chunks, code);
-        let expected = match code {
-            Some(code) => (200, body, Some(code), Verdict::Ending),
-            None => (200, body, Some(125), Verdict::Unknown),
-        };
+        let (wire, body) = stream(&chunks, code, verdict);
+        let code = if verdict == Verdict::Unknown { 125 } else { code };
+        let expected = (200, body, Some(code), verdict);
         prop_assert_eq!(understand(pieces(&wire, &lengths)), Ok(expected));
     }
 
@@ -284,11 +283,12 @@ proptest! {
     #[test]
     fn the_beginning_of_a_stream_is_no_answer(
         chunks in vec(bytes(), 0..4),
-        code in proptest::option::of(any::<u8>()),
+        code in any::<u8>(),
+        verdict in verdict(),
         cut in any::<proptest::sample::Index>(),
         lengths in lengths(),
     ) {
-        let (mut wire, _) = stream(&chunks, code);
+        let (mut wire, _) = stream(&chunks, code, verdict);
         wire.truncate(cut.index(wire.len()));
         prop_assert_eq!(understand(pieces(&wire, &lengths)), Err(ResponseError::Truncated));
     }
@@ -332,14 +332,20 @@ proptest! {
     }
 }
 
-/// A streamed answer, and the output in it. Without a code its ending is unknown.
-fn stream(chunks: &[Vec<u8>], code: Option<u8>) -> (Vec<u8>, Vec<u8>) {
+fn verdict() -> impl Strategy<Value = Verdict> {
+    let limited = SidecarLimit::ALL.map(Verdict::Limited);
+    proptest::sample::select([&[Verdict::Ending, Verdict::Unknown], &limited[..]].concat())
+}
+
+/// A streamed answer, and the output in it.
+fn stream(chunks: &[Vec<u8>], code: u8, verdict: Verdict) -> (Vec<u8>, Vec<u8>) {
     let mut wire = Vec::new();
     encode_stream_head(&mut wire, None);
     chunks.iter().for_each(|chunk| encode_chunk(&mut wire, chunk));
-    match code {
-        Some(code) => encode_stream_end(&mut wire, code),
-        None => encode_stream_lost(&mut wire),
+    match verdict {
+        Verdict::Ending => encode_stream_end(&mut wire, code),
+        Verdict::Limited(limit) => encode_stream_limited(&mut wire, limit, code),
+        Verdict::Unknown => encode_stream_lost(&mut wire),
     }
     (wire, chunks.concat())
 }

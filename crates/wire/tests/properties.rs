@@ -9,12 +9,13 @@ use aifo_types::{Ending, Signal};
 use aifo_wire::{
     CancelCause, ChunkedDecoder, Delivery, Elsewhere, Environment, Event, Exit, Frame, FrameReader,
     Handover, Interrupt, Invocation, Limits, RequestReader, ResponseEvent, ResponseReader, Setup,
-    Start, StartError, StartErrorCause, Step, Stream, Tell, Usage, decode_form, encode_chunk,
-    encode_form, encode_stream_end,
+    SidecarLimit, Start, StartError, StartErrorCause, Step, Stream, Tell, Usage, decode_form,
+    encode_chunk, encode_form, encode_stream_end,
 };
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use proptest::sample::select;
 use strategy::{c_string, exec_id, invocation, pieces, stdio, window_size};
 
 /// Bytes that look like the protocol more often than chance would have it.
@@ -155,10 +156,11 @@ fn cause() -> impl Strategy<Value = CancelCause> {
 fn exit() -> impl Strategy<Value = Exit> {
     let ending =
         prop_oneof![any::<u8>().prop_map(Ending::Exited), any::<u8>().prop_map(Ending::Signaled)];
-    let parts = (ending, option::of(cause()), any::<u64>(), any::<[u64; 4]>());
-    parts.prop_map(|(ending, cancelled, taken, [wall, user, system, max_rss_kib])| {
+    let limit = option::of(select(&SidecarLimit::ALL[..]));
+    let parts = (ending, option::of(cause()), limit, any::<u64>(), any::<[u64; 4]>());
+    parts.prop_map(|(ending, cancelled, limit, taken, [wall, user, system, max_rss_kib])| {
         let [wall, user, system] = [wall, user, system].map(Duration::from_micros);
-        Exit { ending, cancelled, taken, usage: Usage { wall, user, system, max_rss_kib } }
+        Exit { ending, cancelled, limit, taken, usage: Usage { wall, user, system, max_rss_kib } }
     })
 }
 

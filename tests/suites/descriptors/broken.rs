@@ -72,7 +72,7 @@ fn whoever_breaks_the_protocol_loses_its_tool() {
         ("StartError", frame(kind::START_ERROR, [&serial[..], &[1], b"no"].concat())),
         ("Stopped", frame(kind::STOPPED, [&[20][..], &serial].concat())),
         ("Left", frame(kind::LEFT, serial)),
-        ("Hello", frame(kind::HELLO, [2])),
+        ("Hello", frame(kind::HELLO, [3])),
         ("Setup", frame(kind::SETUP, setup)),
         ("Kill", frame(kind::KILL, kill)),
         ("Killed", frame(kind::KILLED, [&serial[..], &[0]].concat())),

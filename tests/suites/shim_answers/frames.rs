@@ -15,7 +15,7 @@ fn started() -> Vec<u8> {
 
 /// Whether a signal ended it, the code or the number, and what it was ended for.
 fn exit(how: u8, status: u8, cancelled: u8) -> Vec<u8> {
-    let ending = [0, 0, 0, 1, how, status, cancelled];
+    let ending = [0, 0, 0, 1, how, status, cancelled, 0];
     frame(kind::EXIT, [&ending[..], &[0; 8 + 32]].concat())
 }
 

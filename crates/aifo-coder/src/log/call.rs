@@ -20,6 +20,7 @@ pub(crate) struct Call {
     exit_code: u8,
     #[serde(default)]
     ending: Ending,
+    limit: Option<String>,
     reason: Option<String>,
     #[serde(default)]
     wall_ms: u64,
@@ -46,7 +47,7 @@ impl Call {
     }
 
     /// Time, ending, duration, peak memory, kind, and then what has no fixed width: the call, and
-    /// the reason if there is one.
+    /// the limit it ran into or the reason, if there is one.
     pub(crate) fn line(&self, paint: Paint) -> String {
         let ending = match self.ending {
             Ending::Exited => format!("exit {}", self.exit_code),
@@ -66,6 +67,9 @@ impl Call {
         let call = plain(&self.tool) + " " + &plain(&self.argv);
         let mut line =
             format!("{time}  {ending}  {wall:>12}  {memory:>9}  {kind:<8}  {}", call.trim_end());
+        if let Some(limit) = &self.limit {
+            line += &paint.faint(format!("  # limit on {}", plain(limit)));
+        }
         if let Some(reason) = &self.reason {
             line += &paint.faint(format!("  # {}", plain(reason)));
         }
@@ -106,6 +110,11 @@ mod tests {
                     "reason":"forbidden: tool 'ls'\u001b"}"#,
                 "1970-01-01 00:00:00Z  refused                             -         ls -l  \
                  # forbidden: tool 'ls'\\u{1b}\n",
+                true,
+            ),
+            (
+                r#"{"tool":"x","argv":"y","ending":"signaled","exit_code":137,"limit":"memory"}"#,
+                "  x y  # limit on memory\n",
                 true,
             ),
             (r#"{"tool":"x","ending":"vanished"}"#, "unknown", true),

@@ -126,7 +126,7 @@ impl Conversation {
     /// Answers that the tool has ended, and holds nothing of what came along any more.
     pub(crate) fn end(&mut self, ending: Ending) {
         self.fds.clear();
-        let exit = Exit { ending, cancelled: None, taken: 0, usage: Usage::default() };
+        let exit = Exit { ending, cancelled: None, limit: None, taken: 0, usage: Usage::default() };
         self.send(&Frame::Exit { serial: 1, exit });
     }
 

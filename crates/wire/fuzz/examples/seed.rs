@@ -12,7 +12,7 @@ use std::time::Duration;
 use aifo_types::{Ending, ExecId, Signal, WindowSize};
 use aifo_wire::{
     CancelCause, Delivery, Elsewhere, Environment, Event, Exit, FRAMES_VERSION, Frame, Interrupt,
-    Invocation, Limits, RequestReader, Setup, SoftLimit, Start, StartError, StartErrorCause, Stdio, Tell, Handover,
+    Invocation, Limits, RequestReader, Setup, SidecarLimit, SoftLimit, Start, StartError, StartErrorCause, Stdio, Tell, Handover,
     Stream, Terminal, Usage,
 };
 use transcript::Transcript;
@@ -86,7 +86,7 @@ fn decoded_body(request: &[u8]) -> Option<Vec<u8>> {
 fn frames() -> Vec<Frame<'static>> {
     let second = Duration::from_secs(1);
     let usage = Usage { wall: second, user: second, system: second, max_rss_kib: 1024 };
-    let cancelled = Some(CancelCause::Timeout);
+    let (cancelled, limit) = (Some(CancelCause::Timeout), Some(SidecarLimit::Memory));
     let workspace = vec![b"/workspace".to_vec(), b"/home/me/project".to_vec()];
     let tmp = vec![b"/tmp".to_vec()];
     let error = StartError { cause: StartErrorCause::NotFound, message: "none".to_owned() };
@@ -101,7 +101,7 @@ fn frames() -> Vec<Frame<'static>> {
         Frame::Started { serial: 7, pid: 258, stdio: full().stdio },
         Frame::Exit {
             serial: 7,
-            exit: Exit { ending: Ending::Signaled(9), cancelled, taken: 1, usage },
+            exit: Exit { ending: Ending::Signaled(9), cancelled, limit, taken: 1, usage },
         },
         Frame::StartError { serial: 7, error },
         Frame::Stopped { signal: 20, resumed: 1 },
