@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::process::ExitCode;
 
-use aifo_launch::{
-    Containers, Engine, EngineError, Images, SessionConfig, SidecarBackend, missing_images,
-};
+use aifo_launch::{Containers, Engine, Images, SessionConfig, SidecarBackend, missing_images};
 use aifo_types::Kind;
+use anyhow::bail;
 
 use crate::config::{Backend, Config};
 use crate::paint;
@@ -15,22 +14,16 @@ use crate::paint;
 /// error; `auto` takes containers if an engine answers and has every image, or somebody named it.
 pub(crate) async fn choose(config: &Config) -> anyhow::Result<SidecarBackend> {
     let wanted = config.containers.backend.value;
-    let Some(choice) = wanted.engine() else { return Ok(SidecarBackend::Local) };
+    let Some(choice) = wanted.engine() else {
+        return local(config, "the backend is local".to_owned());
+    };
     let engine = match Engine::find(choice).await {
         Ok(engine) => engine,
-        Err(EngineError::NotFound(_)) if wanted == Backend::Auto => {
-            return Ok(SidecarBackend::Local);
-        }
-        Err(error) if wanted == Backend::Auto => {
-            tracing::info!("{error}; tools run as processes of this machine");
-            return Ok(SidecarBackend::Local);
-        }
-        Err(error) => {
-            return Err(anyhow::Error::from(error).context(
-                "no containers can be had\nhint: start the engine, or run tools as processes of this \
-                 machine with --backend local",
-            ));
-        }
+        Err(error) if wanted == Backend::Auto => return local(config, error.to_string()),
+        Err(error) => bail!(
+            "{error}\n\
+             hint: start the engine, or run tools as processes of this machine with --backend local"
+        ),
     };
     let containers = containers(engine, config);
     if wanted == Backend::Auto {
@@ -39,15 +32,26 @@ pub(crate) async fn choose(config: &Config) -> anyhow::Result<SidecarBackend> {
             kinds.filter(|kind| !config.containers.images.contains_key(*kind)).cloned().collect();
         let missing = missing_images(&containers, &unnamed).await;
         if !missing.is_empty() {
-            tracing::info!(
-                "{} has no image {}; tools run as processes of this machine",
-                containers.engine.flavor(),
-                missing.join(", ")
-            );
-            return Ok(SidecarBackend::Local);
+            let flavor = containers.engine.flavor();
+            return local(config, format!("{flavor} has no image {}", missing.join(", ")));
         }
     }
     Ok(SidecarBackend::Containers(Box::new(containers)))
+}
+
+/// Without containers, for this reason. What only they can do and was asked for is not left out in
+/// silence.
+fn local(config: &Config, reason: String) -> anyhow::Result<SidecarBackend> {
+    if let Some(flag) = config.containers.asked_by_flag() {
+        bail!(
+            "{flag} holds for containers only, and there are none: {reason}\n\
+             hint: leave it out, or choose an engine with --backend docker or podman"
+        );
+    }
+    if config.containers.backend.value == Backend::Auto {
+        tracing::info!("{reason}; tools run as processes of this machine");
+    }
+    Ok(SidecarBackend::Local)
 }
 
 /// Prints the commands that a session of this configuration would give to its engine.

@@ -142,6 +142,24 @@ impl Containers {
         if self.caches.value { Caches::Kept } else { Caches::Dropped }
     }
 
+    /// The first flag that only containers can obey, if one was given.
+    pub(crate) fn asked_by_flag(&self) -> Option<&'static str> {
+        let flag = |source: &Source| match source {
+            Source::Flag(name) => Some(*name),
+            _ => None,
+        };
+        let sources = [
+            &self.net.source,
+            &self.publish.source,
+            &self.memory.source,
+            &self.pids.source,
+            &self.cpus.source,
+            &self.caches.source,
+        ];
+        let images = self.images.values().map(|image| &image.source);
+        sources.into_iter().chain(images).find_map(flag)
+    }
+
     pub(crate) fn apply_file(&mut self, file: &File) -> Result<(), ConfigError> {
         let entries = &file.entries;
         let told = &entries.containers;
