@@ -61,5 +61,5 @@ pub use setup::{Listen, Setup, Tool};
 pub use stage::{Left, Stage, Way, program};
 pub use terminal::{Seated, Terminal};
 pub use tmux::Tmux;
-pub use trial::possible;
+pub use trial::{passes_descriptors, possible};
 pub use wait::{DEADLINE, eventually, eventually_within};

@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::trial::TRANSPORT;
 use crate::{Scratch, Session, binaries};
 
 /// What stands in the folder of tools under a tool's name.
@@ -42,6 +43,7 @@ pub struct Setup {
     max_secs: Option<u64>,
     env: Vec<(String, String)>,
     wrapper: Vec<String>,
+    transport: Option<String>,
 }
 
 impl Setup {
@@ -55,6 +57,7 @@ impl Setup {
             max_secs: None,
             env: Vec::new(),
             wrapper: Vec::new(),
+            transport: std::env::var(TRANSPORT).ok(),
         };
         for name in ["workspace", "tools", "shims", "home", "run"] {
             let folder = setup.scratch.path().join(name);
@@ -181,6 +184,13 @@ impl Setup {
         command
     }
 
+    /// Has runners reached by `stdio`, or by `socket`, whatever the suites are told.
+    #[must_use]
+    pub fn transport(mut self, transport: &str) -> Self {
+        self.transport = Some(transport.to_owned());
+        self
+    }
+
     /// Starts `aifo-coder serve` and waits until it listens.
     #[track_caller]
     pub fn start(self) -> Session {
@@ -193,6 +203,9 @@ impl Setup {
             Listen::Default => {}
             Listen::Tcp => _ = serve.args(["--listen", "tcp://127.0.0.1:0"]),
             Listen::On(address) => _ = serve.args(["--listen", address]),
+        }
+        if let Some(transport) = &self.transport {
+            serve.args(["--runner-transport", transport]);
         }
         if let Some(seconds) = self.max_secs {
             serve.arg("--max-secs").arg(seconds.to_string());

@@ -3,6 +3,16 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+/// Whether runners are reached by descriptors, which `story` is about. Where [`TRANSPORT`] says
+/// otherwise, the story is named as left out.
+pub fn passes_descriptors(story: &str) -> bool {
+    let passes = std::env::var(TRANSPORT).map_or(true, |transport| transport != "stdio");
+    if !passes {
+        name_left_out(story, "no descriptor reaches a runner by stdio");
+    }
+    passes
+}
+
 /// Whether this machine lets us do what `story` needs, as far as a trial command can tell. Where it
 /// does not, the story is named as left out, also when the test's output is captured.
 pub fn possible(story: &str, trial: &[&str]) -> bool {
@@ -11,9 +21,15 @@ pub fn possible(story: &str, trial: &[&str]) -> bool {
     command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let possible = command.status().is_ok_and(|status| status.success());
     if !possible {
-        let trial = trial.join(" ");
-        // Nobody is left to be told that stderr is gone.
-        let _ = writeln!(std::io::stderr(), "left out: {story} ('{trial}' is not possible here)");
+        name_left_out(story, &format!("'{}' is not possible here", trial.join(" ")));
     }
     possible
 }
+
+fn name_left_out(story: &str, why: &str) {
+    // Nobody is left to be told that stderr is gone.
+    let _ = writeln!(std::io::stderr(), "left out: {story} ({why})");
+}
+
+/// The variable of the suites by which every session has its runners reached in some way.
+pub(crate) const TRANSPORT: &str = "AIFO_TEST_TRANSPORT";

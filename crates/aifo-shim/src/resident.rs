@@ -1,16 +1,15 @@
 //! `aifo-runner`: the other half of this binary, inside a sidecar.
 //!
 //! Whoever starts it hands over its control connection as stdin, or says where to connect:
-//! `aifo-runner guard|serve [--guarded-by PID] [--connect PATH] [--write PATH].. [--writable PATH]..`
+//! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--connect PATH] [--write PATH].. [--writable PATH]..`
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use aifo_process::{Confinement, confine, die_with_parent, take_fd};
-use aifo_runner::{GUARDED_BY, Owner};
+use aifo_runner::{Control, GUARDED_BY, Owner};
 use aifo_types::Signal;
 use nix::unistd::{AccessFlags, Pid, access};
 
@@ -20,7 +19,11 @@ use crate::tell;
 pub(crate) fn run(args: &[OsString]) -> ShimEnd {
     let Some((role, words)) = args.split_first() else { return usage() };
     let ended = match role.to_str() {
-        Some("guard") => take_fd(0).and_then(|control| aifo_runner::guard(control, words)),
+        Some("guard") => match Options::parse(words) {
+            // The runner below could not connect once more.
+            Some(Options { way: Way::Connect(_), .. }) | None => return usage(),
+            Some(options) => options.control().and_then(|it| aifo_runner::guard(it, words)),
+        },
         Some("monitor") => take_fd(0).and_then(aifo_runner::monitor),
         Some("own") => match parse_own(words) {
             Some((owner, places)) => aifo_runner::own(owner, &places),
@@ -55,22 +58,38 @@ const NOT_WRITABLE: u8 = 3;
 struct Options {
     /// The guard, which ends what this runner leaves behind.
     guard: Option<i32>,
-    /// The socket to connect to; `None` for a control connection that is stdin.
-    connect: Option<PathBuf>,
+    way: Way,
     /// Where tools may write; `None` for everywhere.
     confinement: Option<Confinement>,
     /// Where tools must be able to write.
     writable: Vec<PathBuf>,
 }
 
+/// Where the control connection is.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Way {
+    /// Stdin, a socket.
+    #[default]
+    Inherited,
+    /// Stdin and stdout, which carry no descriptors.
+    Stream,
+    /// The socket that listens here.
+    Connect(PathBuf),
+}
+
 impl Options {
     fn parse(words: &[OsString]) -> Option<Self> {
         let mut options = Options::default();
-        for pair in words.chunks(2) {
-            let [name, value] = pair else { return None };
+        let mut words = words.iter();
+        while let Some(name) = words.next() {
+            if name == aifo_runner::STREAM {
+                options.way = Way::Stream;
+                continue;
+            }
+            let value = words.next()?;
             match name.to_str() {
                 Some(GUARDED_BY) => options.guard = Some(value.to_str()?.parse().ok()?),
-                Some(aifo_runner::CONNECT) => options.connect = Some(PathBuf::from(value)),
+                Some(aifo_runner::CONNECT) => options.way = Way::Connect(PathBuf::from(value)),
                 Some(aifo_runner::WRITE) => {
                     let confinement = options.confinement.get_or_insert_default();
                     confinement.writable.push(PathBuf::from(value));
@@ -88,12 +107,18 @@ impl Options {
         self.writable.iter().find(|place| access(place.as_path(), may).is_err())
     }
 
-    fn control(&self) -> io::Result<OwnedFd> {
-        let Some(path) = &self.connect else { return take_fd(0) };
-        let connected = UnixStream::connect(path).map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot connect to '{}': {error}", path.display()))
-        })?;
-        Ok(connected.into())
+    fn control(&self) -> io::Result<Control> {
+        match &self.way {
+            Way::Inherited => Ok(Control::Socket(take_fd(0)?)),
+            Way::Stream => Ok(Control::Stream { input: take_fd(0)?, output: take_fd(1)? }),
+            Way::Connect(path) => {
+                let connected = UnixStream::connect(path).map_err(|error| {
+                    let told = format!("cannot connect to '{}': {error}", path.display());
+                    io::Error::new(error.kind(), told)
+                })?;
+                Ok(Control::Socket(connected.into()))
+            }
+        }
     }
 }
 
@@ -139,9 +164,13 @@ mod tests {
         let confinement = Some(Confinement { writable });
         assert_eq!(guarded, Some(Options { guard: Some(7), confinement, ..Options::default() }));
         let contained = parse(&[aifo_runner::CONNECT, "/c", aifo_runner::WRITABLE, "/d"]);
-        let (connect, writable) = (Some(PathBuf::from("/c")), vec![PathBuf::from("/d")]);
-        assert_eq!(contained, Some(Options { connect, writable, ..Options::default() }));
-        for words in [&["--x", "1"][..], &[GUARDED_BY], &[GUARDED_BY, "x"]] {
+        let (way, writable) = (Way::Connect("/c".into()), vec![PathBuf::from("/d")]);
+        assert_eq!(contained, Some(Options { way, writable, ..Options::default() }));
+        let streamed = parse(&[aifo_runner::STREAM, GUARDED_BY, "7"]);
+        let (way, guard) = (Way::Stream, Some(7));
+        assert_eq!(streamed, Some(Options { way, guard, ..Options::default() }));
+        for words in [&["--x", "1"][..], &[GUARDED_BY], &[GUARDED_BY, "x"], &[aifo_runner::CONNECT]]
+        {
             assert_eq!(parse(words), None, "{words:?}");
         }
     }

@@ -6,7 +6,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use aifo_engine::{Engine, EngineCommand, Labels};
-use aifo_sidecar::{Admitted, Backend, Caches, ContainerBackend, ContainerConfig, Images, Net};
+use aifo_sidecar::{
+    Admitted, Backend, Caches, ContainerBackend, ContainerConfig, Images, Net, Transport,
+};
 use aifo_types::Kind;
 
 use crate::session::{LaunchError, SessionConfig};
@@ -19,6 +21,28 @@ pub enum SidecarBackend {
     Local,
     /// As containers.
     Containers(Box<Containers>),
+}
+
+/// What runners are reached by (`spec/runner.md#stream-transport`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RunnerTransport {
+    /// What the machine allows for: descriptors, where the runner shares our kernel.
+    #[default]
+    Auto,
+    /// A unix socket, with descriptors.
+    Socket,
+    /// The runner's stdin and stdout, and everything in frames.
+    Stdio,
+}
+
+impl RunnerTransport {
+    /// For processes of this machine.
+    pub(crate) fn local(self) -> Transport {
+        match self {
+            RunnerTransport::Auto | RunnerTransport::Socket => Transport::Descriptors,
+            RunnerTransport::Stdio => Transport::Stream,
+        }
+    }
 }
 
 /// What the containers of a session are to be.

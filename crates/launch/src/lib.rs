@@ -43,7 +43,7 @@ pub use aifo_engine::{Choice, Engine, EngineCommand, EngineError, Flavor};
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_proxy::Limits;
 pub use aifo_sidecar::{Admitted, Caches, Images, Net};
-pub use backend::{Containers, SidecarBackend, missing_images, plan};
+pub use backend::{Containers, RunnerTransport, SidecarBackend, missing_images, plan};
 pub use call_log::log_directory;
 pub use confine::Confine;
 pub use detect::detect_kinds;

@@ -11,14 +11,14 @@ use aifo_process::raise_open_files;
 use aifo_proxy::{BindError, Limits, Listener, Proxy, ProxyConfig, SharedPlaces, Transcript};
 use aifo_sidecar::{
     CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend, LocalConfinement,
-    SidecarError,
+    SidecarError, Transport,
 };
 use aifo_types::{Endpoint, Kind, Token};
 use nix::unistd::getuid;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::backend::{self, Chosen, SidecarBackend};
+use crate::backend::{self, Chosen, RunnerTransport, SidecarBackend};
 use crate::call_log;
 use crate::confine::Confine;
 use crate::folder::{Folder, PREFIX, runtime_directory};
@@ -37,6 +37,8 @@ pub struct SessionConfig {
     pub kinds: Vec<Kind>,
     /// How they run.
     pub backend: SidecarBackend,
+    /// What their runners are reached by.
+    pub runner_transport: RunnerTransport,
     /// Where the proxy listens, or `None` for a unix socket in the session's own folder.
     pub listen: Option<Endpoint>,
     /// Which tools run, and where.
@@ -140,6 +142,7 @@ impl SessionConfig {
             shim,
             kinds: Vec::new(),
             backend: SidecarBackend::Local,
+            runner_transport: RunnerTransport::Auto,
             listen: None,
             policy: Policy::builtin(),
             forwarding: Forwarding::builtin(),
@@ -196,8 +199,13 @@ impl Session {
             path: path_without_shims(std::env::var_os("PATH")),
             open_files,
             confinement: config.confinement.local()?,
+            transport: config.runner_transport.local(),
         };
-        let host = LocalBackend { confinement: LocalConfinement::Unconfined, ..local.clone() };
+        let host = LocalBackend {
+            confinement: LocalConfinement::Unconfined,
+            transport: Transport::Descriptors,
+            ..local.clone()
+        };
         let (mut workspaces, mut temporaries) = (vec![workspace.clone()], vec![shared_tmp.clone()]);
         let chosen = match &config.backend {
             SidecarBackend::Local => Chosen { backend: Box::new(local), containers: None },

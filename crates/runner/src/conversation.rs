@@ -8,7 +8,7 @@ use aifo_process::resize;
 use aifo_wire::{Frame, Stream};
 use nix::sys::epoll::EpollFlags;
 
-use crate::channel::Channel;
+use crate::client::Client;
 use crate::data_frame::DataFrame;
 use crate::lane::{Lane, Reading};
 use crate::poller::{Poller, Port};
@@ -17,7 +17,7 @@ use crate::poller::{Poller, Port};
 #[derive(Debug)]
 pub(crate) struct Conversation {
     /// `None` once all was told, or the client has left.
-    client: Option<Channel>,
+    client: Option<Client>,
     /// What the client hears before all else, until it has.
     greeting: Vec<u8>,
     lanes: Vec<Lane>,
@@ -29,7 +29,7 @@ pub(crate) struct Conversation {
 
 impl Conversation {
     /// A conversation with a client that is greeted first, or with nobody.
-    pub(crate) fn new(client: Option<(Channel, Vec<u8>)>, lanes: Vec<Lane>) -> Self {
+    pub(crate) fn new(client: Option<(Client, Vec<u8>)>, lanes: Vec<Lane>) -> Self {
         let (client, greeting) = client.unzip();
         let greeting = greeting.unwrap_or_default();
         Conversation { client, greeting, lanes, open: false, lost: false }
@@ -64,7 +64,7 @@ impl Conversation {
             Port::Monitor => None,
             Port::Client => {
                 let client = self.client.as_ref()?;
-                Some((client.as_fd(), flags(true, client.is_blocked())))
+                Some((client.socket()?, flags(true, client.is_blocked())))
             }
             Port::Lane(stream) => {
                 let mut open = self.lanes.iter().filter(|lane| !lane.is_closed());
@@ -95,12 +95,26 @@ impl Conversation {
 
     /// Sends what waits for room.
     pub(crate) fn flush(&mut self) {
-        self.send(Channel::flush);
+        self.send(Client::flush);
     }
 
-    fn send(&mut self, send: impl FnOnce(&mut Channel) -> io::Result<()>) {
+    fn send(&mut self, send: impl FnOnce(&mut Client) -> io::Result<()>) {
         if let Some(client) = &mut self.client {
             self.lost |= send(client).is_err();
+        }
+    }
+
+    /// Takes what the client sent, where its bytes come by way of the proxy.
+    pub(crate) fn receive(&mut self, bytes: &[u8]) {
+        if let Some(client) = &mut self.client {
+            client.receive(bytes);
+        }
+    }
+
+    /// The client has left, where it is the proxy that says so.
+    pub(crate) fn receive_end(&mut self) {
+        if let Some(client) = &mut self.client {
+            client.receive_end();
         }
     }
 
@@ -108,7 +122,7 @@ impl Conversation {
     /// numbers of the signals it sent, in order.
     pub(crate) fn listen(&mut self) -> Vec<u8> {
         let mut signals = Vec::new();
-        let Some(client) = &mut self.client else { return signals };
+        let Some(client) = self.client.as_mut().filter(|_| self.open) else { return signals };
         let open = client.fill().unwrap_or(false);
         loop {
             let obeyed = match client.next_frame() {
@@ -156,6 +170,8 @@ impl Conversation {
         let open = match &mut self.client {
             // What nobody waits for is thrown away.
             None => lane.read_unseen(frame),
+            // Since we were told that there is something to read.
+            Some(client) if client.is_blocked() => true,
             Some(client) => match lane.read(frame) {
                 Reading::Nothing => true,
                 Reading::End => false,
@@ -219,11 +235,9 @@ impl Conversation {
         self.lanes.clear();
     }
 
-    /// Closes our end of the client's connection. The proxy has the same open file, so epoll would
-    /// not notice by itself.
     fn hang_up(&mut self, poller: &Poller) {
         if let Some(client) = self.client.take() {
-            poller.forget(client.as_fd());
+            client.hang_up(poller);
         }
     }
 }

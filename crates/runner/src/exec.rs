@@ -16,6 +16,8 @@ use nix::unistd::Pid;
 
 use crate::cgroup::{LimitWatch, Strikes};
 use crate::channel::Channel;
+use crate::client::Client;
+use crate::control::ControlChannel;
 use crate::conversation::Conversation;
 use crate::data_frame::DataFrame;
 use crate::launch::Launched;
@@ -67,7 +69,7 @@ enum Child {
 /// What an exec acts on beside itself.
 pub(crate) struct World<'a> {
     pub(crate) poller: &'a Poller,
-    pub(crate) control: &'a mut Channel,
+    pub(crate) control: &'a mut ControlChannel,
     pub(crate) frame: &'a mut DataFrame,
     pub(crate) limits: &'a LimitWatch,
     pub(crate) now: Instant,
@@ -81,7 +83,7 @@ impl Exec {
     pub(crate) fn new(
         start: &Start,
         launched: Launched,
-        client: Option<(Channel, Vec<u8>)>,
+        client: Option<(Client, Vec<u8>)>,
         started: Instant,
     ) -> Self {
         Exec {
@@ -121,7 +123,7 @@ impl Exec {
     fn on_started(&mut self, world: &mut World<'_>) {
         self.conversation.open();
         if self.tell == Tell::Start {
-            tell(world.control, &self.started_frame());
+            world.control.send(&self.started_frame());
         }
         if self.conversation.carries() {
             self.announce();
@@ -171,11 +173,12 @@ impl Exec {
     /// An fd of this exec, and what it waits for there.
     pub(crate) fn port(&self, port: Port) -> Option<(BorrowedFd<'_>, EpollFlags)> {
         match port {
-            Port::Monitor => self.monitor.as_ref().map(|monitor| {
+            Port::Monitor => {
+                let monitor = self.monitor.as_ref()?;
                 let room =
                     if monitor.is_blocked() { EpollFlags::EPOLLOUT } else { EpollFlags::empty() };
-                (monitor.as_fd(), EpollFlags::EPOLLIN | room)
-            }),
+                Some((monitor.as_fd(), EpollFlags::EPOLLIN | room))
+            }
             port => self.conversation.port(port),
         }
     }
@@ -214,6 +217,21 @@ impl Exec {
                 }
             }
         }
+        self.settle(world);
+    }
+
+    /// The client sent something by way of the proxy, or has left if that is nothing.
+    pub(crate) fn on_tunnel(&mut self, bytes: &[u8], world: &mut World<'_>) {
+        match bytes {
+            [] => self.conversation.receive_end(),
+            bytes => self.conversation.receive(bytes),
+        }
+        self.on_client();
+        self.settle(world);
+    }
+
+    /// There is room on the way to the proxy again.
+    pub(crate) fn on_room(&mut self, world: &mut World<'_>) {
         self.settle(world);
     }
 
@@ -259,7 +277,7 @@ impl Exec {
 
     /// The monitor could not start the tool: nothing ran.
     fn not_started(&mut self, error: StartError, world: &mut World<'_>) {
-        tell(world.control, &Frame::StartError { serial: self.serial, error });
+        world.control.send(&Frame::StartError { serial: self.serial, error });
         self.told = true;
         self.monitor = None;
         self.conversation.abandon(world.poller);
@@ -423,7 +441,7 @@ impl Exec {
             let frame = Frame::Exit { serial: self.serial, exit };
             // The client first: it is waited for.
             self.tell_client(&frame);
-            tell(world.control, &frame);
+            world.control.send(&frame);
         }
         if self.conversation.was_lost() {
             self.lose_client(world);
@@ -440,16 +458,11 @@ impl Exec {
         if !self.is_running() {
             return;
         }
-        tell(world.control, &Frame::Left { serial: self.serial });
+        world.control.send(&Frame::Left { serial: self.serial });
         // It hands on every signal that it can hear. So it was killed, and so is the tool.
         self.cancelled.get_or_insert(CancelCause::Disconnect);
         self.escalate(Ladder::Vanished, world.now);
     }
-}
-
-/// A proxy that has gone is noticed by the end of its connection.
-fn tell(control: &mut Channel, frame: &Frame<'_>) {
-    let _ = control.send(frame);
 }
 
 fn ladder(cause: CancelCause, interrupt: Interrupt) -> Ladder {

@@ -3,7 +3,7 @@
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,8 @@ use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpid};
 
+use crate::control::Control;
+
 /// Starts a runner on `control` and ends everything below it once the runner is gone, or has not
 /// managed to go within a few seconds of the proxy. Returns when nothing is left.
 ///
@@ -24,7 +26,7 @@ use nix::unistd::{Pid, getpid};
 ///
 /// `options` are the runner's own, which the guard only passes on: it is not confined itself, for it
 /// has to be able to end what is.
-pub fn guard(control: OwnedFd, options: &[OsString]) -> io::Result<()> {
+pub fn guard(control: Control, options: &[OsString]) -> io::Result<()> {
     reset_dispositions()?;
     become_subreaper()?;
     // The control connection is not for tools, which have our user id.
@@ -41,7 +43,7 @@ pub fn guard(control: OwnedFd, options: &[OsString]) -> io::Result<()> {
     loop {
         let mut watched = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
         if deadline.is_none() {
-            watched.push(PollFd::new(control.as_fd(), PollFlags::empty()));
+            watched.push(PollFd::new(control.input(), PollFlags::empty()));
         }
         match poll(&mut watched, wait_time(deadline)) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
@@ -66,6 +68,9 @@ pub fn guard(control: OwnedFd, options: &[OsString]) -> io::Result<()> {
     Ok(())
 }
 
+/// The argument that makes stdin and stdout the control connection, two pipes without descriptors.
+pub const STREAM: &str = "--stream";
+
 /// The argument before the path of the socket that a runner connects to.
 pub const CONNECT: &str = "--connect";
 
@@ -81,9 +86,13 @@ pub const GUARDED_BY: &str = "--guarded-by";
 /// What the runner itself needs to close, and a little more.
 const RUNNER_CLOSING_TIME: Duration = Duration::from_secs(5);
 
-fn spawn_runner(control: &OwnedFd, options: &[OsString]) -> io::Result<Pid> {
+fn spawn_runner(control: &Control, options: &[OsString]) -> io::Result<Pid> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     let stderr = io::stderr();
+    let stdout = match control {
+        Control::Socket(_) => null.as_fd(),
+        Control::Stream { output, .. } => output.as_fd(),
+    };
     let text = |text: &str| CString::new(text).map_err(io::Error::from);
     let variables = std::env::vars_os().filter_map(|(name, value)| variable(&name, &value));
     let own = ["aifo-runner", "serve", GUARDED_BY, &getpid().to_string()].map(OsString::from);
@@ -95,7 +104,7 @@ fn spawn_runner(control: &OwnedFd, options: &[OsString]) -> io::Result<Pid> {
         argv,
         env: variables.collect(),
         cwd: None,
-        stdio: [Some(control.as_fd()), Some(null.as_fd()), Some(stderr.as_fd())],
+        stdio: [Some(control.input()), Some(stdout), Some(stderr.as_fd())],
         group: Group::New,
         limits: Vec::new(),
         umask: None,

@@ -215,10 +215,12 @@ impl Toolbox {
     }
 }
 
-/// What PWD says: a caller of version 3 sends its own, which may lead through links.
+/// What PWD says: a client of version 3 sends its own, which may lead through links.
 fn working_directory<'a>(start: &'a Start, real: &'a Path) -> &'a OsStr {
-    match (&start.client, &start.invocation.cwd) {
-        (Some(_), Some(cwd)) if start.elsewhere == Elsewhere::Refuse => OsStr::from_bytes(cwd),
+    match &start.invocation.cwd {
+        Some(cwd) if start.is_attended() && start.elsewhere == Elsewhere::Refuse => {
+            OsStr::from_bytes(cwd)
+        }
         _ => real.as_os_str(),
     }
 }

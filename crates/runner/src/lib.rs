@@ -16,7 +16,7 @@
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Whoever starts a runner hands over its control connection, here as stdin.
-//! let control = aifo_process::take_fd(0)?;
+//! let control = aifo_runner::Control::Socket(aifo_process::take_fd(0)?);
 //! aifo_runner::serve(control)?;
 //! # Ok(())
 //! # }
@@ -27,6 +27,8 @@
 
 mod cgroup;
 mod channel;
+mod client;
+mod control;
 mod conversation;
 mod data_frame;
 mod directory;
@@ -35,13 +37,15 @@ mod guard;
 mod lane;
 mod launch;
 mod monitor;
+mod outgoing;
 mod own;
 mod poller;
 mod project;
 mod server;
 mod stdio;
 
-pub use guard::{CONNECT, GUARDED_BY, WRITABLE, WRITE, guard};
+pub use control::Control;
+pub use guard::{CONNECT, GUARDED_BY, STREAM, WRITABLE, WRITE, guard};
 pub use monitor::monitor;
 pub use own::{Owner, own};
 pub use server::{ServeError, serve};

@@ -15,6 +15,8 @@ pub(crate) type Slot = u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Control,
+    /// The way out of the control connection, which is full.
+    Uplink,
     Signals,
     Exec(Slot, Port),
 }
@@ -120,6 +122,7 @@ impl Source {
         match self {
             Source::Control => 0,
             Source::Signals => 1,
+            Source::Uplink => 2,
             Source::Exec(slot, port) => {
                 let port = Port::ALL.iter().position(|known| *known == port).unwrap_or(0);
                 (slot + 1) * PORTS + port as u64
@@ -130,7 +133,8 @@ impl Source {
     fn from_token(token: u64) -> Self {
         match (token / PORTS, (token % PORTS) as usize) {
             (0, 0) => Source::Control,
-            (0, _) => Source::Signals,
+            (0, 1) => Source::Signals,
+            (0, _) => Source::Uplink,
             (slot, port) => {
                 Source::Exec(slot - 1, Port::ALL.get(port).copied().unwrap_or(Port::Client))
             }
@@ -156,7 +160,7 @@ mod tests {
     fn tokens_there_and_back() {
         let execs = [0, 7].into_iter().flat_map(|slot| Port::ALL.map(|port| (slot, port)));
         let execs = execs.map(|(slot, port)| Source::Exec(slot, port));
-        for source in [Source::Control, Source::Signals].into_iter().chain(execs) {
+        for source in [Source::Control, Source::Uplink, Source::Signals].into_iter().chain(execs) {
             assert_eq!(Source::from_token(source.token()), source);
         }
     }

@@ -1,28 +1,26 @@
 //! The event loop: one control connection, many execs.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use aifo_process::{
     ChildEvent, OomScore, ResourceLimit, become_subreaper, current_limits, end_descendants,
-    forbid_tracing, give_back_freed_memory, raise_open_files, reap, receive_with_fds,
-    reset_dispositions,
+    forbid_tracing, give_back_freed_memory, raise_open_files, reap, reset_dispositions,
 };
 use aifo_types::{ExecId, Signal};
 use aifo_wire::{
     CancelCause, Delivery, FRAMES_VERSION, Frame, FrameError, Interrupt, Setup, Start, StartError,
     StartErrorCause,
 };
-use nix::errno::Errno;
 use nix::sys::epoll::EpollFlags;
 use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
 use crate::cgroup::LimitWatch;
-use crate::channel::Channel;
+use crate::control::{Control, ControlChannel, Handed};
 use crate::data_frame::DataFrame;
 use crate::directory::Roots;
 use crate::exec::{Exec, World};
@@ -48,7 +46,7 @@ pub enum ServeError {
 
 /// Serves execs until the control connection closes or SIGTERM arrives, then ends everything below
 /// this process: running tools by the ladder, the rest at once.
-pub fn serve(control: OwnedFd) -> Result<(), ServeError> {
+pub fn serve(control: Control) -> Result<(), ServeError> {
     let served = Server::start(control).and_then(|mut server| server.run());
     end_descendants();
     served
@@ -57,9 +55,11 @@ pub fn serve(control: OwnedFd) -> Result<(), ServeError> {
 struct Server {
     poller: Poller,
     signals: SignalFd,
-    control: Channel,
-    /// Fds that came over the control connection, each set for one `Start` yet to be read.
-    received: VecDeque<Vec<OwnedFd>>,
+    control: ControlChannel,
+    /// What epoll waits for on the way out of the control connection.
+    uplink: EpollFlags,
+    /// The proxy is gone.
+    lost: bool,
     limits: Vec<ResourceLimit>,
     sidecar_limits: LimitWatch,
     /// Where the sidecar is ours alone.
@@ -69,6 +69,8 @@ struct Server {
     execs: HashMap<Slot, Entry>,
     by_pid: HashMap<Pid, Slot>,
     next_slot: Slot,
+    /// Who is to go on first when there is room on the way to the proxy again.
+    turn: usize,
     frame: DataFrame,
     closing: Option<Instant>,
 }
@@ -84,7 +86,7 @@ struct Entry {
 const CLOSING_TIME: Duration = Duration::from_secs(4);
 
 impl Server {
-    fn start(control: OwnedFd) -> Result<Self, ServeError> {
+    fn start(control: Control) -> Result<Self, ServeError> {
         give_back_freed_memory();
         reset_dispositions().map_err(io::Error::from)?;
         become_subreaper().map_err(io::Error::from)?;
@@ -103,8 +105,9 @@ impl Server {
         let mut server = Server {
             poller: Poller::new()?,
             signals,
-            control: Channel::new(control),
-            received: VecDeque::new(),
+            control: ControlChannel::new(control)?,
+            uplink: EpollFlags::empty(),
+            lost: false,
             limits,
             sidecar_limits: LimitWatch::of_this_process(),
             oom_score,
@@ -112,12 +115,13 @@ impl Server {
             execs: HashMap::new(),
             by_pid: HashMap::new(),
             next_slot: 0,
+            turn: 0,
             frame: DataFrame::new(),
             closing: None,
         };
-        server.poller.watch(server.control.as_fd(), Source::Control)?;
+        server.poller.watch(server.control.input(), Source::Control)?;
         server.poller.watch(server.signals.as_fd(), Source::Signals)?;
-        server.control.send(&Frame::Hello { version: FRAMES_VERSION })?;
+        server.control.send(&Frame::Hello { version: FRAMES_VERSION });
         Ok(server)
     }
 
@@ -128,6 +132,7 @@ impl Server {
             for event in ready.drain(..) {
                 match event.source {
                     Source::Control => self.on_control()?,
+                    Source::Uplink => self.control.flush(),
                     Source::Signals => self.on_signals()?,
                     Source::Exec(slot, port) => {
                         self.with_exec(slot, |exec, world| exec.on_ready(event, port, world))?;
@@ -135,14 +140,41 @@ impl Server {
                 }
             }
             self.handle_timeouts()?;
+            self.watch_uplink()?;
         }
+        Ok(())
+    }
+
+    /// Waits for room on the way to the proxy, if something does, and lets everybody go on who had to
+    /// wait for it.
+    fn watch_uplink(&mut self) -> Result<(), ServeError> {
+        if self.control.is_broken() {
+            self.lose_control()?;
+        }
+        if self.control.has_room_again() {
+            let mut slots: Vec<_> = self.execs.keys().copied().collect();
+            slots.sort_unstable();
+            // In turn: the first may take all the room there is.
+            let count = slots.len().max(1);
+            slots.rotate_left(self.turn % count);
+            self.turn = self.turn.wrapping_add(1);
+            for slot in slots {
+                self.with_exec(slot, Exec::on_room)?;
+            }
+        }
+        let blocked = self.control.is_blocked();
+        let wanted = if blocked { EpollFlags::EPOLLOUT } else { EpollFlags::empty() };
+        let uplink = self.control.uplink();
+        self.poller.update(uplink.borrow().as_fd(), Source::Uplink, self.uplink, wanted)?;
+        self.uplink = wanted;
         Ok(())
     }
 
     fn is_done(&self) -> bool {
         self.closing.is_some_and(|started| {
             let at_rest = |entry: &Entry| entry.exec.is_at_rest();
-            started.elapsed() >= CLOSING_TIME || self.execs.values().all(at_rest)
+            let told = self.lost || !self.control.is_blocked();
+            started.elapsed() >= CLOSING_TIME || told && self.execs.values().all(at_rest)
         })
     }
 
@@ -176,26 +208,19 @@ impl Server {
     /// The proxy has gone. Nobody vouches for its clients any more, and none is to wait for a tool
     /// that takes its time to end.
     fn lose_control(&mut self) -> Result<(), ServeError> {
+        if std::mem::replace(&mut self.lost, true) {
+            return Ok(());
+        }
         // Without a reader its end of file would wake us for ever.
-        self.poller.forget(self.control.as_fd());
+        self.poller.forget(self.control.input());
         self.with_all(Exec::abandon)?;
         self.close()
     }
 
     fn on_control(&mut self) -> Result<(), ServeError> {
-        let mut bytes = [0; 16 * 1024];
-        let received = match receive_with_fds(self.control.as_fd(), &mut bytes, MAX_FDS) {
-            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(()),
-            Err(Errno::ECONNRESET) => return self.lose_control(),
-            received => received.map_err(io::Error::from)?,
-        };
-        if received.bytes == 0 {
+        if !self.control.fill()? {
             return self.lose_control();
         }
-        if !received.fds.is_empty() {
-            self.received.push_back(received.fds);
-        }
-        self.control.receive(&bytes[..received.bytes]);
         loop {
             // Copied out of the reader, so that the handlers may use the rest of us.
             let command = match self.control.next_frame()? {
@@ -206,6 +231,8 @@ impl Server {
                     Command::Cancel(serial, cause, interrupt)
                 }
                 Some(Frame::Kill { serial, signal, id }) => Command::Kill(serial, signal, id),
+                Some(Frame::Tunnel { serial, data }) => Command::Tunnel(serial, data.to_vec()),
+                Some(Frame::TunnelEnd { serial }) => Command::Tunnel(serial, Vec::new()),
                 Some(_) => return Err(ServeError::OutOfPlace),
             };
             match command {
@@ -223,7 +250,15 @@ impl Server {
                 }
                 Command::Kill(serial, signal, id) => {
                     let found = self.signal(&id, signal)?;
-                    self.control.send(&Frame::Killed { serial, found })?;
+                    self.control.send(&Frame::Killed { serial, found });
+                }
+                Command::Tunnel(serial, bytes) => {
+                    // It may have ended, and still have something to tell.
+                    let mut all = self.execs.iter();
+                    let slot = all.find(|(_, entry)| entry.exec.serial() == serial);
+                    if let Some(slot) = slot.map(|(slot, _)| *slot) {
+                        self.with_exec(slot, |exec, world| exec.on_tunnel(&bytes, world))?;
+                    }
                 }
             }
         }
@@ -269,22 +304,14 @@ impl Server {
     }
 
     fn start_tool(&mut self, start: &Start) -> Result<(), ServeError> {
-        let mut fds = match start.descriptors() {
-            0 => Vec::new(),
-            expected => match self.received.pop_front() {
-                Some(fds) if fds.len() == expected => fds,
-                _ => return Err(ServeError::OutOfPlace),
-            },
+        let Some(Handed { client, passed }) = self.control.take_handed(start) else {
+            return Err(ServeError::OutOfPlace);
         };
-        let client = start.client.as_ref().map(|handover| {
-            let mut channel = Channel::of_client(fds.remove(0));
-            channel.receive(&handover.received);
-            (channel, handover.greeting.clone())
-        });
+        let greeting = start.client.as_ref().map(|handover| handover.greeting.clone());
         let started = Instant::now();
         let raised = self.oom_score.as_ref().map(|own| own.raise(TOOLS_FIRST));
         let launched = match &self.toolbox {
-            Some(toolbox) if self.closing.is_none() => toolbox.launch(start, fds),
+            Some(toolbox) if self.closing.is_none() => toolbox.launch(start, passed),
             _ => Err(StartError {
                 cause: StartErrorCause::Failed,
                 message: "the sidecar is not ready".to_owned(),
@@ -294,14 +321,14 @@ impl Server {
         let launched = match launched {
             Ok(launched) => launched,
             Err(error) => {
-                self.control.send(&Frame::StartError { serial: start.serial, error })?;
+                self.control.send(&Frame::StartError { serial: start.serial, error });
                 return Ok(());
             }
         };
         let slot = self.next_slot;
         self.next_slot += 1;
         self.by_pid.insert(launched.pid, slot);
-        let exec = Exec::new(start, launched, client, started);
+        let exec = Exec::new(start, launched, client.zip(greeting), started);
         let registered = [EpollFlags::empty(); Port::ALL.len()];
         self.execs.insert(slot, Entry { exec, registered });
         self.with_exec(slot, Exec::begin)
@@ -350,13 +377,12 @@ impl Server {
 /// How far before PID 1 the kernel ends tools when memory runs out: half a sidecar's memory.
 const TOOLS_FIRST: i16 = 500;
 
-/// With `Start`: a client's connection, and three standard descriptors.
-const MAX_FDS: usize = 4;
-
 /// A frame of the control connection.
 enum Command {
     Setup(Setup),
     Start(Box<Start>),
     Cancel(u32, CancelCause, Interrupt),
     Kill(u32, Signal, ExecId),
+    /// Bytes of a client's; none at its end.
+    Tunnel(u32, Vec<u8>),
 }

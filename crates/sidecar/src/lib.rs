@@ -48,11 +48,13 @@ mod backend;
 mod container;
 mod exec;
 mod fleet;
+mod link;
 mod local;
 mod outbox;
 mod places;
 mod runner;
 mod socket;
+mod tunnel;
 
 pub use backend::{Backend, SidecarError, Starting};
 pub use container::{
@@ -61,6 +63,6 @@ pub use container::{
 };
 pub use exec::{Canceller, Exec, ExecEvent};
 pub use fleet::Fleet;
-pub use local::{LocalBackend, LocalConfinement};
+pub use local::{LocalBackend, LocalConfinement, Transport};
 pub use runner::Runner;
 pub use socket::{Socket, on_reactor};

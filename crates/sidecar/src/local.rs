@@ -11,8 +11,9 @@ use aifo_process::{Group, ResourceLimit, Spawn, variable};
 use aifo_types::{Kind, env};
 use aifo_wire::Setup;
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, pipe2};
 
 use crate::backend::{Backend, SidecarError, Starting};
 use crate::places::Places;
@@ -36,6 +37,19 @@ pub struct LocalBackend {
     pub open_files: ResourceLimit,
     /// Whether tools are held to their place.
     pub confinement: LocalConfinement,
+    /// What the control connections carry.
+    pub transport: Transport,
+}
+
+/// What a runner's control connection carries (`spec/runner.md#stream-transport`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Frames, and descriptors with them: a unix socket.
+    #[default]
+    Descriptors,
+    /// Frames alone: two pipes. No machine needs it for processes of its own; it is there to see what
+    /// runners do that no descriptor reaches.
+    Stream,
 }
 
 /// Whether the tools of local sidecars may write where the user may.
@@ -57,7 +71,7 @@ impl Backend for LocalBackend {
 impl LocalBackend {
     async fn start_runner(self, kind: Kind) -> Result<Runner, SidecarError> {
         let failed = |source| SidecarError::Start { kind: kind.clone(), source };
-        let (ours, theirs) = pair().map_err(|errno| failed(errno.into()))?;
+        let (ours, theirs) = Ends::make(self.transport).map_err(failed)?;
         let guard = self.spawn_guard(&kind, &theirs).map_err(failed)?;
         drop(theirs);
         let setup = Setup {
@@ -65,7 +79,7 @@ impl LocalBackend {
             tmp: vec![bytes(&self.tmp)],
             kind: kind.to_string(),
         };
-        let connected = Runner::connect(kind, ours, &setup).await;
+        let connected = ours.connect(kind, &setup).await;
         // Without our end of the connection the guard goes by itself.
         let lost = connected.as_ref().ok().map(Runner::lost);
         tokio::spawn(async move {
@@ -77,11 +91,18 @@ impl LocalBackend {
         connected
     }
 
-    fn spawn_guard(&self, kind: &Kind, control: &OwnedFd) -> io::Result<Pid> {
+    fn spawn_guard(&self, kind: &Kind, control: &Ends) -> io::Result<Pid> {
         let null = File::options().read(true).write(true).open("/dev/null")?;
         let stderr = io::stderr();
         let places = Places::of(kind, |name| std::env::var_os(name));
         let mut argv = ["aifo-runner", "guard"].map(OsString::from).to_vec();
+        let (stdin, stdout) = match control {
+            Ends::Socket(socket) => (socket.as_fd(), null.as_fd()),
+            Ends::Pipes { reader, writer } => {
+                argv.push(STREAM.into());
+                (reader.as_fd(), writer.as_fd())
+            }
+        };
         if self.confinement == LocalConfinement::Confined {
             let session = [self.workspace.clone(), self.tmp.clone()];
             for path in session.into_iter().chain(places.writable.clone()) {
@@ -93,7 +114,7 @@ impl LocalBackend {
             argv: argv.iter().map(|word| c_string(word)).collect::<io::Result<_>>()?,
             env: self.environment(&places),
             cwd: None,
-            stdio: [Some(control.as_fd()), Some(null.as_fd()), Some(stderr.as_fd())],
+            stdio: [Some(stdin), Some(stdout), Some(stderr.as_fd())],
             // A terminal's Ctrl-C is for the agent, and a tool finds no terminal here.
             group: Group::Session,
             limits: vec![self.open_files],
@@ -118,6 +139,42 @@ impl LocalBackend {
         all.filter_map(|(name, value)| variable(&name, &value)).collect()
     }
 }
+
+/// Either end of a control connection.
+enum Ends {
+    Socket(OwnedFd),
+    Pipes { reader: OwnedFd, writer: OwnedFd },
+}
+
+impl Ends {
+    /// Ours, and the guard's; neither survives an exec.
+    fn make(transport: Transport) -> io::Result<(Ends, Ends)> {
+        match transport {
+            Transport::Descriptors => {
+                let (ours, theirs) = pair()?;
+                Ok((Ends::Socket(ours), Ends::Socket(theirs)))
+            }
+            Transport::Stream => {
+                let (to_us, from_them) = pipe2(OFlag::O_CLOEXEC)?;
+                let (to_them, from_us) = pipe2(OFlag::O_CLOEXEC)?;
+                let ours = Ends::Pipes { reader: to_us, writer: from_us };
+                Ok((ours, Ends::Pipes { reader: to_them, writer: from_them }))
+            }
+        }
+    }
+
+    async fn connect(self, kind: Kind, setup: &Setup) -> Result<Runner, SidecarError> {
+        match self {
+            Ends::Socket(socket) => Runner::connect(kind, socket, setup).await,
+            Ends::Pipes { reader, writer } => {
+                Runner::connect_stream(kind, reader, writer, setup).await
+            }
+        }
+    }
+}
+
+/// The option of a runner whose control connection is stdin and stdout (`spec/runner.md#options`).
+const STREAM: &str = "--stream";
 
 /// The runner's option before a path where tools may write (`spec/runner.md#options`).
 const WRITE: &str = "--write";

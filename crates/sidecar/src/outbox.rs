@@ -1,18 +1,19 @@
 //! Messages on their way to a runner.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use aifo_process::{Waiting, send_with_fds};
 use nix::errno::Errno;
 
-use crate::socket::Socket;
+use crate::link::Link;
 
 /// Whole frames, each with the fds that go with its first byte. A frame is never left half sent: what
-/// the socket does not take waits here, so nobody who sends has to.
+/// the link does not take waits here, so nobody who sends has to.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     waiting: VecDeque<Message>,
+    /// Bytes of all of them that are not sent.
+    unsent: usize,
 }
 
 #[derive(Debug)]
@@ -25,6 +26,7 @@ struct Message {
 
 impl Outbox {
     pub(crate) fn push(&mut self, bytes: Vec<u8>, fds: Vec<OwnedFd>) {
+        self.unsent = self.unsent.saturating_add(bytes.len());
         self.waiting.push_back(Message { bytes, sent: 0, fds });
     }
 
@@ -32,18 +34,23 @@ impl Outbox {
         self.waiting.is_empty()
     }
 
-    /// Sends what the socket takes at once. An error means that the runner is gone.
-    pub(crate) fn flush(&mut self, socket: &Socket) -> nix::Result<()> {
+    /// How many bytes wait.
+    pub(crate) fn unsent(&self) -> usize {
+        self.unsent
+    }
+
+    /// Sends what the link takes at once. An error means that the runner is gone.
+    pub(crate) fn flush(&mut self, link: &Link) -> nix::Result<()> {
         while let Some(message) = self.waiting.front_mut() {
             let rest = message.bytes.get(message.sent..).unwrap_or_default();
             if rest.is_empty() {
                 self.waiting.pop_front();
                 continue;
             }
-            let fds: Vec<_> = message.fds.iter().map(AsFd::as_fd).collect();
-            match send_with_fds(socket.as_fd(), rest, &fds, Waiting::Refuse) {
+            match link.try_send(rest, &message.fds) {
                 Ok(sent) => {
                     message.sent += sent;
+                    self.unsent = self.unsent.saturating_sub(sent);
                     message.fds.clear();
                 }
                 Err(Errno::EINTR) => {}

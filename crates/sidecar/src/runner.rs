@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,8 +18,9 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::backend::SidecarError;
 use crate::exec::{Exec, ExecEvent};
+use crate::link::Link;
 use crate::outbox::Outbox;
-use crate::socket::Socket;
+use crate::tunnel::{self, Load, Told};
 
 /// A runner that has answered. Cheap to clone; the connection closes with [`Runner::close`] or
 /// with the last clone, and the sidecar ends with it.
@@ -34,11 +36,13 @@ pub struct Runner {
 struct Handle(Arc<Control>);
 
 #[derive(Debug)]
-struct Control {
-    socket: Socket,
+pub(crate) struct Control {
+    link: Link,
     outbox: Mutex<Outbox>,
     /// The outbox could not be emptied at once.
     backlog: Notify,
+    /// There is room in the outbox for more of a client's bytes.
+    room: Notify,
     waiting: Mutex<Waiting>,
 }
 
@@ -48,12 +52,29 @@ struct Waiting {
     last_serial: u32,
     signals: HashMap<u32, oneshot::Sender<Delivery>>,
     execs: HashMap<u32, mpsc::UnboundedSender<ExecEvent>>,
+    /// Where no descriptors travel, those who carry what they would have.
+    tunnels: HashMap<u32, mpsc::UnboundedSender<Told>>,
 }
 
 impl Waiting {
     fn next_serial(&mut self) -> u32 {
         self.last_serial = self.last_serial.wrapping_add(1);
         self.last_serial
+    }
+
+    /// Tells of an exec, by way of whoever carries its bytes if there is no other.
+    fn tell(&mut self, serial: u32, event: ExecEvent) {
+        let not_started = matches!(event, ExecEvent::NotStarted(_));
+        // Nobody may be interested any more.
+        if let Some(exec) = self.execs.get(&serial) {
+            let _ = exec.send(event);
+        } else if let Some(tunnel) = self.tunnels.get(&serial) {
+            let _ = tunnel.send(Told::Event(event));
+        }
+        if not_started {
+            // There is nothing to carry, and no end of it comes.
+            self.tunnels.remove(&serial);
+        }
     }
 }
 
@@ -64,17 +85,35 @@ pub(crate) const HELLO_TIME: Duration = Duration::from_secs(10);
 const CLOSING_TIME: Duration = Duration::from_secs(6);
 
 impl Runner {
-    /// Waits for the runner at the other end of `control` to say that it is ready, then tells it
-    /// where the session's directories are.
+    /// Waits for the runner at the other end of `control`, a unix stream socket, to say that it is
+    /// ready, then tells it where the session's directories are.
     pub async fn connect(
         kind: Kind,
         control: OwnedFd,
         setup: &Setup,
     ) -> Result<Self, SidecarError> {
-        let start_failed = |source| SidecarError::Start { kind: kind.clone(), source };
-        let socket = Socket::new(control).map_err(start_failed)?;
+        let link = Link::socket(control);
+        let failed = |source| SidecarError::Start { kind: kind.clone(), source };
+        Self::connect_by(link.map_err(failed)?, kind, setup).await
+    }
+
+    /// As [`Runner::connect`], with a runner whose stdout is `reader` and whose stdin is `writer`. No
+    /// descriptors reach it: what they would carry, frames do. Both must be pipes, and do not block
+    /// from now on.
+    pub async fn connect_stream(
+        kind: Kind,
+        reader: OwnedFd,
+        writer: OwnedFd,
+        setup: &Setup,
+    ) -> Result<Self, SidecarError> {
+        let link = Link::pipes(reader, writer);
+        let failed = |source| SidecarError::Start { kind: kind.clone(), source };
+        Self::connect_by(link.map_err(failed)?, kind, setup).await
+    }
+
+    async fn connect_by(link: Link, kind: Kind, setup: &Setup) -> Result<Self, SidecarError> {
         let mut frames = FrameReader::new();
-        let hello = hello(&kind, &socket, &mut frames);
+        let hello = hello(&kind, &link, &mut frames);
         let theirs = match tokio::time::timeout(HELLO_TIME, hello).await {
             Ok(version) => version?,
             Err(_) => return Err(SidecarError::Silent(kind)),
@@ -83,9 +122,10 @@ impl Runner {
             return Err(SidecarError::Version { kind, theirs, ours: FRAMES_VERSION });
         }
         let control = Arc::new(Control {
-            socket,
+            link,
             outbox: Mutex::default(),
             backlog: Notify::new(),
+            room: Notify::new(),
             waiting: Mutex::default(),
         });
         control.send(&Frame::Setup(setup.clone()), Vec::new());
@@ -108,23 +148,62 @@ impl Runner {
         &self.kind
     }
 
+    /// Whether descriptors reach the runner.
+    pub fn takes_descriptors(&self) -> bool {
+        self.control.0.link.takes_descriptors()
+    }
+
     /// Asks for a tool to be started, on `fds`: as many as the `Start` names, in its order. What
     /// comes of it arrives as events. The serial is given here.
+    ///
+    /// Where no descriptors reach the runner, what is to be passed is relayed instead, as `Started`
+    /// tells the client: its own connection is held and carried here, and without one the pipe that
+    /// the tool is to print to.
     pub fn start(&self, mut start: Start, fds: Vec<OwnedFd>) -> Exec {
+        let control = &self.control.0;
         let (tell, events) = mpsc::unbounded_channel();
-        start.serial = {
-            let mut waiting = self.control.0.waiting();
-            let serial = waiting.next_serial();
-            waiting.execs.insert(serial, tell);
-            serial
+        let serial = control.waiting().next_serial();
+        start.serial = serial;
+        let fds = if control.link.takes_descriptors() {
+            control.waiting().execs.insert(serial, tell);
+            fds
+        } else {
+            self.start_carrying(&mut start, fds, tell);
+            Vec::new()
         };
-        let serial = start.serial;
         if self.is_lost() {
             // Nobody would ever answer.
             self.forget(serial);
+            control.forget_tunnel(serial);
         }
-        self.control.0.send(&Frame::Start(Box::new(start)), fds);
+        control.send(&Frame::Start(Box::new(start)), fds);
         Exec::new(self.clone(), serial, events)
+    }
+
+    /// Has somebody carry what the descriptors would.
+    fn start_carrying(
+        &self,
+        start: &mut Start,
+        fds: Vec<OwnedFd>,
+        tell: mpsc::UnboundedSender<ExecEvent>,
+    ) {
+        let (serial, control) = (start.serial, Arc::clone(&self.control.0));
+        let (told, account) = mpsc::unbounded_channel();
+        let mut waiting = self.control.0.waiting();
+        match tunnel::relay(start, fds) {
+            Load::Client(client) => {
+                waiting.execs.insert(serial, tell);
+                waiting.tunnels.insert(serial, told);
+                tokio::spawn(tunnel::carry_client(control, serial, client, account));
+            }
+            Load::Output(pipe) => {
+                waiting.tunnels.insert(serial, told);
+                tokio::spawn(tunnel::carry_output(control, serial, pipe, account, tell));
+            }
+            Load::Nothing => {
+                waiting.execs.insert(serial, tell);
+            }
+        }
     }
 
     /// Delivers a signal to the process group of a running exec, and returns when that was done.
@@ -167,27 +246,27 @@ impl Runner {
     /// Lets the runner end its tools by the ladder and go, and returns when it has. One that does
     /// not is given up after 6 s; then its guard, or its container, ends it.
     pub async fn close(&self) {
-        self.socket().shutdown(Shutdown::Write);
+        self.link().shutdown(Shutdown::Write);
         if tokio::time::timeout(CLOSING_TIME, self.lost()).await.is_err() {
             tracing::warn!(kind = %self.kind, "a sidecar did not end in time");
-            self.socket().shutdown(Shutdown::Both);
+            self.link().shutdown(Shutdown::Both);
         }
     }
 
-    fn socket(&self) -> &Socket {
-        &self.control.0.socket
+    fn link(&self) -> &Link {
+        &self.control.0.link
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.socket.shutdown(Shutdown::Both);
+        self.0.give_up();
     }
 }
 
 impl Control {
     /// Sends a frame, now or as soon as there is room. A runner that is gone takes none.
-    fn send(&self, frame: &Frame<'_>, fds: Vec<OwnedFd>) {
+    pub(crate) fn send(&self, frame: &Frame<'_>, fds: Vec<OwnedFd>) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         let mut outbox = self.outbox();
@@ -199,21 +278,52 @@ impl Control {
     }
 
     fn flush(&self, outbox: &mut Outbox) {
-        if outbox.flush(&self.socket).is_err() {
+        if outbox.flush(&self.link).is_err() {
             *outbox = Outbox::default();
-            self.socket.shutdown(Shutdown::Both);
+            self.give_up();
         }
+        if outbox.unsent() <= ROOM {
+            self.room.notify_waiters();
+        }
+    }
+
+    /// Whether more of a client's bytes may be sent: what waits here is bounded, whoever sends.
+    pub(crate) fn has_room(&self) -> bool {
+        self.outbox().unsent() <= ROOM
+    }
+
+    /// Waits until more of a client's bytes may be sent. Cancel-safe.
+    pub(crate) async fn room(&self) {
+        loop {
+            let mut freed = pin!(self.room.notified());
+            // From now on none is missed.
+            freed.as_mut().enable();
+            if self.has_room() {
+                return;
+            }
+            freed.await;
+        }
+    }
+
+    /// Nothing more is said or heard; the runner ends by it.
+    pub(crate) fn give_up(&self) {
+        self.link.shutdown(Shutdown::Both);
+    }
+
+    /// Nobody carries anything for this exec any more.
+    pub(crate) fn forget_tunnel(&self, serial: u32) {
+        self.waiting().tunnels.remove(&serial);
     }
 
     /// Reads what the runner says, and sends it what had to wait, until it is gone.
     async fn serve(&self, kind: &Kind, mut frames: FrameReader) {
         loop {
             if !self.take_frames(kind, &mut frames) {
-                self.socket.shutdown(Shutdown::Both);
+                self.give_up();
                 return;
             }
             tokio::select! {
-                read = fill(&self.socket, &mut frames) => {
+                read = fill(&self.link, &mut frames) => {
                     if !read.unwrap_or(false) {
                         return;
                     }
@@ -235,6 +345,17 @@ impl Control {
                     }
                     continue;
                 }
+                Ok(Some(Frame::Tunnel { serial, data })) => {
+                    if let Some(tunnel) = self.waiting().tunnels.get(&serial) {
+                        // Whoever carried it may have left.
+                        let _ = tunnel.send(Told::Bytes(data.to_vec()));
+                    }
+                    continue;
+                }
+                Ok(Some(Frame::TunnelEnd { serial })) => {
+                    self.forget_tunnel(serial);
+                    continue;
+                }
                 Ok(Some(Frame::Started { serial, .. })) => (serial, ExecEvent::Started),
                 Ok(Some(Frame::StartError { serial, error })) => {
                     (serial, ExecEvent::NotStarted(error))
@@ -246,9 +367,7 @@ impl Control {
                     return false;
                 }
             };
-            if let Some(exec) = self.waiting().execs.get(&serial) {
-                let _ = exec.send(event);
-            }
+            self.waiting().tell(serial, event);
         }
     }
 
@@ -257,7 +376,7 @@ impl Control {
             self.backlog.notified().await;
         }
         // An error shows when it is tried again.
-        let _ = self.socket.writable().await;
+        let _ = self.link.writable().await;
         self.flush(&mut self.outbox());
     }
 
@@ -271,17 +390,22 @@ impl Control {
 }
 
 /// Waits for bytes from the runner. `Ok(false)` when it has closed its end. Cancel-safe.
-async fn fill(socket: &Socket, frames: &mut FrameReader) -> io::Result<bool> {
-    let count = socket.receive(frames.buffer().spare(READ)).await?;
+async fn fill(link: &Link, frames: &mut FrameReader) -> io::Result<bool> {
+    let room = if link.takes_descriptors() { READ } else { READ_BULK };
+    let count = link.receive(frames.buffer().spare(room)).await?;
     frames.buffer().commit(count);
     Ok(count > 0)
 }
 
 /// A runner says a few bytes per exec.
 const READ: usize = 4 * 1024;
+/// Where it takes no descriptors, it says what tools print, too.
+const READ_BULK: usize = 64 * 1024;
+/// How many bytes may wait for a runner before no more is taken from a client.
+const ROOM: usize = 256 * 1024;
 
 /// Waits for the runner's first frame.
-async fn hello(kind: &Kind, socket: &Socket, frames: &mut FrameReader) -> Result<u8, SidecarError> {
+async fn hello(kind: &Kind, link: &Link, frames: &mut FrameReader) -> Result<u8, SidecarError> {
     loop {
         let protocol = |source| SidecarError::Protocol { kind: kind.clone(), source };
         match frames.next_frame().map_err(|error| protocol(Some(error)))? {
@@ -289,7 +413,7 @@ async fn hello(kind: &Kind, socket: &Socket, frames: &mut FrameReader) -> Result
             Some(_) => return Err(protocol(None)),
             None => {}
         }
-        let open = fill(socket, frames).await;
+        let open = fill(link, frames).await;
         match open.map_err(|source| SidecarError::Start { kind: kind.clone(), source })? {
             true => {}
             false => {

@@ -15,6 +15,8 @@ use crate::start::{Start, StartError};
 pub const MAX_PAYLOAD: usize = 64 * 1024;
 /// The most data that one frame carries.
 pub const MAX_DATA: usize = MAX_PAYLOAD - 1;
+/// The most of a client's bytes that one frame carries over a control connection.
+pub const MAX_TUNNEL: usize = MAX_PAYLOAD - 4;
 /// The largest payload of [`Frame::Start`], in bytes: a whole invocation, which is above what the
 /// kernel takes as arguments and environment, and what the proxy adds.
 pub const MAX_START: usize = MAX_INVOCATION + 128 * 1024;
@@ -99,6 +101,20 @@ pub enum Frame<'a> {
         /// Which exec.
         serial: u32,
     },
+    /// Bytes of a client's connection that the control connection carries, at least one, and at most
+    /// [`MAX_TUNNEL`]. Encoding more makes several frames.
+    Tunnel {
+        /// Which exec's client.
+        serial: u32,
+        /// What one side sent, cut anywhere.
+        data: &'a [u8],
+    },
+    /// The end of a client's connection that the control connection carries. Proxy to runner: the
+    /// client has left. Runner to proxy, last: the client has been told everything.
+    TunnelEnd {
+        /// Which exec's client.
+        serial: u32,
+    },
     /// Runner to proxy, first on the control connection: ready.
     Hello {
         /// The version of these frames, see [`FRAMES_VERSION`].
@@ -157,6 +173,10 @@ code_table! {
         Signal = 0x06,
         /// [`Frame::Resize`]
         Resize = 0x07,
+        /// [`Frame::Tunnel`]
+        Tunnel = 0x08,
+        /// [`Frame::TunnelEnd`]
+        TunnelEnd = 0x09,
         /// [`Frame::Started`]
         Started = 0x10,
         /// [`Frame::Exit`]
@@ -227,13 +247,20 @@ code_table! {
 impl Frame<'_> {
     /// Appends the frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        if let Frame::Data { stream, data } = self {
-            for data in data.chunks(MAX_DATA) {
-                out.extend(data_head(*stream, data.len()));
-                out.extend_from_slice(data);
+        match *self {
+            Frame::Data { stream, data } => {
+                let pieces = data.chunks(MAX_DATA);
+                pieces.for_each(|data| Frame::Data { stream, data }.encode_one(out));
             }
-            return;
+            Frame::Tunnel { serial, data } => {
+                let pieces = data.chunks(MAX_TUNNEL);
+                pieces.for_each(|data| Frame::Tunnel { serial, data }.encode_one(out));
+            }
+            _ => self.encode_one(out),
         }
+    }
+
+    fn encode_one(&self, out: &mut Vec<u8>) {
         encode_frame_head(out, self.kind(), 0);
         let payload = out.len();
         self.encode_payload(out);
@@ -257,6 +284,8 @@ impl Frame<'_> {
             Frame::StartError { .. } => FrameKind::StartError,
             Frame::Stopped { .. } => FrameKind::Stopped,
             Frame::Left { .. } => FrameKind::Left,
+            Frame::Tunnel { .. } => FrameKind::Tunnel,
+            Frame::TunnelEnd { .. } => FrameKind::TunnelEnd,
             Frame::Hello { .. } => FrameKind::Hello,
             Frame::Setup(_) => FrameKind::Setup,
             Frame::Kill { .. } => FrameKind::Kill,
@@ -299,7 +328,13 @@ impl Frame<'_> {
                 out.push(*signal);
                 out.extend(resumed.to_be_bytes());
             }
-            Frame::Left { serial } => out.extend(serial.to_be_bytes()),
+            Frame::Tunnel { serial, data } => {
+                out.extend(serial.to_be_bytes());
+                out.extend_from_slice(data);
+            }
+            Frame::Left { serial } | Frame::TunnelEnd { serial } => {
+                out.extend(serial.to_be_bytes());
+            }
             Frame::Hello { version } => out.push(*version),
             Frame::Setup(setup) => {
                 push_strings(out, &setup.workspace);
@@ -358,6 +393,11 @@ impl<'a> Frame<'a> {
             }
             FrameKind::Stopped => Frame::Stopped { signal: fields.u8()?, resumed: fields.u32()? },
             FrameKind::Left => Frame::Left { serial: fields.u32()? },
+            FrameKind::Tunnel => {
+                let serial = fields.u32()?;
+                Frame::Tunnel { serial, data: Some(fields.rest()).filter(|data| !data.is_empty())? }
+            }
+            FrameKind::TunnelEnd => Frame::TunnelEnd { serial: fields.u32()? },
             FrameKind::Hello => Frame::Hello { version: fields.u8()? },
             FrameKind::Setup => Frame::Setup(Setup {
                 workspace: fields.strings(Payload::absolute).filter(|names| !names.is_empty())?,

@@ -110,7 +110,7 @@ mod tests {
     use aifo_types::{Ending, ExecId, Signal, WindowSize};
 
     use super::*;
-    use crate::frame::{CancelCause, Delivery, Interrupt, MAX_DATA, Setup, Stream};
+    use crate::frame::{CancelCause, Delivery, Interrupt, MAX_DATA, MAX_TUNNEL, Setup, Stream};
     use crate::start::Environment;
     use crate::{
         Elsewhere, Exit, Handover, Invocation, SidecarLimit, Start, StartError, StartErrorCause,
@@ -232,6 +232,8 @@ mod tests {
             },
             b"\x14\0\0\0\x0c\0\0\0\x07\x03no '\xc3\xa9'",
         );
+        check_both_ways(Frame::Tunnel { serial: 7, data: b"hi" }, b"\x08\0\0\0\x06\0\0\0\x07hi");
+        check_both_ways(Frame::TunnelEnd { serial: 7 }, b"\x09\0\0\0\x04\0\0\0\x07");
         check_both_ways(Frame::Left { serial: 7 }, b"\x16\0\0\0\x04\0\0\0\x07");
         check_both_ways(Frame::Hello { version: 3 }, b"\x20\0\0\0\x01\x03");
         check_both_ways(
@@ -323,7 +325,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_frame() {
         // The last two were frames of version 1.
-        for kind in [0, 0x08, 0x12, 0x17, 0x25, 0xff, 0x11, 0x22] {
+        for kind in [0, 0x0a, 0x12, 0x17, 0x25, 0xff, 0x11, 0x22] {
             check(&[kind, 0, 0, 0, 0], Err(FrameError::UnknownKind(kind)));
         }
         let too_long = |kind, len| Err(FrameError::TooLong { kind, len });
@@ -334,7 +336,7 @@ mod tests {
 
     #[test]
     fn payloads_out_of_range() {
-        let rows: [(FrameKind, &[u8]); 30] = [
+        let rows: [(FrameKind, &[u8]); 33] = [
             (FrameKind::Data, b""),
             (FrameKind::Data, b"\x01"),
             (FrameKind::Data, b"\x04x"),
@@ -358,6 +360,9 @@ mod tests {
             (FrameKind::StartError, b"\0\0\0\x07\x01\xff"),
             (FrameKind::Stopped, b"\x14\0\0\0"),
             (FrameKind::Left, b"\0\0\0\x07\0"),
+            (FrameKind::Tunnel, b"\0\0\0\x07"),
+            (FrameKind::Tunnel, b"\0\0\x07"),
+            (FrameKind::TunnelEnd, b"\0\0\0\x07\0"),
             (FrameKind::Hello, b""),
             (FrameKind::Setup, b"\0\0\0\x01\0\0\0\x01w\0\0\0\0\0\0\0\0"),
             (FrameKind::Setup, b"\0\0\0\0\0\0\0\x01\0\0\0\x02/t\0\0\0\0"),
@@ -433,9 +438,24 @@ mod tests {
     }
 
     #[test]
+    fn more_of_a_client_than_a_frame_holds_makes_several() {
+        let data = vec![7; MAX_TUNNEL + 1];
+        let mut wire = Vec::new();
+        Frame::Tunnel { serial: 7, data: &data }.encode(&mut wire);
+        let mut reader = FrameReader::new();
+        reader.receive(&wire);
+        let first = Frame::Tunnel { serial: 7, data: &data[..MAX_TUNNEL] };
+        assert_eq!(reader.next_frame(), Ok(Some(first)));
+        assert_eq!(reader.next_frame(), Ok(Some(Frame::Tunnel { serial: 7, data: &[7] })));
+        assert_eq!(reader.next_frame(), Ok(None));
+        assert!(!reader.is_within_frame());
+    }
+
+    #[test]
     fn no_data_makes_no_frame() {
         let mut wire = Vec::new();
         Frame::Data { stream: Stream::Stdout, data: b"" }.encode(&mut wire);
+        Frame::Tunnel { serial: 7, data: b"" }.encode(&mut wire);
         assert_eq!(wire, b"");
     }
 

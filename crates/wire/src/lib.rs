@@ -93,7 +93,8 @@ pub use exit::{Exit, SidecarLimit, Usage};
 pub use form::{Form, decode_form, encode_form};
 pub use frame::{
     CancelCause, DATA_HEAD, Delivery, FRAMES_VERSION, Frame, FrameKind, Interrupt, MAX_DATA,
-    MAX_INVOCATION, MAX_PAYLOAD, MAX_START, Setup, Stream, data_head, encode_frame_head,
+    MAX_INVOCATION, MAX_PAYLOAD, MAX_START, MAX_TUNNEL, Setup, Stream, data_head,
+    encode_frame_head,
 };
 pub use frame_reader::{FrameError, FrameReader};
 pub use framing::FramingError;

@@ -28,10 +28,12 @@ pub struct Start {
     pub invocation: Invocation,
 }
 
-/// A client's connection, as far as it has come when a runner gets it.
+/// A client's connection, as far as it has come when a runner gets it. One that is not greeted is the
+/// proxy itself, which wants a tool's bytes where no descriptor can carry them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Handover {
-    /// What the client is to hear first, once the tool has started.
+    /// What the client is to hear first, once the tool has started; nothing and no `Started` if this
+    /// is empty.
     pub greeting: Vec<u8>,
     /// Frames that the client has sent already, behind its request.
     pub received: Vec<u8>,
@@ -95,6 +97,11 @@ impl Start {
     /// How many descriptors come with it.
     pub fn descriptors(&self) -> usize {
         usize::from(self.client.is_some()) + self.invocation.passed()
+    }
+
+    /// Whether somebody beyond the proxy hears of the tool from the runner: a client of version 3.
+    pub fn is_attended(&self) -> bool {
+        self.client.as_ref().is_some_and(|client| !client.greeting.is_empty())
     }
 
     /// `serial u32, elsewhere u8, id, program?, names?, (greeting, received)?,

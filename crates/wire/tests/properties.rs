@@ -183,6 +183,8 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
             Frame::StartError { serial, error: StartError { cause, message } }
         }),
         any::<u32>().prop_map(|serial| Frame::Left { serial }),
+        any::<u32>().prop_map(|serial| Frame::TunnelEnd { serial }),
+        any::<u32>().prop_map(|serial| Frame::Tunnel { serial, data: b"\x02\0" }),
         any::<u8>().prop_map(|version| Frame::Hello { version }),
         (vec(absolute(), 1..4), vec(absolute(), 0..3))
             .prop_map(|(workspace, tmp)| Frame::Setup(Setup { workspace, tmp, kind: "go".into() })),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use aifo_launch::Confine;
+use aifo_launch::{Confine, RunnerTransport};
 use aifo_types::Endpoint;
 use clap::Args;
 
@@ -27,6 +27,10 @@ pub(crate) struct Session {
     /// starts) or off. By default auto
     #[arg(long, value_name = "HOW", value_parser = parse_confine)]
     pub(crate) confine: Option<Confine>,
+    /// How runners are reached: auto, socket (with the caller's own descriptors), or stdio (everything
+    /// is relayed, as where the engine's kernel is another). By default auto
+    #[arg(long, value_name = "HOW", value_parser = parse_transport, default_value = "auto")]
+    pub(crate) runner_transport: RunnerTransport,
     /// Tell decisions on stderr, one line each [env: AIFO_TOOLCHAIN_VERBOSE=1, RUST_LOG]
     #[arg(short, long)]
     pub(crate) verbose: bool,
@@ -141,6 +145,15 @@ impl Smart {
             smart_python: self.smart_python.then_some(true),
             ..flags
         }
+    }
+}
+
+fn parse_transport(word: &str) -> Result<RunnerTransport, &'static str> {
+    match word {
+        "auto" => Ok(RunnerTransport::Auto),
+        "socket" => Ok(RunnerTransport::Socket),
+        "stdio" => Ok(RunnerTransport::Stdio),
+        _ => Err("say auto, socket or stdio"),
     }
 }
 

@@ -105,6 +105,8 @@ fn frames() -> Vec<Frame<'static>> {
         },
         Frame::StartError { serial: 7, error },
         Frame::Stopped { signal: 20, resumed: 1 },
+        Frame::Tunnel { serial: 7, data: b"\x03\0\0\0\x01\0" },
+        Frame::TunnelEnd { serial: 7 },
         Frame::Left { serial: 7 },
         Frame::Hello { version: FRAMES_VERSION },
         Frame::Setup(Setup { workspace, tmp, kind: "rust".to_owned() }),
