@@ -198,7 +198,8 @@ impl Conversation {
     /// Delivers what a tool that has ended still owes, as far as the client takes it. `true` if
     /// nothing is owed any more.
     pub(crate) fn deliver_rest(&mut self, frame: &mut DataFrame) -> bool {
-        while !self.lost && self.is_clear() {
+        // Without a client nothing is delivered, and whoever holds the other end may hold it for long.
+        while self.client.is_some() && !self.lost && self.is_clear() {
             let deliverable = |lane: &&Lane| lane.owes() && lane.wants_to_read();
             let Some(lane) = self.lanes.iter().find(deliverable) else { break };
             self.carry(lane.stream, frame);
