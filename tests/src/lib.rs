@@ -23,6 +23,7 @@ mod answer;
 mod binaries;
 mod client;
 mod connection;
+pub mod contained;
 mod footprint;
 pub mod frames;
 mod invocation;

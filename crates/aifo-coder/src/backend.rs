@@ -25,7 +25,7 @@ pub(crate) async fn choose(config: &Config) -> anyhow::Result<SidecarBackend> {
              hint: start the engine, or run tools as processes of this machine with --backend local"
         ),
     };
-    let containers = containers(engine, config);
+    let mut containers = containers(engine, config);
     if wanted == Backend::Auto {
         let kinds = config.toolchains.value.iter();
         let unnamed: Vec<Kind> =
@@ -36,6 +36,8 @@ pub(crate) async fn choose(config: &Config) -> anyhow::Result<SidecarBackend> {
             return local(config, format!("{flavor} has no image {}", missing.join(", ")));
         }
     }
+    // Only now: as processes of this machine, tools find these things by themselves.
+    containers.admitted = config.containers.registries.admitted()?;
     Ok(SidecarBackend::Containers(Box::new(containers)))
 }
 

@@ -8,6 +8,7 @@ mod environment;
 mod error;
 mod file;
 mod flags;
+mod registries;
 mod show;
 mod source;
 mod user;

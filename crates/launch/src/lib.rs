@@ -33,6 +33,7 @@ mod call_log;
 mod confine;
 mod detect;
 mod folder;
+mod registries;
 mod running;
 mod session;
 mod shim_binary;
@@ -47,6 +48,7 @@ pub use backend::{Containers, RunnerTransport, SidecarBackend, missing_images, p
 pub use call_log::log_directory;
 pub use confine::Confine;
 pub use detect::detect_kinds;
+pub use registries::{Admission, AdmissionError, Places};
 pub use running::{SessionInfo, running_sessions};
 pub use session::{LaunchError, Session, SessionConfig, Verbosity};
 pub use shim_binary::{ShimBinary, ShimBinaryError};

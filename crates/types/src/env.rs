@@ -79,6 +79,8 @@ pub const BACKEND: &str = "AIFO_BACKEND";
 pub const IMAGE_PREFIX: &str = "AIFO_CODER_IMAGE_PREFIX";
 /// The tag of our own images.
 pub const IMAGE_TAG: &str = "AIFO_CODER_IMAGE_TAG";
+/// Whether containers get to see the user's SSH agent.
+pub const SSH_FORWARD: &str = "AIFO_TOOLCHAIN_SSH_FORWARD";
 /// The variable that names a kind's image: `AIFO_C_CPP_TOOLCHAIN_IMAGE`.
 pub fn toolchain_image(kind: &str) -> String {
     of_toolchain(kind, "IMAGE")

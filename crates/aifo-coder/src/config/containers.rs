@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::PathBuf;
 
 use aifo_launch::{Caches, Choice, Flavor, Net};
 use aifo_types::Kind;
@@ -11,6 +12,7 @@ use toml::Spanned;
 use crate::config::environment::{Lookup, text};
 use crate::config::error::ConfigError;
 use crate::config::file::File;
+use crate::config::registries::Registries;
 use crate::config::source::{Source, Sourced};
 use crate::config::values::Config;
 
@@ -33,6 +35,7 @@ pub(crate) struct Containers {
     pub(crate) image_tag: Sourced<String>,
     /// Images named for a kind.
     pub(crate) images: BTreeMap<Kind, Sourced<String>>,
+    pub(crate) registries: Registries,
 }
 
 /// How sidecars run.
@@ -58,6 +61,8 @@ pub(crate) struct ContainerEntries {
     pub(crate) caches: Option<Spanned<bool>>,
     pub(crate) image_prefix: Option<Spanned<String>>,
     pub(crate) image_tag: Option<Spanned<String>>,
+    pub(crate) admit: Option<Spanned<Vec<String>>>,
+    pub(crate) ca_bundle: Option<Spanned<PathBuf>>,
 }
 
 impl ContainerEntries {
@@ -70,6 +75,8 @@ impl ContainerEntries {
         spans.extend(pids.as_ref().map(Spanned::span));
         spans.extend(cpus.as_ref().map(Spanned::span));
         spans.extend(caches.as_ref().map(Spanned::span));
+        spans.extend(self.admit.as_ref().map(Spanned::span));
+        spans.extend(self.ca_bundle.as_ref().map(Spanned::span));
         spans.into_iter().min_by_key(|span| span.start)
     }
 }
@@ -134,6 +141,7 @@ impl Containers {
             image_prefix: Sourced::builtin(String::new()),
             image_tag: Sourced::builtin("latest".to_owned()),
             images: BTreeMap::new(),
+            registries: Registries::builtin(),
         }
     }
 
@@ -182,7 +190,7 @@ impl Containers {
         self.caches.set(file.told(&told.caches));
         self.image_prefix.set(file.told(&told.image_prefix));
         self.image_tag.set(file.told(&told.image_tag));
-        Ok(())
+        self.registries.apply_file(file)
     }
 
     fn apply_flags(&mut self, flags: &ContainerFlags) -> Result<(), ConfigError> {
@@ -254,6 +262,7 @@ impl Config {
     ) -> Result<(), ConfigError> {
         self.containers.image_prefix.set(text(lookup, aifo_types::env::IMAGE_PREFIX)?);
         self.containers.image_tag.set(text(lookup, aifo_types::env::IMAGE_TAG)?);
+        self.containers.registries.apply_environment(lookup)?;
         let backend = text(lookup, aifo_types::env::BACKEND)?;
         if let Some(word) = backend {
             self.containers.backend = chosen(&Backend::WORDS, word, "backend")?;

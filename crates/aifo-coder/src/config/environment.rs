@@ -79,7 +79,10 @@ fn number<T: FromStr>(
     }
 }
 
-fn switch(lookup: Lookup<'_>, name: &'static str) -> Result<Option<Sourced<bool>>, ConfigError> {
+pub(crate) fn switch(
+    lookup: Lookup<'_>,
+    name: &'static str,
+) -> Result<Option<Sourced<bool>>, ConfigError> {
     let told = text(lookup, name)?;
     Ok(told.map(|told| Sourced::new(env::is_truthy(&told.value), told.source)))
 }

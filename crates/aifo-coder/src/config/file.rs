@@ -242,6 +242,8 @@ mod tests {
             caches = false
             image_prefix = "registry.example/"
             image_tag = "stable"
+            admit = ["npmrc", "ca-bundle"]
+            ca_bundle = "/etc/ssl/ours.pem"
 
             [env]
             allow = ["FOO", "MY_*"]

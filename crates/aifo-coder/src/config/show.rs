@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::config::containers::{Containers, net_word};
+use crate::config::registries::Registries;
 use crate::config::source::{Layer, Sourced};
 use crate::config::values::{Config, Effect, confine_word};
 
@@ -105,11 +106,27 @@ fn container_entries(containers: &Containers) -> Vec<Entry> {
         ),
         row("containers.image_tag", json!(containers.image_tag.value), "", &containers.image_tag),
     ];
+    all.extend(registry_entries(&containers.registries));
     let images = containers.images.iter();
     all.extend(
         images
             .map(|(kind, image)| row(&format!("kind.{kind}.image"), json!(image.value), "", image)),
     );
+    all
+}
+
+fn registry_entries(registries: &Registries) -> Vec<Entry> {
+    let key = "containers.admit";
+    let mut all: Vec<Entry> = registries
+        .admit
+        .iter()
+        .map(|told| row(key, json!([told.value.as_str()]), "", told))
+        .collect();
+    if all.is_empty() {
+        all.push(row(key, json!([]), "", &Sourced::builtin(())));
+    }
+    let ca_bundle = &registries.ca_bundle;
+    all.push(row("containers.ca_bundle", json!(ca_bundle.value), "SSL_CERT_FILE", ca_bundle));
     all
 }
 

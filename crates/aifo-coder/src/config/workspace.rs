@@ -159,6 +159,8 @@ mod tests {
             "[notify]\ntrim_env = false",
             "[notify]\nenv_allow = ['TOKEN']",
             "[notify]\ntimeout_secs = 9",
+            "[containers]\nadmit = ['npmrc']",
+            "[containers]\nca_bundle = '/w/ca.pem'",
             "[agent]\nsmart = 'on'",
             "[agent]\nnode = true",
             "[agent]\npython = true",

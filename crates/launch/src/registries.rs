@@ -1,0 +1,385 @@
+//! What opens private registries to the tools of containers: files and a socket of the user's own,
+//! each let in by its name and by nothing else (`spec/containers.md#registries`).
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use aifo_engine::{Mount, Value};
+use aifo_sidecar::Admitted;
+use aifo_types::Kind;
+use nix::unistd::getuid;
+
+/// Something of the user's that containers may get to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// npm's own configuration, with its tokens.
+    Npmrc,
+    /// pip's configuration.
+    Pip,
+    /// cargo's tokens.
+    Cargo,
+    /// The certificates that a company's network is trusted by.
+    CaBundle,
+    /// The SSH agent: it signs for tools, and its keys stay where they are.
+    SshAgent,
+}
+
+/// What a user's own places are told by: the environment, and what was configured.
+pub struct Places<'a> {
+    /// Looks a variable up.
+    pub variable: &'a dyn Fn(&str) -> Option<OsString>,
+    /// The certificates, if they were named.
+    pub ca_bundle: Option<&'a Path>,
+}
+
+/// Why something cannot be let in.
+#[derive(Debug, thiserror::Error)]
+pub enum AdmissionError {
+    /// Nothing says where it is.
+    #[error("{admission} is admitted, but {missing}")]
+    Unnamed {
+        /// What was to be let in.
+        admission: Admission,
+        /// What is not set.
+        missing: &'static str,
+    },
+    /// It is in none of its places.
+    #[error("{admission} is admitted, but there is no {looked_at}")]
+    Missing {
+        /// What was to be let in.
+        admission: Admission,
+        /// The places.
+        looked_at: String,
+    },
+    /// It is not what it should be, or not only the user's.
+    #[error("{admission} is admitted, but '{}' {fault}", path.display())]
+    Unfit {
+        /// What was to be let in.
+        admission: Admission,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: String,
+    },
+}
+
+/// By which tools find their certificates. Most take them in place of the image's own.
+const CERTIFICATES: [&str; 7] = [
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "PIP_CERT",
+    "CARGO_HTTP_CAINFO",
+    "GIT_SSL_CAINFO",
+];
+
+impl Admission {
+    /// All of them.
+    pub const ALL: [Admission; 5] = [
+        Admission::Npmrc,
+        Admission::Pip,
+        Admission::Cargo,
+        Admission::CaBundle,
+        Admission::SshAgent,
+    ];
+
+    /// The word by which a user lets it in.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Admission::Npmrc => "npmrc",
+            Admission::Pip => "pip",
+            Admission::Cargo => "cargo",
+            Admission::CaBundle => "ca-bundle",
+            Admission::SshAgent => "ssh-agent",
+        }
+    }
+
+    /// What a word lets in.
+    pub fn parse(word: &str) -> Option<Self> {
+        Admission::ALL.into_iter().find(|admission| admission.as_str() == word)
+    }
+
+    /// What containers get to see of it. Errors: it is not there, is not what its name says, or
+    /// somebody else could have put it there.
+    pub fn admitted(self, places: &Places<'_>) -> Result<Admitted, AdmissionError> {
+        let from = self.checked(self.found(places)?)?;
+        let to = self.inside();
+        let variables = self.variables().iter();
+        let variables = variables.map(|name| (OsString::from(name), Value::Plain(to.into())));
+        Ok(Admitted {
+            kind: self.kind(),
+            variables: variables.collect(),
+            mount: Some(Mount::Bind { from, to: to.into(), read_only: true }),
+        })
+    }
+
+    /// The only kind that has a use for it.
+    fn kind(self) -> Option<Kind> {
+        let name = match self {
+            Admission::Npmrc => "node",
+            Admission::Pip => "python",
+            Admission::Cargo => "rust",
+            Admission::CaBundle | Admission::SshAgent => return None,
+        };
+        Kind::parse(name).ok()
+    }
+
+    /// Where it stands in a container: where its tools look, if that folder is the tools' own anyway,
+    /// else where a variable leads them.
+    fn inside(self) -> &'static str {
+        match self {
+            // Not everyone who reads it knows a variable for it.
+            Admission::Npmrc => "/home/coder/.npmrc",
+            Admission::Cargo => "/home/coder/.cargo/credentials.toml",
+            Admission::Pip => "/run/aifo-admitted/pip.conf",
+            Admission::CaBundle => "/run/aifo-admitted/ca-bundle.pem",
+            Admission::SshAgent => "/run/aifo-admitted/ssh-agent",
+        }
+    }
+
+    fn variables(self) -> &'static [&'static str] {
+        match self {
+            Admission::Npmrc | Admission::Cargo => &[],
+            Admission::Pip => &["PIP_CONFIG_FILE"],
+            Admission::CaBundle => &CERTIFICATES,
+            Admission::SshAgent => &["SSH_AUTH_SOCK"],
+        }
+    }
+
+    /// The first of its places where something is.
+    fn found(self, places: &Places<'_>) -> Result<PathBuf, AdmissionError> {
+        let candidates = self.candidates(places);
+        if let Some(missing) = self.unnamed().filter(|_| candidates.is_empty()) {
+            return Err(AdmissionError::Unnamed { admission: self, missing });
+        }
+        candidates.iter().find(|path| path.exists()).cloned().ok_or_else(|| {
+            let names: Vec<_> = candidates.iter().map(|it| format!("'{}'", it.display())).collect();
+            AdmissionError::Missing { admission: self, looked_at: names.join(" and no ") }
+        })
+    }
+
+    /// Where the tools themselves would look, in their order.
+    fn candidates(self, places: &Places<'_>) -> Vec<PathBuf> {
+        let named = |name: &str| {
+            let value = (places.variable)(name).map(PathBuf::from);
+            value.filter(|path| path.is_absolute())
+        };
+        let home = |rest: &str| Some(named("HOME")?.join(rest));
+        let one = |path: Option<PathBuf>| path.into_iter().collect();
+        match self {
+            Admission::Npmrc => one(named("NPM_CONFIG_USERCONFIG")
+                .or_else(|| named("npm_config_userconfig"))
+                .or_else(|| home(".npmrc"))),
+            Admission::Pip => match named("PIP_CONFIG_FILE") {
+                Some(path) => vec![path],
+                None => {
+                    let base = named("XDG_CONFIG_HOME").or_else(|| home(".config"));
+                    let modern = base.map(|base| base.join("pip/pip.conf"));
+                    modern.into_iter().chain(home(".pip/pip.conf")).collect()
+                }
+            },
+            Admission::Cargo => {
+                let base = named("CARGO_HOME").or_else(|| home(".cargo"));
+                let names = ["credentials.toml", "credentials"];
+                base.map(|base| names.map(|name| base.join(name)).to_vec()).unwrap_or_default()
+            }
+            Admission::CaBundle => {
+                one(places.ca_bundle.map(Path::to_owned).or_else(|| named("SSL_CERT_FILE")))
+            }
+            Admission::SshAgent => one(named("SSH_AUTH_SOCK")),
+        }
+    }
+
+    /// What is missing where nothing says in which place it is.
+    fn unnamed(self) -> Option<&'static str> {
+        Some(match self {
+            Admission::Npmrc | Admission::Pip | Admission::Cargo => "HOME is not set",
+            Admission::CaBundle => "neither ca_bundle nor SSL_CERT_FILE says where it is",
+            Admission::SshAgent => "SSH_AUTH_SOCK is not set: no agent runs",
+        })
+    }
+
+    /// The file itself, links resolved, if it is fit to be seen.
+    fn checked(self, path: PathBuf) -> Result<PathBuf, AdmissionError> {
+        let unfit = |path: &Path, fault: &str| AdmissionError::Unfit {
+            admission: self,
+            path: path.to_owned(),
+            fault: fault.to_owned(),
+        };
+        let failed = |error: io::Error| unfit(&path, &format!("cannot be read: {error}"));
+        let real = path.canonicalize().map_err(failed)?;
+        let about = real.metadata().map_err(failed)?;
+        let (fits, kind) = match self {
+            Admission::SshAgent => (about.file_type().is_socket(), "is no socket"),
+            _ => (about.is_file(), "is no file"),
+        };
+        // Certificates are nobody's secret, and the machine's own are root's.
+        let owners: &[u32] = match self {
+            Admission::CaBundle => &[getuid().as_raw(), 0],
+            _ => &[getuid().as_raw()],
+        };
+        match () {
+            () if !fits => Err(unfit(&real, kind)),
+            () if !owners.contains(&about.uid()) => Err(unfit(&real, "belongs to somebody else")),
+            // Whoever may connect to an agent is its folder's to say.
+            () if about.is_file() && about.mode() & 0o002 != 0 => {
+                Err(unfit(&real, "can be written by everybody"))
+            }
+            () => Ok(real),
+        }
+    }
+}
+
+impl fmt::Display for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Places<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Places").field("ca_bundle", &self.ca_bundle).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    /// A home of its own, with the variables that are said to be set.
+    struct Home {
+        path: PathBuf,
+        variables: HashMap<&'static str, PathBuf>,
+    }
+
+    impl Home {
+        fn new(name: &str) -> Self {
+            let folder = format!("aifo-registries-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(folder).join("home");
+            fs::create_dir_all(&path).unwrap();
+            let path = path.canonicalize().unwrap();
+            Home { variables: HashMap::from([("HOME", path.clone())]), path }
+        }
+
+        fn file(&self, name: &str, mode: u32) -> PathBuf {
+            let path = self.path.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "secret").unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            path
+        }
+
+        fn admitted(&self, admission: Admission) -> Result<Admitted, String> {
+            let variable = |name: &str| self.variables.get(name).map(OsString::from);
+            let places = Places { variable: &variable, ca_bundle: None };
+            admission.admitted(&places).map_err(|error| error.to_string())
+        }
+
+        /// What is mounted.
+        fn source(&self, admission: Admission) -> Result<PathBuf, String> {
+            match self.admitted(admission)?.mount {
+                Some(Mount::Bind { from, read_only: true, .. }) => Ok(from),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    impl Drop for Home {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(self.path.parent().unwrap());
+        }
+    }
+
+    #[test]
+    fn words() {
+        for admission in Admission::ALL {
+            assert_eq!(Admission::parse(admission.as_str()), Some(admission));
+        }
+        assert_eq!(Admission::parse("netrc"), None);
+    }
+
+    #[test]
+    fn each_is_looked_for_where_its_tools_would() {
+        let mut home = Home::new("places");
+        let rows = [
+            (Admission::Npmrc, ".npmrc", "NPM_CONFIG_USERCONFIG"),
+            (Admission::Pip, ".config/pip/pip.conf", "PIP_CONFIG_FILE"),
+            (Admission::Cargo, ".cargo/credentials.toml", "CARGO_HOME"),
+        ];
+        for (admission, usual, variable) in rows {
+            let usual = home.file(usual, 0o600);
+            assert_eq!(home.source(admission), Ok(usual.clone()));
+            let named = home.file("else/credentials.toml", 0o600);
+            let value = match admission {
+                Admission::Cargo => named.parent().unwrap().to_owned(),
+                _ => named.clone(),
+            };
+            home.variables.insert(variable, value);
+            assert_eq!(home.source(admission), Ok(named), "{variable}");
+        }
+        home.variables.retain(|name, _| *name == "HOME");
+        fs::remove_file(home.path.join(".config/pip/pip.conf")).unwrap();
+        fs::remove_file(home.path.join(".cargo/credentials.toml")).unwrap();
+        for (admission, older) in
+            [(Admission::Pip, ".pip/pip.conf"), (Admission::Cargo, ".cargo/credentials")]
+        {
+            assert!(home.source(admission).unwrap_err().contains(older), "it is looked for");
+            let older = home.file(older, 0o600);
+            assert_eq!(home.source(admission), Ok(older));
+        }
+    }
+
+    #[test]
+    fn only_the_kind_that_has_a_use_for_it_gets_it() {
+        let home = Home::new("kinds");
+        for name in [".npmrc", ".config/pip/pip.conf", ".cargo/credentials.toml"] {
+            home.file(name, 0o600);
+        }
+        let kind = |admission| home.admitted(admission).unwrap().kind.map(|kind| kind.to_string());
+        assert_eq!(kind(Admission::Npmrc).as_deref(), Some("node"));
+        assert_eq!(kind(Admission::Pip).as_deref(), Some("python"));
+        assert_eq!(kind(Admission::Cargo).as_deref(), Some("rust"));
+    }
+
+    #[test]
+    fn what_is_not_there_or_not_fit_is_told() {
+        let mut home = Home::new("faults");
+        let npmrc = home.path.join(".npmrc");
+        let error = |home: &Home, admission| home.source(admission).unwrap_err();
+        let missing = format!("npmrc is admitted, but there is no '{}'", npmrc.display());
+        assert_eq!(error(&home, Admission::Npmrc), missing);
+        home.file(".npmrc", 0o666);
+        assert!(error(&home, Admission::Npmrc).ends_with("can be written by everybody"));
+        fs::remove_file(&npmrc).unwrap();
+        fs::create_dir(&npmrc).unwrap();
+        assert!(error(&home, Admission::Npmrc).ends_with("is no file"));
+        fs::remove_dir(&npmrc).unwrap();
+        assert!(error(&home, Admission::SshAgent).contains("SSH_AUTH_SOCK is not set"));
+        assert!(error(&home, Admission::CaBundle).contains("neither ca_bundle nor SSL_CERT_FILE"));
+        home.variables.insert("SSH_AUTH_SOCK", home.file("agent", 0o600));
+        assert!(error(&home, Admission::SshAgent).ends_with("is no socket"));
+    }
+
+    #[test]
+    fn an_agent_is_a_socket_and_links_are_resolved() {
+        let mut home = Home::new("agent");
+        let socket = home.path.join("socket");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let link = home.path.join("link");
+        symlink(&socket, &link).unwrap();
+        home.variables.insert("SSH_AUTH_SOCK", link);
+        assert_eq!(home.source(Admission::SshAgent), Ok(socket));
+        let variables = home.admitted(Admission::SshAgent).unwrap().variables;
+        let inside = Value::Plain("/run/aifo-admitted/ssh-agent".into());
+        assert_eq!(variables, [("SSH_AUTH_SOCK".into(), inside)]);
+    }
+}

@@ -1,0 +1,212 @@
+//! What opens private registries: let into containers by its name, and by nothing else.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use aifo_tests::contained::{contained, engine, image};
+use aifo_tests::{Outcome, Setup, eventually, program};
+
+const NPMRC: &str = "//registry.example/:_authToken=npm-secret\n";
+const PIP: &str = "[global]\nindex-url = https://me:pip-secret@pypi.example/simple\n";
+const CARGO: &str = "[registries.ours]\ntoken = \"cargo-secret\"\n";
+
+/// What a tool sees of each, and whether it can write there.
+const PROBE: &str = "\
+probe:
+\t@for file in $$HOME/.npmrc \"$$PIP_CONFIG_FILE\" $$HOME/.cargo/credentials.toml; do \\
+\t  if test -e \"$$file\"; then cat \"$$file\"; (echo x >> \"$$file\") 2>/dev/null && echo WRITTEN; fi; \\
+\tdone; true
+";
+
+/// A user with all three files, and a project that tells what its tools see of them.
+fn user(admit: &str) -> Setup {
+    let setup = Setup::new();
+    let home = setup.scratch().join("home");
+    let files =
+        [(".npmrc", NPMRC), (".config/pip/pip.conf", PIP), (".cargo/credentials.toml", CARGO)];
+    for (name, text) in files {
+        write(&home.join(name), text);
+    }
+    write(&home.join(".config/aifo/config.toml"), admit);
+    write(&setup.workspace().join("Makefile"), PROBE);
+    setup
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().expect("it lies in a folder")).expect("the scratch is ours");
+    fs::write(path, text).expect("the scratch is ours");
+}
+
+/// A tool's call in a session of its own, with this kind's sidecar alone.
+fn call(setup: &Setup, engine: &str, kind: &str, tool: &[&str]) -> Outcome {
+    let image = format!("{kind}={}", image());
+    let options = ["exec", "--toolchain", kind, "--toolchain-image", &image, "--"];
+    Outcome::of(&mut contained(setup, engine, &[&options[..], tool].concat()))
+}
+
+#[test]
+fn each_kind_sees_its_own_registry_and_cannot_write_there() {
+    let Some(engine) = engine("each_kind_sees_its_own_registry_and_cannot_write_there") else {
+        return;
+    };
+    let setup = user("[containers]\nadmit = ['npmrc', 'pip', 'cargo']\n");
+    for (kind, text) in [("node", NPMRC), ("python", PIP), ("rust", CARGO), ("c-cpp", "")] {
+        let outcome = call(&setup, &engine, kind, &["make", "probe"]);
+        assert_eq!(outcome.exited(0).text(), text, "{kind}: {outcome:?}");
+        assert!(!outcome.stderr.contains("secret"), "{outcome:?}");
+    }
+}
+
+#[test]
+fn nothing_is_let_in_by_itself() {
+    let Some(engine) = engine("nothing_is_let_in_by_itself") else { return };
+    let setup = user("");
+    for kind in ["node", "python", "rust"] {
+        let outcome = call(&setup, &engine, kind, &["make", "probe"]);
+        assert_eq!(outcome.exited(0).text(), "", "{kind}: {outcome:?}");
+    }
+    let script = "import os; print(os.environ.get('SSH_AUTH_SOCK'), os.environ.get('PIP_CERT'))";
+    let setup = setup.env("SSH_AUTH_SOCK", "/nonexistent").env("SSL_CERT_FILE", "/nonexistent");
+    let outcome = call(&setup, &engine, "python", &["python3", "-c", script]);
+    assert_eq!(outcome.exited(0).text(), "None None\n");
+}
+
+#[test]
+fn a_workspace_cannot_let_anything_in() {
+    let setup = user("");
+    write(&setup.workspace().join(".aifo.toml"), "[containers]\nadmit = ['npmrc']\n");
+    let outcome = Outcome::of(setup.coder().args(["serve", "--backend", "local"]));
+    let told = outcome.exited(86).stderr.clone();
+    assert!(told.contains(".aifo.toml:2: [containers]"), "{told}");
+    assert!(told.contains("which a workspace's file may not do"), "{told}");
+}
+
+#[test]
+fn what_is_not_there_is_told_with_its_key() {
+    let Some(engine) = engine("what_is_not_there_is_told_with_its_key") else { return };
+    let setup = user("[containers]\nadmit = ['npmrc']\n");
+    let npmrc = setup.scratch().join("home/.npmrc");
+    fs::remove_file(&npmrc).expect("it was there");
+    let outcome = call(&setup, &engine, "node", &["make", "probe"]);
+    let told = format!(
+        "aifo-coder: {}:2: npmrc is admitted, but there is no '{}'\n\
+         hint: take \"npmrc\" out of admit, or put it there\n",
+        setup.scratch().join("home/.config/aifo/config.toml").display(),
+        npmrc.display()
+    );
+    assert_eq!(outcome.exited(86).stderr, told);
+}
+
+#[test]
+fn the_local_backend_needs_none_of_it() {
+    let setup =
+        user("[containers]\nadmit = ['npmrc', 'ssh-agent']\n").script("make", "cat ~/.npmrc");
+    fs::remove_dir_all(setup.scratch().join("home/.cargo")).expect("it was there");
+    let options = ["exec", "--backend", "local", "--toolchain", "c-cpp", "--", "make"];
+    let setup = setup.env("PATH", "/usr/bin:/bin");
+    let path = format!("{}:/usr/bin:/bin", setup.tools().display());
+    let outcome = Outcome::of(setup.coder().env("PATH", path).args(options));
+    assert_eq!(outcome.exited(0).text(), NPMRC);
+}
+
+#[test]
+fn every_kind_trusts_the_certificates() {
+    let Some(engine) = engine("every_kind_trusts_the_certificates") else { return };
+    let setup = Setup::new();
+    let bundle = setup.scratch().join("ca.pem");
+    write(&bundle, "CERTIFICATES\n");
+    let admit =
+        format!("[containers]\nadmit = ['ca-bundle']\nca_bundle = '{}'\n", bundle.display());
+    write(&setup.scratch().join("home/.config/aifo/config.toml"), &admit);
+    let names = "SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS PIP_CERT \
+                 CARGO_HTTP_CAINFO GIT_SSL_CAINFO";
+    let probe = format!("probe:\n\t@for name in {names}; do eval cat \\\"\\$$$$name\\\"; done\n");
+    write(&setup.workspace().join("Makefile"), &probe);
+    for kind in ["go", "python"] {
+        let outcome = call(&setup, &engine, kind, &["make", "probe"]);
+        assert_eq!(outcome.exited(0).text(), "CERTIFICATES\n".repeat(7), "{kind}");
+    }
+}
+
+/// An SSH agent without keys: the machine's own, or who answers like it.
+struct Agent {
+    socket: PathBuf,
+    process: Option<Child>,
+}
+
+/// What an agent is asked for, and what one without keys says: a length, a kind, and for the answer a
+/// count.
+const WHICH_KEYS: [u8; 5] = [0, 0, 0, 1, 11];
+const NO_KEYS: [u8; 9] = [0, 0, 0, 5, 12, 0, 0, 0, 0];
+
+impl Agent {
+    fn start(folder: &Path) -> Self {
+        let socket = folder.join("agent");
+        let process = program("ssh-agent").map(|agent| {
+            let mut agent = Command::new(agent);
+            agent.args(["-D", "-a"]).arg(&socket).stdin(Stdio::null()).stdout(Stdio::null());
+            agent.spawn().expect("an agent can be started")
+        });
+        if process.is_none() {
+            let listener = UnixListener::bind(&socket).expect("the scratch is ours");
+            std::thread::spawn(move || {
+                for client in listener.incoming() {
+                    let mut client = client.expect("a client comes");
+                    let mut asked = [0; 5];
+                    client.read_exact(&mut asked).expect("it asks");
+                    assert_eq!(asked, WHICH_KEYS);
+                    client.write_all(&NO_KEYS).expect("it listens");
+                }
+            });
+        }
+        eventually("the agent listens", || socket.exists());
+        Agent { socket, process }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+#[test]
+fn a_tool_reaches_the_agent_and_nothing_else_of_it() {
+    let Some(engine) = engine("a_tool_reaches_the_agent_and_nothing_else_of_it") else { return };
+    let setup = Setup::new();
+    let agent = Agent::start(setup.scratch());
+    let setup = setup.env_path("SSH_AUTH_SOCK", &agent.socket);
+    let setup = setup.env("AIFO_TOOLCHAIN_SSH_FORWARD", "1");
+    let script = "import os, socket
+s = socket.socket(socket.AF_UNIX)
+s.connect(os.environ['SSH_AUTH_SOCK'])
+s.sendall(bytes([0, 0, 0, 1, 11]))
+print(list(s.recv(9)))
+try:
+    os.unlink(os.environ['SSH_AUTH_SOCK'])
+except OSError:
+    print('it stays')
+";
+    let outcome = call(&setup, &engine, "python", &["python3", "-c", script]);
+    assert_eq!(outcome.exited(0).text(), format!("{NO_KEYS:?}\nit stays\n"));
+    assert!(agent.socket.exists());
+}
+
+#[test]
+fn a_dry_run_tells_paths_and_no_secret() {
+    let Some(engine) = engine("a_dry_run_tells_paths_and_no_secret") else { return };
+    let setup = user("[containers]\nadmit = ['npmrc']\n");
+    let options = ["exec", "--toolchain", "node", "--dry-run", "-v", "--", "node"];
+    let outcome = Outcome::of(&mut contained(&setup, &engine, &options));
+    let text = outcome.exited(0).text();
+    let from = setup.scratch().join("home/.npmrc");
+    let mount = format!("source={},destination=/home/coder/.npmrc,readonly", from.display());
+    assert!(text.contains(&mount), "{text}");
+    assert!(!text.contains("npm-secret") && !outcome.stderr.contains("npm-secret"), "{outcome:?}");
+}
