@@ -191,6 +191,13 @@ impl Setup {
         self
     }
 
+    /// Starts `aifo-coder serve` as it is given and waits until it listens.
+    #[track_caller]
+    pub fn start_as(self, serve: Command) -> Session {
+        let kinds = self.kinds.len();
+        Session::spawn(serve, self.scratch, kinds)
+    }
+
     /// Starts `aifo-coder serve` and waits until it listens.
     #[track_caller]
     pub fn start(self) -> Session {

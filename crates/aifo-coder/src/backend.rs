@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::process::ExitCode;
 
-use aifo_launch::{Containers, Engine, Images, SessionConfig, SidecarBackend, missing_images};
+use aifo_launch::{
+    Attachments, Choice, Containers, Engine, Images, SessionConfig, SidecarBackend, missing_images,
+};
 use aifo_types::Kind;
-use anyhow::bail;
+use anyhow::{Context, bail};
 
 use crate::config::{Backend, Config};
 use crate::paint;
@@ -28,8 +30,10 @@ pub(crate) async fn choose(config: &Config) -> anyhow::Result<SidecarBackend> {
     let mut containers = containers(engine, config);
     if wanted == Backend::Auto {
         let kinds = config.toolchains.value.iter();
-        let unnamed: Vec<Kind> =
-            kinds.filter(|kind| !config.containers.images.contains_key(*kind)).cloned().collect();
+        let told = &config.containers;
+        let needs_none =
+            |kind: &Kind| told.images.contains_key(kind) || told.attached.contains_key(kind);
+        let unnamed: Vec<Kind> = kinds.filter(|kind| !needs_none(kind)).cloned().collect();
         let missing = missing_images(&containers, &unnamed).await;
         if !missing.is_empty() {
             let flavor = containers.engine.flavor();
@@ -39,6 +43,27 @@ pub(crate) async fn choose(config: &Config) -> anyhow::Result<SidecarBackend> {
     // Only now: as processes of this machine, tools find these things by themselves.
     containers.admitted = config.containers.registries.admitted()?;
     Ok(SidecarBackend::Containers(Box::new(containers)))
+}
+
+/// The containers that kinds are attached to, and the engine that runs them.
+pub(crate) async fn attached(
+    config: &Config,
+    backend: &SidecarBackend,
+) -> anyhow::Result<Option<Attachments>> {
+    let told = &config.containers.attached;
+    if told.is_empty() {
+        return Ok(None);
+    }
+    let engine = match backend {
+        SidecarBackend::Containers(containers) => containers.engine.clone(),
+        // The others may well be processes of this machine.
+        SidecarBackend::Local => Engine::find(Choice::Any)
+            .await
+            .context("no container can be attached\nhint: start the engine that runs it")?,
+    };
+    let of_session = told.iter().filter(|(kind, _)| config.toolchains.value.contains(kind));
+    let containers = of_session.map(|(kind, name)| (kind.clone(), name.value.clone()));
+    Ok(Some(Attachments { engine, containers: containers.collect() }))
 }
 
 /// Without containers, for this reason. What only they can do and was asked for is not left out in

@@ -3,6 +3,7 @@
 //! Built-in values, then the user's file, the environment, and flags, each over the one before; at
 //! last the workspace's own file, which can only make things tighter, because an agent can edit it.
 
+mod attach;
 mod containers;
 mod environment;
 mod error;
@@ -44,6 +45,7 @@ pub(crate) fn load(workspace: &Path, flags: &Flags) -> Result<Config, ConfigErro
         let found = detect_kinds(workspace);
         config.toolchains = Sourced::new(found, Source::Detected(workspace.clone()));
     }
+    config.add_attached_kinds();
     if let Some(file) = File::read(&workspace_file_path(workspace))? {
         config.tighten(&file)?;
     }

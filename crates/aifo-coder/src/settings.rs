@@ -34,6 +34,7 @@ pub(crate) async fn session_config(
     let mut session = SessionConfig::new(workspace, ShimBinary::find()?);
     session.kinds.clone_from(&config.toolchains.value);
     session.backend = backend::choose(config).await?;
+    session.attached = backend::attached(config, &session.backend).await?;
     session.runner_transport = flags.runner_transport;
     session.listen.clone_from(&config.listen.value);
     session.policy = config.policy.clone();

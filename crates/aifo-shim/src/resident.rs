@@ -1,7 +1,7 @@
 //! `aifo-runner`: the other half of this binary, inside a sidecar.
 //!
 //! Whoever starts it hands over its control connection as stdin, or says where to connect:
-//! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--connect PATH] [--write PATH].. [--writable PATH]..`
+//! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write PATH].. [--writable PATH]..`
 
 use std::ffi::OsString;
 use std::io;
@@ -39,6 +39,7 @@ pub(crate) fn run(args: &[OsString]) -> ShimEnd {
             }
             None => return usage(),
         },
+        Some("unlink") if words.is_empty() => aifo_runner::unlink_own(),
         _ => return usage(),
     };
     match ended {
@@ -63,6 +64,17 @@ struct Options {
     confinement: Option<Confinement>,
     /// Where tools must be able to write.
     writable: Vec<PathBuf>,
+    lifetime: Lifetime,
+}
+
+/// How long the file is needed that the runner was started from.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Lifetime {
+    /// It is installed.
+    #[default]
+    Installed,
+    /// It was only put there to be started.
+    UntilStarted,
 }
 
 /// Where the control connection is.
@@ -84,6 +96,10 @@ impl Options {
         while let Some(name) = words.next() {
             if name == aifo_runner::STREAM {
                 options.way = Way::Stream;
+                continue;
+            }
+            if name == aifo_runner::UNLINK {
+                options.lifetime = Lifetime::UntilStarted;
                 continue;
             }
             let value = words.next()?;
@@ -131,6 +147,10 @@ fn serve(options: &Options) -> io::Result<()> {
     if let Some(confinement) = &options.confinement {
         confine(confinement).map_err(io::Error::other)?;
     }
+    if options.lifetime == Lifetime::UntilStarted {
+        // Who may not remove it is not root, and root does it in our place.
+        let _ = aifo_runner::unlink_own();
+    }
     aifo_runner::serve(control).map_err(io::Error::other)
 }
 
@@ -169,6 +189,9 @@ mod tests {
         let streamed = parse(&[aifo_runner::STREAM, GUARDED_BY, "7"]);
         let (way, guard) = (Way::Stream, Some(7));
         assert_eq!(streamed, Some(Options { way, guard, ..Options::default() }));
+        let lifetime = Lifetime::UntilStarted;
+        let unlinked = Some(Options { lifetime, ..Options::default() });
+        assert_eq!(parse(&[aifo_runner::UNLINK]), unlinked);
         for words in [&["--x", "1"][..], &[GUARDED_BY], &[GUARDED_BY, "x"], &[aifo_runner::CONNECT]]
         {
             assert_eq!(parse(words), None, "{words:?}");

@@ -36,8 +36,8 @@ impl EngineCommand {
     }
 
     /// Ready to be run.
-    pub(crate) fn prepare(&self) -> tokio::process::Command {
-        let mut command = tokio::process::Command::new(&self.program);
+    pub(crate) fn prepare(&self) -> std::process::Command {
+        let mut command = std::process::Command::new(&self.program);
         command.args(&self.args);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command

@@ -171,10 +171,19 @@ impl Engine {
         attached: bool,
     ) -> std::io::Result<tokio::process::Child> {
         let stream = || if attached { Stdio::piped() } else { Stdio::null() };
-        let mut child = command.prepare();
+        let mut child = tokio::process::Command::from(command.prepare());
         // A terminal's Ctrl-C is for the agent.
         child.process_group(0).kill_on_drop(self.outlives_its_command());
         child.stdin(stream()).stdout(stream()).stderr(Stdio::piped()).spawn()
+    }
+
+    /// Starts a command that nobody waits for, nor hears of. It needs no runtime, and goes on when we
+    /// have ended.
+    pub fn run_unattended(&self, command: &EngineCommand) -> std::io::Result<()> {
+        use std::os::unix::process::CommandExt;
+        let mut child = command.prepare();
+        child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        child.process_group(0).spawn().map(drop)
     }
 
     /// Waits until the engine itself counts a container as running, which may be later than its first
@@ -212,7 +221,7 @@ impl Engine {
 }
 
 async fn output(command: &EngineCommand) -> Result<Output, EngineError> {
-    let mut child = command.prepare();
+    let mut child = tokio::process::Command::from(command.prepare());
     child.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
     match tokio::time::timeout(PATIENCE, child.output()).await {
         Ok(output) => output.map_err(|error| EngineError::Failed {

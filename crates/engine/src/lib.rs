@@ -27,6 +27,7 @@ mod engine;
 mod facts;
 mod inventory;
 mod labels;
+mod user_container;
 
 pub use command::EngineCommand;
 pub use container::{ContainerSpec, Limits, Mount, Network, Stdio, User, Value};
@@ -34,3 +35,4 @@ pub use engine::{Choice, Engine, EngineError, Flavor, last_words};
 pub use facts::{CgroupVersion, Facts};
 pub use inventory::{Container, NetworkEntry};
 pub use labels::{Label, Labels};
+pub use user_container::{ExecAs, UserContainer};

@@ -116,15 +116,23 @@ const DEFAULT_PIDS: u32 = 4096;
 /// The commands that a session of this configuration would give to its engine, from the first to the
 /// last; none if it needs no engine.
 pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
-    let SidecarBackend::Containers(containers) = &config.backend else { return Ok(Vec::new()) };
     let workspace = crate::session::real_directory(&config.workspace)?;
-    check_workspace(&workspace)?;
     let id = "SESSION";
     let folder = crate::folder::runtime_directory().join(format!("{}{id}", crate::folder::PREFIX));
     let tmp = temporary_directory().join(format!("{}{id}-tmp", crate::folder::PREFIX));
     let runner = config.shim.path();
-    let backend = containers.backend(id, &folder, runner, &workspace, &tmp);
-    backend.plan(&config.kinds).map_err(|error| LaunchError::System(io::Error::other(error)))
+    let attached = config.attached.as_ref();
+    let commands = attached.map(|it| it.plan(id, &folder, runner, &workspace));
+    let mut commands = commands.unwrap_or_default();
+    let is_attached = |kind: &Kind| attached.is_some_and(|it| it.containers.contains_key(kind));
+    let others: Vec<Kind> = config.kinds.iter().filter(|it| !is_attached(it)).cloned().collect();
+    if let (SidecarBackend::Containers(containers), [_, ..]) = (&config.backend, &others[..]) {
+        check_workspace(&workspace)?;
+        let backend = containers.backend(id, &folder, runner, &workspace, &tmp);
+        let plan = backend.plan(&others);
+        commands.extend(plan.map_err(|error| LaunchError::System(io::Error::other(error)))?);
+    }
+    Ok(commands)
 }
 
 /// What brings up the sidecars of a session, and what they are told that is not there yet.

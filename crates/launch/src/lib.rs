@@ -28,6 +28,7 @@
 //! another path, and dropping it removes its folders and ends its sidecars.
 
 mod agent;
+mod attachments;
 mod backend;
 mod call_log;
 mod confine;
@@ -44,6 +45,7 @@ pub use aifo_engine::{Choice, Engine, EngineCommand, EngineError, Flavor};
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_proxy::Limits;
 pub use aifo_sidecar::{Admitted, Caches, Images, Net};
+pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend, missing_images, plan};
 pub use call_log::log_directory;
 pub use confine::Confine;

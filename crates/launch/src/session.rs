@@ -18,6 +18,7 @@ use nix::unistd::getuid;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::attachments::Attachments;
 use crate::backend::{self, Chosen, RunnerTransport, SidecarBackend};
 use crate::call_log;
 use crate::confine::Confine;
@@ -37,6 +38,8 @@ pub struct SessionConfig {
     pub kinds: Vec<Kind>,
     /// How they run.
     pub backend: SidecarBackend,
+    /// Which of them run in containers that the user runs already, whatever the others do.
+    pub attached: Option<Attachments>,
     /// What their runners are reached by.
     pub runner_transport: RunnerTransport,
     /// Where the proxy listens, or `None` for a unix socket in the session's own folder.
@@ -142,6 +145,7 @@ impl SessionConfig {
             shim,
             kinds: Vec::new(),
             backend: SidecarBackend::Local,
+            attached: None,
             runner_transport: RunnerTransport::Auto,
             listen: None,
             policy: Policy::builtin(),
@@ -225,7 +229,12 @@ impl Session {
             }
         };
         let places = SharedPlaces::new(workspace.clone(), [workspaces, temporaries])?;
-        let fleet = match Fleet::start(chosen.backend, Box::new(host), config.kinds).await {
+        let (runner, others) = (config.shim.path(), chosen.backend);
+        let backend = match &config.attached {
+            Some(attached) => attached.over(others, &id, folder.path(), runner, &workspace),
+            None => others,
+        };
+        let fleet = match Fleet::start(backend, Box::new(host), config.kinds).await {
             Ok(fleet) => fleet,
             Err(error) => {
                 clean(chosen.containers.as_ref()).await;

@@ -30,6 +30,7 @@ mod channel;
 mod client;
 mod control;
 mod conversation;
+mod copy;
 mod data_frame;
 mod directory;
 mod exec;
@@ -45,6 +46,7 @@ mod server;
 mod stdio;
 
 pub use control::Control;
+pub use copy::{UNLINK, unlink_own};
 pub use guard::{CONNECT, GUARDED_BY, STREAM, WRITABLE, WRITE, guard};
 pub use monitor::monitor;
 pub use own::{Owner, own};

@@ -45,6 +45,18 @@ pub enum SidecarError {
         /// What helps, on a line of its own, if that is known.
         hint: &'static str,
     },
+    /// A container of the user's own did not take its runner.
+    #[error("the {kind} sidecar cannot be attached to container '{container}': {reason}{hint}")]
+    Attach {
+        /// Which sidecar.
+        kind: Kind,
+        /// The container's name.
+        container: String,
+        /// What the engine said, or what we found.
+        reason: String,
+        /// What helps, on a line of its own, if that is known.
+        hint: String,
+    },
     /// The runner did not answer in time.
     #[error("the {0} sidecar did not answer within {secs} s", secs = crate::runner::HELLO_TIME.as_secs())]
     Silent(Kind),

@@ -4,6 +4,7 @@
 //! comes to us: it connects to a socket in a folder that is mounted read-only, which is gone as soon
 //! as it has. Nothing listens after that, on either side.
 
+mod attach;
 mod door;
 mod images;
 mod kind;
@@ -23,6 +24,7 @@ use tokio::sync::Mutex;
 
 use crate::backend::{Backend, SidecarError, Starting};
 
+pub use self::attach::{AttachBackend, AttachConfig};
 pub use self::images::Images;
 pub use self::kind::{TMP as CONTAINER_TMP, WORKSPACE as CONTAINER_WORKSPACE, cache_volumes};
 

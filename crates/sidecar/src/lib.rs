@@ -54,12 +54,13 @@ mod outbox;
 mod places;
 mod runner;
 mod socket;
+mod translation;
 mod tunnel;
 
 pub use backend::{Backend, SidecarError, Starting};
 pub use container::{
-    Admitted, CONTAINER_TMP, CONTAINER_WORKSPACE, Caches, ContainerBackend, ContainerConfig,
-    Images, Net, cache_volumes, remove_session,
+    Admitted, AttachBackend, AttachConfig, CONTAINER_TMP, CONTAINER_WORKSPACE, Caches,
+    ContainerBackend, ContainerConfig, Images, Net, cache_volumes, remove_session,
 };
 pub use exec::{Canceller, Exec, ExecEvent};
 pub use fleet::Fleet;

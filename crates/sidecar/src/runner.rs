@@ -20,6 +20,7 @@ use crate::backend::SidecarError;
 use crate::exec::{Exec, ExecEvent};
 use crate::link::Link;
 use crate::outbox::Outbox;
+use crate::translation::Translation;
 use crate::tunnel::{self, Load, Told};
 
 /// A runner that has answered. Cheap to clone; the connection closes with [`Runner::close`] or
@@ -29,6 +30,7 @@ pub struct Runner {
     kind: Kind,
     control: Arc<Handle>,
     lost: watch::Receiver<bool>,
+    translation: Arc<Translation>,
 }
 
 /// The runner's users hold this; the task that reads the answers does not.
@@ -140,7 +142,12 @@ impl Runner {
                 let _ = tell_lost.send(true);
             }
         });
-        Ok(Runner { kind, control: Arc::new(Handle(control)), lost })
+        Ok(Runner { kind, control: Arc::new(Handle(control)), lost, translation: Arc::default() })
+    }
+
+    /// The same runner, where directories are called otherwise than by clients.
+    pub(crate) fn translating(self, translation: Translation) -> Self {
+        Runner { translation: Arc::new(translation), ..self }
     }
 
     /// The kind of the sidecar.
@@ -164,6 +171,9 @@ impl Runner {
         let (tell, events) = mpsc::unbounded_channel();
         let serial = control.waiting().next_serial();
         start.serial = serial;
+        if let Some(cwd) = &mut start.invocation.cwd {
+            self.translation.apply(cwd);
+        }
         let fds = if control.link.takes_descriptors() {
             control.waiting().execs.insert(serial, tell);
             fds

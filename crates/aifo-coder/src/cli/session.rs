@@ -75,6 +75,10 @@ pub(crate) struct Containers {
     /// The image of a kind's containers; may be repeated [env: AIFO_<KIND>_TOOLCHAIN_IMAGE]
     #[arg(long = "toolchain-image", value_name = "KIND=IMAGE")]
     pub(crate) images: Vec<String>,
+    /// A container that you run already, and the kind whose tools run in it: a compose service, a
+    /// devcontainer; may be repeated
+    #[arg(long, value_name = "NAME=KIND")]
+    pub(crate) attach: Vec<String>,
     /// Downloads go with the session instead of into volumes that all your sessions share
     #[arg(long)]
     pub(crate) no_toolchain_cache: bool,
@@ -126,6 +130,7 @@ impl Containers {
             cpus: self.cpus,
             no_caches: self.no_toolchain_cache,
             images: self.images.clone(),
+            attach: self.attach.clone(),
         }
     }
 }

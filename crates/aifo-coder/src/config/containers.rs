@@ -35,6 +35,8 @@ pub(crate) struct Containers {
     pub(crate) image_tag: Sourced<String>,
     /// Images named for a kind.
     pub(crate) images: BTreeMap<Kind, Sourced<String>>,
+    /// Containers of the user's own, by the kind that is routed there.
+    pub(crate) attached: BTreeMap<Kind, Sourced<String>>,
     pub(crate) registries: Registries,
 }
 
@@ -93,6 +95,8 @@ pub(crate) struct ContainerFlags {
     pub(crate) no_caches: bool,
     /// `KIND=IMAGE`
     pub(crate) images: Vec<String>,
+    /// `NAME=KIND`
+    pub(crate) attach: Vec<String>,
 }
 
 impl Backend {
@@ -141,6 +145,7 @@ impl Containers {
             image_prefix: Sourced::builtin(String::new()),
             image_tag: Sourced::builtin("latest".to_owned()),
             images: BTreeMap::new(),
+            attached: BTreeMap::new(),
             registries: Registries::builtin(),
         }
     }
@@ -252,7 +257,7 @@ impl Config {
             };
             self.name_image(kind, Sourced::new(image.to_owned(), source))?;
         }
-        Ok(())
+        self.apply_attach_flags(&flags.attach)
     }
 
     /// `AIFO_BACKEND`, `AIFO_CODER_IMAGE_*`, and `AIFO_<KIND>_TOOLCHAIN_IMAGE` of every kind.

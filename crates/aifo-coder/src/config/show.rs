@@ -107,6 +107,10 @@ fn container_entries(containers: &Containers) -> Vec<Entry> {
         row("containers.image_tag", json!(containers.image_tag.value), "", &containers.image_tag),
     ];
     all.extend(registry_entries(&containers.registries));
+    let attached = containers.attached.iter();
+    all.extend(
+        attached.map(|(kind, name)| row(&format!("attach.{kind}"), json!(name.value), "", name)),
+    );
     let images = containers.images.iter();
     all.extend(
         images

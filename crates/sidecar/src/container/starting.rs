@@ -179,7 +179,7 @@ fn hint(reason: &str, spec: &ContainerSpec) -> &'static str {
 }
 
 /// What the engine's command says: progress of a pull, complaints, the runner's own words.
-struct Said {
+pub(super) struct Said {
     stderr: Option<BufReader<ChildStderr>>,
     lines: Vec<String>,
 }
@@ -188,12 +188,17 @@ struct Said {
 const MAX_LINES: usize = 32;
 
 impl Said {
-    fn of(stderr: Option<ChildStderr>) -> Self {
+    pub(super) fn of(stderr: Option<ChildStderr>) -> Self {
         Said { stderr: stderr.map(BufReader::new), lines: Vec::new() }
     }
 
+    /// What it said at last.
+    pub(super) fn last_words(&self) -> Option<String> {
+        aifo_engine::last_words(&self.lines.join("\n"))
+    }
+
     /// Listens until the command has ended, and returns its exit code.
-    async fn until_end(&mut self, child: &mut Child) -> io::Result<Option<i32>> {
+    pub(super) async fn until_end(&mut self, child: &mut Child) -> io::Result<Option<i32>> {
         if let Some(stderr) = &mut self.stderr {
             let mut line = Vec::new();
             while stderr.read_until(b'\n', &mut line).await? > 0 {

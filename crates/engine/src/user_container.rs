@@ -1,0 +1,191 @@
+//! A container that is its user's own: what it is, and how something gets into it.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::command::EngineCommand;
+use crate::container::Stdio;
+use crate::engine::{Engine, EngineError};
+
+/// A container that somebody else has made, and looks after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserContainer {
+    /// In the engine's words: `running`, `paused`, `exited`.
+    pub state: String,
+    /// Whom its processes run as; empty for root.
+    user: String,
+    mounts: Vec<Mounted>,
+}
+
+/// A place in it that is not of its image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mounted {
+    /// On the host, for what comes from there.
+    from: Option<PathBuf>,
+    to: PathBuf,
+}
+
+/// As whom something is executed in a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExecAs {
+    /// The user that its own processes run as.
+    Itself,
+    /// Root, who may remove what the engine has put there.
+    Root,
+}
+
+impl UserContainer {
+    /// Whether something can be executed in it.
+    pub fn is_running(&self) -> bool {
+        self.state == "running"
+    }
+
+    /// Whether its processes run as root.
+    pub fn runs_as_root(&self) -> bool {
+        let user = self.user.split(':').next().unwrap_or_default();
+        ["", "0", "root"].contains(&user)
+    }
+
+    /// Where a directory of the host, given by its real path, is seen in it.
+    pub fn path_of(&self, directory: &Path) -> Option<PathBuf> {
+        let seen = self.mounts.iter().filter_map(|mount| {
+            // The engine tells a path as it was given.
+            let from = mount.from.as_ref()?;
+            let from = from.canonicalize().unwrap_or_else(|_| from.clone());
+            let below = directory.strip_prefix(&from).ok()?;
+            let inside: PathBuf = mount.to.components().chain(below.components()).collect();
+            // A deeper mount hides what would be there.
+            let is_hidden = self.mounts.iter().any(|other| {
+                other.to != mount.to
+                    && other.to.starts_with(&mount.to)
+                    && inside.starts_with(&other.to)
+            });
+            (!is_hidden).then_some((from, inside))
+        });
+        let nearest = seen.max_by_key(|(from, _)| from.components().count());
+        nearest.map(|(_, inside)| inside)
+    }
+}
+
+impl Engine {
+    /// Asks about a container, whoever made it. Errors: there is none of this name.
+    pub async fn user_container(&self, name: &str) -> Result<UserContainer, EngineError> {
+        let command = self.inspect_container(name);
+        let answer = self.output(&command).await?;
+        parse(&answer).map_err(|error| EngineError::Failed {
+            what: Box::new(command),
+            reason: error.to_string(),
+        })
+    }
+
+    /// The command that asks about a container.
+    pub fn inspect_container(&self, name: &str) -> EngineCommand {
+        self.command().args(["container", "inspect", "--format", ANSWER, name])
+    }
+
+    /// The command that puts a folder of the host's into a folder of a container, as root's.
+    pub fn copy_into(&self, folder: &Path, name: &str, into: &str) -> EngineCommand {
+        self.command().arg("cp").arg(folder).arg(format!("{name}:{into}"))
+    }
+
+    /// The command that executes something in a container, with its streams as ours or with none.
+    pub fn exec<S: AsRef<OsStr>>(
+        &self,
+        name: &str,
+        who: ExecAs,
+        stdio: Stdio,
+        words: impl IntoIterator<Item = S>,
+    ) -> EngineCommand {
+        let mut command = self.command().args(["exec", "--workdir", "/"]);
+        if stdio == Stdio::Attached {
+            command = command.arg("--interactive");
+        }
+        if who == ExecAs::Root {
+            command = command.args(["--user", "0"]);
+        }
+        command.arg(name).args(words)
+    }
+}
+
+/// The answer as both engines give it: of all that there is they tell in different forms.
+const ANSWER: &str =
+    r#"{"state":{{json .State.Status}},"user":{{json .Config.User}},"mounts":{{json .Mounts}}}"#;
+
+#[derive(Deserialize)]
+struct Answer {
+    state: String,
+    user: String,
+    /// There may be none.
+    mounts: Option<Vec<Mount>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Mount {
+    r#type: String,
+    #[serde(default)]
+    source: PathBuf,
+    destination: PathBuf,
+}
+
+fn parse(answer: &[u8]) -> Result<UserContainer, serde_json::Error> {
+    let Answer { state, user, mounts } = serde_json::from_slice(answer)?;
+    let mounted = |mount: Mount| {
+        let is_bind = mount.r#type == "bind";
+        Mounted { from: is_bind.then_some(mount.source), to: mount.destination }
+    };
+    let mounts = mounts.unwrap_or_default().into_iter().map(mounted).collect();
+    Ok(UserContainer { state, user, mounts })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOLD: &str = r#"{"state":"running","user":"node:node","mounts":[
+        {"Type": "bind", "Source": "/home/me/projects", "Destination": "/src", "RW": true},
+        {"Type": "bind", "Source": "/home/me/projects/it", "Destination": "/app", "RW": true},
+        {"Type": "volume", "Name": "v", "Source": "/var/lib/v", "Destination": "/src/hidden"}
+    ]}"#;
+
+    #[test]
+    fn what_an_engine_tells() {
+        let container = parse(TOLD.as_bytes()).unwrap();
+        assert!(container.is_running() && !container.runs_as_root());
+        let rows = [
+            ("/home/me/projects/it", Some("/app")),
+            ("/home/me/projects/it/sub", Some("/app/sub")),
+            ("/home/me/projects/item", Some("/src/item")),
+            ("/home/me/projects", Some("/src")),
+            ("/home/me/projects/hidden/x", None),
+            ("/home/me", None),
+            ("/var/lib/v", None),
+        ];
+        for (directory, inside) in rows {
+            let found = container.path_of(Path::new(directory));
+            assert_eq!(found.as_deref(), inside.map(Path::new), "{directory}");
+        }
+        let bare = parse(br#"{"state":"exited","user":"","mounts":null}"#).unwrap();
+        assert!(!bare.is_running() && bare.runs_as_root());
+        assert_eq!(bare.path_of(Path::new("/home/me")), None);
+    }
+
+    #[test]
+    fn whose_processes_run_as_root() {
+        for (user, is_root) in [
+            ("", true),
+            ("0", true),
+            ("root:x", true),
+            ("0:0", true),
+            ("1000", false),
+            ("o", false),
+        ] {
+            let user = user.to_owned();
+            let container = UserContainer { state: String::new(), user, mounts: Vec::new() };
+            assert_eq!(container.runs_as_root(), is_root, "{container:?}");
+            assert!(!container.is_running());
+        }
+    }
+}

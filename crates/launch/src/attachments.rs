@@ -1,0 +1,60 @@
+//! Kinds whose tools run in containers that the user runs already.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use aifo_engine::{Engine, EngineCommand};
+use aifo_sidecar::{AttachBackend, AttachConfig, Backend};
+use aifo_types::Kind;
+
+/// Which containers, and whose.
+#[derive(Clone, Debug)]
+pub struct Attachments {
+    /// The engine that runs them.
+    pub engine: Engine,
+    /// The name of the container for each kind.
+    pub containers: BTreeMap<Kind, String>,
+}
+
+impl Attachments {
+    /// A backend that attaches these kinds and leaves the others to `others`.
+    pub(crate) fn over(
+        &self,
+        others: Box<dyn Backend>,
+        session: &str,
+        folder: &Path,
+        runner: &Path,
+        workspace: &Path,
+    ) -> Box<dyn Backend> {
+        let config = self.config(session, folder, runner, workspace);
+        Box::new(AttachBackend::new(config, others))
+    }
+
+    /// The commands that would attach them.
+    pub(crate) fn plan(
+        &self,
+        session: &str,
+        folder: &Path,
+        runner: &Path,
+        workspace: &Path,
+    ) -> Vec<EngineCommand> {
+        self.config(session, folder, runner, workspace).plan()
+    }
+
+    fn config(
+        &self,
+        session: &str,
+        folder: &Path,
+        runner: &Path,
+        workspace: &Path,
+    ) -> AttachConfig {
+        AttachConfig {
+            engine: self.engine.clone(),
+            session: session.to_owned(),
+            runner_program: runner.to_owned(),
+            folder: folder.to_owned(),
+            workspace: workspace.to_owned(),
+            containers: self.containers.clone(),
+        }
+    }
+}
