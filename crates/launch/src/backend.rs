@@ -36,6 +36,15 @@ pub enum RunnerTransport {
 }
 
 impl RunnerTransport {
+    /// For containers of an engine.
+    fn containers(self, engine: &Engine) -> Transport {
+        match self {
+            RunnerTransport::Auto if engine.facts().shares_our_kernel() => Transport::Descriptors,
+            RunnerTransport::Auto | RunnerTransport::Stdio => Transport::Stream,
+            RunnerTransport::Socket => Transport::Descriptors,
+        }
+    }
+
     /// For processes of this machine.
     pub(crate) fn local(self) -> Transport {
         match self {
@@ -89,14 +98,15 @@ impl Containers {
         &self,
         session: &str,
         folder: &Path,
-        runner: &Path,
+        runner: (&Path, RunnerTransport),
         workspace: &Path,
         tmp: &Path,
     ) -> ContainerBackend {
         ContainerBackend::new(ContainerConfig {
             engine: self.engine.clone(),
             labels: Labels::of_session(session, folder),
-            runner_program: runner.to_owned(),
+            runner_program: runner.0.to_owned(),
+            transport: runner.1.containers(&self.engine),
             sockets: folder.join("back"),
             workspace: workspace.to_owned(),
             tmp: tmp.to_owned(),
@@ -128,6 +138,7 @@ pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
     let others: Vec<Kind> = config.kinds.iter().filter(|it| !is_attached(it)).cloned().collect();
     if let (SidecarBackend::Containers(containers), [_, ..]) = (&config.backend, &others[..]) {
         check_workspace(&workspace)?;
+        let runner = (runner, config.runner_transport);
         let backend = containers.backend(id, &folder, runner, &workspace, &tmp);
         let plan = backend.plan(&others);
         commands.extend(plan.map_err(|error| LaunchError::System(io::Error::other(error)))?);
@@ -140,7 +151,7 @@ pub(crate) fn container_backend(
     containers: &Containers,
     session: &str,
     folder: &Path,
-    runner: &Path,
+    runner: (&Path, RunnerTransport),
     workspace: &Path,
     tmp: &Path,
 ) -> Result<ContainerBackend, LaunchError> {

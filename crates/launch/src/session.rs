@@ -216,7 +216,8 @@ impl Session {
             SidecarBackend::Containers(containers) => {
                 workspaces.push(CONTAINER_WORKSPACE.into());
                 temporaries.push(CONTAINER_TMP.into());
-                let (runner, folder) = (config.shim.path(), folder.path());
+                let runner = (config.shim.path(), config.runner_transport);
+                let folder = folder.path();
                 let backend = backend::container_backend(
                     containers,
                     &id,

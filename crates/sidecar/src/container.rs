@@ -23,6 +23,7 @@ use aifo_types::Kind;
 use tokio::sync::Mutex;
 
 use crate::backend::{Backend, SidecarError, Starting};
+use crate::local::Transport;
 
 pub use self::attach::{AttachBackend, AttachConfig};
 pub use self::images::Images;
@@ -51,6 +52,8 @@ pub struct ContainerConfig {
     pub publish: Vec<String>,
     /// What each container may use.
     pub limits: Limits,
+    /// What the runners are reached by.
+    pub transport: Transport,
     /// Whether downloads outlive the session.
     pub caches: Caches,
     /// What else of the user's is let in, by the user's own wish.

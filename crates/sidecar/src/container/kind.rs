@@ -7,6 +7,7 @@ use aifo_engine::{ContainerSpec, Limits, Mount, Network, Stdio, User, Value};
 use aifo_types::Kind;
 
 use super::{Caches, Net, Shared};
+use crate::local::Transport;
 
 /// Where the runner is, in every container.
 pub(super) const RUNNER: &str = "/opt/aifo/bin/aifo-runner";
@@ -92,23 +93,32 @@ fn volume(cache: &Cache) -> String {
 /// What every container of a session is made of, whatever it is for.
 pub(super) fn container(shared: &Shared, name: String, kind: &str, image: String) -> ContainerSpec {
     let config = &shared.config;
-    let socket = Path::new(SOCKETS).join(SOCKET);
+    let mut mounts = vec![bind(&config.runner_program, RUNNER, true)];
+    let mut args = vec![OsString::from("serve")];
+    let stdio = match config.transport {
+        Transport::Descriptors => {
+            mounts.push(bind(&config.sockets.join(kind), SOCKETS, true));
+            args.extend(["--connect".into(), Path::new(SOCKETS).join(SOCKET).into()]);
+            Stdio::Apart
+        }
+        Transport::Stream => {
+            args.push("--stream".into());
+            Stdio::Attached
+        }
+    };
     ContainerSpec {
         name,
         image,
         labels: config.labels.clone(),
         kind: kind.to_owned(),
         entrypoint: RUNNER.into(),
-        args: vec!["serve".into(), "--connect".into(), socket.into()],
-        mounts: vec![
-            bind(&config.runner_program, RUNNER, true),
-            bind(&config.sockets.join(kind), SOCKETS, true),
-        ],
+        args,
+        mounts,
         variables: Vec::new(),
         network: Network::None,
         publish: Vec::new(),
         limits: Limits::default(),
-        stdio: Stdio::Apart,
+        stdio,
         user: User::Caller,
         capabilities: Vec::new(),
     }
@@ -177,6 +187,7 @@ pub(super) fn owner(shared: &Shared, of: &ContainerSpec) -> ContainerSpec {
         }
         spec.mounts.push(mount.clone());
     }
+    spec.stdio = Stdio::Apart;
     spec.user = User::Root;
     spec.capabilities = vec!["CHOWN", "DAC_READ_SEARCH"];
     spec

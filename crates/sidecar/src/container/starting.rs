@@ -1,23 +1,44 @@
 //! From what a container is made of to a runner that has answered.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use aifo_engine::{ContainerSpec, Mount};
 use aifo_types::Kind;
 use aifo_wire::Setup;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, BufReader, Interest};
 use tokio::process::{Child, ChildStderr};
 
 use super::door::Door;
 use super::kind::{self, TMP, WORKSPACE};
 use super::{Shared, engine_error};
 use crate::backend::SidecarError;
+use crate::local::Transport;
 use crate::runner::Runner;
+use crate::socket::on_reactor;
 
 /// How the engine's command ended while we waited for the runner.
 struct Failure {
     code: Option<i32>,
     said: Vec<String>,
+}
+
+/// The way to a runner.
+enum Reached {
+    /// Its connection.
+    Socket(OwnedFd),
+    /// Its stdout and stdin, through the engine's command.
+    Stream { reader: OwnedFd, writer: OwnedFd },
+}
+
+impl Reached {
+    /// Returns when the runner has said something: before that an image may have to be pulled.
+    async fn by_streams(reader: OwnedFd, writer: OwnedFd) -> io::Result<Self> {
+        let watched = on_reactor(reader, Interest::READABLE)?;
+        let readable = watched.readable().await.map(|_| ());
+        readable?;
+        Ok(Reached::Stream { reader: watched.into_inner(), writer })
+    }
 }
 
 /// The runner's, when a place it was given cannot be written to (`spec/runner.md#options`).
@@ -37,8 +58,8 @@ impl Shared {
         spec: &ContainerSpec,
     ) -> Result<Runner, SidecarError> {
         let keeps = spec.mounts.iter().any(|mount| matches!(mount, Mount::Volume { .. }));
-        let control = match self.attempt(&kind, spec).await? {
-            Ok(control) => control,
+        let reached = match self.attempt(&kind, spec).await? {
+            Ok(reached) => reached,
             Err(failure) if failure.code == Some(NOT_WRITABLE) && keeps => {
                 // Volumes that the engine has just made are root's.
                 self.give_away(&kind, spec).await?;
@@ -55,7 +76,13 @@ impl Shared {
             }
             Err(failure) => return Err(failure.told_of(&kind, spec)),
         };
-        let connected = Runner::connect(kind, control, &self.setup(spec)).await;
+        let setup = self.setup(spec);
+        let connected = match reached {
+            Reached::Socket(control) => Runner::connect(kind, control, &setup).await,
+            Reached::Stream { reader, writer } => {
+                Runner::connect_stream(kind, reader, writer, &setup).await
+            }
+        };
         if connected.is_err() {
             let left = std::slice::from_ref(&spec.name);
             // It is the failure to connect that has to be told.
@@ -84,27 +111,46 @@ impl Shared {
         Setup { workspace, tmp, kind: spec.kind.clone() }
     }
 
-    /// Starts a container once: its runner's connection, or what came instead.
+    /// Starts a container once: the way to its runner, or what came instead.
     async fn attempt(
         &self,
         kind: &Kind,
         spec: &ContainerSpec,
-    ) -> Result<Result<std::os::fd::OwnedFd, Failure>, SidecarError> {
+    ) -> Result<Result<Reached, Failure>, SidecarError> {
         let failed = |source: io::Error| SidecarError::Start { kind: kind.clone(), source };
-        let door = Door::open(&self.config.sockets.join(&spec.kind)).map_err(failed)?;
+        // Before the runner looks for it.
+        let door = match self.config.transport {
+            Transport::Descriptors => {
+                Some(Door::open(&self.config.sockets.join(&spec.kind)).map_err(failed)?)
+            }
+            Transport::Stream => None,
+        };
         let mut child = self.spawn(kind, spec)?;
         let mut said = Said::of(child.stderr.take());
-        tokio::select! {
-            control = door.answer() => {
-                let control = control.map_err(failed)?;
-                if !self.config.engine.outlives_its_command() {
-                    tokio::spawn(async move { said.until_end(&mut child).await });
+        let streams = child.stdout.take().zip(child.stdin.take());
+        let reached = async {
+            match (door, streams) {
+                (Some(door), _) => Ok(Reached::Socket(door.answer().await?)),
+                (None, Some((stdout, stdin))) => {
+                    Reached::by_streams(stdout.into_owned_fd()?, stdin.into_owned_fd()?).await
                 }
-                Ok(Ok(control))
+                (None, None) => Err(io::ErrorKind::NotConnected.into()),
             }
+        };
+        tokio::select! {
+            // Of a command that has ended there is nothing to be reached.
+            biased;
             code = said.until_end(&mut child) => {
                 let code = code.map_err(failed)?;
                 Ok(Err(Failure { code, said: said.lines }))
+            }
+            reached = reached => {
+                let reached = reached.map_err(failed)?;
+                let carries = matches!(reached, Reached::Stream { .. });
+                if carries || !self.config.engine.outlives_its_command() {
+                    tokio::spawn(async move { said.until_end(&mut child).await });
+                }
+                Ok(Ok(reached))
             }
         }
     }
