@@ -54,6 +54,16 @@ impl RunnerTransport {
     }
 }
 
+impl SidecarBackend {
+    /// `local`, or the engine's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            SidecarBackend::Local => "local",
+            SidecarBackend::Containers(containers) => containers.engine.flavor().program(),
+        }
+    }
+}
+
 /// What the containers of a session are to be.
 #[derive(Clone, Debug)]
 pub struct Containers {

@@ -11,6 +11,16 @@ use aifo_proxy::CallLog;
 /// Logs of this many sessions are kept, the newest ones.
 const KEPT: usize = 20;
 
+/// How long the log of a session is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallLogs {
+    /// With those of the latest sessions.
+    #[default]
+    Kept,
+    /// As long as the session: it lies in its folder.
+    WithSession,
+}
+
 /// Where logs lie: `$XDG_STATE_HOME/aifo/log`, else `~/.local/state/aifo/log`. `None` without a
 /// home, as some services have none.
 pub fn log_directory() -> Option<PathBuf> {
@@ -22,9 +32,9 @@ pub fn log_directory() -> Option<PathBuf> {
 
 /// Opens the log of a session: in the log directory, where it outlives the session, or else in the
 /// session's own folder. Returns its path and what writes to it.
-pub(crate) fn open(id: &str, folder: &Path) -> io::Result<(PathBuf, CallLog)> {
+pub(crate) fn open(id: &str, folder: &Path, logs: CallLogs) -> io::Result<(PathBuf, CallLog)> {
     let name = format!("{id}.jsonl");
-    let kept = log_directory().filter(|directory| {
+    let kept = log_directory().filter(|_| logs == CallLogs::Kept).filter(|directory| {
         DirBuilder::new().recursive(true).mode(0o700).create(directory).is_ok()
     });
     if let Some(directory) = &kept {

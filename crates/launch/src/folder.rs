@@ -1,24 +1,40 @@
-//! Folders that are gone when the session is.
+//! Folders that are gone when the session is, and that show whether it still runs.
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::unistd::getuid;
 
 /// A folder of our own, with mode 0700, removed with all its contents when this is dropped.
+///
+/// It is locked for as long. The kernel lets go of the lock when we end, however that comes, so a
+/// folder that is there and not locked has been left behind.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
+    _lock: Option<Flock<File>>,
 }
 
 impl Folder {
     /// Makes a folder that did not exist. Nobody else can have prepared it: an existing path,
     /// be it a link, is an error.
     pub(crate) fn create(path: PathBuf) -> io::Result<Self> {
-        DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Folder { path })
+        loop {
+            DirBuilder::new().mode(0o700).create(&path)?;
+            match File::open(&path).and_then(hold) {
+                // A cleanup came between the two, took it for left behind, and has removed it.
+                Ok(Held::Removed) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Ok(Held::Locked(lock)) => return Ok(Folder { path, _lock: Some(lock) }),
+                Ok(Held::Unlockable) => return Ok(Folder { path, _lock: None }),
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -28,18 +44,105 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A tool may have left a directory here that forbids us to empty it; nothing can be done
-        // about that from a destructor, and the folder is in a temporary place.
-        let _ = std::fs::remove_dir_all(&self.path);
+        // Nobody is left to be told; `aifo-coder cleanup` finds what stays.
+        let _ = remove_tree(&self.path);
+    }
+}
+
+enum Held {
+    Locked(Flock<File>),
+    /// The file system has no locks, as some network's. Then nobody takes it for left behind.
+    Unlockable,
+    Removed,
+}
+
+fn hold(folder: File) -> io::Result<Held> {
+    match Flock::lock(folder, FlockArg::LockExclusive) {
+        Ok(lock) if lock.metadata()?.nlink() == 0 => Ok(Held::Removed),
+        Ok(lock) => Ok(Held::Locked(lock)),
+        Err((folder, Errno::EINTR)) => hold(folder),
+        Err(_) => Ok(Held::Unlockable),
+    }
+}
+
+/// Whether somebody who lives holds a folder. Where that cannot be told, somebody does.
+pub(crate) fn is_held(path: &Path) -> bool {
+    match open_folder(path).map(|folder| Flock::lock(folder, FlockArg::LockSharedNonblock)) {
+        Ok(Ok(_shared)) => false,
+        Ok(Err(_)) => true,
+        Err(Errno::ENOENT) => false,
+        Err(_) => true,
+    }
+}
+
+/// A folder that somebody left, ours as long as this lives: nobody else cleans it up, and a session
+/// that has just made it waits, and makes it again.
+#[derive(Debug)]
+pub(crate) struct Abandoned {
+    _lock: Flock<File>,
+}
+
+impl Abandoned {
+    /// Takes the folder, if nobody holds it.
+    pub(crate) fn take(path: &Path) -> Option<Self> {
+        let folder = open_folder(path).ok()?;
+        let lock = Flock::lock(folder, FlockArg::LockExclusiveNonblock).ok()?;
+        (lock.metadata().ok()?.nlink() > 0).then_some(Abandoned { _lock: lock })
+    }
+}
+
+fn open_folder(path: &Path) -> Result<File, Errno> {
+    let flags = (OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    opened.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
+}
+
+/// Removes a folder with all that is in it, folders too that forbid it to their owner, as caches of
+/// modules do. That it is gone already is no failure.
+pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_up(path);
+            fs::remove_dir_all(path)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Lets the owner into a folder and all below it, as far as it is the owner's. No link is followed.
+fn open_up(folder: &Path) {
+    let flags = (OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
+    let Ok(found) = OpenOptions::new().read(true).custom_flags(flags).open(folder) else { return };
+    // What only stands for a file has no mode to change, but a way to the file.
+    let way = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let _ = fs::set_permissions(way, fs::Permissions::from_mode(0o700));
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
     }
 }
 
 /// How the names of session folders begin.
 pub(crate) const PREFIX: &str = "aifo-";
+/// How those of their temporary directories end.
+pub(crate) const TMP_SUFFIX: &str = "-tmp";
+
+/// The session that a folder of this name belongs to, if it is a session's.
+pub(crate) fn session_of(name: &str) -> Option<&str> {
+    let rest = name.strip_prefix(PREFIX)?;
+    let id = rest.strip_suffix(TMP_SUFFIX).unwrap_or(rest);
+    let is_id = id.len() == ID_LEN && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_id.then_some(id)
+}
+
+/// The hex digits of an id.
+const ID_LEN: usize = 16;
 
 /// Where sockets go: short, on this machine, ours alone. `$XDG_RUNTIME_DIR` where it is that, else
 /// the temporary directory, where the session's own folder does the keeping apart.
-pub(crate) fn runtime_directory() -> PathBuf {
+pub fn runtime_directory() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     runtime.filter(|path| is_ours(path)).unwrap_or_else(std::env::temp_dir)
 }
@@ -55,15 +158,71 @@ fn is_ours(path: &Path) -> bool {
 mod tests {
     use super::*;
 
+    fn scratch(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("aifo-folder-{name}-{}", std::process::id()))
+    }
+
     #[test]
     fn a_folder_is_private_and_goes_with_its_owner() {
-        let path = std::env::temp_dir().join(format!("aifo-folder-{}", std::process::id()));
+        let path = scratch("own");
         let folder = Folder::create(path.clone()).unwrap();
-        std::fs::create_dir(path.join("sub")).unwrap();
+        fs::create_dir(path.join("sub")).unwrap();
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o700);
         assert!(Folder::create(path.clone()).is_err(), "it exists");
         drop(folder);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_folder_is_held_as_long_as_its_owner_lives() {
+        let path = scratch("held");
+        let folder = Folder::create(path.clone()).unwrap();
+        assert!(is_held(&path));
+        assert!(Abandoned::take(&path).is_none());
+        drop(folder);
+        assert!(!is_held(&path), "it is gone");
+
+        fs::create_dir(&path).unwrap();
+        assert!(!is_held(&path), "nobody made it that lives");
+        let taken = Abandoned::take(&path).unwrap();
+        assert!(Abandoned::take(&path).is_none(), "one cleans up");
+        drop(taken);
+        fs::remove_dir(&path).unwrap();
+    }
+
+    #[test]
+    fn whoever_makes_a_folder_outlasts_a_cleanup() {
+        let path = scratch("race");
+        fs::create_dir(&path).unwrap();
+        let taken = Abandoned::take(&path).unwrap();
+        let opened = File::open(&path).unwrap();
+        let holder = std::thread::spawn(move || hold(opened));
+        fs::remove_dir(&path).unwrap();
+        drop(taken);
+        assert!(matches!(holder.join().unwrap(), Ok(Held::Removed)), "and it is made again");
+    }
+
+    #[test]
+    fn what_forbids_its_owner_to_empty_it_goes_all_the_same() {
+        let path = scratch("closed");
+        fs::create_dir_all(path.join("a/b")).unwrap();
+        fs::write(path.join("a/b/file"), "").unwrap();
+        for folder in ["a/b", "a"] {
+            let closed = fs::Permissions::from_mode(0o500);
+            fs::set_permissions(path.join(folder), closed).unwrap();
+        }
+        remove_tree(&path).unwrap();
+        assert!(!path.exists());
+        remove_tree(&path).unwrap();
+    }
+
+    #[test]
+    fn folders_of_sessions_by_their_names() {
+        assert_eq!(session_of("aifo-5d0c3b7f9a21e846"), Some("5d0c3b7f9a21e846"));
+        assert_eq!(session_of("aifo-5d0c3b7f9a21e846-tmp"), Some("5d0c3b7f9a21e846"));
+        for other in ["aifo-t12-0", "aifo-5d0c", "5d0c3b7f9a21e846", "aifo-5d0c3b7f9a21e84x"] {
+            assert_eq!(session_of(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -30,7 +30,9 @@
 mod agent;
 mod attachments;
 mod backend;
+mod cache;
 mod call_log;
+mod cleanup;
 mod confine;
 mod detect;
 mod folder;
@@ -41,15 +43,20 @@ mod shim_binary;
 mod shims;
 
 pub use agent::{Agent, AgentEnd};
-pub use aifo_engine::{Choice, Engine, EngineCommand, EngineError, Flavor};
+pub use aifo_engine::{
+    CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
+};
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
-pub use aifo_proxy::Limits;
+pub use aifo_proxy::{Limits, RunningTool};
 pub use aifo_sidecar::{Admitted, Caches, Images, Net};
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend, missing_images, plan};
-pub use call_log::log_directory;
+pub use cache::{Cache, CacheError, CachePlace, caches};
+pub use call_log::{CallLogs, log_directory};
+pub use cleanup::{Part, Remains, RemoveError, Survey, killed_sessions, survey};
 pub use confine::Confine;
 pub use detect::detect_kinds;
+pub use folder::runtime_directory;
 pub use registries::{Admission, AdmissionError, Places};
 pub use running::{SessionInfo, running_sessions};
 pub use session::{LaunchError, Session, SessionConfig, Verbosity};

@@ -7,12 +7,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use aifo_proxy::{Board, RunningTool};
 use aifo_types::{Kind, Token, env};
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use crate::folder::{PREFIX, runtime_directory};
+use crate::folder::{is_held, runtime_directory, session_of};
 
 /// What a session tells about itself in its folder.
 #[derive(Clone, Debug)]
@@ -29,12 +28,18 @@ pub struct SessionInfo {
     pub forwarded: String,
     /// Its sidecars.
     pub kinds: Vec<Kind>,
+    /// How they run: `local`, or the engine's name.
+    pub backend: String,
     /// When it was ready.
     pub started: SystemTime,
     /// Its log of calls.
     pub log: PathBuf,
     /// Its folder.
     pub folder: PathBuf,
+    /// Its temporary directory.
+    pub tmp: PathBuf,
+    /// The folder that was made for the proxy's socket, if one had to be.
+    pub socket_folder: Option<PathBuf>,
 }
 
 /// The same as it stands in the file.
@@ -47,12 +52,17 @@ struct Card {
     #[serde(default)]
     forwarded: String,
     kinds: Vec<String>,
+    backend: String,
     started_unix_ms: u64,
     log: PathBuf,
+    tmp: PathBuf,
+    socket_folder: Option<PathBuf>,
 }
 
 const CARD: &str = "session.json";
 const TOKEN: &str = "token";
+/// Of the file that says what runs.
+pub(crate) const BOARD: &str = "running";
 
 impl SessionInfo {
     /// What a client needs to join the session, as [`Session::variables`](crate::Session) has it.
@@ -84,14 +94,23 @@ impl SessionInfo {
             url: self.url.clone(),
             forwarded: self.forwarded.clone(),
             kinds: self.kinds.iter().map(Kind::to_string).collect(),
+            backend: self.backend.clone(),
             started_unix_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
             log: self.log.clone(),
+            tmp: self.tmp.clone(),
+            socket_folder: self.socket_folder.clone(),
         };
         write_private(&self.folder.join(TOKEN), token.reveal().as_bytes())?;
         write_private(&self.folder.join(CARD), &serde_json::to_vec_pretty(&card)?)
     }
 
-    fn read(folder: &Path) -> Option<Self> {
+    /// The tools that run in it, the longest running first.
+    pub fn running_tools(&self) -> Vec<RunningTool> {
+        Board::read(&self.folder.join(BOARD)).unwrap_or_default()
+    }
+
+    /// What a session, living or not, tells in this folder; `None` if it was never ready.
+    pub(crate) fn read(folder: &Path) -> Option<Self> {
         let card: Card = serde_json::from_slice(&fs::read(folder.join(CARD)).ok()?).ok()?;
         Some(SessionInfo {
             id: card.id,
@@ -100,30 +119,30 @@ impl SessionInfo {
             url: card.url,
             forwarded: card.forwarded,
             kinds: card.kinds.iter().filter_map(|kind| Kind::parse(kind).ok()).collect(),
+            backend: card.backend,
             started: UNIX_EPOCH + Duration::from_millis(card.started_unix_ms),
             log: card.log,
             folder: folder.to_owned(),
+            tmp: card.tmp,
+            socket_folder: card.socket_folder,
         })
-    }
-
-    fn is_alive(&self) -> bool {
-        let pid = i32::try_from(self.pid).unwrap_or_default();
-        pid > 0 && kill(Pid::from_raw(pid), None) != Err(nix::errno::Errno::ESRCH)
     }
 }
 
 /// The sessions of this user that run, oldest first. Folders that a killed launcher left are passed
 /// over.
 pub fn running_sessions() -> Vec<SessionInfo> {
-    let entries = fs::read_dir(runtime_directory()).into_iter().flatten().flatten();
-    let ours =
-        entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()));
-    let mut sessions: Vec<SessionInfo> = ours
-        .filter_map(|entry| SessionInfo::read(&entry.path()))
-        .filter(SessionInfo::is_alive)
-        .collect();
+    let held = session_folders(&runtime_directory()).filter(|folder| is_held(folder));
+    let mut sessions: Vec<_> = held.filter_map(|folder| SessionInfo::read(&folder)).collect();
     sessions.sort_by_key(|session| session.started);
     sessions
+}
+
+/// The folders in a place that are named as sessions name theirs, temporary ones among them.
+pub(crate) fn session_folders(place: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    let ours = entries.filter(|entry| entry.file_name().to_str().and_then(session_of).is_some());
+    ours.map(|entry| entry.path())
 }
 
 fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {

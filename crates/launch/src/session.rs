@@ -8,7 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use aifo_policy::{Forwarding, NotifyRules, Policy};
 use aifo_process::raise_open_files;
-use aifo_proxy::{BindError, Limits, Listener, Proxy, ProxyConfig, SharedPlaces, Transcript};
+use aifo_proxy::{
+    BindError, Board, Limits, Listener, Proxy, ProxyConfig, SharedPlaces, Transcript,
+};
 use aifo_sidecar::{
     CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend, LocalConfinement,
     SidecarError, Transport,
@@ -20,10 +22,10 @@ use tokio::task::JoinHandle;
 
 use crate::attachments::Attachments;
 use crate::backend::{self, Chosen, RunnerTransport, SidecarBackend};
-use crate::call_log;
+use crate::call_log::{self, CallLogs};
 use crate::confine::Confine;
-use crate::folder::{Folder, PREFIX, runtime_directory};
-use crate::running::SessionInfo;
+use crate::folder::{Folder, PREFIX, TMP_SUFFIX, runtime_directory};
+use crate::running::{BOARD, SessionInfo};
 use crate::shim_binary::{ShimBinary, ShimBinaryError};
 use crate::shims::{link_tools, path_without_shims};
 
@@ -60,6 +62,8 @@ pub struct SessionConfig {
     pub limits: Limits,
     /// Whether shims and proxy tell their decisions.
     pub verbosity: Verbosity,
+    /// How long the log of calls is kept.
+    pub call_logs: CallLogs,
 }
 
 /// Whether the parties of a session tell what they decide.
@@ -156,6 +160,7 @@ impl SessionConfig {
             max_runtime: None,
             limits: Limits::default(),
             verbosity: Verbosity::Quiet,
+            call_logs: CallLogs::Kept,
         }
     }
 }
@@ -173,7 +178,7 @@ impl Session {
             SidecarBackend::Local => std::env::temp_dir(),
             SidecarBackend::Containers(_) => backend::temporary_directory(),
         };
-        let tmp = session_folder(&temporary, &format!("{id}-tmp"))?;
+        let tmp = session_folder(&temporary, &format!("{id}{TMP_SUFFIX}"))?;
         let shims = folder.path().join("shims");
         make_folder(&shims)?;
         link_tools(&shims, config.shim.path(), &config.policy, &config.notify)?;
@@ -243,7 +248,7 @@ impl Session {
             }
         };
         let fleet = Arc::new(fleet);
-        let (log, call_log) = call_log::open(&id, folder.path())?;
+        let (log, call_log) = call_log::open(&id, folder.path(), config.call_logs)?;
         let info = SessionInfo {
             id,
             pid: std::process::id(),
@@ -251,9 +256,12 @@ impl Session {
             url: endpoint.to_string(),
             forwarded: config.forwarding.additions_text(),
             kinds: fleet.kinds().to_vec(),
+            backend: config.backend.name().to_owned(),
             started: SystemTime::now(),
             log,
             folder: folder.path().to_owned(),
+            tmp: tmp.path().to_owned(),
+            socket_folder: socket_folder.as_ref().map(|folder| folder.path().to_owned()),
         };
         info.publish(&token)?;
         let notify_tools = config.notify.allowlist.clone();
@@ -264,6 +272,7 @@ impl Session {
                 forwarding: config.forwarding,
                 notify: config.notify,
                 call_log,
+                board: Board::create(&folder.path().join(BOARD))?,
                 limits: config.limits,
                 max_runtime: config.max_runtime,
                 transcript: match config.verbosity {

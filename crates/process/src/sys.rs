@@ -486,7 +486,7 @@ pub fn take_fd(number: RawFd) -> io::Result<OwnedFd> {
 }
 
 /// The version of this kernel's Landlock; 0 where it has none, or has it switched off.
-pub(crate) fn landlock_version() -> u32 {
+pub fn landlock_version() -> u32 {
     const VERSION: libc::c_uint = 1;
     // SAFETY: asked for its version, the call reads no memory.
     let version = unsafe {

@@ -73,6 +73,7 @@ async fn run_recorded(
     record.routed(&route.kind, route.reason);
     registration.started(exec.runner().clone());
     tell_start(request, record, &route.kind);
+    let _posted = shared.config.board.post(record);
     let ended = watch(shared, request, exec, &registration).await?;
     let ms = began.elapsed().as_millis();
     tracing::debug!(exec_id = %ended.id, code = ended.exit_code, ms, "exec end");

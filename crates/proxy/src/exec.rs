@@ -64,6 +64,7 @@ async fn run_recorded(
     record.routed(&route.kind, route.reason);
     registration.started(exec.runner().clone());
     tell_start(request, record, &route.kind);
+    let _posted = shared.config.board.post(record);
     let limit = shared.config.max_runtime;
     let running = Running::new(shared, exec, output, registration, limit, TimeLimit::Ladder);
     let ended = match answer {

@@ -15,7 +15,7 @@
 //! ```no_run
 //! use std::sync::Arc;
 //! use aifo_policy::{Forwarding, NotifyRules, Policy};
-//! use aifo_proxy::{CallLog, Limits, Listener, Proxy, ProxyConfig, SharedPlaces, Transcript};
+//! use aifo_proxy::{Board, CallLog, Limits, Listener, Proxy, ProxyConfig, SharedPlaces, Transcript};
 //! use aifo_sidecar::Fleet;
 //! use aifo_types::Token;
 //!
@@ -28,6 +28,7 @@
 //!     policy: Policy::builtin(),
 //!     notify: NotifyRules::default(),
 //!     call_log: CallLog::new(|call| println!("{} ended with {}", call.tool, call.exit_code)),
+//!     board: Board::default(),
 //!     limits: Limits::default(),
 //!     max_runtime: None,
 //!     transcript: Transcript::Plain,
@@ -46,6 +47,7 @@
 
 mod attached;
 mod attendant;
+mod board;
 mod buffered;
 mod client;
 mod exec;
@@ -63,6 +65,7 @@ mod tool_output;
 mod waiting;
 
 pub use aifo_wire::Limits;
+pub use board::{Board, RunningTool};
 pub use listener::{BindError, Listener};
 pub use passing::SharedPlaces;
 pub use proxy::{Proxy, ProxyConfig, Transcript};

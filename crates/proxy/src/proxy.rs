@@ -11,6 +11,7 @@ use aifo_wire::{Limits, encode_no_content, encode_refusal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::board::Board;
 use crate::client::Client;
 use crate::listener::Listener;
 use crate::passing::SharedPlaces;
@@ -31,6 +32,8 @@ pub struct ProxyConfig {
     pub notify: NotifyRules,
     /// Who is told of every call.
     pub call_log: CallLog,
+    /// Where it stands what runs.
+    pub board: Board,
     /// What clients may send, and how many may run.
     pub limits: Limits,
     /// How long a tool may run, or `None` for as long as it likes.

@@ -65,5 +65,6 @@ pub use container::{
 pub use exec::{Canceller, Exec, ExecEvent};
 pub use fleet::Fleet;
 pub use local::{LocalBackend, LocalConfinement, Transport};
+pub use places::local_caches;
 pub use runner::Runner;
 pub use socket::{Socket, on_reactor};

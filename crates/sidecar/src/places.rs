@@ -63,10 +63,9 @@ impl Places {
     pub(crate) fn of(kind: &Kind, environment: impl Fn(&str) -> Option<OsString>) -> Self {
         let mut places = Places::default();
         let home = environment("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-        let xdg = environment("XDG_CACHE_HOME").map(PathBuf::from).filter(|xdg| xdg.is_absolute());
-        let base = xdg.or_else(|| Some(home.as_ref()?.join(".cache")));
+        let base = base(&environment);
         for Cache { variable, folder } in caches(kind.as_str()) {
-            let own = base.as_ref().map(|base| base.join("aifo").join(folder));
+            let own = base.as_ref().map(|base| base.join(folder));
             match (environment(variable), own) {
                 (Some(theirs), _) => places.writable.push(theirs.into()),
                 (None, Some(own)) if make_folder(&own) => {
@@ -99,6 +98,28 @@ impl Places {
             self.writable.push(lock);
         }
     }
+}
+
+/// Our own folders that a kind's tools fill, whether or not they are there. What is the user's, such
+/// as cargo's home, is not among them.
+pub fn local_caches(kind: &Kind, environment: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let Some(base) = base(&environment) else { return Vec::new() };
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for cache in caches(kind.as_str()) {
+        let folder = base.join(cache.folder);
+        // One may lie in another.
+        if !folders.iter().any(|outer| folder.starts_with(outer)) {
+            folders.push(folder);
+        }
+    }
+    folders
+}
+
+/// Our own cache folder.
+fn base(environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(base.join("aifo"))
 }
 
 fn make_folder(path: &Path) -> bool {
@@ -134,6 +155,10 @@ mod tests {
         assert!(!rust.writable.contains(&base.join(".cargo")), "never its home itself");
 
         assert_eq!(places("node", &[]), Places::default(), "no home, no caches");
+
+        let go =
+            local_caches(&Kind::parse("go").unwrap(), |name| (name == "HOME").then(|| home.into()));
+        assert_eq!(go, [own("go"), own("go-build")], "what lies in another goes with it");
         fs::remove_dir_all(&base).unwrap();
     }
 }

@@ -79,10 +79,9 @@ fn keeps(kind: &str) -> Keeps {
     }
 }
 
-/// The volumes of every kind, as this user has them.
-pub fn cache_volumes() -> Vec<String> {
-    let kinds = ["rust", "node", "python", "go", "c-cpp"];
-    kinds.iter().flat_map(|kind| keeps(kind).caches).map(volume).collect()
+/// The volumes of a kind, as this user has them.
+pub fn cache_volumes(kind: &Kind) -> Vec<String> {
+    keeps(kind.as_str()).caches.iter().map(volume).collect()
 }
 
 /// Volumes belong to one user: what another wrote there is not to be trusted.

@@ -1,0 +1,146 @@
+//! What sidecars keep between sessions, wherever it lies.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use aifo_engine::{Engine, EngineError, Flavor};
+use aifo_sidecar::{cache_volumes, local_caches};
+use aifo_types::Kind;
+
+use crate::folder::remove_tree;
+
+/// A cache that is there.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    /// The kind whose tools fill it.
+    pub kind: Kind,
+    /// What it is.
+    pub place: CachePlace,
+}
+
+/// What a cache is.
+#[derive(Clone, Debug)]
+pub enum CachePlace {
+    /// A volume of an engine's.
+    Volume {
+        /// Whose it is.
+        engine: Engine,
+        /// Its name.
+        name: String,
+    },
+    /// A folder of this machine, for sidecars without containers.
+    Folder(PathBuf),
+}
+
+/// Why a cache could not be removed.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// Containers have it mounted.
+    #[error("it is in use by {}\nhint: end that session first", .0.join(", "))]
+    InUse(Vec<String>),
+    /// The engine did not do it.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The system did not.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// The caches of these kinds that are there: on the engines, and on this machine. Errors: of engines
+/// that could not tell, beside what the others told.
+pub async fn caches(engines: &[Engine], kinds: &[Kind]) -> (Vec<Cache>, Vec<EngineError>) {
+    let mut found = Vec::new();
+    let mut errors = Vec::new();
+    for engine in engines {
+        let volumes = match engine.volumes("aifo-").await {
+            Ok(volumes) => volumes,
+            Err(error) => {
+                errors.push(error);
+                continue;
+            }
+        };
+        for kind in kinds {
+            let ours = cache_volumes(kind).into_iter().filter(|name| volumes.contains(name));
+            found.extend(ours.map(|name| Cache {
+                kind: kind.clone(),
+                place: CachePlace::Volume { engine: engine.clone(), name },
+            }));
+        }
+    }
+    for kind in kinds {
+        let folders = local_caches(kind, |name| std::env::var_os(name));
+        let there = folders.into_iter().filter(|folder| folder.is_dir());
+        let cache = |folder| Cache { kind: kind.clone(), place: CachePlace::Folder(folder) };
+        found.extend(there.map(cache));
+    }
+    (found, errors)
+}
+
+impl Cache {
+    /// Whose it is: an engine's, or `local`.
+    pub fn backend(&self) -> &'static str {
+        match &self.place {
+            CachePlace::Volume { engine, .. } => engine.flavor().program(),
+            CachePlace::Folder(_) => "local",
+        }
+    }
+
+    /// Its name, or where it is.
+    pub fn name(&self) -> String {
+        match &self.place {
+            CachePlace::Volume { name, .. } => name.clone(),
+            CachePlace::Folder(folder) => folder.display().to_string(),
+        }
+    }
+
+    /// Removes it with all that is in it. Errors: a container uses it, or it cannot be removed.
+    pub async fn remove(&self) -> Result<(), CacheError> {
+        let (engine, name) = match &self.place {
+            CachePlace::Volume { engine, name } => (engine, name),
+            CachePlace::Folder(folder) => return Ok(remove_tree(folder)?),
+        };
+        let users = users(engine, name).await?;
+        if !users.is_empty() {
+            return Err(CacheError::InUse(users));
+        }
+        Ok(engine.remove_volume(name).await?)
+    }
+
+    /// How large it is, in the words of whoever counted. It may take seconds. `None` if nobody could.
+    pub async fn size(&self) -> Option<String> {
+        let folder = match &self.place {
+            CachePlace::Volume { engine, name } if engine.flavor() == Flavor::Docker => {
+                return docker_size(engine, name).await;
+            }
+            CachePlace::Volume { engine, name } => {
+                let format = ["volume", "inspect", "--format", "{{.Mountpoint}}", name];
+                let told = engine.output(&engine.command().args(format)).await.ok()?;
+                PathBuf::from(String::from_utf8(told).ok()?.trim_end())
+            }
+            CachePlace::Folder(folder) => folder.clone(),
+        };
+        let mut du = tokio::process::Command::new("du");
+        du.args(["-sh"]).arg(folder).stdin(Stdio::null()).kill_on_drop(true);
+        let told = String::from_utf8(du.output().await.ok()?.stdout).ok()?;
+        told.split_whitespace().next().map(str::to_owned)
+    }
+}
+
+/// The containers that have a volume mounted, running or not.
+async fn users(engine: &Engine, volume: &str) -> Result<Vec<String>, EngineError> {
+    let filter = format!("volume={volume}");
+    let list = ["ps", "--all", "--filter", &filter, "--format", "{{.Names}}"];
+    let told = engine.output(&engine.command().args(list)).await?;
+    Ok(String::from_utf8_lossy(&told).lines().map(str::to_owned).collect())
+}
+
+/// Docker's volumes belong to its daemon, which alone can count.
+async fn docker_size(engine: &Engine, volume: &str) -> Option<String> {
+    let format = "{{range .Volumes}}{{.Name}}\t{{.Size}}\n{{end}}";
+    let command = engine.command().args(["system", "df", "--verbose", "--format", format]);
+    let told = engine.output(&command).await.ok()?;
+    let told = String::from_utf8(told).ok()?;
+    let mut lines = told.lines().filter_map(|line| line.split_once('\t'));
+    lines.find(|(name, _)| *name == volume).map(|(_, size)| size.to_owned())
+}

@@ -1,0 +1,168 @@
+//! What runs at the moment, where others can read it without asking us.
+//!
+//! A file of lines of one width, of which each running tool has one: its start is one write, and so
+//! is its end, a few microseconds for both, and no tool waits for them. Nothing is ever moved, so a
+//! reader needs no lock: at worst it sees a line that is not whole, and passes it over.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::record::CallRecord;
+
+/// Where running tools are put up. The default tells nobody.
+#[derive(Clone, Debug, Default)]
+pub struct Board(Option<Arc<Sheet>>);
+
+#[derive(Debug)]
+struct Sheet {
+    file: File,
+    lines: Mutex<Lines>,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    free: Vec<u64>,
+    count: u64,
+}
+
+/// A tool that runs, or did a moment ago.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunningTool {
+    /// When its call was complete; to the millisecond.
+    pub since: SystemTime,
+    /// The sidecar's kind.
+    pub kind: String,
+    /// The call's id.
+    pub exec_id: String,
+    /// Its name, cut where it is very long.
+    pub tool: String,
+}
+
+/// A tool on the board. Its line is free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Posted(Option<(Arc<Sheet>, u64)>);
+
+/// Bytes of a line, with its end: room for any kind and id, and 140 of a tool's name.
+const WIDTH: usize = 256;
+
+impl Board {
+    /// A new file, for its owner only. Errors: it exists, or cannot be made.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        Ok(Board(Some(Arc::new(Sheet { file, lines: Mutex::default() }))))
+    }
+
+    /// What stands in such a file, the longest running first. Errors: it cannot be read.
+    pub fn read(path: &Path) -> io::Result<Vec<RunningTool>> {
+        let text = fs::read(path)?;
+        let lines = text.chunks_exact(WIDTH).filter_map(|line| std::str::from_utf8(line).ok());
+        let mut tools: Vec<RunningTool> = lines.filter_map(RunningTool::parse).collect();
+        tools.sort_by_key(|tool| tool.since);
+        Ok(tools)
+    }
+
+    pub(crate) fn post(&self, record: &CallRecord) -> Posted {
+        let Some(sheet) = &self.0 else { return Posted(None) };
+        let at = {
+            let mut lines = sheet.lines.lock().unwrap_or_else(PoisonError::into_inner);
+            let Lines { free, count } = &mut *lines;
+            free.pop().unwrap_or_else(|| {
+                *count += 1;
+                *count - 1
+            })
+        };
+        let kind = record.kind.as_deref().unwrap_or("-");
+        let CallRecord { time, exec_id, tool, .. } = record;
+        sheet.write(at, &format!("{time} {kind} {exec_id} {tool}"));
+        Posted(Some((Arc::clone(sheet), at)))
+    }
+}
+
+impl Drop for Posted {
+    fn drop(&mut self) {
+        let Some((sheet, at)) = self.0.take() else { return };
+        sheet.write(at, "");
+        sheet.lines.lock().unwrap_or_else(PoisonError::into_inner).free.push(at);
+    }
+}
+
+impl Sheet {
+    fn write(&self, at: u64, text: &str) {
+        let mut line = [b' '; WIDTH];
+        let cut = text.floor_char_boundary(WIDTH - 1);
+        for (byte, of) in line.iter_mut().zip(text.as_bytes().iter().take(cut)) {
+            *byte = *of;
+        }
+        line[WIDTH - 1] = b'\n';
+        // That the disk is full is no reason to fail a call.
+        let _ = self.file.write_all_at(&line, at.saturating_mul(WIDTH as u64));
+    }
+}
+
+impl RunningTool {
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.trim_end().splitn(4, ' ');
+        let since = Duration::from_millis(words.next()?.parse().ok()?);
+        let mut word = || words.next().map(str::to_owned);
+        Some(RunningTool {
+            since: UNIX_EPOCH.checked_add(since)?,
+            kind: word()?,
+            exec_id: word()?,
+            tool: word()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aifo_types::{ExecId, ExecRequest, Kind, ToolName};
+
+    fn record(id: &str, tool: &str, time: u64) -> CallRecord {
+        let request = ExecRequest {
+            id: ExecId::parse(id.as_bytes()).unwrap(),
+            tool: ToolName::parse(tool.as_bytes()).unwrap(),
+            args: Vec::new(),
+            cwd: None,
+        };
+        let mut record = CallRecord::new(&request, 3);
+        record.time = time;
+        record.routed(&Kind::parse("rust").unwrap(), aifo_policy::Reason::OwnKind);
+        record
+    }
+
+    #[test]
+    fn a_tool_stands_there_as_long_as_it_runs() {
+        let path = std::env::temp_dir().join(format!("aifo-board-{}", std::process::id()));
+        let board = Board::create(&path).unwrap();
+        let tools = || -> Vec<String> {
+            Board::read(&path).unwrap().into_iter().map(|tool| tool.tool).collect()
+        };
+        let first = board.post(&record("a", "cargo", 1_000));
+        let second = board.post(&record("b", "rustc", 2_000));
+        assert_eq!(tools(), ["cargo", "rustc"]);
+        drop(first);
+        assert_eq!(tools(), ["rustc"]);
+        let third = board.post(&record("c", "gcc", 500));
+        assert_eq!(tools(), ["gcc", "rustc"], "the longest running first");
+        assert_eq!(path.metadata().unwrap().len(), 2 * WIDTH as u64, "lines are used again");
+        drop((second, third));
+        assert_eq!(tools(), [""; 0]);
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn lines_that_are_not_whole_are_passed_over() {
+        let line = |text: &str| RunningTool::parse(text);
+        let whole = line("1500 rust e1 cargo   \n").unwrap();
+        assert_eq!(whole.since, UNIX_EPOCH + Duration::from_millis(1500));
+        assert_eq!((whole.kind.as_str(), whole.exec_id.as_str()), ("rust", "e1"));
+        for odd in ["", "   \n", "1500", "1500 rust", "x rust e1 cargo", "1500 rust e1"] {
+            assert_eq!(line(odd), None, "{odd}");
+        }
+    }
+}
