@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use aifo_tests::{Outcome, Running, Session, Setup, Signal, binaries};
+use aifo_tests::{Outcome, Running, Session, Setup, Signal, binaries, eventually};
 
 /// `aifo-coder` in the place of a session that runs.
 fn coder(session: &Session, args: &[&str]) -> Command {
@@ -36,15 +36,44 @@ fn a_session_is_listed_while_it_runs() {
     let lines: Vec<Vec<&str>> =
         text.lines().map(|line| line.split_whitespace().collect()).collect();
     let [head, row] = &lines[..] else { panic!("{text}") };
-    assert_eq!(head[..], ["ID", "UPTIME", "PID", "TOOLCHAINS", "WORKSPACE"]);
+    assert_eq!(head[..], ["ID", "UPTIME", "PID", "BACKEND", "TOOLCHAINS", "WORKSPACE"]);
     let workspace = session.file("");
     assert_eq!(
         row[2..],
-        [&session.pid().to_string(), "rust,c-cpp", workspace.trim_end_matches('/')]
+        [&session.pid().to_string(), "local", "rust,c-cpp", workspace.trim_end_matches('/')]
     );
     session.end(Signal::SIGTERM);
     let outcome = Outcome::of(&mut coder(&session, &["sessions"]));
     assert_eq!(outcome.exited(0).text(), "");
+    assert_eq!(outcome.only_line(), "aifo-coder: no session is running");
+}
+
+#[test]
+fn running_tools_are_listed_by_every_version() {
+    let session = Session::start();
+    let listed = || Outcome::of(&mut coder(&session, &["sessions"])).exited(0).text();
+    for version in ["1", "2", "3"] {
+        let mut call = session.shim("make");
+        let call = Running::start(call.arg("wait").env("AIFO_SHIM_PROTO", version));
+        eventually("the tool is listed", || listed().contains("\n  running make in c-cpp for "));
+        let json = Outcome::of(&mut coder(&session, &["sessions", "--json"])).exited(0).text();
+        assert!(json.contains("\"tool\": \"make\""), "{json}");
+        call.signal(Signal::SIGKILL);
+        call.finish();
+        eventually("the tool is listed no more", || !listed().contains("running make"));
+    }
+}
+
+#[test]
+fn a_session_whose_launcher_was_killed_is_none_though_its_pid_be_taken() {
+    let mut session = Session::start();
+    let id = id(&session);
+    session.end(Signal::SIGKILL);
+    let card = session.scratch().join(format!("run/aifo-{id}/session.json"));
+    let told = std::fs::read_to_string(&card).unwrap();
+    let taken = told.replace(&session.pid().to_string(), &std::process::id().to_string());
+    std::fs::write(&card, taken).unwrap();
+    let outcome = Outcome::of(&mut coder(&session, &["sessions"]));
     assert_eq!(outcome.only_line(), "aifo-coder: no session is running");
 }
 

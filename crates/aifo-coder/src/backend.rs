@@ -93,7 +93,7 @@ pub(crate) fn show_plan(config: &SessionConfig) -> anyhow::Result<ExitCode> {
 }
 
 /// What the configuration says about containers.
-fn containers(engine: Engine, config: &Config) -> Containers {
+pub(crate) fn containers(engine: Engine, config: &Config) -> Containers {
     let told = &config.containers;
     let mut containers = Containers::of(engine);
     let named = told.images.iter().map(|(kind, image)| (kind.clone(), image.value.clone()));

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::session::{Project, Session, Smart};
+use crate::config::{ContainerFlags, Flags};
 
 /// Coding agents beside their tools, not among them: tool calls run in per-language sidecars, under
 /// an allowlist, at nearly the speed of a local process.
@@ -38,8 +39,17 @@ pub(crate) enum Command {
     /// Show the tool calls of a session
     #[command(after_help = LOG)]
     Log(Log),
-    /// List the sessions that run
+    /// List the sessions that run, with their containers and running tools
     Sessions(Sessions),
+    /// Remove what sessions left that were killed: folders, containers, networks, sockets
+    #[command(after_help = CLEANUP)]
+    Cleanup(Cleanup),
+    /// Show or remove what sidecars keep between sessions
+    #[command(after_help = CACHE)]
+    Cache(Cache),
+    /// Measure whether sessions can work here, and say what to mend
+    #[command(after_help = DOCTOR)]
+    Doctor(Doctor),
     /// Show, locate or check the configuration
     #[command(after_help = CONFIG)]
     Config(Config),
@@ -126,6 +136,77 @@ pub(crate) struct Sessions {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Cleanup {
+    /// Say what would be removed, and remove nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Only of the session whose id begins so
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Cache {
+    #[command(subcommand)]
+    pub(crate) command: CacheCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheCommand {
+    /// List volumes of engines, and folders of sidecars without containers
+    List {
+        /// Only what tools of these toolchains keep
+        #[arg(value_name = "KIND", value_delimiter = ',')]
+        kinds: Vec<String>,
+        /// Say how large each is, which may take a while
+        #[arg(long)]
+        sizes: bool,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove them, except what a container uses
+    Clear {
+        /// Only what tools of these toolchains keep
+        #[arg(value_name = "KIND", value_delimiter = ',')]
+        kinds: Vec<String>,
+        /// Say what would be removed, and remove nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub(crate) project: Project,
+    /// Only of this: docker, podman or local; by default all that are there
+    #[arg(long, value_name = "HOW")]
+    pub(crate) backend: Option<String>,
+    /// The image of a kind's containers; may be repeated
+    #[arg(long = "toolchain-image", value_name = "KIND=IMAGE")]
+    pub(crate) images: Vec<String>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Doctor {
+    /// What was given.
+    pub(crate) fn flags(&self) -> Flags {
+        let containers = ContainerFlags {
+            backend: self.backend.clone(),
+            images: self.images.clone(),
+            ..ContainerFlags::default()
+        };
+        Flags { containers, ..self.project.flags() }
+    }
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Config {
     #[command(subcommand)]
     pub(crate) command: ConfigCommand,
@@ -204,6 +285,25 @@ Examples:
   aifo-coder log
   aifo-coder log --failed 5d0c
   aifo-coder log --json | jq 'select(.wall_ms > 1000)'";
+
+const CLEANUP: &str = "\
+Sessions that run, or are just starting, are never touched, nor are those of other users.
+
+Exit codes: 0 nothing is left, or nothing was to be removed; 1 something could not be removed; 2 the \
+command line was wrong.";
+
+const CACHE: &str = "\
+Examples:
+  aifo-coder cache list --sizes
+  aifo-coder cache clear rust
+
+Exit codes: 0 it is done; 1 something could not be removed; 2 the command line was wrong.";
+
+const DOCTOR: &str = "\
+It starts sidecars as a session with the same options would, makes some tool calls in them, and takes \
+them down again. Nothing of it stays.
+
+Exit codes: 0 nothing failed; 1 something did; 2 the command line was wrong.";
 
 const CONFIG: &str = "\
 Values come from the built-in defaults, your own file, the environment and flags, each over the one \

@@ -5,10 +5,14 @@
 
 mod agents;
 mod backend;
+mod cache;
+mod cleanup;
 mod cli;
 mod config;
 mod config_command;
 mod console;
+mod doctor;
+mod engines;
 mod exec;
 mod log;
 mod paint;
@@ -41,7 +45,10 @@ fn main() -> ExitCode {
         }
         Command::Why(flags) => (why::why(&flags), UNANSWERED),
         Command::Log(flags) => (log::log(&flags), UNANSWERED),
-        Command::Sessions(flags) => (sessions::list(&flags), UNANSWERED),
+        Command::Sessions(flags) => (on_a_reactor(sessions::list(&flags)), UNANSWERED),
+        Command::Cleanup(flags) => (on_a_reactor(cleanup::cleanup(&flags)), UNANSWERED),
+        Command::Cache(flags) => (on_a_reactor(cache::run(&flags.command)), UNANSWERED),
+        Command::Doctor(flags) => (on_a_reactor(doctor::doctor(&flags)), UNANSWERED),
         Command::Config(flags) => (config_command::run(&flags.command), UNANSWERED),
     };
     ended.unwrap_or_else(|error| {

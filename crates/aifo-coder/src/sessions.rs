@@ -3,31 +3,77 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use aifo_launch::{SessionInfo, running_sessions};
+use aifo_launch::{Choice, Container, Engine, Flavor, RunningTool, SessionInfo, running_sessions};
 use anyhow::bail;
 use serde::Serialize;
 
 use crate::cli::Sessions;
-use crate::paint;
+use crate::console::plain;
+use crate::{engines, paint};
 
-pub(crate) fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
+pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
     let sessions = running_sessions();
+    let containers = containers_of(&sessions).await;
+    let rows: Vec<_> = sessions.iter().map(|session| Row::of(session, &containers)).collect();
     if flags.json {
-        paint::print_json(&sessions.iter().map(Row::of).collect::<Vec<_>>())?;
-    } else if sessions.is_empty() {
+        paint::print_json(&rows)?;
+    } else if rows.is_empty() {
         eprintln!("aifo-coder: no session is running");
     } else {
-        let head = ["ID", "UPTIME", "PID", "TOOLCHAINS", "WORKSPACE"].map(str::to_owned);
-        let rows = sessions.iter().map(|session| {
-            let row = Row::of(session);
-            let kinds = row.toolchains.join(",");
-            let uptime = uptime(Duration::from_secs(row.uptime_secs));
-            [row.id.to_owned(), uptime, row.pid.to_string(), kinds, row.workspace]
-        });
-        let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
-        paint::print(&paint::columns(&rows))?;
+        paint::print(&table(&rows))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The containers of these sessions, as their engines tell. An engine that does not answer is named.
+async fn containers_of(sessions: &[SessionInfo]) -> Vec<Container> {
+    let mut found = Vec::new();
+    for flavor in [Flavor::Docker, Flavor::Podman] {
+        if sessions.iter().all(|session| session.backend != flavor.program()) {
+            continue;
+        }
+        let listed = engines::within(async {
+            Engine::find(Choice::The(flavor)).await?.containers(None).await
+        });
+        match listed.await {
+            Some(Ok(containers)) => found.extend(containers),
+            Some(Err(error)) => {
+                eprintln!("aifo-coder: containers are not known: {}", plain(&error.to_string()));
+            }
+            None => eprintln!("aifo-coder: containers are not known: {flavor} did not answer"),
+        }
+    }
+    found
+}
+
+/// A line per session, and indented below it one per container and running tool.
+fn table(rows: &[Row<'_>]) -> String {
+    let head = ["ID", "UPTIME", "PID", "BACKEND", "TOOLCHAINS", "WORKSPACE"].map(str::to_owned);
+    let cells = rows.iter().map(|row| {
+        let uptime = uptime(Duration::from_secs(row.uptime_secs));
+        let (id, backend) = (row.id.to_owned(), row.backend.to_owned());
+        [id, uptime, row.pid.to_string(), backend, row.toolchains.join(","), row.workspace.clone()]
+    });
+    let cells: Vec<_> = std::iter::once(head).chain(cells).collect();
+    let lines = paint::columns(&cells);
+    let mut lines = lines.lines();
+    let mut text = String::new();
+    let mut tell = |line: &str| {
+        text += line;
+        text.push('\n');
+    };
+    lines.next().into_iter().for_each(&mut tell);
+    for (line, row) in lines.zip(rows) {
+        tell(line);
+        for ContainerRow { name, status, image } in &row.containers {
+            tell(&plain(&format!("  container {name}: {status}, of {image}")));
+        }
+        for RunningRow { tool, kind, secs, .. } in &row.running {
+            let time = uptime(Duration::from_secs(*secs));
+            tell(&plain(&format!("  running {tool} in {kind} for {time}")));
+        }
+    }
+    text
 }
 
 /// The running session whose id begins so.
@@ -68,6 +114,9 @@ struct Row<'a> {
     id: &'a str,
     workspace: String,
     toolchains: Vec<&'a str>,
+    backend: &'a str,
+    containers: Vec<ContainerRow<'a>>,
+    running: Vec<RunningRow>,
     started_unix_ms: u128,
     uptime_secs: u64,
     pid: u32,
@@ -75,21 +124,55 @@ struct Row<'a> {
     log: String,
 }
 
+#[derive(Serialize)]
+struct ContainerRow<'a> {
+    name: &'a str,
+    image: &'a str,
+    status: &'a str,
+}
+
+#[derive(Serialize)]
+struct RunningRow {
+    tool: String,
+    kind: String,
+    exec_id: String,
+    secs: u64,
+}
+
 impl<'a> Row<'a> {
-    fn of(session: &'a SessionInfo) -> Self {
+    fn of(session: &'a SessionInfo, containers: &'a [Container]) -> Self {
         let started = session.started.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let uptime = SystemTime::now().duration_since(session.started).unwrap_or_default();
+        let ours = containers.iter().filter(|container| container.session == session.id);
+        let container = |Container { name, image, status, .. }: &'a Container| ContainerRow {
+            name,
+            image,
+            status,
+        };
+        let running = session.running_tools().into_iter();
+        let tool = |RunningTool { since, kind, exec_id, tool }: RunningTool| RunningRow {
+            tool,
+            kind,
+            exec_id,
+            secs: secs_since(since),
+        };
         Row {
             id: &session.id,
             workspace: session.workspace.display().to_string(),
             toolchains: session.kinds.iter().map(|kind| kind.as_str()).collect(),
+            backend: &session.backend,
+            containers: ours.map(container).collect(),
+            running: running.map(tool).collect(),
             started_unix_ms: started.as_millis(),
-            uptime_secs: uptime.as_secs(),
+            uptime_secs: secs_since(session.started),
             pid: session.pid,
             url: &session.url,
             log: session.log.display().to_string(),
         }
     }
+}
+
+fn secs_since(time: SystemTime) -> u64 {
+    SystemTime::now().duration_since(time).unwrap_or_default().as_secs()
 }
 
 /// The two largest units: `3d 4h`, `12m 5s`.

@@ -3,6 +3,8 @@
 use aifo_launch::{Session, SessionConfig};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::cleanup;
+
 /// What tells us to end: INT, TERM, HUP. Listening begins when this is made.
 pub(crate) struct EndSignals([(Signal, u8); 3]);
 
@@ -41,6 +43,7 @@ pub(crate) async fn start(
     config: SessionConfig,
     signals: &mut EndSignals,
 ) -> anyhow::Result<Started> {
+    cleanup::warn_of_killed_sessions();
     tokio::select! {
         session = Session::start(config) => Ok(Started::Up(Box::new(session?))),
         signal = signals.told() => Ok(Started::CalledOff(signal)),

@@ -1,0 +1,149 @@
+//! Container engines: which answer, what they can do, and what images they have.
+
+use aifo_launch::{CgroupVersion, Engine, Facts, Flavor};
+
+use super::Scene;
+use super::report::Finding;
+use crate::backend;
+use crate::config::Backend;
+use crate::engines::Asked;
+
+pub(super) fn engines(scene: &Scene) -> Vec<Finding> {
+    let mut findings: Vec<_> = scene.engines.iter().flat_map(judge).collect();
+    if let Some(flavor) = scene.wanted_engine().filter(|_| findings.is_empty()) {
+        let fix = format!("install {flavor}, or use another --backend");
+        findings.push(Finding::fail(flavor.to_string(), "it is not in PATH", fix));
+    }
+    if findings.is_empty() && scene.config.containers.backend.value == Backend::Auto {
+        findings.push(Finding::warn(
+            "engines",
+            "neither docker nor podman is in PATH, so tools run as processes of this machine",
+            "install one of them if tools are to be kept from what you can read",
+        ));
+    }
+    findings
+}
+
+fn judge(asked: &Asked) -> Vec<Finding> {
+    let name = asked.flavor.to_string();
+    match &asked.answer {
+        Err(reason) => vec![Finding::failure(name, reason, remedy(asked.flavor))],
+        Ok(engine) => {
+            let facts = engine.facts();
+            vec![
+                Finding::ok(&name, summary(facts)),
+                judge_kernel(&name, facts),
+                judge_cgroups(&name, facts),
+            ]
+        }
+    }
+}
+
+fn remedy(flavor: Flavor) -> &'static str {
+    match flavor {
+        Flavor::Docker => {
+            "start its daemon (systemctl start docker), and see that you may use its socket (group \
+             docker)"
+        }
+        Flavor::Podman => "see what it says to: podman info",
+    }
+}
+
+fn summary(facts: &Facts) -> String {
+    let rights = if facts.rootless { "rootless" } else { "as root" };
+    let security = match facts.security[..] {
+        [] => "nothing holds its containers besides".to_owned(),
+        _ => format!("containers are held by {}", facts.security.join(", ")),
+    };
+    format!("{} on {}, {rights}; {security}", facts.version, facts.system)
+}
+
+fn judge_kernel(name: &str, facts: &Facts) -> Finding {
+    let check = format!("{name} kernel");
+    if facts.shares_our_kernel() {
+        return Finding::ok(
+            check,
+            "containers run on our own, so descriptors can be passed to them",
+        );
+    }
+    Finding::warn(
+        check,
+        format!("containers run on another, {}: every byte of a tool's is relayed", facts.kernel),
+        "run the engine on this machine itself, if calls are to be as fast as they can",
+    )
+}
+
+fn judge_cgroups(name: &str, facts: &Facts) -> Finding {
+    let check = format!("{name} cgroups");
+    match (facts.cgroups, facts.rootless) {
+        (CgroupVersion::V2, _) => Finding::ok(check, "version 2"),
+        (CgroupVersion::V1, false) => Finding::ok(check, "version 1"),
+        (CgroupVersion::V1, true) => Finding::warn(
+            check,
+            "version 1, with which a rootless engine cannot limit containers",
+            "boot with systemd.unified_cgroup_hierarchy=1",
+        ),
+        (CgroupVersion::Unknown, _) => Finding::warn(
+            check,
+            "the engine does not tell its version, so limits may not hold",
+            "see what it says to: info",
+        ),
+    }
+}
+
+/// Of the kinds that a session here would have.
+pub(super) async fn images(scene: &Scene) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for engine in scene.answering() {
+        findings.extend(images_of(engine, scene).await);
+    }
+    findings
+}
+
+async fn images_of(engine: &Engine, scene: &Scene) -> Option<Finding> {
+    let kinds = &scene.config.toolchains.value;
+    let containers = backend::containers(engine.clone(), &scene.config);
+    let missing = aifo_launch::missing_images(&containers, kinds).await;
+    let check = format!("{} images", engine.flavor());
+    match (kinds.len(), missing.as_slice()) {
+        (0, _) => None,
+        (count, []) => Some(Finding::ok(check, format!("there for each of {count} toolchains"))),
+        (_, missing) => Some(Finding::warn(
+            check,
+            format!("missing: {}", missing.join(", ")),
+            "build ours with 'cargo xtask images build', or name others with --toolchain-image",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::report::Status;
+
+    #[test]
+    fn limits_need_cgroups() {
+        let facts = |cgroups, rootless| Facts {
+            version: "1".to_owned(),
+            system: "Debian".to_owned(),
+            kernel: "none".to_owned(),
+            rootless,
+            remapped: false,
+            cgroups,
+            memory: 0,
+            security: vec!["seccomp".to_owned()],
+        };
+        let rows = [
+            (CgroupVersion::V2, true, Status::Ok),
+            (CgroupVersion::V1, false, Status::Ok),
+            (CgroupVersion::V1, true, Status::Warn),
+            (CgroupVersion::Unknown, false, Status::Warn),
+        ];
+        for (cgroups, rootless, expected) in rows {
+            assert_eq!(judge_cgroups("docker", &facts(cgroups, rootless)).status, expected);
+        }
+        let other = facts(CgroupVersion::V2, false);
+        assert_eq!(judge_kernel("docker", &other).status, Status::Warn);
+        assert_eq!(summary(&other), "1 on Debian, as root; containers are held by seccomp");
+    }
+}

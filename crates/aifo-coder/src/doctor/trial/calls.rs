@@ -1,0 +1,315 @@
+//! Some calls in a session, and what they show.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use aifo_launch::Session;
+use aifo_process::{Lookup, find_in_path};
+
+use crate::doctor::report::Finding;
+
+/// What is called.
+pub(super) const TOOLS: [&str; 4] = ["true", "readlink", "touch", "cat"];
+
+/// Somebody who can call tools of a session, from a thread of its own.
+pub(super) struct Calls {
+    shim: PathBuf,
+    variables: Vec<(&'static str, OsString)>,
+    workspace: PathBuf,
+    /// The limit on processes that should be in force.
+    pids: Option<u32>,
+}
+
+/// What came of the calls. `None` where the sidecar has no tool to find it out.
+#[derive(Debug, Default)]
+pub(super) struct Measured {
+    pub(super) cost: Option<Cost>,
+    pub(super) descriptors: Option<Descriptors>,
+    pub(super) owner: Option<Owner>,
+    pub(super) limits: Option<Limits>,
+}
+
+/// How long a call of a tool takes that does nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cost {
+    proxied: Duration,
+    /// Where this machine has the tool, too.
+    native: Option<Duration>,
+}
+
+/// What a tool has as its standard output, if its caller has a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Descriptors {
+    /// That pipe.
+    Passed,
+    /// Another, from which the bytes came to that pipe.
+    Relayed,
+    /// Something from which nothing came.
+    Lost,
+}
+
+/// Whom a file belongs to that a tool made in the workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Caller,
+    Other {
+        uid: u32,
+        gid: u32,
+    },
+    /// There is no such file.
+    Nobody,
+}
+
+/// Whether the limit on processes is in force where the tool runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limits {
+    InForce,
+    Absent,
+}
+
+/// Calls that are made to tell one's cost: the middle one counts.
+const ROUNDS: usize = 31;
+
+impl Calls {
+    pub(super) fn of(session: &Session, shim: &Path, workspace: &Path, pids: Option<u32>) -> Self {
+        Calls {
+            shim: shim.to_owned(),
+            variables: session.variables(),
+            workspace: workspace.to_owned(),
+            pids,
+        }
+    }
+
+    pub(super) fn measure(&self) -> Measured {
+        let Some(cost) = self.cost() else { return Measured::default() };
+        Measured {
+            cost: Some(cost),
+            descriptors: self.descriptors(),
+            owner: self.owner(),
+            limits: self.limits(),
+        }
+    }
+
+    fn call(&self, tool: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.shim);
+        command.arg0(tool).args(args).env_clear().envs(self.variables.iter().cloned());
+        command.current_dir(&self.workspace);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    fn cost(&self) -> Option<Cost> {
+        let proxied = median(|| self.call("true", &[]))?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let native = match find_in_path("true", &path) {
+            Lookup::Found(program) => median(|| Command::new(&program)),
+            Lookup::NotExecutable(_) | Lookup::Absent => None,
+        };
+        Some(Cost { proxied, native })
+    }
+
+    fn descriptors(&self) -> Option<Descriptors> {
+        let (mut ours, theirs) = io::pipe().ok()?;
+        let way = format!("/proc/self/fd/{}", ours.as_raw_fd());
+        let pipe = format!("pipe:[{}]", fs::metadata(way).ok()?.ino());
+        let mut command = self.call("readlink", &["/proc/self/fd/1"]);
+        let mut child = command.stdout(theirs).spawn().ok()?;
+        // The command holds our copy of the other end; the pipe would never end.
+        drop(command);
+        let mut said = String::new();
+        let read = ours.read_to_string(&mut said);
+        child.wait().ok().filter(|status| status.success())?;
+        Some(match said.trim_end() {
+            said if said == pipe => Descriptors::Passed,
+            "" => Descriptors::Lost,
+            _ if read.is_err() => Descriptors::Lost,
+            _ => Descriptors::Relayed,
+        })
+    }
+
+    fn owner(&self) -> Option<Owner> {
+        let name = format!(".aifo-doctor-{}", std::process::id());
+        let status = self.call("touch", &[&name]).status().ok()?;
+        let path = self.workspace.join(&name);
+        let found = path.symlink_metadata();
+        let _ = fs::remove_file(&path);
+        let ours = fs::metadata("/proc/self").ok()?;
+        match found {
+            Ok(made) if made.uid() == ours.uid() && made.gid() == ours.gid() => Some(Owner::Caller),
+            Ok(made) => Some(Owner::Other { uid: made.uid(), gid: made.gid() }),
+            // 86: no such tool, so nothing is known.
+            Err(_) if status.code() == Some(i32::from(aifo_types::exit::NOTHING_RAN)) => None,
+            Err(_) => Some(Owner::Nobody),
+        }
+    }
+
+    fn limits(&self) -> Option<Limits> {
+        let wanted = self.pids?.to_string();
+        // By version 2 of cgroups, and by version 1.
+        let files = ["/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"];
+        let output = self.call("cat", &files).stdout(Stdio::piped()).output().ok()?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        match said.lines().next() {
+            None => None,
+            Some(_) if said.lines().any(|line| line == wanted) => Some(Limits::InForce),
+            Some(_) => Some(Limits::Absent),
+        }
+    }
+}
+
+/// The time that the middle one of some runs takes; `None` as soon as one does not succeed.
+fn median(mut command: impl FnMut() -> Command) -> Option<Duration> {
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        let status = command().status().ok()?;
+        times.push(start.elapsed());
+        if !status.success() {
+            return None;
+        }
+    }
+    times.sort_unstable();
+    times.get(ROUNDS / 2).copied()
+}
+
+impl Measured {
+    /// What it means for sessions of this backend.
+    pub(super) fn findings(&self, backend: &str) -> Vec<Finding> {
+        let check = |what: &str| format!("{backend} {what}");
+        let unknown = |what: &str| {
+            let fix = "try an image with the usual tools";
+            Finding::warn(check(what), "not measured: the sidecar has no tool for it", fix)
+        };
+        let mut findings = vec![
+            match self.cost {
+                Some(cost) => cost.judge(check("call")),
+                None => unknown("call"),
+            },
+            match self.descriptors {
+                Some(descriptors) => descriptors.judge(check("descriptors")),
+                None => unknown("descriptors"),
+            },
+            match self.owner {
+                Some(owner) => owner.judge(check("files")),
+                None => unknown("files"),
+            },
+        ];
+        findings.extend(self.limits.map(|limits| limits.judge(check("limits"))));
+        findings
+    }
+}
+
+/// A call that costs more has a reason that can be mended.
+const DEAR: f64 = 10.0;
+
+impl Cost {
+    fn judge(self, check: String) -> Finding {
+        let ms = |time: Duration| time.as_secs_f64() * 1000.0;
+        let Cost { proxied, native } = self;
+        let Some(native) = native else {
+            return Finding::ok(
+                check,
+                format!("{:.2} ms for a tool that does nothing", ms(proxied)),
+            );
+        };
+        let times = ms(proxied) / ms(native).max(0.001);
+        let text =
+            format!("{:.2} ms for a tool that does nothing, {times:.1} x native", ms(proxied));
+        if times <= DEAR {
+            return Finding::ok(check, text);
+        }
+        let fix = "see whether the machine is busy, and whether this is a release build";
+        Finding::warn(check, text, fix)
+    }
+}
+
+impl Descriptors {
+    fn judge(self, check: String) -> Finding {
+        match self {
+            Descriptors::Passed => Finding::ok(check, "a tool has its caller's own pipe"),
+            Descriptors::Relayed => Finding::warn(
+                check,
+                "a tool's bytes are relayed, they do not go into its caller's own pipe",
+                "let the proxy listen on a unix socket, and run the engine on this machine itself",
+            ),
+            Descriptors::Lost => Finding::fail(
+                check,
+                "a tool's bytes did not arrive",
+                "run 'aifo-coder exec -v -- TOOL' to see what becomes of a call",
+            ),
+        }
+    }
+}
+
+impl Owner {
+    fn judge(self, check: String) -> Finding {
+        match self {
+            Owner::Caller => Finding::ok(check, "what a tool makes in the workspace is yours"),
+            Owner::Other { uid, gid } => Finding::fail(
+                check,
+                format!("what a tool makes in the workspace belongs to {uid}:{gid}"),
+                "see how the engine maps users, and how the workspace is mounted",
+            ),
+            Owner::Nobody => Finding::fail(
+                check,
+                "a tool cannot make a file in the workspace",
+                "see who may write there; with SELinux, label it: chcon -Rt container_file_t DIR",
+            ),
+        }
+    }
+}
+
+impl Limits {
+    fn judge(self, check: String) -> Finding {
+        match self {
+            Limits::InForce => Finding::ok(check, "that on processes is in force"),
+            Limits::Absent => Finding::warn(
+                check,
+                "that on processes is not in force",
+                "give the engine the cgroup controllers: pids, memory, cpu",
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::report::Status;
+
+    #[test]
+    fn costs_are_told_in_both_measures() {
+        let cost = |proxied, native: Option<u64>| Cost {
+            proxied: Duration::from_micros(proxied),
+            native: native.map(Duration::from_micros),
+        };
+        let told = cost(1500, Some(500)).judge("local call".to_owned());
+        assert_eq!(told.finding, "1.50 ms for a tool that does nothing, 3.0 x native");
+        assert_eq!(told.status, Status::Ok);
+        assert_eq!(cost(9000, Some(500)).judge(String::new()).status, Status::Warn);
+        let alone = cost(9000, None).judge(String::new());
+        assert_eq!(alone.finding, "9.00 ms for a tool that does nothing");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_said() {
+        let statuses = |measured: Measured| -> Vec<Status> {
+            measured.findings("docker").into_iter().map(|finding| finding.status).collect()
+        };
+        assert_eq!(statuses(Measured::default()), [Status::Warn; 3]);
+        let broken = Measured {
+            cost: None,
+            descriptors: Some(Descriptors::Lost),
+            owner: Some(Owner::Other { uid: 0, gid: 0 }),
+            limits: Some(Limits::InForce),
+        };
+        assert_eq!(statuses(broken), [Status::Warn, Status::Fail, Status::Fail, Status::Ok]);
+    }
+}

@@ -1,0 +1,160 @@
+//! `aifo-coder cleanup`: what killed sessions left goes, and nothing else. (What they left on an
+//! engine is `container_ops`'s.)
+//!
+//! Other suites have sessions on this machine at the same time, so here only those are removed that
+//! are named.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use aifo_tests::{Listen, Outcome, Running, Session, Setup, Signal, binaries, eventually};
+
+/// `aifo-coder` where sessions have their folders in `run`.
+fn coder(run: &Path, args: &[&str]) -> Command {
+    let mut coder = Command::new(&binaries().coder);
+    coder
+        .env_clear()
+        .env("PATH", run)
+        .env("HOME", run)
+        .env("TMPDIR", run)
+        .env("XDG_RUNTIME_DIR", run)
+        .env("AIFO_SHIM_BIN", &binaries().shim)
+        .args(args);
+    coder
+}
+
+/// The folders of sessions, and their temporary ones, by their names.
+fn folders(run: &Path) -> Vec<String> {
+    let entries = fs::read_dir(run).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
+    names.retain(|name| name.starts_with("aifo-"));
+    names.sort();
+    names
+}
+
+fn run(session: &Session) -> PathBuf {
+    session.scratch().join("run")
+}
+
+/// The id of the only session that has a folder here.
+#[track_caller]
+fn id(run: &Path) -> String {
+    let names = folders(run);
+    let own = names.iter().find(|name| !name.ends_with("-tmp")).expect("a session has a folder");
+    own.trim_start_matches("aifo-").to_owned()
+}
+
+#[test]
+fn what_a_killed_session_left_is_named_and_removed() {
+    let mut session = Session::start();
+    let run = run(&session);
+    let id = id(&run);
+    session.end(Signal::SIGKILL);
+    let left = [format!("aifo-{id}"), format!("aifo-{id}-tmp")];
+    assert_eq!(folders(&run), left);
+
+    let told = Outcome::of(&mut coder(&run, &["cleanup", "--dry-run", &id])).exited(0).text();
+    let expected =
+        left.iter().map(|name| format!("would remove folder {}\n", run.join(name).display()));
+    let mut expected: Vec<_> = expected.collect();
+    expected.sort();
+    let mut lines: Vec<_> = told.lines().map(|line| format!("{line}\n")).collect();
+    lines.sort();
+    assert_eq!(lines, expected);
+    assert_eq!(folders(&run), left, "nothing was removed");
+
+    let json = Outcome::of(&mut coder(&run, &["cleanup", "--json", &id])).exited(0).text();
+    let rows: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        assert_eq!(row["session"], id.as_str());
+        assert_eq!((&row["what"], &row["removed"]), (&"folder".into(), &true.into()));
+        assert!(row["engine"].is_null() && row["error"].is_null(), "{row}");
+    }
+    assert_eq!(folders(&run), [""; 0]);
+    let outcome = Outcome::of(&mut coder(&run, &["cleanup", &id]));
+    assert_eq!(outcome.exited(0).only_line(), "aifo-coder: nothing is left of any session");
+}
+
+#[test]
+fn the_next_session_names_what_was_left() {
+    let mut session = Session::start();
+    let run = run(&session);
+    let id = id(&run);
+    session.end(Signal::SIGKILL);
+    let mut exec =
+        coder(&run, &["exec", "--backend=local", "--toolchain=rust", "--", "cargo", "say"]);
+    exec.current_dir(session.workspace()).env("PATH", session.scratch().join("tools"));
+    let outcome = Outcome::of(&mut exec);
+    let expected = format!(
+        "aifo-coder: session {id} was killed and has left something; 'aifo-coder cleanup' removes it"
+    );
+    assert_eq!(outcome.exited(0).only_line(), expected);
+    Outcome::of(&mut coder(&run, &["cleanup", &id])).exited(0);
+    assert_eq!(Outcome::of(&mut exec).exited(0).stderr, "");
+}
+
+#[test]
+fn a_session_that_runs_is_not_touched() {
+    let mut dead = Session::start();
+    let run = run(&dead);
+    let dead_id = id(&run);
+    dead.end(Signal::SIGKILL);
+    let beside = Setup::new().env_path("XDG_RUNTIME_DIR", &run).env_path("TMPDIR", &run).start();
+    let listed = Outcome::of(&mut coder(&run, &["sessions"])).exited(0).text();
+    let live_id = listed.lines().nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+
+    let all = Outcome::of(&mut coder(&run, &["cleanup", "--dry-run"])).exited(0).text();
+    assert!(all.contains(&dead_id) && !all.contains(&live_id), "{all}");
+    let outcome = Outcome::of(&mut coder(&run, &["cleanup", &live_id]));
+    let told = format!("aifo-coder: session {live_id} runs, so nothing of it is removed\n");
+    assert!(outcome.exited(0).stderr.starts_with(&told), "{outcome:?}");
+    Outcome::of(&mut coder(&run, &["cleanup", &dead_id])).exited(0);
+    assert_eq!(folders(&run), [format!("aifo-{live_id}"), format!("aifo-{live_id}-tmp")]);
+    assert_eq!(beside.answer(&beside.exec("make", ["say", "hi"])).text(), "hi\n");
+}
+
+#[test]
+fn a_session_that_is_starting_is_not_touched() {
+    let setup = Setup::new();
+    let shim = setup.scratch().join("slow-shim");
+    let real = binaries().shim.display();
+    // As a runner it does not answer, so the session is neither up nor given up.
+    let script =
+        format!("#!/bin/sh\n[ \"$1\" = --version ] && exec {real} --version\nexec /bin/cat\n");
+    fs::write(&shim, script).unwrap();
+    fs::set_permissions(&shim, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let setup = setup.env_path("AIFO_SHIM_BIN", &shim);
+    let run = setup.runtime();
+    let mut serve = setup.coder();
+    let starting = Running::start(serve.args(["serve", "--backend=local", "--toolchain=rust"]));
+    eventually("it has its folders", || folders(&run).len() == 2);
+    let id = id(&run);
+    let outcome = Outcome::of(&mut coder(&run, &["cleanup", &id]));
+    assert_eq!(outcome.exited(0).only_line(), "aifo-coder: nothing is left of any session");
+    assert_eq!(folders(&run).len(), 2);
+
+    starting.signal(Signal::SIGKILL);
+    starting.finish();
+    let told = Outcome::of(&mut coder(&run, &["cleanup", &id])).exited(0).text();
+    assert_eq!(told.lines().count(), 2, "{told}");
+    assert_eq!(folders(&run), [""; 0]);
+}
+
+#[test]
+fn a_socket_elsewhere_goes_too_with_the_folder_made_for_it() {
+    let setup = Setup::new();
+    let folder = setup.scratch().join("socket");
+    let url = format!("unix://{}/exec.sock", folder.display());
+    let mut session = setup.listen(Listen::On(url)).start();
+    let run = run(&session);
+    let id = id(&run);
+    session.end(Signal::SIGKILL);
+    assert!(folder.join("exec.sock").exists());
+    let told = Outcome::of(&mut coder(&run, &["cleanup", &id])).exited(0).text();
+    let line = format!("removed socket {}/exec.sock", folder.display());
+    assert!(told.lines().any(|told| told == line), "{told}");
+    assert!(!folder.exists());
+}

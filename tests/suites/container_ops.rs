@@ -1,0 +1,196 @@
+//! Keeping house with containers: what is listed, what a killed session leaves, what caches hold,
+//! what the doctor measures. `AIFO_TEST_ENGINE` is docker or podman.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use aifo_tests::{Outcome, Running, Setup, Signal, binaries, eventually, eventually_within};
+
+const BASE: &str = "aifo-test-base:latest";
+
+fn engine() -> String {
+    env::var("AIFO_TEST_ENGINE").expect("AIFO_TEST_ENGINE names an engine")
+}
+
+/// What the engine prints, word by word.
+#[track_caller]
+fn told(args: &[&str]) -> Vec<String> {
+    let output = Command::new(engine()).args(args).output().expect("the engine is installed");
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).split_whitespace().map(str::to_owned).collect()
+}
+
+/// The containers and the networks of a session.
+#[track_caller]
+fn held(id: &str) -> (Vec<String>, Vec<String>) {
+    let filter = format!("label=dev.aifo.session={id}");
+    let containers = told(&["ps", "--all", "--quiet", "--filter", &filter]);
+    (containers, told(&["network", "ls", "--quiet", "--filter", &filter]))
+}
+
+/// A place for sessions that finds this engine and no other: what that keeps is not ours to remove.
+fn setup() -> Setup {
+    let path = env::var("PATH").expect("there is a PATH");
+    let output = Command::new("which").arg(engine()).output().expect("the engine is installed");
+    let program = String::from_utf8(output.stdout).expect("its path is text");
+    let script = format!("PATH='{path}' exec {} \"$@\"", program.trim_end());
+    Setup::new().script(&engine(), &script)
+}
+
+/// `aifo-coder` with these words, in this place.
+#[track_caller]
+fn coder(setup: &Setup, args: &[&str]) -> Outcome {
+    Outcome::of(setup.coder().args(args))
+}
+
+/// A session that serves, and its id.
+#[track_caller]
+fn serve(setup: &Setup) -> (Running, String) {
+    let known = ids(setup);
+    let mut serve = setup.coder();
+    serve.args(["serve", "--backend", &engine(), "--toolchain=c-cpp"]);
+    let serving = Running::start(serve.arg(format!("--toolchain-image=c-cpp={BASE}")));
+    let mut new = Vec::new();
+    eventually_within(ENGINES_TIME, "the session is up", || {
+        new = ids(setup);
+        new.retain(|id| !known.contains(id));
+        !new.is_empty()
+    });
+    (serving, new.remove(0))
+}
+
+/// An engine has more to do than what a test asks it for.
+const ENGINES_TIME: Duration = Duration::from_secs(150);
+
+/// The sessions that are up here.
+fn ids(setup: &Setup) -> Vec<String> {
+    let folders = fs::read_dir(setup.runtime()).expect("it is ours").flatten();
+    let up = folders.filter(|entry| entry.path().join("session.json").exists());
+    up.map(|entry| entry.file_name().to_string_lossy().trim_start_matches("aifo-").to_owned())
+        .collect()
+}
+
+/// Every folder of a session's, wherever it lies.
+fn folders(setup: &Setup, id: &str) -> Vec<PathBuf> {
+    let run = setup.runtime().join(format!("aifo-{id}"));
+    let tmp = PathBuf::from(format!("/var/tmp/aifo-{id}-tmp"));
+    [run, tmp].into_iter().filter(|path| path.exists()).collect()
+}
+
+#[track_caller]
+fn check_nothing_left(setup: &Setup, id: &str) {
+    assert_eq!(held(id), (Vec::new(), Vec::new()));
+    assert_eq!(folders(setup, id), Vec::<PathBuf>::new());
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_killed_session_leaves_what_cleanup_removes_and_another_goes_on() {
+    let setup = setup();
+    let (killed, dead) = serve(&setup);
+    let (beside, live) = serve(&setup);
+
+    let listed = coder(&setup, &["sessions"]).exited(0).text();
+    for part in [format!("  container aifo-tc-c-cpp-{dead}: Up "), format!(", of {BASE}")] {
+        assert!(listed.contains(&part), "{part}: {listed}");
+    }
+
+    killed.signal(Signal::SIGKILL);
+    killed.finish();
+    assert_eq!(folders(&setup, &dead).len(), 2);
+    let all = coder(&setup, &["cleanup", "--dry-run"]).exited(0).text();
+    assert!(all.contains(&dead) && !all.contains(&live), "{all}");
+
+    let removed = coder(&setup, &["cleanup", &dead]).exited(0).text();
+    let network = format!("removed network aifo-net-{dead} ({})\n", engine());
+    assert!(removed.contains(&network), "{removed}");
+    check_nothing_left(&setup, &dead);
+
+    coder(&setup, &["cleanup", &live]).exited(0);
+    let call = coder(&setup, &["exec", "--session", &live, "--", "make", "--version"]);
+    assert!(call.exited(0).text().starts_with("GNU Make"), "{call:?}");
+    beside.signal(Signal::SIGTERM);
+    beside.finish().exited(0);
+    check_nothing_left(&setup, &live);
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_session_that_is_starting_is_not_touched_and_a_stuck_container_goes() {
+    let setup = setup();
+    let shim = setup.scratch().join("slow-shim");
+    let real = binaries().shim.display();
+    // As a runner it never connects, and it does not mind that its launcher has gone.
+    let script =
+        format!("#!/bin/sh\n[ \"$1\" = --version ] && exec {real} --version\nexec sleep 600\n");
+    fs::write(&shim, script).unwrap();
+    fs::set_permissions(&shim, fs::Permissions::from_mode(0o755)).unwrap();
+    let setup = setup.env_path("AIFO_SHIM_BIN", &shim);
+    let mut serve = setup.coder();
+    serve.args(["serve", "--net=separate", "--backend", &engine(), "--toolchain=c-cpp"]);
+    let starting = Running::start(serve.arg(format!("--toolchain-image=c-cpp={BASE}")));
+    let mut id = String::new();
+    eventually("it has its folder", || {
+        let names = fs::read_dir(setup.runtime()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names = names.map(|name| name.into_string().unwrap());
+        id = names.next().unwrap_or_default().trim_start_matches("aifo-").to_owned();
+        !id.is_empty()
+    });
+    eventually_within(ENGINES_TIME, "its container is there", || held(&id).0.len() == 1);
+
+    let outcome = coder(&setup, &["cleanup", &id]);
+    assert_eq!(outcome.exited(0).only_line(), "aifo-coder: nothing is left of any session");
+    let (containers, networks) = held(&id);
+    assert_eq!((containers.len(), networks.len(), folders(&setup, &id).len()), (1, 1, 2));
+
+    starting.signal(Signal::SIGKILL);
+    starting.finish();
+    let removed = coder(&setup, &["cleanup", &id]).exited(0).text();
+    let container = format!("removed container aifo-tc-c-cpp-{id} ({})\n", engine());
+    assert!(removed.contains(&container), "{removed}");
+    check_nothing_left(&setup, &id);
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_cache_in_use_stays_and_it_is_said_by_whom() {
+    let setup = setup();
+    let (session, id) = serve(&setup);
+    let listed = coder(&setup, &["cache", "list", "c-cpp"]).exited(0).text();
+    assert!(listed.contains("aifo-ccache-"), "{listed}");
+    let outcome = coder(&setup, &["cache", "clear", "c-cpp"]);
+    assert!(outcome.exited(1).stderr.contains(&format!("aifo-tc-c-cpp-{id}")), "{outcome:?}");
+    let after = coder(&setup, &["cache", "list", "c-cpp"]).exited(0).text();
+    assert_eq!(after, listed);
+    session.signal(Signal::SIGTERM);
+    session.finish().exited(0);
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn the_doctor_measures_in_a_container_and_leaves_nothing() {
+    let setup = setup();
+    let mut doctor = setup.coder();
+    doctor.args(["doctor", "--toolchain=c-cpp", "--backend", &engine()]);
+    let outcome = Outcome::of(doctor.arg(format!("--toolchain-image=c-cpp={BASE}")));
+    let text = outcome.exited(0).text();
+    let name = format!("ok    {} ({BASE})", engine());
+    for what in [
+        "descriptors: a tool has its caller's own pipe",
+        "files: what a tool makes in the workspace is yours",
+        "limits: that on processes is in force",
+    ] {
+        assert!(text.contains(&format!("{name} {what}\n")), "{what}: {text}");
+    }
+    assert!(!text.contains("local call"), "only what was asked for: {text}");
+    let filter = "name=aifo-tc-doctor-";
+    let left = told(&["ps", "--all", "--filter", filter, "--format", "{{.Mounts}}"]);
+    let ours = setup.runtime().display().to_string();
+    assert!(!left.iter().any(|mounts| mounts.contains(&ours)), "{left:?}");
+    assert_eq!(fs::read_dir(setup.runtime()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(setup.workspace()).unwrap().count(), 0);
+}

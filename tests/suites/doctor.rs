@@ -1,0 +1,101 @@
+//! `aifo-coder doctor`: it measures, says what to mend, and leaves nothing.
+
+use std::fs;
+
+use aifo_tests::{Outcome, Setup, Tool, files_below};
+use serde_json::Value;
+
+/// A machine whose tools are those that are measured with.
+fn setup() -> Setup {
+    let tools = ["true", "readlink", "touch", "cat"];
+    tools.into_iter().fold(Setup::new(), |setup, name| {
+        setup.tool(name, Tool::Link(format!("/usr/bin/{name}").into()))
+    })
+}
+
+#[track_caller]
+fn findings(outcome: &Outcome) -> Vec<Value> {
+    let found: Value =
+        serde_json::from_str(&outcome.text()).unwrap_or_else(|_| panic!("{outcome:?}"));
+    found.as_array().expect("a list").clone()
+}
+
+#[track_caller]
+fn finding<'a>(findings: &'a [Value], check: &str) -> &'a Value {
+    let found = findings.iter().find(|finding| finding["check"] == check);
+    found.unwrap_or_else(|| panic!("no '{check}' in {findings:?}"))
+}
+
+#[test]
+fn local_sidecars_are_tried_and_nothing_is_left() {
+    let setup = setup();
+    let doctor = |more: &[&str]| {
+        let mut doctor = setup.coder();
+        Outcome::of(doctor.args(["doctor", "--backend=local", "--toolchain=rust"]).args(more))
+    };
+    let text = doctor(&[]).exited(0).text();
+    for line in [
+        "ok    config: a session here would have rust\n",
+        "ok    killed sessions: none has left anything here\n",
+        "ok    local descriptors: a tool has its caller's own pipe\n",
+        "ok    local files: what a tool makes in the workspace is yours\n",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    let begins = |line: &&str| {
+        ["ok    ", "warn  ", "fail  ", "      fix: "].iter().any(|word| line.starts_with(word))
+    };
+    assert!(text.lines().all(|line| begins(&line)), "{text}");
+
+    let found = findings(doctor(&["--json"]).exited(0));
+    let call = finding(&found, "local call");
+    assert!(call["finding"].as_str().unwrap().contains(" x native"), "{call}");
+    for finding in &found {
+        let status = finding["status"].as_str().unwrap();
+        assert_eq!(finding["fix"].is_null(), status == "ok", "{finding}");
+    }
+
+    for place in [setup.workspace(), setup.runtime(), setup.scratch().join("home")] {
+        assert_eq!(files_below(&place), Vec::<std::path::PathBuf>::new());
+    }
+}
+
+#[test]
+fn what_fails_is_said_with_what_to_do() {
+    let setup = setup().env("AIFO_SHIM_BIN", "/nonexistent/aifo-shim");
+    fs::write(setup.workspace().join(".aifo.toml"), "verbose = true\n").unwrap();
+    let outcome = Outcome::of(setup.coder().args(["doctor", "--backend=podman", "--json"]));
+    let found = findings(outcome.exited(1));
+    for (check, part) in [("versions", "aifo-shim was not found"), ("config", ".aifo.toml:1")] {
+        let finding = finding(&found, check);
+        assert_eq!(finding["status"], "fail", "{finding}");
+        assert!(finding["finding"].as_str().unwrap().contains(part), "{finding}");
+        assert!(finding["fix"].is_string(), "{finding}");
+    }
+}
+
+#[test]
+fn an_engine_that_was_asked_for_and_is_not_there_is_a_failure() {
+    let setup = setup();
+    let mut doctor = setup.coder();
+    let doctor = doctor.args(["doctor", "--toolchain=rust", "--backend=podman", "--json"]);
+    let found = findings(Outcome::of(doctor).exited(1));
+    assert_eq!(finding(&found, "podman")["finding"], "it is not in PATH");
+    let outcome = Outcome::of(setup.coder().args(["doctor", "--backend=lxc"]));
+    outcome.exited(2);
+}
+
+#[test]
+fn an_engine_that_does_not_answer_is_a_failure_with_its_words() {
+    let setup = setup().script("docker", "echo 'Cannot connect to the daemon' >&2; exit 1");
+    let mut doctor = setup.coder();
+    let found =
+        findings(Outcome::of(doctor.args(["doctor", "--toolchain=rust", "--json"])).exited(1));
+    let docker = finding(&found, "docker");
+    assert_eq!(docker["status"], "fail");
+    assert!(
+        docker["finding"].as_str().unwrap().contains("Cannot connect to the daemon"),
+        "{docker}"
+    );
+    assert_eq!(finding(&found, "local descriptors")["status"], "ok", "the others go on");
+}
