@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::process::ExitCode;
 
 use aifo_launch::{
-    Attachments, Choice, Containers, Engine, Images, SessionConfig, SidecarBackend, missing_images,
+    Attachments, Choice, Containers, Engine, EngineError, Images, SessionConfig, SidecarBackend,
+    missing_images,
 };
 use aifo_types::Kind;
 use anyhow::{Context, bail};
@@ -17,11 +18,17 @@ use crate::paint;
 pub(crate) async fn choose(config: &Config) -> anyhow::Result<SidecarBackend> {
     let wanted = config.containers.backend.value;
     let Some(choice) = wanted.engine() else {
-        return local(config, "the backend is local".to_owned());
+        return local(config, "the backend is local");
     };
     let engine = match Engine::find(choice).await {
         Ok(engine) => engine,
-        Err(error) if wanted == Backend::Auto => return local(config, error.to_string()),
+        Err(error) if wanted == Backend::Auto => {
+            // On a machine without engines nobody misses them.
+            if !matches!(error, EngineError::NotFound(_)) {
+                tracing::info!("{error}; {INSTEAD}");
+            }
+            return local(config, &error.to_string());
+        }
         Err(error) => bail!(
             "{error}\n\
              hint: start the engine, or run tools as processes of this machine with --backend local"
@@ -37,7 +44,9 @@ pub(crate) async fn choose(config: &Config) -> anyhow::Result<SidecarBackend> {
         let missing = missing_images(&containers, &unnamed).await;
         if !missing.is_empty() {
             let flavor = containers.engine.flavor();
-            return local(config, format!("{flavor} has no image {}", missing.join(", ")));
+            let reason = format!("{flavor} has no image {}", missing.join(", "));
+            tracing::info!("{reason}; {INSTEAD}");
+            return local(config, &reason);
         }
     }
     // Only now: as processes of this machine, tools find these things by themselves.
@@ -68,18 +77,17 @@ pub(crate) async fn attached(
 
 /// Without containers, for this reason. What only they can do and was asked for is not left out in
 /// silence.
-fn local(config: &Config, reason: String) -> anyhow::Result<SidecarBackend> {
+fn local(config: &Config, reason: &str) -> anyhow::Result<SidecarBackend> {
     if let Some(flag) = config.containers.asked_by_flag() {
         bail!(
             "{flag} holds for containers only, and there are none: {reason}\n\
              hint: leave it out, or choose an engine with --backend docker or podman"
         );
     }
-    if config.containers.backend.value == Backend::Auto {
-        tracing::info!("{reason}; tools run as processes of this machine");
-    }
     Ok(SidecarBackend::Local)
 }
+
+const INSTEAD: &str = "tools run as processes of this machine";
 
 /// Prints the commands that a session of this configuration would give to its engine.
 pub(crate) fn show_plan(config: &SessionConfig) -> anyhow::Result<ExitCode> {

@@ -38,7 +38,7 @@ pub enum Choice {
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// No program of that name is in PATH.
-    #[error("no container engine was found: {0} is not in PATH")]
+    #[error("no container engine was found: {0} in PATH")]
     NotFound(&'static str),
     /// It is installed, but its daemon is not running, or not ours to use.
     #[error("{flavor} does not answer: {reason}")]
@@ -118,8 +118,9 @@ impl Engine {
             }
         }
         Err(failure.unwrap_or(EngineError::NotFound(match choice {
-            Choice::Any => "neither docker nor podman",
-            Choice::The(flavor) => flavor.program(),
+            Choice::Any => "neither docker nor podman is",
+            Choice::The(Flavor::Docker) => "docker is not",
+            Choice::The(Flavor::Podman) => "podman is not",
         })))
     }
 
