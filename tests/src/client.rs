@@ -20,11 +20,14 @@ pub struct Client {
 /// What a tool was told to have started with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Started {
-    /// Its process id.
+    /// Its process id, as this machine knows it.
     pub pid: i32,
     /// What 0, 1 and 2 have become, by their numbers.
     pub stdio: [u8; 3],
 }
+
+/// The pid of a tool that has ended before anybody looked for it: beyond all that the kernel gives.
+const NOBODY: i32 = i32::MAX;
 
 /// All that a client was told after the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +80,8 @@ impl Client {
     #[track_caller]
     pub fn start(session: &Session, invocation: Invocation) -> (Self, Started) {
         let mut client = Client::call(session, invocation);
-        let started = client.started();
+        let mut started = client.started();
+        started.pid = session.living(started.pid).unwrap_or(NOBODY);
         (client, started)
     }
 

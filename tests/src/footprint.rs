@@ -1,13 +1,13 @@
 //! What a session holds, to see that it holds no more later.
 
-use crate::{Session, descendants, fd_count, status_kib};
+use crate::{Session, fd_count, status_kib};
 
 /// What may not grow, of proxy, guards and runners, each in the same order.
 #[derive(Debug)]
 pub struct Footprint {
     /// Open fds of each process.
     pub fds: Vec<usize>,
-    /// Processes below the proxy.
+    /// Processes of the session but the proxy.
     pub processes: usize,
     /// Anonymous memory of each process, in KiB.
     pub anonymous_kib: Vec<u64>,
@@ -21,7 +21,7 @@ impl Footprint {
         let pids: Vec<i32> = [session.pid()].into_iter().chain(sidecars).collect();
         Footprint {
             fds: pids.iter().map(|&pid| fd_count(pid)).collect(),
-            processes: descendants(session.pid()).len(),
+            processes: session.processes().len(),
             anonymous_kib: pids.iter().map(|&pid| status_kib(pid, "RssAnon")).collect(),
         }
     }

@@ -20,6 +20,7 @@
 //! its own test.
 
 mod answer;
+mod backend;
 mod binaries;
 mod client;
 mod connection;
@@ -42,6 +43,7 @@ mod trial;
 mod wait;
 
 pub use answer::Answer;
+pub use backend::Backend;
 pub use binaries::{Binaries, binaries, example};
 pub use client::{Client, Finished, Started};
 pub use connection::{Address, Connection};

@@ -94,10 +94,11 @@ pub fn send_signal(pid: i32, signal: Signal) {
     let _ = kill(Pid::from_raw(pid), signal);
 }
 
-/// The two processes of one sidecar on the local backend.
+/// The two processes of one sidecar on the local backend, or the one in its container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sidecar {
-    /// The child of `aifo-coder`: a subreaper that ends all below it.
+    /// The child of `aifo-coder`: a subreaper that ends all below it. In a container the runner is
+    /// the first process, and needs nobody to do that.
     pub guard: i32,
     /// The child of the guard: it spawns the tools.
     pub runner: i32,
@@ -110,6 +111,42 @@ impl Sidecar {
         let sidecar = |guard| runners(guard).next().map(|runner| Sidecar { guard, runner });
         runners(coder).filter_map(sidecar).collect()
     }
+
+    /// The sidecars that are containers and have this folder mounted.
+    pub fn in_containers(workspace: &Path) -> Vec<Sidecar> {
+        let first = |pid: &i32| numbers(*pid).last() == Some(&1);
+        let runners = in_containers(workspace).filter(|&pid| is_runner(pid)).filter(first);
+        runners.map(|runner| Sidecar { guard: runner, runner }).collect()
+    }
+}
+
+/// Of the processes in containers that have this folder mounted, the one that calls itself by this
+/// number; panics if there are several, one in each of several containers.
+#[track_caller]
+pub(crate) fn numbered_in_containers(workspace: &Path, number: i32) -> Option<i32> {
+    let own = |pid: &i32| numbers(*pid).last() == Some(&number);
+    let found: Vec<i32> = in_containers(workspace).filter(own).collect();
+    assert!(found.len() <= 1, "several processes call themselves {number}: {found:?}");
+    found.first().copied()
+}
+
+/// The processes in containers that have this folder mounted.
+pub(crate) fn in_containers(workspace: &Path) -> impl Iterator<Item = i32> {
+    let mounted = move |pid: &i32| {
+        let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        mounts
+            .lines()
+            .filter_map(|line| line.split(' ').nth(4))
+            .any(|at| Path::new(at) == workspace)
+    };
+    pids().filter(|&pid| numbers(pid).len() > 1).filter(mounted)
+}
+
+/// The numbers of a process, from our namespace's to its own; none if it is gone.
+fn numbers(pid: i32) -> Vec<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    numbers.split_whitespace().filter_map(|number| number.parse().ok()).collect()
 }
 
 fn is_runner(pid: i32) -> bool {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::Backend;
+
 /// A fresh folder by its real path, removed on drop.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
@@ -15,7 +17,7 @@ impl Scratch {
     #[expect(clippy::new_without_default, reason = "it makes a folder; that should be written out")]
     pub fn new() -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
-        let parent = fs::canonicalize(std::env::temp_dir()).expect("the temp folder exists");
+        let parent = fs::canonicalize(Backend::chosen().folders()).expect("the temp folder exists");
         loop {
             let serial = COUNTER.fetch_add(1, Ordering::Relaxed);
             let path = parent.join(format!("aifo-t{}-{serial}", process::id()));

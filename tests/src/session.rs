@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::procfs::{in_containers, numbered_in_containers};
 use crate::{
-    Address, Answer, Connection, Request, Scratch, Setup, Sidecar, Signal, binaries, eventually,
-    send_signal,
+    Address, Answer, Backend, Connection, Request, Scratch, Setup, Sidecar, Signal, binaries,
+    descendants, eventually, send_signal,
 };
 
 /// A session of its own for one test. Dropped: SIGTERM, then SIGKILL, then its folders go.
@@ -76,6 +77,31 @@ impl Session {
         self.scratch.path().join("workspace")
     }
 
+    /// The project folder as tools are told of it where nobody says another name.
+    pub fn root(&self) -> PathBuf {
+        match Backend::chosen() {
+            Backend::Local => self.workspace(),
+            Backend::Engine { .. } => "/workspace".into(),
+        }
+    }
+
+    /// The temporary directory that agent and tools share.
+    #[track_caller]
+    pub fn tmp(&self) -> PathBuf {
+        let name = format!("{}-tmp", self.name().expect("a session has a folder"));
+        match Backend::chosen() {
+            Backend::Local => self.scratch.path().join("run").join(name),
+            Backend::Engine { .. } => Path::new("/var/tmp").join(name),
+        }
+    }
+
+    /// The name of its folder, `aifo-<16 hex digits>`, if that is there.
+    fn name(&self) -> Option<String> {
+        let entries = fs::read_dir(self.scratch.path().join("run")).ok()?.flatten();
+        let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.find(|name| name.starts_with("aifo-") && !name.ends_with("-tmp"))
+    }
+
     /// A path in the project folder, as text that can be an argument.
     pub fn file(&self, name: &str) -> String {
         let path = self.workspace().join(name);
@@ -115,10 +141,38 @@ impl Session {
     pub fn sidecars(&self) -> Vec<Sidecar> {
         let mut sidecars = Vec::new();
         eventually("every kind has its guard and its runner", || {
-            sidecars = Sidecar::of(self.pid());
+            sidecars = match Backend::chosen() {
+                Backend::Local => Sidecar::of(self.pid()),
+                Backend::Engine { .. } => Sidecar::in_containers(&self.workspace()),
+            };
             sidecars.len() == self.kinds
         });
         sidecars
+    }
+
+    /// The process that a tool, or the proxy, has told the number of, as this machine knows it: a
+    /// container counts its own. Panics if there is none.
+    #[track_caller]
+    pub fn process(&self, told: i32) -> i32 {
+        self.living(told).unwrap_or_else(|| panic!("no process of the session is {told}"))
+    }
+
+    /// All processes of the session but the proxy: what is below it, and what runs in its containers.
+    pub fn processes(&self) -> Vec<i32> {
+        let mut all = descendants(self.pid());
+        if Backend::chosen().is_engine() {
+            all.extend(in_containers(&self.workspace()));
+        }
+        all
+    }
+
+    /// [`Session::process`], unless it is gone.
+    #[track_caller]
+    pub(crate) fn living(&self, told: i32) -> Option<i32> {
+        match Backend::chosen() {
+            Backend::Local => Some(told),
+            Backend::Engine { .. } => numbered_in_containers(&self.workspace(), told),
+        }
     }
 
     /// Opens a connection to the proxy.
@@ -205,6 +259,10 @@ impl Drop for Session {
                 }
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
+        }
+        // Only a proxy that was killed leaves its folder.
+        if let Some(session) = self.name() {
+            Backend::chosen().remove(&session);
         }
         if std::thread::panicking() {
             eprintln!("--- log of the session ---\n{}", self.log());

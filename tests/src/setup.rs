@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::trial::TRANSPORT;
-use crate::{Scratch, Session, binaries};
+use crate::{Backend, Scratch, Session, binaries};
 
 /// What stands in the folder of tools under a tool's name.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl Setup {
             wrapper: Vec::new(),
             transport: std::env::var(TRANSPORT).ok(),
         };
-        for name in ["workspace", "tools", "shims", "home", "run"] {
+        for name in ["workspace", "tools", "shims", "home", "run", "engine"] {
             let folder = setup.scratch.path().join(name);
             fs::DirBuilder::new().mode(0o700).create(folder).expect("the scratch folder is ours");
         }
@@ -114,7 +114,7 @@ impl Setup {
         let setup = self.without(name);
         let path = setup.tools().join(name);
         let made = match tool {
-            Tool::Fake => symlink(&binaries().tool, path),
+            Tool::Fake => symlink(setup.fake(), path),
             Tool::Link(program) => symlink(program, path),
             Tool::File(content, mode) => write_file(&path, &content, mode),
         };
@@ -133,6 +133,19 @@ impl Setup {
     pub fn without(self, name: &str) -> Self {
         let _ = fs::remove_file(self.tools().join(name));
         self
+    }
+
+    /// The fake tool. Containers see no folder of a build, so they have a copy beside the tools.
+    fn fake(&self) -> PathBuf {
+        let built = &binaries().tool;
+        if *Backend::chosen() == Backend::Local {
+            return built.clone();
+        }
+        let copy = self.tools().join(".fake");
+        if !copy.exists() {
+            fs::copy(built, &copy).expect("the scratch folder is ours");
+        }
+        copy
     }
 
     /// The folder that holds all of this setup's folders. It is no tool's place.
@@ -167,18 +180,28 @@ impl Setup {
     /// The environment starts empty: the suites themselves may run inside a session.
     pub fn coder(&self) -> Command {
         let coder = binaries().coder.as_os_str();
+        let backend = Backend::chosen();
+        let tools = self.tools().into_os_string().into_string().expect("the scratch path is text");
+        let chosen = self.env.iter().rev().find(|(name, _)| name == "PATH");
+        let mut path = chosen.map_or(tools, |(_, path)| path.clone());
+        if backend.is_engine() {
+            let engine = self.scratch.path().join("engine");
+            backend.put_command(&engine, &self.tools(), &path);
+            path = format!("{}:{path}", engine.display());
+        }
         let mut words = self.wrapper.iter().map(OsStr::new).chain([coder]);
         let mut command = Command::new(words.next().unwrap_or(coder));
         command
             .args(words)
             .env_clear()
-            .env("PATH", self.tools())
             .env("HOME", self.scratch.path().join("home"))
             .env("LANG", "C")
             .env("TMPDIR", self.runtime())
             .env("XDG_RUNTIME_DIR", self.runtime())
             .env("AIFO_SHIM_BIN", &binaries().shim)
+            .envs(backend.variables())
             .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .env("PATH", path)
             .current_dir(self.workspace())
             .stdin(Stdio::null());
         command
@@ -202,7 +225,11 @@ impl Setup {
     #[track_caller]
     pub fn start(self) -> Session {
         let mut serve = self.coder();
-        serve.args(["serve", "--backend", "local", "--workspace"]).arg(self.workspace());
+        serve.args(["serve", "--workspace"]).arg(self.workspace());
+        if Backend::chosen().is_engine() {
+            // No volume of the user's own is to come of it.
+            serve.arg("--no-toolchain-cache");
+        }
         for kind in &self.kinds {
             serve.args(["--toolchain", kind]);
         }

@@ -223,7 +223,8 @@ fn after_the_ending() {
         // What stays behind keeps its output, which is not to be waited for.
         shim.args(["daemon", &file]).env("AIFO_EXEC_ID", &id).stdout(Stdio::null());
         assert_eq!(shim.status().expect("the shim starts").code(), Some(0));
-        let leaf: i32 = fs::read_to_string(file).unwrap().parse().expect("the leaf tells its pid");
+        let leaf = fs::read_to_string(file).unwrap().parse().expect("the leaf tells its pid");
+        let leaf = session.process(leaf);
         assert!(is_alive(leaf), "as it would natively");
         let sidecar = session.sidecars()[0];
         let pid = match victim {

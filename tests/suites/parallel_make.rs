@@ -158,6 +158,9 @@ fn an_interrupted_make_leaves_nothing_running() {
                 tools = told.flatten().map(|pid| pid.parse().expect("it is a pid")).collect();
                 tools.len() == 8
             });
+            if way != Way::Native {
+                tools.iter_mut().for_each(|tool| *tool = stage.session().process(*tool));
+            }
             let shims = descendants(make.pid());
             make.signal(signal);
             if signal == Signal::SIGINT {

@@ -177,7 +177,7 @@ fn the_token_may_lie_in_a_file() {
 fn a_version_may_be_asked_from_anywhere() {
     let session = Session::start();
     let outcome = Outcome::of(session.shim("make").arg("--version").current_dir("/usr"));
-    let root = session.workspace();
+    let root = session.root();
     assert_eq!(outcome.exited(0).text(), format!("--version in {}\n", root.display()));
 }
 

@@ -21,15 +21,15 @@ fn family(session: &Session, verb: &str, version: &str) -> Family {
     let id = fresh_id();
     let file = session.file(&id);
     let call = session.send(&session.exec("make", [verb, &file]).id(&id).proto(version));
-    let leaf = leaf(&file);
+    let leaf = leaf(session, &file);
     assert!(census(&id).contains(&leaf), "the leaf carries the mark");
     Family { id, call }
 }
 
 #[track_caller]
-fn leaf(file: &str) -> i32 {
+fn leaf(session: &Session, file: &str) -> i32 {
     eventually("the family is complete", || Path::new(file).exists());
-    fs::read_to_string(file).unwrap().parse().expect("the leaf tells its pid")
+    session.process(fs::read_to_string(file).unwrap().parse().expect("the leaf tells its pid"))
 }
 
 #[track_caller]
@@ -63,7 +63,7 @@ fn ctrl_c_at_the_shim_takes_the_whole_family() {
     // By version 3 a child that blocks every signal lives on, as it would natively.
     command.args(["tree", &file]).env("AIFO_EXEC_ID", &id).env("AIFO_SHIM_PROTO", "2");
     let shim = Running::start(&mut command);
-    leaf(&file);
+    leaf(&session, &file);
     shim.signal(Signal::SIGINT);
     shim.finish().exited(130);
     check_gone(&id);
@@ -91,7 +91,7 @@ fn a_killed_shim_takes_the_whole_family() {
     let file = session.file(&id);
     let mut command = session.shim("make");
     let shim = Running::start(command.args(["stubborn-tree", &file]).env("AIFO_EXEC_ID", &id));
-    leaf(&file);
+    leaf(&session, &file);
     shim.signal(Signal::SIGKILL);
     assert_eq!(shim.finish().signal(), Some(9));
     check_gone(&id);
@@ -150,7 +150,7 @@ fn after_a_normal_exit_background_children_live_until_the_session_ends() {
     let file = session.file(&id);
     let answer = session.answer(&session.exec("make", ["daemon", &file]).id(&id));
     assert_eq!(answer.exit_code(), Some("0"));
-    let leaf = leaf(&file);
+    let leaf = leaf(&session, &file);
     assert!(is_alive(leaf));
     assert_eq!(session.answer(&session.exec("make", ["say"])).exit_code(), Some("0"));
     assert!(is_alive(leaf), "as it would natively");
@@ -193,7 +193,7 @@ fn what_has_lost_its_mark_ends_with_the_session() {
         let (id, file) = (fresh_id(), session.file("leaf"));
         let answer = session.answer(&session.exec("make", ["bare-daemon", &file]).id(&id));
         assert_eq!(answer.exit_code(), Some("0"), "{}", answer.text());
-        let leaf = leaf(&file);
+        let leaf = leaf(&session, &file);
         assert!(census(&id).is_empty() && is_alive(leaf), "it has lost its mark and lives on");
         let sidecar = session.sidecars()[0];
         match how {

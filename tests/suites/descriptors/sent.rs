@@ -10,8 +10,7 @@ use std::path::PathBuf;
 
 use aifo_tests::frames::{data, frame, kind, stream};
 use aifo_tests::{
-    Client, Footprint, Invocation, Session, Stdio, descendants, eventually, fresh_id,
-    passes_descriptors,
+    Client, Footprint, Invocation, Session, Stdio, eventually, fresh_id, passes_descriptors,
 };
 use nix::libc::O_PATH;
 use nix::pty::openpty;
@@ -25,7 +24,7 @@ fn name_of(fd: impl AsFd) -> PathBuf {
 
 /// Who of a session has it open.
 fn holders(session: &Session, name: &PathBuf) -> Vec<i32> {
-    let all = [session.pid()].into_iter().chain(descendants(session.pid()));
+    let all = [session.pid()].into_iter().chain(session.processes());
     let holds = |pid: &i32| {
         let fds = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         fds.into_iter().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == *name))

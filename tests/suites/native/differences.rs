@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use aifo_tests::{Landlock, possible};
+use aifo_tests::{Backend, Landlock, possible, status_field};
 
 use crate::invocation::Invocation;
 use crate::observation::Difference;
 use crate::place::Mode;
 
-/// How many differences there may be at most.
-pub(crate) const MOST: usize = 12;
+/// How many differences there may be at most: of any backend, and of containers.
+pub(crate) const MOST: usize = 12 + 3;
 
 /// A row of the table of differences.
 #[derive(Clone, Debug)]
@@ -22,9 +22,13 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// The rows of the page.
+    /// The rows of the page that hold for this run's backend.
     pub(crate) fn all() -> Vec<Known> {
-        let rows = table("| calls |").into_iter().map(|cells| {
+        let mut rows = table("| calls |");
+        if Backend::chosen().is_engine() {
+            rows.extend(table("| calls in containers |"));
+        }
+        let rows = rows.into_iter().map(|cells| {
             let [calls, modes, what, reason] = &cells[..] else { panic!("{cells:?}") };
             assert!(!reason.is_empty(), "'{calls}' differs without a reason");
             let words = |cell: &str| -> Vec<String> {
@@ -109,7 +113,14 @@ impl Verdict {
 
 /// Whether this machine can show a difference at all.
 pub(crate) fn can_occur(what: &str) -> bool {
+    let in_containers = Backend::chosen().is_engine();
     match what {
+        // An image says nothing of a language, and the launcher's own counts for nothing.
+        "report LANG" => !in_containers,
+        "report CapEff" | "report CapPrm" => {
+            status_field(std::process::id().cast_signed(), "CapEff") != "0".repeat(16)
+        }
+        "report NoNewPrivs" if in_containers => true,
         "report NoNewPrivs" => {
             Landlock::Writes.available("native: the privileges of a confined tool")
         }

@@ -7,7 +7,7 @@ use aifo_tests::{
 };
 use nix::sys::termios::{LocalFlags, Termios};
 
-use super::{PYTHON, STAY, number};
+use super::{PYTHON, STAY, process};
 
 /// A shim in a script on a terminal, which it has set raw.
 struct Call {
@@ -29,7 +29,7 @@ impl Call {
         let script = format!("{script}\necho $? > code\nuntil [ -e over ]; do sleep .01; done");
         let mut bash = stage.command(way, &["/bin/bash", "-c", &script]);
         let script = terminal.start(bash.env("AIFO_SHIM_KILL_PARENT_SHELL_ON_SIGINT", "0"));
-        let tool = number(stage, "pid");
+        let tool = process(stage, "pid");
         eventually("what is typed is carried", || is_raw(&terminal));
         let [shim] = children(script.pid())[..] else { panic!("the script waits for one child") };
         Call { terminal, before, script, shim, tool }
@@ -86,8 +86,11 @@ fn a_lost_proxy_leaves_the_terminal_as_it_was() {
     for way in Way::SHIMS {
         let Some(stage) = stage("a_lost_proxy_leaves_the_terminal_as_it_was") else { return };
         let call = Call::start(&stage, way, "python3 stay.py pid");
+        let sidecars = stage.session().sidecars();
         send_signal(stage.session().pid(), Signal::SIGKILL);
         call.check(&stage, &format!("without its proxy ({way:?})"), "125");
+        // No runner waits for a terminal's last bytes that nobody is there to see.
+        eventually("the runners have gone", || !sidecars.iter().any(|it| is_alive(it.runner)));
     }
 }
 

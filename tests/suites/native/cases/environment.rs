@@ -53,7 +53,7 @@ pub(crate) fn calls() -> Vec<Invocation> {
         named("a value that is no text", "CFLAGS", bytes(*b"\xff no text")),
         named("a value of 100,000 bytes", "CFLAGS", bytes(vec![b'x'; 100_000])),
         Invocation::python("a module below the workspace", "import ours; print(ours.VALUE)").after(
-            "mkdir modules; echo 'VALUE = 7' > modules/ours.py; \
+            "mkdir modules; echo 'VALUE = 7' > modules/ours.py; touch -d @0 modules/ours.py; \
              export PYTHONPATH=$PWD/modules",
         ),
         Invocation::python("python's buffering", "import os; print('a'); os.write(1, b'b\\n')")

@@ -1,0 +1,137 @@
+//! Where the sidecars of the suites run: as processes of this machine, or in containers of an engine.
+//!
+//! The stories are the same. So a container gets to see the tools that a [`Setup`](crate::Setup) has
+//! put in place, at the same paths and found by the same PATH, through a command of the engine's
+//! name that stands before the real one and adds them to every `run`. All else is as the product
+//! makes it.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::eventually;
+
+/// Where sidecars run, by `AIFO_TEST_ENGINE` and `AIFO_TEST_IMAGE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// As processes of this machine.
+    Local,
+    /// In containers.
+    Engine {
+        /// `docker` or `podman`.
+        name: String,
+        /// The image that serves as every kind.
+        image: String,
+    },
+}
+
+impl Backend {
+    /// The backend of this run of the suites.
+    pub fn chosen() -> &'static Backend {
+        static BACKEND: OnceLock<Backend> = OnceLock::new();
+        BACKEND.get_or_init(|| match env::var("AIFO_TEST_ENGINE") {
+            Ok(name) if !name.is_empty() => {
+                let image = env::var("AIFO_TEST_IMAGE");
+                let image = image.unwrap_or_else(|_| "aifo-test-base:latest".to_owned());
+                Backend::Engine { name, image }
+            }
+            _ => Backend::Local,
+        })
+    }
+
+    /// Whether sidecars run in containers.
+    pub fn is_engine(&self) -> bool {
+        matches!(self, Backend::Engine { .. })
+    }
+
+    /// Where the suites make their folders. A container has a `/tmp` of its own, in which a workspace
+    /// could only be seen by being put there.
+    pub(crate) fn folders(&self) -> PathBuf {
+        match self {
+            Backend::Local => env::temp_dir(),
+            Backend::Engine { .. } => "/var/tmp".into(),
+        }
+    }
+
+    /// What `aifo-coder` is told of it.
+    pub(crate) fn variables(&self) -> Vec<(String, String)> {
+        let Backend::Engine { name, image } = self else {
+            return vec![("AIFO_BACKEND".to_owned(), "local".to_owned())];
+        };
+        let kinds = ["RUST", "NODE", "PYTHON", "GO", "C_CPP"];
+        let images = kinds.map(|kind| (format!("AIFO_{kind}_TOOLCHAIN_IMAGE"), image.clone()));
+        // How the engine's own command finds its daemon or its settings.
+        let settings = ["DOCKER_HOST", "CONTAINERS_CONF"];
+        let settings =
+            settings.iter().filter_map(|&name| Some((name.to_owned(), env::var(name).ok()?)));
+        let backend = [("AIFO_BACKEND".to_owned(), name.clone())];
+        backend.into_iter().chain(images).chain(settings).collect()
+    }
+
+    /// Removes what a session that was killed has left: its containers end with it, but nobody takes
+    /// down its network, of which an engine has some thirty.
+    pub(crate) fn remove(&self, session: &str) {
+        let Backend::Engine { name, .. } = self else { return };
+        let id = session.trim_start_matches("aifo-");
+        let label = format!("label=dev.aifo.session={id}");
+        let engine = |args: &[&str]| {
+            let output = Command::new(name).args(args).output().expect("the engine can be asked");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        let containers = || engine(&["ps", "--all", "--quiet", "--filter", &label]);
+        for container in containers().lines() {
+            engine(&["rm", "--force", container]);
+        }
+        eventually("no container is left", || containers().is_empty());
+        let networks = || engine(&["network", "ls", "--quiet", "--filter", &label]);
+        eventually("no network is left", || {
+            networks().lines().for_each(|network| _ = engine(&["network", "rm", network]));
+            networks().is_empty()
+        });
+        let _ = fs::remove_dir_all(self.folders().join(format!("{session}-tmp")));
+    }
+
+    /// Puts the engine's command into `folder`, with these tools and this PATH for every container.
+    pub(crate) fn put_command(&self, folder: &Path, tools: &Path, path: &str) {
+        let Backend::Engine { name, .. } = self else { return };
+        let real = crate::program(name).unwrap_or_else(|| panic!("there is no {name}"));
+        let mut run = format!("exec {} run --env PATH='{path}'", real.display());
+        for (source, destination) in places(tools) {
+            let (source, destination) = (source.display(), destination.display());
+            run +=
+                &format!(" --mount 'type=bind,source={source},destination={destination},readonly'");
+        }
+        let script = format!(
+            "#!/bin/sh\nif [ \"$1\" = run ]; then\n  shift\n  {run} \"$@\"\nfi\nexec {} \"$@\"\n",
+            real.display()
+        );
+        let command = folder.join(name);
+        fs::write(&command, script).expect("the scratch folder is ours");
+        let executable = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&command, executable).expect("the scratch folder is ours");
+    }
+}
+
+/// What a container has to see of this machine so that it has these tools, and where: their folder,
+/// and what their links lead to. That is the very program that a native call runs, and where it lies
+/// outside of `/usr` what it brought along.
+fn places(tools: &Path) -> BTreeSet<(PathBuf, PathBuf)> {
+    let own = (tools.to_path_buf(), tools.to_path_buf());
+    let files = fs::read_dir(tools).expect("the scratch folder is ours").flatten();
+    let links = files.filter_map(|file| fs::read_link(file.path()).ok());
+    let outside = links.filter(|link| !link.starts_with(tools) && link.exists());
+    let seen = outside.map(|link| installation(&link).map_or(link.clone(), Path::to_path_buf));
+    let both = seen.filter_map(|place| Some((fs::canonicalize(&place).ok()?, place)));
+    [own].into_iter().chain(both).collect()
+}
+
+/// The folder of an installation of its own, if a program lies in the `bin` of one.
+fn installation(program: &Path) -> Option<&Path> {
+    let system = ["/usr", "/bin", "/sbin"].iter().any(|folder| program.starts_with(folder));
+    let bin = program.parent().filter(|folder| !system && folder.ends_with("bin"))?;
+    bin.parent()
+}
