@@ -1,18 +1,25 @@
 //! `cargo xtask test docker` and `podman`: the suites that need a container engine.
 //!
-//! Their tests are ignored unless asked for, and say so by name in an ordinary run. Here they are
-//! asked for, and where no engine answers each suite is named as skipped: nothing is silently green.
+//! Those are the suites about containers, whose tests are ignored unless asked for, and the suites of
+//! the local backend that hold for containers as well, which are told again. Where no engine answers
+//! each is named as skipped: nothing is silently green.
+
+use std::process::Command;
 
 use anyhow::{Result, bail};
 
+use crate::container_suites::{self, Row, Told};
 use crate::images::{self, Engine};
-use crate::{shell, suites};
+use crate::{another_user, shell, suites};
 
 /// What the names of the suites in containers begin with.
-const PREFIX: &str = "container_";
+pub(crate) const PREFIX: &str = "container_";
 
 /// The variable that names the engine to the suites.
 const ENGINE: &str = "AIFO_TEST_ENGINE";
+
+/// The variable that names the image that serves as every kind.
+const IMAGE: &str = "AIFO_TEST_IMAGE";
 
 /// The file that podman reads in place of the machine's own.
 const PODMAN_SETTINGS: &str = "CONTAINERS_CONF";
@@ -51,43 +58,113 @@ pub(crate) fn images() -> Result<Outcome> {
 }
 
 fn suites_of(engine: Engine, names: &[String], args: &[String]) -> Result<Outcome> {
-    let suites = chosen(suites::suites()?, names)?;
-    if suites.is_empty() {
-        eprintln!("skipped: no suite is named {PREFIX}..");
-        return Ok(Outcome::Skipped);
+    let own = chosen(suites::suites()?, names);
+    let rows = container_suites::rows()?;
+    let again: Vec<&Row> = container_suites::told(&rows)
+        .filter(|row| names.is_empty() || names.contains(&row.suite))
+        .collect();
+    let known = |name: &String| own.contains(name) || again.iter().any(|row| row.suite == *name);
+    if let Some(name) = names.iter().find(|name| !known(name)) {
+        bail!(
+            "unknown container suite '{name}'\nhint: the table in spec/coverage.md, or {PREFIX}.."
+        );
     }
     if let Err(reason) = engine.answers() {
-        for suite in &suites {
+        for suite in again.iter().map(|row| &row.suite).chain(&own) {
             eprintln!("skipped: {suite}: no {} engine answers ({reason})", engine.name());
         }
         return Ok(Outcome::Skipped);
     }
     images::build_for_suites(&[engine])?;
-    let mut command = shell::cargo(["test", "-p", suites::PACKAGE]);
-    for suite in &suites {
-        command.args(["--test", suite]);
+    again_in_containers(engine, &again, args)?;
+    if !own.is_empty() {
+        let mut command = test(engine, own.iter().map(String::as_str));
+        let (separator, rest) = split(args);
+        command.args([separator, "--include-ignored"]).args(rest);
+        shell::run(&mut command)?;
     }
-    let (separator, rest) = match args.split_first() {
-        Some((separator, rest)) => (separator.as_str(), rest),
-        None => ("--", &[][..]),
+    check_nothing_left(engine)?;
+    Ok(Outcome::Passed)
+}
+
+/// Tells suites of the local backend again: all of them, then some in another image and as another
+/// user.
+fn again_in_containers(engine: Engine, rows: &[&Row], args: &[String]) -> Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let everywhere: Vec<&Row> =
+        rows.iter().copied().filter(|row| row.told == Told::Everywhere).collect();
+    let (separator, rest) = split(args);
+    let told = |rows: &[&Row], image: Option<&str>| {
+        let mut command = test(engine, rows.iter().map(|row| row.suite.as_str()));
+        command.args([separator, "--exact"]).args(left_out(rows)).args(rest);
+        command.envs(image.map(|image| (IMAGE, image)));
+        shell::run(&mut command)
     };
-    command.args([separator, "--include-ignored"]).args(rest);
+    told(rows, None)?;
+    if everywhere.is_empty() {
+        return Ok(());
+    }
+    told(&everywhere, Some("aifo-test-dash:latest"))?;
+    match another_user::possible(engine) {
+        Ok(()) => {
+            let names: Vec<&str> = everywhere.iter().map(|row| row.suite.as_str()).collect();
+            let args = ["--exact".to_owned()].into_iter().chain(left_out(&everywhere));
+            let args: Vec<String> = args.chain(rest.iter().cloned()).collect();
+            another_user::Copies::of(&names)?.run(&args, &[(ENGINE, engine.name())])
+        }
+        Err(reason) => {
+            eprintln!("skipped: suites as another user with {}: {reason}", engine.name());
+            Ok(())
+        }
+    }
+}
+
+/// The tests of these suites that are not told in containers, as the test programs leave them out.
+fn left_out(rows: &[&Row]) -> Vec<String> {
+    let tests = rows.iter().flat_map(|row| &row.left_out);
+    tests.flat_map(|test| ["--skip".to_owned(), test.clone()]).collect()
+}
+
+/// `cargo test` of these suites with an engine.
+fn test<'a>(engine: Engine, suites: impl Iterator<Item = &'a str>) -> Command {
+    let mut command = shell::cargo(["test", "-p", suites::PACKAGE]);
+    suites.for_each(|suite| _ = command.args(["--test", suite]));
     command.env(ENGINE, engine.name());
     // Without it podman raises limits of every container, which not every root may.
     command.env(PODMAN_SETTINGS, shell::root().join("xtask/images/test/containers.conf"));
-    shell::run(&mut command).map(|()| Outcome::Passed)
+    command
 }
 
-/// The suites in containers among all, or those of them that were named.
-fn chosen(all: Vec<String>, names: &[String]) -> Result<Vec<String>> {
-    let suites: Vec<String> = all.into_iter().filter(|name| name.starts_with(PREFIX)).collect();
-    if names.is_empty() {
-        return Ok(suites);
+fn split(args: &[String]) -> (&str, &[String]) {
+    match args.split_first() {
+        Some((separator, rest)) => (separator.as_str(), rest),
+        None => ("--", &[][..]),
     }
-    if let Some(name) = names.iter().find(|name| !suites.contains(name)) {
-        bail!("unknown container suite '{name}'\nsuites: {}", suites.join(" "));
+}
+
+/// Every suite takes down what it brought up: nothing on the engine may name a folder of one.
+fn check_nothing_left(engine: Engine) -> Result<()> {
+    let filter = ["--filter", "label=dev.aifo.folder", "--format", "{{.ID}} {{.Labels}}"];
+    for list in [&["ps", "--all"][..], &["network", "ls"]] {
+        let mut command = engine.command(list.iter().chain(&filter).copied());
+        let left = shell::read(&mut command)?;
+        let left: Vec<&str> = left.lines().filter(|line| line.contains(FOLDERS)).collect();
+        if !left.is_empty() {
+            bail!("the suites left on {}:\n{}", engine.name(), left.join("\n"));
+        }
     }
-    Ok(names.to_vec())
+    Ok(())
+}
+
+/// What the folders of suites in containers begin with.
+const FOLDERS: &str = "/var/tmp/aifo-t";
+
+/// The suites about containers among all, or those of them that were named.
+fn chosen(all: Vec<String>, names: &[String]) -> Vec<String> {
+    let suites = all.into_iter().filter(|name| name.starts_with(PREFIX));
+    suites.filter(|name| names.is_empty() || names.contains(name)).collect()
 }
 
 #[cfg(test)]
@@ -99,8 +176,8 @@ mod tests {
         let owned =
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let all = || owned(&["argv", "container_start", "containers", "container_limits"]);
-        assert_eq!(chosen(all(), &[]).unwrap(), ["container_start", "container_limits"]);
-        assert_eq!(chosen(all(), &owned(&["container_start"])).unwrap(), ["container_start"]);
-        assert!(chosen(all(), &owned(&["argv"])).is_err());
+        assert_eq!(chosen(all(), &[]), ["container_start", "container_limits"]);
+        assert_eq!(chosen(all(), &owned(&["container_start"])), ["container_start"]);
+        assert_eq!(chosen(all(), &owned(&["argv"])), [""; 0]);
     }
 }

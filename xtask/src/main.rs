@@ -3,8 +3,10 @@
 //! One file per command; this one holds the table of them. Every external command is told on stderr
 //! before it runs, so that it can be rerun by hand.
 
+mod another_user;
 mod bench;
 mod ci;
+mod container_suites;
 mod demo;
 mod dist;
 mod elf;

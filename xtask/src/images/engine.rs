@@ -63,7 +63,7 @@ impl Engine {
         first.context("neither docker nor podman answers\nhint: `docker info` tells why")
     }
 
-    pub(super) fn command<'a>(self, args: impl IntoIterator<Item = &'a str>) -> Command {
+    pub(crate) fn command<'a>(self, args: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new(self.name());
         command.args(args);
         command

@@ -11,7 +11,7 @@ use crate::shell;
 const ROOT: Root<'_> = Root {
     image: "aifo-test-debian:latest",
     release: RELEASE,
-    packages: &["gcc", "libc6-dev", "make", "nodejs", "procps", "python3"],
+    packages: &["g++", "gcc", "libc6-dev", "make", "nodejs", "procps", "python3"],
 };
 
 /// The image that serves as every kind.
@@ -51,8 +51,9 @@ mod tests {
 
     #[test]
     fn the_folders_are_the_images() {
-        let folders = std::fs::read_dir(context::folder("test")).unwrap();
-        let mut folders: Vec<_> = folders.map(|entry| entry.unwrap().file_name()).collect();
+        let entries = std::fs::read_dir(context::folder("test")).unwrap().flatten();
+        let folders = entries.filter(|entry| entry.path().is_dir());
+        let mut folders: Vec<_> = folders.map(|entry| entry.file_name()).collect();
         let mut images = VARIANTS.to_vec();
         images.push("base");
         folders.sort();

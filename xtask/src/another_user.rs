@@ -1,0 +1,119 @@
+//! Running suites as somebody else: who starts a session as root is only one half of the story.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::images::Engine;
+use crate::{shell, suites};
+
+/// A user who owns nothing here, and needs no entry anywhere.
+const UID: &str = "1000";
+
+/// The socket whose group may speak to the daemon.
+const SOCKET: &str = "/var/run/docker.sock";
+
+/// The test programs of some suites with all that they need, where anybody can read it. Gone on drop.
+#[derive(Debug)]
+pub(crate) struct Copies {
+    folder: PathBuf,
+    programs: Vec<PathBuf>,
+}
+
+impl Copies {
+    /// Builds these suites and copies them, since a build may lie in root's home. They keep the places
+    /// that they have in a target folder.
+    pub(crate) fn of(suites: &[&str]) -> Result<Self> {
+        let mut build = shell::cargo(["build", "--bins", "-p", "aifo-coder", "-p", "aifo-shim"]);
+        shell::run(build.args(["-p", suites::PACKAGE]))?;
+        let mut test = shell::cargo(["test", "-p", suites::PACKAGE, "--no-run"]);
+        test.arg("--message-format=json");
+        suites.iter().for_each(|suite| _ = test.args(["--test", suite]));
+        let programs = executables(&shell::read(&mut test)?);
+        let first = programs.first().context("cargo names no test program")?;
+        let profile = first.ancestors().nth(2).context("a test program lies in its profile")?;
+        let folder = PathBuf::from(format!("/var/tmp/aifo-suites-{}", std::process::id()));
+        let mut copies = Copies { folder, programs: Vec::new() };
+        fs::create_dir_all(copies.folder.join("debug/deps"))?;
+        for folder in ["", "debug", "debug/deps"] {
+            let everybody = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(copies.folder.join(folder), everybody)?;
+        }
+        for program in ["aifo-coder", "aifo-shim", "aifo-test-tool"] {
+            copies.add(&profile.join(program), &format!("debug/{program}"))?;
+        }
+        for program in &programs {
+            let name = program.file_name().context("a program has a name")?.to_string_lossy();
+            let copy = copies.add(program, &format!("debug/deps/{name}"))?;
+            copies.programs.push(copy);
+        }
+        Ok(copies)
+    }
+
+    fn add(&self, program: &Path, name: &str) -> Result<PathBuf> {
+        let copy = self.folder.join(name);
+        fs::copy(program, &copy).with_context(|| format!("cannot copy {}", program.display()))?;
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
+        Ok(copy)
+    }
+
+    /// Runs them one by one, as the other user in the daemon's group and in no other.
+    pub(crate) fn run(&self, args: &[String], variables: &[(&str, &str)]) -> Result<()> {
+        let group = fs::metadata(SOCKET).with_context(|| format!("no {SOCKET}"))?.gid().to_string();
+        for program in &self.programs {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", UID, "--regid", UID, "--groups", &group]);
+            command.arg("--").arg(program).args(args).current_dir("/var/tmp");
+            command
+                .env("AIFO_TEST_BIN_DIR", self.folder.join("debug"))
+                .envs(variables.iter().copied());
+            shell::run(&mut command)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The programs that cargo says it has made.
+fn executables(messages: &str) -> Vec<PathBuf> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str(line).ok());
+    let programs = messages.filter_map(|message: serde_json::Value| {
+        let is_test = message["profile"]["test"].as_bool() == Some(true);
+        let program = message["executable"].as_str().filter(|_| is_test)?;
+        Some(PathBuf::from(program))
+    });
+    programs.collect()
+}
+
+/// Fails with the reason where this engine cannot be used as somebody else.
+pub(crate) fn possible(engine: Engine) -> Result<()> {
+    if engine != Engine::Docker {
+        bail!("without a daemon it is not this machine's but the other user's own");
+    }
+    if shell::read(Command::new("id").arg("--user"))? != "0" {
+        bail!("only root can be somebody else");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_programs_are_found_among_cargos_messages() {
+        let messages = r#"{"reason":"compiler-artifact","profile":{"test":false},"executable":"/t/debug/tool"}
+{"reason":"compiler-artifact","profile":{"test":true},"executable":"/t/debug/deps/argv-1"}
+{"reason":"compiler-artifact","profile":{"test":true},"executable":null}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(executables(messages), [PathBuf::from("/t/debug/deps/argv-1")]);
+    }
+}
