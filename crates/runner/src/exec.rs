@@ -170,6 +170,11 @@ impl Exec {
         self.ended.is_some() && self.escalation.is_none()
     }
 
+    /// It is at rest, and whoever waits for it has been told how it ended.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_at_rest() && self.told && self.conversation.is_clear()
+    }
+
     /// An fd of this exec, and what it waits for there.
     pub(crate) fn port(&self, port: Port) -> Option<(BorrowedFd<'_>, EpollFlags)> {
         match port {

@@ -172,9 +172,9 @@ impl Server {
 
     fn is_done(&self) -> bool {
         self.closing.is_some_and(|started| {
-            let at_rest = |entry: &Entry| entry.exec.is_at_rest();
+            let settled = |entry: &Entry| entry.exec.is_settled();
             let told = self.lost || !self.control.is_blocked();
-            started.elapsed() >= CLOSING_TIME || told && self.execs.values().all(at_rest)
+            started.elapsed() >= CLOSING_TIME || told && self.execs.values().all(settled)
         })
     }
 
