@@ -44,8 +44,9 @@ pub(crate) async fn start(
     signals: &mut EndSignals,
 ) -> anyhow::Result<Started> {
     cleanup::warn_of_killed_sessions();
-    tokio::select! {
-        session = Session::start(config) => Ok(Started::Up(Box::new(session?))),
-        signal = signals.told() => Ok(Started::CalledOff(signal)),
-    }
+    let started = Session::start_unless(config, signals.told()).await?;
+    Ok(match started {
+        Ok(session) => Started::Up(Box::new(session)),
+        Err(signal) => Started::CalledOff(signal),
+    })
 }

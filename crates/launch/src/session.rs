@@ -1,6 +1,8 @@
 //! Bringing a session up, and taking it down.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
+use std::future::{Future, pending};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -169,6 +171,18 @@ impl Session {
     /// Brings everything up: folders, shims, sidecars, proxy, in this order. It must be called on
     /// a tokio runtime with IO and time, and serves for as long as that runs.
     pub async fn start(config: SessionConfig) -> Result<Self, LaunchError> {
+        match Session::start_unless(config, pending::<Infallible>()).await? {
+            Ok(session) => Ok(session),
+            Err(never) => match never {},
+        }
+    }
+
+    /// [`Session::start`], until it is called off: then what is up already is taken down, and `Err`
+    /// tells what called it off. To drop a start instead is to leave its containers to chance.
+    pub async fn start_unless<T>(
+        config: SessionConfig,
+        called_off: impl Future<Output = T>,
+    ) -> Result<Result<Self, T>, LaunchError> {
         let workspace = real_directory(&config.workspace)?;
         let open_files = raise_open_files()?;
         let token = Token::from_random(aifo_process::random_bits()?);
@@ -240,7 +254,14 @@ impl Session {
             Some(attached) => attached.over(others, &id, folder.path(), runner, &workspace),
             None => others,
         };
-        let fleet = match Fleet::start(backend, Box::new(host), config.kinds).await {
+        let started = tokio::select! {
+            started = Fleet::start(backend, Box::new(host), config.kinds) => started,
+            told = called_off => {
+                clean(chosen.containers.as_ref()).await;
+                return Ok(Err(told));
+            }
+        };
+        let fleet = match started {
             Ok(fleet) => fleet,
             Err(error) => {
                 clean(chosen.containers.as_ref()).await;
@@ -290,7 +311,7 @@ impl Session {
             let stopped = async { drop(stopped.await) };
             proxy.serve(listener, stopped).await;
         });
-        Ok(Session {
+        Ok(Ok(Session {
             info,
             folder,
             tmp,
@@ -303,7 +324,7 @@ impl Session {
             stop,
             proxy,
             _socket_folder: socket_folder,
-        })
+        }))
     }
 
     /// What a client needs to find the proxy, to be let in and to send what may pass: URL, token

@@ -20,7 +20,7 @@ use aifo_engine::{
     ContainerSpec, Engine, EngineCommand, EngineError, Labels, Limits, Mount, Value,
 };
 use aifo_types::Kind;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, RwLock, watch};
 
 use crate::backend::{Backend, SidecarError, Starting};
 use crate::local::Transport;
@@ -104,12 +104,21 @@ struct Shared {
     config: ContainerConfig,
     /// What holds the session's network, once there is something.
     pod: Mutex<Option<pod::Pod>>,
+    /// Whether nothing is to come up any more.
+    called_off: watch::Sender<bool>,
+    /// Held for reading by whatever has been begun, until the engine has done it.
+    begun: Arc<RwLock<()>>,
 }
 
 impl ContainerBackend {
     /// A backend that has started nothing yet.
     pub fn new(config: ContainerConfig) -> Self {
-        ContainerBackend(Arc::new(Shared { config, pod: Mutex::new(None) }))
+        ContainerBackend(Arc::new(Shared {
+            config,
+            pod: Mutex::new(None),
+            called_off: watch::Sender::new(false),
+            begun: Arc::default(),
+        }))
     }
 
     /// Every command that sidecars of these kinds would be started with, in order, and that would take
@@ -136,11 +145,19 @@ impl ContainerBackend {
         self.0.config.images.of(kind)
     }
 
-    /// Removes all that is left of the session on the engine, and returns when nothing is. Errors: the
-    /// engine did not do it.
+    /// Calls off what is on its way up, removes all that is left of the session on the engine, and
+    /// returns when nothing is; nothing can be started afterwards. Errors: the engine did not do it.
     pub async fn clean(&self) -> Result<(), EngineError> {
         let shared = &self.0;
-        shared.pod.lock().await.take();
+        shared.called_off.send_replace(true);
+        // What an engine has begun it ends, whoever asked for it; only then can all of it be seen.
+        let settled = tokio::time::timeout(SETTLING, shared.begun.write()).await;
+        if settled.is_err() {
+            tracing::warn!("{} is still busy with a start", shared.config.engine.flavor());
+        }
+        if let Ok(mut pod) = shared.pod.try_lock() {
+            pod.take();
+        }
         remove_session(&shared.config.engine, &shared.config.labels.session).await
     }
 }
@@ -169,10 +186,24 @@ pub async fn remove_session(engine: &Engine, session: &str) -> Result<(), Engine
 const ATTEMPTS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How long an engine may take for the container that it is at. Pulls are not waited for.
+const SETTLING: Duration = Duration::from_secs(20);
+
 impl Backend for ContainerBackend {
     fn start(&self, kind: Kind) -> Starting {
         let shared = Arc::clone(&self.0);
-        Box::pin(async move { shared.start_runner(kind).await })
+        Box::pin(async move {
+            let begun = Arc::clone(&shared.begun).read_owned().await;
+            let of = kind.clone();
+            // On its own: a command that is killed halfway leaves what nobody can see yet. Whoever does
+            // not wait any more lets the runner go as soon as it is there.
+            let start = tokio::spawn(async move {
+                let _begun = begun;
+                shared.start_runner(of).await
+            });
+            let failed = |error| SidecarError::Start { kind, source: std::io::Error::other(error) };
+            start.await.map_err(failed)?
+        })
     }
 }
 

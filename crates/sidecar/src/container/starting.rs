@@ -8,6 +8,7 @@ use aifo_types::Kind;
 use aifo_wire::Setup;
 use tokio::io::{AsyncBufReadExt, BufReader, Interest};
 use tokio::process::{Child, ChildStderr};
+use tokio::sync::watch;
 
 use super::door::Door;
 use super::kind::{self, TMP, WORKSPACE};
@@ -118,6 +119,10 @@ impl Shared {
         spec: &ContainerSpec,
     ) -> Result<Result<Reached, Failure>, SidecarError> {
         let failed = |source: io::Error| SidecarError::Start { kind: kind.clone(), source };
+        let mut called_off = self.called_off.subscribe();
+        if *called_off.borrow_and_update() {
+            return Err(SidecarError::NotRunning(kind.clone()));
+        }
         // Before the runner looks for it.
         let door = match self.config.transport {
             Transport::Descriptors => {
@@ -140,7 +145,7 @@ impl Shared {
         tokio::select! {
             // Of a command that has ended there is nothing to be reached.
             biased;
-            code = said.until_end(&mut child) => {
+            code = said.until_end_unless(&mut child, &mut called_off) => {
                 let code = code.map_err(failed)?;
                 Ok(Err(Failure { code, said: said.lines }))
             }
@@ -160,7 +165,7 @@ impl Shared {
         let spec = kind::owner(self, of);
         let mut child = self.spawn(kind, &spec)?;
         let mut said = Said::of(child.stderr.take());
-        let code = said.until_end(&mut child).await;
+        let code = said.until_end_unless(&mut child, &mut self.called_off.subscribe()).await;
         match code.map_err(|source| SidecarError::Start { kind: kind.clone(), source })? {
             Some(0) => Ok(()),
             code => Err(Failure { code, said: said.lines }.told_of(kind, &spec)),
@@ -227,7 +232,19 @@ fn hint(reason: &str, spec: &ContainerSpec) -> &'static str {
 /// What the engine's command says: progress of a pull, complaints, the runner's own words.
 pub(super) struct Said {
     stderr: Option<BufReader<ChildStderr>>,
+    /// What has been heard of the line that comes.
+    line: Vec<u8>,
     lines: Vec<String>,
+    stage: Stage,
+}
+
+/// How far the command has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It fetches the image, which may take minutes.
+    Pulling,
+    /// It makes the container, or that runs.
+    Making,
 }
 
 /// Of what was said, so much is kept.
@@ -235,7 +252,8 @@ const MAX_LINES: usize = 32;
 
 impl Said {
     pub(super) fn of(stderr: Option<ChildStderr>) -> Self {
-        Said { stderr: stderr.map(BufReader::new), lines: Vec::new() }
+        let (line, lines) = (Vec::new(), Vec::new());
+        Said { stderr: stderr.map(BufReader::new), line, lines, stage: Stage::Making }
     }
 
     /// What it said at last.
@@ -245,18 +263,50 @@ impl Said {
 
     /// Listens until the command has ended, and returns its exit code.
     pub(super) async fn until_end(&mut self, child: &mut Child) -> io::Result<Option<i32>> {
-        if let Some(stderr) = &mut self.stderr {
-            let mut line = Vec::new();
-            while stderr.read_until(b'\n', &mut line).await? > 0 {
-                let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-                tracing::debug!("{text}");
-                self.lines.push(text);
-                if self.lines.len() > MAX_LINES {
-                    self.lines.remove(0);
+        while self.hear().await? {}
+        Ok(child.wait().await?.code())
+    }
+
+    /// The same, but a pull that is called off is given up.
+    async fn until_end_unless(
+        &mut self,
+        child: &mut Child,
+        called_off: &mut watch::Receiver<bool>,
+    ) -> io::Result<Option<i32>> {
+        loop {
+            let is_pulling = self.stage == Stage::Pulling;
+            tokio::select! {
+                more = self.hear() => if !more? { break },
+                _ = called_off.wait_for(|off| *off), if is_pulling => {
+                    // The engine stops when its command does. Somebody else may hold stderr open.
+                    child.start_kill()?;
+                    break;
                 }
-                line.clear();
             }
         }
         Ok(child.wait().await?.code())
+    }
+
+    /// Hears a line; `false` if there are no more.
+    async fn hear(&mut self) -> io::Result<bool> {
+        let Some(stderr) = &mut self.stderr else { return Ok(false) };
+        if stderr.read_until(b'\n', &mut self.line).await? == 0 {
+            return Ok(false);
+        }
+        let line = String::from_utf8_lossy(&self.line).trim_end().to_owned();
+        self.line.clear();
+        tracing::debug!("{line}");
+        // Of docker and of podman.
+        let starts = |beginnings: [&str; 2]| beginnings.iter().any(|it| line.starts_with(it));
+        if starts(["Unable to find image", "Trying to pull"]) {
+            self.stage = Stage::Pulling;
+        } else if starts(["Status: ", "Writing manifest"]) {
+            self.stage = Stage::Making;
+        }
+        self.lines.push(line);
+        if self.lines.len() > MAX_LINES {
+            self.lines.remove(0);
+        }
+        Ok(true)
     }
 }
