@@ -16,7 +16,7 @@ use aifo_wire::{
 };
 use nix::sys::epoll::EpollFlags;
 use nix::sys::signal::{SigSet, Signal as Number};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use nix::unistd::Pid;
 
 use crate::cgroup::LimitWatch;
@@ -280,7 +280,7 @@ impl Server {
 
     fn on_signals(&mut self) -> Result<(), ServeError> {
         while let Some(info) = self.signals.read_signal().map_err(io::Error::from)? {
-            if info.ssi_signo == Number::SIGTERM as u32 {
+            if info.ssi_signo == Number::SIGTERM as u32 && may_end_us(&info) {
                 self.close()?;
             }
         }
@@ -372,6 +372,12 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Whether the sender of a SIGTERM may end the runner. As PID 1 it is among tools of its own user, who
+/// may not: by 0 the kernel says that a sender is outside of our namespace.
+fn may_end_us(signal: &siginfo) -> bool {
+    signal.ssi_pid == 0 || std::process::id() != 1
 }
 
 /// How far before PID 1 the kernel ends tools when memory runs out: half a sidecar's memory.
