@@ -26,11 +26,12 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     if flags.session.containers.dry_run {
         return backend::show_plan(&session);
     }
+    let summary = session.backend.summary(session.confinement);
     let session = match start(session, &mut EndSignals::listen()?).await? {
         Started::Up(session) => session,
         Started::CalledOff(signal) => return Ok(called_off(signal)),
     };
-    tracing::info!("{}", config.confine.value.summary());
+    tracing::info!("{summary}");
     in_session(*session, &agent).await
 }
 

@@ -19,7 +19,7 @@ pub(crate) async fn serve(flags: Serve) -> anyhow::Result<ExitCode> {
     if flags.session.containers.dry_run {
         return backend::show_plan(&config);
     }
-    let confinement = config.confinement;
+    let summary = config.backend.summary(config.confinement);
     let session = match start(config, &mut signals).await? {
         Started::Up(session) => session,
         Started::CalledOff(_) => return Ok(ExitCode::SUCCESS),
@@ -28,7 +28,7 @@ pub(crate) async fn serve(flags: Serve) -> anyhow::Result<ExitCode> {
         session.close().await;
         return Err(error).context("cannot tell where the proxy listens");
     }
-    tracing::info!("{}", confinement.summary());
+    tracing::info!("{summary}");
     signals.told().await;
     session.close().await;
     Ok(ExitCode::SUCCESS)

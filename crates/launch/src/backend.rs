@@ -11,6 +11,7 @@ use aifo_sidecar::{
 };
 use aifo_types::Kind;
 
+use crate::confine::Confine;
 use crate::session::{LaunchError, SessionConfig};
 
 /// How sidecars run.
@@ -60,6 +61,19 @@ impl SidecarBackend {
         match self {
             SidecarBackend::Local => "local",
             SidecarBackend::Containers(containers) => containers.engine.flavor().program(),
+        }
+    }
+
+    /// What holds tools to their place, and what does not, in one line.
+    pub fn summary(&self, confinement: Confine) -> String {
+        match self {
+            SidecarBackend::Local => confinement.summary().to_owned(),
+            SidecarBackend::Containers(containers) => format!(
+                "tools run in containers of {} {}: of this machine's files they see the workspace, \
+                 the session's temporary directory and caches",
+                containers.engine.flavor(),
+                containers.engine.facts().version
+            ),
         }
     }
 }
