@@ -245,6 +245,12 @@ impl Setup {
             serve.arg("--max-secs").arg(seconds.to_string());
         }
         let kinds = self.kinds.len();
+        self.spawn(serve, kinds)
+    }
+
+    /// Starts a command that serves so many sidecars, and waits until it listens.
+    #[track_caller]
+    pub(crate) fn spawn(self, serve: Command, kinds: usize) -> Session {
         Session::spawn(serve, self.scratch, kinds)
     }
 }

@@ -1,0 +1,223 @@
+//! Sessions whose sidecars are containers.
+
+use std::ffi::OsString;
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use crate::{Engine, Outcome, Session, Setup, binaries, eventually};
+
+/// An image in which every kind has its tools, real or a stand-in's.
+pub const EVERY_TOOL: &str = "aifo-test-base:latest";
+
+/// A session in containers in the making.
+#[derive(Debug)]
+pub struct Containers {
+    engine: Engine,
+    setup: Setup,
+    kinds: Vec<(String, String)>,
+    args: Vec<OsString>,
+    workspace: Option<PathBuf>,
+}
+
+/// A session in containers. Dropped: it ends, and nothing of it may be left.
+#[derive(Debug)]
+pub struct Contained {
+    session: Session,
+    engine: Engine,
+    id: String,
+}
+
+/// Where the machine has its engines.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+impl Containers {
+    /// No kinds yet, and the defaults.
+    pub fn of(engine: &Engine) -> Self {
+        let shim = static_shim().to_owned();
+        let setup = Setup::new().env("PATH", PATH).env_path("AIFO_SHIM_BIN", &shim);
+        let (kinds, args) = (Vec::new(), Vec::new());
+        Containers { engine: engine.clone(), setup, kinds, args, workspace: None }
+    }
+
+    /// Adds a kind, from the image that has every tool.
+    #[must_use]
+    pub fn kind(self, kind: &str) -> Self {
+        self.kind_from(kind, EVERY_TOOL)
+    }
+
+    /// Adds a kind from an image.
+    #[must_use]
+    pub fn kind_from(mut self, kind: &str, image: &str) -> Self {
+        self.kinds.push((kind.to_owned(), image.to_owned()));
+        self
+    }
+
+    /// Adds a flag and its value.
+    #[must_use]
+    pub fn flag(mut self, name: &str, value: &str) -> Self {
+        self.args.extend([name.into(), value.into()]);
+        self
+    }
+
+    /// Adds a flag that has no value.
+    #[must_use]
+    pub fn switch(mut self, name: &str) -> Self {
+        self.args.push(name.into());
+        self
+    }
+
+    /// Adds to the environment of `aifo-coder`.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.setup = self.setup.env(name, value);
+        self
+    }
+
+    /// Starts `aifo-coder` through a program that executes what stands behind its own arguments.
+    #[must_use]
+    pub fn through(mut self, wrapper: &[&str]) -> Self {
+        self.setup = self.setup.through(wrapper);
+        self
+    }
+
+    /// Takes another folder as the workspace.
+    #[must_use]
+    pub fn workspace(mut self, folder: &Path) -> Self {
+        self.workspace = Some(folder.to_owned());
+        self
+    }
+
+    /// The folders around the session.
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// A subcommand of `aifo-coder` with all that was asked for.
+    pub fn command(&self, verb: &str) -> Command {
+        let mut command = self.setup.coder();
+        command.args([verb, "--backend", self.engine.name(), "--workspace"]);
+        command.arg(self.workspace.clone().unwrap_or_else(|| self.setup.workspace()));
+        for (kind, image) in &self.kinds {
+            command.args(["--toolchain", kind, "--toolchain-image", &format!("{kind}={image}")]);
+        }
+        command.args(&self.args);
+        command
+    }
+
+    /// Starts `aifo-coder serve` and waits until it listens.
+    #[track_caller]
+    pub fn start(self) -> Contained {
+        let serve = self.command("serve");
+        let session = self.setup.spawn(serve, self.kinds.len());
+        // unix:///../aifo-ID/front/exec.sock
+        let socket = Path::new(session.url().trim_start_matches("unix://"));
+        let folder = socket.ancestors().nth(2).and_then(Path::file_name).unwrap_or_default();
+        let id = folder.to_string_lossy().trim_start_matches("aifo-").to_owned();
+        Contained { session, engine: self.engine, id }
+    }
+}
+
+impl Contained {
+    /// The session's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The engine that it is on.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The container of a kind.
+    pub fn container(&self, kind: &str) -> String {
+        format!("aifo-tc-{kind}-{}", self.id)
+    }
+
+    /// The session's own folder.
+    pub fn folder(&self) -> PathBuf {
+        self.scratch().join("run").join(format!("aifo-{}", self.id))
+    }
+
+    /// The session's temporary directory.
+    pub fn tmp(&self) -> PathBuf {
+        Path::new("/var/tmp").join(format!("aifo-{}-tmp", self.id))
+    }
+
+    /// Runs a tool in the workspace's root to its end.
+    #[track_caller]
+    pub fn run(&self, tool: &str, args: &[&str]) -> Outcome {
+        Outcome::of(self.shim(tool).args(args))
+    }
+
+    /// Runs Python in the python sidecar to its end, which has to be a good one: what it printed.
+    #[track_caller]
+    pub fn python(&self, program: &str, args: &[&str]) -> String {
+        let outcome = self.run("python3", &[&["-c", program], args].concat());
+        outcome.exited(0).text()
+    }
+
+    /// What of it is on the engine.
+    #[track_caller]
+    pub fn left(&self) -> Vec<String> {
+        self.engine.all_of(&self.folder())
+    }
+
+    /// Ends it in good order, and looks whether anything is left.
+    #[track_caller]
+    pub fn finish(mut self) {
+        let folders = [self.folder(), self.tmp()];
+        assert_eq!(self.session.end(crate::Signal::SIGTERM).code(), Some(0), "{}", self.log());
+        assert_eq!(self.left(), [""; 0], "{}", self.log());
+        assert!(folders.iter().all(|folder| !folder.exists()));
+    }
+
+    /// After its launcher was killed: waits until its containers are gone by themselves, and removes
+    /// what nobody else can.
+    #[track_caller]
+    pub fn sweep(self) {
+        eventually("the containers end by themselves", || {
+            self.left().iter().all(|name| name.starts_with("aifo-net-"))
+        });
+        for network in self.left() {
+            self.engine.text(["network", "rm", &network]);
+        }
+        for folder in [self.folder(), self.tmp()] {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}
+
+impl Deref for Contained {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl DerefMut for Contained {
+    fn deref_mut(&mut self) -> &mut Session {
+        &mut self.session
+    }
+}
+
+/// A shim that runs in any image: the one of this build may be linked to this machine's libraries.
+fn static_shim() -> &'static Path {
+    static SHIM: OnceLock<PathBuf> = OnceLock::new();
+    SHIM.get_or_init(|| {
+        let shim = &binaries().shim;
+        if std::env::var_os("AIFO_TEST_BIN_DIR").is_some() {
+            return shim.clone();
+        }
+        let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+        let folder = shim.ancestors().nth(2).expect("a program lies in target/<profile>");
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--quiet", "-p", "aifo-shim", "--target", &target, "--target-dir"]);
+        cargo.arg(folder).env("RUSTFLAGS", "-C target-feature=+crt-static").stdin(Stdio::null());
+        let status = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status();
+        assert!(status.is_ok_and(|status| status.success()), "the static shim is not built");
+        folder.join(target).join("debug/aifo-shim")
+    })
+}

@@ -1,0 +1,161 @@
+//! The container engine that a run of the suites is for.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::{Outcome, Scratch};
+
+/// The engine that `AIFO_TEST_ENGINE` names: `docker` or `podman`.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    program: String,
+}
+
+impl Engine {
+    /// The engine of this run; `None` where the variable is not set, and then the story is named as
+    /// skipped.
+    pub fn of_run(story: &str) -> Option<Self> {
+        match std::env::var("AIFO_TEST_ENGINE") {
+            Ok(program) => Some(Engine { program }),
+            Err(_) => {
+                // Nobody is left to be told that stderr is gone.
+                let _ =
+                    writeln!(std::io::stderr(), "skipped: {story}: AIFO_TEST_ENGINE is not set");
+                None
+            }
+        }
+    }
+
+    /// Its name, which is its program's and the backend's.
+    pub fn name(&self) -> &str {
+        &self.program
+    }
+
+    /// Whether it is podman: it has its own words for some things.
+    pub fn is_podman(&self) -> bool {
+        self.program == "podman"
+    }
+
+    /// A command of it, without input.
+    pub fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(args).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command that has to succeed: what it printed.
+    #[track_caller]
+    pub fn text<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> String {
+        Outcome::of(&mut self.command(args)).exited(0).text()
+    }
+
+    /// A field of a container, as a template tells it.
+    #[track_caller]
+    pub fn inspect(&self, container: &str, template: &str) -> String {
+        self.text(["inspect", "--format", template, container]).trim_end().to_owned()
+    }
+
+    /// The process of the machine that is the first of a container.
+    #[track_caller]
+    pub fn pid(&self, container: &str) -> i32 {
+        let pid = self.inspect(container, "{{.State.Pid}}");
+        pid.parse().unwrap_or_else(|_| panic!("'{container}' has the pid '{pid}'"))
+    }
+
+    /// The names of all containers and networks that a session with this folder in its labels has.
+    #[track_caller]
+    pub fn all_of(&self, folder: &Path) -> Vec<String> {
+        let lines =
+            |args: &[&str]| -> Vec<String> { self.text(args).lines().map(str::to_owned).collect() };
+        let label = r#"{{.Label "dev.aifo.folder"}}"#;
+        let format = format!("{label}\t{{{{.Names}}}}");
+        let containers = lines(&["ps", "--all", "--no-trunc", "--format", &format]);
+        let filter = "label=dev.aifo.folder";
+        let networks = lines(&["network", "ls", "--filter", filter, "--format", "{{.Name}}"]);
+        let folder = folder.to_str().expect("the scratch path is text");
+        let of = |line: &String| {
+            let (of, name) = line.split_once('\t')?;
+            Path::new(of).starts_with(folder).then(|| name.to_owned())
+        };
+        let mut names: Vec<_> = containers.iter().filter_map(of).collect();
+        let inspected = r#"{{index .Labels "dev.aifo.folder"}}"#;
+        names.extend(networks.into_iter().filter(|network| {
+            let inspect = ["network", "inspect", "--format", inspected, network];
+            // It may be on its way out.
+            let said = Outcome::of(&mut self.command(inspect)).text();
+            Path::new(said.trim_end()).starts_with(folder)
+        }));
+        names
+    }
+
+    /// Builds an image for one test.
+    #[track_caller]
+    pub fn build(&self, dockerfile: &str) -> Image {
+        let folder = Scratch::new();
+        fs::write(folder.path().join("Dockerfile"), dockerfile).expect("the folder is ours");
+        let image = self.image_of(&folder);
+        let mut build = self.command(["build", "--quiet", "--tag", image.name()]);
+        // The newer builder is not everywhere.
+        Outcome::of(build.arg(folder.path()).env("DOCKER_BUILDKIT", "0")).exited(0);
+        image
+    }
+
+    /// Makes an image for one test of what is in a folder, for machines of this architecture. Importing
+    /// is not enough: it takes this machine's, whatever it is told.
+    #[track_caller]
+    pub fn load(&self, root: &Path, architecture: &str) -> Image {
+        let folder = Scratch::new();
+        let (image, at) = (self.image_of(&folder), folder.path());
+        let run = |program: &str, from: &Path, args: &[&str]| {
+            Outcome::of(Command::new(program).args(args).current_dir(from)).exited(0).text()
+        };
+        let layer = at.join("layer.tar");
+        run("tar", root, &["--create", "--file", layer.to_str().expect("a plain path"), "."]);
+        let digest = run("sha256sum", at, &["layer.tar"]);
+        let digest = digest.split(' ').next().unwrap_or_default();
+        let config = serde_json::json!({
+            "architecture": architecture, "os": "linux", "config": { "Env": ["PATH=/bin"] },
+            "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{digest}")] },
+        });
+        let manifest = serde_json::json!([
+            { "Config": "config.json", "RepoTags": [image.name()], "Layers": ["layer.tar"] },
+        ]);
+        for (name, json) in [("config.json", config), ("manifest.json", manifest)] {
+            fs::write(at.join(name), json.to_string()).expect("the folder is ours");
+        }
+        let parts = ["config.json", "manifest.json", "layer.tar"];
+        run("tar", at, &[&["--create", "--file", "image.tar"], &parts[..]].concat());
+        Outcome::of(self.command(["load", "--input"]).arg(at.join("image.tar"))).exited(0);
+        image
+    }
+
+    /// Named as uniquely as the folder it is made in.
+    fn image_of(&self, folder: &Scratch) -> Image {
+        let own = folder.path().file_name().expect("it has a name").to_string_lossy();
+        Image { engine: self.clone(), name: format!("aifo-test-own-{own}:latest") }
+    }
+}
+
+/// An image that is gone when the test is.
+#[derive(Debug)]
+pub struct Image {
+    engine: Engine,
+    name: String,
+}
+
+impl Image {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        let remove = ["rmi", "--force", &self.name];
+        let _ = self.engine.command(remove).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
+}

@@ -1,0 +1,270 @@
+//! Whatever is lost in a session of containers: whoever waits is told at once, nothing hangs, the
+//! next call finds its sidecar up again, and nothing is left that nobody finds.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use aifo_tests::{
+    Contained, Containers, Engine, Outcome, Running, Scratch, Signal, eventually, is_alive,
+    send_signal,
+};
+
+/// The versions of the protocol that a shim can be told to speak.
+const VERSIONS: [&str; 3] = ["1", "2", "3"];
+
+/// Says by a file that it runs: with version 1 nobody hears it before its end. It has no word about
+/// its own ending.
+const STAY: &str = "
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+open(sys.argv[1], 'w').close()
+time.sleep(600)
+";
+
+/// A call in the python sidecar that stays, by a version.
+#[track_caller]
+fn call(session: &Contained, version: &str) -> Running {
+    let file = session.workspace().join(format!("runs-{version}"));
+    let mut shim = session.shim("python3");
+    shim.args(["-c", STAY, &session.file(&format!("runs-{version}"))]);
+    let call = Running::start(shim.env("AIFO_SHIM_PROTO", version));
+    eventually("the tool runs", || file.exists());
+    fs::remove_file(file).unwrap();
+    call
+}
+
+/// Tells that the ending is unknown, in one line.
+#[track_caller]
+fn check_unknown(outcome: &Outcome, row: &str) {
+    assert_eq!(outcome.code(), Some(125), "{row}: {outcome:?}");
+    assert!(outcome.only_line().starts_with("aifo-shim: "), "{row}: {outcome:?}");
+}
+
+/// While the old sidecar is on its way out a call may be told that nothing ran, or that nobody knows;
+/// never that it succeeded.
+#[track_caller]
+fn check_next(session: &Contained, row: &str) {
+    eventually(&format!("{row}: the next is served"), || {
+        let outcome = session.run("python3", &["-c", "print('next')"]);
+        let is_served = ![Some(86), Some(125)].contains(&outcome.code());
+        is_served && outcome.exited(0).text() == "next\n"
+    });
+}
+
+fn python(engine: &Engine) -> Contained {
+    Containers::of(engine).kind("python").start()
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn the_runner_is_killed() {
+    let Some(engine) = Engine::of_run("the_runner_is_killed") else { return };
+    let session = python(&engine);
+    for version in VERSIONS {
+        let call = call(&session, version);
+        send_signal(engine.pid(&session.container("python")), Signal::SIGKILL);
+        check_unknown(&call.finish(), version);
+        check_next(&session, version);
+    }
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn the_container_is_killed() {
+    let Some(engine) = Engine::of_run("the_container_is_killed") else { return };
+    let session = python(&engine);
+    for version in VERSIONS {
+        let call = call(&session, version);
+        engine.text(["kill", &session.container("python")]);
+        check_unknown(&call.finish(), version);
+        check_next(&session, version);
+    }
+    session.finish();
+}
+
+/// The engine asks first, as anybody does who stops a runner: the ladder is gone down, and told.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn the_container_is_stopped() {
+    let Some(engine) = Engine::of_run("the_container_is_stopped") else { return };
+    let session = python(&engine);
+    for version in VERSIONS {
+        let call = call(&session, version);
+        engine.text(["stop", "--time", "10", &session.container("python")]);
+        let outcome = call.finish();
+        let is_told = outcome.code() == Some(125) || outcome.code() == Some(130);
+        let is_signal = outcome.signal() == Some(Signal::SIGINT as i32);
+        assert!(is_told || is_signal, "{version}: {outcome:?}");
+        check_next(&session, version);
+    }
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn the_container_is_frozen_and_killed() {
+    let Some(engine) = Engine::of_run("the_container_is_frozen_and_killed") else { return };
+    let session = python(&engine);
+    for version in VERSIONS {
+        let call = call(&session, version);
+        let container = session.container("python");
+        engine.text(["pause", &container]);
+        assert!(is_alive(call.pid()), "nobody can tell a frozen one from one that thinks");
+        engine.text(["rm", "--force", &container]);
+        check_unknown(&call.finish(), version);
+        check_next(&session, version);
+    }
+    session.finish();
+}
+
+/// Whoever shares its network goes on, and whoever comes next gets a new one.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn the_holder_of_the_network_is_killed() {
+    let Some(engine) = Engine::of_run("the_holder_of_the_network_is_killed") else { return };
+    let session = Containers::of(&engine).kind("python").kind("node").start();
+    let pod = format!("aifo-pod-{}", session.id());
+    let staying = call(&session, "3");
+    engine.text(["kill", &pod]);
+    assert_eq!(session.run("node", &["-e", "console.log(1)"]).exited(0).text(), "1\n");
+    assert!(is_alive(staying.pid()));
+    engine.text(["kill", &session.container("python")]);
+    check_unknown(&staying.finish(), "python");
+    check_next(&session, "python");
+    assert!(is_alive(engine.pid(&pod)), "it is there again");
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn the_launcher_is_killed() {
+    let Some(engine) = Engine::of_run("the_launcher_is_killed") else { return };
+    for version in VERSIONS {
+        let mut session = Containers::of(&engine).kind("python").kind("rust").start();
+        let call = call(&session, version);
+        let runner = engine.pid(&session.container("python"));
+        session.end(Signal::SIGKILL);
+        check_unknown(&call.finish(), version);
+        eventually("the runner has ended", || !is_alive(runner));
+        assert!(session.folder().exists(), "whoever cleans up finds the session by its folder");
+        session.sweep();
+    }
+}
+
+/// A program in the engine's place, which does this before it becomes the engine.
+fn in_place_of(engine: &Engine, folder: &Path, body: &str) -> String {
+    let real = Outcome::of(Command::new("which").arg(engine.name())).exited(0).text();
+    let path = folder.join(engine.name());
+    fs::write(&path, format!("#!/bin/sh\n{body}\nexec {} \"$@\"\n", real.trim_end())).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", folder.display())
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn the_engine_does_not_answer() {
+    let Some(engine) = Engine::of_run("the_engine_does_not_answer") else { return };
+    let bin = Scratch::new();
+    let body = "echo 'Cannot connect to the daemon. Is it running?' >&2; exit 1";
+    let path = in_place_of(&engine, bin.path(), body);
+    let mut dead = vec![("PATH", path.as_str(), "Is it running?")];
+    if !engine.is_podman() {
+        dead.push(("DOCKER_HOST", "unix:///nonexistent/docker.sock", "/nonexistent/docker.sock"));
+    }
+    for (name, value, reason) in dead {
+        let containers = Containers::of(&engine).kind("python").env(name, value);
+        let outcome = Outcome::of(containers.command("exec").args(["--", "python3", "-V"]));
+        let said = &outcome.exited(86).stderr;
+        let told = format!("{} does not answer: ", engine.name());
+        assert!(said.contains(&told) && said.contains(reason) && said.contains("hint: "), "{said}");
+        assert_eq!(fs::read_dir(containers.setup().runtime()).unwrap().count(), 0);
+    }
+}
+
+/// The daemon goes while the session runs: calls need none, only a lost sidecar does.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn the_engine_is_lost_meanwhile() {
+    let Some(engine) = Engine::of_run("the_engine_is_lost_meanwhile") else { return };
+    let bin = Scratch::new();
+    let gone = bin.path().join("gone");
+    let body = format!("[ -e {} ] && {{ echo 'Is it running?' >&2; exit 1; }}", gone.display());
+    let path = in_place_of(&engine, bin.path(), &body);
+    let session = Containers::of(&engine).kind("python").env("PATH", &path).start();
+    fs::write(&gone, "").unwrap();
+    assert_eq!(session.python("print('no engine needed')", &[]), "no engine needed\n");
+    let call = call(&session, "3");
+    engine.text(["kill", &session.container("python")]);
+    check_unknown(&call.finish(), "its sidecar");
+    let outcome = session.run("python3", &["-V"]);
+    let is_told = outcome.exited(86).stderr.contains("cannot start the python sidecar");
+    assert!(is_told && outcome.stderr.contains("Is it running?"), "{outcome:?}");
+    fs::remove_file(&gone).unwrap();
+    check_next(&session, "with the engine");
+    session.finish();
+}
+
+/// A start that is called off as soon as its engine has been asked for so many things, which leaves
+/// nothing. The engine does `instead` before it begins.
+#[track_caller]
+fn call_off(engine: &Engine, (verb, signal, code): (&str, Signal, i32), at: usize, instead: &str) {
+    let bin = Scratch::new();
+    let asked = bin.path().join("asked");
+    let note = format!("echo \"$$ $*\" >> {}; {instead}", asked.display());
+    let body = format!("case \"$1 $2\" in run*|'network create') {note} ;; esac");
+    let path = in_place_of(engine, bin.path(), &body);
+    let containers = Containers::of(engine).kind("python").kind("rust").env("PATH", &path);
+    let mut command = containers.command(verb);
+    if verb == "run" {
+        command.args(["--", "true"]);
+    }
+    let start = Running::start(&mut command);
+    let asked = || fs::read_to_string(&asked).unwrap_or_default();
+    eventually("the engine is asked", || asked().lines().count() >= at);
+    start.signal(signal);
+    let outcome = start.finish();
+
+    let row = format!("{verb}, {signal} at {at}: {outcome:?}");
+    assert_eq!(outcome.code(), Some(code), "{row}");
+    let runtime = containers.setup().runtime();
+    assert_eq!(engine.all_of(&runtime), [""; 0], "{row}");
+    assert_eq!(fs::read_dir(runtime).unwrap().count(), 0, "{row}");
+    let asked = asked();
+    let id = asked.split("dev.aifo.session=").nth(1).and_then(|rest| rest.split(' ').next());
+    let tmp = PathBuf::from(format!("/var/tmp/aifo-{}-tmp", id.expect("it is labelled")));
+    assert!(!tmp.exists(), "{row}");
+    for pid in asked.lines().filter_map(|line| line.split(' ').next()?.parse().ok()) {
+        eventually("no command of the engine's is left", || !is_alive(pid));
+    }
+}
+
+const WAYS: [(&str, Signal, i32); 2] =
+    [("serve", Signal::SIGTERM, 0), ("run", Signal::SIGINT, 130)];
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_start_is_called_off() {
+    let Some(engine) = Engine::of_run("a_start_is_called_off") else { return };
+    // The network, what holds it, and both sidecars.
+    for at in 1..=4 {
+        call_off(&engine, WAYS[at % 2], at, "");
+    }
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_pull_is_called_off() {
+    let Some(engine) = Engine::of_run("a_pull_is_called_off") else { return };
+    let says = match engine.is_podman() {
+        true => "Trying to pull registry.example/x:latest...",
+        false => "Unable to find image 'x:latest' locally",
+    };
+    let pull =
+        format!("case \"$*\" in *aifo-tc-rust-*) echo \"{says}\" >&2; exec sleep 1000 ;; esac");
+    for way in WAYS {
+        call_off(&engine, way, 4, &pull);
+    }
+}

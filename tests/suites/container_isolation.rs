@@ -1,0 +1,284 @@
+//! What a tool in a container cannot do: each row with a container that was made weaker on purpose,
+//! in which the same probe finds something.
+
+#[path = "container_isolation/probes.rs"]
+mod probes;
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::Path;
+
+use aifo_tests::{
+    Contained, Containers, EVERY_TOOL, Engine, Running, Scratch, argv, environment, eventually,
+    is_stopped, status_field,
+};
+
+/// The container of a control: weaker than a sidecar by these arguments of `run`.
+#[track_caller]
+fn weaker(engine: &Engine, how: &[&str], probe: &str, args: &[&str]) -> String {
+    let run = [&["run", "--rm"], how, &[EVERY_TOOL, "python3", "-c", probe], args].concat();
+    engine.text(run)
+}
+
+fn two_kinds(engine: &Engine) -> Contained {
+    Containers::of(engine).kind("python").kind("rust").start()
+}
+
+/// `type=bind` of a folder at its own path.
+fn bind(folder: &Path) -> String {
+    let folder = folder.to_str().expect("the scratch path is text");
+    format!("type=bind,source={folder},destination={folder}")
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn no_socket_of_proxy_runners_or_engine_is_in_reach() {
+    let Some(engine) = Engine::of_run("no_socket_of_proxy_runners_or_engine_is_in_reach") else {
+        return;
+    };
+    let session = two_kinds(&engine);
+    assert_eq!(session.python(probes::SOCKETS, &[]), "");
+    assert_eq!(session.python("import os; print(os.listdir('/run/aifo'))", &[]), "[]\n");
+    let seen = session.python(
+        "import os, sys; print([p for p in sys.argv[1:] if os.path.lexists(p)])",
+        &[
+            session.folder().to_str().unwrap(),
+            "/run/docker.sock",
+            "/var/run/docker.sock",
+            "/run/podman",
+        ],
+    );
+    assert_eq!(seen, "[]\n");
+
+    let mount = bind(&session.folder());
+    let found = weaker(&engine, &["--mount", &mount], probes::SOCKETS, &[]);
+    assert_eq!(found, format!("socket {}/front/exec.sock\n", session.folder().display()));
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn nothing_of_the_host_is_there_but_workspace_tmp_and_caches() {
+    let Some(engine) = Engine::of_run("nothing_of_the_host_is_there_but_workspace_tmp_and_caches")
+    else {
+        return;
+    };
+    let session = two_kinds(&engine);
+    let marker = session.scratch().join("marker-of-the-host");
+    fs::write(&marker, "").unwrap();
+    assert_eq!(session.python(probes::MARKER, &["marker-of-the-host"]), "");
+
+    let mut expected = vec![
+        "/etc/hostname".to_owned(),
+        "/etc/hosts".to_owned(),
+        "/etc/resolv.conf".to_owned(),
+        "/home/coder".to_owned(),
+        "/opt/aifo/bin/aifo-runner".to_owned(),
+        "/run/aifo".to_owned(),
+        "/tmp".to_owned(),
+        "/var/cache/aifo/pip".to_owned(),
+        "/workspace".to_owned(),
+        session.workspace().display().to_string(),
+        session.tmp().display().to_string(),
+    ];
+    let mounts = session.python(probes::MOUNTS, &[]);
+    let mut found: Vec<_> = mounts.lines().collect();
+    found.sort_unstable();
+    expected.sort();
+    assert_eq!(found, expected);
+
+    let mount = format!("type=bind,source={},destination=/host", session.scratch().display());
+    let mount = ["--mount", &mount];
+    let found = weaker(&engine, &mount, probes::MARKER, &["marker-of-the-host"]);
+    assert_eq!(found, "found /host/marker-of-the-host\n");
+    assert!(weaker(&engine, &mount, probes::MOUNTS, &[]).contains("/host\n"));
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn no_process_has_a_right() {
+    let Some(engine) = Engine::of_run("no_process_has_a_right") else { return };
+    let session = two_kinds(&engine);
+    assert_eq!(session.python(probes::RIGHTS, &[]), "");
+    // As the machine sees it, for the containers of others too.
+    for container in [session.container("rust"), format!("aifo-pod-{}", session.id())] {
+        let pid = engine.pid(&container);
+        let none = "0000000000000000";
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert_eq!(status_field(pid, set), none, "{container} {set}");
+        }
+        assert_eq!(status_field(pid, "NoNewPrivs"), "1", "{container}");
+        assert_eq!(status_field(pid, "Seccomp"), "2", "{container}");
+    }
+    let found = weaker(&engine, &["--security-opt", "seccomp=unconfined"], probes::RIGHTS, &[]);
+    for finding in ["self CapEff", "self CapBnd", "may get new privileges", "is not filtered"] {
+        assert!(found.contains(finding), "{finding}: {found}");
+    }
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_fork_bomb_ends_at_its_limit_and_the_session_lives() {
+    let Some(engine) = Engine::of_run("a_fork_bomb_ends_at_its_limit_and_the_session_lives") else {
+        return;
+    };
+    let session = Containers::of(&engine).kind("python").flag("--pids", "64").start();
+    let said = session.python(probes::BOMB, &["300"]);
+    let (refused, count) = said.trim_end().split_once('\n').expect("it is refused");
+    assert_eq!(refused, "refused");
+    assert!(count.parse::<u32>().unwrap() < 64, "{said}");
+    assert_eq!(session.python("print('next')", &[]), "next\n");
+    assert_eq!(weaker(&engine, &["--pids-limit", "-1"], probes::BOMB, &["300"]), "300\n");
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_memory_hog_ends_at_its_limit_and_the_session_lives() {
+    let Some(engine) = Engine::of_run("a_memory_hog_ends_at_its_limit_and_the_session_lives")
+    else {
+        return;
+    };
+    let session = Containers::of(&engine).kind("python").flag("--memory", "64m").start();
+    let first = engine.pid(&session.container("python"));
+    for _ in 0..3 {
+        let hog = session.run("python3", &["-c", probes::HOG, "256"]);
+        assert_eq!((hog.signal(), hog.text().as_str()), (Some(9), ""), "{hog:?}");
+    }
+    assert_eq!(session.python("print('next')", &[]), "next\n");
+    assert_eq!(engine.pid(&session.container("python")), first, "the runner is not what is killed");
+    assert_eq!(weaker(&engine, &["--memory", "512m"], probes::HOG, &["256"]), "256\n");
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn nothing_can_be_put_in_the_place_of_socket_or_runner() {
+    let Some(engine) = Engine::of_run("nothing_can_be_put_in_the_place_of_socket_or_runner") else {
+        return;
+    };
+    let session = two_kinds(&engine);
+    let places = ["/run/aifo", "/opt/aifo/bin/aifo-runner"];
+    for _ in 0..2 {
+        assert_eq!(session.python(probes::REBIND, &places), "");
+    }
+    // The runner's binary is there to be run, but nobody listens any more.
+    let find = "import glob; print(glob.glob('/opt/aifo/*/aifo-runner')[0])";
+    let runner = session.python(find, &[]);
+    let again = "import subprocess, sys; print(subprocess.run(sys.argv[1:]).returncode)";
+    let words = [runner.trim_end(), "serve", "--connect", "/run/aifo/control"];
+    let outcome = session.run("python3", &[&["-c", again], &words[..]].concat());
+    assert_ne!(outcome.exited(0).text(), "0\n");
+    assert_eq!(session.python("print('next')", &[]), "next\n");
+
+    let folder = Scratch::new();
+    fs::write(folder.path().join("runner"), "").unwrap();
+    let mount = bind(folder.path());
+    let at = folder.path().to_str().unwrap();
+    let runner = format!("{at}/runner");
+    let found = weaker(&engine, &["--mount", &mount], probes::REBIND, &[at, &runner]);
+    for finding in ["removed runner", "bound control", "made a file"] {
+        assert!(found.contains(finding), "{finding}: {found}");
+    }
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn the_runner_cannot_be_touched() {
+    let Some(engine) = Engine::of_run("the_runner_cannot_be_touched") else { return };
+    let session = two_kinds(&engine);
+    let first = engine.pid(&session.container("python"));
+    assert_eq!(session.python(probes::GRASP, &["1"]), "");
+    session.python(probes::SIGNALS, &[]);
+    assert!(!is_stopped(first));
+    assert_eq!(session.python("print('next')", &[]), "next\n");
+    assert_eq!(engine.pid(&session.container("python")), first);
+
+    // An ordinary process of the same user, in the place of the runner.
+    let among = "import subprocess, sys; p = subprocess.Popen(['sleep', '60']);\
+        subprocess.run([sys.executable, '-c', sys.argv[1], str(p.pid)]); p.kill()";
+    let found = session.python(among, &[probes::GRASP]);
+    for finding in ["environment", "saw a", "opened a", "memory", "map", "root", "traced"] {
+        assert!(found.contains(finding), "{finding}: {found}");
+    }
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn sessions_do_not_reach_each_other() {
+    let Some(engine) = Engine::of_run("sessions_do_not_reach_each_other") else { return };
+    let (ours, theirs) = (two_kinds(&engine), two_kinds(&engine));
+    let (server, port) = serving(&ours);
+    let address = engine.inspect(
+        &format!("aifo-pod-{}", ours.id()),
+        "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}",
+    );
+    assert_eq!(theirs.python(probes::CONNECT, &[&address, &port]), "");
+    assert_eq!(theirs.python(probes::CONNECT, &["127.0.0.1", &port]), "");
+
+    assert_eq!(ours.python(probes::CONNECT, &["127.0.0.1", &port]), "reached !\n");
+    let network = format!("aifo-net-{}", ours.id());
+    let inside = ["--network", &network];
+    assert_eq!(weaker(&engine, &inside, probes::CONNECT, &[&address, &port]), "reached !\n");
+    drop(server);
+    ours.finish();
+    theirs.finish();
+}
+
+/// A server in the python sidecar, and its port.
+#[track_caller]
+fn serving(session: &Contained) -> (Running, String) {
+    let server = Running::start(session.shim("python3").args(["-c", probes::SERVER]));
+    let file = session.workspace().join("port");
+    eventually("the server tells its port", || file.exists());
+    (server, fs::read_to_string(file).unwrap())
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn without_a_network_there_is_no_way_out() {
+    let Some(engine) = Engine::of_run("without_a_network_there_is_no_way_out") else { return };
+    let session = Containers::of(&engine).kind("python").flag("--net", "none").start();
+    assert_eq!(session.python(probes::DEVICES, &[]), "");
+    assert!(weaker(&engine, &[], probes::DEVICES, &[]).contains("device eth0"));
+    let host = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = host.local_addr().unwrap().port().to_string();
+    assert_eq!(session.python(probes::CONNECT, &["127.0.0.1", &port]), "");
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn the_token_is_nowhere_in_the_container() {
+    let Some(engine) = Engine::of_run("the_token_is_nowhere_in_the_container") else { return };
+    let session = two_kinds(&engine);
+    let secret = session.scratch().join("secret");
+    fs::write(&secret, format!("{}\n", session.token())).unwrap();
+    let probe = |session: &Contained| {
+        let mut shim = session.shim("python3");
+        let running = shim.args(["-c", probes::SECRET]).stdin(File::open(&secret).unwrap());
+        Running::start(running).finish().exited(0).text()
+    };
+    assert_eq!(probe(&session), "");
+    for kind in ["python", "rust"] {
+        let container = session.container(kind);
+        let pid = engine.pid(&container);
+        let holds = |words: Vec<String>| words.iter().any(|word| word.contains(session.token()));
+        assert!(!holds(environment(pid)) && !holds(argv(pid)));
+        assert!(!engine.text(["inspect", &container]).contains(session.token()));
+    }
+
+    fs::copy(&secret, session.workspace().join("leaked")).unwrap();
+    let found = probe(&session);
+    assert!(found.contains("found in /workspace/leaked"), "{found}");
+    let variable = format!("LEAKED={}", session.token());
+    let run = ["run", "--rm", "--interactive", "--env", &variable, EVERY_TOOL];
+    let mut control = engine.command([&run[..], &["python3", "-c", probes::SECRET]].concat());
+    let outcome = Running::start(control.stdin(File::open(&secret).unwrap())).finish();
+    assert!(outcome.exited(0).text().contains("environ"), "{outcome:?}");
+    session.finish();
+}

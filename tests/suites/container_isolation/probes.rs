@@ -1,0 +1,188 @@
+//! What a hostile tool would try, in Python: each prints what it achieved, one finding a line, and
+//! nothing where it achieved nothing.
+
+/// Sockets anywhere in the file system that somebody could connect to.
+pub(crate) const SOCKETS: &str = r#"
+import os, stat
+for folder, folders, files in os.walk("/"):
+    folders[:] = [f for f in folders if os.path.join(folder, f) not in ("/proc", "/sys")]
+    for name in files:
+        path = os.path.join(folder, name)
+        try:
+            if stat.S_ISSOCK(os.lstat(path).st_mode):
+                print("socket", path)
+        except OSError:
+            pass
+"#;
+
+/// Files of this name anywhere.
+pub(crate) const MARKER: &str = r#"
+import os, sys
+for folder, folders, files in os.walk("/"):
+    folders[:] = [f for f in folders if os.path.join(folder, f) not in ("/proc", "/sys")]
+    if sys.argv[1] in files:
+        print("found", os.path.join(folder, sys.argv[1]))
+"#;
+
+/// Everything that is mounted, but for what makes up a container on any engine.
+pub(crate) const MOUNTS: &str = r#"
+engines = ("/proc", "/sys", "/dev", "/run/.containerenv", "/run/secrets")
+for line in open("/proc/self/mountinfo"):
+    path = line.split()[4].replace("\\040", " ")
+    if path != "/" and not any(path == e or path.startswith(e + "/") for e in engines):
+        print(path)
+"#;
+
+/// Rights that the probe or the first process has.
+pub(crate) const RIGHTS: &str = r#"
+for pid in ("self", "1"):
+    status = dict(line.split(":", 1) for line in open(f"/proc/{pid}/status"))
+    for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        if int(status[name], 16):
+            print(pid, name, status[name].strip())
+    if status["NoNewPrivs"].strip() != "1":
+        print(pid, "may get new privileges")
+    if status["Seccomp"].strip() != "2":
+        print(pid, "is not filtered")
+"#;
+
+/// How many processes could be started, up to a bound.
+pub(crate) const BOMB: &str = r#"
+import os, signal, sys
+pids = []
+try:
+    while len(pids) < int(sys.argv[1]):
+        pid = os.fork()
+        if pid == 0:
+            signal.pause()
+        pids.append(pid)
+except BlockingIOError:
+    print("refused")
+for pid in pids:
+    os.kill(pid, signal.SIGKILL)
+for pid in pids:
+    os.waitpid(pid, 0)
+print(len(pids))
+"#;
+
+/// Holds so many MiB of memory.
+pub(crate) const HOG: &str = r#"
+import sys
+held = [bytes(b"x" * (1 << 20)) for _ in range(int(sys.argv[1]))]
+print(len(held))
+"#;
+
+/// Changes to the folder of the runner's socket and to the runner itself.
+pub(crate) const REBIND: &str = r#"
+import os, socket, sys
+def attempt(what, act):
+    try:
+        act()
+        print(what)
+    except OSError:
+        pass
+def bind(path):
+    socket.socket(socket.AF_UNIX).bind(path)
+folder, runner = sys.argv[1:]
+for name in os.listdir(folder):
+    print("there is", name)
+    attempt(f"removed {name}", lambda: os.unlink(os.path.join(folder, name)))
+for name in ("control", "exec.sock"):
+    attempt(f"bound {name}", lambda: bind(os.path.join(folder, name)))
+attempt("made a file", lambda: open(os.path.join(folder, "file"), "w"))
+attempt("renamed the folder", lambda: os.rename(folder, folder + ".old"))
+attempt("removed the folder", lambda: os.rmdir(folder))
+attempt("wrote to the runner", lambda: open(runner, "r+b"))
+attempt("removed the runner", lambda: os.unlink(runner))
+# Root's own file system, if the caller is root: the path may go, the runner does not need it.
+try:
+    os.rename(os.path.dirname(runner), "/opt/aifo/renamed")
+except OSError:
+    pass
+"#;
+
+/// A hold on a process: its memory, descriptors and environment, and a debugger's.
+pub(crate) const GRASP: &str = r#"
+import ctypes, os, signal, sys
+pid = int(sys.argv[1])
+def attempt(what, act):
+    try:
+        act()
+        print(what)
+    except OSError:
+        pass
+attempt("read its environment", lambda: open(f"/proc/{pid}/environ").read())
+attempt("saw a descriptor", lambda: os.readlink(f"/proc/{pid}/fd/0"))
+attempt("opened a descriptor", lambda: open(f"/proc/{pid}/fd/0"))
+attempt("opened its memory", lambda: open(f"/proc/{pid}/mem", "rb"))
+attempt("read its map", lambda: open(f"/proc/{pid}/maps").read())
+attempt("entered its root", lambda: os.listdir(f"/proc/{pid}/root/"))
+libc = ctypes.CDLL(None, use_errno=True)
+PTRACE_SEIZE, PTRACE_DETACH = 0x4206, 17
+if libc.ptrace(PTRACE_SEIZE, pid, None, None) == 0:
+    print("traced it")
+    libc.ptrace(PTRACE_DETACH, pid, None, None)
+"#;
+
+/// Every signal that could end or stop a process, sent to the first one.
+pub(crate) const SIGNALS: &str = r#"
+import os, signal
+for number in signal.valid_signals() - {signal.SIGCHLD, signal.SIGCONT, signal.SIGWINCH, signal.SIGURG}:
+    try:
+        os.kill(1, number)
+    except OSError:
+        pass
+"#;
+
+/// Serves one byte to whoever connects, and tells its port in a file.
+pub(crate) const SERVER: &str = r#"
+import os, socket, sys
+server = socket.create_server(("0.0.0.0", 0))
+with open("port.new", "w") as file:
+    file.write(str(server.getsockname()[1]))
+os.rename("port.new", "port")
+while True:
+    server.accept()[0].sendall(b"!")
+"#;
+
+/// Connects to `HOST PORT`.
+pub(crate) const CONNECT: &str = r#"
+import socket, sys
+try:
+    peer = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=3)
+    print("reached", peer.recv(1).decode())
+except OSError:
+    pass
+"#;
+
+/// The network devices that are not the loopback, and the routes.
+pub(crate) const DEVICES: &str = r#"
+import socket
+for _, name in socket.if_nameindex():
+    if name != "lo" and open(f"/sys/class/net/{name}/operstate").read().strip() == "up":
+        print("device", name)
+for line in open("/proc/net/route").readlines()[1:]:
+    print("route", line.split()[0])
+"#;
+
+/// The secret of stdin, in any file, environment or command line.
+pub(crate) const SECRET: &str = r#"
+import os, sys
+secret = sys.stdin.buffer.readline().strip()
+def look(path):
+    try:
+        with open(path, "rb") as file:
+            if secret in file.read(64 << 20):
+                print("found in", path)
+    except OSError:
+        pass
+for folder, folders, files in os.walk("/"):
+    folders[:] = [f for f in folders if os.path.join(folder, f) not in ("/proc", "/sys", "/dev")]
+    for name in files:
+        path = os.path.join(folder, name)
+        if os.path.isfile(path) and not folder.startswith(("/usr/lib", "/usr/bin", "/usr/share")):
+            look(path)
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    for name in ("environ", "cmdline"):
+        look(f"/proc/{pid}/{name}")
+"#;

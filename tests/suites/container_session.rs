@@ -1,0 +1,302 @@
+//! A session in containers as its user knows it: the right sidecar, one machine's worth of network,
+//! files that are the caller's, caches that stay.
+
+use std::fs;
+use std::io::Read;
+use std::net::TcpStream;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+
+use aifo_tests::{
+    Contained, Containers, EVERY_TOOL, Engine, Outcome, Running, Scratch, eventually, possible,
+};
+
+/// Tells by variables that only one kind has which sidecar it is made in.
+const WHERE: &str = "all:\n\t@echo $${CARGO_HOME:+rust}$${CCACHE_DIR:+c-cpp}\n";
+
+/// A server in the python sidecar on a port of its own, which it tells in a file.
+const SERVER: &str = "
+import http.server, os, sys
+server = http.server.HTTPServer(('0.0.0.0', int(sys.argv[1])), http.server.SimpleHTTPRequestHandler)
+with open('port.new', 'w') as file:
+    file.write(str(server.server_port))
+os.rename('port.new', 'port')
+server.serve_forever()
+";
+
+fn script(path: &Path, body: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[track_caller]
+fn serve(session: &Contained, port: &str) -> (Running, String) {
+    let server = Running::start(session.shim("python3").args(["-c", SERVER, port]));
+    let file = session.workspace().join("port");
+    eventually("the server tells its port", || file.exists());
+    (server, fs::read_to_string(file).unwrap())
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn make_goes_where_it_is() {
+    let Some(engine) = Engine::of_run("make_goes_where_it_is") else { return };
+    let bare = engine.build(&format!("FROM {EVERY_TOOL}\nRUN rm /usr/bin/make\n"));
+    let rust = || Containers::of(&engine).kind("rust");
+    for (containers, expected) in [
+        (rust(), "rust\n"),
+        (rust().kind("c-cpp"), "c-cpp\n"),
+        (rust().kind_from("c-cpp", bare.name()), "rust\n"),
+    ] {
+        let session = containers.start();
+        fs::write(session.workspace().join("Makefile"), WHERE).unwrap();
+        assert_eq!(session.run("make", &[]).exited(0).text(), expected);
+        session.finish();
+    }
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_project_brings_its_own_tools() {
+    let Some(engine) = Engine::of_run("a_project_brings_its_own_tools") else { return };
+    let session = Containers::of(&engine).kind("python").kind("node").start();
+    assert_eq!(session.run("tsc", &["-p"]).exited(0).text(), "tsc\n-p\n", "the image's");
+    let workspace = session.workspace();
+    script(&workspace.join("node_modules/.bin/tsc"), "echo local \"$@\"");
+    script(&workspace.join(".venv/bin/python3"), "echo \"$VIRTUAL_ENV\" \"$@\"");
+    assert_eq!(session.run("tsc", &["-p"]).exited(0).text(), "local -p\n");
+    let told = session.run("python3", &["-V"]).exited(0).text();
+    assert_eq!(told, format!("{}/.venv -V\n", workspace.display()));
+    session.finish();
+}
+
+/// As a user whom no other session here has: the first one meets volumes that are root's.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn sessions_of_a_user_share_caches_and_files_are_the_users() {
+    let story = "sessions_of_a_user_share_caches_and_files_are_the_users";
+    let Some(engine) = Engine::of_run(story) else { return };
+    // A user without a range of subordinate ids has no podman.
+    if engine.is_podman() || !possible(story, &["setpriv", "--reuid", "12345", "true"]) {
+        return;
+    }
+    let group = fs::metadata("/var/run/docker.sock").unwrap().gid().to_string();
+    let volumes = ["aifo-cargo-registry-12345", "aifo-cargo-git-12345"];
+    let gone = || {
+        let remove = [&["volume", "rm", "--force"], &volumes[..]].concat();
+        Outcome::of(&mut engine.command(remove)).exited(0);
+    };
+    gone();
+    let user = ["setpriv", "--reuid", "12345", "--regid", "12345", "--groups", &group];
+    let make = |makefile: &str, more: &[&str]| {
+        let mut containers = Containers::of(&engine).kind("rust").through(&user);
+        for switch in more {
+            containers = containers.switch(switch);
+        }
+        let setup = containers.setup();
+        fs::write(setup.workspace().join("Makefile"), makefile).unwrap();
+        for folder in ["workspace", "workspace/Makefile", "home", "run"] {
+            chown(setup.scratch().join(folder), Some(12345), Some(12345)).unwrap();
+        }
+        let outcome = Outcome::of(containers.command("exec").args(["--", "make"]));
+        let made = fs::metadata(setup.workspace().join("made"));
+        assert_eq!(
+            made.map(|made| (made.uid(), made.gid())).ok(),
+            Some((12345, 12345)),
+            "{outcome:?}"
+        );
+        outcome.exited(0).text()
+    };
+    let write = "all:\n\t@touch made && id -u && echo kept > $(CARGO_HOME)/registry/marker\n";
+    let read = "all:\n\t@touch made && cat $(CARGO_HOME)/registry/marker; \
+                stat -c %u:%g $(CARGO_HOME)/registry $(CARGO_HOME)/git\n";
+    assert_eq!(make(write, &[]), "12345\n");
+    assert_eq!(make(read, &[]), "kept\n12345:12345\n12345:12345\n");
+    let dropped = make(read, &["--no-toolchain-cache"]);
+    assert!(dropped.starts_with("12345:12345\n"), "{dropped}");
+    gone();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn two_sessions_at_once() {
+    let Some(engine) = Engine::of_run("two_sessions_at_once") else { return };
+    let sessions = [(); 2].map(|()| Containers::of(&engine).kind("python").start());
+    let [one, two] = &sessions;
+    assert_ne!(one.id(), two.id());
+    one.python("open('one', 'w')", &[]);
+    two.python("open('/tmp/two', 'w')", &[]);
+    assert!(one.workspace().join("one").exists() && !two.workspace().join("one").exists());
+    assert!(two.tmp().join("two").exists() && !one.tmp().join("two").exists());
+    let [one, two] = sessions;
+    one.finish();
+    assert_eq!(two.python("print('still there')", &[]), "still there\n");
+    two.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_server_is_at_localhost_for_all_of_the_session() {
+    let Some(engine) = Engine::of_run("a_server_is_at_localhost_for_all_of_the_session") else {
+        return;
+    };
+    let session = Containers::of(&engine).kind("python").kind("node").start();
+    fs::write(session.workspace().join("page"), "served").unwrap();
+    let (server, port) = serve(&session, "0");
+    let fetch =
+        format!("fetch('http://localhost:{port}/page').then(r => r.text()).then(console.log)");
+    assert_eq!(session.run("node", &["-e", &fetch]).exited(0).text(), "served\n");
+    let network = format!("container:aifo-pod-{}", session.id());
+    let get = format!(
+        "import urllib.request; print(urllib.request.urlopen('http://localhost:{port}/page').read())"
+    );
+    let joined = ["run", "--rm", "--network", &network, EVERY_TOOL, "python3", "-c", &get];
+    assert_eq!(engine.text(joined), "b'served'\n");
+    drop(server);
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_published_port_is_reached_from_the_machine() {
+    let Some(engine) = Engine::of_run("a_published_port_is_reached_from_the_machine") else {
+        return;
+    };
+    let session =
+        Containers::of(&engine).kind("python").flag("--publish", "127.0.0.1::8000").start();
+    let (server, _) = serve(&session, "8000");
+    let address = engine.text(["port", &format!("aifo-pod-{}", session.id()), "8000"]);
+    let mut peer = TcpStream::connect(address.trim_end()).unwrap();
+    std::io::Write::write_all(&mut peer, b"GET /port HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    peer.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("\r\n\r\n8000"), "{answer}");
+    drop(server);
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn the_sessions_tmp_is_tmp() {
+    let Some(engine) = Engine::of_run("the_sessions_tmp_is_tmp") else { return };
+    let session = Containers::of(&engine).kind("c-cpp").start();
+    let source = "#include <stdio.h>\nint main(void) { puts(\"built\"); return 0; }\n";
+    fs::write(session.tmp().join("t.c"), source).unwrap();
+    session.run("gcc", &["/tmp/t.c", "-o", "/tmp/one"]).exited(0);
+    let own = |name: &str| session.tmp().join(name).to_str().unwrap().to_owned();
+    session.run("gcc", &[&own("t.c"), "-o", &own("two")]).exited(0);
+    for name in ["one", "two"] {
+        assert!(session.tmp().join(name).is_file(), "{name}");
+    }
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_workspace_may_have_any_name() {
+    let Some(engine) = Engine::of_run("a_workspace_may_have_any_name") else { return };
+    let scratch = Scratch::new();
+    let folder = scratch.path().join("a project's own=folder: ü");
+    fs::create_dir(&folder).unwrap();
+    let session = Containers::of(&engine).kind("python").workspace(&folder).start();
+    let mut shim = session.shim("python3");
+    shim.args(["-c", "import os, sys; print(os.getcwd(), os.listdir(sys.argv[1]))"]).arg(&folder);
+    fs::write(folder.join("it"), "").unwrap();
+    let told = Outcome::of(shim.current_dir(&folder)).exited(0).text();
+    assert_eq!(told, format!("{} ['it']\n", folder.display()));
+    session.finish();
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn without_caches_no_volume_is_there() {
+    let Some(engine) = Engine::of_run("without_caches_no_volume_is_there") else { return };
+    let template = r#"{{range .Mounts}}{{if eq .Type "volume"}}{{.Name}} {{end}}{{end}}"#;
+    for (kept, switches) in [(true, &[][..]), (false, &["--no-toolchain-cache"])] {
+        let mut containers = Containers::of(&engine).kind("rust");
+        for switch in switches {
+            containers = containers.switch(switch);
+        }
+        let session = containers.start();
+        let volumes = engine.inspect(&session.container("rust"), template);
+        assert_eq!(volumes.contains("aifo-cargo-registry-"), kept, "{volumes}");
+        session.finish();
+    }
+}
+
+/// What is shown would be what is run: a program in the engine's place writes down what it gets.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_dry_run_tells_what_a_run_does() {
+    let Some(engine) = Engine::of_run("a_dry_run_tells_what_a_run_does") else { return };
+    let bin = Scratch::new();
+    let heard = bin.path().join("heard");
+    let real = Outcome::of(std::process::Command::new("which").arg(engine.name())).text();
+    script(
+        &bin.path().join(engine.name()),
+        &format!(
+            "{{ printf '%s\\0' \"$@\"; printf '\\n'; }} >> {}\nexec {} \"$@\"",
+            heard.display(),
+            real.trim_end()
+        ),
+    );
+    let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", bin.path().display());
+    let containers = Containers::of(&engine).kind("python").kind("rust").env("PATH", &path);
+    let containers =
+        containers.env("https_proxy", "http://user:secret@proxy:1").flag("--pids", "99");
+
+    let dry = Outcome::of(containers.command("serve").arg("--dry-run"));
+    let planned = dry.exited(0).text();
+    assert!(!planned.contains("secret"), "{planned}");
+    let asked = fs::read_to_string(&heard).unwrap();
+    assert!(asked.lines().all(|line| line.starts_with("info\0")), "nothing is run: {asked}");
+    fs::remove_file(&heard).unwrap();
+
+    let session = containers.start();
+    let id = session.id().to_owned();
+    session.finish();
+    let heard = fs::read_to_string(&heard).unwrap();
+    assert!(!heard.contains("secret"), "{heard}");
+    let acts = |line: &&str| line.starts_with("run\0") || line.starts_with("network\0create\0");
+    let mut run: Vec<String> = heard.lines().filter(acts).map(str::to_owned).collect();
+    // As a shell reads what would be pasted into it.
+    let words = |line: &str| {
+        let paste =
+            format!("{engine}() {{ printf '%s\\0' \"$@\"; }}; {line}", engine = engine.name());
+        Outcome::of(std::process::Command::new("sh").args(["-c", &paste])).exited(0).text()
+    };
+    let planned: Vec<String> =
+        planned.lines().map(|line| words(line).replace("SESSION", &id)).collect();
+    let mut planned_acts: Vec<_> =
+        planned.iter().filter(|line| acts(&line.as_str())).cloned().collect();
+    run.sort();
+    planned_acts.sort();
+    assert_eq!(run, planned_acts);
+    let removes = format!("network\0rm\0aifo-net-{id}\0");
+    assert!(planned.contains(&removes) && heard.lines().any(|line| line == removes), "{heard:?}");
+}
+
+/// Of several sidecars one does not come up: the others go again, whatever it was.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_start_that_fails_halfway_leaves_nothing() {
+    let Some(engine) = Engine::of_run("a_start_that_fails_halfway_leaves_nothing") else { return };
+    let of = || Containers::of(&engine).kind("python").kind("rust");
+    let missing = "localhost:1/aifo-test-nobody-has-this:latest";
+    let scratch = Scratch::new();
+    let odd = scratch.path().join("no engine, takes this");
+    fs::create_dir(&odd).unwrap();
+    for (what, containers) in [
+        ("an image", of().kind_from("c-cpp", missing)),
+        ("a port", of().flag("--publish", "nonsense")),
+        ("a path", of().workspace(&odd)),
+    ] {
+        let outcome = Outcome::of(containers.command("exec").args(["--", "make"]));
+        outcome.exited(86);
+        assert!(outcome.stderr.starts_with("aifo-coder: "), "{what}: {outcome:?}");
+        let setup = containers.setup();
+        assert_eq!(engine.all_of(&setup.runtime()), [""; 0], "{what}");
+        assert_eq!(fs::read_dir(setup.runtime()).unwrap().count(), 0, "{what}");
+    }
+}
