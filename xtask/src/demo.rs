@@ -37,6 +37,7 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
         dist: &dist,
         workspace: &project,
         kinds: &names,
+        backend: serve::Backend::Local,
         path: std::env::var_os("PATH").unwrap_or_default(),
         log: scratch.file("serve.log"),
     })?;

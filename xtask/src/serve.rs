@@ -23,10 +23,20 @@ pub(crate) struct Options<'a> {
     pub(crate) workspace: &'a Path,
     /// The kinds of sidecars.
     pub(crate) kinds: &'a [&'a str],
-    /// The PATH that the sidecars find their tools in.
+    /// How they run.
+    pub(crate) backend: Backend<'a>,
+    /// The PATH that local sidecars find their tools in.
     pub(crate) path: OsString,
     /// A new file for what it says on stderr.
     pub(crate) log: PathBuf,
+}
+
+/// How sidecars run.
+pub(crate) enum Backend<'a> {
+    /// As processes of this machine.
+    Local,
+    /// As containers of an engine, all from one image.
+    Containers { engine: &'a str, image: &'a str },
 }
 
 /// The session's process; dropping it ends it.
@@ -45,9 +55,16 @@ impl Serve {
     /// Starts a session and waits until it has printed its contract.
     pub(crate) fn start(options: &Options<'_>) -> Result<Self> {
         let mut command = Command::new(&options.dist.coder);
-        command.args(["serve", "--backend", "local", "--workspace"]).arg(options.workspace);
+        command.args(["serve", "--workspace"]).arg(options.workspace);
+        match options.backend {
+            Backend::Local => command.args(["--backend", "local"]),
+            Backend::Containers { engine, .. } => command.args(["--backend", engine]),
+        };
         for kind in options.kinds {
             command.args(["--toolchain", kind]);
+            if let Backend::Containers { image, .. } = options.backend {
+                command.args(["--toolchain-image", &format!("{kind}={image}")]);
+            }
         }
         command
             .env("PATH", &options.path)

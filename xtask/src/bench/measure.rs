@@ -18,9 +18,9 @@ use crate::host;
 use crate::serve::{self, Serve};
 
 /// Pairs before the measuring, so that pages and caches are warm.
-const WARM_UP: usize = 20;
+pub(super) const WARM_UP: usize = 20;
 /// How many are called at once.
-const AT_ONCE: usize = 64;
+pub(super) const AT_ONCE: usize = 64;
 /// The output during which the proxy's memory is watched, in bytes.
 const TRANSFER: u64 = 256 << 20;
 

@@ -4,6 +4,7 @@
 //! different runs do not compare. The bounds stand beside the figures.
 
 mod call;
+mod containers;
 mod cpu;
 mod measure;
 mod parents;
@@ -39,6 +40,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
         dist: &dist,
         workspace: &workspace,
         kinds: &["c-cpp"],
+        backend: serve::Backend::Local,
         path: serve::path_with(&tools)?,
         log: scratch.file("serve.log"),
     })?;

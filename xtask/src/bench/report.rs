@@ -125,11 +125,12 @@ impl Figure {
         let unit = self.measured.unit();
         let measured = match self.measured {
             Measured::Absent { program } => format!("no {program}"),
-            _ => format!("{:.2} {unit}", self.measured.value()),
+            _ => format!("{} {unit}", shown(self.measured.value())),
         };
         let relation = self.bound.relation();
         let bound = self.bound.value(self.libc);
-        let bound = bound.map_or("-".to_owned(), |bound| format!("{relation} {bound:.2} {unit}"));
+        let bound =
+            bound.map_or("-".to_owned(), |bound| format!("{relation} {} {unit}", shown(bound)));
         let verdict = match self.bound {
             Bound::Reported => "-",
             _ if self.is_over() => "OVER",
@@ -160,11 +161,18 @@ impl Figure {
     }
 }
 
+/// A small figure is a small part of something, and not nothing.
+fn shown(figure: f64) -> String {
+    let digits = if figure < 0.1 { 4 } else { 2 };
+    format!("{figure:.digits$}")
+}
+
 /// How the figures are to be read.
 const LEGEND: &str = "\
-Times in ms, native and proxied in turns. measured: proxied p10 to native p10; of many at once the
-other way round, for throughput. Both p10s are of all times: a bare pipe has a fast and a slow mode,
-and the p10 of the ratios within pairs would pick those where only the native half was slow.
+Times in ms, native and proxied in turns; native is the engine's command in the rows that name one.
+measured: proxied p10 to native p10; of many at once the other way round, for throughput. Both p10s
+are of all times: a bare pipe has a fast and a slow mode, and the p10 of the ratios within pairs would
+pick those where only the native half was slow.
 ";
 
 /// What was measured, the table, and how to read it.

@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::call::{Tool, Way};
+use super::containers;
 use super::measure::Bench;
 use super::parents::Parent;
 use super::report::Bound::{self, AtLeast, AtMost, Reported};
@@ -112,6 +113,22 @@ pub(super) const ROWS: &[Row] = &[
         name: "proxy peak, 256 MiB v1",
         bound: AtMost { musl: 16.0, glibc: 16.0 },
         measure: |bench| bench.proxy_peak_v1().map(Mib),
+    },
+    Row {
+        name: "containers: true, to docker exec",
+        bound: AtMost { musl: 0.025, glibc: 0.025 },
+        measure: containers::against_exec,
+    },
+    Row { name: "containers: true", bound: Reported, measure: containers::against_native },
+    Row {
+        name: "containers: 64 at once",
+        bound: AtLeast { musl: 0.65, glibc: 0.45 },
+        measure: containers::at_once,
+    },
+    Row {
+        name: "containers: session of 5, to docker run",
+        bound: AtMost { musl: 1.15, glibc: 1.15 },
+        measure: containers::start_of_session,
     },
 ];
 

@@ -1,0 +1,189 @@
+//! What containers cost: a call against `docker exec`, a session against as many `docker run`.
+//!
+//! Each row has a session of its own, in an image of the suites' in which an allowlisted name is
+//! `true`.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::call::{Calls, Side, Tool, Way, expect_success};
+use super::measure::{AT_ONCE, Bench, WARM_UP};
+use super::report::Measured::{self, Absent, Slowdown, Throughput};
+use super::stats::Pairs;
+use crate::scratch::Scratch;
+use crate::serve::{Backend, Options, Serve};
+use crate::shell;
+
+/// What the images of the suites stand on, by the name `cargo xtask images test` gives it.
+const BASE: &str = "aifo-test-base:latest";
+/// The same with a tool that ends at once.
+const IMAGE: &str = "aifo-bench:latest";
+/// As many as there are kinds.
+const KINDS: [&str; 5] = ["rust", "node", "python", "go", "c-cpp"];
+const ENGINE: &str = "docker";
+
+/// A call into a container against `docker exec` of the same program in it.
+pub(super) fn against_exec(bench: &Bench<'_>) -> Result<Measured> {
+    in_session(bench, |session| {
+        let exec = || time(&mut session.exec());
+        let call = || time(&mut session.calls.command(Side::Proxied, Way::Passed, Tool::True));
+        // An exec takes a tenth of a second and more.
+        Pairs::measure(2, exec, call)?;
+        Pairs::measure(bench.depth.long(), exec, call).map(Slowdown)
+    })
+}
+
+/// A call into a container against the same program natively.
+pub(super) fn against_native(bench: &Bench<'_>) -> Result<Measured> {
+    in_session(bench, |session| {
+        let pass = |side| move || time(&mut session.calls.command(side, Way::Passed, Tool::True));
+        Pairs::measure(WARM_UP, pass(Side::Native), pass(Side::Proxied))?;
+        Pairs::measure(bench.depth.calls(), pass(Side::Native), pass(Side::Proxied)).map(Slowdown)
+    })
+}
+
+/// Many calls at once, natively and into a container.
+pub(super) fn at_once(bench: &Bench<'_>) -> Result<Measured> {
+    in_session(bench, |session| {
+        let pass = |side| {
+            move || {
+                let commands =
+                    (0..AT_ONCE).map(|_| session.calls.command(side, Way::Passed, Tool::True));
+                time_all(commands.collect())
+            }
+        };
+        Pairs::measure(bench.depth.long(), pass(Side::Native), pass(Side::Proxied)).map(Throughput)
+    })
+}
+
+/// The start of a session of five sidecars against five `docker run -d`, started together by hand.
+pub(super) fn start_of_session(bench: &Bench<'_>) -> Result<Measured> {
+    if !is_ready()? {
+        return Ok(Absent { program: ENGINE });
+    }
+    let by_hand = || {
+        let names = KINDS.map(|kind| format!("aifo-bench-{kind}-{}", std::process::id()));
+        let time = time_all(names.iter().map(|name| run_detached(name)).collect());
+        let remove = shell::read(engine(&["rm", "--force"]).args(&names));
+        remove.and(time)
+    };
+    let session = || {
+        let start = Instant::now();
+        let session = Session::start(bench, &KINDS)?;
+        let time = start.elapsed();
+        session.serve.stop()?;
+        Ok(time)
+    };
+    Pairs::measure(1, by_hand, session)?;
+    Pairs::measure(bench.depth.long(), by_hand, session).map(Slowdown)
+}
+
+/// A session in containers.
+struct Session {
+    serve: Serve,
+    calls: Calls,
+    container: String,
+    _scratch: Scratch,
+}
+
+impl Session {
+    fn start(bench: &Bench<'_>, kinds: &[&str]) -> Result<Self> {
+        let scratch = Scratch::new("aifo-bench")?;
+        let serve = Serve::start(&Options {
+            dist: bench.dist,
+            workspace: &bench.workspace,
+            kinds,
+            backend: Backend::Containers { engine: ENGINE, image: IMAGE },
+            path: std::env::var_os("PATH").unwrap_or_default(),
+            log: scratch.file("serve.log"),
+        })?;
+        // unix:///../aifo-ID/front/exec.sock
+        let folder = serve.socket()?.ancestors().nth(2).and_then(|folder| folder.file_name());
+        let folder = folder.context("the session has no folder")?.to_string_lossy();
+        let id = folder.trim_start_matches("aifo-");
+        let container = format!("aifo-tc-{}-{id}", kinds.first().context("no kind")?);
+        let Calls { tools, shims, .. } = &bench.calls;
+        let calls = Calls {
+            tools: tools.clone(),
+            shims: shims.clone(),
+            contract: serve.contract().to_vec(),
+        };
+        Ok(Session { serve, calls, container, _scratch: scratch })
+    }
+
+    fn exec(&self) -> Command {
+        let mut exec = engine(&["exec", &self.container, Tool::True.name()]);
+        exec.stdout(Stdio::piped()).stderr(Stdio::piped());
+        exec
+    }
+}
+
+/// Measures in a session with one sidecar; nothing where there is no engine, or no image.
+fn in_session(
+    bench: &Bench<'_>,
+    measure: impl FnOnce(&Session) -> Result<Measured>,
+) -> Result<Measured> {
+    if !is_ready()? {
+        return Ok(Absent { program: ENGINE });
+    }
+    let session = Session::start(bench, &["c-cpp"])?;
+    let measured = measure(&session);
+    session.serve.stop()?;
+    measured
+}
+
+/// Whether the engine answers and has what our image is made of, which it is then.
+fn is_ready() -> Result<bool> {
+    let mut inspect = engine(&["image", "inspect", BASE]);
+    inspect.stdout(Stdio::null()).stderr(Stdio::null());
+    if !inspect.status().is_ok_and(|status| status.success()) {
+        return Ok(false);
+    }
+    let folder = Scratch::new("aifo-bench")?;
+    let name = Tool::True.name();
+    let steps = format!("FROM {BASE}\nRUN ln -sf /bin/true /usr/local/bin/{name}\n");
+    fs::write(folder.file("Dockerfile"), steps)?;
+    let context = folder.file("Dockerfile");
+    let context = context.parent().context("a file lies in a folder")?;
+    shell::read(engine(&["build", "--quiet", "--tag", IMAGE]).arg(context))?;
+    Ok(true)
+}
+
+/// What somebody would type who wants the same of the engine: its isolation, and nothing of ours.
+fn run_detached(name: &str) -> Command {
+    let mut run = engine(&["run", "--detach", "--rm", "--name", name, "--cap-drop", "ALL"]);
+    run.args(["--security-opt", "no-new-privileges", "--pids-limit", "4096"]);
+    run.args(["--entrypoint", "/bin/sleep", IMAGE, "600"]);
+    run.stdout(Stdio::piped()).stderr(Stdio::piped());
+    run
+}
+
+fn engine(args: &[&str]) -> Command {
+    let mut command = Command::new(ENGINE);
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+fn time(command: &mut Command) -> Result<Duration> {
+    let start = Instant::now();
+    let output = command.output()?;
+    let time = start.elapsed();
+    expect_success(&output)?;
+    Ok(time)
+}
+
+/// From the first spawn to the last exit.
+fn time_all(mut commands: Vec<Command>) -> Result<Duration> {
+    let start = Instant::now();
+    let children: Vec<Child> =
+        commands.iter_mut().map(|command| Ok(command.spawn()?)).collect::<Result<_>>()?;
+    let outputs: Vec<_> = children.into_iter().map(Child::wait_with_output).collect();
+    let time = start.elapsed();
+    for output in outputs {
+        expect_success(&output?)?;
+    }
+    Ok(time)
+}
