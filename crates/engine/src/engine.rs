@@ -210,7 +210,12 @@ impl Engine {
     pub fn create_network(&self, name: &str, labels: &crate::Labels) -> EngineCommand {
         let words = labels.words();
         let labels = words.iter().flat_map(|label| ["--label", label.as_str()]);
-        self.command().args(["network", "create"]).args(labels).arg(name)
+        // Podman's networks reach each other unless they are told not to.
+        let isolation = match self.flavor {
+            Flavor::Docker => &[][..],
+            Flavor::Podman => &["--opt", "isolate=true"],
+        };
+        self.command().args(["network", "create"]).args(isolation).args(labels).arg(name)
     }
 
     /// Which of these images the engine has already.
