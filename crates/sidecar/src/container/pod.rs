@@ -13,8 +13,10 @@ use crate::runner::Runner;
 /// What holds the network. It ends with this.
 #[derive(Debug)]
 pub(super) struct Pod {
-    /// Of the container, where there is one.
+    /// Of the container, where there is one and it has come up.
     holder: Option<Runner>,
+    /// How many were lost.
+    lost: u32,
 }
 
 /// The kind of the container that only holds the network. No tool is ever routed there.
@@ -62,29 +64,45 @@ impl Shared {
     /// Brings the network up for a sidecar of this kind, unless it is.
     pub(super) async fn ensure_network(&self, kind: &Kind) -> Result<(), SidecarError> {
         let mut pod = self.pod.lock().await;
-        let is_up = |pod: &Pod| pod.holder.as_ref().is_none_or(|holder| !holder.is_lost());
-        if pod.as_ref().is_some_and(is_up) || !self.has_network() {
+        let is_held = |pod: &Pod| pod.holder.as_ref().is_some_and(|holder| !holder.is_lost());
+        if pod.as_ref().is_some_and(|pod| is_held(pod) || !self.has_pod()) || !self.has_network() {
             return Ok(());
         }
         let engine = &self.config.engine;
-        if pod.take().is_some() {
-            // Whoever shares the lost stack has no way out any more, but goes on.
-            let removed = engine.remove_containers(&[self.pod_name()]).await;
-            removed.map_err(|error| engine_error(kind, error))?;
-        } else {
-            let create = engine.create_network(&self.network_name(), &self.config.labels);
-            engine.output(&create).await.map_err(|error| engine_error(kind, error))?;
-        }
-        let holder = match self.has_pod() {
-            true => {
-                let holder = self.bring_up(kind.clone(), &self.pod_container(kind)).await?;
-                let running = engine.wait_until_running(&self.pod_name()).await;
-                running.map_err(|error| engine_error(kind, error))?;
-                Some(holder)
+        let lost = match pod.as_ref() {
+            Some(pod) => {
+                let lost = pod.lost.saturating_add(1);
+                // Whoever shares the lost stack has no way out any more, but goes on.
+                let freed = self.free_pod_name(lost).await;
+                freed.map_err(|error| engine_error(kind, error))?;
+                lost
             }
-            false => None,
+            None => {
+                let create = engine.create_network(&self.network_name(), &self.config.labels);
+                engine.output(&create).await.map_err(|error| engine_error(kind, error))?;
+                0
+            }
         };
-        *pod = Some(Pod { holder });
+        // The network is there from here on, whatever becomes of its holder.
+        let pod = pod.insert(Pod { holder: None, lost });
+        if self.has_pod() {
+            let holder = self.bring_up(kind.clone(), &self.pod_container(kind)).await?;
+            let running = engine.wait_until_running(&self.pod_name()).await;
+            running.map_err(|error| engine_error(kind, error))?;
+            pod.holder = Some(holder);
+        }
         Ok(())
+    }
+
+    /// Lets another container have the name of a holder that is lost. Podman does not remove one whose
+    /// stack is shared; under another name it goes with the session.
+    async fn free_pod_name(&self, lost: u32) -> Result<(), EngineError> {
+        let (engine, name) = (&self.config.engine, self.pod_name());
+        let Err(error) = engine.remove_containers(std::slice::from_ref(&name)).await else {
+            return Ok(());
+        };
+        let aside = format!("{name}-lost-{lost}");
+        let renamed = engine.output(&engine.command().args(["rename", &name, &aside])).await;
+        renamed.map(drop).map_err(|_| error)
     }
 }
