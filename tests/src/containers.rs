@@ -37,6 +37,9 @@ impl Containers {
     pub fn of(engine: &Engine) -> Self {
         let shim = static_shim().to_owned();
         let setup = Setup::new().env("PATH", PATH).env_path("AIFO_SHIM_BIN", &shim);
+        // What podman is told instead of the machine's own settings.
+        let settings = std::env::var("CONTAINERS_CONF").ok();
+        let setup = settings.iter().fold(setup, |setup, file| setup.env("CONTAINERS_CONF", file));
         let (kinds, args) = (Vec::new(), Vec::new());
         Containers { engine: engine.clone(), setup, kinds, args, workspace: None }
     }

@@ -70,7 +70,8 @@ impl Engine {
     pub fn all_of(&self, folder: &Path) -> Vec<String> {
         let lines =
             |args: &[&str]| -> Vec<String> { self.text(args).lines().map(str::to_owned).collect() };
-        let label = r#"{{.Label "dev.aifo.folder"}}"#;
+        let inspected = r#"{{index .Labels "dev.aifo.folder"}}"#;
+        let label = if self.is_podman() { inspected } else { r#"{{.Label "dev.aifo.folder"}}"# };
         let format = format!("{label}\t{{{{.Names}}}}");
         let containers = lines(&["ps", "--all", "--no-trunc", "--format", &format]);
         let filter = "label=dev.aifo.folder";
@@ -81,7 +82,6 @@ impl Engine {
             Path::new(of).starts_with(folder).then(|| name.to_owned())
         };
         let mut names: Vec<_> = containers.iter().filter_map(of).collect();
-        let inspected = r#"{{index .Labels "dev.aifo.folder"}}"#;
         names.extend(networks.into_iter().filter(|network| {
             let inspect = ["network", "inspect", "--format", inspected, network];
             // It may be on its way out.

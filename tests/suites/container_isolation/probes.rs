@@ -46,10 +46,10 @@ for pid in ("self", "1"):
         print(pid, "is not filtered")
 "#;
 
-/// How many processes could be started, up to a bound.
+/// How many processes could be started, up to a bound; it fails if that was not reached.
 pub(crate) const BOMB: &str = r#"
 import os, signal, sys
-pids = []
+pids, code = [], 0
 try:
     while len(pids) < int(sys.argv[1]):
         pid = os.fork()
@@ -57,12 +57,13 @@ try:
             signal.pause()
         pids.append(pid)
 except BlockingIOError:
-    print("refused")
+    code = 1
 for pid in pids:
     os.kill(pid, signal.SIGKILL)
 for pid in pids:
     os.waitpid(pid, 0)
 print(len(pids))
+sys.exit(code)
 "#;
 
 /// Holds so many MiB of memory.
