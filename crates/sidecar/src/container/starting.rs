@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::door::Door;
 use super::kind::{self, TMP, WORKSPACE};
-use super::{Shared, engine_error};
+use super::{ATTEMPTS, PAUSE, Shared, engine_error};
 use crate::backend::SidecarError;
 use crate::local::Transport;
 use crate::runner::Runner;
@@ -67,14 +67,7 @@ impl Shared {
                 let again = self.attempt(&kind, spec).await?;
                 again.map_err(|failure| failure.told_of(&kind, spec))?
             }
-            Err(failure) if failure.is_taken() => {
-                // What is left of one that was lost.
-                let engine = &self.config.engine;
-                let removed = engine.remove_containers(std::slice::from_ref(&spec.name)).await;
-                removed.map_err(|error| engine_error(&kind, error))?;
-                let again = self.attempt(&kind, spec).await?;
-                again.map_err(|failure| failure.told_of(&kind, spec))?
-            }
+            Err(failure) if failure.is_taken() => self.replace(&kind, spec).await?,
             Err(failure) => return Err(failure.told_of(&kind, spec)),
         };
         let setup = self.setup(spec);
@@ -90,6 +83,25 @@ impl Shared {
             let _ = self.config.engine.remove_containers(left).await;
         }
         connected
+    }
+
+    /// Starts a container in the place of one that was lost, and may be on its way out still: an engine
+    /// that removes it already does not say when it is gone.
+    async fn replace(&self, kind: &Kind, spec: &ContainerSpec) -> Result<Reached, SidecarError> {
+        let engine = &self.config.engine;
+        let mut attempts = ATTEMPTS;
+        loop {
+            let removed = engine.remove_containers(std::slice::from_ref(&spec.name)).await;
+            removed.map_err(|error| engine_error(kind, error))?;
+            attempts -= 1;
+            match self.attempt(kind, spec).await? {
+                Ok(reached) => return Ok(reached),
+                Err(failure) if failure.is_taken() && attempts > 0 => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(failure) => return Err(failure.told_of(kind, spec)),
+            }
+        }
     }
 
     fn setup(&self, spec: &ContainerSpec) -> Setup {
