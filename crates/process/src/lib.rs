@@ -52,7 +52,7 @@ pub use limits::{ResourceLimit, current_limits, nice, raise_open_files};
 pub use lookup::{Lookup, find_in_path};
 pub use oom_score::{OomScore, Raised};
 pub use pty::{Pty, resize};
-pub use reaper::{ChildEvent, Reaped, reap};
+pub use reaper::{ChildEvent, Reaped, has_children, reap};
 pub use same_object::is_same_object;
 pub use signal_set::{Caught, CaughtSignals, SignalSet};
 pub use signals::{

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use aifo_types::Ending;
+use nix::errno::Errno;
 use nix::libc;
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
 use crate::sys;
@@ -59,6 +61,12 @@ pub fn reap() -> Option<ChildEvent> {
         system: duration(usage.ru_stime),
         max_rss_kib: u64::try_from(usage.ru_maxrss).unwrap_or(0),
     }))
+}
+
+/// Whether this process has a child, be it one that has ended and was not reaped.
+pub fn has_children() -> bool {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::All, flags) != Err(Errno::ECHILD)
 }
 
 fn duration(time: libc::timeval) -> Duration {

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use aifo_process::{
     ChildEvent, OomScore, ResourceLimit, become_subreaper, current_limits, end_descendants,
-    forbid_tracing, give_back_freed_memory, raise_open_files, reap, reset_dispositions,
+    forbid_tracing, give_back_freed_memory, has_children, raise_open_files, reap,
+    reset_dispositions,
 };
 use aifo_types::{ExecId, Signal};
 use aifo_wire::{
@@ -233,6 +234,7 @@ impl Server {
                 Some(Frame::Kill { serial, signal, id }) => Command::Kill(serial, signal, id),
                 Some(Frame::Tunnel { serial, data }) => Command::Tunnel(serial, data.to_vec()),
                 Some(Frame::TunnelEnd { serial }) => Command::Tunnel(serial, Vec::new()),
+                Some(Frame::Retire) => Command::Retire,
                 Some(_) => return Err(ServeError::OutOfPlace),
             };
             match command {
@@ -260,8 +262,20 @@ impl Server {
                         self.with_exec(slot, |exec, world| exec.on_tunnel(&bytes, world))?;
                     }
                 }
+                Command::Retire => self.retire()?,
             }
         }
+    }
+
+    /// Goes if nothing runs below us, not even what a tool has left in the background.
+    fn retire(&mut self) -> Result<(), ServeError> {
+        // What has ended meanwhile does not count.
+        self.on_signals()?;
+        if self.execs.is_empty() && !has_children() {
+            return self.close();
+        }
+        self.control.send(&Frame::Busy);
+        Ok(())
     }
 
     fn find(&self, is_it: impl Fn(&Exec) -> bool) -> Option<Slot> {
@@ -391,4 +405,5 @@ enum Command {
     Kill(u32, Signal, ExecId),
     /// Bytes of a client's; none at its end.
     Tunnel(u32, Vec<u8>),
+    Retire,
 }

@@ -138,6 +138,10 @@ pub enum Frame<'a> {
         /// What came of it.
         found: Delivery,
     },
+    /// Proxy to runner: end if nothing runs below you.
+    Retire,
+    /// Runner to proxy: the answer to [`Frame::Retire`] if something does; else the runner has gone.
+    Busy,
 }
 
 /// The version of the frames described here.
@@ -195,6 +199,10 @@ code_table! {
         Kill = 0x23,
         /// [`Frame::Killed`]
         Killed = 0x24,
+        /// [`Frame::Retire`]
+        Retire = 0x25,
+        /// [`Frame::Busy`]
+        Busy = 0x26,
     }
 }
 
@@ -290,6 +298,8 @@ impl Frame<'_> {
             Frame::Setup(_) => FrameKind::Setup,
             Frame::Kill { .. } => FrameKind::Kill,
             Frame::Killed { .. } => FrameKind::Killed,
+            Frame::Retire => FrameKind::Retire,
+            Frame::Busy => FrameKind::Busy,
         }
     }
 
@@ -350,6 +360,7 @@ impl Frame<'_> {
                 out.extend(serial.to_be_bytes());
                 out.push(found.code());
             }
+            Frame::Retire | Frame::Busy => {}
         }
     }
 }
@@ -412,6 +423,8 @@ impl<'a> Frame<'a> {
             FrameKind::Killed => {
                 Frame::Killed { serial: fields.u32()?, found: Delivery::from_code(fields.u8()?)? }
             }
+            FrameKind::Retire => Frame::Retire,
+            FrameKind::Busy => Frame::Busy,
         })
     }
 }

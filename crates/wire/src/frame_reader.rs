@@ -252,6 +252,8 @@ mod tests {
             Frame::Killed { serial: 7, found: Delivery::NoSuchExec },
             b"\x24\0\0\0\x05\0\0\0\x07\x01",
         );
+        check_both_ways(Frame::Retire, b"\x25\0\0\0\0");
+        check_both_ways(Frame::Busy, b"\x26\0\0\0\0");
     }
 
     #[test]
@@ -325,7 +327,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_frame() {
         // The last two were frames of version 1.
-        for kind in [0, 0x0a, 0x12, 0x17, 0x25, 0xff, 0x11, 0x22] {
+        for kind in [0, 0x0a, 0x12, 0x17, 0x27, 0xff, 0x11, 0x22] {
             check(&[kind, 0, 0, 0, 0], Err(FrameError::UnknownKind(kind)));
         }
         let too_long = |kind, len| Err(FrameError::TooLong { kind, len });
@@ -336,7 +338,7 @@ mod tests {
 
     #[test]
     fn payloads_out_of_range() {
-        let rows: [(FrameKind, &[u8]); 33] = [
+        let rows: [(FrameKind, &[u8]); 35] = [
             (FrameKind::Data, b""),
             (FrameKind::Data, b"\x01"),
             (FrameKind::Data, b"\x04x"),
@@ -370,6 +372,8 @@ mod tests {
             (FrameKind::Setup, b"\xff\xff\xff\xff\0\0\0\x02/w\0\0\0\0\0\0\0\0"),
             (FrameKind::Kill, b"\0\0\0\x07\x0be1"),
             (FrameKind::Killed, b"\0\0\0\x07\x02"),
+            (FrameKind::Retire, b"\0"),
+            (FrameKind::Busy, b"\0"),
         ];
         for (kind, payload) in rows {
             check_malformed(kind, payload);
