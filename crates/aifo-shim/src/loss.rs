@@ -105,7 +105,7 @@ impl Refusal {
                     let room = MAX_REFUSAL.saturating_sub(self.text.len()).min(data.len());
                     self.text.extend_from_slice(&data[..room]);
                 }
-                Ok(ResponseEvent::Head(_)) => {}
+                Ok(ResponseEvent::Progress(_) | ResponseEvent::Head(_)) => {}
                 // The status has said what matters.
                 Ok(ResponseEvent::End { .. }) | Err(_) => return true,
             }

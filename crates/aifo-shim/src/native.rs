@@ -141,6 +141,10 @@ fn answer(mut relay: Relay<'_>) -> Attempt {
                 }
             }
             None => match reader.next_event() {
+                Ok(ResponseEvent::Progress(text)) => {
+                    tell::progress(&text);
+                    continue;
+                }
                 Ok(ResponseEvent::Head(head)) => match head.status {
                     101 => return Attempt::Ended(relay.follow(&reader.take_rest())),
                     426 => {

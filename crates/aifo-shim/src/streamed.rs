@@ -112,6 +112,7 @@ impl<'a> Call<'a> {
         let head = loop {
             match reader.next_event().map_err(Broken::Answer)? {
                 ResponseEvent::Head(head) => break head,
+                ResponseEvent::Progress(text) => tell::progress(&text),
                 _ => self.fill(&mut reader)?,
             }
         };
@@ -131,7 +132,7 @@ impl<'a> Call<'a> {
                         data,
                     )?;
                 }
-                ResponseEvent::Head(_) => {}
+                ResponseEvent::Progress(_) | ResponseEvent::Head(_) => {}
                 ResponseEvent::End { exit_code, verdict } => {
                     return Ok(self.end(exit_code, verdict));
                 }

@@ -13,6 +13,13 @@ pub(crate) fn line(text: impl Display) {
     let _ = stderr.write_all(line.as_bytes());
 }
 
+/// Tells a person what takes so long. Nobody else needs to know.
+pub(crate) fn progress(text: &str) {
+    if std::io::stderr().is_terminal() {
+        line(format_args!("{text} ..."));
+    }
+}
+
 /// Text without what could end the line or speak to the terminal.
 fn plain(text: &str) -> String {
     let mut line = String::with_capacity(text.len());

@@ -29,6 +29,9 @@ pub struct ResponseReader {
 pub enum ResponseEvent<'a> {
     /// Nothing new: read more, or tell that there is no more.
     NeedData,
+    /// What the answer has to wait for, in words of the server's (`X-Aifo-Progress` of an interim
+    /// answer). Other interim answers are dropped.
+    Progress(String),
     /// The final answer's head.
     Head(ResponseHead),
     /// The tool's output, never empty, as much as is buffered; borrowed from the buffer.
@@ -147,7 +150,8 @@ impl ResponseReader {
 
     fn read_head(&mut self) -> Result<ResponseEvent<'_>, ResponseError> {
         match self.parse_head() {
-            Ok(Some((head, body))) => {
+            Ok(Some(Answer::Interim(text))) => Ok(ResponseEvent::Progress(text)),
+            Ok(Some(Answer::Final(head, body))) => {
                 self.exit_code = head.exit_code;
                 self.state = State::Body(body);
                 Ok(ResponseEvent::Head(head))
@@ -158,12 +162,12 @@ impl ResponseReader {
         }
     }
 
-    /// The final answer's head once it is complete; interim answers before it are dropped.
-    fn parse_head(&mut self) -> Result<Option<(ResponseHead, Body)>, ResponseError> {
+    /// The next head that means something, once it is complete.
+    fn parse_head(&mut self) -> Result<Option<Answer>, ResponseError> {
         while let State::Head(scanner) = &mut self.state {
             let Some(span) = scanner.scan(&mut self.buffer, &self.limits)? else { break };
             let bytes = self.buffer.as_slice().get(..span.len).unwrap_or_default();
-            let head = ResponseHead::parse(bytes, span.headers)?;
+            let (head, progress) = ResponseHead::parse(bytes, span.headers)?;
             self.buffer.consume(span.len);
             // 101 is final: what follows it is another protocol.
             if !matches!(head.status, 100 | 102..=199) {
@@ -172,9 +176,12 @@ impl ResponseReader {
                     BodyKind::Length(length) => Body::Length(length),
                     BodyKind::UntilClose => Body::UntilClose,
                 };
-                return Ok(Some((head, body)));
+                return Ok(Some(Answer::Final(head, body)));
             }
             *scanner = HeadScanner::default();
+            if let Some(text) = progress {
+                return Ok(Some(Answer::Interim(text)));
+            }
         }
         Ok(None)
     }
@@ -231,6 +238,13 @@ enum State {
     Failed(ResponseError),
 }
 
+/// A head that means something.
+enum Answer {
+    /// It goes on to wait, and says for what.
+    Interim(String),
+    Final(ResponseHead, Body),
+}
+
 #[derive(Debug)]
 enum Body {
     Chunked(ChunkedDecoder),
@@ -266,7 +280,8 @@ impl Body {
 }
 
 impl ResponseHead {
-    fn parse(head: &[u8], header_lines: usize) -> Result<Self, ResponseError> {
+    /// The head, and what it says of an answer that is still to come.
+    fn parse(head: &[u8], header_lines: usize) -> Result<(Self, Option<String>), ResponseError> {
         let mut headers = vec![httparse::EMPTY_HEADER; header_lines];
         let mut response = httparse::Response::new(&mut headers);
         match response.parse(head) {
@@ -283,13 +298,16 @@ impl ResponseHead {
             Framing::Length(length) => BodyKind::Length(length),
             Framing::Unmarked => BodyKind::UntilClose,
         };
-        let exec_id = last_header(&headers, "x-exec-id");
-        Ok(ResponseHead {
+        let text = |name| {
+            last_header(&headers, name).map(|value| String::from_utf8_lossy(value).into_owned())
+        };
+        let head = ResponseHead {
             status,
             exit_code: last_header(&headers, "x-exit-code").and_then(parse_exit_code),
-            exec_id: exec_id.map(|id| String::from_utf8_lossy(id).into_owned()),
+            exec_id: text("x-exec-id"),
             body,
-        })
+        };
+        Ok((head, text("x-aifo-progress")))
     }
 }
 
@@ -324,6 +342,7 @@ mod tests {
                     Some(piece) => reader.receive(piece),
                     None => reader.receive_eof(),
                 },
+                ResponseEvent::Progress(_) => {}
                 ResponseEvent::Head(head) => status = head.status,
                 ResponseEvent::Data(data) => body.extend_from_slice(data),
                 ResponseEvent::End { exit_code, .. } => {
@@ -405,6 +424,19 @@ mod tests {
         let last = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Exit-Code: 0\r\n\r\nok";
         check(&format!("{interim}{last}"), Ok((200, "ok", Some(0))));
         check(interim, Err(ResponseError::Truncated));
+    }
+
+    #[test]
+    fn an_interim_answer_may_say_what_takes_so_long() {
+        let interim = "HTTP/1.1 102 Processing\r\nX-Aifo-Progress: starting it\r\n\r\n";
+        let last = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Exit-Code: 0\r\n\r\nok";
+        check(&format!("{interim}{interim}{last}"), Ok((200, "ok", Some(0))));
+        check(&format!("HTTP/1.1 102 Processing\r\n\r\n{last}"), Ok((200, "ok", Some(0))));
+        let mut reader = ResponseReader::new(Limits::default());
+        reader.receive(format!("{interim}{last}").as_bytes());
+        let progress = ResponseEvent::Progress("starting it".to_owned());
+        assert_eq!(reader.next_event(), Ok(progress));
+        assert!(matches!(reader.next_event(), Ok(ResponseEvent::Head(head)) if head.status == 200));
     }
 
     #[test]

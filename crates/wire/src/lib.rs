@@ -104,9 +104,9 @@ pub use invocation::{
 pub use limits::Limits;
 pub use request::{RequestHead, Version};
 pub use response::{
-    CONTINUE, encode_answer, encode_answer_head, encode_no_content, encode_refusal,
-    encode_stream_end, encode_stream_head, encode_stream_limited, encode_stream_lost,
-    encode_upgrade_head,
+    CONTINUE, encode_answer, encode_answer_head, encode_no_content, encode_progress,
+    encode_refusal, encode_stream_end, encode_stream_head, encode_stream_limited,
+    encode_stream_lost, encode_upgrade_head,
 };
 pub use server::{Event, RequestError, RequestReader};
 pub use start::{Elsewhere, Environment, Handover, Start, StartError, StartErrorCause, Tell};

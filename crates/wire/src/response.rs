@@ -7,6 +7,11 @@ use crate::exit::SidecarLimit;
 /// The interim answer to `Expect: 100-continue`.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
+/// Appends an interim answer that says what the final one has to wait for: one line of plain text.
+pub fn encode_progress(out: &mut Vec<u8>, text: &str) {
+    push(out, format_args!("HTTP/1.1 102 Processing\r\nX-Aifo-Progress: {text}\r\n\r\n"));
+}
+
 /// Appends a whole plain answer. `exit_code` is left out where no tool is concerned.
 pub fn encode_answer(
     out: &mut Vec<u8>,
@@ -150,6 +155,10 @@ mod tests {
             |out| encode_upgrade_head(out, Some(&id)),
             "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: aifo-exec\r\n\
              X-Exec-Id: e1\r\n\r\n",
+        );
+        check(
+            |out| encode_progress(out, "starting the rust sidecar"),
+            "HTTP/1.1 102 Processing\r\nX-Aifo-Progress: starting the rust sidecar\r\n\r\n",
         );
         check(|out| encode_stream_end(out, 255), "0\r\nX-Exit-Code: 255\r\n\r\n");
         check(

@@ -46,6 +46,7 @@ fn understand<'a>(mut pieces: impl Iterator<Item = &'a [u8]>) -> Result<Answer, 
                 Some(piece) => reader.receive(piece),
                 None => reader.receive_eof(),
             },
+            ResponseEvent::Progress(_) => {}
             ResponseEvent::Head(head) => status = head.status,
             ResponseEvent::Data(data) => body.extend_from_slice(data),
             ResponseEvent::End { exit_code, verdict } => {
@@ -321,7 +322,11 @@ proptest! {
         for _ in 0..64 {
             loop {
                 match reader.next_event() {
-                    Ok(ResponseEvent::Head(_) | ResponseEvent::Data(_)) => {}
+                    Ok(
+                        ResponseEvent::Progress(_)
+                        | ResponseEvent::Head(_)
+                        | ResponseEvent::Data(_),
+                    ) => {}
                     Ok(ResponseEvent::NeedData) => break,
                     Ok(ResponseEvent::End { .. }) | Err(_) => return Ok(()),
                 }

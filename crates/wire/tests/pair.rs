@@ -33,6 +33,7 @@ fn understand(answer: &[u8], cut: usize) -> (u16, Vec<u8>, Option<u8>) {
             ResponseEvent::NeedData => {
                 client.receive(pieces.next().expect("the answer is complete"));
             }
+            ResponseEvent::Progress(_) => {}
             ResponseEvent::Head(head) => status = head.status,
             ResponseEvent::Data(data) => body.extend_from_slice(data),
             ResponseEvent::End { exit_code, .. } => return (status, body, exit_code),
