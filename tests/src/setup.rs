@@ -41,6 +41,7 @@ pub struct Setup {
     kinds: Vec<String>,
     listen: Listen,
     max_secs: Option<u64>,
+    options: Vec<String>,
     env: Vec<(String, String)>,
     wrapper: Vec<String>,
     transport: Option<String>,
@@ -55,6 +56,7 @@ impl Setup {
             kinds: vec!["rust".to_owned(), "c-cpp".to_owned()],
             listen: Listen::Default,
             max_secs: None,
+            options: Vec::new(),
             env: Vec::new(),
             wrapper: Vec::new(),
             transport: std::env::var(TRANSPORT).ok(),
@@ -85,6 +87,13 @@ impl Setup {
     #[must_use]
     pub fn max_secs(mut self, seconds: u64) -> Self {
         self.max_secs = Some(seconds);
+        self
+    }
+
+    /// Further options of `serve`.
+    #[must_use]
+    pub fn options(mut self, options: &[&str]) -> Self {
+        self.options.extend(options.iter().map(|&option| option.to_owned()));
         self
     }
 
@@ -244,6 +253,7 @@ impl Setup {
         if let Some(seconds) = self.max_secs {
             serve.arg("--max-secs").arg(seconds.to_string());
         }
+        serve.args(&self.options);
         let kinds = self.kinds.len();
         self.spawn(serve, kinds)
     }

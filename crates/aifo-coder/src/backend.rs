@@ -1,11 +1,11 @@
 //! Which backend a session gets.
 
-use std::collections::HashMap;
+use std::path::Path;
 use std::process::ExitCode;
 
 use aifo_launch::{
     Attachments, Choice, Containers, Engine, EngineError, Images, SessionConfig, SidecarBackend,
-    missing_images,
+    missing_images, project_version,
 };
 use aifo_types::Kind;
 use anyhow::{Context, bail};
@@ -15,7 +15,7 @@ use crate::paint;
 
 /// The backend that the configuration asks for. What was asked for by name and cannot be had is an
 /// error; `auto` takes containers if an engine answers and has every image, or somebody named it.
-pub(crate) async fn choose(config: &Config) -> anyhow::Result<SidecarBackend> {
+pub(crate) async fn choose(config: &Config, workspace: &Path) -> anyhow::Result<SidecarBackend> {
     let wanted = config.containers.backend.value;
     let Some(choice) = wanted.engine() else {
         return local(config, "the backend is local");
@@ -35,12 +35,13 @@ pub(crate) async fn choose(config: &Config) -> anyhow::Result<SidecarBackend> {
         ),
     };
     let mut containers = containers(engine, config);
+    follow_project(&mut containers, config, workspace).await;
     if wanted == Backend::Auto {
-        let kinds = config.toolchains.value.iter();
+        let kinds = config.toolchains.value.kinds().into_iter();
         let told = &config.containers;
         let needs_none =
             |kind: &Kind| told.images.contains_key(kind) || told.attached.contains_key(kind);
-        let unnamed: Vec<Kind> = kinds.filter(|kind| !needs_none(kind)).cloned().collect();
+        let unnamed: Vec<Kind> = kinds.filter(|kind| !needs_none(kind)).collect();
         let missing = missing_images(&containers, &unnamed).await;
         if !missing.is_empty() {
             let flavor = containers.engine.flavor();
@@ -70,7 +71,7 @@ pub(crate) async fn attached(
             .await
             .context("no container can be attached\nhint: start the engine that runs it")?,
     };
-    let of_session = told.iter().filter(|(kind, _)| config.toolchains.value.contains(kind));
+    let of_session = told.iter().filter(|(kind, _)| config.toolchains.value.find(kind).is_some());
     let containers = of_session.map(|(kind, name)| (kind.clone(), name.value.clone()));
     Ok(Some(Attachments { engine, containers: containers.collect() }))
 }
@@ -85,6 +86,29 @@ fn local(config: &Config, reason: &str) -> anyhow::Result<SidecarBackend> {
         );
     }
     Ok(SidecarBackend::Local)
+}
+
+/// Takes the versions that the project's files ask for, where nobody else does and the engine has such
+/// an image: they are the project's wish, and no reason to start nothing.
+async fn follow_project(containers: &mut Containers, config: &Config, workspace: &Path) {
+    for toolchain in &config.toolchains.value.list {
+        let kind = &toolchain.kind;
+        let is_given = containers.images.named.contains_key(kind)
+            || config.containers.attached.contains_key(kind);
+        if toolchain.version.is_some() || is_given {
+            continue;
+        }
+        let Some(version) = project_version(kind, workspace) else { continue };
+        let usual = containers.images.of(kind);
+        containers.images.versions.insert(kind.clone(), version.to_string());
+        let image = containers.images.of(kind);
+        if !containers.engine.has_image(&image).await {
+            containers.images.versions.remove(kind);
+            tracing::info!(
+                "there is no image '{image}' for the project's {kind}, taking '{usual}'"
+            );
+        }
+    }
 }
 
 const INSTEAD: &str = "tools run as processes of this machine";
@@ -105,11 +129,14 @@ pub(crate) fn containers(engine: Engine, config: &Config) -> Containers {
     let told = &config.containers;
     let mut containers = Containers::of(engine);
     let named = told.images.iter().map(|(kind, image)| (kind.clone(), image.value.clone()));
+    let asked = config.toolchains.value.list.iter().filter_map(|toolchain| {
+        Some((toolchain.kind.clone(), toolchain.version.as_ref()?.to_string()))
+    });
     containers.images = Images {
         prefix: told.image_prefix.value.clone(),
         tag: told.image_tag.value.clone(),
         named: named.collect(),
-        versions: HashMap::new(),
+        versions: asked.collect(),
     };
     containers.net = told.net.value;
     containers.publish.clone_from(&told.publish.value);

@@ -7,7 +7,7 @@ use aifo_types::Kind;
 use serde::Serialize;
 
 use crate::cli::CacheCommand;
-use crate::config::{Config, Source, Sourced};
+use crate::config::{Config, Source};
 use crate::console::{self, plain};
 use crate::{engines, paint};
 
@@ -83,7 +83,14 @@ fn kinds_named(words: &[String]) -> anyhow::Result<Vec<Kind>> {
         return Ok(config.policy.kinds().iter().map(|policy| policy.kind.clone()).collect());
     }
     let source = Source::Flag("KIND");
-    Ok(config.kinds_named(Sourced::new(words.to_vec(), source))?.value)
+    let mut kinds: Vec<Kind> = Vec::new();
+    for word in words {
+        let kind = config.kind_named(word, &source)?;
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    Ok(kinds)
 }
 
 /// A cache as JSON tells it.

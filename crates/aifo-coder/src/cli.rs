@@ -77,7 +77,7 @@ pub(crate) struct Exec {
     #[command(flatten)]
     pub(crate) session: Session,
     /// Join the running session whose id begins so, instead of starting one
-    #[arg(long = "session", value_name = "ID", conflicts_with_all = ["toolchains", "workspace", "listen", "max_secs", "env"])]
+    #[arg(long = "session", value_name = "ID", conflicts_with_all = ["toolchains", "workspace", "listen", "idle_stop", "max_secs", "env"])]
     pub(crate) join: Option<String>,
     /// The tool and its arguments, after `--`
     #[arg(required = true, last = true, value_name = "TOOL")]

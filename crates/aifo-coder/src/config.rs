@@ -12,6 +12,7 @@ mod flags;
 mod registries;
 mod show;
 mod source;
+mod toolchains;
 mod user;
 mod values;
 mod variables;
@@ -27,6 +28,7 @@ pub(crate) use self::file::{File, user_file_path, workspace_file_path};
 pub(crate) use self::flags::Flags;
 pub(crate) use self::show::{Entry, entries};
 pub(crate) use self::source::{Source, Sourced};
+pub(crate) use self::toolchains::{Starts, Toolchains};
 pub(crate) use self::values::{
     Config, Effect, EnvEffect, EnvRule, ToolRule, parse_confine, user_file_name,
 };
@@ -42,10 +44,11 @@ pub(crate) fn load(workspace: &Path, flags: &Flags) -> Result<Config, ConfigErro
     config.apply_environment(&|name| std::env::var_os(name))?;
     config.apply_flags(flags)?;
     if config.toolchains.is_builtin() {
-        let found = detect_kinds(workspace);
+        let found = Toolchains::of(detect_kinds(workspace));
         config.toolchains = Sourced::new(found, Source::Detected(workspace.clone()));
     }
     config.add_attached_kinds();
+    config.apply_versions(&|name| std::env::var_os(name))?;
     if let Some(file) = File::read(&workspace_file_path(workspace))? {
         config.tighten(&file)?;
     }

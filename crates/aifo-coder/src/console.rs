@@ -15,6 +15,8 @@ use tracing_subscriber::registry::LookupSpan;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chatter {
     /// Only what went wrong.
+    Quiet,
+    /// And sidecars that take their time to start.
     Warnings,
     /// And what a person who watches a server wants to know.
     Notices,
@@ -25,16 +27,21 @@ pub(crate) enum Chatter {
 /// Starts to write log lines to stderr.
 pub(crate) fn start(chatter: Chatter) {
     let level = match chatter {
-        Chatter::Warnings => Level::WARN,
+        Chatter::Quiet | Chatter::Warnings => Level::WARN,
         Chatter::Notices => Level::INFO,
         Chatter::Decisions => Level::DEBUG,
+    };
+    let ours = Targets::new().with_default(level);
+    let ours = match chatter {
+        Chatter::Quiet => ours,
+        _ => ours.with_target(PROGRESS, level.max(Level::INFO)),
     };
     let asked = std::env::var(RUST_LOG).ok().filter(|asked| !asked.trim().is_empty());
     let targets = asked.as_deref().map(str::parse::<Targets>);
     let (targets, mistake) = match targets {
         Some(Ok(targets)) => (targets, None),
-        Some(Err(error)) => (Targets::new().with_default(level), Some(error)),
-        None => (Targets::new().with_default(level), None),
+        Some(Err(error)) => (ours, Some(error)),
+        None => (ours, None),
     };
     let line = Line { clears: std::io::stderr().is_terminal() };
     let subscriber = tracing_subscriber::fmt()
@@ -49,6 +56,9 @@ pub(crate) fn start(chatter: Chatter) {
         tracing::warn!(%error, "{RUST_LOG} is ignored");
     }
 }
+
+/// The target of what is told of a session on its way up.
+pub(crate) const PROGRESS: &str = "aifo_coder::progress";
 
 /// A level, or `target=level` pairs with commas: `info`, `warn,aifo_proxy=trace`. It has the last
 /// word where it is set.

@@ -16,6 +16,7 @@ mod engines;
 mod exec;
 mod log;
 mod paint;
+mod progress;
 mod run;
 mod serve;
 mod sessions;

@@ -52,7 +52,7 @@ fn table(rows: &[Row<'_>]) -> String {
     let cells = rows.iter().map(|row| {
         let uptime = uptime(Duration::from_secs(row.uptime_secs));
         let (id, backend) = (row.id.to_owned(), row.backend.to_owned());
-        [id, uptime, row.pid.to_string(), backend, row.toolchains.join(","), row.workspace.clone()]
+        [id, uptime, row.pid.to_string(), backend, row.toolchains(), row.workspace.clone()]
     });
     let cells: Vec<_> = std::iter::once(head).chain(cells).collect();
     let lines = paint::columns(&cells);
@@ -114,6 +114,7 @@ struct Row<'a> {
     id: &'a str,
     workspace: String,
     toolchains: Vec<&'a str>,
+    up: Vec<&'a str>,
     backend: &'a str,
     containers: Vec<ContainerRow<'a>>,
     running: Vec<RunningRow>,
@@ -159,6 +160,7 @@ impl<'a> Row<'a> {
             id: &session.id,
             workspace: session.workspace.display().to_string(),
             toolchains: session.kinds.iter().map(|kind| kind.as_str()).collect(),
+            up: session.up.iter().map(|kind| kind.as_str()).collect(),
             backend: &session.backend,
             containers: ours.map(container).collect(),
             running: running.map(tool).collect(),
@@ -173,6 +175,20 @@ impl<'a> Row<'a> {
 
 fn secs_since(time: SystemTime) -> u64 {
     SystemTime::now().duration_since(time).unwrap_or_default().as_secs()
+}
+
+impl Row<'_> {
+    /// `rust,node (not running: go)`
+    fn toolchains(&self) -> String {
+        let rest = self.toolchains.iter().filter(|kind| !self.up.contains(kind));
+        let rest: Vec<&str> = rest.copied().collect();
+        let up = self.up.join(",");
+        match (up.is_empty(), rest.is_empty()) {
+            (_, true) => up,
+            (true, false) => format!("(not running: {})", rest.join(",")),
+            (false, false) => format!("{up} (not running: {})", rest.join(",")),
+        }
+    }
 }
 
 /// The two largest units: `3d 4h`, `12m 5s`.

@@ -2,19 +2,24 @@
 
 use std::time::Duration;
 
-use aifo_launch::{SessionConfig, ShimBinary, Verbosity};
+use aifo_launch::{SessionConfig, ShimBinary, Startup, Verbosity};
 
 use crate::backend;
 use crate::cli::Session;
-use crate::config::{self, Config, Flags};
+use crate::config::{self, Config, Flags, Starts};
 use crate::console::{self, Chatter};
+use crate::progress;
 
 /// Puts all layers together, and starts to write log lines as they say: `chatter` unless decisions
-/// are asked for.
+/// are asked for, or silence.
 pub(crate) fn load(session: &Session, flags: &Flags, chatter: Chatter) -> anyhow::Result<Config> {
     let loaded = config::load(&session.project.workspace, flags);
     let verbose = loaded.as_ref().is_ok_and(|config| config.verbose.value);
-    console::start(if verbose { Chatter::Decisions } else { chatter });
+    console::start(match session.quiet {
+        true => Chatter::Quiet,
+        false if verbose => Chatter::Decisions,
+        false => chatter,
+    });
     Ok(loaded?)
 }
 
@@ -24,7 +29,7 @@ pub(crate) async fn session_config(
     config: &Config,
 ) -> anyhow::Result<SessionConfig> {
     let workspace = &flags.project.workspace;
-    if config.toolchains.value.is_empty() {
+    if config.toolchains.value.list.is_empty() {
         tracing::warn!(
             "no toolchain fits the files of '{}', so every tool will be refused; \
              name one with --toolchain",
@@ -32,9 +37,16 @@ pub(crate) async fn session_config(
         );
     }
     let mut session = SessionConfig::new(workspace, ShimBinary::find()?);
-    session.kinds.clone_from(&config.toolchains.value);
-    session.backend = backend::choose(config).await?;
+    session.toolchains.clone_from(&config.toolchains.value.list);
+    session.backend = backend::choose(config, workspace).await?;
     session.attached = backend::attached(config, &session.backend).await?;
+    session.startup = match config.toolchains.value.starts {
+        Starts::AtOnce => Startup::AtOnce,
+        Starts::OnDemand => {
+            Startup::OnDemand { idle_stop: config.idle_stop_secs.value.map(Duration::from_secs) }
+        }
+    };
+    session.reporter = progress::reporter(session.startup, session.toolchains.len());
     session.runner_transport = flags.runner_transport;
     session.listen.clone_from(&config.listen.value);
     session.policy = config.policy.clone();

@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tool = args.next().ok_or("which tool?")?;
 
     let mut config = SessionConfig::new(&workspace, ShimBinary::find()?);
-    config.kinds = vec![Kind::parse(&kind.to_string_lossy())?];
+    config.toolchains = vec![Kind::parse(&kind.to_string_lossy())?.into()];
     let session = Session::start(config).await?;
     for (name, _secret) in session.variables() {
         println!("{name} leads to the session");

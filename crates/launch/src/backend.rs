@@ -159,7 +159,8 @@ pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
     let commands = attached.map(|it| it.plan(id, &folder, runner, &workspace));
     let mut commands = commands.unwrap_or_default();
     let is_attached = |kind: &Kind| attached.is_some_and(|it| it.containers.contains_key(kind));
-    let others: Vec<Kind> = config.kinds.iter().filter(|it| !is_attached(it)).cloned().collect();
+    let others: Vec<Kind> =
+        config.toolchains.iter().map(|it| it.kind.clone()).filter(|it| !is_attached(it)).collect();
     if let (SidecarBackend::Containers(containers), [_, ..]) = (&config.backend, &others[..]) {
         check_workspace(&workspace)?;
         let runner = (runner, config.runner_transport);

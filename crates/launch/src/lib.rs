@@ -14,7 +14,7 @@
 //! # async fn embed() -> Result<(), aifo_launch::LaunchError> {
 //! let shim = ShimBinary::find()?;
 //! let mut config = SessionConfig::new("/home/me/project", shim);
-//! config.kinds = vec![Kind::parse("rust").expect("a kind")];
+//! config.toolchains = vec![Kind::parse("rust").expect("a kind").into()];
 //! let session = Session::start(config).await?;
 //! for (name, value) in session.variables() {
 //!     println!("{name}={}", value.display());
@@ -41,6 +41,8 @@ mod running;
 mod session;
 mod shim_binary;
 mod shims;
+mod toolchain;
+mod versions;
 
 pub use agent::{Agent, AgentEnd};
 pub use aifo_engine::{
@@ -48,7 +50,7 @@ pub use aifo_engine::{
 };
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_proxy::{Limits, RunningTool};
-pub use aifo_sidecar::{Admitted, Caches, Images, Net};
+pub use aifo_sidecar::{Admitted, Caches, Images, Net, News, Reporter, SidecarError, Startup};
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend, missing_images, plan};
 pub use cache::{Cache, CacheError, CachePlace, caches};
@@ -61,3 +63,5 @@ pub use registries::{Admission, AdmissionError, Places};
 pub use running::{SessionInfo, running_sessions};
 pub use session::{LaunchError, Session, SessionConfig, Verbosity};
 pub use shim_binary::{ShimBinary, ShimBinaryError};
+pub use toolchain::{Toolchain, Version, VersionSource};
+pub use versions::project_version;

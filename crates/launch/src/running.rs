@@ -1,5 +1,6 @@
 //! The sessions that run on this machine, as they tell of themselves.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -10,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use aifo_proxy::{Board, RunningTool};
 use aifo_types::{Kind, Token, env};
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 use crate::folder::{is_held, runtime_directory, session_of};
 
@@ -26,8 +28,10 @@ pub struct SessionInfo {
     pub url: String,
     /// The variables that pass to its tools besides those of the table, separated by commas.
     pub forwarded: String,
-    /// Its sidecars.
+    /// The kinds of its sidecars, whether or not they run.
     pub kinds: Vec<Kind>,
+    /// Those that run at the moment.
+    pub up: Vec<Kind>,
     /// How they run: `local`, or the engine's name.
     pub backend: String,
     /// When it was ready.
@@ -52,6 +56,8 @@ struct Card {
     #[serde(default)]
     forwarded: String,
     kinds: Vec<String>,
+    #[serde(default)]
+    up: Vec<String>,
     backend: String,
     started_unix_ms: u64,
     log: PathBuf,
@@ -60,6 +66,7 @@ struct Card {
 }
 
 const CARD: &str = "session.json";
+const NEW_CARD: &str = "session.json.new";
 const TOKEN: &str = "token";
 /// Of the file that says what runs.
 pub(crate) const BOARD: &str = "running";
@@ -86,6 +93,12 @@ impl SessionInfo {
 
     /// Writes the card and the token into the session's folder, for its owner only.
     pub(crate) fn publish(&self, token: &Token) -> io::Result<()> {
+        write_private(&self.folder.join(TOKEN), token.reveal().as_bytes())?;
+        self.write_card()
+    }
+
+    /// Writes the card, over one that is there: whoever reads it sees one or the other.
+    fn write_card(&self) -> io::Result<()> {
         let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
         let card = Card {
             id: self.id.clone(),
@@ -94,14 +107,16 @@ impl SessionInfo {
             url: self.url.clone(),
             forwarded: self.forwarded.clone(),
             kinds: self.kinds.iter().map(Kind::to_string).collect(),
+            up: self.up.iter().map(Kind::to_string).collect(),
             backend: self.backend.clone(),
             started_unix_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
             log: self.log.clone(),
             tmp: self.tmp.clone(),
             socket_folder: self.socket_folder.clone(),
         };
-        write_private(&self.folder.join(TOKEN), token.reveal().as_bytes())?;
-        write_private(&self.folder.join(CARD), &serde_json::to_vec_pretty(&card)?)
+        let new = self.folder.join(NEW_CARD);
+        write_private(&new, &serde_json::to_vec_pretty(&card)?)?;
+        fs::rename(new, self.folder.join(CARD))
     }
 
     /// The tools that run in it, the longest running first.
@@ -118,7 +133,8 @@ impl SessionInfo {
             workspace: card.workspace,
             url: card.url,
             forwarded: card.forwarded,
-            kinds: card.kinds.iter().filter_map(|kind| Kind::parse(kind).ok()).collect(),
+            kinds: parse_kinds(&card.kinds),
+            up: parse_kinds(&card.up),
             backend: card.backend,
             started: UNIX_EPOCH + Duration::from_millis(card.started_unix_ms),
             log: card.log,
@@ -143,6 +159,25 @@ pub(crate) fn session_folders(place: &Path) -> impl Iterator<Item = PathBuf> + u
     let entries = fs::read_dir(place).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| entry.file_name().to_str().and_then(session_of).is_some());
     ours.map(|entry| entry.path())
+}
+
+/// Tells in the session's folder which sidecars run, whenever that changes.
+pub(crate) async fn keep_card(mut info: SessionInfo, mut up: watch::Receiver<BTreeSet<Kind>>) {
+    while up.changed().await.is_ok() {
+        info.up = in_order(&info.kinds, &up.borrow_and_update());
+        if let Err(error) = info.write_card() {
+            tracing::warn!(%error, "cannot tell which sidecars run");
+        }
+    }
+}
+
+/// Those of the kinds that run, in the order of the kinds.
+pub(crate) fn in_order(kinds: &[Kind], up: &BTreeSet<Kind>) -> Vec<Kind> {
+    kinds.iter().filter(|kind| up.contains(*kind)).cloned().collect()
+}
+
+fn parse_kinds(names: &[String]) -> Vec<Kind> {
+    names.iter().filter_map(|kind| Kind::parse(kind).ok()).collect()
 }
 
 fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -15,21 +15,22 @@ use aifo_proxy::{
 };
 use aifo_sidecar::{
     CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend, LocalConfinement,
-    SidecarError, Transport,
+    Reporter, SidecarError, Startup, Transport,
 };
 use aifo_types::{Endpoint, Kind, Token};
 use nix::unistd::getuid;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::attachments::Attachments;
 use crate::backend::{self, Chosen, RunnerTransport, SidecarBackend};
 use crate::call_log::{self, CallLogs};
 use crate::confine::Confine;
 use crate::folder::{Folder, PREFIX, TMP_SUFFIX, runtime_directory};
-use crate::running::{BOARD, SessionInfo};
+use crate::running::{BOARD, SessionInfo, in_order, keep_card};
 use crate::shim_binary::{ShimBinary, ShimBinaryError};
 use crate::shims::{link_tools, path_without_shims};
+use crate::toolchain::{Toolchain, Version, VersionSource};
 
 /// What a session is to be.
 #[derive(Clone, Debug)]
@@ -38,14 +39,18 @@ pub struct SessionConfig {
     pub workspace: PathBuf,
     /// The shim, which is the sidecars' runner too.
     pub shim: ShimBinary,
-    /// Which sidecars to start; with none, every tool is refused.
-    pub kinds: Vec<Kind>,
+    /// Which sidecars to offer; with none, every tool is refused.
+    pub toolchains: Vec<Toolchain>,
     /// How they run.
     pub backend: SidecarBackend,
     /// Which of them run in containers that the user runs already, whatever the others do.
     pub attached: Option<Attachments>,
     /// What their runners are reached by.
     pub runner_transport: RunnerTransport,
+    /// When they are started, and stopped.
+    pub startup: Startup,
+    /// Who is told how they come and go.
+    pub reporter: Reporter,
     /// Where the proxy listens, or `None` for a unix socket in the session's own folder.
     pub listen: Option<Endpoint>,
     /// Which tools run, and where.
@@ -83,6 +88,8 @@ pub enum Verbosity {
 #[derive(Debug)]
 pub struct Session {
     info: SessionInfo,
+    /// Keeps telling in the folder what runs; it ends before that goes.
+    _card: JoinSet<()>,
     folder: Folder,
     tmp: Folder,
     local_python: Option<PathBuf>,
@@ -131,7 +138,18 @@ pub enum LaunchError {
     Listen(#[from] BindError),
     /// A sidecar did not come up.
     #[error(transparent)]
-    Sidecar(#[from] SidecarError),
+    Sidecar(#[from] Arc<SidecarError>),
+    /// A version was asked for where there is none to choose from.
+    #[error(
+        "the local backend runs the {kind} that is installed, it cannot give version {version}\n\
+         hint: --backend docker brings up a sidecar of that version"
+    )]
+    Version {
+        /// Of which kind.
+        kind: Kind,
+        /// What was asked for.
+        version: Version,
+    },
     /// Confinement was required, and the kernel cannot do it.
     #[error(
         "tools cannot be confined: this kernel has no Landlock, or one that is too old\n\
@@ -149,10 +167,12 @@ impl SessionConfig {
         SessionConfig {
             workspace: workspace.into(),
             shim,
-            kinds: Vec::new(),
+            toolchains: Vec::new(),
             backend: SidecarBackend::Local,
             attached: None,
             runner_transport: RunnerTransport::Auto,
+            startup: Startup::AtOnce,
+            reporter: Reporter::default(),
             listen: None,
             policy: Policy::builtin(),
             forwarding: Forwarding::builtin(),
@@ -184,6 +204,9 @@ impl Session {
         called_off: impl Future<Output = T>,
     ) -> Result<Result<Self, T>, LaunchError> {
         let workspace = real_directory(&config.workspace)?;
+        if let SidecarBackend::Local = config.backend {
+            what_is_installed_will_do(&config.toolchains)?;
+        }
         let open_files = raise_open_files()?;
         let token = Token::from_random(aifo_process::random_bits()?);
         let id = new_id()?;
@@ -254,8 +277,10 @@ impl Session {
             Some(attached) => attached.over(others, &id, folder.path(), runner, &workspace),
             None => others,
         };
+        let kinds = config.toolchains.into_iter().map(|toolchain| toolchain.kind).collect();
+        let (startup, reporter) = (config.startup, config.reporter);
         let started = tokio::select! {
-            started = Fleet::start(backend, Box::new(host), config.kinds) => started,
+            started = Fleet::start(backend, Box::new(host), kinds, startup, reporter) => started,
             told = called_off => {
                 clean(chosen.containers.as_ref()).await;
                 return Ok(Err(told));
@@ -269,6 +294,8 @@ impl Session {
             }
         };
         let fleet = Arc::new(fleet);
+        let mut up = fleet.running();
+        let up_now = in_order(fleet.offered(), &up.borrow_and_update());
         let (log, call_log) = call_log::open(&id, folder.path(), config.call_logs)?;
         let info = SessionInfo {
             id,
@@ -276,7 +303,8 @@ impl Session {
             workspace: workspace.clone(),
             url: endpoint.to_string(),
             forwarded: config.forwarding.additions_text(),
-            kinds: fleet.kinds().to_vec(),
+            kinds: fleet.offered().to_vec(),
+            up: up_now,
             backend: config.backend.name().to_owned(),
             started: SystemTime::now(),
             log,
@@ -285,6 +313,8 @@ impl Session {
             socket_folder: socket_folder.as_ref().map(|folder| folder.path().to_owned()),
         };
         info.publish(&token)?;
+        let mut card = JoinSet::new();
+        card.spawn(keep_card(info.clone(), up));
         let notify_tools = config.notify.allowlist.clone();
         let proxy = Proxy::new(
             ProxyConfig {
@@ -313,6 +343,7 @@ impl Session {
         });
         Ok(Ok(Session {
             info,
+            _card: card,
             folder,
             tmp,
             local_python: config.local_python,
@@ -369,9 +400,9 @@ impl Session {
         self.verbosity
     }
 
-    /// The kinds of the session's sidecars.
+    /// The kinds of the session's sidecars, whether or not they run.
     pub fn kinds(&self) -> &[Kind] {
-        self.fleet.kinds()
+        self.fleet.offered()
     }
 
     /// Ends the session: nobody is let in any more, every tool is ended by the ladder and its
@@ -393,6 +424,15 @@ async fn clean(containers: Option<&ContainerBackend>) {
     if let Err(error) = containers.clean().await {
         tracing::error!("{error}\nhint: `aifo-coder cleanup` removes what is left");
     }
+}
+
+/// Errors: the user wants a version, and there is but one.
+fn what_is_installed_will_do(toolchains: &[Toolchain]) -> Result<(), LaunchError> {
+    let wanted = toolchains.iter().find_map(|Toolchain { kind, version }| {
+        let version = version.as_ref().filter(|one| *one.source() == VersionSource::User)?;
+        Some(LaunchError::Version { kind: kind.clone(), version: version.clone() })
+    });
+    wanted.map_or(Ok(()), Err)
 }
 
 pub(crate) fn real_directory(path: &Path) -> Result<PathBuf, LaunchError> {

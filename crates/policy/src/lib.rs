@@ -38,4 +38,4 @@ pub use kinds::{DEV_TOOLS, KindSpec, kinds};
 pub use notify::{Executables, Notification, NotifyEnvironment, NotifyRules};
 pub use policy::{Allowance, KindPolicy, Policy};
 pub use redact::redact;
-pub use route::{Reason, Route};
+pub use route::{Reason, Route, running_first};

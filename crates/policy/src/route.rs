@@ -77,6 +77,11 @@ impl Policy {
     }
 }
 
+/// Puts the sidecars that run before those that would have to be started; else the order stays.
+pub fn running_first(routes: &mut [Route], runs: impl Fn(&Kind) -> bool) {
+    routes.sort_by_key(|route| !runs(&route.kind));
+}
+
 const SUGGESTIONS: usize = 2;
 
 #[cfg(test)]
@@ -115,6 +120,22 @@ mod tests {
         check("sh", "", Err(403));
         check("Cargo", "rust", Err(403));
         check("say", "node", Err(403));
+    }
+
+    #[test]
+    fn what_runs_comes_first() {
+        let offered: Vec<Kind> =
+            Policy::builtin().kinds().iter().map(|policy| policy.kind.clone()).collect();
+        let check = |running: &[&str], expected: &[&str]| {
+            let make = ToolName::parse(b"make").unwrap();
+            let mut routes = Policy::builtin().route(&make, &offered).unwrap();
+            running_first(&mut routes, |kind| running.contains(&kind.as_str()));
+            let kinds: Vec<_> = routes.iter().map(|route| route.kind.as_str()).collect();
+            assert_eq!(kinds, expected, "{running:?} run");
+        };
+        check(&[], &["c-cpp", "rust", "go", "node", "python"]);
+        check(&["node"], &["node", "c-cpp", "rust", "go", "python"]);
+        check(&["python", "go"], &["go", "python", "c-cpp", "rust", "node"]);
     }
 
     #[test]

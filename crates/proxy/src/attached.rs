@@ -17,12 +17,13 @@ use aifo_wire::{
 
 use crate::attendant::{Attendant, TimeLimit};
 use crate::client::Parked;
-use crate::exec::{Begun, begin, internal, start, start_refusal, tell_start};
+use crate::exec::{Begun, begin, start, start_refusal, tell_start};
 use crate::passing::{Passing, judge};
 use crate::proxy::Shared;
 use crate::record::{CallRecord, Ended};
 use crate::registry::Registration;
 use crate::request::Upgrade;
+use crate::sidecar::{self, Caller};
 
 /// Runs a tool on the client's connection. An error is what the client is to be told instead; nothing
 /// was sent.
@@ -56,7 +57,7 @@ async fn run_recorded(
     record: &mut CallRecord,
 ) -> Result<(), Refusal> {
     let Upgrade { mut invocation, fds, received } = upgrade;
-    let routes = shared.config.policy.route(&request.tool, shared.fleet.kinds())?;
+    let routes = sidecar::routes(shared, &request.tool)?;
     let registration = shared.registry.register(&request.id).await?;
     let variables = invocation.environment.iter().map(Vec::as_slice);
     let workspace = shared.config.places.workspace();
@@ -69,7 +70,9 @@ async fn run_recorded(
     encode_upgrade_head(&mut greeting, echo);
     let start = start(request, invocation, Some(Handover { greeting, received }));
     let began = Instant::now();
-    let Begun { exec, route } = begin_attached(shared, request, routes, start, handed).await?;
+    let caller = Caller::Attached(client);
+    let begun = begin_attached(shared, request, routes, start, handed, caller).await?;
+    let Begun { exec, route } = begun;
     record.routed(&route.kind, route.reason);
     registration.started(exec.runner().clone());
     tell_start(request, record, &route.kind);
@@ -105,16 +108,17 @@ async fn begin_attached(
     mut routes: Vec<Route>,
     mut start: Start,
     handed: Vec<OwnedFd>,
+    caller: Caller<'_>,
 ) -> Result<Begun, Refusal> {
     let Some(route) = routes.pop() else {
         return Err(shared.config.policy.unavailable(&request.tool));
     };
-    if let Some(begun) = begin(shared, routes, &start, &handed).await? {
+    if let Some(begun) = begin(shared, routes, &start, &handed, caller).await? {
         return Ok(begun);
     }
-    let runner = shared.fleet.runner(&route.kind).await.map_err(internal)?;
+    let lease = sidecar::lease(shared, &route.kind, caller).await?;
     start.tell = Tell::End;
-    Ok(Begun { exec: runner.start(start, handed), route })
+    Ok(Begun { exec: lease.start(start, handed), route })
 }
 
 /// Watches until the tool has ended. An error means that nothing ran.

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use aifo_policy::Route;
-use aifo_sidecar::{Exec, ExecEvent, Runner, SidecarError};
+use aifo_sidecar::{Exec, ExecEvent, Lease, SidecarError};
 use aifo_types::{ExecId, ExecRequest, Kind, Refusal, exit};
 use aifo_wire::{
     Elsewhere, Environment, Handover, Invocation, Start, StartError, StartErrorCause, Tell,
@@ -19,6 +19,7 @@ use crate::proxy::Shared;
 use crate::record::CallRecord;
 use crate::request::Answer;
 use crate::running::Running;
+use crate::sidecar::{self, Caller};
 use crate::streamed::Streamed;
 use crate::tool_output::ToolOutput;
 
@@ -51,14 +52,14 @@ async fn run_recorded(
     answer: Answer,
     record: &mut CallRecord,
 ) -> Result<(), Refusal> {
-    let routes = shared.config.policy.route(&request.tool, shared.fleet.kinds())?;
+    let routes = sidecar::routes(shared, &request.tool)?;
     let registration = shared.registry.register(&request.id).await?;
     let began = std::time::Instant::now();
     let (output, tools_end) = ToolOutput::new().map_err(no_pipe)?;
     let tool = request.tool.as_str().as_bytes().to_vec();
     let argv = std::iter::once(tool).chain(request.args.iter().cloned()).collect();
     let start = start(request, Invocation::plain(argv, request.cwd.clone()), None);
-    let begun = begin(shared, routes, &start, &[tools_end]).await?;
+    let begun = begin(shared, routes, &start, &[tools_end], Caller::Plain(client)).await?;
     let Begun { exec, route } =
         begun.ok_or_else(|| shared.config.policy.unavailable(&request.tool))?;
     record.routed(&route.kind, route.reason);
@@ -126,16 +127,18 @@ pub(crate) struct Begun {
     pub(crate) route: Route,
 }
 
-/// Starts the tool in the first of these sidecars that has it; `None` if none has.
+/// Starts the tool in the first of these sidecars that has it; `None` if none has. Those that do not run
+/// are started when it is their turn.
 pub(crate) async fn begin(
     shared: &Shared,
     routes: Vec<Route>,
     start: &Start,
     fds: &[OwnedFd],
+    caller: Caller<'_>,
 ) -> Result<Option<Begun>, Refusal> {
     for route in routes {
-        let runner = shared.fleet.runner(&route.kind).await.map_err(internal)?;
-        if let Some(exec) = begin_at(&runner, start.clone(), fds).await? {
+        let lease = sidecar::lease(shared, &route.kind, caller).await?;
+        if let Some(exec) = begin_at(lease, start.clone(), fds).await? {
             return Ok(Some(Begun { exec, route }));
         }
     }
@@ -144,19 +147,19 @@ pub(crate) async fn begin(
 
 /// Starts a tool on duplicates of `fds`. `None` if the sidecar has no such tool; nothing ran then.
 pub(crate) async fn begin_at(
-    runner: &Runner,
+    lease: Lease,
     start: Start,
     fds: &[OwnedFd],
 ) -> Result<Option<Exec>, Refusal> {
     let duplicates: io::Result<Vec<_>> = fds.iter().map(OwnedFd::try_clone).collect();
     let duplicates = duplicates.map_err(|error| Refusal::Internal(error.to_string()))?;
-    let mut exec = runner.start(start, duplicates);
+    let mut exec = lease.start(start, duplicates);
     match exec.next().await {
         Some(ExecEvent::Started) => Ok(Some(exec)),
         Some(ExecEvent::NotStarted(error)) if error.cause == StartErrorCause::Absent => Ok(None),
         Some(ExecEvent::NotStarted(error)) => Err(start_refusal(error)),
         // It may have started and ended unseen.
-        Some(ExecEvent::ClientLeft | ExecEvent::Ended(_)) | None => Err(lost(runner)),
+        Some(ExecEvent::ClientLeft | ExecEvent::Ended(_)) | None => Err(lost(&exec)),
     }
 }
 
@@ -164,7 +167,7 @@ pub(crate) fn no_pipe(error: io::Error) -> Refusal {
     Refusal::Internal(format!("cannot make a pipe: {error}"))
 }
 
-pub(crate) fn internal(error: SidecarError) -> Refusal {
+pub(crate) fn internal(error: Arc<SidecarError>) -> Refusal {
     Refusal::Internal(error.to_string())
 }
 
@@ -173,8 +176,8 @@ pub(crate) fn runner_lost(kind: &Kind) -> String {
     format!("the runner of the {kind} sidecar went away while the tool ran; its ending is unknown")
 }
 
-fn lost(runner: &Runner) -> Refusal {
-    Refusal::EndingUnknown(runner_lost(runner.kind()))
+fn lost(exec: &Exec) -> Refusal {
+    Refusal::EndingUnknown(runner_lost(exec.runner().kind()))
 }
 
 pub(crate) fn start_refusal(StartError { cause, message }: StartError) -> Refusal {

@@ -59,6 +59,7 @@ mod record;
 mod registry;
 mod request;
 mod running;
+mod sidecar;
 mod signal;
 mod streamed;
 mod tool_output;

@@ -29,7 +29,8 @@ pub(crate) async fn run(
 ) -> Result<(), Refusal> {
     let notification = shared.config.notify.judge(command, args, &Host)?;
     let registration = shared.registry.register(&id).await?;
-    let runner = shared.fleet.host().await.map_err(internal)?;
+    let lease = shared.fleet.host().await.map_err(internal)?;
+    let runner = lease.runner().clone();
     let Notification { program, argv } = notification;
     tracing::debug!(program = %program.display(), argv = aifo_policy::redact(args), "notify");
     let kept = shared.config.notify.kept_variables();
@@ -46,7 +47,7 @@ pub(crate) async fn run(
         invocation: Invocation::plain(argv, None),
     };
     let (output, tools_end) = ToolOutput::new().map_err(no_pipe)?;
-    let Some(exec) = begin_at(&runner, start, &[tools_end]).await? else {
+    let Some(exec) = begin_at(lease, start, &[tools_end]).await? else {
         // Its path was resolved a moment ago; a runner does not look for it again.
         return Err(Refusal::Internal(format!("'{}' is not there", program.display())));
     };

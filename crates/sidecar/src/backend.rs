@@ -7,6 +7,7 @@ use std::pin::Pin;
 use aifo_types::Kind;
 use aifo_wire::FrameError;
 
+use crate::progress::Progress;
 use crate::runner::Runner;
 
 /// A way to bring up sidecars.
@@ -15,8 +16,9 @@ use crate::runner::Runner;
 /// that happens afterwards is the same for every backend.
 pub trait Backend: Send + Sync {
     /// Starts the sidecar of this kind and returns when its runner has answered. On failure
-    /// nothing of it is left behind. The sidecar ends when the runner's connection does.
-    fn start(&self, kind: Kind) -> Starting;
+    /// nothing of it is left behind. The sidecar ends when the runner's connection does. What takes
+    /// its time is told by `progress`.
+    fn start(&self, kind: Kind, progress: Progress) -> Starting;
 }
 
 /// A sidecar on its way up.

@@ -24,6 +24,7 @@ use tokio::sync::{Mutex, RwLock, watch};
 
 use crate::backend::{Backend, SidecarError, Starting};
 use crate::local::Transport;
+use crate::progress::Progress;
 
 pub use self::attach::{AttachBackend, AttachConfig};
 pub use self::images::Images;
@@ -190,7 +191,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const SETTLING: Duration = Duration::from_secs(20);
 
 impl Backend for ContainerBackend {
-    fn start(&self, kind: Kind) -> Starting {
+    fn start(&self, kind: Kind, progress: Progress) -> Starting {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
             let begun = Arc::clone(&shared.begun).read_owned().await;
@@ -199,7 +200,7 @@ impl Backend for ContainerBackend {
             // not wait any more lets the runner go as soon as it is there.
             let start = tokio::spawn(async move {
                 let _begun = begun;
-                shared.start_runner(of).await
+                shared.start_runner(of, &progress).await
             });
             let failed = |error| SidecarError::Start { kind, source: std::io::Error::other(error) };
             start.await.map_err(failed)?

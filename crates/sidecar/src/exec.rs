@@ -3,6 +3,7 @@
 use aifo_wire::{CancelCause, Exit, Interrupt, StartError};
 use tokio::sync::mpsc;
 
+use crate::lease::Stay;
 use crate::runner::Runner;
 
 /// A tool that a runner was asked to start. Dropped before its end, it is cancelled: the runner ends
@@ -13,6 +14,8 @@ pub struct Exec {
     serial: u32,
     events: mpsc::UnboundedReceiver<ExecEvent>,
     over: bool,
+    /// What keeps the runner from being asked to go.
+    stay: Option<Stay>,
 }
 
 /// What a runner tells of an exec.
@@ -34,7 +37,12 @@ impl Exec {
         serial: u32,
         events: mpsc::UnboundedReceiver<ExecEvent>,
     ) -> Self {
-        Exec { runner, serial, events, over: false }
+        Exec { runner, serial, events, over: false, stay: None }
+    }
+
+    pub(crate) fn staying(mut self, stay: Stay) -> Self {
+        self.stay = Some(stay);
+        self
     }
 
     /// The runner that has it.

@@ -1,100 +1,135 @@
 //! The sidecars of one session.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use aifo_types::Kind;
-use tokio::sync::Mutex;
+use tokio::sync::watch;
 
 use crate::backend::{Backend, SidecarError};
-use crate::runner::Runner;
+use crate::lease::Lease;
+use crate::progress::Reporter;
+use crate::seat::{Running, Seat};
 
 /// All sidecars of a session, by kind.
 pub struct Fleet {
-    backend: Box<dyn Backend>,
-    /// What runs on the host itself.
-    host: Box<dyn Backend>,
     kinds: Vec<Kind>,
-    runners: Mutex<HashMap<Kind, Runner>>,
+    seats: Vec<Arc<Seat>>,
+    /// What runs on the host itself.
+    host: Arc<Seat>,
+    startup: Startup,
+    running: Arc<Running>,
+}
+
+/// When sidecars are started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Startup {
+    /// All of them, before the first call.
+    AtOnce,
+    /// Each by the first call that needs it.
+    OnDemand {
+        /// How long one may have nothing to do until it is stopped; `None` for ever. What a tool left in
+        /// the background is something to do.
+        idle_stop: Option<Duration>,
+    },
 }
 
 impl Fleet {
-    /// Starts a sidecar of every kind, all at once. If one fails, the others are taken down again.
-    /// `host` is for what runs on the host itself; it starts when it is first needed.
+    /// Offers a sidecar of every kind, and starts them all at once if they are to be there at once. If
+    /// one fails then, the others are taken down again. `host` is for what runs on the host itself; it
+    /// starts when it is first needed.
     pub async fn start(
         backend: Box<dyn Backend>,
         host: Box<dyn Backend>,
         kinds: Vec<Kind>,
-    ) -> Result<Self, SidecarError> {
-        let starting: Vec<_> =
-            kinds.iter().map(|kind| tokio::spawn(backend.start(kind.clone()))).collect();
-        let mut runners = HashMap::new();
+        startup: Startup,
+        reporter: Reporter,
+    ) -> Result<Self, Arc<SidecarError>> {
+        let backend: Arc<dyn Backend> = backend.into();
+        let running = Arc::new(Running::default());
+        let idle_stop = match startup {
+            Startup::AtOnce => None,
+            Startup::OnDemand { idle_stop } => idle_stop,
+        };
+        let seats = kinds.iter().map(|kind| {
+            let (backend, running) = (Arc::clone(&backend), Arc::clone(&running));
+            Seat::new(kind.clone(), backend, reporter.clone(), idle_stop, running)
+        });
+        let seats: Vec<_> = seats.collect();
+        // It is no sidecar, so nobody is told of it.
+        let host = Seat::new(Kind::host(), host.into(), Reporter::default(), None, Arc::default());
+        let fleet = Fleet { kinds, seats, host, startup, running };
+        if startup == Startup::AtOnce {
+            fleet.start_all().await?;
+        }
+        Ok(fleet)
+    }
+
+    async fn start_all(&self) -> Result<(), Arc<SidecarError>> {
+        let starting: Vec<_> = self.seats.iter().map(Seat::begin).collect();
         let mut failure = None;
-        for (kind, started) in kinds.iter().zip(starting) {
-            match started.await {
-                Ok(Ok(runner)) => {
-                    runners.insert(kind.clone(), runner);
-                }
-                Ok(Err(error)) => failure = Some(error),
-                Err(panicked) => {
-                    let source = std::io::Error::other(panicked);
-                    failure = Some(SidecarError::Start { kind: kind.clone(), source });
-                }
+        for started in starting {
+            if let Err(error) = started.await {
+                failure = Some(error);
             }
         }
-        let fleet = Fleet { backend, host, kinds, runners: Mutex::new(runners) };
         match failure {
-            None => Ok(fleet),
+            None => Ok(()),
             Some(error) => {
-                fleet.stop().await;
+                self.stop().await;
                 Err(error)
             }
         }
     }
 
-    /// The kinds of this session.
-    pub fn kinds(&self) -> &[Kind] {
+    /// The kinds of this session, whether or not they run.
+    pub fn offered(&self) -> &[Kind] {
         &self.kinds
     }
 
-    /// The runner of a kind. One that was lost is started again: the calls it ran have failed
-    /// already, and the next one deserves a sidecar.
-    pub async fn runner(&self, kind: &Kind) -> Result<Runner, SidecarError> {
-        if !self.kinds.contains(kind) {
-            return Err(SidecarError::NotRunning(kind.clone()));
+    /// When they are started.
+    pub fn startup(&self) -> Startup {
+        self.startup
+    }
+
+    /// Those that run at the moment, and a word whenever that changes.
+    pub fn running(&self) -> watch::Receiver<BTreeSet<Kind>> {
+        self.running.subscribe()
+    }
+
+    /// The sidecar of a kind if it is up, without any wait.
+    pub fn ready(&self, kind: &Kind) -> Option<Lease> {
+        self.seat(kind)?.ready()
+    }
+
+    /// The sidecar of a kind, started if it has to be: once for all who wait for it, and they are all
+    /// told the same if that fails. The next one tries again. A kind on its way up holds nobody up who
+    /// needs another.
+    pub async fn lease(&self, kind: &Kind) -> Result<Lease, Arc<SidecarError>> {
+        match self.seat(kind) {
+            Some(seat) => seat.lease().await,
+            None => Err(Arc::new(SidecarError::NotRunning(kind.clone()))),
         }
-        self.ensure(self.backend.as_ref(), kind).await
     }
 
     /// The runner on the host itself, of the kind `host`, which is no sidecar's.
-    pub async fn host(&self) -> Result<Runner, SidecarError> {
-        self.ensure(self.host.as_ref(), &Kind::host()).await
-    }
-
-    async fn ensure(&self, backend: &dyn Backend, kind: &Kind) -> Result<Runner, SidecarError> {
-        let mut runners = self.runners.lock().await;
-        if let Some(runner) = runners.get(kind) {
-            if !runner.is_lost() {
-                return Ok(runner.clone());
-            }
-            tracing::warn!(%kind, "sidecar was lost, starting it again");
-            // Until nothing of the old one is left.
-            runner.close().await;
-        }
-        let runner = backend.start(kind.clone()).await?;
-        runners.insert(kind.clone(), runner.clone());
-        Ok(runner)
+    pub async fn host(&self) -> Result<Lease, Arc<SidecarError>> {
+        self.host.lease().await
     }
 
     /// Takes all sidecars down and returns when nothing of them is left.
     pub async fn stop(&self) {
-        let runners: Vec<_> = self.runners.lock().await.drain().collect();
-        let closing = runners
-            .into_iter()
-            .map(|(_, runner)| tokio::spawn(async move { runner.close().await }));
+        let seats = self.seats.iter().chain([&self.host]).map(Arc::clone);
+        let closing = seats.map(|seat| tokio::spawn(async move { seat.close().await }));
         for closed in closing.collect::<Vec<_>>() {
             // A task that only waits has nothing to panic about.
             let _ = closed.await;
         }
+    }
+
+    fn seat(&self, kind: &Kind) -> Option<&Arc<Seat>> {
+        self.seats.iter().find(|seat| seat.kind() == kind)
     }
 }
 

@@ -3,7 +3,8 @@
 //! In scope: the [`Backend`] trait, which only answers "give me a connection to a runner of this
 //! kind"; the local backend, where a sidecar is a child process under a guard; [`Runner`], our end
 //! of a control connection, over which tools are started on descriptors of their clients';
-//! [`Exec`], what the runner tells of one of them; and [`Fleet`], the sidecars of one session.
+//! [`Exec`], what the runner tells of one of them; and [`Fleet`], the sidecars of one session, at once
+//! or each when it is first needed.
 //!
 //! Out of scope: which tool goes where (`aifo-policy`), what a client is told (`aifo-proxy`), and
 //! what happens at the other end (`aifo-runner`): the two meet on the frames of `spec/runner.md`.
@@ -12,13 +13,20 @@
 //!
 //! ```no_run
 //! use std::os::fd::OwnedFd;
-//! use aifo_sidecar::{Backend, Fleet, SidecarError};
+//! use std::sync::Arc;
+//! use aifo_sidecar::{Backend, Fleet, Reporter, SidecarError, Startup};
 //! use aifo_types::{ExecId, Kind};
 //! use aifo_wire::{Elsewhere, Environment, Invocation, Start, Tell};
 //!
-//! # async fn run(sidecars: Box<dyn Backend>, host: Box<dyn Backend>) -> Result<(), SidecarError> {
+//! # async fn run(sidecars: Box<dyn Backend>, host: Box<dyn Backend>) -> Result<(), Arc<SidecarError>> {
 //! let rust = Kind::parse("rust").expect("a kind");
-//! let fleet = Fleet::start(sidecars, host, vec![rust.clone()]).await?;
+//! let fleet = Fleet::start(
+//!     sidecars,
+//!     host,
+//!     vec![rust.clone()],
+//!     Startup::AtOnce,
+//!     Reporter::default(),
+//! ).await?;
 //! let argv = vec![b"cargo".to_vec(), b"--version".to_vec()];
 //! let start = Start {
 //!     serial: 0,
@@ -33,7 +41,7 @@
 //! // What the tool prints goes straight to our own stdout.
 //! let stdout = std::io::stdout();
 //! let stdout: OwnedFd = std::os::fd::AsFd::as_fd(&stdout).try_clone_to_owned().expect("it is open");
-//! let mut exec = fleet.runner(&rust).await?.start(start, vec![stdout]);
+//! let mut exec = fleet.lease(&rust).await?.start(start, vec![stdout]);
 //! while let Some(event) = exec.next().await {
 //!     println!("{event:?}");
 //! }
@@ -48,11 +56,14 @@ mod backend;
 mod container;
 mod exec;
 mod fleet;
+mod lease;
 mod link;
 mod local;
 mod outbox;
 mod places;
+mod progress;
 mod runner;
+mod seat;
 mod socket;
 mod translation;
 mod tunnel;
@@ -63,8 +74,10 @@ pub use container::{
     ContainerBackend, ContainerConfig, Images, Net, cache_volumes, remove_session,
 };
 pub use exec::{Canceller, Exec, ExecEvent};
-pub use fleet::Fleet;
+pub use fleet::{Fleet, Startup};
+pub use lease::Lease;
 pub use local::{LocalBackend, LocalConfinement, Transport};
 pub use places::local_caches;
+pub use progress::{News, Progress, Reporter};
 pub use runner::Runner;
 pub use socket::{Socket, on_reactor};

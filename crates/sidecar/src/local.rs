@@ -17,6 +17,7 @@ use nix::unistd::{Pid, pipe2};
 
 use crate::backend::{Backend, SidecarError, Starting};
 use crate::places::Places;
+use crate::progress::Progress;
 use crate::runner::{Runner, pair};
 
 /// Sidecars on this machine, each a runner below a guard that outlives it.
@@ -62,7 +63,7 @@ pub enum LocalConfinement {
 }
 
 impl Backend for LocalBackend {
-    fn start(&self, kind: Kind) -> Starting {
+    fn start(&self, kind: Kind, _progress: Progress) -> Starting {
         let local = self.clone();
         Box::pin(async move { local.start_runner(kind).await })
     }

@@ -56,6 +56,17 @@ struct Waiting {
     execs: HashMap<u32, mpsc::UnboundedSender<ExecEvent>>,
     /// Where no descriptors travel, those who carry what they would have.
     tunnels: HashMap<u32, mpsc::UnboundedSender<Told>>,
+    /// Told if the runner stays although it was asked to go.
+    staying: Option<oneshot::Sender<()>>,
+}
+
+/// What a runner answers when it is asked to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It has gone.
+    Goes,
+    /// Something still runs below it.
+    Stays,
 }
 
 impl Waiting {
@@ -233,6 +244,25 @@ impl Runner {
         self.control.0.send(&Frame::Cancel { serial, cause, interrupt }, Vec::new());
     }
 
+    /// Asks the runner to go if nothing runs below it. It reads nothing else once it has decided to go,
+    /// so meanwhile nobody may start anything.
+    pub(crate) async fn retire(&self) -> Answer {
+        let (tell, stays) = oneshot::channel();
+        self.control.0.waiting().staying = Some(tell);
+        if self.is_lost() {
+            // Nobody would ever answer.
+            self.control.0.waiting().staying = None;
+        }
+        self.control.0.send(&Frame::Retire, Vec::new());
+        match stays.await {
+            Ok(()) => Answer::Stays,
+            Err(_) => {
+                self.lost().await;
+                Answer::Goes
+            }
+        }
+    }
+
     /// Nobody waits for this exec any more.
     pub(crate) fn forget(&self, serial: u32) {
         self.control.0.waiting().execs.remove(&serial);
@@ -364,6 +394,12 @@ impl Control {
                 }
                 Ok(Some(Frame::TunnelEnd { serial })) => {
                     self.forget_tunnel(serial);
+                    continue;
+                }
+                Ok(Some(Frame::Busy)) => {
+                    if let Some(waiting) = self.waiting().staying.take() {
+                        let _ = waiting.send(());
+                    }
                     continue;
                 }
                 Ok(Some(Frame::Started { serial, .. })) => (serial, ExecEvent::Started),

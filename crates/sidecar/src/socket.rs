@@ -123,6 +123,17 @@ impl Socket {
         }
     }
 
+    /// Waits until the peer has closed its sending half, at least. What it sent before stays unread.
+    pub async fn ended(&self) -> io::Result<()> {
+        loop {
+            let mut guard = self.fd.ready(Interest::READABLE).await?;
+            if guard.ready().is_read_closed() {
+                return Ok(());
+            }
+            guard.clear_ready();
+        }
+    }
+
     /// Ends one direction, or both, for every holder of the socket.
     pub fn shutdown(&self, how: Shutdown) {
         let how = match how {

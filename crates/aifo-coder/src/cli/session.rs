@@ -19,6 +19,10 @@ pub(crate) struct Session {
     /// unix socket in a folder of the session
     #[arg(long, value_name = "URL")]
     pub(crate) listen: Option<Endpoint>,
+    /// Stop a sidecar that was started on demand once nothing has run in it for N seconds; 0 is never.
+    /// By default 900
+    #[arg(long, value_name = "N")]
+    pub(crate) idle_stop: Option<u64>,
     /// End a tool that runs longer: INT, TERM 5 s later, KILL 10 s later [env:
     /// AIFO_TOOLEEXEC_MAX_SECS]
     #[arg(long, value_name = "N")]
@@ -31,6 +35,9 @@ pub(crate) struct Session {
     /// is relayed, as where the engine's kernel is another). By default auto
     #[arg(long, value_name = "HOW", value_parser = parse_transport, default_value = "auto")]
     pub(crate) runner_transport: RunnerTransport,
+    /// Tell nothing on stderr but what goes wrong
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
     /// Tell decisions on stderr, one line each [env: AIFO_TOOLCHAIN_VERBOSE=1, RUST_LOG]
     #[arg(short, long)]
     pub(crate) verbose: bool,
@@ -42,8 +49,9 @@ pub(crate) struct Project {
     /// The project; tools run in it and below
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) workspace: PathBuf,
-    /// A sidecar to start: rust, node, python, c-cpp, go, or one of your own; may be repeated.
-    /// Without it, the project's files decide
+    /// A sidecar to start: rust, node, python, c-cpp, go, or one of your own; with a version as in
+    /// rust@1.95; may be repeated. With auto, the first call of a tool starts its sidecar, whatever it
+    /// is. Without any, the project's files decide
     #[arg(long = "toolchain", value_name = "KIND", value_delimiter = ',')]
     pub(crate) toolchains: Vec<String>,
     /// A variable of the caller's that passes to tools: NAME, or a beginning of names as 'PREFIX*';
@@ -110,6 +118,7 @@ impl Session {
     pub(crate) fn flags(&self) -> Flags {
         Flags {
             containers: self.containers.flags(),
+            idle_stop: self.idle_stop,
             max_secs: self.max_secs,
             verbose: self.verbose.then_some(true),
             listen: self.listen.clone(),

@@ -40,8 +40,8 @@ impl Config {
     /// Attached kinds are the session's, whoever chose the others.
     pub(crate) fn add_attached_kinds(&mut self) {
         for kind in self.containers.attached.keys() {
-            if !self.toolchains.value.contains(kind) {
-                self.toolchains.value.push(kind.clone());
+            if self.toolchains.value.find(kind).is_none() {
+                self.toolchains.value.list.push(kind.clone().into());
             }
         }
     }
@@ -72,7 +72,7 @@ mod tests {
         let attached: Vec<_> =
             attached.map(|(kind, name)| (kind.as_str(), name.value.as_str())).collect();
         assert_eq!(attached, [("c-cpp", "devbox"), ("node", "web"), ("rust", "devbox")]);
-        assert_eq!(config.toolchains.value.len(), 3);
+        assert_eq!(config.toolchains.value.list.len(), 3);
     }
 
     #[test]

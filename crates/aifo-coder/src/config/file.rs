@@ -36,6 +36,7 @@ enum Owner {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Entries {
     pub(crate) toolchains: Option<Spanned<Vec<String>>>,
+    pub(crate) idle_stop_secs: Option<Spanned<u64>>,
     pub(crate) max_secs: Option<Spanned<u64>>,
     pub(crate) max_executions: Option<Spanned<usize>>,
     pub(crate) verbose: Option<Spanned<bool>>,
@@ -218,6 +219,7 @@ mod tests {
     fn every_key_is_read() {
         let text = r#"
             toolchains = ["rust", "py"]
+            idle_stop_secs = 60
             max_secs = 600
             max_executions = 8
             verbose = true
@@ -266,10 +268,10 @@ mod tests {
         "#;
         let file = File::parse(Path::new("/c.toml"), text).unwrap();
         let told = file.told(&file.entries.max_secs).unwrap();
-        assert_eq!((told.value, told.source.to_string().as_str()), (600, "/c.toml:3"));
+        assert_eq!((told.value, told.source.to_string().as_str()), (600, "/c.toml:4"));
         let rust = file.entries.kind.get("rust").unwrap().get_ref();
         let told = file.told(&rust.deny).unwrap();
-        assert_eq!(told.source.to_string(), "/c.toml:15");
+        assert_eq!(told.source.to_string(), "/c.toml:16");
     }
 
     #[test]

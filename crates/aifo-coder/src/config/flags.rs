@@ -15,6 +15,7 @@ use crate::config::values::Config;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flags {
     pub(crate) toolchains: Vec<String>,
+    pub(crate) idle_stop: Option<u64>,
     pub(crate) max_secs: Option<u64>,
     pub(crate) verbose: Option<bool>,
     pub(crate) listen: Option<Endpoint>,
@@ -31,7 +32,11 @@ impl Config {
     pub(crate) fn apply_flags(&mut self, flags: &Flags) -> Result<(), ConfigError> {
         if !flags.toolchains.is_empty() {
             let source = Source::Flag("--toolchain");
-            self.toolchains = self.kinds_named(Sourced::new(flags.toolchains.clone(), source))?;
+            self.toolchains =
+                self.toolchains_named(Sourced::new(flags.toolchains.clone(), source))?;
+        }
+        if let Some(seconds) = flags.idle_stop {
+            self.idle_stop_secs = Sourced::new(limit(seconds), Source::Flag("--idle-stop"));
         }
         if let Some(seconds) = flags.max_secs {
             self.max_secs = Sourced::new(limit(seconds), Source::Flag("--max-secs"));

@@ -34,10 +34,10 @@ impl Entry {
 
 /// All of them, in the order of the documentation.
 pub(crate) fn entries(config: &Config) -> Vec<Entry> {
-    let kinds: Vec<&str> = config.toolchains.value.iter().map(|kind| kind.as_str()).collect();
     let endpoint = config.listen.value.as_ref().map(ToString::to_string);
     let mut all = vec![
-        row("toolchains", json!(kinds), "none", &config.toolchains),
+        row("toolchains", json!(config.toolchains.value.words()), "none", &config.toolchains),
+        row("idle_stop_secs", json!(config.idle_stop_secs.value), "never", &config.idle_stop_secs),
         row("max_secs", json!(config.max_secs.value), "no limit", &config.max_secs),
         row("max_executions", json!(config.max_executions.value), "", &config.max_executions),
         row("verbose", json!(config.verbose.value), "", &config.verbose),

@@ -6,6 +6,7 @@ use aifo_types::{Endpoint, Kind, ToolName};
 use crate::config::error::{ConfigError, suggestion};
 use crate::config::file::{File, KindEntries};
 use crate::config::source::{Source, Sourced};
+use crate::config::toolchains::AUTO;
 use crate::config::values::{Config, Effect, Smart, ToolRule, parse_confine};
 
 impl Config {
@@ -16,7 +17,10 @@ impl Config {
             self.apply_kind(file, name, kind.get_ref(), &file.source(kind.span()))?;
         }
         if let Some(words) = file.told(&entries.toolchains) {
-            self.toolchains = self.kinds_named(words)?;
+            self.toolchains = self.toolchains_named(words)?;
+        }
+        if let Some(Sourced { value, source }) = file.told(&entries.idle_stop_secs) {
+            self.idle_stop_secs = Sourced::new(limit(value), source);
         }
         if let Some(Sourced { value, source }) = file.told(&entries.max_secs) {
             self.max_secs = Sourced::new(limit(value), source);
@@ -173,6 +177,9 @@ fn new_kind(name: &str) -> Result<Kind, String> {
     let kind = Kind::parse(name).map_err(|invalid| invalid.to_string())?;
     if kind == Kind::host() {
         return Err(format!("'{kind}' cannot name a toolchain: it stands for the host itself"));
+    }
+    if kind.as_str() == AUTO {
+        return Err(format!("'{kind}' cannot name a toolchain: it stands for all of them"));
     }
     Ok(kind)
 }

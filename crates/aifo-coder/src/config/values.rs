@@ -12,11 +12,14 @@ use crate::config::containers::Containers;
 use crate::config::error::{ConfigError, suggestion};
 use crate::config::file::user_file_path;
 use crate::config::source::{Source, Sourced};
+use crate::config::toolchains::Toolchains;
 
 /// What holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    pub(crate) toolchains: Sourced<Vec<Kind>>,
+    pub(crate) toolchains: Sourced<Toolchains>,
+    /// How long a sidecar that was started on demand may have nothing to do; `None`: for ever.
+    pub(crate) idle_stop_secs: Sourced<Option<u64>>,
     /// `None`: a tool may run as long as it likes.
     pub(crate) max_secs: Sourced<Option<u64>>,
     pub(crate) max_executions: Sourced<usize>,
@@ -105,7 +108,8 @@ impl Config {
     pub(crate) fn builtin() -> Self {
         let notify = NotifyRules::default();
         Config {
-            toolchains: Sourced::builtin(Vec::new()),
+            toolchains: Sourced::builtin(Toolchains::of(Vec::new())),
+            idle_stop_secs: Sourced::builtin(Some(IDLE_STOP_SECS)),
             max_secs: Sourced::builtin(None),
             max_executions: Sourced::builtin(Limits::default().max_executions),
             verbose: Sourced::builtin(false),
@@ -132,21 +136,6 @@ impl Config {
                 python: Sourced::builtin(None),
             },
         }
-    }
-
-    /// The kinds that the words name, each once.
-    pub(crate) fn kinds_named(
-        &self,
-        words: Sourced<Vec<String>>,
-    ) -> Result<Sourced<Vec<Kind>>, ConfigError> {
-        let mut kinds: Vec<Kind> = Vec::new();
-        for word in &words.value {
-            let kind = self.kind_named(word, &words.source)?;
-            if !kinds.contains(&kind) {
-                kinds.push(kind);
-            }
-        }
-        Ok(Sourced::new(kinds, words.source))
     }
 
     /// The kind that a word names, be it an alias.
@@ -213,6 +202,9 @@ impl Smart {
         }
     }
 }
+
+/// A quarter of an hour: longer than a pause to think, shorter than one to eat.
+const IDLE_STOP_SECS: u64 = 15 * 60;
 
 /// How configuration and flags spell each.
 const CONFINE: [(Confine, &str); 3] =

@@ -19,10 +19,11 @@ impl Config {
             return Err(ConfigError::new(&file.source(span), what).hint(hint));
         }
         if let Some(told) = file.told(&entries.toolchains) {
-            let Sourced { value: kept, source } = self.kinds_named(told)?;
-            let all = self.toolchains.value.len();
-            self.toolchains.value.retain(|kind| kept.contains(kind));
-            if self.toolchains.value.len() < all {
+            let Sourced { value: kept, source } = self.toolchains_named(told)?;
+            let list = &mut self.toolchains.value.list;
+            let all = list.len();
+            list.retain(|toolchain| kept.find(&toolchain.kind).is_some());
+            if list.len() < all {
                 self.toolchains.source = source;
             }
         }
@@ -63,11 +64,15 @@ fn not_narrowing(entries: &Entries) -> impl Iterator<Item = (Range<usize>, Strin
         let told = tools.into_iter().chain(allow).chain(image);
         told.map(move |(span, does)| (span, format!("[kind.{name}] {does}")))
     });
+    let version = entries.toolchains.as_ref();
+    let version = version.filter(|words| words.get_ref().iter().any(|word| word.contains('@')));
     let no_limit = entries.max_secs.as_ref().filter(|seconds| *seconds.get_ref() == 0);
     let switched_on = notify.enabled.as_ref().filter(|enabled| *enabled.get_ref());
     let confine =
         entries.confine.as_ref().filter(|word| ["auto", "off"].contains(&word.get_ref().as_str()));
     let others = [
+        (version.map(toml::Spanned::span), "toolchains with an @ chooses a version"),
+        (span(&entries.idle_stop_secs), "idle_stop_secs says how long sidecars stay"),
         (no_limit.map(toml::Spanned::span), "max_secs = 0 takes the limit away"),
         (switched_on.map(toml::Spanned::span), "[notify] enabled = true switches notifications on"),
         (confine.map(toml::Spanned::span), "confine other than \"required\" lets tools go"),
@@ -118,7 +123,7 @@ mod tests {
                       confine = 'required'\n\
                       [kind.rust]\ndeny = ['just', 'cargo']\n[env]\ndeny = ['CI']\n[notify]\nenabled = false";
         let config = config(user, narrow).unwrap();
-        let kinds: Vec<_> = config.toolchains.value.iter().map(|kind| kind.as_str()).collect();
+        let kinds = config.toolchains.value.words();
         assert_eq!(kinds, ["node"], "go is not added");
         assert_eq!(config.max_secs.value, Some(60));
         assert_eq!(config.max_secs.source.to_string(), "/w/.aifo.toml:2");
@@ -132,6 +137,15 @@ mod tests {
     }
 
     #[test]
+    fn it_narrows_what_starts_on_demand() {
+        let words = |user, workspace| config(user, workspace).unwrap().toolchains.value.words();
+        let user = "toolchains = ['auto', 'rust@1.95']";
+        assert_eq!(words(user, "toolchains = ['go', 'rust']"), ["auto", "rust@1.95", "go"]);
+        assert_eq!(words(user, "toolchains = ['auto']").len(), 6, "all five, on demand");
+        assert_eq!(words("toolchains = ['rust']", "toolchains = ['auto']"), ["rust"]);
+    }
+
+    #[test]
     fn what_is_tighter_already_stays() {
         let config = config("max_secs = 100\nmax_executions = 2", "max_secs = 600").unwrap();
         assert_eq!(config.max_secs.value, Some(100));
@@ -142,6 +156,8 @@ mod tests {
     #[test]
     fn what_would_loosen_is_refused() {
         let rows = [
+            "toolchains = ['rust@1.95']",
+            "idle_stop_secs = 0",
             "max_secs = 0",
             "confine = 'off'",
             "confine = 'auto'",
@@ -181,6 +197,7 @@ mod tests {
             ("[kind.java]\nallow = []", "hint: a new one lists its tools: tools = [..]"),
             ("[kind.Java]\ntools = []", "'Java' cannot name a toolchain"),
             ("[kind.host]\ntools = []", "/u.toml:1: 'host' cannot name a toolchain"),
+            ("[kind.auto]\ntools = []", "'auto' cannot name a toolchain: it stands for all"),
             ("[kind.rust]\ntools = []", "/u.toml:2: toolchain 'rust' has its tools already"),
             ("[kind.rust]\nallow = ['a/b']", "/u.toml:2: 'a/b' cannot be a tool"),
             ("[kind.rust]\ndeny = ['aifo-runner']", "names in aifo- are ours"),
@@ -203,7 +220,7 @@ mod tests {
             assert!(error.contains(expected), "{text}: {error}");
         }
         let java = config("toolchains = ['java']\n[kind.java]\ntools = ['javac']", "").unwrap();
-        assert_eq!(java.toolchains.value.len(), 1);
+        assert_eq!(java.toolchains.value.words(), ["java"]);
         assert!(java.policy.all_tools().contains("javac"));
     }
 }

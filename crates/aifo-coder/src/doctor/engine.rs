@@ -101,7 +101,7 @@ pub(super) async fn images(scene: &Scene) -> Vec<Finding> {
 }
 
 async fn images_of(engine: &Engine, scene: &Scene) -> Option<Finding> {
-    let kinds = &scene.config.toolchains.value;
+    let kinds = &scene.config.toolchains.value.kinds();
     let containers = backend::containers(engine.clone(), &scene.config);
     let missing = aifo_launch::missing_images(&containers, kinds).await;
     let check = format!("{} images", engine.flavor());

@@ -11,7 +11,7 @@ pub(super) fn config(scene: &Scene) -> Vec<Finding> {
     if let Some(mistake) = &scene.mistake {
         return vec![Finding::failure("config", mistake, "see: aifo-coder config check")];
     }
-    let kinds: Vec<_> = scene.config.toolchains.value.iter().map(|kind| kind.as_str()).collect();
+    let kinds = scene.config.toolchains.value.words();
     if kinds.is_empty() {
         let fix = "name a toolchain with --toolchain, or in the configuration file";
         let text = "no toolchain fits the files of the workspace, so every tool would be refused";

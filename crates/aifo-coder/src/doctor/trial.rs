@@ -72,8 +72,8 @@ fn remedy(error: &TrialError) -> &'static str {
 async fn candidates(engine: &Engine, scene: &Scene) -> Vec<String> {
     let ours = backend::containers(engine.clone(), &scene.config).images;
     let mut images = Vec::new();
-    for kind in &scene.config.toolchains.value {
-        let image = ours.of(kind);
+    for kind in scene.config.toolchains.value.kinds() {
+        let image = ours.of(&kind);
         if engine.has_image(&image).await {
             images.push(image);
         }
@@ -97,7 +97,7 @@ fn kind() -> Kind {
 async fn measure(scene: &Scene, backend: SidecarBackend) -> Result<Measured, TrialError> {
     let shim = scene.shim.as_ref().map_err(|_| TrialError::NoShim)?;
     let mut config = SessionConfig::new(&scene.workspace, shim.clone());
-    config.kinds = vec![kind()];
+    config.toolchains = vec![kind().into()];
     let tools = calls::TOOLS.iter().filter_map(|tool| ToolName::parse(tool.as_bytes()).ok());
     config.policy.allow(&kind(), tools);
     config.call_logs = CallLogs::WithSession;

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use aifo_types::{Kind, Refusal};
 use serde::Serialize;
 
+use crate::config::{Starts, Toolchains};
+
 /// What would become of a call.
 #[derive(Debug, Serialize)]
 pub(crate) struct Explanation {
@@ -59,6 +61,8 @@ pub(crate) enum Mode {
 pub(crate) struct Route {
     /// The session's toolchains.
     pub(crate) toolchains: Vec<String>,
+    /// Whether none of them runs before it is needed.
+    pub(crate) on_demand: bool,
     /// Those that are asked, in this order: the last has the tool, or none has it.
     pub(crate) tried: Vec<Tried>,
     /// The one that would run it.
@@ -120,8 +124,9 @@ impl Refused {
 }
 
 impl Route {
-    pub(crate) fn among(running: &[Kind]) -> Self {
-        let toolchains = running.iter().map(Kind::to_string).collect();
-        Route { toolchains, tried: Vec::new(), kind: None, rule: None }
+    pub(crate) fn among(offered: &Toolchains) -> Self {
+        let toolchains = offered.kinds().iter().map(Kind::to_string).collect();
+        let on_demand = offered.starts == Starts::OnDemand;
+        Route { toolchains, on_demand, tried: Vec::new(), kind: None, rule: None }
     }
 }

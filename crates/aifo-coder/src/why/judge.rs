@@ -162,9 +162,9 @@ impl Judge<'_> {
 
     /// What the proxy does, and then the runner of the kind it asks.
     fn send(&self, tool: &ToolName, args: &[Vec<u8>], told: &mut Explanation) {
-        let running = &self.config.toolchains.value;
-        let mut route = Route::among(running);
-        match self.config.policy.route(tool, running) {
+        let toolchains = &self.config.toolchains.value;
+        let mut route = Route::among(toolchains);
+        match self.config.policy.route(tool, &toolchains.kinds()) {
             Ok(routes) => match self.start_in(&told.cwd, args) {
                 Ok(directory) => {
                     let found = self.ask(tool, routes, &directory, &mut route);

@@ -30,7 +30,12 @@ pub(crate) fn tell(told: &Explanation, detail: Detail) -> String {
     }
     if let Some(route) = &told.route {
         let kinds = route.toolchains.join(", ");
-        lines.push(("sidecars", if kinds.is_empty() { "none".to_owned() } else { kinds }));
+        let kinds = match (kinds.is_empty(), route.on_demand) {
+            (true, _) => "none".to_owned(),
+            (false, true) => format!("{kinds}, each started when it is needed"),
+            (false, false) => kinds,
+        };
+        lines.push(("sidecars", kinds));
         lines.extend(chosen(&told.tool, route).map(|chosen| ("chosen", chosen)));
     }
     if told.refusal.is_none() {

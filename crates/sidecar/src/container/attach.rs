@@ -18,6 +18,7 @@ use aifo_wire::Setup;
 use super::kind::WORKSPACE;
 use super::starting::Said;
 use crate::backend::{Backend, SidecarError, Starting};
+use crate::progress::Progress;
 use crate::runner::Runner;
 use crate::translation::Translation;
 
@@ -52,9 +53,9 @@ impl AttachBackend {
 }
 
 impl Backend for AttachBackend {
-    fn start(&self, kind: Kind) -> Starting {
+    fn start(&self, kind: Kind, progress: Progress) -> Starting {
         let Some(container) = self.config.containers.get(&kind).cloned() else {
-            return self.others.start(kind);
+            return self.others.start(kind, progress);
         };
         let config = Arc::clone(&self.config);
         Box::pin(async move {
@@ -173,7 +174,7 @@ impl AttachConfig {
         let command = copy.start();
         tracing::debug!(%command, "engine");
         let mut child = self.engine.spawn(&command, true).map_err(Refused::new)?;
-        let mut said = Said::of(child.stderr.take());
+        let mut said = Said::of(child.stderr.take(), None);
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Refused::new("its streams are not ours"));
         };

@@ -8,6 +8,7 @@ use aifo_types::Kind;
 
 use super::{Net, Shared, engine_error, kind};
 use crate::backend::SidecarError;
+use crate::progress::Progress;
 use crate::runner::Runner;
 
 /// What holds the network. It ends with this.
@@ -62,7 +63,11 @@ impl Shared {
     }
 
     /// Brings the network up for a sidecar of this kind, unless it is.
-    pub(super) async fn ensure_network(&self, kind: &Kind) -> Result<(), SidecarError> {
+    pub(super) async fn ensure_network(
+        &self,
+        kind: &Kind,
+        progress: &Progress,
+    ) -> Result<(), SidecarError> {
         let mut pod = self.pod.lock().await;
         let is_held = |pod: &Pod| pod.holder.as_ref().is_some_and(|holder| !holder.is_lost());
         if pod.as_ref().is_some_and(|pod| is_held(pod) || !self.has_pod()) || !self.has_network() {
@@ -86,7 +91,7 @@ impl Shared {
         // The network is there from here on, whatever becomes of its holder.
         let pod = pod.insert(Pod { holder: None, lost });
         if self.has_pod() {
-            let holder = self.bring_up(kind.clone(), &self.pod_container(kind)).await?;
+            let holder = self.bring_up(kind.clone(), &self.pod_container(kind), progress).await?;
             let running = engine.wait_until_running(&self.pod_name()).await;
             running.map_err(|error| engine_error(kind, error))?;
             pod.holder = Some(holder);

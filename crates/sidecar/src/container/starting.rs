@@ -15,6 +15,7 @@ use super::kind::{self, TMP, WORKSPACE};
 use super::{ATTEMPTS, PAUSE, Shared, engine_error};
 use crate::backend::SidecarError;
 use crate::local::Transport;
+use crate::progress::Progress;
 use crate::runner::Runner;
 use crate::socket::on_reactor;
 
@@ -46,10 +47,14 @@ impl Reached {
 const NOT_WRITABLE: i32 = 3;
 
 impl Shared {
-    pub(super) async fn start_runner(&self, kind: Kind) -> Result<Runner, SidecarError> {
-        self.ensure_network(&kind).await?;
+    pub(super) async fn start_runner(
+        &self,
+        kind: Kind,
+        progress: &Progress,
+    ) -> Result<Runner, SidecarError> {
+        self.ensure_network(&kind, progress).await?;
         let spec = self.sidecar(&kind);
-        self.bring_up(kind, &spec).await
+        self.bring_up(kind, &spec, progress).await
     }
 
     /// Starts a container and returns when its runner has answered.
@@ -57,17 +62,18 @@ impl Shared {
         &self,
         kind: Kind,
         spec: &ContainerSpec,
+        progress: &Progress,
     ) -> Result<Runner, SidecarError> {
         let keeps = spec.mounts.iter().any(|mount| matches!(mount, Mount::Volume { .. }));
-        let reached = match self.attempt(&kind, spec).await? {
+        let reached = match self.attempt(&kind, spec, progress).await? {
             Ok(reached) => reached,
             Err(failure) if failure.code == Some(NOT_WRITABLE) && keeps => {
                 // Volumes that the engine has just made are root's.
                 self.give_away(&kind, spec).await?;
-                let again = self.attempt(&kind, spec).await?;
+                let again = self.attempt(&kind, spec, progress).await?;
                 again.map_err(|failure| failure.told_of(&kind, spec))?
             }
-            Err(failure) if failure.is_taken() => self.replace(&kind, spec).await?,
+            Err(failure) if failure.is_taken() => self.replace(&kind, spec, progress).await?,
             Err(failure) => return Err(failure.told_of(&kind, spec)),
         };
         let setup = self.setup(spec);
@@ -87,14 +93,19 @@ impl Shared {
 
     /// Starts a container in the place of one that was lost, and may be on its way out still: an engine
     /// that removes it already does not say when it is gone.
-    async fn replace(&self, kind: &Kind, spec: &ContainerSpec) -> Result<Reached, SidecarError> {
+    async fn replace(
+        &self,
+        kind: &Kind,
+        spec: &ContainerSpec,
+        progress: &Progress,
+    ) -> Result<Reached, SidecarError> {
         let engine = &self.config.engine;
         let mut attempts = ATTEMPTS;
         loop {
             let removed = engine.remove_containers(std::slice::from_ref(&spec.name)).await;
             removed.map_err(|error| engine_error(kind, error))?;
             attempts -= 1;
-            match self.attempt(kind, spec).await? {
+            match self.attempt(kind, spec, progress).await? {
                 Ok(reached) => return Ok(reached),
                 Err(failure) if failure.is_taken() && attempts > 0 => {
                     tokio::time::sleep(PAUSE).await;
@@ -129,6 +140,7 @@ impl Shared {
         &self,
         kind: &Kind,
         spec: &ContainerSpec,
+        progress: &Progress,
     ) -> Result<Result<Reached, Failure>, SidecarError> {
         let failed = |source: io::Error| SidecarError::Start { kind: kind.clone(), source };
         let mut called_off = self.called_off.subscribe();
@@ -143,7 +155,7 @@ impl Shared {
             Transport::Stream => None,
         };
         let mut child = self.spawn(kind, spec)?;
-        let mut said = Said::of(child.stderr.take());
+        let mut said = Said::of(child.stderr.take(), Some(progress));
         let streams = child.stdout.take().zip(child.stdin.take());
         let reached = async {
             match (door, streams) {
@@ -165,6 +177,8 @@ impl Shared {
                 let reached = reached.map_err(failed)?;
                 let carries = matches!(reached, Reached::Stream { .. });
                 if carries || !self.config.engine.outlives_its_command() {
+                    // It is up: what the runner says from now on is no progress.
+                    said.progress = None;
                     tokio::spawn(async move { said.until_end(&mut child).await });
                 }
                 Ok(Ok(reached))
@@ -176,7 +190,7 @@ impl Shared {
     async fn give_away(&self, kind: &Kind, of: &ContainerSpec) -> Result<(), SidecarError> {
         let spec = kind::owner(self, of);
         let mut child = self.spawn(kind, &spec)?;
-        let mut said = Said::of(child.stderr.take());
+        let mut said = Said::of(child.stderr.take(), None);
         let code = said.until_end_unless(&mut child, &mut self.called_off.subscribe()).await;
         match code.map_err(|source| SidecarError::Start { kind: kind.clone(), source })? {
             Some(0) => Ok(()),
@@ -248,6 +262,8 @@ pub(super) struct Said {
     line: Vec<u8>,
     lines: Vec<String>,
     stage: Stage,
+    /// Who hears of it at once.
+    progress: Option<Progress>,
 }
 
 /// How far the command has come.
@@ -263,9 +279,10 @@ enum Stage {
 const MAX_LINES: usize = 32;
 
 impl Said {
-    pub(super) fn of(stderr: Option<ChildStderr>) -> Self {
+    pub(super) fn of(stderr: Option<ChildStderr>, progress: Option<&Progress>) -> Self {
         let (line, lines) = (Vec::new(), Vec::new());
-        Said { stderr: stderr.map(BufReader::new), line, lines, stage: Stage::Making }
+        let (stderr, progress) = (stderr.map(BufReader::new), progress.cloned());
+        Said { stderr, line, lines, stage: Stage::Making, progress }
     }
 
     /// What it said at last.
@@ -308,6 +325,9 @@ impl Said {
         let line = String::from_utf8_lossy(&self.line).trim_end().to_owned();
         self.line.clear();
         tracing::debug!("{line}");
+        if let Some(progress) = &self.progress {
+            progress.line(&line);
+        }
         // Of docker and of podman.
         let starts = |beginnings: [&str; 2]| beginnings.iter().any(|it| line.starts_with(it));
         if starts(["Unable to find image", "Trying to pull"]) {

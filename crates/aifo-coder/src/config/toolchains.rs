@@ -1,0 +1,188 @@
+//! Which sidecars a session offers, of which version, and when they start.
+
+use aifo_launch::{Toolchain, Version, VersionSource};
+use aifo_types::Kind;
+
+use crate::config::environment::{Lookup, text};
+use crate::config::error::ConfigError;
+use crate::config::source::{Source, Sourced};
+use crate::config::values::Config;
+
+/// The toolchains of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Toolchains {
+    pub(crate) list: Vec<Toolchain>,
+    pub(crate) starts: Starts,
+}
+
+/// When their sidecars start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Starts {
+    AtOnce,
+    /// With the first call of a tool.
+    OnDemand,
+}
+
+/// The word for all toolchains there are, each when it is needed.
+pub(crate) const AUTO: &str = "auto";
+
+impl Config {
+    /// What the words name: `rust`, `py`, `rust@1.95`, each kind once. With `auto` among them every kind
+    /// is offered, and the others only choose versions.
+    pub(crate) fn toolchains_named(
+        &self,
+        words: Sourced<Vec<String>>,
+    ) -> Result<Sourced<Toolchains>, ConfigError> {
+        let mut named = Toolchains { list: Vec::new(), starts: Starts::AtOnce };
+        for word in &words.value {
+            if word.eq_ignore_ascii_case(AUTO) {
+                named.starts = Starts::OnDemand;
+            } else {
+                named.add(self.toolchain_named(word, &words.source)?, &words.source)?;
+            }
+        }
+        if named.starts == Starts::OnDemand {
+            let all = self.policy.kinds().iter().map(|policy| match named.find(&policy.kind) {
+                Some(toolchain) => toolchain.clone(),
+                None => policy.kind.clone().into(),
+            });
+            named.list = all.collect();
+        }
+        Ok(Sourced::new(named, words.source))
+    }
+
+    /// Versions for kinds that nobody has chosen one for yet: `AIFO_<KIND>_TOOLCHAIN_VERSION`.
+    pub(crate) fn apply_versions(&mut self, lookup: Lookup<'_>) -> Result<(), ConfigError> {
+        let unversioned = |toolchain: &&mut Toolchain| toolchain.version.is_none();
+        for toolchain in self.toolchains.value.list.iter_mut().filter(unversioned) {
+            let name = aifo_types::env::toolchain_version(toolchain.kind.as_str());
+            if let Some(Sourced { value, source }) = text(lookup, name)? {
+                toolchain.version = Some(user_version(&toolchain.kind, &value, &source)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn toolchain_named(&self, word: &str, source: &Source) -> Result<Toolchain, ConfigError> {
+        let (name, version) = match word.split_once('@') {
+            Some((name, version)) => (name, Some(version)),
+            None => (word, None),
+        };
+        let kind = self.kind_named(name, source)?;
+        let Some(text) = version else { return Ok(kind.into()) };
+        let version = Some(user_version(&kind, text, source)?);
+        Ok(Toolchain { kind, version })
+    }
+}
+
+fn user_version(kind: &Kind, text: &str, source: &Source) -> Result<Version, ConfigError> {
+    Version::new(text, VersionSource::User).ok_or_else(|| {
+        let what = format!("'{text}' cannot be a version of {kind}");
+        let hint = "a version is up to 64 letters, digits and . _ -, as in rust@1.95";
+        ConfigError::new(source, what).hint(hint)
+    })
+}
+
+impl Toolchains {
+    /// These kinds, of no particular version, all at once.
+    pub(crate) fn of(kinds: Vec<Kind>) -> Self {
+        let list = kinds.into_iter().map(Toolchain::from).collect();
+        Toolchains { list, starts: Starts::AtOnce }
+    }
+
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
+        self.list.iter().map(|toolchain| toolchain.kind.clone()).collect()
+    }
+
+    pub(crate) fn find(&self, kind: &Kind) -> Option<&Toolchain> {
+        self.list.iter().find(|toolchain| toolchain.kind == *kind)
+    }
+
+    /// The words that mean the same.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let auto = (self.starts == Starts::OnDemand).then(|| AUTO.to_owned());
+        let words = self.list.iter().map(|toolchain| match &toolchain.version {
+            Some(version) => format!("{}@{version}", toolchain.kind),
+            None => toolchain.kind.to_string(),
+        });
+        auto.into_iter().chain(words).collect()
+    }
+
+    fn add(&mut self, toolchain: Toolchain, source: &Source) -> Result<(), ConfigError> {
+        let known = self.list.iter_mut().find(|known| known.kind == toolchain.kind);
+        let Some(known) = known else {
+            self.list.push(toolchain);
+            return Ok(());
+        };
+        match (&known.version, toolchain.version) {
+            (_, None) => {}
+            (None, version) => known.version = version,
+            (Some(before), Some(version)) if *before == version => {}
+            (Some(before), Some(version)) => {
+                let kind = &known.kind;
+                let what = format!("{kind}@{before} and {kind}@{version} cannot both be");
+                return Err(ConfigError::new(source, what));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(words: &[&str]) -> Result<String, String> {
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        let words = Sourced::new(words, Source::Flag("--toolchain"));
+        let named = Config::builtin().toolchains_named(words);
+        named.map(|named| named.value.words().join(" ")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn words_and_what_they_mean() {
+        let ok = |words: &[&str], expected: &str| {
+            assert_eq!(named(words).as_deref(), Ok(expected), "{words:?}");
+        };
+        ok(&["rust", "PY", "rust"], "rust python");
+        ok(&["rust@1.95", "node@24"], "rust@1.95 node@24");
+        ok(&["ts@24", "node", "node@24"], "node@24");
+        ok(&["node", "node@24"], "node@24");
+        ok(&["auto"], "auto c-cpp rust go node python");
+        ok(&["rust@1.95", "Auto"], "auto c-cpp rust@1.95 go node python");
+    }
+
+    #[test]
+    fn versions_from_the_environment() {
+        let versions = |variable: &'static str, value: &'static str| {
+            let mut config = Config::builtin();
+            let words = ["rust", "c-cpp", "node@24"].map(str::to_owned).to_vec();
+            let named = config.toolchains_named(Sourced::builtin(words));
+            config.toolchains = named.map_err(|error| error.to_string())?;
+            let set = config.apply_versions(&|name| (name == variable).then(|| value.into()));
+            set.map_err(|error| error.to_string())?;
+            Ok::<_, String>(config.toolchains.value.words().join(" "))
+        };
+        let rust = "AIFO_RUST_TOOLCHAIN_VERSION";
+        assert_eq!(versions(rust, "1.95").as_deref(), Ok("rust@1.95 c-cpp node@24"));
+        assert_eq!(versions(rust, "").as_deref(), Ok("rust c-cpp node@24"));
+        let c = versions("AIFO_C_CPP_TOOLCHAIN_VERSION", "14");
+        assert_eq!(c.as_deref(), Ok("rust c-cpp@14 node@24"));
+        let chosen = versions("AIFO_NODE_TOOLCHAIN_VERSION", "20");
+        assert_eq!(chosen.as_deref(), Ok("rust c-cpp node@24"), "what the user typed");
+        assert!(versions(rust, "1:2").unwrap_err().starts_with(rust));
+    }
+
+    #[test]
+    fn words_that_mean_nothing() {
+        let fails = |words: &[&str], expected: &str| {
+            let error = named(words).unwrap_err();
+            assert!(error.contains(expected), "{words:?}: {error}");
+        };
+        fails(&["rust@"], "'' cannot be a version of rust\nhint: a version is up to 64");
+        fails(&["rust@1:2"], "'1:2' cannot be a version of rust");
+        fails(&["rsut@1"], "there is no toolchain 'rsut'");
+        fails(&["auto@1"], "there is no toolchain 'auto'");
+        fails(&["py@3.12", "python@3.13"], "python@3.12 and python@3.13 cannot both be");
+    }
+}

@@ -1,0 +1,95 @@
+//! How sidecars come up, on stderr: a line for each that takes its time.
+
+use std::io::{IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use aifo_launch::{News, Reporter, Startup};
+use aifo_types::Kind;
+use tracing::Level;
+
+use crate::console::{PROGRESS, plain};
+
+/// What comes up within this time is not worth a line.
+const WORTH_A_LINE: Duration = Duration::from_millis(300);
+
+/// Columns of a line that is drawn in place: one that wrapped would stay.
+const WIDTH: usize = 78;
+
+/// Tells of the sidecars of a session with so many of them: in place on a terminal, else in a line for
+/// each that is up. Once the session is, the terminal is the command's: then it is a notice like others.
+pub(crate) fn reporter(startup: Startup, sidecars: usize) -> Reporter {
+    let starting = if startup == Startup::AtOnce { sidecars } else { 0 };
+    let board = Mutex::new(Board { starting, lines: Vec::new(), drawn: 0, took: Duration::ZERO });
+    Reporter::new(move |kind, news| {
+        let mut board = board.lock().unwrap_or_else(PoisonError::into_inner);
+        board.hear(kind, news);
+    })
+}
+
+struct Board {
+    /// Sidecars that are not up yet.
+    starting: usize,
+    lines: Vec<(Kind, String)>,
+    /// Lines on the terminal.
+    drawn: usize,
+    /// The longest start so far.
+    took: Duration,
+}
+
+impl Board {
+    fn hear(&mut self, kind: &Kind, news: News<'_>) {
+        let text = words(news);
+        // A failure is told to whoever needed the sidecar. Where decisions are told as well, their lines
+        // would come between ours.
+        if self.starting == 0 || tracing::enabled!(Level::DEBUG) {
+            tracing::info!("{kind}: {text}");
+            return;
+        }
+        if let News::Ready(took) = news {
+            self.took = self.took.max(took);
+        }
+        if matches!(news, News::Ready(_) | News::Failed(_)) {
+            self.starting -= 1;
+        }
+        let is_heard = tracing::enabled!(target: PROGRESS, Level::INFO);
+        if is_heard && std::io::stderr().is_terminal() {
+            self.draw(kind, text);
+        } else if matches!(news, News::Ready(took) if took >= WORTH_A_LINE) {
+            tracing::info!(target: PROGRESS, "{kind}: {text}");
+        }
+    }
+
+    fn draw(&mut self, kind: &Kind, text: String) {
+        match self.lines.iter_mut().find(|(known, _)| known == kind) {
+            Some((_, line)) => *line = text,
+            None => self.lines.push((kind.clone(), text)),
+        }
+        let mut drawing = String::new();
+        if self.drawn > 0 {
+            drawing += &format!("\x1b[{}A", self.drawn);
+        }
+        drawing += "\r\x1b[J";
+        self.drawn = 0;
+        // What took no time leaves nothing on the screen.
+        if self.starting > 0 || self.took >= WORTH_A_LINE {
+            for (kind, text) in &self.lines {
+                let line = plain(&format!("aifo-coder: {kind}: {text}"));
+                drawing.extend(line.chars().take(WIDTH).chain(['\n']));
+            }
+            self.drawn = self.lines.len();
+        }
+        // Nobody is left to be told that stderr is gone.
+        let _ = std::io::stderr().write_all(drawing.as_bytes());
+    }
+}
+
+fn words(news: News<'_>) -> String {
+    match news {
+        News::Starting => "starting ..".to_owned(),
+        News::Line(line) => line.to_owned(),
+        News::Ready(took) => format!("ready in {:.1} s", took.as_secs_f64()),
+        News::Failed(_) => "failed".to_owned(),
+        News::Idle(after) => format!("stopped, idle for {} s", after.as_secs()),
+    }
+}

@@ -1,0 +1,237 @@
+//! Which version of a toolchain a project asks for, by its own files (`spec/cli.md#versions`).
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use aifo_types::Kind;
+use nix::fcntl::OFlag;
+
+use crate::toolchain::{Version, VersionSource};
+
+/// A file that may name a version, and how it is read.
+struct Sign {
+    file: &'static str,
+    read: fn(&str) -> Found,
+}
+
+/// What a file says.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    Version(String),
+    /// Something that is no single version: a range, a name for whatever is current.
+    Nothing,
+    /// It cannot be understood; why.
+    Malformed(String),
+}
+
+const fn sign(file: &'static str, read: fn(&str) -> Found) -> Sign {
+    Sign { file, read }
+}
+
+/// In the order in which the kind's own tools look at them.
+fn signs(kind: &str) -> &'static [Sign] {
+    const RUST: &[Sign] =
+        &[sign("rust-toolchain", rust_toolchain), sign("rust-toolchain.toml", toolchain_toml)];
+    const NODE: &[Sign] = &[
+        sign(".nvmrc", plain_line),
+        sign(".node-version", plain_line),
+        sign("package.json", package_json),
+    ];
+    const PYTHON: &[Sign] = &[sign(".python-version", plain_line)];
+    const GO: &[Sign] = &[sign("go.mod", go_mod)];
+    match kind {
+        "rust" => RUST,
+        "node" => NODE,
+        "python" => PYTHON,
+        "go" => GO,
+        _ => &[],
+    }
+}
+
+/// The version that the project's files ask for: the first file that names one has its way. A file that
+/// cannot be understood is warned about and passed over.
+pub fn project_version(kind: &Kind, workspace: &Path) -> Option<Version> {
+    signs(kind.as_str()).iter().find_map(|sign| {
+        let path = workspace.join(sign.file);
+        let found = match read_text(&path) {
+            Ok(None) => Found::Nothing,
+            Ok(Some(text)) => (sign.read)(&text),
+            Err(error) => Found::Malformed(error.to_string()),
+        };
+        let why = match found {
+            Found::Nothing => return None,
+            Found::Version(text) => {
+                match Version::new(&text, VersionSource::ProjectFile(path.clone())) {
+                    Some(version) => return Some(version),
+                    None => format!("'{}' is no version", text.escape_debug()),
+                }
+            }
+            Found::Malformed(why) => why,
+        };
+        tracing::warn!("'{}' names no version of {kind}: {why}", path.display());
+        None
+    })
+}
+
+/// More than any of these files needs.
+const MAX_BYTES: u64 = 64 * 1024;
+
+/// The text of a file; `None` if there is none.
+fn read_text(path: &Path) -> io::Result<Option<String>> {
+    // An agent could put a pipe here, which nobody would ever write to.
+    let opened = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
+    let file = match opened {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut text = String::new();
+    file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(io::Error::other("it is larger than 64 KiB"));
+    }
+    Ok(Some(text))
+}
+
+/// The old form is a line; the new one is allowed under the old name.
+fn rust_toolchain(text: &str) -> Found {
+    match first_line(text) {
+        Some(line) if !line.contains(['[', '=']) => Found::Version(line.to_owned()),
+        _ => toolchain_toml(text),
+    }
+}
+
+fn toolchain_toml(text: &str) -> Found {
+    let table: toml::Table = match text.parse() {
+        Ok(table) => table,
+        Err(error) => return Found::Malformed(error.message().replace('\n', "; ")),
+    };
+    match table.get("toolchain").and_then(|toolchain| toolchain.get("channel")) {
+        Some(toml::Value::String(channel)) => Found::Version(channel.clone()),
+        Some(_) => Found::Malformed("channel is no text".to_owned()),
+        // It may name a path instead.
+        None => Found::Nothing,
+    }
+}
+
+/// `20`, `v20.11.1` and `3.12`, but neither `lts/*` nor `pypy3.10`.
+fn plain_line(text: &str) -> Found {
+    first_line(text).map_or(Found::Nothing, plain)
+}
+
+fn package_json(text: &str) -> Found {
+    let manifest: serde_json::Value = match serde_json::from_str(text) {
+        Ok(manifest) => manifest,
+        Err(error) => return Found::Malformed(error.to_string()),
+    };
+    let engine = manifest.get("engines").and_then(|engines| engines.get("node"));
+    engine.and_then(serde_json::Value::as_str).map_or(Found::Nothing, plain)
+}
+
+/// `toolchain go1.22.3` says more than `go 1.22`.
+fn go_mod(text: &str) -> Found {
+    let directive = |name: &str| {
+        text.lines().find_map(|line| {
+            let mut words = line.split_whitespace();
+            (words.next() == Some(name)).then(|| words.next()).flatten()
+        })
+    };
+    let toolchain = directive("toolchain").and_then(|named| named.strip_prefix("go"));
+    toolchain.or(directive("go")).map_or(Found::Nothing, |text| Found::Version(text.to_owned()))
+}
+
+fn plain(text: &str) -> Found {
+    let number = text.trim();
+    let number = number.strip_prefix('v').unwrap_or(number);
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    if number.split('.').count() <= 3 && number.split('.').all(is_number) {
+        Found::Version(number.to_owned())
+    } else {
+        Found::Nothing
+    }
+}
+
+fn first_line(text: &str) -> Option<&str> {
+    let mut lines = text.lines().map(str::trim);
+    lines.find(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn what_files_say() {
+        let base = std::env::temp_dir().join(format!("aifo-versions-{}", std::process::id()));
+        let check = |kind: &str, files: &[(&str, &str)], expected: Option<(&str, &str)>| {
+            fs::create_dir_all(&base).unwrap();
+            for (file, text) in files {
+                fs::write(base.join(file), text).unwrap();
+            }
+            let found = project_version(&Kind::parse(kind).unwrap(), &base);
+            let expected = expected.map(|(text, file)| {
+                Version::new(text, VersionSource::ProjectFile(base.join(file))).unwrap()
+            });
+            assert_eq!(found, expected, "{kind}: {files:?}");
+            fs::remove_dir_all(&base).unwrap();
+        };
+        let toml = "rust-toolchain.toml";
+        check("rust", &[], None);
+        check("rust", &[(toml, "[toolchain]\nchannel = \"1.95\"\n")], Some(("1.95", toml)));
+        check("rust", &[(toml, "[toolchain]\nchannel = 'stable'")], Some(("stable", toml)));
+        check("rust", &[(toml, "[toolchain]\npath = \"/x\"")], None);
+        check("rust", &[(toml, "[toolchain]\nchannel = 1")], None);
+        check("rust", &[(toml, "channel 1.95")], None);
+        check("rust", &[(toml, "[toolchain]\nchannel = '1.95:x'")], None);
+        let old = "rust-toolchain";
+        let both = [(old, "nightly-2026-01-01\n"), (toml, "[toolchain]\nchannel = '1.95'")];
+        check("rust", &both, Some(("nightly-2026-01-01", old)));
+        check("rust", &[(old, "[toolchain]\nchannel = '1.95'")], Some(("1.95", old)));
+
+        check("node", &[(".nvmrc", "v20.11.1\n")], Some(("20.11.1", ".nvmrc")));
+        check("node", &[(".nvmrc", "20")], Some(("20", ".nvmrc")));
+        check("node", &[(".nvmrc", "lts/*")], None);
+        check(
+            "node",
+            &[(".nvmrc", "lts/*"), (".node-version", "22")],
+            Some(("22", ".node-version")),
+        );
+        let package = "package.json";
+        check("node", &[(package, r#"{"engines":{"node":"24"}}"#)], Some(("24", package)));
+        check("node", &[(package, r#"{"engines":{"node":">=18"}}"#)], None);
+        check("node", &[(package, r#"{"name":"x"}"#)], None);
+        check("node", &[(package, "{")], None);
+
+        check(
+            "python",
+            &[(".python-version", "# ours\n3.12\n3.11\n")],
+            Some(("3.12", ".python-version")),
+        );
+        check("python", &[(".python-version", "pypy3.10")], None);
+        check("python", &[(".python-version", "")], None);
+
+        check("go", &[("go.mod", "module x\n\ngo 1.22\n")], Some(("1.22", "go.mod")));
+        let pinned = "module x\ngo 1.22\ntoolchain go1.22.3\n";
+        check("go", &[("go.mod", pinned)], Some(("1.22.3", "go.mod")));
+        check("go", &[("go.mod", "go 1.22\ntoolchain default")], Some(("1.22", "go.mod")));
+        check("c-cpp", &[("Makefile", "all:")], None);
+    }
+
+    #[test]
+    fn only_files_of_bearable_size() {
+        let base = std::env::temp_dir().join(format!("aifo-versions-b-{}", std::process::id()));
+        fs::create_dir_all(&base).unwrap();
+        let path = base.join(".nvmrc");
+        fs::write(&path, format!("20\n{}", "#".repeat(64 * 1024))).unwrap();
+        assert!(read_text(&path).is_err());
+        fs::remove_file(&path).unwrap();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(read_text(&path).is_err(), "a pipe is not waited for");
+        fs::remove_dir_all(&base).unwrap();
+    }
+}

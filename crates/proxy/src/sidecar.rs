@@ -1,0 +1,101 @@
+//! The sidecar of a call: it is up, or it is started while the caller waits (`spec/toolexec.md#on-demand`).
+
+use std::convert::Infallible;
+use std::future::{Future, pending};
+use std::time::Duration;
+
+use aifo_policy::{Route, running_first};
+use aifo_sidecar::{Lease, SidecarError, Socket, Startup};
+use aifo_types::{Kind, Refusal, ToolName};
+use aifo_wire::encode_progress;
+use tokio::time::sleep;
+
+use crate::client::{Client, Parked, Surplus};
+use crate::proxy::Shared;
+
+/// Who waits for a sidecar.
+#[derive(Clone, Copy)]
+pub(crate) enum Caller<'a> {
+    /// By version 1 or 2, who hears nothing before the answer.
+    Plain(&'a Client),
+    /// By version 3, who may be told what takes so long.
+    Attached(&'a Parked),
+}
+
+/// A start that takes no longer is not worth a word.
+const WORTH_A_WORD: Duration = Duration::from_millis(300);
+
+/// The sidecars that may run `tool`, in the order in which they are to be tried: none is started for a
+/// tool that one has which runs.
+pub(crate) fn routes(shared: &Shared, tool: &ToolName) -> Result<Vec<Route>, Refusal> {
+    let fleet = &shared.fleet;
+    let mut routes = shared.config.policy.route(tool, fleet.offered())?;
+    if fleet.startup() != Startup::AtOnce && routes.len() > 1 {
+        let running = fleet.running();
+        let running = running.borrow();
+        running_first(&mut routes, |kind| running.contains(kind));
+    }
+    Ok(routes)
+}
+
+/// A sidecar for a call, started if it has to be. The wait ends with the caller's leaving and with the
+/// session; the start goes on for whoever comes next.
+pub(crate) async fn lease(
+    shared: &Shared,
+    kind: &Kind,
+    caller: Caller<'_>,
+) -> Result<Lease, Refusal> {
+    if let Some(lease) = shared.fleet.ready(kind) {
+        return Ok(lease);
+    }
+    match caller {
+        Caller::Plain(client) => {
+            let mut surplus = Surplus::new(&shared.config.limits);
+            wait(shared, kind, client.gone(&mut surplus), pending()).await
+        }
+        Caller::Attached(parked) => {
+            let connection = parked.fd.try_clone().and_then(Socket::new);
+            let connection = connection.map_err(|error| Refusal::Internal(error.to_string()))?;
+            let left = async { drop(connection.ended().await) };
+            wait(shared, kind, left, explain(&connection, kind)).await
+        }
+    }
+}
+
+async fn wait(
+    shared: &Shared,
+    kind: &Kind,
+    left: impl Future<Output = ()>,
+    explained: impl Future<Output = Infallible>,
+) -> Result<Lease, Refusal> {
+    tracing::debug!(%kind, "a call waits for its sidecar");
+    let mut shutdown = shared.shutdown.subscribe();
+    let called_off =
+        |why: &str| Refusal::Internal(format!("{why} before the {kind} sidecar was up"));
+    tokio::select! {
+        biased;
+        started = shared.fleet.lease(kind) => started.map_err(|error| not_started(&error)),
+        () = left => Err(called_off("the caller left")),
+        // An error means that the proxy itself is gone, which ends the session as well.
+        _ = shutdown.wait_for(|shutdown| *shutdown) => Err(called_off("the session ended")),
+        never = explained => match never {},
+    }
+}
+
+/// Tells a caller of version 3 what it waits for, once.
+async fn explain(connection: &Socket, kind: &Kind) -> Infallible {
+    sleep(WORTH_A_WORD).await;
+    let mut interim = Vec::new();
+    encode_progress(&mut interim, &format!("starting the {kind} sidecar"));
+    // The first bytes on this connection, so all of them find room; a caller who has left hears nothing.
+    let _ = connection.try_send(&interim);
+    pending().await
+}
+
+fn not_started(error: &SidecarError) -> Refusal {
+    let cause = error.to_string();
+    Refusal::Internal(match cause.contains("\nhint: ") {
+        true => cause,
+        false => format!("{cause}\nhint: the next call tries again"),
+    })
+}

@@ -1,0 +1,266 @@
+//! Sidecars that come and go with the calls, over runners of our own that count what reaches them.
+
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use aifo_sidecar::{
+    Backend, ExecEvent, Fleet, News, Progress, Reporter, Runner, SidecarError, Starting, Startup,
+};
+use aifo_types::{Ending, ExecId, Kind};
+use aifo_wire::{
+    Elsewhere, Environment, Exit, FRAMES_VERSION, Frame, FrameReader, Invocation, Setup, Start,
+    Tell, Usage,
+};
+use tokio::sync::Notify;
+
+/// What runners have seen.
+#[derive(Debug, Default)]
+struct Counts {
+    starts: AtomicUsize,
+    execs: AtomicUsize,
+    retired: AtomicUsize,
+    /// Questions that a runner answered with "something runs".
+    stayed: AtomicUsize,
+    /// Calls that came to a runner that had gone.
+    too_late: AtomicUsize,
+}
+
+/// Starts runners that are threads of this process.
+#[derive(Clone, Default)]
+struct Threads {
+    counts: Arc<Counts>,
+    /// A kind that comes up only when it is told to.
+    gate: Option<(Kind, Arc<Notify>)>,
+    /// So many starts fail.
+    failures: Arc<AtomicUsize>,
+    /// A runner refuses to go so often.
+    refusals: Arc<AtomicUsize>,
+}
+
+impl Backend for Threads {
+    fn start(&self, kind: Kind, _progress: Progress) -> Starting {
+        let this = self.clone();
+        Box::pin(async move {
+            this.counts.starts.fetch_add(1, Ordering::SeqCst);
+            if let Some((_, open)) = this.gate.as_ref().filter(|(closed, _)| *closed == kind) {
+                open.notified().await;
+            }
+            if take_one(&this.failures) {
+                return Err(SidecarError::Start { kind, source: std::io::Error::other("no luck") });
+            }
+            let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+            let (counts, refusals) = (this.counts, this.refusals);
+            thread::spawn(move || run(theirs, &counts, &refusals));
+            Runner::connect(kind.clone(), OwnedFd::from(ours), &setup(&kind)).await
+        })
+    }
+}
+
+fn setup(kind: &Kind) -> Setup {
+    Setup { workspace: vec![b"/w".to_vec()], tmp: Vec::new(), kind: kind.to_string() }
+}
+
+fn take_one(count: &AtomicUsize) -> bool {
+    count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+}
+
+/// A runner whose tools end as soon as they have started.
+fn run(mut control: UnixStream, counts: &Counts, refusals: &AtomicUsize) {
+    let say = |mut to: &UnixStream, frame: Frame<'_>| {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        // A proxy that has gone hears nothing.
+        let _ = to.write_all(&bytes);
+    };
+    say(&control, Frame::Hello { version: FRAMES_VERSION });
+    let (mut frames, mut bytes, mut gone) = (FrameReader::new(), [0; 4096], false);
+    while let Ok(count @ 1..) = control.read(&mut bytes) {
+        frames.receive(&bytes[..count]);
+        while let Some(frame) = frames.next_frame().expect("the proxy keeps to the protocol") {
+            match frame {
+                Frame::Start(_) if gone => _ = counts.too_late.fetch_add(1, Ordering::SeqCst),
+                Frame::Start(start) => {
+                    counts.execs.fetch_add(1, Ordering::SeqCst);
+                    let usage = Usage::default();
+                    let ending = Ending::Exited(0);
+                    let exit = Exit { ending, cancelled: None, limit: None, taken: 0, usage };
+                    say(&control, Frame::Exit { serial: start.serial, exit });
+                }
+                Frame::Retire if take_one(refusals) => {
+                    counts.stayed.fetch_add(1, Ordering::SeqCst);
+                    say(&control, Frame::Busy);
+                }
+                Frame::Retire => {
+                    counts.retired.fetch_add(1, Ordering::SeqCst);
+                    gone = true;
+                    // Our end of sending alone: what is still sent to us is to be seen.
+                    let _ = control.shutdown(std::net::Shutdown::Write);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn kind(name: &str) -> Kind {
+    Kind::parse(name).expect("a kind")
+}
+
+async fn fleet(backend: &Threads, kinds: &[&str], idle_stop: Option<Duration>) -> Arc<Fleet> {
+    let kinds = kinds.iter().map(|name| kind(name)).collect();
+    let (backend, host) = (Box::new(backend.clone()), Box::new(Threads::default()));
+    let startup = Startup::OnDemand { idle_stop };
+    let fleet = Fleet::start(backend, host, kinds, startup, Reporter::default()).await;
+    Arc::new(fleet.expect("nothing is started yet"))
+}
+
+/// One call, to its end.
+async fn call(fleet: &Fleet, name: &str) -> Result<Option<ExecEvent>, Arc<SidecarError>> {
+    let start = Start {
+        serial: 0,
+        id: ExecId::parse(b"e1").expect("an id"),
+        elsewhere: Elsewhere::Refuse,
+        program: None,
+        environment: Environment::All,
+        client: None,
+        tell: Tell::End,
+        invocation: Invocation::plain(vec![b"make".to_vec()], None),
+    };
+    let mut exec = fleet.lease(&kind(name)).await?.start(start, Vec::new());
+    Ok(exec.next().await)
+}
+
+fn ended(event: &Option<ExecEvent>) -> bool {
+    matches!(event, Some(ExecEvent::Ended(_)))
+}
+
+/// Runs it on one thread, as `aifo-coder` does.
+fn on_a_reactor(work: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(work);
+}
+
+#[test]
+fn first_calls_at_once_share_one_start() {
+    on_a_reactor(async {
+        let open = Arc::new(Notify::new());
+        let backend =
+            Threads { gate: Some((kind("rust"), Arc::clone(&open))), ..Threads::default() };
+        let fleet = fleet(&backend, &["rust", "go"], None).await;
+        assert!(fleet.ready(&kind("rust")).is_none() && fleet.running().borrow().is_empty());
+        let calls: Vec<_> = (0..20)
+            .map(|_| {
+                let fleet = Arc::clone(&fleet);
+                tokio::spawn(async move { call(&fleet, "rust").await })
+            })
+            .collect();
+        // The others wait for rust, and nobody for them.
+        assert!(ended(&call(&fleet, "go").await.unwrap()));
+        assert_eq!(backend.counts.starts.load(Ordering::SeqCst), 2);
+        open.notify_one();
+        for call in calls {
+            assert!(ended(&call.await.unwrap().unwrap()));
+        }
+        assert_eq!(backend.counts.starts.load(Ordering::SeqCst), 2);
+        assert_eq!(backend.counts.execs.load(Ordering::SeqCst), 21);
+        assert_eq!(fleet.running().borrow().len(), 2);
+        fleet.stop().await;
+    });
+}
+
+#[test]
+fn a_start_that_fails_fails_for_all_who_wait_and_for_nobody_else() {
+    on_a_reactor(async {
+        let open = Arc::new(Notify::new());
+        let failures = Arc::new(AtomicUsize::new(1));
+        let gate = Some((kind("rust"), Arc::clone(&open)));
+        let backend = Threads { gate, failures, ..Threads::default() };
+        let fleet = fleet(&backend, &["rust"], None).await;
+        let mut calls: Vec<_> = (0..5).map(|_| Box::pin(call(&fleet, "rust"))).collect();
+        for call in &mut calls {
+            let waits = tokio::time::timeout(Duration::ZERO, call).await;
+            assert!(waits.is_err(), "it waits for the start");
+        }
+        open.notify_one();
+        for call in calls {
+            let error = call.await.unwrap_err();
+            assert_eq!(error.to_string(), "cannot start the rust sidecar: no luck");
+        }
+        assert_eq!(backend.counts.starts.load(Ordering::SeqCst), 1);
+        open.notify_one();
+        assert!(ended(&call(&fleet, "rust").await.unwrap()), "the next one tries again");
+        assert_eq!(backend.counts.starts.load(Ordering::SeqCst), 2);
+        fleet.stop().await;
+        let error = call(&fleet, "rust").await.unwrap_err();
+        assert_eq!(error.to_string(), "no rust sidecar runs in this session", "it is over");
+    });
+}
+
+#[test]
+fn of_those_that_start_at_once_none_stays_if_one_fails() {
+    on_a_reactor(async {
+        let (told, heard) = (Arc::new(Mutex::new(Vec::new())), |news: News<'_>| match news {
+            News::Starting => "starting",
+            News::Ready(_) => "ready",
+            News::Failed(_) => "failed",
+            News::Line(_) | News::Idle(_) => "else",
+        });
+        let failures = Arc::new(AtomicUsize::new(1));
+        let backend = Threads { failures, ..Threads::default() };
+        let reporter = Reporter::new({
+            let told = Arc::clone(&told);
+            move |kind, news| told.lock().unwrap().push(format!("{kind} {}", heard(news)))
+        });
+        let kinds = ["rust", "go"].map(kind).to_vec();
+        let (sidecars, host) = (Box::new(backend.clone()), Box::new(Threads::default()));
+        let started = Fleet::start(sidecars, host, kinds, Startup::AtOnce, reporter).await;
+        assert_eq!(started.unwrap_err().to_string(), "cannot start the rust sidecar: no luck");
+        let mut told = told.lock().unwrap().clone();
+        told.sort();
+        assert_eq!(told, ["go ready", "go starting", "rust failed", "rust starting"]);
+    });
+}
+
+/// Idle periods as short as a call takes: at any moment a runner is being asked to go.
+#[test]
+fn no_call_is_lost_or_run_twice_while_sidecars_come_and_go() {
+    const CALLERS: usize = 8;
+    const CALLS: usize = 250;
+    on_a_reactor(async {
+        let refusals = Arc::new(AtomicUsize::new(40));
+        let backend = Threads { refusals, ..Threads::default() };
+        let fleet = fleet(&backend, &["rust"], Some(Duration::from_micros(200))).await;
+        let callers = (0..CALLERS).map(|caller| {
+            let fleet = Arc::clone(&fleet);
+            tokio::spawn(async move {
+                for number in 0..CALLS {
+                    let ending = call(&fleet, "rust").await;
+                    let ending =
+                        ending.unwrap_or_else(|error| panic!("{caller} {number}: {error}"));
+                    assert!(ended(&ending), "{caller} {number}: {ending:?}");
+                    // Pauses of every length, some of them long enough for the runner to go.
+                    let pause = (caller * 7 + number * 13) % 23;
+                    tokio::time::sleep(Duration::from_micros(pause as u64 * 150)).await;
+                }
+            })
+        });
+        for caller in callers.collect::<Vec<_>>() {
+            caller.await.unwrap();
+        }
+        let mut running = fleet.running();
+        running.wait_for(|running| running.is_empty()).await.unwrap();
+        let count = |counter: &AtomicUsize| counter.load(Ordering::SeqCst);
+        let Counts { starts, execs, retired, stayed, too_late } = &*backend.counts;
+        assert_eq!(count(execs), CALLERS * CALLS, "each call once");
+        assert_eq!(count(too_late), 0, "none was sent to a runner that had gone");
+        assert_eq!(count(starts), count(retired), "each has gone of its own accord");
+        assert!(count(starts) > 5, "they did come and go: {}", count(starts));
+        assert!(count(stayed) > 0, "and some stayed");
+        fleet.stop().await;
+    });
+}

@@ -1,0 +1,355 @@
+//! Sidecars that start with the first call of a tool, and stop when nothing runs in them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use aifo_tests::{
+    Invocation, Outcome, Running, Session, Setup, Sidecar, Signal, Terminal, binaries, eventually,
+    fresh_id, is_alive, send_signal,
+};
+
+/// A shim whose guards come up as a test wants. Each writes a line into `starts`, waits while there is a
+/// file `shut`, and gives up if there is a file `broken`.
+struct Gate {
+    folder: PathBuf,
+}
+
+impl Gate {
+    /// Beside the folders of a setup, which gets the shim.
+    fn for_setup(setup: Setup) -> (Self, Setup) {
+        let folder = setup.scratch().to_owned();
+        let (place, real) = (folder.display(), binaries().shim.display());
+        let script = format!(
+            "if [ \"$1\" = guard ]; then\n\
+             echo start >> {place}/starts\n\
+             while [ -e {place}/shut ]; do /bin/sleep 0.01; done\n\
+             if [ -e {place}/broken ]; then exit 1; fi\n\
+             exec -a aifo-runner {real} \"$@\"\n\
+             fi\n\
+             exec {real} \"$@\""
+        );
+        let shim = setup.scratch().join("gated-shim");
+        fs::write(&shim, format!("#!/bin/bash\n{script}\n")).unwrap();
+        assert!(Command::new("/bin/chmod").arg("755").arg(&shim).status().unwrap().success());
+        let setup = setup.env_path("AIFO_SHIM_BIN", &shim);
+        (Gate { folder }, setup)
+    }
+
+    fn starts(&self) -> usize {
+        fs::read_to_string(self.folder.join("starts")).unwrap_or_default().lines().count()
+    }
+
+    fn put(&self, name: &str) {
+        fs::write(self.folder.join(name), "").unwrap();
+    }
+
+    fn take(&self, name: &str) {
+        fs::remove_file(self.folder.join(name)).unwrap();
+    }
+}
+
+fn gated(options: &[&str]) -> (Gate, Session) {
+    let setup = Setup::new().kinds(&["auto"]).options(options).verbose();
+    let (gate, setup) = Gate::for_setup(setup);
+    (gate, setup.start())
+}
+
+/// Runs a fake tool to its end.
+#[track_caller]
+fn call(session: &Session, tool: &str) {
+    let answer = session.answer(&session.exec(tool, ["say", "hi"]));
+    assert_eq!((answer.exit_code(), answer.text().as_str()), (Some("0"), "hi\n"));
+}
+
+/// Waits until so many calls have come that had to wait for their sidecar.
+#[track_caller]
+fn waiting(session: &Session, calls: usize) {
+    eventually(&format!("{calls} calls have waited"), || {
+        session.log_lines(&["a call waits for its sidecar"]).len() == calls
+    });
+}
+
+/// The kind that the log says a tool was run in.
+#[track_caller]
+fn kind_of(session: &Session, tool: &str) -> String {
+    let id = fresh_id();
+    let answer = session.answer(&session.exec(tool, ["say"]).id(&id));
+    assert_eq!(answer.exit_code(), Some("0"), "{}", answer.text());
+    let lines = session.log_lines(&["exec tool=", &format!("exec_id={id} ")]);
+    let kind = lines[0].split_whitespace().find_map(|word| word.strip_prefix("kind="));
+    kind.unwrap_or_else(|| panic!("no kind: {lines:?}")).to_owned()
+}
+
+/// `aifo-coder sessions`, in the session's own place.
+#[track_caller]
+fn listed(session: &Session, options: &[&str]) -> String {
+    let mut coder = Command::new(&binaries().coder);
+    coder.env_clear().env("XDG_RUNTIME_DIR", session.scratch().join("run")).arg("sessions");
+    Outcome::of(coder.args(options)).exited(0).text()
+}
+
+#[test]
+fn the_first_call_of_a_tool_starts_its_sidecar() {
+    let (gate, session) = gated(&[]);
+    assert_eq!((gate.starts(), Sidecar::of(session.pid()).len()), (0, 0));
+    let nothing = "(not running: c-cpp,rust,go,node,python)";
+    assert!(listed(&session, &[]).contains(nothing), "{}", listed(&session, &[]));
+    call(&session, "cargo");
+    call(&session, "cargo");
+    assert_eq!((gate.starts(), Sidecar::of(session.pid()).len()), (1, 1));
+    eventually("it is listed as running", || {
+        listed(&session, &[]).contains(" rust (not running: c-cpp,go,node,python) ")
+    });
+    let json: serde_json::Value = serde_json::from_str(&listed(&session, &["--json"])).unwrap();
+    assert_eq!(json[0]["up"], serde_json::json!(["rust"]));
+    assert_eq!(json[0]["toolchains"].as_array().map(Vec::len), Some(5));
+    let answer = session.answer(&session.exec("ls", ["say"]));
+    assert_eq!(answer.status(), 403, "what is in no allowlist starts nothing");
+    assert_eq!(gate.starts(), 1);
+}
+
+#[test]
+fn first_calls_at_once_share_one_start_and_hold_nobody_up() {
+    let (gate, session) = gated(&[]);
+    call(&session, "make");
+    gate.put("shut");
+    let calls: Vec<_> = (0..8).map(|_| session.send(&session.exec("cargo", ["say"]))).collect();
+    eventually("the start has begun", || gate.starts() == 2);
+    call(&session, "make");
+    gate.take("shut");
+    for call in calls {
+        assert_eq!(call.answer().exit_code(), Some("0"));
+    }
+    assert_eq!(gate.starts(), 2);
+}
+
+#[test]
+fn a_failed_start_is_told_to_all_who_wait_and_tried_again_by_the_next() {
+    let (gate, session) = gated(&[]);
+    for file in ["shut", "broken"] {
+        gate.put(file);
+    }
+    let calls =
+        ["1", "2", "2"].map(|proto| session.send(&session.exec("cargo", ["say"]).proto(proto)));
+    let shim = Running::start(session.shim("cargo").arg("say"));
+    waiting(&session, 4);
+    gate.take("shut");
+    let cause = "cannot start the rust sidecar: its runner ended before it was ready";
+    for call in calls {
+        let answer = call.answer();
+        assert_eq!((answer.status(), answer.exit_code()), (500, Some("86")));
+        let expected =
+            format!("aifo-coder proxy error: {cause}\nhint: the next call tries again\n");
+        assert_eq!(answer.text(), expected);
+    }
+    assert!(shim.finish().exited(86).only_line().contains(cause));
+    assert_eq!(gate.starts(), 1);
+    gate.take("broken");
+    call(&session, "cargo");
+    assert_eq!(gate.starts(), 2);
+}
+
+/// A tool may run in several kinds: what runs is asked first, then the table's order holds.
+#[test]
+fn a_dev_tool_starts_nothing_while_one_that_runs_has_it() {
+    let (gate, session) = gated(&[]);
+    assert_eq!(kind_of(&session, "cargo"), "rust");
+    assert_eq!(kind_of(&session, "make"), "rust");
+    assert_eq!(gate.starts(), 1);
+    let (_, session) = gated(&[]);
+    assert_eq!(kind_of(&session, "make"), "c-cpp", "the first of the table");
+}
+
+/// Only the python sidecar looks into a virtual environment.
+#[test]
+fn a_dev_tool_that_none_has_so_far_is_looked_for_in_the_others() {
+    let setup = Setup::new().kinds(&["auto"]).verbose();
+    let bin = setup.workspace().join(".venv/bin");
+    fs::create_dir_all(&bin).unwrap();
+    for tool in ["python3", "cmake"] {
+        fs::copy(&binaries().tool, bin.join(tool)).unwrap();
+    }
+    let (gate, setup) = Gate::for_setup(setup);
+    let session = setup.start();
+    assert_eq!(kind_of(&session, "cmake"), "python");
+    assert_eq!(gate.starts(), 5, "each of them was asked");
+    let absent = session.answer(&session.exec("clang", ["say"]));
+    assert_eq!((absent.status(), absent.exit_code()), (409, Some("86")));
+}
+
+#[test]
+fn an_explicit_list_starts_nothing_later() {
+    let (gate, setup) = Gate::for_setup(Setup::new().kinds(&["c-cpp"]));
+    let session = setup.start();
+    let answer = session.answer(&session.exec("cargo", ["say"]));
+    assert_eq!((answer.status(), gate.starts()), (409, 1));
+}
+
+#[test]
+fn an_idle_sidecar_stops_and_the_next_calls_start_it_once() {
+    let (gate, session) = gated(&["--idle-stop", "1"]);
+    for round in 1..=3 {
+        thread::scope(|scope| {
+            for number in 0..24 {
+                let session = &session;
+                scope.spawn(move || match number % 3 {
+                    0 => _ = Outcome::of(session.shim("cargo").arg("say")).exited(0),
+                    _ => call(session, "cargo"),
+                });
+            }
+        });
+        assert_eq!(gate.starts(), round);
+        eventually("it has gone", || Sidecar::of(session.pid()).is_empty());
+    }
+    eventually("each has been told of", || {
+        session.log_lines(&["rust: stopped, idle for 1 s"]).len() == 3
+    });
+    eventually("none is listed as running", || {
+        listed(&session, &[]).contains(" (not running: c-cpp,rust,")
+    });
+}
+
+#[test]
+fn what_a_tool_left_in_the_background_keeps_its_sidecar() {
+    let (gate, session) = gated(&["--idle-stop", "1"]);
+    let file = session.file("leaf");
+    let answer = session.answer(&session.exec("make", ["daemon", &file]));
+    assert_eq!(answer.exit_code(), Some("0"));
+    eventually("it was asked to go", || {
+        !session.log_lines(&["sidecar stays, something still runs in it kind=c-cpp"]).is_empty()
+    });
+    let leaf = fs::read_to_string(&file).unwrap().parse().expect("the leaf tells its pid");
+    assert!(is_alive(leaf) && Sidecar::of(session.pid()).len() == 1);
+    send_signal(leaf, Signal::SIGKILL);
+    eventually("it has gone", || Sidecar::of(session.pid()).is_empty());
+    call(&session, "make");
+    assert_eq!(gate.starts(), 2);
+}
+
+#[test]
+fn a_call_whose_client_leaves_before_its_sidecar_is_up_runs_nothing() {
+    let (gate, session) = gated(&[]);
+    gate.put("shut");
+    let file = session.file("ran");
+    let plain = session.send(&session.exec("cargo", ["record", &file]));
+    let shim = Running::start(session.shim("cargo").args(["record", &file]));
+    waiting(&session, 2);
+    drop(plain);
+    shim.signal(Signal::SIGKILL);
+    eventually("both have been given up", || {
+        session.log_lines(&["refused", "the caller left before the rust sidecar was up"]).len() == 2
+    });
+    gate.take("shut");
+    call(&session, "cargo");
+    assert_eq!(gate.starts(), 1, "the start went on for whoever came next");
+    assert!(!PathBuf::from(file).exists());
+}
+
+#[test]
+fn the_end_of_the_session_does_not_wait_for_callers() {
+    let (gate, mut session) = gated(&[]);
+    gate.put("shut");
+    let call = session.send(&session.exec("cargo", ["say"]));
+    waiting(&session, 1);
+    send_signal(session.pid(), Signal::SIGTERM);
+    let answer = call.answer();
+    assert_eq!((answer.status(), answer.exit_code()), (500, Some("86")));
+    assert!(answer.text().contains("the session ended before the rust sidecar was up"));
+    gate.take("shut");
+    assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
+}
+
+/// What a shim prints while a sidecar takes its time.
+#[test]
+fn a_person_who_waits_is_told_for_what() {
+    let (gate, session) = gated(&[]);
+    gate.put("shut");
+    let shim = |version: &str| {
+        let mut shim = session.shim("cargo");
+        shim.args(["exit", "3"]).env("AIFO_SHIM_PROTO", version);
+        shim
+    };
+    let (terminal, older) = (Terminal::new(), Terminal::new());
+    let (told, untold) = (terminal.start(&shim("3")), older.start(&shim("2")));
+    let piped = Running::start(&mut shim("3"));
+    waiting(&session, 3);
+    terminal.expect("\r\x1b[Kaifo-shim: starting the rust sidecar ...\r\n");
+    gate.take("shut");
+    assert_eq!((told.finish(), untold.finish()), (Ok(3), Ok(3)));
+    assert_eq!(older.shown(), "", "version 2 knows no such word");
+    assert_eq!(piped.finish().exited(3).stderr, "", "nobody looks");
+}
+
+#[test]
+fn the_interim_answer_byte_for_byte() {
+    let (gate, session) = gated(&[]);
+    gate.put("shut");
+    let request = Invocation::new(&session, "cargo", ["say", "hi"]).id("raw").request(&session);
+    let mut call = session.send(&request);
+    let interim = "HTTP/1.1 102 Processing\r\nX-Aifo-Progress: starting the rust sidecar\r\n\r\n";
+    assert_eq!(call.read_until(b"sidecar\r\n\r\n"), interim.as_bytes());
+    gate.take("shut");
+    call.read_until(b"HTTP/1.1 101 Switching Protocols\r\n");
+}
+
+/// The lines of `aifo-coder` itself, for sidecars that start at once.
+#[test]
+fn a_session_on_its_way_up_tells_of_sidecars_that_take_their_time() {
+    let run = |options: &[&str]| {
+        let (gate, setup) = Gate::for_setup(Setup::new());
+        let mut coder = setup.coder();
+        coder.args(["run", "--toolchain", "rust"]).args(options).args(["--", "/bin/true"]);
+        gate.put("shut");
+        (gate, setup, coder)
+    };
+    let open_late = |gate: &Gate| {
+        eventually("the start has begun", || gate.starts() == 1);
+        // Longer than what is not worth a line; how much longer does not matter.
+        thread::sleep(Duration::from_millis(400));
+        gate.take("shut");
+    };
+    let (gate, _setup, mut coder) = run(&[]);
+    let running = Running::start(&mut coder);
+    open_late(&gate);
+    let outcome = running.finish();
+    let line = outcome.exited(0).only_line();
+    assert!(line.starts_with("aifo-coder: rust: ready in ") && line.ends_with(" s"), "{line}");
+
+    let (gate, _setup, mut coder) = run(&["--quiet"]);
+    let running = Running::start(&mut coder);
+    open_late(&gate);
+    assert_eq!(running.finish().exited(0).stderr, "");
+
+    let (gate, _setup, coder) = run(&[]);
+    let terminal = Terminal::new();
+    let running = terminal.start(&coder);
+    terminal.expect("\r\x1b[Jaifo-coder: rust: starting ..\r\n");
+    open_late(&gate);
+    terminal.expect("\x1b[1A\r\x1b[Jaifo-coder: rust: ready in ");
+    assert_eq!(running.finish(), Ok(0));
+}
+
+#[test]
+fn a_version_that_cannot_be_had_starts_nothing() {
+    let (gate, setup) = Gate::for_setup(Setup::new());
+    let mut coder = setup.coder();
+    coder.args(["exec", "--backend", "local", "--toolchain", "rust@1.95", "--", "cargo", "say"]);
+    let outcome = Outcome::of(&mut coder);
+    let expected = "aifo-coder: the local backend runs the rust that is installed, it cannot give \
+         version 1.95\nhint: --backend docker brings up a sidecar of that version\n";
+    assert_eq!(outcome.exited(86).stderr, expected);
+    assert_eq!(gate.starts(), 0);
+}
+
+#[test]
+fn why_tells_that_sidecars_start_when_they_are_needed() {
+    let setup = Setup::new();
+    let told = Outcome::of(setup.coder().args(["why", "--toolchain", "auto", "make"]));
+    let text = told.exited(0).text();
+    let line = "sidecars:    c-cpp, rust, go, node, python, each started when it is needed\n";
+    assert!(text.contains(line), "{text}");
+    assert!(text.contains("chosen:      c-cpp, the first that has make\n"), "{text}");
+}
