@@ -26,6 +26,13 @@ impl Footprint {
         }
     }
 
+    /// Whether nothing opened since `before` is open still. What was open then for a moment only, while
+    /// the session came up, may be gone.
+    pub fn has_no_more_fds_than(&self, before: &Footprint) -> bool {
+        self.fds.len() == before.fds.len()
+            && self.fds.iter().zip(&before.fds).all(|(now, then)| now <= then)
+    }
+
     /// Of each number the larger one.
     pub fn most(self, other: Self) -> Self {
         let most_kib = |(ours, theirs): (u64, u64)| ours.max(theirs);

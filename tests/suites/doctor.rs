@@ -89,8 +89,10 @@ fn an_engine_that_was_asked_for_and_is_not_there_is_a_failure() {
 fn an_engine_that_does_not_answer_is_a_failure_with_its_words() {
     let setup = setup().script("docker", "echo 'Cannot connect to the daemon' >&2; exit 1");
     let mut doctor = setup.coder();
-    let found =
-        findings(Outcome::of(doctor.args(["doctor", "--toolchain=rust", "--json"])).exited(1));
+    let found = findings(
+        Outcome::of(doctor.args(["doctor", "--toolchain=rust", "--backend=auto", "--json"]))
+            .exited(1),
+    );
     let docker = finding(&found, "docker");
     assert_eq!(docker["status"], "fail");
     assert!(

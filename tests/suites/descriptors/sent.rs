@@ -165,7 +165,7 @@ fn a_thousand_refusals_keep_nothing() {
         Client::connect(&session).send_with(&request[..round % request.len() + 1], &fds);
     }
     check_released(&session, &name_of(&writer));
-    eventually("no fd was kept", || Footprint::of(&session).fds == before.fds);
+    eventually("no fd was kept", || Footprint::of(&session).has_no_more_fds_than(&before));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn whoever_leaves_at_once_takes_everything_along() {
         Client::connect(&session).send_with(&request, &[writer.as_fd(); 3]);
     }
     check_released(&session, &name_of(&writer));
-    eventually("no fd was kept", || Footprint::of(&session).fds == before.fds);
+    eventually("no fd was kept", || Footprint::of(&session).has_no_more_fds_than(&before));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn only_the_tool_has_what_was_passed() {
         assert_eq!(client.finish().ending(), Err(15));
         names.iter().for_each(|name| check_released(&session, name));
     }
-    eventually("no fd was kept", || Footprint::of(&session).fds == before.fds);
+    eventually("no fd was kept", || Footprint::of(&session).has_no_more_fds_than(&before));
 }
 
 #[test]
