@@ -413,6 +413,10 @@ impl Session {
         if let Err(error) = self.proxy.await {
             tracing::error!(%error, "the proxy failed");
         }
+        if let Some(containers) = &self.containers {
+            // Of those that start on demand one may be on its way, and nobody waits for it any more.
+            containers.call_off();
+        }
         self.fleet.stop().await;
         clean(self.containers.as_ref()).await;
     }

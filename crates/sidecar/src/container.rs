@@ -146,11 +146,16 @@ impl ContainerBackend {
         self.0.config.images.of(kind)
     }
 
+    /// Nothing is to come up any more: what the engine still fetches is given up.
+    pub fn call_off(&self) {
+        self.0.called_off.send_replace(true);
+    }
+
     /// Calls off what is on its way up, removes all that is left of the session on the engine, and
     /// returns when nothing is; nothing can be started afterwards. Errors: the engine did not do it.
     pub async fn clean(&self) -> Result<(), EngineError> {
         let shared = &self.0;
-        shared.called_off.send_replace(true);
+        self.call_off();
         // What an engine has begun it ends, whoever asked for it; only then can all of it be seen.
         let settled = tokio::time::timeout(SETTLING, shared.begun.write()).await;
         if settled.is_err() {
