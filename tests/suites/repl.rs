@@ -182,9 +182,15 @@ fn a_pipeline_is_one_job() {
         tmux.line(&format!("python3 cat.py | python3 -c \"{last}\"")).expect("\nready");
         tmux.line("typed").press(&["C-d"]).expect("\nlast typed\n").prompt("$").clear();
 
-        tmux.line("python3 cat.py | cmake").expect("\nready").line("one").expect("one\none");
+        // The echo of a line's end may come behind what the next tool makes of the line.
+        let twice = |word: &str| {
+            tmux.until(word, |screen| screen.matches(word).count() == 2);
+        };
+        tmux.line("python3 cat.py | cmake").expect("\nready").line("one");
+        twice("one");
         tmux.press(&["C-z"]).expect("Stopped").prompt("$").clear();
-        tmux.line("fg").expect("python3 cat.py | cmake").line("two").expect("two\ntwo");
+        tmux.line("fg").expect("python3 cat.py | cmake").line("two");
+        twice("two");
         tmux.press(&["C-d"]).prompt("$").clear();
 
         tmux.line("python3 stay.py a | python3 stay.py b 2>/dev/null");

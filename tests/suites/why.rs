@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use aifo_tests::{Outcome, Setup, Tool, binaries};
 
@@ -43,6 +44,13 @@ fn setup() -> Setup {
     setup
 }
 
+/// `aifo-coder` with no variable of its own: each that there is counts among those of the caller.
+fn coder(setup: &Setup) -> Command {
+    let mut coder = setup.coder();
+    coder.env_remove("AIFO_BACKEND");
+    coder
+}
+
 fn scratch(setup: &Setup) -> PathBuf {
     setup.workspace().parent().expect("a setup has its folders in one").to_owned()
 }
@@ -60,7 +68,7 @@ fn check(questions: &[Question]) {
         if !question.workspace.is_empty() {
             fs::write(setup.workspace().join(".aifo.toml"), question.workspace).unwrap();
         }
-        let mut why = setup.coder();
+        let mut why = coder(&setup);
         why.envs(question.env.iter().copied());
         let outcome = Outcome::of(why.arg("why").args(question.words.iter().map(|word| at(word))));
         assert_eq!(outcome.stderr, "", "{}", question.name);
@@ -309,7 +317,7 @@ fn in_json() {
 #[test]
 fn what_keeps_a_tool_in_its_place_is_told() {
     let setup = setup();
-    let ask = |tool| Outcome::of(setup.coder().args(["why", RUST, tool])).exited(0).text();
+    let ask = |tool| Outcome::of(coder(&setup).args(["why", RUST, tool])).exited(0).text();
     assert!(ask("cargo").contains("\nconfinement: tools "), "{}", ask("cargo"));
     assert!(!ask("ls").contains("confinement"), "it is not ours to confine");
     let file = scratch(&setup).join("home/.config/aifo/config.toml");
@@ -328,7 +336,7 @@ fn a_question_that_makes_no_sense_has_no_answer() {
         (&[], 2, "required"),
     ];
     for (words, code, text) in rows {
-        let outcome = Outcome::of(setup.coder().arg("why").args(words));
+        let outcome = Outcome::of(coder(&setup).arg("why").args(words));
         let stderr = &outcome.exited(code).stderr;
         assert!(stderr.contains(text), "{words:?}: {stderr}");
     }

@@ -12,7 +12,7 @@ use super::facts::{FileSystem, installed, installed_in};
 use super::variables::judge_variables;
 use super::words;
 use crate::agents;
-use crate::config::{Config, Effect, Source, ToolRule, user_file_name};
+use crate::config::{Backend, Config, Effect, Source, ToolRule, user_file_name};
 
 /// All that an answer depends on, but for the call and the machine.
 pub(crate) struct Judge<'a> {
@@ -188,7 +188,11 @@ impl Judge<'_> {
             }
         }
         told.variables = Some(judge_variables(self.config, self.workspace));
-        told.confinement = Some(self.config.confine.value.summary());
+        told.confinement = Some(match self.config.containers.backend.value {
+            // No engine is asked here, so what `auto` would choose is not known.
+            Backend::Auto | Backend::Local => self.config.confine.value.summary(),
+            Backend::Engine(_) => IN_CONTAINERS,
+        });
         told.route = Some(route);
     }
 
@@ -283,3 +287,7 @@ impl Judge<'_> {
         }
     }
 }
+
+/// What holds tools to their place where an engine was asked for.
+const IN_CONTAINERS: &str = "tools run in containers: of this machine's files they see the workspace, \
+                             the session's temporary directory and caches";
