@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 
 use crate::eventually;
 
-/// Where sidecars run, by `AIFO_TEST_ENGINE` and `AIFO_TEST_IMAGE`.
+/// Where sidecars run, by `AIFO_TEST_BACKEND` and `AIFO_TEST_IMAGE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// As processes of this machine.
@@ -33,7 +33,7 @@ impl Backend {
     /// The backend of this run of the suites.
     pub fn chosen() -> &'static Backend {
         static BACKEND: OnceLock<Backend> = OnceLock::new();
-        BACKEND.get_or_init(|| match env::var("AIFO_TEST_ENGINE") {
+        BACKEND.get_or_init(|| match env::var("AIFO_TEST_BACKEND") {
             Ok(name) if !name.is_empty() => {
                 let image = env::var("AIFO_TEST_IMAGE");
                 let image = image.unwrap_or_else(|_| "aifo-test-base:latest".to_owned());

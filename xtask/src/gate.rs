@@ -18,6 +18,9 @@ pub(crate) const PREFIX: &str = "container_";
 /// The variable that names the engine to the suites.
 const ENGINE: &str = "AIFO_TEST_ENGINE";
 
+/// The variable that has the suites of the local backend run their sidecars in its containers.
+const BACKEND: &str = "AIFO_TEST_BACKEND";
+
 /// The variable that names the image that serves as every kind.
 const IMAGE: &str = "AIFO_TEST_IMAGE";
 
@@ -78,7 +81,7 @@ fn suites_of(engine: Engine, names: &[String], args: &[String]) -> Result<Outcom
     images::build_for_suites(&[engine])?;
     again_in_containers(engine, &again, args)?;
     if !own.is_empty() {
-        let mut command = test(engine, own.iter().map(String::as_str));
+        let mut command = test(engine, ENGINE, own.iter().map(String::as_str));
         let (separator, rest) = split(args);
         command.args([separator, "--include-ignored"]).args(rest);
         shell::run(&mut command)?;
@@ -97,7 +100,7 @@ fn again_in_containers(engine: Engine, rows: &[&Row], args: &[String]) -> Result
         rows.iter().copied().filter(|row| row.told == Told::Everywhere).collect();
     let (separator, rest) = split(args);
     let told = |rows: &[&Row], image: Option<&str>| {
-        let mut command = test(engine, rows.iter().map(|row| row.suite.as_str()));
+        let mut command = test(engine, BACKEND, rows.iter().map(|row| row.suite.as_str()));
         command.args([separator, "--exact"]).args(left_out(rows)).args(rest);
         command.envs(image.map(|image| (IMAGE, image)));
         shell::run(&mut command)
@@ -112,7 +115,7 @@ fn again_in_containers(engine: Engine, rows: &[&Row], args: &[String]) -> Result
             let names: Vec<&str> = everywhere.iter().map(|row| row.suite.as_str()).collect();
             let args = ["--exact".to_owned()].into_iter().chain(left_out(&everywhere));
             let args: Vec<String> = args.chain(rest.iter().cloned()).collect();
-            another_user::Copies::of(&names)?.run(&args, &[(ENGINE, engine.name())])
+            another_user::Copies::of(&names)?.run(&args, &[(BACKEND, engine.name())])
         }
         Err(reason) => {
             eprintln!("skipped: suites as another user with {}: {reason}", engine.name());
@@ -127,11 +130,11 @@ fn left_out(rows: &[&Row]) -> Vec<String> {
     tests.flat_map(|test| ["--skip".to_owned(), test.clone()]).collect()
 }
 
-/// `cargo test` of these suites with an engine.
-fn test<'a>(engine: Engine, suites: impl Iterator<Item = &'a str>) -> Command {
+/// `cargo test` of these suites with an engine, which this variable names to them.
+fn test<'a>(engine: Engine, variable: &str, suites: impl Iterator<Item = &'a str>) -> Command {
     let mut command = shell::cargo(["test", "-p", suites::PACKAGE]);
     suites.for_each(|suite| _ = command.args(["--test", suite]));
-    command.env(ENGINE, engine.name());
+    command.env(variable, engine.name());
     // Without it podman raises limits of every container, which not every root may.
     command.env(PODMAN_SETTINGS, shell::root().join("xtask/images/test/containers.conf"));
     command

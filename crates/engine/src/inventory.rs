@@ -58,8 +58,17 @@ impl Engine {
         let label = |label: Label| format!("{{{{index .Labels \"{}\"}}}}", label.name());
         let format = format!("{}\t{}\t{{{{.Name}}}}", label(Label::Session), label(Label::Folder));
         let inspect = self.command().args(["network", "inspect", "--format", &format]);
-        // One that has gone meanwhile fails the command, but the others are told.
-        let lines = self.lines(inspect.args(names)).await.unwrap_or_default();
+        let lines = match self.lines(inspect.clone().args(&names)).await {
+            Ok(lines) => lines,
+            // One that has gone meanwhile fails the command for all of them.
+            Err(_) => {
+                let mut lines = Vec::new();
+                for name in &names {
+                    lines.extend(self.lines(inspect.clone().arg(name)).await.unwrap_or_default());
+                }
+                lines
+            }
+        };
         Ok(lines.iter().filter_map(|line| network(line)).collect())
     }
 
