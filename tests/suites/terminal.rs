@@ -223,7 +223,8 @@ fn an_agent_is_in_the_foreground_and_hears_ctrl_c() {
     terminal.expect(&format!(" {leader} {leader}\r\n"));
 
     let (terminal, seated) = run(&["sh", "-c", "make catch; echo code=$?"]);
-    terminal.expect("ready").press("\x03");
+    // Not the sidecar, which is "ready in" some time.
+    terminal.expect("ready\r\n").press("\x03");
     terminal.expect("SIGINT\r\n");
     // The shell has been interrupted as well, once its child had ended.
     assert!(matches!(seated.finish(), Ok(0 | 130)), "{}", terminal.shown());
