@@ -37,7 +37,10 @@ fn setup() -> Setup {
     let path = env::var("PATH").expect("there is a PATH");
     let output = Command::new("which").arg(engine()).output().expect("the engine is installed");
     let program = String::from_utf8(output.stdout).expect("its path is text");
-    let script = format!("PATH='{path}' exec {} \"$@\"", program.trim_end());
+    // What podman is told instead of the machine's own settings.
+    let settings = env::var("CONTAINERS_CONF").map(|file| format!("CONTAINERS_CONF='{file}' "));
+    let settings = settings.unwrap_or_default();
+    let script = format!("{settings}PATH='{path}' exec {} \"$@\"", program.trim_end());
     Setup::new().script(&engine(), &script)
 }
 

@@ -79,6 +79,7 @@ fn suites_of(engine: Engine, names: &[String], args: &[String]) -> Result<Outcom
         return Ok(Outcome::Skipped);
     }
     images::build_for_suites(&[engine])?;
+    let before = held_for_suites(engine)?;
     again_in_containers(engine, &again, args)?;
     if !own.is_empty() {
         let mut command = test(engine, ENGINE, own.iter().map(String::as_str));
@@ -86,7 +87,7 @@ fn suites_of(engine: Engine, names: &[String], args: &[String]) -> Result<Outcom
         command.args([separator, "--include-ignored"]).args(rest);
         shell::run(&mut command)?;
     }
-    check_nothing_left(engine)?;
+    check_nothing_left(engine, &before)?;
     Ok(Outcome::Passed)
 }
 
@@ -147,18 +148,26 @@ fn split(args: &[String]) -> (&str, &[String]) {
     }
 }
 
-/// Every suite takes down what it brought up: nothing on the engine may name a folder of one.
-fn check_nothing_left(engine: Engine) -> Result<()> {
-    let filter = ["--filter", "label=dev.aifo.folder", "--format", "{{.ID}} {{.Labels}}"];
-    for list in [&["ps", "--all"][..], &["network", "ls"]] {
-        let mut command = engine.command(list.iter().chain(&filter).copied());
-        let left = shell::read(&mut command)?;
-        let left: Vec<&str> = left.lines().filter(|line| line.contains(FOLDERS)).collect();
-        if !left.is_empty() {
-            bail!("the suites left on {}:\n{}", engine.name(), left.join("\n"));
-        }
+/// Every suite takes down what it brought up. What a run that was broken off has left is not this one's.
+fn check_nothing_left(engine: Engine, before: &[String]) -> Result<()> {
+    let mut left = held_for_suites(engine)?;
+    left.retain(|line| !before.contains(line));
+    if !left.is_empty() {
+        bail!("the suites left on {}:\n{}", engine.name(), left.join("\n"));
     }
     Ok(())
+}
+
+/// What the engine holds that names a folder of a suite: containers and networks, a line each.
+fn held_for_suites(engine: Engine) -> Result<Vec<String>> {
+    let filter = ["--filter", "label=dev.aifo.folder", "--format", "{{.ID}} {{.Labels}}"];
+    let mut held = Vec::new();
+    for list in [&["ps", "--all"][..], &["network", "ls"]] {
+        let mut command = engine.command(list.iter().chain(&filter).copied());
+        let lines = shell::read(&mut command)?;
+        held.extend(lines.lines().filter(|line| line.contains(FOLDERS)).map(str::to_owned));
+    }
+    Ok(held)
 }
 
 /// What the folders of suites in containers begin with.
