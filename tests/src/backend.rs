@@ -98,6 +98,8 @@ impl Backend {
     /// Puts the engine's command into `folder`, with these tools and this PATH for every container.
     pub(crate) fn put_command(&self, folder: &Path, tools: &Path, path: &str) {
         let Backend::Engine { name, .. } = self else { return };
+        // The engine needs programs of its own, where the launcher finds none but tools.
+        let own = env::var("PATH").expect("there is a PATH");
         let real = crate::program(name).unwrap_or_else(|| panic!("there is no {name}"));
         let mut run = format!("exec {} run --env PATH='{path}'", real.display());
         for (source, destination) in places(tools) {
@@ -106,7 +108,8 @@ impl Backend {
                 &format!(" --mount 'type=bind,source={source},destination={destination},readonly'");
         }
         let script = format!(
-            "#!/bin/sh\nif [ \"$1\" = run ]; then\n  shift\n  {run} \"$@\"\nfi\nexec {} \"$@\"\n",
+            "#!/bin/sh\nexport PATH='{own}'\n\
+             if [ \"$1\" = run ]; then\n  shift\n  {run} \"$@\"\nfi\nexec {} \"$@\"\n",
             real.display()
         );
         let command = folder.join(name);

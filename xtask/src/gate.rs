@@ -38,15 +38,29 @@ pub(crate) enum Outcome {
 /// Runs these suites, or all where none is named. Who asks for them by name wants them run: where
 /// they are skipped, it fails.
 pub(crate) fn run(engine: Engine, names: &[String], args: &[String]) -> Result<()> {
-    match suites_of(engine, names, args)? {
+    match suites_of(engine, names, args, Extent::Whole)? {
         Outcome::Passed => Ok(()),
         Outcome::Skipped => bail!("no suite ran with {}", engine.name()),
     }
 }
 
-/// Runs all suites with an engine, if it answers.
+/// Runs the suites that every change has to pass with an engine, if that answers: all with docker, and
+/// with podman, which runs the same containers, the ones that are told everywhere.
 pub(crate) fn all(engine: Engine) -> Result<Outcome> {
-    suites_of(engine, &[], &[])
+    let extent = match engine {
+        Engine::Docker => Extent::Whole,
+        Engine::Podman => Extent::Everywhere,
+    };
+    suites_of(engine, &[], &[], extent)
+}
+
+/// How much of the suites is told again in containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// All of it, and some in another image and as another user.
+    Whole,
+    /// What is told everywhere, once.
+    Everywhere,
 }
 
 /// Makes the images of the suites in every engine that answers: what they are made of is fetched
@@ -60,11 +74,12 @@ pub(crate) fn images() -> Result<Outcome> {
     images::build_for_suites(&engines).map(|()| Outcome::Passed)
 }
 
-fn suites_of(engine: Engine, names: &[String], args: &[String]) -> Result<Outcome> {
+fn suites_of(engine: Engine, names: &[String], args: &[String], extent: Extent) -> Result<Outcome> {
     let own = chosen(suites::suites()?, names);
     let rows = container_suites::rows()?;
     let again: Vec<&Row> = container_suites::told(&rows)
         .filter(|row| names.is_empty() || names.contains(&row.suite))
+        .filter(|row| extent == Extent::Whole || row.told == Told::Everywhere)
         .collect();
     let known = |name: &String| own.contains(name) || again.iter().any(|row| row.suite == *name);
     if let Some(name) = names.iter().find(|name| !known(name)) {
@@ -80,7 +95,7 @@ fn suites_of(engine: Engine, names: &[String], args: &[String]) -> Result<Outcom
     }
     images::build_for_suites(&[engine])?;
     let before = held_for_suites(engine)?;
-    again_in_containers(engine, &again, args)?;
+    again_in_containers(engine, &again, args, extent)?;
     if !own.is_empty() {
         let mut command = test(engine, ENGINE, own.iter().map(String::as_str));
         let (separator, rest) = split(args);
@@ -93,7 +108,12 @@ fn suites_of(engine: Engine, names: &[String], args: &[String]) -> Result<Outcom
 
 /// Tells suites of the local backend again: all of them, then some in another image and as another
 /// user.
-fn again_in_containers(engine: Engine, rows: &[&Row], args: &[String]) -> Result<()> {
+fn again_in_containers(
+    engine: Engine,
+    rows: &[&Row],
+    args: &[String],
+    extent: Extent,
+) -> Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -107,7 +127,7 @@ fn again_in_containers(engine: Engine, rows: &[&Row], args: &[String]) -> Result
         shell::run(&mut command)
     };
     told(rows, None)?;
-    if everywhere.is_empty() {
+    if everywhere.is_empty() || extent == Extent::Everywhere {
         return Ok(());
     }
     told(&everywhere, Some("aifo-test-dash:latest"))?;
