@@ -91,7 +91,7 @@ struct Session {
 
 impl Session {
     fn start(bench: &Bench<'_>, kinds: &[&str]) -> Result<Self> {
-        let scratch = Scratch::new("aifo-bench")?;
+        let scratch = Scratch::new("aifo-bench-session")?;
         let serve = Serve::start(&Options {
             dist: bench.dist,
             workspace: &bench.workspace,
@@ -142,13 +142,15 @@ fn is_ready() -> Result<bool> {
     if !inspect.status().is_ok_and(|status| status.success()) {
         return Ok(false);
     }
-    let folder = Scratch::new("aifo-bench")?;
+    let folder = Scratch::new("aifo-bench-image")?;
     let name = Tool::True.name();
     let steps = format!("FROM {BASE}\nRUN ln -sf /bin/true /usr/local/bin/{name}\n");
     fs::write(folder.file("Dockerfile"), steps)?;
     let context = folder.file("Dockerfile");
     let context = context.parent().context("a file lies in a folder")?;
-    shell::read(engine(&["build", "--quiet", "--tag", IMAGE]).arg(context))?;
+    let mut build = engine(&["build", "--quiet", "--tag", IMAGE]);
+    // The builder that every daemon brings along.
+    shell::read(build.arg(context).env("DOCKER_BUILDKIT", "0"))?;
     Ok(true)
 }
 
