@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Whether runners are reached by descriptors, which `story` is about. Where [`TRANSPORT`] says
+/// Whether runners are reached by descriptors, which `story` is about. Where `AIFO_TEST_TRANSPORT` says
 /// otherwise, the story is named as left out.
 pub fn passes_descriptors(story: &str) -> bool {
     let passes = std::env::var(TRANSPORT).map_or(true, |transport| transport != "stdio");

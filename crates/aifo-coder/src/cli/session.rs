@@ -80,7 +80,8 @@ pub(crate) struct Containers {
     /// AIFO_BACKEND]
     #[arg(long, value_name = "HOW")]
     pub(crate) backend: Option<String>,
-    /// The image of a kind's containers; may be repeated [env: AIFO_<KIND>_TOOLCHAIN_IMAGE]
+    /// The image of a kind's containers; may be repeated [env:
+    /// AIFO_RUST_TOOLCHAIN_IMAGE, and so for every kind]
     #[arg(long = "toolchain-image", value_name = "KIND=IMAGE")]
     pub(crate) images: Vec<String>,
     /// A container that you run already, and the kind whose tools run in it: a compose service, a
@@ -95,7 +96,7 @@ pub(crate) struct Containers {
     #[arg(long, value_name = "HOW")]
     pub(crate) net: Option<String>,
     /// A port of the containers that this machine can be reached at, as the engine has it:
-    /// [IP:]PORT:PORT; may be repeated
+    /// PORT:PORT or IP:PORT:PORT; may be repeated
     #[arg(long, value_name = "PORTS")]
     pub(crate) publish: Vec<String>,
     /// The memory of each container: 512m, 4g; 0 is no limit. By default three quarters of the
