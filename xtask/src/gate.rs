@@ -44,14 +44,10 @@ pub(crate) fn run(engine: Engine, names: &[String], args: &[String]) -> Result<(
     }
 }
 
-/// Runs the suites that every change has to pass with an engine, if that answers: all with docker, and
-/// with podman, which runs the same containers, the ones that are told everywhere.
+/// Runs the suites that every change has to pass with an engine, if that answers: of those of the
+/// local backend the ones that are told everywhere.
 pub(crate) fn all(engine: Engine) -> Result<Outcome> {
-    let extent = match engine {
-        Engine::Docker => Extent::Whole,
-        Engine::Podman => Extent::Everywhere,
-    };
-    suites_of(engine, &[], &[], extent)
+    suites_of(engine, &[], &[], Extent::Everywhere)
 }
 
 /// How much of the suites is told again in containers.
