@@ -141,11 +141,6 @@ impl ContainerBackend {
         Ok(commands)
     }
 
-    /// The image that a kind is made from.
-    pub fn image(&self, kind: &Kind) -> String {
-        self.0.config.images.of(kind)
-    }
-
     /// Nothing is to come up any more: what the engine still fetches is given up.
     pub fn call_off(&self) {
         self.0.called_off.send_replace(true);
