@@ -1,44 +1,114 @@
-//! The table of agents: whose own runtime must stay where the agent is.
+//! `aifo-coder agents`: the table of agents, and what of each is ready.
 
-use aifo_types::env;
+use std::path::Path;
+use std::process::ExitCode;
 
-/// Which runtimes' calls are decided smartly: local for the agent's own programs, proxied for the
-/// workspace's (`spec/decide.md`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Smart {
-    pub(crate) node: bool,
-    pub(crate) python: bool,
+use aifo_launch::{AgentSpec, Choice, Engine};
+use serde::Serialize;
+
+use crate::cli::Agents;
+use crate::config::{self, Config, Flags};
+use crate::{engines, paint};
+
+pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
+    let config = config::load(&flags.workspace, &Flags::default())?;
+    let engine = match config.containers.backend.value.engine() {
+        Some(choice) => find(choice).await,
+        None => Err("the backend is local".to_owned()),
+    };
+    let mut rows = Vec::new();
+    for spec in &config.agents {
+        rows.push(Row::of(spec, &config, engine.as_ref().ok()).await);
+    }
+    if flags.json {
+        paint::print_json(&rows)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    paint::print(&table(&rows))?;
+    if let Err(reason) = engine {
+        eprintln!("aifo-coder: images are not known: {}", crate::console::plain(&reason));
+    } else if rows.iter().any(|row| row.image_ready == Some(false)) {
+        eprintln!(
+            "aifo-coder: an image that is missing is built by `cargo xtask images build agent-NAME`"
+        );
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-impl Smart {
-    /// As a shim is told. Said even where both are off, over what our own environment may say.
-    pub(crate) fn variables(self) -> [(&'static str, &'static str); 3] {
-        let switch = |on| if on { "1" } else { "0" };
+async fn find(choice: Choice) -> Result<Engine, String> {
+    match engines::within(Engine::find(choice)).await {
+        Some(found) => found.map_err(|error| error.to_string()),
+        None => Err("the engine did not answer".to_owned()),
+    }
+}
+
+/// The image of an agent's container, as long as nobody names another.
+pub(crate) fn image(spec: &AgentSpec, config: &Config) -> String {
+    let told = &config.containers;
+    let ours =
+        || format!("{}aifo-agent-{}:{}", told.image_prefix.value, spec.name, told.image_tag.value);
+    spec.image.clone().unwrap_or_else(ours)
+}
+
+/// One agent as it is told of.
+#[derive(Serialize)]
+struct Row<'a> {
+    name: &'a str,
+    command: &'a [String],
+    image: String,
+    /// Whether the engine has it; unknown without one.
+    image_ready: Option<bool>,
+    /// Those of its variables that are set here; never their values.
+    variables_set: Vec<&'a str>,
+    variables: &'a [String],
+    /// Below HOME; those that are there.
+    state: Vec<&'a Path>,
+    smart_node: bool,
+    smart_python: bool,
+}
+
+impl<'a> Row<'a> {
+    async fn of(spec: &'a AgentSpec, config: &Config, engine: Option<&Engine>) -> Self {
+        let image = image(spec, config);
+        let image_ready = match engine {
+            Some(engine) => engines::within(engine.has_image(&image)).await,
+            None => None,
+        };
+        let home = std::env::var_os("HOME").unwrap_or_default();
+        let is_there = |state: &&Path| Path::new(&home).join(state).is_dir();
+        let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        Row {
+            name: &spec.name,
+            command: &spec.command,
+            image,
+            image_ready,
+            variables_set: spec.variables.iter().map(String::as_str).filter(is_set).collect(),
+            variables: &spec.variables,
+            state: spec.state.iter().map(|state| state.as_path()).filter(is_there).collect(),
+            smart_node: spec.smart.node,
+            smart_python: spec.smart.python,
+        }
+    }
+}
+
+fn table(rows: &[Row<'_>]) -> String {
+    let head = ["AGENT", "IMAGE", "READY", "CREDENTIALS", "STATE"].map(str::to_owned);
+    let cells = rows.iter().map(|row| {
+        let ready = match row.image_ready {
+            Some(true) => "yes",
+            Some(false) => "no image",
+            None => "?",
+        };
+        let dash = |words: String| if words.is_empty() { "-".to_owned() } else { words };
+        let state: Vec<_> =
+            row.state.iter().map(|state| format!("~/{}", state.display())).collect();
         [
-            (env::SMART, switch(self.node || self.python)),
-            (env::SMART_NODE, switch(self.node)),
-            (env::SMART_PYTHON, switch(self.python)),
+            row.name.to_owned(),
+            row.image.clone(),
+            ready.to_owned(),
+            dash(row.variables_set.join(" ")),
+            dash(state.join(" ")),
         ]
-    }
-}
-
-/// What an agent of this name needs in order to start; nothing for one that is not known.
-pub(crate) fn smart_for(agent: &str) -> Smart {
-    Smart { node: NODE_AGENTS.contains(&agent), python: PYTHON_AGENTS.contains(&agent) }
-}
-
-/// Started as `env node`: without node beside them they do not come up.
-const NODE_AGENTS: [&str; 7] = ["letta", "codex", "crush", "opencode", "gemini", "qwen", "copilot"];
-const PYTHON_AGENTS: [&str; 2] = ["aider", "openhands"];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unknown_agents_get_nothing() {
-        assert_eq!(smart_for("codex"), Smart { node: true, python: false });
-        assert_eq!(smart_for("aider"), Smart { node: false, python: true });
-        assert_eq!(smart_for("bash"), Smart::default());
-    }
+    });
+    paint::columns(&std::iter::once(head).chain(cells).collect::<Vec<_>>())
 }

@@ -13,15 +13,33 @@ use anyhow::{Context, bail};
 use crate::config::{Backend, Config};
 use crate::paint;
 
+/// What `auto` may come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fallback {
+    /// Processes of this machine, if there are no containers.
+    Local,
+    /// Nothing: the agent is to be in a container, so its tools are as well.
+    None,
+}
+
 /// The backend that the configuration asks for. What was asked for by name and cannot be had is an
 /// error; `auto` takes containers if an engine answers and has every image, or somebody named it.
-pub(crate) async fn choose(config: &Config, workspace: &Path) -> anyhow::Result<SidecarBackend> {
+pub(crate) async fn choose(
+    config: &Config,
+    workspace: &Path,
+    fallback: Fallback,
+) -> anyhow::Result<SidecarBackend> {
     let wanted = config.containers.backend.value;
     let Some(choice) = wanted.engine() else {
         return local(config, "the backend is local");
     };
     let engine = match Engine::find(choice).await {
         Ok(engine) => engine,
+        Err(error) if wanted == Backend::Auto && fallback == Fallback::None => bail!(
+            "{error}\n\
+             hint: start docker or podman; or run the agent on this machine, which isolates nothing \
+             of it, with --backend local"
+        ),
         Err(error) if wanted == Backend::Auto => {
             // On a machine without engines nobody misses them.
             if !matches!(error, EngineError::NotFound(_)) {
@@ -36,7 +54,7 @@ pub(crate) async fn choose(config: &Config, workspace: &Path) -> anyhow::Result<
     };
     let mut containers = containers(engine, config);
     follow_project(&mut containers, config, workspace).await;
-    if wanted == Backend::Auto {
+    if wanted == Backend::Auto && fallback == Fallback::Local {
         let kinds = config.toolchains.value.kinds().into_iter();
         let told = &config.containers;
         let needs_none =

@@ -21,9 +21,11 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a command, an agent as a rule, with its tools in sidecars
+    /// Run an agent in its container, or any command, with its tools in sidecars
     #[command(after_help = RUN)]
     Run(Run),
+    /// List the agents that can be run, and what of each is ready
+    Agents(Agents),
     /// Start proxy and sidecars only, for a launcher of your own
     ///
     /// Prints AIFO_TOOLEEXEC_URL, AIFO_TOOLEEXEC_TOKEN and AIFO_WORKSPACE as NAME=value lines on
@@ -61,9 +63,55 @@ pub(crate) struct Run {
     pub(crate) session: Session,
     #[command(flatten)]
     pub(crate) smart: Smart,
-    /// The command and its arguments, after `--`
-    #[arg(required = true, last = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
+    /// The image of the agent's container; with a command after `--`, any image
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
+    /// Let the agent in although another one works in the same workspace
+    #[arg(long)]
+    pub(crate) force_share: bool,
+    /// The agent, see `aifo-coder agents`, and what it is given, options too: it runs in a container of
+    /// its own. Or, after `--`, any command: it runs on this machine, or with --image in a container
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "AGENT [ARGS].. | -- COMMAND"
+    )]
+    pub(crate) words: Vec<OsString>,
+}
+
+/// What the words of [`Run`] name.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Words<'a> {
+    /// An agent, and its arguments.
+    Agent(&'a OsString, &'a [OsString]),
+    /// A command, with its program.
+    Command(&'a [OsString]),
+}
+
+impl Run {
+    /// What the words name, given the whole command line that they end: a `--` before the first makes
+    /// them a command.
+    pub(crate) fn words(&self, line: &[OsString]) -> Words<'_> {
+        let before = line.len().checked_sub(self.words.len() + 1).and_then(|at| line.get(at));
+        match self.words.split_first() {
+            Some((agent, args)) if before.is_none_or(|word| word != "--") => {
+                Words::Agent(agent, args)
+            }
+            _ => Words::Command(&self.words),
+        }
+    }
+}
+
+/// What can be asked about agents.
+#[derive(Debug, Args)]
+pub(crate) struct Agents {
+    /// The project
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) workspace: PathBuf,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -237,7 +285,8 @@ pub(crate) enum ConfigCommand {
 
 const EXAMPLES: &str = "\
 Examples:
-  aifo-coder run -- codex            an agent, its tools in sidecars
+  aifo-coder run codex               an agent in its container, its tools in sidecars
+  aifo-coder run -- make             a command of this machine, its tools in sidecars
   aifo-coder exec -- cargo test      one tool call
   aifo-coder why python3 -m pytest   what would become of a call
   aifo-coder log -f                  the calls as they come
@@ -252,9 +301,14 @@ could not be executed; 86 nothing ran; 2 the command line was wrong. A tool's sh
 
 const RUN: &str = "\
 Examples:
-  aifo-coder run -- codex
-  aifo-coder run --toolchain rust --toolchain node -- claude --continue
+  aifo-coder run codex
+  aifo-coder run --toolchain rust --toolchain node claude --continue
+  aifo-coder run --image ubuntu:24.04 -- bash
   aifo-coder run --max-secs 600 -- bash -c 'make && ./check'
+
+What the agent keeps (~/.codex, ..) and its credentials by name are let into its container, see \
+`aifo-coder agents`; AIFO_ENV_NAME=value gives it NAME. A command after `--` without --image runs on \
+this machine, with its own environment.
 
 Exit codes: the command's own; 128+n if signal n ended it; 127 the command was not found; 126 it \
 could not be executed; 86 nothing ran; 2 the command line was wrong. A tool's shim also exits with \
@@ -337,6 +391,28 @@ mod tests {
         let (json, command) = parse(&["aifo-coder", "why", "--json", "--", "cargo", "test"]);
         assert!(json);
         assert_eq!(command, ["cargo", "test"]);
+    }
+
+    #[test]
+    fn an_agent_or_a_command() {
+        let words = |args: &[&str]| {
+            let line: Vec<OsString> =
+                ["aifo-coder", "run"].iter().chain(args).map(OsString::from).collect();
+            match Cli::try_parse_from(&line).unwrap().command {
+                Command::Run(run) => match run.words(&line) {
+                    Words::Agent(agent, args) => format!("{agent:?} is given {args:?}"),
+                    Words::Command(command) => format!("{command:?}"),
+                },
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(words(&["codex"]), r#""codex" is given []"#);
+        let given = words(&["--toolchain", "rust", "codex", "exec", "-q", "--", "x"]);
+        assert_eq!(given, r#""codex" is given ["exec", "-q", "--", "x"]"#);
+        assert_eq!(words(&["codex", "--", "x"]), r#""codex" is given ["--", "x"]"#);
+        assert_eq!(words(&["-q", "--", "codex", "-q"]), r#"["codex", "-q"]"#);
+        assert_eq!(words(&["--", "sh", "--", "x"]), r#"["sh", "--", "x"]"#);
+        assert!(Cli::try_parse_from(["aifo-coder", "run"]).is_err());
     }
 
     #[test]

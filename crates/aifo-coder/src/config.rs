@@ -3,6 +3,7 @@
 //! Built-in values, then the user's file, the environment, and flags, each over the one before; at
 //! last the workspace's own file, which can only make things tighter, because an agent can edit it.
 
+mod agents;
 mod attach;
 mod containers;
 mod environment;

@@ -5,6 +5,7 @@
 
 mod agents;
 mod backend;
+mod banner;
 mod cache;
 mod cleanup;
 mod cli;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let (ended, code) = match cli.command {
         Command::Run(flags) => (on_a_reactor(run::run(flags)), exit::NOTHING_RAN),
+        Command::Agents(flags) => (on_a_reactor(agents::list(&flags)), UNANSWERED),
         Command::Serve(flags) => (on_a_reactor(serve::serve(flags)), exit::NOTHING_RAN),
         Command::Exec(flags) => {
             let ended = match &flags.join {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use aifo_launch::{SessionConfig, ShimBinary, Startup, Verbosity};
 
-use crate::backend;
+use crate::backend::{self, Fallback};
 use crate::cli::Session;
 use crate::config::{self, Config, Flags, Starts};
 use crate::console::{self, Chatter};
@@ -28,6 +28,15 @@ pub(crate) async fn session_config(
     flags: &Session,
     config: &Config,
 ) -> anyhow::Result<SessionConfig> {
+    session_config_with(flags, config, Fallback::Local).await
+}
+
+/// The same, where `auto` may come to something else.
+pub(crate) async fn session_config_with(
+    flags: &Session,
+    config: &Config,
+    fallback: Fallback,
+) -> anyhow::Result<SessionConfig> {
     let workspace = &flags.project.workspace;
     if config.toolchains.value.list.is_empty() {
         tracing::warn!(
@@ -38,7 +47,7 @@ pub(crate) async fn session_config(
     }
     let mut session = SessionConfig::new(workspace, ShimBinary::find()?);
     session.toolchains.clone_from(&config.toolchains.value.list);
-    session.backend = backend::choose(config, workspace).await?;
+    session.backend = backend::choose(config, workspace, fallback).await?;
     session.attached = backend::attached(config, &session.backend).await?;
     session.startup = match config.toolchains.value.starts {
         Starts::AtOnce => Startup::AtOnce,

@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::ending::ShimEnd;
 use crate::install::install;
-use crate::tell;
+use crate::{shim, tell};
 
 const HELP: &str = "\
 aifo-shim: runs a tool in its sidecar
@@ -16,6 +17,8 @@ Called so, every argument is the tool's.
 
   aifo-shim --install DIR
                          copy itself into DIR and link every tool's name to it there
+  aifo-shim --call TOOL [ARG..]
+                         be that tool, as by its link
   aifo-shim --version    version, build and the protocols it speaks
   aifo-shim --help       this text
 
@@ -26,6 +29,17 @@ AIFO_SHIM_RELAY=1 passes no descriptor, AIFO_SHIM_ENV=NAME,PREFIX* names further
 Exit codes: the tool's own, and its very signal if one ended it; 86 nothing ran; 124 the tool ran
 into the time limit; 125 its ending is unknown; 126 it could not be executed; 127 it was not found.
 ";
+
+/// Is the tool that the first word names, whatever we are called.
+pub(crate) fn call(words: &[OsString], closed: [bool; 3]) -> ShimEnd {
+    match words.split_first() {
+        Some((tool, args)) => shim::run(tool.as_bytes(), args, closed),
+        None => {
+            tell::line("--call needs the name of a tool; see 'aifo-shim --help'");
+            ShimEnd::Code(USAGE)
+        }
+    }
+}
 
 pub(crate) fn tell(args: &[OsString]) -> ShimEnd {
     let text = match args {

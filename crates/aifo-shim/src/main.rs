@@ -1,13 +1,15 @@
 //! `aifo-shim`: the one static binary that goes where the agent and the tools are.
 //!
 //! Its name decides what it is: under a tool's name it is that tool, run in a sidecar; as
-//! `aifo-runner` it is the resident server inside one; as `aifo-shim` it tells about itself. It is
+//! `aifo-runner` it is the resident server inside one; as `aifo-agent` it becomes the agent in its
+//! container; as `aifo-shim` it tells about itself. It is
 //! a short blocking program without a runtime or threads, because it starts once per tool call.
 //!
 //! Its unit tests start as such do, so nothing there comes from `run`.
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code))]
 
+mod agent;
 mod connection;
 mod descriptors;
 mod ending;
@@ -52,7 +54,11 @@ fn run() -> ! {
     let name = Path::new(&name).file_name().unwrap_or_default().to_owned();
     let args: Vec<OsString> = args.collect();
     let ending = match name.as_bytes() {
-        b"aifo-shim" | b"" => itself::tell(&args),
+        b"aifo-shim" | b"" => match args.split_first() {
+            Some((flag, call)) if flag == "--call" => itself::call(call, closed),
+            _ => itself::tell(&args),
+        },
+        b"aifo-agent" => agent::become_agent(&args),
         b"aifo-runner" => {
             aifo_process::ignore_broken_pipes();
             resident::run(&args)

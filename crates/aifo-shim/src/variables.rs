@@ -51,6 +51,11 @@ impl Variables {
     }
 }
 
+/// What the file of the whole system says, by name; nothing if there is none to be trusted.
+pub(crate) fn of_system_file() -> HashMap<String, String> {
+    trusted_text(Path::new(SYSTEM_FILE)).map(|text| parse(&text)).unwrap_or_default()
+}
+
 fn from_environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

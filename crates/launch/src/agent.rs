@@ -1,19 +1,22 @@
 //! Running an agent in a session.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aifo_process::signal_process;
+use aifo_sidecar::CONTAINER_WORKSPACE;
 use aifo_types::{Ending, Signal, env};
 use nix::unistd::Pid;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::door::Door;
+use crate::place;
 use crate::session::{Session, Verbosity};
 use crate::shims::path_with_first;
 
@@ -57,7 +60,8 @@ impl Agent {
         self.command.first().cloned().unwrap_or_default()
     }
 
-    /// Runs it in our own process group, so that a terminal's keys reach it, and waits for its end.
+    /// Runs it and waits for its end: in the session's container if there is one for it, else here.
+    /// What we start is in our own process group, so that a terminal's keys reach it.
     ///
     /// INT and QUIT come from the terminal and are the agent's to handle; TERM and HUP that reach
     /// us are passed on to it.
@@ -66,15 +70,9 @@ impl Agent {
         let mut quits = signal(SignalKind::quit())?;
         let mut terms = signal(SignalKind::terminate())?;
         let mut hangups = signal(SignalKind::hangup())?;
-        let Some((program, args)) = self.command.split_first() else {
+        let Some(mut command) = self.command(session)? else {
             return Ok(AgentEnd::NotStarted(io::ErrorKind::NotFound.into()));
         };
-        let contract = self.contract(session);
-        write_settings(&session.shims().join("shim.env"), &contract)?;
-        let mut command = Command::new(program);
-        command.args(args).envs(contract);
-        command.env("PATH", path_with_first(&session.shims(), std::env::var_os("PATH")));
-        command.env("TMPDIR", session.tmp());
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => return Ok(AgentEnd::NotStarted(error)),
@@ -97,6 +95,39 @@ impl Agent {
         }
     }
 
+    /// What is to be spawned for the agent itself.
+    fn command(&self, session: &Session) -> io::Result<Option<Command>> {
+        let Some((program, args)) = self.command.split_first() else { return Ok(None) };
+        let place = self.enter(session)?;
+        let mut command = place.command(program);
+        command.args(args);
+        Ok(Some(command))
+    }
+
+    /// Makes the agent's place ready for commands: shims find their session from here on.
+    pub(crate) fn enter<'a>(&self, session: &'a Session) -> io::Result<Place<'a>> {
+        let mut contract = self.contract(session);
+        let place = match session.door() {
+            None => {
+                write_settings(&session.shims().join(SETTINGS), &contract)?;
+                Place::Here { session, contract }
+            }
+            Some(door) => {
+                let inside = [
+                    (env::URL, format!("unix://{}/exec.sock", place::FRONT)),
+                    (env::WORKSPACE, CONTAINER_WORKSPACE.to_owned()),
+                ];
+                for (name, value) in inside {
+                    contract.retain(|(known, _)| known != name);
+                    contract.push((name.into(), value.into()));
+                }
+                write_settings(&place::front(session.folder()).join(SETTINGS), &contract)?;
+                Place::Container { session, door }
+            }
+        };
+        Ok(place)
+    }
+
     /// The variables by which shims find their session.
     fn contract(&self, session: &Session) -> Vec<(OsString, OsString)> {
         let owned = |(name, value): (&str, OsString)| (OsString::from(name), value);
@@ -114,6 +145,84 @@ impl Agent {
     }
 }
 
+/// Where the agent is, ready for commands.
+pub(crate) enum Place<'a> {
+    /// On this machine.
+    Here { session: &'a Session, contract: Vec<(OsString, OsString)> },
+    /// In a container.
+    Container { session: &'a Session, door: &'a Door },
+}
+
+impl Place<'_> {
+    /// A command that runs `program` in the agent's place and ends as it does; arguments are to be
+    /// added.
+    pub(crate) fn command(&self, program: &OsStr) -> Command {
+        match self {
+            Place::Here { session, contract } => {
+                let mut command = Command::new(program);
+                command.envs(contract.iter().map(|(name, value)| (name, value)));
+                command.env("PATH", path_with_first(&session.shims(), std::env::var_os("PATH")));
+                command.env("TMPDIR", session.tmp());
+                command
+            }
+            Place::Container { session, door } => in_container(session, door, program),
+        }
+    }
+
+    /// Where the shims are there.
+    pub(crate) fn shims(&self) -> PathBuf {
+        match self {
+            Place::Here { session, .. } => session.shims(),
+            Place::Container { .. } => PathBuf::from(place::SHIMS),
+        }
+    }
+}
+
+/// A shim of our own, which carries the terminal and the signals of what runs in the container.
+fn in_container(session: &Session, door: &Door, program: &OsStr) -> Command {
+    let mut command = Command::new(session.shim());
+    command.arg0("aifo-shim").args(["--call", place::ENTRY]).arg(program);
+    for (name, value) in std::env::vars_os() {
+        let Some(rest) = name.as_bytes().strip_prefix(env::PREFIX.as_bytes()) else { continue };
+        command.env_remove(&name);
+        if let Some(given) = given_name(rest) {
+            command.env(given, value);
+        }
+    }
+    command.env(env::URL, door.endpoint().to_string());
+    command.env(env::TOKEN, door.token().reveal());
+    command.env(env::WORKSPACE, session.workspace());
+    command.env(env::FORWARDED, door.forwarded());
+    let here = std::env::current_dir().ok();
+    let inside = here.filter(|here| here.starts_with(session.workspace()));
+    command.current_dir(inside.as_deref().unwrap_or(session.workspace()));
+    command
+}
+
+/// The agent's name of a variable `AIFO_ENV_NAME`, if nobody else sets that.
+pub(crate) fn given_name(rest: &[u8]) -> Option<&OsStr> {
+    let name = rest.strip_prefix(GIVEN.as_bytes()).filter(|name| !name.is_empty())?;
+    let kept = [&b"HOME"[..], b"USER", b"SHELL", b"PATH", b"TERM", b"PWD"].contains(&name);
+    let ours = name.starts_with(env::PREFIX.as_bytes()) || name.starts_with(b"LD_");
+    (!kept && !ours).then(|| OsStr::from_bytes(name))
+}
+
+/// After `AIFO_`: what the user gives the agent, whatever it is.
+const GIVEN: &str = "ENV_";
+
+const SETTINGS: &str = "shim.env";
+
+/// The variables that a user gives the agent by `AIFO_ENV_NAME`: their names there.
+pub fn given_variables() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| {
+        let rest = name.as_bytes().strip_prefix(env::PREFIX.as_bytes())?;
+        given_name(rest)?.to_str().map(str::to_owned)
+    });
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names
+}
+
 /// Writes the contract where a shim finds it that was started without an environment. What cannot
 /// stand on one line is left out.
 fn write_settings(path: &Path, contract: &[(OsString, OsString)]) -> io::Result<()> {
@@ -123,6 +232,10 @@ fn write_settings(path: &Path, contract: &[(OsString, OsString)]) -> io::Result<
         if name.starts_with(env::PREFIX.as_bytes()) && !value.contains(&b'\n') {
             text.extend([name, b"=", value, b"\n"].concat());
         }
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
     }
     File::options().write(true).create_new(true).mode(0o400).open(path)?.write_all(&text)
 }

@@ -5,13 +5,15 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use aifo_engine::{Engine, EngineCommand, Labels};
+use aifo_engine::{Engine, EngineCommand, Flavor, Labels};
 use aifo_sidecar::{
-    Admitted, Backend, Caches, ContainerBackend, ContainerConfig, Images, Net, Transport,
+    Admitted, AgentContainer, Backend, Caches, ContainerBackend, ContainerConfig, Images, Net,
+    Transport,
 };
 use aifo_types::Kind;
 
 use crate::confine::Confine;
+use crate::place;
 use crate::session::{LaunchError, SessionConfig};
 
 /// How sidecars run.
@@ -117,6 +119,13 @@ impl Containers {
         }
     }
 
+    /// Whether the caller is root in containers: it is root here, or the engine's namespace is the
+    /// caller's.
+    pub(crate) fn runs_as_root(&self) -> bool {
+        let namespaced = self.engine.facts().rootless && self.engine.flavor() == Flavor::Docker;
+        namespaced || nix::unistd::getuid().is_root()
+    }
+
     /// The backend of a session whose folder and places are these.
     pub(crate) fn backend(
         &self,
@@ -125,6 +134,7 @@ impl Containers {
         runner: (&Path, RunnerTransport),
         workspace: &Path,
         tmp: &Path,
+        agent: Option<AgentContainer>,
     ) -> ContainerBackend {
         ContainerBackend::new(ContainerConfig {
             engine: self.engine.clone(),
@@ -140,6 +150,7 @@ impl Containers {
             limits: self.limits.clone(),
             caches: self.caches,
             admitted: self.admitted.clone(),
+            agent,
         })
     }
 }
@@ -161,10 +172,12 @@ pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
     let is_attached = |kind: &Kind| attached.is_some_and(|it| it.containers.contains_key(kind));
     let others: Vec<Kind> =
         config.toolchains.iter().map(|it| it.kind.clone()).filter(|it| !is_attached(it)).collect();
-    if let (SidecarBackend::Containers(containers), [_, ..]) = (&config.backend, &others[..]) {
+    let SidecarBackend::Containers(containers) = &config.backend else { return Ok(commands) };
+    if !others.is_empty() || config.agent.is_some() {
         check_workspace(&workspace)?;
         let runner = (runner, config.runner_transport);
-        let backend = containers.backend(id, &folder, runner, &workspace, &tmp);
+        let agent = config.agent.as_ref().map(|agent| place::container(agent, &folder));
+        let backend = containers.backend(id, &folder, runner, &workspace, &tmp, agent);
         let plan = backend.plan(&others);
         commands.extend(plan.map_err(|error| LaunchError::System(io::Error::other(error)))?);
     }
@@ -179,11 +192,12 @@ pub(crate) fn container_backend(
     runner: (&Path, RunnerTransport),
     workspace: &Path,
     tmp: &Path,
+    agent: Option<AgentContainer>,
 ) -> Result<ContainerBackend, LaunchError> {
     check_workspace(workspace)?;
     make_mount_point(tmp, workspace)?;
     make_mount_point(tmp, tmp)?;
-    Ok(containers.backend(session, folder, runner, workspace, tmp))
+    Ok(containers.backend(session, folder, runner, workspace, tmp, agent))
 }
 
 /// Where the session's temporary directory lies on the host. Not below `/tmp`, as which it is mounted

@@ -4,9 +4,12 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use aifo_proxy::CallLog;
+
+use crate::tally::TallyKeeper;
 
 /// Logs of this many sessions are kept, the newest ones.
 const KEPT: usize = 20;
@@ -31,8 +34,14 @@ pub fn log_directory() -> Option<PathBuf> {
 }
 
 /// Opens the log of a session: in the log directory, where it outlives the session, or else in the
-/// session's own folder. Returns its path and what writes to it.
-pub(crate) fn open(id: &str, folder: &Path, logs: CallLogs) -> io::Result<(PathBuf, CallLog)> {
+/// session's own folder. Returns its path and what writes to it,
+/// and counts.
+pub(crate) fn open(
+    id: &str,
+    folder: &Path,
+    logs: CallLogs,
+    tally: Arc<TallyKeeper>,
+) -> io::Result<(PathBuf, CallLog)> {
     let name = format!("{id}.jsonl");
     let kept = log_directory().filter(|_| logs == CallLogs::Kept).filter(|directory| {
         DirBuilder::new().recursive(true).mode(0o700).create(directory).is_ok()
@@ -49,6 +58,7 @@ pub(crate) fn open(id: &str, folder: &Path, logs: CallLogs) -> io::Result<(PathB
         None => create(&folder.join(&name)).map(|file| (folder.join(&name), file))?,
     };
     let log = CallLog::new(move |record| {
+        tally.add(record);
         let Ok(mut line) = serde_json::to_vec(record) else { return };
         line.push(b'\n');
         // One write per line, so that a reader never sees half of one. That the disk is full is no

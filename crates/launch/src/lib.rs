@@ -28,23 +28,31 @@
 //! another path, and dropping it removes its folders and ends its sidecars.
 
 mod agent;
+mod agents;
 mod attachments;
 mod backend;
 mod cache;
 mod call_log;
+mod check;
 mod cleanup;
 mod confine;
 mod detect;
+mod door;
 mod folder;
+mod identity;
+mod lock;
+mod place;
 mod registries;
 mod running;
 mod session;
 mod shim_binary;
 mod shims;
+mod tally;
 mod toolchain;
 mod versions;
 
-pub use agent::{Agent, AgentEnd};
+pub use agent::{Agent, AgentEnd, given_variables};
+pub use agents::{AgentSpec, Smart, known_agents};
 pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
 };
@@ -55,13 +63,17 @@ pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend, missing_images, plan};
 pub use cache::{Cache, CacheError, CachePlace, caches};
 pub use call_log::{CallLogs, log_directory};
+pub use check::Finding;
 pub use cleanup::{Part, Remains, RemoveError, Survey, killed_sessions, survey};
 pub use confine::Confine;
 pub use detect::detect_kinds;
 pub use folder::runtime_directory;
+pub use lock::WorkspaceLock;
+pub use place::AgentPlace;
 pub use registries::{Admission, AdmissionError, Places};
 pub use running::{SessionInfo, running_sessions};
 pub use session::{LaunchError, Session, SessionConfig, Verbosity};
 pub use shim_binary::{ShimBinary, ShimBinaryError};
+pub use tally::Tally;
 pub use toolchain::{Toolchain, Version, VersionSource};
 pub use versions::project_version;

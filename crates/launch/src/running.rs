@@ -34,6 +34,8 @@ pub struct SessionInfo {
     pub up: Vec<Kind>,
     /// How they run: `local`, or the engine's name.
     pub backend: String,
+    /// Its agent, if that runs in a container.
+    pub agent: Option<String>,
     /// When it was ready.
     pub started: SystemTime,
     /// Its log of calls.
@@ -59,6 +61,8 @@ struct Card {
     #[serde(default)]
     up: Vec<String>,
     backend: String,
+    #[serde(default)]
+    agent: Option<String>,
     started_unix_ms: u64,
     log: PathBuf,
     tmp: PathBuf,
@@ -109,6 +113,7 @@ impl SessionInfo {
             kinds: self.kinds.iter().map(Kind::to_string).collect(),
             up: self.up.iter().map(Kind::to_string).collect(),
             backend: self.backend.clone(),
+            agent: self.agent.clone(),
             started_unix_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
             log: self.log.clone(),
             tmp: self.tmp.clone(),
@@ -136,6 +141,7 @@ impl SessionInfo {
             kinds: parse_kinds(&card.kinds),
             up: parse_kinds(&card.up),
             backend: card.backend,
+            agent: card.agent,
             started: UNIX_EPOCH + Duration::from_millis(card.started_unix_ms),
             log: card.log,
             folder: folder.to_owned(),

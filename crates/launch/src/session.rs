@@ -17,7 +17,7 @@ use aifo_sidecar::{
     CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend, LocalConfinement,
     Reporter, SidecarError, Startup, Transport,
 };
-use aifo_types::{Endpoint, Kind, Token};
+use aifo_types::{Endpoint, Kind, Token, ToolName};
 use nix::unistd::getuid;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
@@ -25,11 +25,15 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::attachments::Attachments;
 use crate::backend::{self, Chosen, RunnerTransport, SidecarBackend};
 use crate::call_log::{self, CallLogs};
+use crate::check;
 use crate::confine::Confine;
+use crate::door::{Door, DoorConfig};
 use crate::folder::{Folder, PREFIX, TMP_SUFFIX, runtime_directory};
+use crate::place::{self, AgentPlace};
 use crate::running::{BOARD, SessionInfo, in_order, keep_card};
 use crate::shim_binary::{ShimBinary, ShimBinaryError};
 use crate::shims::{link_tools, path_without_shims};
+use crate::tally::{Tally, TallyKeeper};
 use crate::toolchain::{Toolchain, Version, VersionSource};
 
 /// What a session is to be.
@@ -71,6 +75,10 @@ pub struct SessionConfig {
     pub verbosity: Verbosity,
     /// How long the log of calls is kept.
     pub call_logs: CallLogs,
+    /// The container that the agent runs in. Without one it is a process of this machine.
+    pub agent: Option<AgentPlace>,
+    /// Which of our variables the agent gets in its container.
+    pub agent_forwarding: Forwarding,
 }
 
 /// Whether the parties of a session tell what they decide.
@@ -98,6 +106,12 @@ pub struct Session {
     verbosity: Verbosity,
     fleet: Arc<Fleet>,
     containers: Option<ContainerBackend>,
+    /// Where the agent runs, if that is a container.
+    door: Option<Door>,
+    tally: Arc<TallyKeeper>,
+    /// Which of the agent's tools is asked whether all is well.
+    probe: Option<ToolName>,
+    shim: PathBuf,
     stop: oneshot::Sender<()>,
     proxy: JoinHandle<()>,
     /// The folder of the socket, if it had to be made for it.
@@ -150,6 +164,21 @@ pub enum LaunchError {
         /// What was asked for.
         version: Version,
     },
+    /// Another agent works there.
+    #[error(
+        "an agent works in '{}' already: {by}\n\
+         hint: let both in with --force-share, or give this one a worktree of its own",
+        workspace.display()
+    )]
+    Taken {
+        /// Where.
+        workspace: PathBuf,
+        /// Who.
+        by: String,
+    },
+    /// An agent in a container cannot reach the session.
+    #[error("the agent cannot run in a container: {0}")]
+    AgentPlace(&'static str),
     /// Confinement was required, and the kernel cannot do it.
     #[error(
         "tools cannot be confined: this kernel has no Landlock, or one that is too old\n\
@@ -183,6 +212,8 @@ impl SessionConfig {
             limits: Limits::default(),
             verbosity: Verbosity::Quiet,
             call_logs: CallLogs::Kept,
+            agent: None,
+            agent_forwarding: Forwarding::builtin(),
         }
     }
 }
@@ -207,6 +238,9 @@ impl Session {
         if let SidecarBackend::Local = config.backend {
             what_is_installed_will_do(&config.toolchains)?;
         }
+        if config.agent.is_some() {
+            check_agent_place(&config)?;
+        }
         let open_files = raise_open_files()?;
         let token = Token::from_random(aifo_process::random_bits()?);
         let id = new_id()?;
@@ -224,7 +258,7 @@ impl Session {
         let mut socket_folder = None;
         let endpoint = match config.listen {
             None => {
-                let front = folder.path().join("front");
+                let front = place::front(folder.path());
                 make_folder(&front)?;
                 Endpoint::Unix(front.join("exec.sock"))
             }
@@ -260,6 +294,13 @@ impl Session {
                 temporaries.push(CONTAINER_TMP.into());
                 let runner = (config.shim.path(), config.runner_transport);
                 let folder = folder.path();
+                let mut agent = None;
+                if let Some(asked) = &config.agent {
+                    let as_root = containers.runs_as_root();
+                    let tools = (&config.policy, &config.notify);
+                    place::furnish(asked, folder, config.shim.path(), tools, as_root).await?;
+                    agent = Some(place::container(asked, folder));
+                }
                 let backend = backend::container_backend(
                     containers,
                     &id,
@@ -267,36 +308,68 @@ impl Session {
                     runner,
                     &workspace,
                     &shared_tmp,
+                    agent,
                 )?;
                 Chosen { backend: Box::new(backend.clone()), containers: Some(backend) }
             }
         };
-        let places = SharedPlaces::new(workspace.clone(), [workspaces, temporaries])?;
+        let shared = [workspaces, temporaries];
+        let places = SharedPlaces::new(workspace.clone(), shared.clone())?;
+        let door = match (&config.agent, &chosen.containers) {
+            (Some(_), Some(containers)) => {
+                let config = DoorConfig {
+                    folder: folder.path().to_owned(),
+                    tmp: tmp.path().to_owned(),
+                    forwarding: config.agent_forwarding.clone(),
+                    places: SharedPlaces::new(workspace.clone(), shared)?,
+                };
+                Some(Door::open(config, Box::new(containers.clone()), Box::new(host.clone())))
+            }
+            _ => None,
+        };
+        let door = async {
+            match door {
+                Some(opening) => opening.await.map(Some),
+                None => Ok(None),
+            }
+        };
         let (runner, others) = (config.shim.path(), chosen.backend);
         let backend = match &config.attached {
             Some(attached) => attached.over(others, &id, folder.path(), runner, &workspace),
             None => others,
         };
-        let kinds = config.toolchains.into_iter().map(|toolchain| toolchain.kind).collect();
+        let kinds: Vec<Kind> =
+            config.toolchains.into_iter().map(|toolchain| toolchain.kind).collect();
         let (startup, reporter) = (config.startup, config.reporter);
+        let probe = check::probe(&config.policy, &kinds, startup);
+        // One may fail while the other is still on its way: all of it is taken down then.
+        let started = async {
+            let fleet = async {
+                let fleet = Fleet::start(backend, Box::new(host), kinds, startup, reporter).await;
+                fleet.map_err(LaunchError::from)
+            };
+            tokio::try_join!(fleet, door)
+        };
         let started = tokio::select! {
-            started = Fleet::start(backend, Box::new(host), kinds, startup, reporter) => started,
+            started = started => started,
             told = called_off => {
                 clean(chosen.containers.as_ref()).await;
                 return Ok(Err(told));
             }
         };
-        let fleet = match started {
-            Ok(fleet) => fleet,
+        let (fleet, door) = match started {
+            Ok(started) => started,
             Err(error) => {
                 clean(chosen.containers.as_ref()).await;
-                return Err(error.into());
+                return Err(error);
             }
         };
         let fleet = Arc::new(fleet);
         let mut up = fleet.running();
         let up_now = in_order(fleet.offered(), &up.borrow_and_update());
-        let (log, call_log) = call_log::open(&id, folder.path(), config.call_logs)?;
+        let tally = Arc::new(TallyKeeper::default());
+        let (log, call_log) =
+            call_log::open(&id, folder.path(), config.call_logs, Arc::clone(&tally))?;
         let info = SessionInfo {
             id,
             pid: std::process::id(),
@@ -306,6 +379,7 @@ impl Session {
             kinds: fleet.offered().to_vec(),
             up: up_now,
             backend: config.backend.name().to_owned(),
+            agent: config.agent.as_ref().map(|agent| agent.spec.name.clone()),
             started: SystemTime::now(),
             log,
             folder: folder.path().to_owned(),
@@ -332,6 +406,7 @@ impl Session {
                 },
                 spool_dir: tmp.path().to_owned(),
                 places,
+                program: None,
             },
             Arc::clone(&fleet),
         );
@@ -352,6 +427,10 @@ impl Session {
             verbosity: config.verbosity,
             fleet,
             containers: chosen.containers,
+            door,
+            tally,
+            probe,
+            shim: config.shim.path().to_owned(),
             stop,
             proxy,
             _socket_folder: socket_folder,
@@ -405,9 +484,38 @@ impl Session {
         self.fleet.offered()
     }
 
+    /// What its tools came to so far.
+    pub fn tally(&self) -> Tally {
+        self.tally.now()
+    }
+
+    /// The project's root; a real path.
+    pub fn workspace(&self) -> &Path {
+        &self.info.workspace
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn door(&self) -> Option<&Door> {
+        self.door.as_ref()
+    }
+
+    pub(crate) fn shim(&self) -> &Path {
+        &self.shim
+    }
+
+    pub(crate) fn probe(&self) -> Option<&ToolName> {
+        self.probe.as_ref()
+    }
+
     /// Ends the session: nobody is let in any more, every tool is ended by the ladder and its
     /// client told, the sidecars go, and the folders with them.
     pub async fn close(self) {
+        if let Some(door) = self.door {
+            door.close().await;
+        }
         // The proxy only fails to hear it if it has ended already.
         let _ = self.stop.send(());
         if let Err(error) = self.proxy.await {
@@ -428,6 +536,30 @@ async fn clean(containers: Option<&ContainerBackend>) {
     if let Err(error) = containers.clean().await {
         tracing::error!("{error}\nhint: `aifo-coder cleanup` removes what is left");
     }
+}
+
+/// Errors: nothing in a container would reach the proxy, or there are no containers.
+fn check_agent_place(config: &SessionConfig) -> Result<(), LaunchError> {
+    let SidecarBackend::Containers(containers) = &config.backend else {
+        return Err(LaunchError::AgentPlace(
+            "tools run as processes of this machine\n\
+             hint: choose an engine with --backend docker or podman, or run the agent on this machine \
+             with --backend local",
+        ));
+    };
+    if config.listen.is_some() {
+        return Err(LaunchError::AgentPlace(
+            "it reaches the proxy by the session's own socket, and another place to listen was \
+             named\nhint: leave out --listen and AIFO_TOOLEEXEC_USE_UNIX",
+        ));
+    }
+    if !containers.engine.facts().shares_our_kernel() {
+        return Err(LaunchError::AgentPlace(
+            "the engine runs on another kernel, which no unix socket reaches\n\
+             hint: run aifo-coder where the engine is, or the agent on this machine: run -- AGENT",
+        ));
+    }
+    Ok(())
 }
 
 /// Errors: the user wants a version, and there is but one.

@@ -16,6 +16,11 @@ pub(crate) fn link_tools(
     notify: &NotifyRules,
 ) -> io::Result<()> {
     symlink(shim, folder.join(SHIM))?;
+    link_names(folder, policy, notify)
+}
+
+/// The links alone; the shim is there, or will be.
+pub(crate) fn link_names(folder: &Path, policy: &Policy, notify: &NotifyRules) -> io::Result<()> {
     let mut names: BTreeSet<String> = policy.all_tools().into_iter().map(str::to_owned).collect();
     names.extend(notify.allowlist.iter().cloned());
     names.iter().try_for_each(|name| symlink(SHIM, folder.join(name)))

@@ -68,7 +68,7 @@ async fn run_recorded(
     handed.extend(admit(shared, &mut invocation, fds));
     let mut greeting = Vec::new();
     encode_upgrade_head(&mut greeting, echo);
-    let start = start(request, invocation, Some(Handover { greeting, received }));
+    let start = start(shared, request, invocation, Some(Handover { greeting, received }));
     let began = Instant::now();
     let caller = Caller::Attached(client);
     let begun = begin_attached(shared, request, routes, start, handed, caller).await?;

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use aifo_policy::Route;
@@ -58,7 +59,7 @@ async fn run_recorded(
     let (output, tools_end) = ToolOutput::new().map_err(no_pipe)?;
     let tool = request.tool.as_str().as_bytes().to_vec();
     let argv = std::iter::once(tool).chain(request.args.iter().cloned()).collect();
-    let start = start(request, Invocation::plain(argv, request.cwd.clone()), None);
+    let start = start(shared, request, Invocation::plain(argv, request.cwd.clone()), None);
     let begun = begin(shared, routes, &start, &[tools_end], Caller::Plain(client)).await?;
     let Begun { exec, route } =
         begun.ok_or_else(|| shared.config.policy.unavailable(&request.tool))?;
@@ -99,6 +100,7 @@ pub(crate) fn tell_start(request: &ExecRequest, record: &CallRecord, kind: &Kind
 
 /// What a runner is told of a request.
 pub(crate) fn start(
+    shared: &Shared,
     request: &ExecRequest,
     invocation: Invocation,
     client: Option<Handover>,
@@ -113,7 +115,7 @@ pub(crate) fn start(
         serial: 0,
         id: request.id.clone(),
         elsewhere,
-        program: None,
+        program: shared.config.program.as_ref().map(|path| path.as_os_str().as_bytes().to_vec()),
         environment: Environment::All,
         client,
         tell: Tell::Start,

@@ -35,6 +35,7 @@
 //!     spool_dir: std::env::temp_dir(),
 //!     forwarding: Forwarding::builtin(),
 //!     places: SharedPlaces::new(workspace.clone(), [vec![workspace], vec![std::env::temp_dir()]])?,
+//!     program: None,
 //! };
 //! let stop = async { drop(tokio::sync::oneshot::channel::<()>().1.await) };
 //! Proxy::new(config, fleet).serve(listener, stop).await;

@@ -46,6 +46,9 @@ pub struct ProxyConfig {
     pub forwarding: Forwarding,
     /// Where agent and tools share files.
     pub places: SharedPlaces,
+    /// What every call executes, in place of what is found in the sidecar's PATH: for a proxy that
+    /// stands before one program. An absolute path where the sidecar is.
+    pub program: Option<PathBuf>,
 }
 
 /// How the body of a version 1 answer is framed.

@@ -4,6 +4,7 @@
 //! comes to us: it connects to a socket in a folder that is mounted read-only, which is gone as soon
 //! as it has. Nothing listens after that, on either side.
 
+mod agent;
 mod attach;
 mod door;
 mod images;
@@ -26,9 +27,12 @@ use crate::backend::{Backend, SidecarError, Starting};
 use crate::local::Transport;
 use crate::progress::Progress;
 
+pub use self::agent::AgentContainer;
 pub use self::attach::{AttachBackend, AttachConfig};
 pub use self::images::Images;
-pub use self::kind::{TMP as CONTAINER_TMP, WORKSPACE as CONTAINER_WORKSPACE, cache_volumes};
+pub use self::kind::{
+    HOME as CONTAINER_HOME, TMP as CONTAINER_TMP, WORKSPACE as CONTAINER_WORKSPACE, cache_volumes,
+};
 
 /// What the containers of a session have in common.
 #[derive(Clone, Debug)]
@@ -59,6 +63,8 @@ pub struct ContainerConfig {
     pub caches: Caches,
     /// What else of the user's is let in, by the user's own wish.
     pub admitted: Vec<Admitted>,
+    /// The container that the agent runs in, if it does in one.
+    pub agent: Option<AgentContainer>,
 }
 
 /// What the containers of a session are connected to.
@@ -122,12 +128,14 @@ impl ContainerBackend {
         }))
     }
 
-    /// Every command that sidecars of these kinds would be started with, in order, and that would take
-    /// them down. Errors: a path cannot be mounted.
+    /// Every command that sidecars of these kinds, and the agent, would be started with, in order, and
+    /// that would take them down. Errors: a path cannot be mounted.
     pub fn plan(&self, kinds: &[Kind]) -> Result<Vec<EngineCommand>, EngineError> {
         let shared = &self.0;
-        let mut commands = shared.pod_commands(kinds)?;
-        for kind in kinds {
+        let agent = shared.config.agent.iter().map(|_| Kind::agent());
+        let kinds: Vec<Kind> = kinds.iter().cloned().chain(agent).collect();
+        let mut commands = shared.pod_commands(&kinds)?;
+        for kind in &kinds {
             commands.push(shared.config.engine.run(&shared.sidecar(kind))?);
         }
         let mut names: Vec<_> = kinds.iter().map(|kind| shared.container_name(kind)).collect();
@@ -210,12 +218,28 @@ impl Backend for ContainerBackend {
 
 impl Shared {
     fn container_name(&self, kind: &Kind) -> String {
-        format!("aifo-tc-{kind}-{}", self.config.labels.session)
+        match self.agent(kind) {
+            Some(_) => format!("aifo-agent-{}", self.config.labels.session),
+            None => format!("aifo-tc-{kind}-{}", self.config.labels.session),
+        }
+    }
+
+    /// The image of a kind's container.
+    fn image(&self, kind: &Kind) -> String {
+        self.agent(kind).map_or_else(|| self.config.images.of(kind), |agent| agent.image.clone())
     }
 
     /// The container of a kind.
     fn sidecar(&self, kind: &Kind) -> ContainerSpec {
-        kind::sidecar(self, kind)
+        match self.agent(kind) {
+            Some(agent) => agent::container(self, agent),
+            None => kind::sidecar(self, kind),
+        }
+    }
+
+    /// The agent's container, if this is its kind.
+    fn agent(&self, kind: &Kind) -> Option<&AgentContainer> {
+        self.config.agent.as_ref().filter(|_| *kind == Kind::agent())
     }
 }
 

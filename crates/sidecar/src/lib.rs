@@ -70,8 +70,9 @@ mod tunnel;
 
 pub use backend::{Backend, SidecarError, Starting};
 pub use container::{
-    Admitted, AttachBackend, AttachConfig, CONTAINER_TMP, CONTAINER_WORKSPACE, Caches,
-    ContainerBackend, ContainerConfig, Images, Net, cache_volumes, remove_session,
+    Admitted, AgentContainer, AttachBackend, AttachConfig, CONTAINER_HOME, CONTAINER_TMP,
+    CONTAINER_WORKSPACE, Caches, ContainerBackend, ContainerConfig, Images, Net, cache_volumes,
+    remove_session,
 };
 pub use exec::{Canceller, Exec, ExecEvent};
 pub use fleet::{Fleet, Startup};

@@ -26,6 +26,12 @@ impl Kind {
         Kind("host".to_owned())
     }
 
+    /// What the agent itself runs in, where that is a container. Not to be asked for as a sidecar, and
+    /// no tool is ever routed there.
+    pub fn agent() -> Self {
+        Kind("agent".to_owned())
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0

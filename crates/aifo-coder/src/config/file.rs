@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::config::agents::AgentRow;
 use crate::config::containers::ContainerEntries;
 use crate::config::error::{ConfigError, suggestion};
 use crate::config::source::{Place, Source, Sourced};
@@ -49,6 +50,7 @@ pub(crate) struct Entries {
     pub(crate) env: EnvEntries,
     pub(crate) notify: NotifyEntries,
     pub(crate) agent: AgentEntries,
+    pub(crate) agents: BTreeMap<String, Spanned<AgentRow>>,
 }
 
 /// `[kind.NAME]`
@@ -265,6 +267,17 @@ mod tests {
             smart = "auto"
             node = true
             python = false
+
+            [agents.mine]
+            image = "registry.example/mine:1"
+            command = ["mine"]
+            state = [".mine"]
+            variables = ["MINE_KEY"]
+            set = { MODE = "fast" }
+            node = true
+            python = false
+            local_python = "/opt/venv/bin/python3"
+            shell = "/bin/sh"
         "#;
         let file = File::parse(Path::new("/c.toml"), text).unwrap();
         let told = file.told(&file.entries.max_secs).unwrap();

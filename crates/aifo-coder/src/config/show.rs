@@ -81,6 +81,17 @@ pub(crate) fn entries(config: &Config) -> Vec<Entry> {
         row("agent.node", json!(agent.node.value), rule, &agent.node),
         row("agent.python", json!(agent.python.value), rule, &agent.python),
     ]);
+    all.extend(config.agent_rows.iter().filter_map(|name| {
+        let spec = config.agents.iter().find(|spec| spec.name == name.value)?;
+        // Values may be anybody's secret; names are not.
+        let set: Vec<_> = spec.set.iter().map(|(name, _)| name).collect();
+        let value = json!({
+            "image": spec.image, "command": spec.command, "state": spec.state,
+            "variables": spec.variables, "set": set, "node": spec.smart.node,
+            "python": spec.smart.python, "local_python": spec.local_python, "shell": spec.shell,
+        });
+        Some(row(&format!("agents.{}", spec.name), value, "", name))
+    }));
     all
 }
 

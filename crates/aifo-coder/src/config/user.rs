@@ -54,6 +54,7 @@ impl Config {
             })?;
             self.agent.smart = Sourced::new(smart, source);
         }
+        self.apply_agents(file)?;
         self.agent.node.set(file.told(&entries.agent.node));
         self.agent.python.set(file.told(&entries.agent.python));
         Ok(())
@@ -177,6 +178,9 @@ fn new_kind(name: &str) -> Result<Kind, String> {
     let kind = Kind::parse(name).map_err(|invalid| invalid.to_string())?;
     if kind == Kind::host() {
         return Err(format!("'{kind}' cannot name a toolchain: it stands for the host itself"));
+    }
+    if kind == Kind::agent() {
+        return Err(format!("'{kind}' cannot name a toolchain: it stands for the agent itself"));
     }
     if kind.as_str() == AUTO {
         return Err(format!("'{kind}' cannot name a toolchain: it stands for all of them"));

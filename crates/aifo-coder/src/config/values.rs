@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aifo_launch::{Confine, Limits};
+use aifo_launch::{self as launch, AgentSpec, Confine, Limits, known_agents};
 use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 use aifo_types::{Endpoint, Kind};
 
-use crate::agents;
 use crate::config::containers::Containers;
 use crate::config::error::{ConfigError, suggestion};
 use crate::config::file::user_file_path;
@@ -38,6 +37,10 @@ pub(crate) struct Config {
     pub(crate) env_rules: Vec<EnvRule>,
     pub(crate) notify: Notify,
     pub(crate) agent: Agent,
+    /// The table of agents, by name.
+    pub(crate) agents: Vec<AgentSpec>,
+    /// Which rows of it differ from ours.
+    pub(crate) agent_rows: Vec<Sourced<String>>,
 }
 
 /// A change of a kind's allowlist.
@@ -135,6 +138,8 @@ impl Config {
                 node: Sourced::builtin(None),
                 python: Sourced::builtin(None),
             },
+            agents: known_agents(),
+            agent_rows: Vec::new(),
         }
     }
 
@@ -156,13 +161,14 @@ impl Config {
     }
 
     /// Whether `node` and whether `python` calls are decided smartly for this agent.
-    pub(crate) fn smart_for(&self, agent: Option<&str>) -> agents::Smart {
+    pub(crate) fn smart_for(&self, agent: Option<&str>) -> launch::Smart {
+        let row = agent.and_then(|name| self.agents.iter().find(|row| row.name == name));
         let rule = match self.agent.smart.value {
-            Smart::Auto => agent.map(agents::smart_for).unwrap_or_default(),
-            Smart::On => agents::Smart { node: true, python: true },
-            Smart::Off => agents::Smart::default(),
+            Smart::Auto => row.map(|row| row.smart).unwrap_or_default(),
+            Smart::On => launch::Smart { node: true, python: true },
+            Smart::Off => launch::Smart::default(),
         };
-        agents::Smart {
+        launch::Smart {
             node: self.agent.node.value.unwrap_or(rule.node),
             python: self.agent.python.value.unwrap_or(rule.python),
         }

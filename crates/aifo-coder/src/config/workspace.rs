@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use crate::config::agents;
 use crate::config::error::ConfigError;
 use crate::config::file::{Entries, File};
 use crate::config::source::Sourced;
@@ -92,6 +93,7 @@ fn not_narrowing(entries: &Entries) -> impl Iterator<Item = (Range<usize>, Strin
         (span(&agent.smart), "[agent] smart changes where programs run"),
         (span(&agent.node), "[agent] node changes where programs run"),
         (span(&agent.python), "[agent] python changes where programs run"),
+        (agents::any(&entries.agents), "[agents] chooses what agents are and get"),
     ];
     let others = others.into_iter().filter_map(|(span, what)| Some((span?, what.to_owned())));
     kinds.chain(others)

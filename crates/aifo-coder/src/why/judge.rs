@@ -11,7 +11,6 @@ use super::explanation::{Explanation, Mode, Refused, Route, Tried};
 use super::facts::{FileSystem, installed, installed_in};
 use super::variables::judge_variables;
 use super::words;
-use crate::agents;
 use crate::config::{Backend, Config, Effect, Source, ToolRule, user_file_name};
 
 /// All that an answer depends on, but for the call and the machine.
@@ -19,7 +18,7 @@ pub(crate) struct Judge<'a> {
     pub(crate) config: &'a Config,
     /// The workspace's real path.
     pub(crate) workspace: &'a Path,
-    pub(crate) smart: agents::Smart,
+    pub(crate) smart: aifo_launch::Smart,
 }
 
 impl Judge<'_> {

@@ -20,7 +20,7 @@ pub const WORKSPACE: &str = "/workspace";
 /// Where the session's temporary directory is, besides its own path.
 pub const TMP: &str = "/tmp";
 /// The tools' home, empty at the start.
-const HOME: &str = "/home/coder";
+pub const HOME: &str = "/home/coder";
 
 /// A volume that outlives sessions.
 struct Cache {
@@ -89,15 +89,43 @@ fn volume(cache: &Cache) -> String {
     format!("{}-{}", cache.name, nix::unistd::getuid())
 }
 
+/// Where a container has what belongs to the runner.
+pub(super) struct RunnerPlace {
+    /// The program.
+    pub(super) program: &'static str,
+    /// What is mounted so that it is there.
+    pub(super) mount: Mount,
+    /// The folder of its socket.
+    pub(super) sockets: &'static str,
+}
+
 /// What every container of a session is made of, whatever it is for.
 pub(super) fn container(shared: &Shared, name: String, kind: &str, image: String) -> ContainerSpec {
+    let mount = bind(&shared.config.runner_program, RUNNER, true);
+    container_with(
+        shared,
+        name,
+        kind,
+        image,
+        RunnerPlace { program: RUNNER, mount, sockets: SOCKETS },
+    )
+}
+
+/// The same, with the runner somewhere else.
+pub(super) fn container_with(
+    shared: &Shared,
+    name: String,
+    kind: &str,
+    image: String,
+    runner: RunnerPlace,
+) -> ContainerSpec {
     let config = &shared.config;
-    let mut mounts = vec![bind(&config.runner_program, RUNNER, true)];
+    let mut mounts = vec![runner.mount];
     let mut args = vec![OsString::from("serve")];
     let stdio = match config.transport {
         Transport::Descriptors => {
-            mounts.push(bind(&config.sockets.join(kind), SOCKETS, true));
-            args.extend(["--connect".into(), Path::new(SOCKETS).join(SOCKET).into()]);
+            mounts.push(bind(&config.sockets.join(kind), runner.sockets, true));
+            args.extend(["--connect".into(), Path::new(runner.sockets).join(SOCKET).into()]);
             Stdio::Apart
         }
         Transport::Stream => {
@@ -110,7 +138,7 @@ pub(super) fn container(shared: &Shared, name: String, kind: &str, image: String
         image,
         labels: config.labels.clone(),
         kind: kind.to_owned(),
-        entrypoint: RUNNER.into(),
+        entrypoint: runner.program.into(),
         args,
         mounts,
         variables: Vec::new(),
@@ -123,20 +151,15 @@ pub(super) fn container(shared: &Shared, name: String, kind: &str, image: String
     }
 }
 
-/// The container of a sidecar.
-pub(super) fn sidecar(shared: &Shared, kind: &Kind) -> ContainerSpec {
+/// What a container has whose processes work in the project, be they tools or the agent.
+pub(super) fn working(shared: &Shared, mut spec: ContainerSpec) -> ContainerSpec {
     let config = &shared.config;
-    let image = config.images.of(kind);
-    let mut spec = container(shared, shared.container_name(kind), kind.as_str(), image);
     spec.network = match config.net {
         Net::Shared => Network::Of(shared.pod_name()),
         Net::Separate => Network::Named(shared.network_name()),
         Net::None => Network::None,
         Net::Host => Network::Host,
     };
-    if config.net == Net::Separate {
-        spec.publish.clone_from(&config.publish);
-    }
     spec.limits = config.limits.clone();
     spec.mounts.extend([
         bind(&config.workspace, WORKSPACE, false),
@@ -145,9 +168,25 @@ pub(super) fn sidecar(shared: &Shared, kind: &Kind) -> ContainerSpec {
         bind(&config.tmp, &config.tmp, false),
         Mount::Scratch { to: HOME.into() },
     ]);
-    let plain = |(name, value): (&str, &str)| (OsString::from(name), Value::Plain(value.into()));
     let identity = [("HOME", HOME), ("USER", "coder"), ("LOGNAME", "coder")];
     spec.variables.extend(identity.map(plain));
+    spec.variables.extend(proxies());
+    spec
+}
+
+fn plain((name, value): (&str, &str)) -> (OsString, Value) {
+    (OsString::from(name), Value::Plain(value.into()))
+}
+
+/// The container of a sidecar.
+pub(super) fn sidecar(shared: &Shared, kind: &Kind) -> ContainerSpec {
+    let config = &shared.config;
+    let image = config.images.of(kind);
+    let spec = container(shared, shared.container_name(kind), kind.as_str(), image);
+    let mut spec = working(shared, spec);
+    if config.net == Net::Separate {
+        spec.publish.clone_from(&config.publish);
+    }
     let keeps = keeps(kind.as_str());
     spec.variables.extend(keeps.variables.iter().copied().map(plain));
     if kind.as_str() == "rust" {
@@ -162,7 +201,6 @@ pub(super) fn sidecar(shared: &Shared, kind: &Kind) -> ContainerSpec {
             Caches::Dropped => Mount::Scratch { to },
         });
     }
-    spec.variables.extend(proxies());
     let admitted = config.admitted.iter();
     for admitted in admitted.filter(|it| it.kind.as_ref().is_none_or(|of| of == kind)) {
         spec.mounts.extend(admitted.mount.clone());
@@ -200,6 +238,6 @@ fn proxies() -> Vec<(OsString, Value)> {
     set.map(|(name, value)| (name, Value::Hidden(value))).collect()
 }
 
-fn bind(from: &Path, to: impl AsRef<Path>, read_only: bool) -> Mount {
+pub(super) fn bind(from: &Path, to: impl AsRef<Path>, read_only: bool) -> Mount {
     Mount::Bind { from: from.to_owned(), to: to.as_ref().to_owned(), read_only }
 }

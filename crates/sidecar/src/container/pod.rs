@@ -55,7 +55,7 @@ impl Shared {
 
     /// Any image does; that of the first sidecar is there.
     fn pod_container(&self, first: &Kind) -> ContainerSpec {
-        let image = self.config.images.of(first);
+        let image = self.image(first);
         let mut spec = kind::container(self, self.pod_name(), KIND, image);
         spec.network = Network::Named(self.network_name());
         spec.publish.clone_from(&self.config.publish);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use aifo_engine::{ContainerSpec, Mount};
 use aifo_types::Kind;
@@ -18,6 +19,7 @@ use crate::local::Transport;
 use crate::progress::Progress;
 use crate::runner::Runner;
 use crate::socket::on_reactor;
+use crate::translation::Translation;
 
 /// How the engine's command ended while we waited for the runner.
 struct Failure {
@@ -54,7 +56,16 @@ impl Shared {
     ) -> Result<Runner, SidecarError> {
         self.ensure_network(&kind, progress).await?;
         let spec = self.sidecar(&kind);
-        self.bring_up(kind, &spec, progress).await
+        let is_agent = self.agent(&kind).is_some();
+        let runner = self.bring_up(kind, &spec, progress).await?;
+        Ok(match is_agent {
+            // An agent has one name for the workspace, the one that its shims compare paths with.
+            true => runner.translating(Translation::new(
+                [self.config.workspace.clone()],
+                Path::new(WORKSPACE),
+            )),
+            false => runner,
+        })
     }
 
     /// Starts a container and returns when its runner has answered.
@@ -117,11 +128,11 @@ impl Shared {
 
     fn setup(&self, spec: &ContainerSpec) -> Setup {
         use std::os::unix::ffi::OsStrExt;
-        let bytes = |path: &std::path::Path| path.as_os_str().as_bytes().to_vec();
+        let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
         let mounted = |at: &str| {
-            spec.mounts.iter().any(
-                |mount| matches!(mount, Mount::Bind { to, .. } if to == std::path::Path::new(at)),
-            )
+            spec.mounts
+                .iter()
+                .any(|mount| matches!(mount, Mount::Bind { to, .. } if to == Path::new(at)))
         };
         // Whoever only holds the network sees neither.
         let workspace = match mounted(WORKSPACE) {
@@ -242,6 +253,10 @@ fn hint(reason: &str, spec: &ContainerSpec) -> &'static str {
         "manifest unknown",
     ];
     if missing.iter().any(|word| reason.contains(word)) {
+        if spec.kind == Kind::agent().as_str() {
+            return "\nhint: the agent's image is not on this machine and cannot be pulled; build it with \
+                    `cargo xtask images build agent-NAME`, or name another with --image";
+        }
         return "\nhint: the image is not on this machine and cannot be pulled; build it with \
                 `cargo xtask images build`, or name another with --toolchain-image";
     }

@@ -1,0 +1,156 @@
+//! Whether the shims are found where the agent is, before it is started (`spec/agents.md#self-check`).
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use aifo_policy::{Policy, kinds};
+use aifo_sidecar::Startup;
+use aifo_types::{Kind, ToolName, exit};
+
+use crate::agent::{Agent, Place};
+use crate::session::Session;
+
+/// Something that would go past the sidecars, or nowhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// A shell finds something else under a tool's name.
+    Bypass {
+        /// How the shell was called.
+        shell: &'static str,
+        /// The tool.
+        tool: String,
+        /// What it finds; `None` if nothing.
+        found: Option<String>,
+    },
+    /// A call was not answered by its sidecar.
+    Unanswered {
+        /// The tool.
+        tool: String,
+        /// What it said.
+        said: String,
+    },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::Bypass { shell, tool, found: Some(found) } => write!(
+                f,
+                "'{shell}' finds {tool} at '{found}': what the agent runs by it bypasses aifo"
+            ),
+            Finding::Bypass { shell, tool, found: None } => {
+                write!(f, "'{shell}' does not find {tool}: it has another PATH than the agent")
+            }
+            Finding::Unanswered { tool, said } => {
+                write!(f, "'{tool} --version' is not answered by its sidecar: {said}")
+            }
+        }
+    }
+}
+
+/// The tool that a session is tried with: one of its first sidecar's. None if no sidecar is there at
+/// the start, for none is to be started for that.
+pub(crate) fn probe(policy: &Policy, offered: &[Kind], startup: Startup) -> Option<ToolName> {
+    let known = offered.iter().filter(|_| startup == Startup::AtOnce).filter_map(|kind| {
+        let spec = kinds().iter().find(|spec| spec.name == kind.as_str())?;
+        let tool = spec.tools.first().unwrap_or(&"make");
+        policy.kind_named(spec.name)?.allowance(tool)?;
+        ToolName::parse(tool.as_bytes()).ok()
+    });
+    known.into_iter().next()
+}
+
+/// What every session has a link for, whatever its sidecars.
+const ANY_TOOL: &str = "cargo";
+
+/// How long a shell or a tool may take to answer.
+const TIME: Duration = Duration::from_secs(20);
+
+impl Agent {
+    /// Looks whether shells in the agent's place find the shims, and whether a tool answers. It takes a
+    /// moment, and is for before the agent is run. Errors: the place cannot be entered at all.
+    pub async fn check(&self, session: &Session) -> io::Result<Vec<Finding>> {
+        let place = self.enter(session)?;
+        let probe = session.probe().map(ToolName::as_str);
+        let tool = probe.unwrap_or(ANY_TOOL);
+        let (plain, login, answered) = tokio::join!(
+            shell_finds(&place, "sh -c", tool),
+            shell_finds(&place, "bash -lc", tool),
+            async {
+                match probe {
+                    Some(tool) => answers(&place, tool).await,
+                    None => None,
+                }
+            },
+        );
+        Ok([plain, login, answered].into_iter().flatten().collect())
+    }
+}
+
+async fn shell_finds(place: &Place<'_>, shell: &'static str, tool: &str) -> Option<Finding> {
+    let (program, flag) = shell.split_once(' ')?;
+    let output = run(place, program, &[flag, &format!("command -v {tool}")]).await.ok()?;
+    let there = output.status.code();
+    if there == Some(exit::NOT_FOUND.into()) || there == Some(exit::NOTHING_RAN.into()) {
+        // No such shell, so nobody is misled by it; or no way in, which the tool tells.
+        return None;
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    // A profile may greet.
+    let found = text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned);
+    let expected = place.shims().join(tool);
+    let is_ours = found.as_deref().is_some_and(|found| Path::new(found) == expected);
+    (!is_ours).then(|| Finding::Bypass { shell, tool: tool.to_owned(), found })
+}
+
+async fn answers(place: &Place<'_>, tool: &str) -> Option<Finding> {
+    let unanswered = |said: String| Finding::Unanswered { tool: tool.to_owned(), said };
+    let output = match run(place, tool, &["--version"]).await {
+        Ok(output) => output,
+        Err(error) => return Some(unanswered(error.to_string())),
+    };
+    let code = output.status.code().and_then(|code| u8::try_from(code).ok());
+    let ours = [exit::NOTHING_RAN, exit::TIMED_OUT, exit::UNKNOWN, exit::NOT_EXECUTABLE];
+    let ran = code.is_some_and(|code| !ours.contains(&code) && code != exit::NOT_FOUND);
+    // What the tool itself makes of the question is its own affair.
+    (!ran).then(|| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        unanswered(said.lines().last().unwrap_or("it said nothing").to_owned())
+    })
+}
+
+/// Runs a command in the agent's place to its end, and hears all it says.
+async fn run(place: &Place<'_>, program: &str, args: &[&str]) -> io::Result<Output> {
+    let mut command = place.command(OsStr::new(program));
+    command.args(args).stdin(Stdio::null()).kill_on_drop(true);
+    let in_time = tokio::time::timeout(TIME, command.output()).await;
+    in_time.unwrap_or_else(|_| {
+        let what = format!("no answer within {} s", TIME.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, what))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_of_what_is_there() {
+        let policy = Policy::builtin();
+        let kinds = |names: &[&str]| -> Vec<Kind> {
+            names.iter().map(|name| Kind::parse(name).unwrap()).collect()
+        };
+        let probe = |names: &[&str], startup| {
+            probe(&policy, &kinds(names), startup).map(|tool| tool.as_str().to_owned())
+        };
+        assert_eq!(probe(&["rust", "node"], Startup::AtOnce).as_deref(), Some("cargo"));
+        assert_eq!(probe(&["c-cpp"], Startup::AtOnce).as_deref(), Some("make"));
+        assert_eq!(probe(&["java", "go"], Startup::AtOnce).as_deref(), Some("go"));
+        assert_eq!(probe(&[], Startup::AtOnce), None);
+        assert_eq!(probe(&["rust"], Startup::OnDemand { idle_stop: None }), None);
+    }
+}

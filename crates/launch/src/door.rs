@@ -1,0 +1,118 @@
+//! The agent's container, and the one way to start something in it (`spec/agents.md#how-it-is-started`).
+//!
+//! The agent is an exec of a runner's like any tool, so it gets terminal, signals and an exact ending
+//! from the same parts: a proxy that lets nothing run but the agent, and a shim that is our child.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use aifo_policy::{Forwarding, NotifyRules, Policy};
+use aifo_proxy::{Board, CallLog, Limits, Listener, Proxy, ProxyConfig, SharedPlaces, Transcript};
+use aifo_sidecar::{Backend, Fleet, Reporter, Startup};
+use aifo_types::{Endpoint, Kind, Token, ToolName};
+use nix::unistd::getuid;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::place::{ENTRY, SHIMS};
+use crate::session::LaunchError;
+
+/// A container with a runner in which an agent can be started. It ends with this.
+#[derive(Debug)]
+pub(crate) struct Door {
+    endpoint: Endpoint,
+    token: Token,
+    forwarded: String,
+    fleet: Arc<Fleet>,
+    stop: oneshot::Sender<()>,
+    proxy: JoinHandle<()>,
+}
+
+/// What a door needs of its session.
+pub(crate) struct DoorConfig {
+    /// The session's folder.
+    pub(crate) folder: PathBuf,
+    /// The session's temporary directory.
+    pub(crate) tmp: PathBuf,
+    /// What of our environment the agent gets.
+    pub(crate) forwarding: Forwarding,
+    /// Which descriptors may be handed over.
+    pub(crate) places: SharedPlaces,
+}
+
+impl Door {
+    /// Brings the container up, and listens for the one client that there is to be: ourselves.
+    pub(crate) async fn open(
+        config: DoorConfig,
+        backend: Box<dyn Backend>,
+        host: Box<dyn Backend>,
+    ) -> Result<Self, LaunchError> {
+        let token = Token::from_random(aifo_process::random_bits()?);
+        let endpoint = Endpoint::Unix(socket(&config.folder));
+        let listener = Listener::bind(&endpoint, getuid())?;
+        let kinds = vec![Kind::agent()];
+        let fleet =
+            Fleet::start(backend, host, kinds, Startup::AtOnce, Reporter::default()).await?;
+        let fleet = Arc::new(fleet);
+        let forwarded = config.forwarding.additions_text();
+        let proxy = Proxy::new(
+            ProxyConfig {
+                token: token.clone(),
+                policy: nothing_but_the_agent(),
+                forwarding: config.forwarding,
+                notify: NotifyRules { allowlist: Vec::new(), ..NotifyRules::default() },
+                call_log: CallLog::default(),
+                board: Board::default(),
+                limits: Limits::default(),
+                max_runtime: None,
+                transcript: Transcript::Plain,
+                spool_dir: config.tmp,
+                places: config.places,
+                program: Some(Path::new(SHIMS).join(ENTRY)),
+            },
+            Arc::clone(&fleet),
+        );
+        let (stop, stopped) = oneshot::channel();
+        let proxy = tokio::spawn(async move {
+            let stopped = async { drop(stopped.await) };
+            proxy.serve(listener, stopped).await;
+        });
+        Ok(Door { endpoint, token, forwarded, fleet, stop, proxy })
+    }
+
+    /// Where the shim that carries the agent's terminal goes to.
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    pub(crate) fn token(&self) -> &Token {
+        &self.token
+    }
+
+    /// The variables that pass besides those of the table, separated by commas.
+    pub(crate) fn forwarded(&self) -> &str {
+        &self.forwarded
+    }
+
+    /// Ends whatever runs in the container, and it.
+    pub(crate) async fn close(self) {
+        // The proxy only fails to hear it if it has ended already.
+        let _ = self.stop.send(());
+        if let Err(error) = self.proxy.await {
+            tracing::error!(%error, "the agent's proxy failed");
+        }
+        self.fleet.stop().await;
+    }
+}
+
+/// In the session's folder, in a folder that no container sees.
+fn socket(folder: &Path) -> PathBuf {
+    folder.join("agent.sock")
+}
+
+fn nothing_but_the_agent() -> Policy {
+    let mut policy = Policy::builtin();
+    // The one tool of the one kind that this proxy's fleet has.
+    policy.allow(&Kind::agent(), ToolName::parse(ENTRY.as_bytes()).ok());
+    policy
+}

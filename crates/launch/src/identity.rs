@@ -1,0 +1,84 @@
+//! Who the user is, as programs in the agent's container are told.
+
+use std::process::Stdio;
+
+use nix::unistd::{getgid, getuid};
+use tokio::process::Command;
+
+/// `/etc/passwd`: root, and whoever the caller is there. A caller who is root has the same home.
+pub(crate) fn passwd(home: &str, shell: &str, as_root: bool) -> String {
+    let caller = if as_root { (0, 0) } else { (getuid().as_raw(), getgid().as_raw()) };
+    let line = |name: &str, (uid, gid): (u32, u32), home: &str, shell: &str| {
+        format!("{name}:x:{uid}:{gid}:{name}:{home}:{shell}\n")
+    };
+    let nobody = line("nobody", (65534, 65534), "/nonexistent", "/usr/sbin/nologin");
+    match caller.0 {
+        // The first line of an id is its name.
+        0 => {
+            line("coder", (0, caller.1), home, shell) + &line("root", (0, 0), home, shell) + &nobody
+        }
+        _ => {
+            line("root", (0, 0), "/root", "/bin/sh") + &line("coder", caller, home, shell) + &nobody
+        }
+    }
+}
+
+/// `/etc/group` to go with it.
+pub(crate) fn group(as_root: bool) -> String {
+    let gid = if as_root { 0 } else { getgid().as_raw() };
+    match gid {
+        0 => "root:x:0:\nnogroup:x:65534:\n".to_owned(),
+        gid => format!("root:x:0:\ncoder:x:{gid}:\nnogroup:x:65534:\n"),
+    }
+}
+
+/// `/etc/gitconfig`: whom commits are by, as git on this machine has it for all repositories; empty if
+/// it has nothing, or is not there.
+pub(crate) async fn gitconfig() -> String {
+    let (name, email) = tokio::join!(git_says("user.name"), git_says("user.email"));
+    let line = |key: &str, value: Option<String>| {
+        value.map(|value| format!("\t{key} = {}\n", quoted(&value))).unwrap_or_default()
+    };
+    let lines = line("name", name) + &line("email", email);
+    if lines.is_empty() { lines } else { format!("[user]\n{lines}") }
+}
+
+async fn git_says(key: &str) -> Option<String> {
+    let mut git = Command::new("git");
+    // Not the project's: that is in its own file, which the agent sees.
+    git.args(["config", "--global", "--includes", "--get", key]).current_dir("/");
+    git.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let output = git.output().await.ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let value = text.strip_suffix('\n').unwrap_or(&text);
+    (output.status.success() && !value.is_empty()).then(|| value.to_owned())
+}
+
+/// A value as git's own files have it.
+fn quoted(value: &str) -> String {
+    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("\"{escaped}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_git_reads_back() {
+        assert_eq!(quoted("Jo \"J\" \\ #;"), "\"Jo \\\"J\\\" \\\\ #;\"");
+    }
+
+    #[test]
+    fn the_caller_has_a_name_and_a_home() {
+        let uid = getuid().as_raw();
+        let text = passwd("/home/coder", "/bin/bash", false);
+        let line = text.lines().find(|line| line.starts_with("coder:")).unwrap();
+        let fields: Vec<_> = line.split(':').collect();
+        assert_eq!(fields.len(), 7);
+        assert_eq!(fields.get(2), Some(&uid.to_string().as_str()));
+        assert!(line.ends_with(":/home/coder:/bin/bash"));
+        let first = text.lines().find(|line| line.split(':').nth(2) == Some(&uid.to_string()));
+        assert_eq!(first, Some(line), "the id is first of all coder's");
+    }
+}

@@ -1,0 +1,61 @@
+//! One agent per workspace, unless somebody says otherwise.
+
+use std::fs::File;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::running::running_sessions;
+use crate::session::LaunchError;
+
+/// What an agent holds of its workspace. The kernel lets go of it when we end, however that comes.
+#[derive(Debug)]
+pub struct WorkspaceLock {
+    /// Without one where the file system has no locks, as some network's.
+    _lock: Option<Flock<File>>,
+}
+
+impl WorkspaceLock {
+    /// Takes the workspace. Errors: it cannot be opened, or another agent has it.
+    pub fn take(workspace: &Path) -> Result<Self, LaunchError> {
+        let workspace = crate::session::real_directory(workspace)?;
+        let folder = File::open(&workspace)
+            .map_err(|source| LaunchError::Workspace { path: workspace.clone(), source })?;
+        match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(WorkspaceLock { _lock: Some(lock) }),
+            Err((_, Errno::EAGAIN)) => Err(taken(&workspace)),
+            Err(_) => Ok(WorkspaceLock { _lock: None }),
+        }
+    }
+}
+
+fn taken(workspace: &Path) -> LaunchError {
+    let sessions = running_sessions().into_iter();
+    let mut holders = sessions.filter(|session| session.workspace == workspace);
+    let holder = holders.find_map(|session| Some((session.agent.clone()?, session)));
+    LaunchError::Taken {
+        workspace: workspace.to_owned(),
+        by: match holder {
+            Some((agent, session)) => format!("{agent}, session {}", session.id),
+            None => "another program".to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time() {
+        let folder = std::env::temp_dir().join(format!("aifo-lock-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let lock = WorkspaceLock::take(&folder).unwrap();
+        let error = WorkspaceLock::take(&folder).unwrap_err();
+        assert!(matches!(error, LaunchError::Taken { .. }), "{error}");
+        drop(lock);
+        WorkspaceLock::take(&folder).unwrap();
+        std::fs::remove_dir(&folder).unwrap();
+    }
+}
