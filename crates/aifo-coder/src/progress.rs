@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use aifo_launch::{News, Reporter, Startup};
+use aifo_launch::{News, Reporter};
 use aifo_types::Kind;
 use tracing::Level;
 
@@ -16,10 +16,9 @@ const WORTH_A_LINE: Duration = Duration::from_millis(300);
 /// Columns of a line that is drawn in place: one that wrapped would stay.
 const WIDTH: usize = 78;
 
-/// Tells of the sidecars of a session with so many of them: in place on a terminal, else in a line for
+/// Tells of the containers of a session, so many of which are to come up at its start: in place on a terminal, else in a line for
 /// each that is up. Once the session is, the terminal is the command's: then it is a notice like others.
-pub(crate) fn reporter(startup: Startup, sidecars: usize) -> Reporter {
-    let starting = if startup == Startup::AtOnce { sidecars } else { 0 };
+pub(crate) fn reporter(starting: usize) -> Reporter {
     let board = Mutex::new(Board { starting, lines: Vec::new(), drawn: 0, took: Duration::ZERO });
     Reporter::new(move |kind, news| {
         let mut board = board.lock().unwrap_or_else(PoisonError::into_inner);
@@ -28,7 +27,7 @@ pub(crate) fn reporter(startup: Startup, sidecars: usize) -> Reporter {
 }
 
 struct Board {
-    /// Sidecars that are not up yet.
+    /// Those that are not up yet.
     starting: usize,
     lines: Vec<(Kind, String)>,
     /// Lines on the terminal.

@@ -18,6 +18,7 @@ use crate::banner;
 use crate::cli::{Run, Words};
 use crate::config::Config;
 use crate::console::{self, Chatter};
+use crate::progress;
 use crate::settings;
 use crate::start::{EndSignals, Started, start};
 
@@ -151,6 +152,7 @@ async fn into_container(
     session.agent_forwarding = forwarding;
     session.local_python = session.local_python.take().or_else(|| spec.local_python.clone());
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    session.reporter = progress::reporter(settings::at_start(session) + 1);
     session.agent = Some(AgentPlace { spec: spec.clone(), image: image.to_owned(), home });
     Ok(())
 }

@@ -55,7 +55,7 @@ pub(crate) async fn session_config_with(
             Startup::OnDemand { idle_stop: config.idle_stop_secs.value.map(Duration::from_secs) }
         }
     };
-    session.reporter = progress::reporter(session.startup, session.toolchains.len());
+    session.reporter = progress::reporter(at_start(&session));
     session.runner_transport = flags.runner_transport;
     session.listen.clone_from(&config.listen.value);
     session.policy = config.policy.clone();
@@ -69,4 +69,9 @@ pub(crate) async fn session_config_with(
         session.verbosity = Verbosity::Verbose;
     }
     Ok(session)
+}
+
+/// How many sidecars come up at the start.
+pub(crate) fn at_start(session: &SessionConfig) -> usize {
+    if session.startup == Startup::AtOnce { session.toolchains.len() } else { 0 }
 }

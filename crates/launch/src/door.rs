@@ -38,6 +38,8 @@ pub(crate) struct DoorConfig {
     pub(crate) forwarding: Forwarding,
     /// Which descriptors may be handed over.
     pub(crate) places: SharedPlaces,
+    /// Who is told how the container comes up.
+    pub(crate) reporter: Reporter,
 }
 
 impl Door {
@@ -51,8 +53,7 @@ impl Door {
         let endpoint = Endpoint::Unix(socket(&config.folder));
         let listener = Listener::bind(&endpoint, getuid())?;
         let kinds = vec![Kind::agent()];
-        let fleet =
-            Fleet::start(backend, host, kinds, Startup::AtOnce, Reporter::default()).await?;
+        let fleet = Fleet::start(backend, host, kinds, Startup::AtOnce, config.reporter).await?;
         let fleet = Arc::new(fleet);
         let forwarded = config.forwarding.additions_text();
         let proxy = Proxy::new(

@@ -322,6 +322,7 @@ impl Session {
                     tmp: tmp.path().to_owned(),
                     forwarding: config.agent_forwarding.clone(),
                     places: SharedPlaces::new(workspace.clone(), shared)?,
+                    reporter: config.reporter.clone(),
                 };
                 Some(Door::open(config, Box::new(containers.clone()), Box::new(host.clone())))
             }

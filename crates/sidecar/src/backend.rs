@@ -28,7 +28,7 @@ pub type Starting = Pin<Box<dyn Future<Output = Result<Runner, SidecarError>> + 
 #[derive(Debug, thiserror::Error)]
 pub enum SidecarError {
     /// The runner's program could not be started.
-    #[error("cannot start the {kind} sidecar: {source}")]
+    #[error("cannot start {}: {source}", called(kind))]
     Start {
         /// Which sidecar.
         kind: Kind,
@@ -36,7 +36,7 @@ pub enum SidecarError {
         source: io::Error,
     },
     /// Its container did not come up.
-    #[error("cannot start the {kind} sidecar from image '{image}': {reason}{hint}")]
+    #[error("cannot start {} from image '{image}': {reason}{hint}", called(kind))]
     Container {
         /// Which sidecar.
         kind: Kind,
@@ -60,7 +60,7 @@ pub enum SidecarError {
         hint: String,
     },
     /// The runner did not answer in time.
-    #[error("the {0} sidecar did not answer within {secs} s", secs = crate::runner::HELLO_TIME.as_secs())]
+    #[error("{it} did not answer within {secs} s", it = called(.0), secs = crate::runner::HELLO_TIME.as_secs())]
     Silent(Kind),
     /// The runner speaks another version of the frames.
     #[error(
@@ -84,9 +84,17 @@ pub enum SidecarError {
         source: Option<FrameError>,
     },
     /// The runner is gone, and its tools with it.
-    #[error("the {0} sidecar is gone")]
+    #[error("{} is gone", called(.0))]
     Lost(Kind),
     /// No sidecar of this kind belongs to the session.
     #[error("no {0} sidecar runs in this session")]
     NotRunning(Kind),
+}
+
+/// The container of a kind, in words.
+fn called(kind: &Kind) -> String {
+    match *kind == Kind::agent() {
+        true => "the agent's container".to_owned(),
+        false => format!("the {kind} sidecar"),
+    }
 }

@@ -233,13 +233,13 @@ impl Failure {
             (None, Some(code)) => format!("its runner ended with {code} and no word"),
             (None, None) => "the engine's command was killed".to_owned(),
         };
-        let hint = hint(&reason, spec);
+        let hint = hint(&reason, kind, spec);
         SidecarError::Container { kind: kind.clone(), image: spec.image.clone(), reason, hint }
     }
 }
 
 /// What helps, where it is known.
-fn hint(reason: &str, spec: &ContainerSpec) -> &'static str {
+fn hint(reason: &str, kind: &Kind, spec: &ContainerSpec) -> &'static str {
     let missing = [
         "No such image",
         "pull access denied",
@@ -253,7 +253,7 @@ fn hint(reason: &str, spec: &ContainerSpec) -> &'static str {
         "manifest unknown",
     ];
     if missing.iter().any(|word| reason.contains(word)) {
-        if spec.kind == Kind::agent().as_str() {
+        if *kind == Kind::agent() {
             return "\nhint: the agent's image is not on this machine and cannot be pulled; build it with \
                     `cargo xtask images build agent-NAME`, or name another with --image";
         }

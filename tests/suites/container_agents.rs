@@ -1,0 +1,310 @@
+//! An agent's place, told by commands that stand for agents: what it is given, what it cannot reach,
+//! and how it ends (`spec/agents.md`).
+
+#[path = "container_agents/start.rs"]
+mod start;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+
+use aifo_tests::{Containers, EVERY_TOOL, Engine, Outcome, Running};
+
+/// Tells by a variable that only one kind's sidecar has where it is made.
+pub(crate) const WHERE: &str = "all:\n\t@echo made for $${CCACHE_DIR:-nobody}\n";
+/// What it prints in the c-cpp sidecar.
+pub(crate) const MADE: &str = "made for /var/cache/aifo/ccache\n";
+
+/// Sidecars for c-cpp and python, and a workspace whose `make` tells where it ran.
+pub(crate) fn containers(engine: &Engine) -> Containers {
+    let containers = Containers::of(engine).kind("c-cpp").kind("python");
+    fs::write(containers.setup().workspace().join("Makefile"), WHERE).unwrap();
+    containers
+}
+
+/// `aifo-coder run` of a command in a container.
+pub(crate) fn contained(containers: &Containers, command: &[&str]) -> Command {
+    let mut run = containers.command("run");
+    run.args(["--image", EVERY_TOOL, "--"]).args(command);
+    run
+}
+
+/// What a shell script prints that is the agent; nothing may go wrong.
+#[track_caller]
+pub(crate) fn told(containers: &Containers, script: &str) -> String {
+    let outcome = Outcome::of(&mut contained(containers, &["sh", "-c", script]));
+    outcome.exited(0).text()
+}
+
+/// A script in the workspace, which is an agent of its name.
+fn script(containers: &Containers, name: &str, body: &str) -> String {
+    let path = containers.setup().workspace().join(name);
+    fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    format!("/workspace/{name}")
+}
+
+fn user_file(containers: &Containers, text: &str) {
+    let folder = containers.setup().scratch().join("home/.config/aifo");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("config.toml"), text).unwrap();
+}
+
+/// The lines of `env`, those with this beginning.
+fn those_of(text: &str, beginning: &str) -> Vec<String> {
+    let mut lines: Vec<_> =
+        text.lines().filter(|line| line.starts_with(beginning)).map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn every_agent_has_the_same_path_and_its_own_switches() {
+    let Some(engine) = Engine::of_run("every_agent_has_the_same_path_and_its_own_switches") else {
+        return;
+    };
+    let first = "PATH=/opt/aifo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:";
+    let rows = [
+        ("letta", "1", "1", "0"),
+        ("codex", "1", "1", "0"),
+        ("crush", "1", "1", "0"),
+        ("opencode", "1", "1", "0"),
+        ("aider", "1", "0", "1"),
+        ("openhands", "1", "0", "1"),
+        ("somebody", "0", "0", "0"),
+    ];
+    for (name, smart, node, python) in rows {
+        let containers = Containers::of(&engine);
+        let agent = script(&containers, name, "env");
+        let outcome = Outcome::of(&mut contained(&containers, &[&agent]));
+        let text = outcome.exited(0).text();
+        assert_eq!(those_of(&text, "AIFO_AGENT_NAME="), [format!("AIFO_AGENT_NAME={name}")]);
+        let switches = [
+            format!("AIFO_SHIM_SMART={smart}"),
+            format!("AIFO_SHIM_SMART_NODE={node}"),
+            format!("AIFO_SHIM_SMART_PYTHON={python}"),
+        ];
+        assert_eq!(those_of(&text, "AIFO_SHIM_SMART"), switches, "{name}");
+        let path = those_of(&text, "PATH=");
+        assert!(path.len() == 1 && path.iter().all(|path| path.starts_with(first)), "{path:?}");
+        assert_eq!(
+            those_of(&text, "AIFO_TOOLEEXEC_URL="),
+            ["AIFO_TOOLEEXEC_URL=unix:///run/aifo/exec.sock"]
+        );
+        assert_eq!(those_of(&text, "AIFO_WORKSPACE="), ["AIFO_WORKSPACE=/workspace"]);
+        assert_eq!(those_of(&text, "HOME="), ["HOME=/home/coder"]);
+    }
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn tools_run_in_their_sidecars_whatever_shell_calls_them() {
+    let Some(engine) = Engine::of_run("tools_run_in_their_sidecars_whatever_shell_calls_them")
+    else {
+        return;
+    };
+    let containers = containers(&engine);
+    let shells = [
+        "make",
+        "sh -c make",
+        "bash -c make",
+        "bash -lc make",
+        "sh -lc make",
+        "env -i /bin/bash -lc make",
+        // As agents start servers: with a PATH, and hardly anything else.
+        "env -i PATH=\"$PATH\" make",
+        "env -i /opt/aifo/bin/make",
+        "true | make | cat",
+    ];
+    for shell in shells {
+        assert_eq!(told(&containers, shell), MADE, "{shell}");
+    }
+    let heredoc = "python3 - <<'EOF'\nimport os\nprint(os.environ['PIP_CACHE_DIR'])\nEOF";
+    assert_eq!(told(&containers, heredoc), "/var/cache/aifo/pip/pip\n");
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn the_agents_own_programs_stay_with_it() {
+    let Some(engine) = Engine::of_run("the_agents_own_programs_stay_with_it") else { return };
+    let containers = Containers::of(&engine).kind("node").kind("python");
+    let setup = containers.setup();
+    fs::write(setup.workspace().join("app.js"), "console.log(!!process.env.NPM_CONFIG_CACHE)")
+        .unwrap();
+    fs::write(
+        setup.workspace().join("app.py"),
+        "import os\nprint('PIP_CACHE_DIR' in os.environ)\n",
+    )
+    .unwrap();
+    let own = "mkdir -p /tmp/own; cp app.js app.py /tmp/own;";
+    let js = format!("{own} node /tmp/own/app.js; node app.js");
+    let codex = script(&containers, "codex", &js);
+    let log = setup.scratch().join("home");
+    let run = |agent: &str| Outcome::of(&mut contained(&containers, &[agent])).exited(0).text();
+    assert_eq!(run(&codex), "false\ntrue\n");
+    let aider =
+        script(&containers, "aider", &format!("{own} python3 /tmp/own/app.py; python3 app.py"));
+    assert_eq!(run(&aider), "False\nTrue\n");
+    // What ran beside the agent never came to the proxy.
+    let calls =
+        Outcome::of(Command::new("grep").args(["-rh", "own/app", "--include=*.jsonl"]).arg(log));
+    assert_eq!(calls.text(), "");
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn it_gets_the_variables_of_its_row_and_nothing_else_secret() {
+    let Some(engine) = Engine::of_run("it_gets_the_variables_of_its_row_and_nothing_else_secret")
+    else {
+        return;
+    };
+    let containers = Containers::of(&engine)
+        .env("OPENAI_API_KEY", "sk-of-the-row")
+        .env("GITHUB_TOKEN", "ghp-of-nobody")
+        .env("AIFO_ENV_MINE", "given")
+        .env("AIFO_ENV_HOME", "/not/that")
+        .env("AIFO_ENV_LD_PRELOAD", "/not/that.so")
+        .env("COLORTERM", "truecolor");
+    let agent =
+        script(&containers, "codex", "env; touch started; while ! [ -e seen ]; do sleep 0.1; done");
+    let run = Running::start(&mut contained(&containers, &[&agent]));
+    let workspace = containers.setup().workspace();
+    aifo_tests::eventually("the agent has started", || workspace.join("started").exists());
+    let known = engine.all_of(containers.setup().scratch());
+    let container =
+        known.iter().find(|name| name.starts_with("aifo-agent-")).expect("it runs").clone();
+    let inspected = engine.text(["inspect", &container]);
+    let lines = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok());
+    let lines: Vec<u8> = lines.flatten().collect();
+    fs::write(workspace.join("seen"), "").unwrap();
+    let outcome = run.finish();
+    let text = outcome.exited(0).text();
+    for line in
+        ["OPENAI_API_KEY=sk-of-the-row", "MINE=given", "COLORTERM=truecolor", "HOME=/home/coder"]
+    {
+        assert!(text.lines().any(|it| it == line), "{line}: {text}");
+    }
+    for secret in ["ghp-of-nobody", "/not/that", "AIFO_ENV_"] {
+        assert!(!text.contains(secret), "{secret}: {text}");
+    }
+    let token = those_of(&text, "AIFO_TOOLEEXEC_TOKEN=");
+    let token =
+        token.first().and_then(|line| line.split('=').nth(1)).expect("it has one").to_owned();
+    let lines = String::from_utf8_lossy(&lines).into_owned();
+    for secret in [token.as_str(), "sk-of-the-row", "given"] {
+        assert!(!inspected.contains(secret), "the engine knows {secret}");
+        assert!(secret == "given" || !lines.contains(secret), "a command line has {secret}");
+    }
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn it_reaches_the_proxy_and_its_own_and_nothing_else() {
+    let Some(engine) = Engine::of_run("it_reaches_the_proxy_and_its_own_and_nothing_else") else {
+        return;
+    };
+    let containers = containers(&engine).flag("--net", "separate");
+    let home = containers.setup().scratch().join("home");
+    fs::write(home.join(".netrc"), "a secret").unwrap();
+    let look = "ls -A /run/aifo /run/aifo-agent /home/coder; \
+                ls /var/run/docker.sock /run/docker.sock /run/podman/podman.sock 2>&1 | grep -vc 'o such file'; \
+                touch /run/aifo/x /opt/aifo/bin/x /etc/passwd 2>/dev/null && echo written; \
+                grep -h Cap /proc/self/status | grep -vc 0000000000000000; \
+                grep NoNewPrivs /proc/self/status";
+    let expected = "/home/coder:\n\n/run/aifo:\nexec.sock\nshim.env\n\n/run/aifo-agent:\n\
+                    0\n0\nNoNewPrivs:\t1\n";
+    let seen = told(&containers, &format!("{look}; true"));
+    // The bounding set is no right: nobody there can take anything of it.
+    let seen = seen.replace("\n1\nNoNewPrivs", "\n0\nNoNewPrivs");
+    assert_eq!(seen, expected);
+    // The sidecar sees neither the proxy nor the agent.
+    fs::write(
+        containers.setup().workspace().join("Makefile"),
+        "all:\n\t@ls -A /run/aifo /run/aifo-agent /opt/aifo/bin 2>/dev/null; true\n",
+    )
+    .unwrap();
+    let seen = told(&containers, "make");
+    assert_eq!(seen, "/opt/aifo/bin:\naifo-runner\n\n/run/aifo:\n");
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn it_keeps_the_folders_of_its_row() {
+    let Some(engine) = Engine::of_run("it_keeps_the_folders_of_its_row") else { return };
+    let containers = Containers::of(&engine);
+    user_file(
+        &containers,
+        "[agents.mine]\ncommand = ['sh', '-c', 'cat .mine/a .config/mine/b 2>/dev/null; echo \"$0 $MODE\"; \
+         cd && echo one >.mine/a && echo two >.config/mine/b && echo three >.config/c && echo four >d']\n\
+         state = ['.mine', '.config/mine']\nset = { MODE = 'fast' }\n",
+    );
+    let home = containers.setup().scratch().join("home");
+    let mut run = containers.command("run");
+    run.args(["--image", EVERY_TOOL, "mine", "--an-argument"]);
+    assert_eq!(Outcome::of(&mut run).exited(0).text(), "--an-argument fast\n");
+    assert_eq!(fs::read_to_string(home.join(".mine/a")).unwrap(), "one\n");
+    assert_eq!(fs::read_to_string(home.join(".config/mine/b")).unwrap(), "two\n");
+    assert!(!home.join(".config/c").exists() && !home.join("d").exists(), "that went with it");
+    assert_eq!(fs::metadata(home.join(".mine")).unwrap().mode() & 0o777, 0o700);
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn it_is_somebody() {
+    let Some(engine) = Engine::of_run("it_is_somebody") else { return };
+    let containers = Containers::of(&engine);
+    let home = containers.setup().scratch().join("home");
+    fs::write(home.join(".gitconfig"), "[user]\nname = Jo \"J\" #1\nemail = jo@example.org\n")
+        .unwrap();
+    fs::write(
+        home.join(".gitconfig"),
+        "[user]\n\tname = \"Jo \\\"J\\\" #1\"\n\temail = jo@example.org\n",
+    )
+    .unwrap();
+    let look = "id -un; echo $USER $LOGNAME $SHELL; cat /etc/gitconfig; \
+                /usr/bin/python3 -c 'import os, pwd; me = pwd.getpwuid(os.getuid()); print(me.pw_dir, me.pw_shell)'";
+    let expected = "coder\ncoder coder /bin/bash\n[user]\n\tname = \"Jo \\\"J\\\" #1\"\n\
+                    \temail = \"jo@example.org\"\n/home/coder /bin/bash\n";
+    assert_eq!(told(&containers, look), expected);
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn it_starts_where_the_user_is() {
+    let Some(engine) = Engine::of_run("it_starts_where_the_user_is") else { return };
+    let containers = containers(&engine);
+    let below = containers.setup().workspace().join("sub/folder");
+    fs::create_dir_all(&below).unwrap();
+    fs::write(below.join("Makefile"), "all:\n\t@pwd\n").unwrap();
+    let from = |folder: &Path| {
+        let mut run = contained(&containers, &["sh", "-c", "pwd; make"]);
+        Outcome::of(run.current_dir(folder)).exited(0).text()
+    };
+    let here = "/workspace/sub/folder\n";
+    assert_eq!(from(&below), [here, here].concat());
+    assert!(from(Path::new("/")).starts_with("/workspace\n"), "elsewhere is the workspace's root");
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_server_with_a_trimmed_environment_runs_in_its_sidecar() {
+    let Some(engine) = Engine::of_run("a_server_with_a_trimmed_environment_runs_in_its_sidecar")
+    else {
+        return;
+    };
+    let containers = Containers::of(&engine).kind("node").kind("python");
+    let workspace = containers.setup().workspace();
+    // The agent: starts a server as agents start theirs, and asks it a thousand times.
+    fs::write(workspace.join("agent.py"), include_str!("container_agents/agent.py")).unwrap();
+    fs::write(workspace.join("mcp.py"), include_str!("container_agents/mcp.py")).unwrap();
+    fs::write(workspace.join("mcp.js"), include_str!("container_agents/mcp.js")).unwrap();
+    for server in [["python3", "mcp.py"], ["node", "mcp.js"]] {
+        let command = [&["/usr/bin/python3", "agent.py"][..], &server].concat();
+        let outcome = Outcome::of(&mut contained(&containers, &command));
+        assert_eq!(outcome.exited(0).text(), "1000 answers from /var/cache/aifo\n", "{server:?}");
+    }
+}
