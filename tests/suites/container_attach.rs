@@ -168,7 +168,7 @@ fn the_container_is_left_as_it_was() {
     attached.session.end(Signal::SIGTERM);
     waiting.finish();
     attached.nothing_is_left();
-    assert_eq!(census(&id), []);
+    assert_eq!(census(&id), Vec::<i32>::new());
     assert_eq!(attached.container.shell("cat /marker"), "only here\n", "it runs on");
 }
 
@@ -181,7 +181,7 @@ fn a_launcher_that_is_killed_leaves_nothing() {
     attached.session.end(Signal::SIGKILL);
     waiting.finish().exited(125);
     attached.nothing_is_left();
-    assert_eq!(census(&id), []);
+    assert_eq!(census(&id), Vec::<i32>::new());
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn a_joined_call_is_one_process_and_takes_its_signals() {
         let call = Running::start(call.env("AIFO_SHIM_PROTO", version));
         call.expect("ready\n");
         assert_eq!(aifo_tests::argv(call.pid())[..2], ["make", "wait"]);
-        assert_eq!(aifo_tests::children(call.pid()), []);
+        assert_eq!(aifo_tests::children(call.pid()), Vec::<i32>::new());
         call.signal(Signal::SIGINT);
         call.finish()
     };
