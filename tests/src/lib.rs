@@ -31,6 +31,7 @@ mod footprint;
 pub mod frames;
 mod invocation;
 mod landlock;
+pub mod model;
 mod noise;
 mod procfs;
 mod request;

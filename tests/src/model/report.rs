@@ -1,0 +1,127 @@
+//! What an agent tells its model of a command.
+
+use serde::Deserialize;
+
+/// A command of the script, and what the model was told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolResult {
+    /// As the script has it.
+    pub command: String,
+    /// The agent's report, all of it: what was printed, and its own words around it.
+    pub output: String,
+    /// The exit code in the report; `None` if the agent tells none.
+    pub exit: Option<i32>,
+}
+
+impl ToolResult {
+    /// What a tool call gave, bit by bit.
+    pub(super) fn reported(command: &str, bits: &[&str]) -> Self {
+        let last = bits.last().copied().unwrap_or_default();
+        let (output, exit) = match Parts::of(last) {
+            Some(parts) => (parts.stdout + &parts.stderr, Some(parts.exit)),
+            None => (bits.join("\n"), exit(last)),
+        };
+        ToolResult { command: command.to_owned(), output, exit }
+    }
+
+    /// What the user of an agent without tools shared. A command that prints nothing is not reported
+    /// at all: then the user's own words come next.
+    pub(super) fn suggested(command: &str, heard: &str) -> Self {
+        let output = if heard.starts_with("Output from ") { heard } else { "" };
+        ToolResult { command: command.to_owned(), output: output.to_owned(), exit: None }
+    }
+}
+
+/// The number of codex's session in which a command goes on.
+pub(super) fn running(report: &str) -> Option<u64> {
+    let words = "Process running with session ID ";
+    report.lines().find_map(|line| line.strip_prefix(words))?.trim().parse().ok()
+}
+
+/// vibe's report, a JSON document.
+#[derive(Debug, Deserialize)]
+struct Parts {
+    stdout: String,
+    stderr: String,
+    #[serde(rename = "returncode")]
+    exit: i32,
+}
+
+impl Parts {
+    fn of(report: &str) -> Option<Self> {
+        serde_json::from_str(report).ok()
+    }
+}
+
+/// The exit code that a report tells, in the words of the agent that wrote it.
+fn exit(report: &str) -> Option<i32> {
+    let told = |line: &str| {
+        let line = line.trim_start();
+        if line.starts_with(KIMIS_SUCCESS) {
+            return Some(0);
+        }
+        WORDS.iter().find_map(|(start, words)| {
+            let rest = line.strip_prefix(start)?;
+            number(rest.get(rest.find(words)? + words.len()..)?)
+        })
+    };
+    report.lines().find_map(told)
+}
+
+/// The number at the start of a text.
+fn number(text: &str) -> Option<i32> {
+    let text = text.trim_start();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(text.len());
+    text.get(..end)?.parse().ok()
+}
+
+/// How the line begins that tells an exit code, and what stands right in front of the number.
+const WORDS: [(&str, &str); 6] = [
+    // codex
+    ("Process exited", "with code"),
+    // gemini, qwen
+    ("Exit Code:", ""),
+    // claude, which tells only of failures
+    ("Exit code", ""),
+    // openhands
+    ("[The command completed", "with exit code"),
+    // copilot
+    ("<shellId:", "completed with exit code"),
+    // kimi
+    ("<system>ERROR: Command failed", "with exit code:"),
+];
+
+const KIMIS_SUCCESS: &str = "<system>Command executed successfully.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_in_the_words_of_each_agent() {
+        let rows = [
+            ("Chunk ID: 6205de\nProcess exited with code 3\nOutput:\noops\n", Some(3)),
+            ("Output: oops\nError: (none)\nExit Code: 3\nSignal: (none)\n", Some(3)),
+            ("<untrusted_context>\nOutput: 9\nProcess Group PGID: 11719\n", None),
+            ("Exit code 3\noops", Some(3)),
+            ("oops\n[The command completed with exit code -1.]\n", Some(-1)),
+            ("oops\n<shellId: 2 completed with exit code 3>", Some(3)),
+            ("<system>ERROR: Command failed with exit code: 3.</system>oops\n", Some(3)),
+            ("<system>Command executed successfully.</system>fine\n", Some(0)),
+            ("marker-42\n", None),
+            ("the exit code was 3", None),
+            ("Exit code none", None),
+        ];
+        for (report, exit) in rows {
+            let result = ToolResult::reported("make", &[report]);
+            assert_eq!((result.output.as_str(), result.exit), (report, exit), "{report}");
+        }
+    }
+
+    #[test]
+    fn a_report_in_parts_is_put_together() {
+        let report = r#"{"command":"make","returncode":3,"stderr":"oops\n","stdout":"fine\n"}"#;
+        let result = ToolResult::reported("make", &[report]);
+        assert_eq!((result.output.as_str(), result.exit), ("fine\noops\n", Some(3)));
+    }
+}

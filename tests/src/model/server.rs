@@ -1,0 +1,308 @@
+//! The server: who asks what, and what the script answers.
+
+use std::io;
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::dialect::{Dialect, Prompt, Reply};
+use super::http::{Answer, Request};
+use super::script::{Next, Turn};
+use super::tools::{Call, Tool, suggestion};
+use super::{Script, ToolResult, schema};
+
+/// A scripted model that listens. Dropped: every connection is cut, and it listens no more.
+#[derive(Debug)]
+pub struct FakeModel {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    listening: Option<JoinHandle<()>>,
+}
+
+/// A request, and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    /// `POST`
+    pub method: String,
+    /// The path with its query.
+    pub target: String,
+    /// The body; `null` if there is none, or if it is no JSON.
+    pub body: Value,
+    /// The status of the answer: 404 for what no model answers.
+    pub status: u16,
+    /// What the model said or had called, in short; nothing for lists of models and the like.
+    pub replied: Option<String>,
+}
+
+impl FakeModel {
+    /// Starts one that only this machine reaches, on a port that was free.
+    #[track_caller]
+    pub fn start(script: Script) -> Self {
+        FakeModel::bind((Ipv4Addr::LOCALHOST, 0).into(), script).expect("loopback has a free port")
+    }
+
+    /// Starts one at an address. Port 0 is any that is free; fails if the address is not to be had.
+    pub fn bind(address: SocketAddr, script: Script) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared::new(script));
+        let listening = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || listen(&listener, &shared)
+        });
+        Ok(FakeModel { address, shared, listening: Some(listening) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its URL, without a path: `http://127.0.0.1:4000`.
+    pub fn url(&self) -> String {
+        self.url_at(&self.address.ip().to_string())
+    }
+
+    /// Its URL for those who know this machine by another name, such as a container its gateway.
+    pub fn url_at(&self, host: &str) -> String {
+        format!("http://{host}:{}", self.address.port())
+    }
+
+    /// The script that it follows.
+    pub fn script(&self) -> &Script {
+        &self.shared.script
+    }
+
+    /// What was reported so far, in the script's order: of the conversation that has got farthest.
+    pub fn results(&self) -> Vec<ToolResult> {
+        self.shared.log().results.clone()
+    }
+
+    /// Every request so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.shared.log().asked.clone()
+    }
+
+    /// Waits until an agent has been told to run the command `number` of the script, from 0.
+    #[track_caller]
+    pub fn called(&self, number: usize) {
+        self.wait(&format!("command {number} is called"), |log| log.called > number);
+    }
+
+    /// Waits until the last turn of the script has been sent.
+    #[track_caller]
+    pub fn finished(&self) {
+        self.wait("the script is over", |log| log.finished);
+    }
+
+    #[track_caller]
+    fn wait(&self, what: &str, condition: impl Fn(&Log) -> bool) {
+        let (mut log, start) = (self.shared.log(), Instant::now());
+        while !condition(&log) {
+            let left = PATIENCE.checked_sub(start.elapsed());
+            let Some(left) = left else {
+                panic!("not so after {PATIENCE:?}: {what}\n{}", log.tell())
+            };
+            let woken = self.shared.changed.wait_timeout(log, left);
+            log = woken.expect("no holder of the lock panics").0;
+        }
+    }
+}
+
+impl Drop for FakeModel {
+    fn drop(&mut self) {
+        self.shared.log().closing = true;
+        // A connection of ours wakes the listener, which then looks at `closing`.
+        let _ = TcpStream::connect((self.reachable(), self.address.port()));
+        if let Some(listening) = self.listening.take() {
+            let _ = listening.join();
+        }
+    }
+}
+
+impl FakeModel {
+    /// An address of this machine by which it is reached: `0.0.0.0` is none.
+    fn reachable(&self) -> std::net::IpAddr {
+        match self.address.ip() {
+            ip if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            ip => ip,
+        }
+    }
+}
+
+/// How long an agent may take for whatever a test waits for: some take half a minute to start.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[derive(Debug)]
+struct Shared {
+    script: Script,
+    log: Mutex<Log>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    asked: Vec<Asked>,
+    results: Vec<ToolResult>,
+    /// How many commands of the script were called.
+    called: usize,
+    finished: bool,
+    closing: bool,
+}
+
+impl Shared {
+    fn new(script: Script) -> Self {
+        Shared { script, log: Mutex::default(), changed: Condvar::new() }
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().expect("no holder of the lock panics")
+    }
+
+    /// Changes the log, and wakes who waits for that.
+    fn note(&self, change: impl FnOnce(&mut Log)) {
+        change(&mut self.log());
+        self.changed.notify_all();
+    }
+}
+
+impl Log {
+    fn tell(&self) -> String {
+        let line = |asked: &Asked| {
+            let replied = asked.replied.as_deref().unwrap_or("-");
+            format!("{} {} {}: {replied}\n", asked.status, asked.method, asked.target)
+        };
+        self.asked.iter().map(line).collect()
+    }
+}
+
+fn listen(listener: &TcpListener, shared: &Arc<Shared>) {
+    let mut connections: Vec<(TcpStream, JoinHandle<()>)> = Vec::new();
+    for connection in listener.incoming() {
+        if shared.log().closing {
+            break;
+        }
+        connections.retain(|(_, serving)| !serving.is_finished());
+        let Ok(connection) = connection else { continue };
+        let Ok(other_end) = connection.try_clone() else { continue };
+        let shared = Arc::clone(shared);
+        connections.push((other_end, thread::spawn(move || serve(connection, &shared))));
+    }
+    for (connection, serving) in connections {
+        let _ = connection.shutdown(Shutdown::Both);
+        let _ = serving.join();
+    }
+}
+
+/// Answers one request. Agents are killed in the middle of anything, so a connection that breaks is none
+/// of our faults: what was not delivered has not happened.
+fn serve(mut connection: TcpStream, shared: &Shared) {
+    let Ok(request) = Request::read(&mut connection) else { return };
+    let body = serde_json::from_slice(&request.body).unwrap_or_default();
+    let Answered { answer, replied, results, turn } = answer(&request, &body, &shared.script);
+    // What an agent has asked is known before it is answered: with the last answer it may end.
+    shared.note(|log| {
+        let Request { method, target, .. } = request;
+        log.asked.push(Asked { method, target, body, status: answer.status(), replied });
+        if results.len() >= log.results.len() {
+            log.results = results;
+        }
+    });
+    let sent = answer.write(&mut connection).is_ok();
+    let _ = connection.shutdown(Shutdown::Write);
+    if sent && let Some(turn) = turn {
+        shared.note(|log| {
+            log.called = log.called.max(shared.script.commands_up_to(turn));
+            log.finished |= Some(turn) == shared.script.last();
+        });
+    }
+}
+
+/// What is sent, and what that means for the script.
+struct Answered {
+    answer: Answer,
+    replied: Option<String>,
+    results: Vec<ToolResult>,
+    /// The turn that this answer is.
+    turn: Option<usize>,
+}
+
+impl Answered {
+    fn aside(status: u16, document: Value) -> Self {
+        let answer = Answer::Whole(status, document);
+        Answered { answer, replied: None, results: Vec::new(), turn: None }
+    }
+}
+
+fn answer(request: &Request, body: &Value, script: &Script) -> Answered {
+    let path = request.path();
+    match (request.method.as_str(), Dialect::of(path)) {
+        ("POST", Some(dialect)) => reply(dialect, dialect.read(path, body), script),
+        ("POST", None) if path.ends_with("/count_tokens") => {
+            Answered::aside(200, json!({"input_tokens": 1}))
+        }
+        ("POST", None) if path.ends_with(":countTokens") => {
+            Answered::aside(200, json!({"totalTokens": 1}))
+        }
+        ("GET", None) if path.ends_with("/models") => {
+            let models = [MODEL, TEXT_MODEL].map(model);
+            Answered::aside(200, json!({"object": "list", "data": models}))
+        }
+        _ => {
+            let message = format!("no model answers {} {path}", request.method);
+            let error = json!({"message": message, "type": "not_found_error"});
+            Answered::aside(404, json!({"type": "error", "error": error}))
+        }
+    }
+}
+
+fn reply(dialect: Dialect, prompt: Prompt, script: &Script) -> Answered {
+    let shell = Tool::shell(&prompt.tools);
+    let mut results = Vec::new();
+    let mut turn = None;
+    let reply = if let Some(wanted) = &prompt.schema {
+        // Agents ask on the side which model to take, who speaks next, ...
+        Reply::Text(schema::smallest(wanted).to_string())
+    } else if shell.is_none() && !prompt.model.ends_with(TEXT_MODEL) {
+        // ... and what the conversation is about.
+        Reply::Text("A small errand".to_owned())
+    } else {
+        let place = script.place(&prompt.conversation);
+        results = place.results;
+        match place.next {
+            Next::Turn(number, next) => {
+                turn = Some(number);
+                match (next, shell) {
+                    (Turn::Say(text), _) => Reply::Text(text.clone()),
+                    (Turn::Shell(command), Some(tool)) => {
+                        Reply::Call(tool.run(format!("call_{number}"), command))
+                    }
+                    (Turn::Shell(_), None) => Reply::Text(suggestion(next)),
+                }
+            }
+            Next::Wait { turn, session, polls } => {
+                Reply::Call(Call::wait(format!("call_{turn}_{polls}"), session))
+            }
+            Next::Over => Reply::Text(script.last_words().to_owned()),
+        }
+    };
+    let replied = match &reply {
+        Reply::Text(text) => text.clone(),
+        Reply::Call(call) => format!("{} {}", call.tool, call.arguments),
+    };
+    let answer = dialect.write(&prompt, &reply);
+    Answered { answer, replied: Some(replied), results, turn }
+}
+
+/// The model's name where an agent can be told one.
+pub(super) const MODEL: &str = "aifo-model";
+
+/// The model's name for agents that have no tools, and take commands from the text of an answer.
+pub(super) const TEXT_MODEL: &str = "aifo-text-model";
+
+fn model(id: &str) -> Value {
+    json!({"id": id, "object": "model", "created": 0, "owned_by": "aifo"})
+}

@@ -1,0 +1,137 @@
+//! The shell tool among those that an agent declares, and how a command is told to it.
+
+use serde_json::{Value, json};
+
+use super::schema::{kind, smallest};
+use super::script::Turn;
+
+/// A tool, as an agent declares it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Tool {
+    pub(super) name: String,
+    /// The JSON schema of its arguments, an object.
+    pub(super) schema: Value,
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Call {
+    /// One per call of a script, and no other.
+    pub(super) id: String,
+    pub(super) tool: String,
+    pub(super) arguments: Value,
+}
+
+impl Tool {
+    /// The tool that runs commands, if one is declared: the earliest of the known names.
+    pub(super) fn shell(declared: &[Tool]) -> Option<&Self> {
+        let named = |name: &&str| declared.iter().find(|tool| tool.name.eq_ignore_ascii_case(name));
+        SHELLS.iter().find_map(named)
+    }
+
+    /// Has it run a command. What else it requires gets the smallest value that is allowed.
+    pub(super) fn run(&self, id: String, command: &str) -> Call {
+        let mut arguments = smallest(&self.schema);
+        let property = |name: &str| self.schema.get("properties").and_then(|all| all.get(name));
+        for name in COMMANDS {
+            match property(name) {
+                Some(schema) if kind(schema).as_deref() == Some("array") => {
+                    arguments[name] = json!(["bash", "-c", command]);
+                }
+                Some(_) => arguments[name] = json!(command),
+                None => {}
+            }
+        }
+        if property(PATIENCE).is_some() {
+            arguments[PATIENCE] = json!(PATIENT);
+        }
+        Call { id, tool: self.name.clone(), arguments }
+    }
+}
+
+impl Call {
+    /// Asks codex what has come of a command that went on.
+    pub(super) fn wait(id: String, session: u64) -> Self {
+        let arguments = json!({"session_id": session, "chars": "", PATIENCE: PATIENT});
+        Call { id, tool: "write_stdin".to_owned(), arguments }
+    }
+}
+
+/// A command as an agent without tools is told of it: as a block of shell in the answer's text.
+///
+/// aider takes every line for a command of its own, so a command of several lines comes as one that
+/// prints and evaluates them.
+pub(super) fn suggestion(turn: &Turn) -> String {
+    let Turn::Shell(command) = turn else { return String::new() };
+    let line = match command.trim_end().contains('\n') {
+        false => command.clone(),
+        true => {
+            let told = command.replace('\\', r"\\").replace('%', "%%").replace('\n', r"\n");
+            format!(r#"eval "$(printf '{}')""#, told.replace('\'', r"'\''"))
+        }
+    };
+    format!("```bash\n{line}\n```")
+}
+
+/// The names that agents give to their shell. An agent that has several wants the first.
+const SHELLS: [&str; 8] = [
+    "exec_command",
+    "shell",
+    "shell_command",
+    "bash",
+    "run_shell_command",
+    "terminal",
+    "execute_bash",
+    "run_command",
+];
+
+/// The names of the argument that is the command.
+const COMMANDS: [&str; 2] = ["command", "cmd"];
+
+/// codex's name for how long, in milliseconds, it waits before it reports that a command goes on; and the
+/// longest that it takes.
+const PATIENCE: &str = "yield_time_ms";
+const PATIENT: u64 = 30_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(schema: Value, arguments: Value) {
+        let tool = Tool { name: "bash".to_owned(), schema };
+        let call = tool.run("call_0".to_owned(), "make");
+        assert_eq!((call.tool.as_str(), call.arguments), ("bash", arguments));
+    }
+
+    #[test]
+    fn commands_in_the_words_of_the_schema() {
+        let properties = json!({
+            "command": {"type": "string"},
+            "description": {"type": "string"},
+            "timeout": {"type": "number"},
+        });
+        check(
+            json!({"type": "object", "properties": properties, "required": ["command", "description"]}),
+            json!({"command": "make", "description": "ok"}),
+        );
+        let properties = json!({"command": {"type": "array", "items": {"type": "string"}}});
+        check(
+            json!({"type": "object", "properties": properties}),
+            json!({"command": ["bash", "-c", "make"]}),
+        );
+        let properties = json!({"cmd": {"type": "string"}, "yield_time_ms": {"type": "number"}});
+        check(
+            json!({"type": "object", "properties": properties, "required": ["cmd"]}),
+            json!({"cmd": "make", "yield_time_ms": 30_000}),
+        );
+    }
+
+    #[test]
+    fn a_block_is_one_line_of_shell() {
+        let told = |command: &str| suggestion(&Turn::Shell(command.to_owned()));
+        assert_eq!(told("make"), "```bash\nmake\n```");
+        let lines = told("cat <<'E'\n50%\\\nE\n");
+        assert_eq!(lines, "```bash\neval \"$(printf 'cat <<'\\''E'\\''\\n50%%\\\\\\nE\\n')\"\n```");
+    }
+}
