@@ -2,17 +2,20 @@
 //!
 //! ```text
 //! cargo run -p aifo-tests --example fake_model -- [--listen ADDR] [--agent NAME] [--home DIR]
-//!     {--shell COMMAND | --say TEXT}.. [-- BEFORE THE AGENTS COMMAND]
+//!     [--raw FILE] {--shell COMMAND | --say TEXT}.. [-- BEFORE THE AGENTS COMMAND]
 //! ```
+//!
+//! The agent is found in PATH, and gets DIR as its HOME. On a terminal its user talks to the model; else
+//! it does one errand. FILE gets the bodies of all requests, one a line.
 
 use std::error::Error;
 use std::fs;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use aifo_tests::model::{Agent, FakeModel, Headless, Script};
+use aifo_tests::model::{Agent, FakeModel, Script, Start};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut script = Script::new();
@@ -46,7 +49,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             thread::park();
         }
     };
-    let status = run(&agent.headless(&model.url(), model.script()), &home, &before)?;
+    let start = match std::io::stdin().is_terminal() {
+        true => agent.interactive(&model.url()),
+        false => agent.headless(&model.url(), model.script()),
+    };
+    let status = run(&start, &home, &before)?;
     eprintln!("{} ended with {status}", agent.name());
     for asked in model.asked() {
         eprintln!("{} {} {}: {:?}", asked.status, asked.method, asked.target, asked.replied);
@@ -61,7 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn run(agent: &Headless, home: &Path, before: &[String]) -> Result<String, Box<dyn Error>> {
+fn run(agent: &Start, home: &Path, before: &[String]) -> Result<String, Box<dyn Error>> {
     for (path, text) in &agent.files {
         let path = home.join(path);
         fs::create_dir_all(path.parent().unwrap_or(home))?;
@@ -70,7 +77,10 @@ fn run(agent: &Headless, home: &Path, before: &[String]) -> Result<String, Box<d
     let words: Vec<_> = before.iter().chain(&agent.command).collect();
     let (program, args) = words.split_first().ok_or("an agent has a command")?;
     let mut command = Command::new(program);
-    command.args(args).env("HOME", home).stdin(Stdio::piped());
+    command.args(args).env("HOME", home);
+    if !std::io::stdin().is_terminal() {
+        command.stdin(Stdio::piped());
+    }
     command.envs(agent.environment.iter().map(|(name, value)| (name, value)));
     let mut child = command.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {

@@ -19,6 +19,7 @@
 //! ```
 
 mod agents;
+mod answers;
 mod anthropic;
 mod chat;
 mod dialect;
@@ -31,7 +32,7 @@ mod script;
 mod server;
 mod tools;
 
-pub use agents::{Agent, Headless};
+pub use agents::{Agent, Start};
 pub use report::ToolResult;
 pub use script::Script;
 pub use server::{Asked, FakeModel};

@@ -1,9 +1,9 @@
-//! How each agent is pointed at a model, for one errand without a user.
+//! How each agent is pointed at a model.
 
 use serde_json::{Value, json};
 
 use super::Script;
-use super::server::{MODEL, TEXT_MODEL};
+use super::answers::{MODEL, TEXT_MODEL};
 
 /// An agent that is known to work with a [`FakeModel`](super::FakeModel).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,17 +21,17 @@ pub enum Agent {
     Vibe,
 }
 
-/// All that an agent is started with, to do one errand with every permission and end.
+/// All that an agent is started with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Headless {
+pub struct Start {
     /// Its program's name, and the arguments.
     pub command: Vec<String>,
     /// Variables by name.
     pub environment: Vec<(&'static str, String)>,
     /// Files by their path in HOME.
     pub files: Vec<(&'static str, String)>,
-    /// What it reads on standard input. That ends then: some agents wait for the end, and take all of
-    /// it for a part of the errand.
+    /// What it reads on standard input, if that is no terminal. It ends then: some agents wait for the
+    /// end, and take all of it for a part of the errand.
     pub stdin: String,
 }
 
@@ -66,19 +66,39 @@ impl Agent {
         }
     }
 
-    /// What it is started with so that it follows `script` of the model at `url`, which has no path.
-    pub fn headless(self, url: &str, script: &Script) -> Headless {
+    /// What it is started with to do one errand with every permission and end: it follows `script` of the
+    /// model at `url`, which has no path.
+    ///
+    /// codex, opencode, gemini, qwen, claude, copilot and vibe print the model's last words alone on
+    /// standard output, or at its end; aider, openhands and kimi among much else.
+    pub fn headless(self, url: &str, script: &Script) -> Start {
+        let agent = self.interactive(url);
+        match self {
+            Agent::Codex => agent.args(["exec", "--skip-git-repo-check", ERRAND]),
+            Agent::Opencode => agent.args(["run", ERRAND]),
+            // Each command takes a word of the user, a yes to run it, and one to share what it printed,
+            // if that is anything. All of them are "y", so that none is out of place.
+            Agent::Aider => agent.stdin("y\n".repeat(3 * script.commands() + 1)),
+            Agent::Openhands => agent.args(["--headless", "--task", ERRAND]),
+            Agent::Claude => agent.args(["--print", ERRAND]),
+            Agent::Kimi => agent.args(["--print", "--command", ERRAND]),
+            Agent::Gemini | Agent::Qwen | Agent::Copilot | Agent::Vibe => {
+                agent.args(["--prompt", ERRAND])
+            }
+        }
+    }
+
+    /// What it is started with on a terminal, where its user talks to the model at `url`.
+    pub fn interactive(self, url: &str) -> Start {
         let v1 = format!("{url}/v1");
-        let agent = Headless::new(self.name());
+        let agent = Start::new(self.name());
         match self {
             Agent::Codex => agent
-                .args(["exec", "--skip-git-repo-check"])
-                .args(["--dangerously-bypass-approvals-and-sandbox", ERRAND])
+                // Else it leaves a server behind that runs the commands of every codex of this HOME.
+                .args(["--no-daemon", "--dangerously-bypass-approvals-and-sandbox"])
                 .variable("FAKE_KEY", KEY)
                 .file(".codex/config.toml", codex(&v1)),
-            Agent::Opencode => {
-                agent.args(["run", ERRAND]).json(".config/opencode/opencode.json", &opencode(&v1))
-            }
+            Agent::Opencode => agent.json(".config/opencode/opencode.json", &opencode(&v1)),
             Agent::Aider => agent
                 .args(["--model", &format!("openai/{TEXT_MODEL}"), "--edit-format", "diff"])
                 .args(["--no-git", "--no-fancy-input", "--no-pretty", "--no-stream"])
@@ -86,62 +106,51 @@ impl Agent {
                 .args(["--no-show-release-notes", "--map-tokens", "0"])
                 .variable("OPENAI_API_BASE", v1)
                 .variable("OPENAI_API_KEY", KEY)
-                .variable("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-                // Each command takes a word of the user, a yes to run it, and one to share what it
-                // printed, if that is anything. All of them are "y", so that none is out of place.
-                .stdin("y\n".repeat(3 * script.commands() + 1)),
+                .variable("LITELLM_LOCAL_MODEL_COST_MAP", "True"),
             Agent::Gemini => agent
-                .args(["--prompt", ERRAND, "--yolo", "--skip-trust", "--model", "gemini-2.5-flash"])
+                .args(["--yolo", "--skip-trust", "--model", "gemini-2.5-flash"])
                 .variable("GOOGLE_GEMINI_BASE_URL", url)
                 .variable("GEMINI_API_KEY", KEY)
-                .json(
-                    ".gemini/settings.json",
-                    &json!({
-                        "security": {"auth": {"selectedType": "gemini-api-key"}},
-                        "privacy": {"usageStatisticsEnabled": false},
-                        "telemetry": {"enabled": false},
-                        "general": {"disableAutoUpdate": true, "enableAutoUpdate": false},
-                    }),
-                ),
+                .json(".gemini/settings.json", &gemini()),
             Agent::Openhands => agent
-                .args(["--headless", "--override-with-envs", "--task", ERRAND])
+                .args(["--override-with-envs"])
                 .variable("LLM_MODEL", format!("openai/{MODEL}"))
                 .variable("LLM_BASE_URL", v1)
                 .variable("LLM_API_KEY", KEY)
                 .variable("LITELLM_LOCAL_MODEL_COST_MAP", "True"),
             Agent::Qwen => agent
-                .args(["--prompt", ERRAND, "--yolo", "--auth-type", "openai", "--model", MODEL])
+                .args(["--yolo", "--auth-type", "openai", "--model", MODEL])
                 .variable("OPENAI_BASE_URL", v1)
                 .variable("OPENAI_API_KEY", KEY)
                 .variable("OPENAI_MODEL", MODEL),
             Agent::Claude => agent
-                .args(["--print", ERRAND, "--dangerously-skip-permissions"])
+                .args(["--dangerously-skip-permissions"])
                 .variable("ANTHROPIC_BASE_URL", url)
                 .variable("ANTHROPIC_API_KEY", KEY)
+                // Without it, every permission at once is not for root.
                 .variable("IS_SANDBOX", "1")
                 .variable("DISABLE_AUTOUPDATER", "1")
-                .variable("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+                .variable("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+                .json(".claude.json", &claude()),
             Agent::Copilot => agent
-                .args(["--prompt", ERRAND, "--allow-all-tools"])
+                .args(["--allow-all-tools"])
                 .variable("COPILOT_PROVIDER_BASE_URL", v1)
                 .variable("COPILOT_PROVIDER_API_KEY", KEY)
                 .variable("COPILOT_MODEL", MODEL)
                 .variable("COPILOT_OFFLINE", "true"),
-            Agent::Kimi => agent
-                .args(["--print", "--yolo", "--command", ERRAND])
-                .file(".kimi/config.toml", kimi(&v1)),
+            Agent::Kimi => agent.args(["--yolo"]).file(".kimi/config.toml", kimi(&v1)),
             Agent::Vibe => agent
-                .args(["--prompt", ERRAND, "--auto-approve"])
+                .args(["--auto-approve"])
                 .variable("FAKE_KEY", KEY)
                 .file(".vibe/config.toml", vibe(&v1)),
         }
     }
 }
 
-impl Headless {
+impl Start {
     fn new(program: &str) -> Self {
         let (environment, files, stdin) = (Vec::new(), Vec::new(), String::new());
-        Headless { command: vec![program.to_owned()], environment, files, stdin }
+        Start { command: vec![program.to_owned()], environment, files, stdin }
     }
 
     fn args<const N: usize>(mut self, args: [&str; N]) -> Self {
@@ -201,6 +210,26 @@ fn opencode(v1: &str) -> Value {
             "options": {"baseURL": v1, "apiKey": KEY},
             "models": {MODEL: {"name": MODEL, "tool_call": true}},
         }},
+    })
+}
+
+fn gemini() -> Value {
+    json!({
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "privacy": {"usageStatisticsEnabled": false},
+        "telemetry": {"enabled": false},
+        "general": {"enableAutoUpdate": false},
+    })
+}
+
+/// What it asks a new user about, answered.
+fn claude() -> Value {
+    // It knows a key by its last 20 characters.
+    let key = &KEY[KEY.len().saturating_sub(20)..];
+    json!({
+        "hasCompletedOnboarding": true,
+        "bypassPermissionsModeAccepted": true,
+        "customApiKeyResponses": {"approved": [key], "rejected": []},
     })
 }
 
