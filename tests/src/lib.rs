@@ -1,7 +1,8 @@
 //! The vocabulary of the black-box suites: sessions, requests, answers, shims, processes.
 //!
 //! In scope: building the two binaries once, starting `aifo-coder serve` over a folder of fake tools
-//! with known behaviour, speaking raw HTTP to it, running shims, and looking at `/proc`.
+//! with known behaviour, speaking raw HTTP to it, running shims, looking at `/proc`, and playing the
+//! model of real agents.
 //!
 //! Out of scope: expectations. What must hold is told by the suites in `tests/suites`, one story
 //! per file.

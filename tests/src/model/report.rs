@@ -9,7 +9,8 @@ pub struct ToolResult {
     pub command: String,
     /// The agent's report, all of it: what was printed, and its own words around it.
     pub output: String,
-    /// The exit code in the report; `None` if the agent tells none.
+    /// The exit code in the report; `None` if the agent tells none. opencode and aider never tell it,
+    /// gemini and claude only of a failure.
     pub exit: Option<i32>,
 }
 

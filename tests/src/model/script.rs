@@ -59,6 +59,9 @@ impl Script {
     }
 
     /// Then it has a command run, as one string for a shell. It may have several lines.
+    ///
+    /// Not every agent takes every command: gemini refuses whatever has `$(` in it, and openhands types
+    /// all of them into one shell, which `exit` would end.
     #[must_use]
     pub fn shell(mut self, command: impl Into<String>) -> Self {
         self.turns.push(Turn::Shell(command.into()));

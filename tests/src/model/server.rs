@@ -1,7 +1,7 @@
 //! The server: who connects, and what is remembered of it.
 
 use std::io;
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -102,10 +102,21 @@ impl FakeModel {
         while !condition(&log) {
             let left = PATIENCE.checked_sub(start.elapsed());
             let Some(left) = left else {
-                panic!("not so after {PATIENCE:?}: {what}\n{}", log.tell())
+                // The lock is free before anybody panics: what is dropped then takes it.
+                let told = log.tell();
+                drop(log);
+                panic!("not so after {PATIENCE:?}: {what}\n{told}");
             };
             let woken = self.shared.changed.wait_timeout(log, left);
             log = woken.expect("no holder of the lock panics").0;
+        }
+    }
+
+    /// An address of this machine by which it is reached: `0.0.0.0` is none.
+    fn reachable(&self) -> IpAddr {
+        match self.address.ip() {
+            ip if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            ip => ip,
         }
     }
 }
@@ -121,19 +132,11 @@ impl Drop for FakeModel {
     }
 }
 
-impl FakeModel {
-    /// An address of this machine by which it is reached: `0.0.0.0` is none.
-    fn reachable(&self) -> std::net::IpAddr {
-        match self.address.ip() {
-            ip if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-            ip => ip,
-        }
-    }
-}
+/// How long an agent may take for whatever a test waits for. Some take half a minute to start, and a
+/// command may have a sidecar to wait for.
+const PATIENCE: Duration = Duration::from_secs(300);
 
-/// How long an agent may take for whatever a test waits for: some take half a minute to start.
-const PATIENCE: Duration = Duration::from_secs(120);
-
+/// What the connections have in common.
 #[derive(Debug)]
 struct Shared {
     script: Script,

@@ -74,7 +74,7 @@ pub(super) fn suggestion(turn: &Turn) -> String {
 }
 
 /// The names that agents give to their shell. An agent that has several wants the first.
-const SHELLS: [&str; 8] = [
+const SHELLS: [&str; 7] = [
     "exec_command",
     "shell",
     "shell_command",
@@ -82,7 +82,6 @@ const SHELLS: [&str; 8] = [
     "run_shell_command",
     "terminal",
     "execute_bash",
-    "run_command",
 ];
 
 /// The names of the argument that is the command.
