@@ -115,8 +115,9 @@ impl Wanted {
             bail!("there is no option '{name}'\nhint: see 'aifo-coder run --help'");
         }
         let spec = config.agent_named(&name)?.clone();
-        let mut command: Vec<OsString> = spec.command.iter().map(OsString::from).collect();
-        command.extend(args.iter().cloned());
+        // What the user says too is not said twice: not every agent takes that.
+        let own = spec.command.iter().map(OsString::from).filter(|word| !args.contains(word));
+        let command: Vec<OsString> = own.chain(args.iter().cloned()).collect();
         let contained = config.containers.backend.value.engine().is_some();
         if !contained && flags.image.is_some() {
             bail!("--image is for an agent in a container, and --backend local has none");

@@ -19,6 +19,9 @@ pub struct AgentSpec {
     pub local_python: Option<PathBuf>,
     /// What it keeps between sessions: folders, relative to HOME.
     pub state: Vec<PathBuf>,
+    /// Folders below those that are each session's own, and empty: where programs of the agent's meet,
+    /// which must not be those of this machine.
+    pub private: Vec<PathBuf>,
     /// The variables of the user's that it gets, by exact name.
     pub variables: Vec<String>,
     /// The variables that it gets in any case, with their values.
@@ -56,9 +59,12 @@ impl Smart {
 /// A row as it is written down here. Command and image go by the name.
 struct Row {
     name: &'static str,
+    /// Before the user's arguments.
+    args: &'static [&'static str],
     smart: Smart,
     local_python: Option<&'static str>,
     state: &'static [&'static str],
+    private: &'static [&'static str],
     variables: &'static [&'static str],
     set: &'static [(&'static str, &'static str)],
 }
@@ -85,9 +91,11 @@ const PROVIDERS: &[&str] = &[
 const ROWS: &[Row] = &[
     Row {
         name: "aider",
+        args: &[],
         smart: Smart::PYTHON,
         local_python: VENV_PYTHON,
         state: &[".aider"],
+        private: &[],
         variables: PROVIDERS,
         set: &[
             ("AIDER_CHECK_UPDATE", "false"),
@@ -97,9 +105,11 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "claude",
+        args: &[],
         smart: Smart::NONE,
         local_python: None,
         state: &[".claude"],
+        private: &[],
         variables: &[
             "ANTHROPIC_API_KEY",
             "ANTHROPIC_AUTH_TOKEN",
@@ -117,33 +127,42 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "codex",
+        // Otherwise it leaves a server behind that runs the commands of every codex of this HOME.
+        args: &["--no-daemon"],
         smart: Smart::NODE,
         local_python: None,
         state: &[".codex"],
+        private: &[".codex/app-server-control", ".codex/app-server-daemon"],
         variables: &["CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
         set: &[],
     },
     Row {
         name: "copilot",
+        args: &[],
         smart: Smart::NODE,
         local_python: None,
         state: &[".copilot"],
+        private: &[],
         variables: &["COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"],
         set: &[("COPILOT_AUTO_UPDATE", "false")],
     },
     Row {
         name: "crush",
+        args: &[],
         smart: Smart::NODE,
         local_python: None,
         state: &[".config/crush", ".local/share/crush"],
+        private: &[],
         variables: PROVIDERS,
         set: &[("CRUSH_DISABLE_METRICS", "1")],
     },
     Row {
         name: "gemini",
+        args: &[],
         smart: Smart::NODE,
         local_python: None,
         state: &[".gemini"],
+        private: &[],
         variables: &[
             "GEMINI_API_KEY",
             "GEMINI_MODEL",
@@ -157,49 +176,61 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "kimi",
+        args: &[],
         smart: Smart::NONE,
         local_python: VENV_PYTHON,
         state: &[".kimi"],
+        private: &[],
         variables: &["KIMI_API_KEY", "KIMI_BASE_URL", "KIMI_MODEL_NAME", "MOONSHOT_API_KEY"],
         set: &[("KIMI_CLI_NO_AUTO_UPDATE", "1")],
     },
     Row {
         name: "letta",
+        args: &[],
         smart: Smart::NODE,
         local_python: None,
         state: &[".letta"],
+        private: &[],
         variables: &["LETTA_API_KEY", "LETTA_BASE_URL"],
         set: &[("DISABLE_AUTOUPDATER", "1")],
     },
     Row {
         name: "opencode",
+        args: &[],
         smart: Smart::NODE,
         local_python: None,
         state: &[".config/opencode", ".local/share/opencode", ".local/state/opencode"],
+        private: &[],
         variables: PROVIDERS,
         set: &[("OPENCODE_DISABLE_AUTOUPDATE", "1")],
     },
     Row {
         name: "openhands",
+        args: &[],
         smart: Smart::PYTHON,
         local_python: VENV_PYTHON,
         state: &[".openhands"],
+        private: &[],
         variables: &["LLM_API_KEY", "LLM_BASE_URL", "LLM_MODEL"],
         set: &[("LITELLM_LOCAL_MODEL_COST_MAP", "True")],
     },
     Row {
         name: "qwen",
+        args: &[],
         smart: Smart::NODE,
         local_python: None,
         state: &[".qwen"],
+        private: &[],
         variables: &["DASHSCOPE_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"],
         set: &[],
     },
     Row {
         name: "vibe",
+        args: &[],
         smart: Smart::NONE,
         local_python: VENV_PYTHON,
         state: &[".vibe"],
+        private: &[],
         variables: &["MISTRAL_API_KEY"],
         set: &[],
     },
@@ -213,11 +244,14 @@ pub fn known_agents() -> Vec<AgentSpec> {
 impl Row {
     fn spec(&self) -> AgentSpec {
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let command = std::iter::once(&self.name).chain(self.args);
         let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         AgentSpec {
+            command: command.map(|word| (*word).to_owned()).collect(),
             smart: self.smart,
             local_python: self.local_python.map(PathBuf::from),
             state: self.state.iter().map(PathBuf::from).collect(),
+            private: self.private.iter().map(PathBuf::from).collect(),
             variables: owned(self.variables),
             set: self.set.iter().map(pair).collect(),
             ..AgentSpec::unknown(self.name)
@@ -235,6 +269,7 @@ impl AgentSpec {
             smart: Smart::NONE,
             local_python: None,
             state: Vec::new(),
+            private: Vec::new(),
             variables: Vec::new(),
             set: Vec::new(),
             shell: PathBuf::from("/bin/bash"),
@@ -258,6 +293,12 @@ mod tests {
             let below =
                 |path: &PathBuf| path.components().all(|c| matches!(c, Component::Normal(_)));
             assert!(!agent.state.is_empty() && agent.state.iter().all(below), "{}", agent.name);
+            let of_state = |path: &PathBuf| agent.state.iter().any(|state| path.starts_with(state));
+            assert!(
+                agent.private.iter().all(|path| below(path) && of_state(path)),
+                "{}",
+                agent.name
+            );
             let ours = |name: &str| name.starts_with(env::PREFIX);
             assert!(!agent.variables.iter().any(|name| ours(name) || name.contains('*')));
             assert!(!agent.set.iter().any(|(name, _)| ours(name)));

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
 
 use aifo_engine::{Mount, Value};
@@ -46,7 +46,7 @@ pub(crate) fn container(place: &AgentPlace, folder: &Path) -> AgentContainer {
     let mut mounts = vec![bind(&front(folder), Path::new(FRONT), true)];
     let files = files(folder);
     mounts.extend(FILES.iter().map(|(name, to)| bind(&files.join(name), Path::new(to), true)));
-    mounts.extend(state_mounts(place));
+    mounts.extend(state_mounts(place, folder));
     let plain = |(name, value): &(String, String)| {
         (OsString::from(name), Value::Plain(OsString::from(value)))
     };
@@ -79,8 +79,10 @@ pub(crate) async fn furnish(
         let file = files.join(name);
         fs::write(&file, text).map_err(|source| failed(&file, source))?;
     }
+    let nothing = files.join(NOTHING);
+    fs::write(&nothing, "").map_err(|source| failed(&nothing, source))?;
     let Some(home) = &place.home else { return Ok(()) };
-    for state in &place.spec.state {
+    for state in place.spec.state.iter().chain(&place.spec.private) {
         let state = home.join(state);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&state);
         made.map_err(|source| failed(&state, source))?;
@@ -112,14 +114,14 @@ fn fill_shims(shims: &Path, shim: &Path, tools: (&Policy, &NotifyRules)) -> io::
 
 /// The agent's own folders of the user's home, and nothing else of it. A folder on the way there is
 /// the agent's as well, and empty: an engine would make it as root's.
-fn state_mounts(place: &AgentPlace) -> Vec<Mount> {
+fn state_mounts(place: &AgentPlace, folder: &Path) -> Vec<Mount> {
     let Some(home) = &place.home else { return Vec::new() };
     let inside = Path::new(CONTAINER_HOME);
     let mut mounts: Vec<Mount> = Vec::new();
     for state in &place.spec.state {
         let way = state.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
-        for folder in way {
-            let scratch = Mount::Scratch { to: inside.join(folder) };
+        for parent in way {
+            let scratch = Mount::Scratch { to: inside.join(parent) };
             if !mounts.contains(&scratch) {
                 mounts.push(scratch);
             }
@@ -127,10 +129,54 @@ fn state_mounts(place: &AgentPlace) -> Vec<Mount> {
         let from = home.join(state);
         // What is mounted is what it is, wherever a link leads.
         let real = from.canonicalize().unwrap_or(from);
-        mounts.push(bind(&real, &inside.join(state), false));
+        let to = inside.join(state);
+        mounts.push(bind(&real, &to, false));
+        // Who listens there is a program of this machine, and would do what it is told by the agent.
+        let covers = sockets_below(&real).into_iter().filter_map(|socket| {
+            let rest = socket.strip_prefix(&real).ok()?;
+            Some(bind(&files(folder).join(NOTHING), &to.join(rest), true))
+        });
+        let is_private = |cover: &Mount| {
+            let private = place.spec.private.iter().map(|private| inside.join(private));
+            matches!(cover, Mount::Bind { to, .. } if private.into_iter().any(|it| to.starts_with(it)))
+        };
+        mounts.extend(covers.filter(|cover| !is_private(cover)));
     }
+    let private =
+        place.spec.private.iter().map(|private| Mount::Scratch { to: inside.join(private) });
+    mounts.extend(private);
     mounts
 }
+
+/// The sockets in a folder of state, as far as one looks.
+fn sockets_below(folder: &Path) -> Vec<PathBuf> {
+    let mut sockets = Vec::new();
+    let mut folders = vec![(folder.to_owned(), 0)];
+    let mut looked_at = 0;
+    while let Some((folder, depth)) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            looked_at += 1;
+            if looked_at > MOST_ENTRIES {
+                return sockets;
+            }
+            match entry.file_type() {
+                Ok(kind) if kind.is_socket() => sockets.push(entry.path()),
+                Ok(kind) if kind.is_dir() && depth < DEEPEST => {
+                    folders.push((entry.path(), depth + 1));
+                }
+                _ => {}
+            }
+        }
+    }
+    sockets
+}
+
+/// How far is looked for sockets: programs put them where their names are short.
+const DEEPEST: u32 = 4;
+const MOST_ENTRIES: u32 = 20_000;
+
+/// An empty file, which is mounted over what is not to be reached.
+const NOTHING: &str = "nothing";
 
 fn make(folder: &Path) -> Result<(), LaunchError> {
     let made = DirBuilder::new().mode(0o700).create(folder);
@@ -148,6 +194,7 @@ fn bind(from: &Path, to: &Path, read_only: bool) -> Mount {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixListener;
 
     #[test]
     fn state_and_nothing_else_of_the_home() {
@@ -168,7 +215,24 @@ mod tests {
             scratch(".local/state"),
             state(".local/state/it"),
         ];
-        assert_eq!(state_mounts(&place), expected);
+        assert_eq!(state_mounts(&place, Path::new("/s")), expected);
+
+        // Nor what listens on this machine.
+        for folder in [".it/own", ".it/a/b"] {
+            fs::create_dir_all(home.join(folder)).unwrap();
+        }
+        let sockets = [".it/own/x", ".it/a/b/y", ".it/z"];
+        let _listening = sockets.map(|path| UnixListener::bind(home.join(path)).unwrap());
+        let mut place = place;
+        place.spec.state.truncate(1);
+        place.spec.private = vec![".it/own".into()];
+        let cover = |path: &str| {
+            bind(Path::new("/s/agent/nothing"), &Path::new("/home/coder").join(path), true)
+        };
+        let mounts = state_mounts(&place, Path::new("/s"));
+        let expected = [state(".it"), cover(".it/z"), cover(".it/a/b/y"), scratch(".it/own")];
+        assert_eq!(mounts.len(), expected.len(), "{mounts:?}");
+        assert!(expected.iter().all(|mount| mounts.contains(mount)), "{mounts:?}");
         fs::remove_dir_all(&home).unwrap();
     }
 }

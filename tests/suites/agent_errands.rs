@@ -1,0 +1,218 @@
+//! Real agents do an errand for a scripted model: each in its container, its tools in sidecars.
+//!
+//! What a tool prints proves where it ran: a variable that only one kind's sidecar has.
+
+use std::fs;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use aifo_tests::model::{Agent, FakeModel, Script, Start, ToolResult};
+use aifo_tests::{
+    Containers, Engine, Outcome, Running, Signal, eventually, eventually_within, is_alive,
+    is_zombie,
+};
+use serde_json::Value;
+
+/// A site for one agent's errand.
+struct Site {
+    containers: Containers,
+    agent: Agent,
+    engine: Engine,
+}
+
+const MAKEFILE: &str = "where:\n\t@echo made for $${CCACHE_DIR:-nobody}\nfails:\n\t@exit 7\n";
+const APP: &str = "console.log('node keeps', process.env.NPM_CONFIG_CACHE || 'nothing');\n";
+const HEREDOC: &str =
+    "python3 - <<'EOF'\nimport os\nprint('python keeps', os.environ.get('PIP_CACHE_DIR'))\nEOF";
+
+/// The agents of a run, those that `AIFO_TEST_AGENTS` names, by their images; one without is named.
+fn sites(story: &str) -> Vec<Site> {
+    let Some(engine) = Engine::of_run(story) else { return Vec::new() };
+    let wanted = std::env::var("AIFO_TEST_AGENTS").unwrap_or_default();
+    let wanted = |agent: &Agent| {
+        let mut names = wanted.split(',').filter(|name| !name.is_empty()).peekable();
+        names.peek().is_none() || names.any(|name| name == agent.name())
+    };
+    let ready = |agent: &Agent| {
+        let image = format!("aifo-agent-{}:latest", agent.name());
+        let known = engine.command(["image", "inspect", &image]).output();
+        let is_ready = known.is_ok_and(|known| known.status.success());
+        if !is_ready {
+            let build = format!("cargo xtask images build agent-{}", agent.name());
+            // Nobody is left to be told that stderr is gone.
+            let _ = writeln!(std::io::stderr(), "skipped: {story}: {}: {build}", agent.name());
+        }
+        is_ready
+    };
+    let agents = Agent::ALL.into_iter().filter(wanted).filter(ready);
+    agents.map(|agent| Site::new(&engine, agent)).collect()
+}
+
+impl Site {
+    fn new(engine: &Engine, agent: Agent) -> Self {
+        let kinds = ["c-cpp", "node", "python", "rust"];
+        let containers =
+            kinds.iter().fold(Containers::of(engine), |containers, kind| containers.kind(kind));
+        let workspace = containers.setup().workspace();
+        fs::write(workspace.join("Makefile"), MAKEFILE).unwrap();
+        fs::write(workspace.join("app.js"), APP).unwrap();
+        Site { containers, agent, engine: engine.clone() }
+    }
+
+    /// A model that containers reach.
+    fn model(&self, script: Script) -> FakeModel {
+        let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        FakeModel::bind(everywhere, script).expect("a port is free")
+    }
+
+    /// `aifo-coder run` of the agent with what it is started with, and what it reads.
+    fn run(self, start: Start) -> (Command, String, Self) {
+        let Site { mut containers, agent, engine } = self;
+        for (name, value) in &start.environment {
+            containers = containers.env(&format!("AIFO_ENV_{name}"), value);
+        }
+        let home = containers.setup().scratch().join("home");
+        for (path, text) in &start.files {
+            // In a container it has all of its files in its folder.
+            let path = if *path == ".claude.json" { ".claude/.claude.json" } else { path };
+            let file = home.join(path);
+            fs::create_dir_all(file.parent().expect("it is below HOME")).unwrap();
+            fs::write(file, text).unwrap();
+        }
+        let mut run = containers.command("run");
+        run.args(&start.command);
+        (run, start.stdin, Site { containers, agent, engine })
+    }
+
+    /// The calls of the session's log.
+    fn calls(&self) -> Vec<Value> {
+        let folder = self.containers.setup().scratch().join("home/.local/state/aifo/log");
+        let logs = fs::read_dir(folder).into_iter().flatten().flatten();
+        let logs: Vec<PathBuf> = logs.map(|entry| entry.path()).collect();
+        let texts = logs.iter().map(|log| fs::read_to_string(log).unwrap());
+        let lines: Vec<String> =
+            texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+        lines.iter().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+    }
+
+    fn left(&self) -> Vec<String> {
+        self.engine.all_of(self.containers.setup().scratch())
+    }
+}
+
+/// How long an agent may take for its errand: some load for many seconds.
+const PATIENCE: Duration = Duration::from_secs(240);
+/// How long one may take to end when it is told to.
+const GOODBYE: Duration = Duration::from_secs(10);
+
+fn is_over(pid: i32) -> bool {
+    !is_alive(pid) || is_zombie(pid)
+}
+
+/// Our address, where nothing but a route is looked up for it.
+fn our_address() -> String {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a port is free");
+    socket.connect(("192.0.2.1", 9)).expect("there is a route");
+    socket.local_addr().expect("it is connected").ip().to_string()
+}
+
+#[track_caller]
+fn check(agent: &str, result: &ToolResult, output: &str, code: i32) {
+    assert!(result.output.contains(output), "{agent}: {output:?}: {result:?}");
+    if let Some(exit) = result.exit {
+        assert_eq!(exit, code, "{agent}: {result:?}");
+    }
+}
+
+#[test]
+#[ignore = "container: cargo xtask test agents"]
+fn tools_run_in_sidecars_and_what_they_say_comes_back() {
+    for site in sites("tools_run_in_sidecars_and_what_they_say_comes_back") {
+        let expected = [
+            ("cargo --version", "cargo", 0),
+            (HEREDOC, "python keeps /var/cache/aifo/pip/pip", 0),
+            ("node app.js", "node keeps /var/cache/aifo/node/npm", 0),
+            ("make where", "made for /var/cache/aifo/ccache", 0),
+            ("make where | tr a-z A-Z", "MADE FOR /VAR/CACHE/AIFO/CCACHE", 0),
+            ("make fails", "Error 7", 2),
+        ];
+        let script =
+            expected.iter().fold(Script::new(), |script, (line, _, _)| script.shell(*line));
+        let script = script.say("All six are done.");
+        let name = site.agent.name();
+        let model = site.model(script);
+        let start = site.agent.headless(&model.url_at(&our_address()), &model.script());
+        let (mut command, stdin, site) = site.run(without_the_rows_own(start));
+        let run = fed(&mut command, &stdin);
+        eventually_within(PATIENCE, &format!("{name} has ended"), || is_over(run.pid()));
+        let outcome = run.finish();
+        assert_eq!(outcome.code(), Some(0), "{name}: {outcome:?}");
+        model.finished();
+        assert!(!outcome.stderr.contains("WARNING"), "{name}: {outcome:?}");
+
+        let results = model.results();
+        assert_eq!(results.len(), expected.len(), "{name}: {results:?}");
+        for (result, (_, output, code)) in results.iter().zip(expected) {
+            check(name, result, output, code);
+        }
+        // The agent's own programs never came to the proxy: what did is the script's, and our check.
+        let calls = site.calls();
+        let tools: Vec<_> = calls.iter().filter_map(|call| call["tool"].as_str()).collect();
+        for tool in ["cargo", "python3", "node", "make"] {
+            assert!(tools.contains(&tool), "{name}: {tools:?}");
+        }
+        for call in &calls {
+            let argv = call["argv"].as_str().unwrap_or_default();
+            let own = ["node_modules", "/usr/local/", "/opt/venv", name];
+            assert!(!own.iter().any(|own| argv.contains(own)), "{name}: {call}");
+            assert!(call["kind"].is_string(), "{name}: {call}");
+        }
+        assert_eq!(site.left(), [""; 0], "{name}");
+    }
+}
+
+#[test]
+#[ignore = "container: cargo xtask test agents"]
+fn an_agent_that_is_ended_takes_its_tool_along() {
+    for site in sites("an_agent_that_is_ended_takes_its_tool_along") {
+        let name = site.agent.name();
+        let sleeps = "python3 -c \"open('started','w').close(); import time; time.sleep(987)\"";
+        let model = site.model(Script::new().shell(sleeps).say("It is over."));
+        let start = site.agent.headless(&model.url_at(&our_address()), &model.script());
+        let (mut command, stdin, site) = site.run(without_the_rows_own(start));
+        let started = site.containers.setup().workspace().join("started");
+        let running = fed(&mut command, &stdin);
+        let has_started = format!("{name} has its tool started");
+        eventually_within(PATIENCE, &has_started, || started.exists());
+        running.signal(Signal::SIGTERM);
+        // Some take a moment to say goodbye. For one that does not go nobody waits.
+        let asked = Instant::now();
+        while !is_over(running.pid()) && asked.elapsed() < GOODBYE {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        drop(running);
+        eventually(&format!("nothing of {name} runs"), || {
+            site.left().iter().all(|left| left.starts_with("aifo-net-"))
+        });
+        Outcome::of(site.containers.setup().coder().arg("cleanup"));
+        assert_eq!(site.left(), [""; 0], "{name}");
+    }
+}
+
+/// Starts a command that finds this text on its stdin, and its end: some agents wait for that.
+fn fed(command: &mut Command, text: &str) -> Running {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let child = Running::start(command.stdin(reader));
+    // Whoever does not read it does without.
+    let _ = writer.write_all(text.as_bytes());
+    child
+}
+
+/// What the launcher's table says before the user's words is not to be said twice.
+fn without_the_rows_own(mut start: Start) -> Start {
+    start.command.retain(|word| word != "--no-daemon");
+    start
+}
