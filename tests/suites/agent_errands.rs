@@ -144,7 +144,7 @@ fn tools_run_in_sidecars_and_what_they_say_comes_back() {
         let script = script.say("All six are done.");
         let name = site.agent.name();
         let model = site.model(script);
-        let start = site.agent.headless(&model.url_at(&our_address()), &model.script());
+        let start = site.agent.headless(&model.url_at(&our_address()), model.script());
         let (mut command, stdin, site) = site.run(without_the_rows_own(start));
         let run = fed(&mut command, &stdin);
         eventually_within(PATIENCE, &format!("{name} has ended"), || is_over(run.pid()));
@@ -181,7 +181,7 @@ fn an_agent_that_is_ended_takes_its_tool_along() {
         let name = site.agent.name();
         let sleeps = "python3 -c \"open('started','w').close(); import time; time.sleep(987)\"";
         let model = site.model(Script::new().shell(sleeps).say("It is over."));
-        let start = site.agent.headless(&model.url_at(&our_address()), &model.script());
+        let start = site.agent.headless(&model.url_at(&our_address()), model.script());
         let (mut command, stdin, site) = site.run(without_the_rows_own(start));
         let started = site.containers.setup().workspace().join("started");
         let running = fed(&mut command, &stdin);
