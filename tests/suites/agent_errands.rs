@@ -151,7 +151,7 @@ fn tools_run_in_sidecars_and_what_they_say_comes_back() {
         let outcome = run.finish();
         assert_eq!(outcome.code(), Some(0), "{name}: {outcome:?}");
         model.finished();
-        assert!(!outcome.stderr.contains("WARNING"), "{name}: {outcome:?}");
+        assert!(!outcome.stderr.contains("aifo-coder: WARNING"), "{name}: {outcome:?}");
 
         let results = model.results();
         assert_eq!(results.len(), expected.len(), "{name}: {results:?}");
