@@ -2,6 +2,9 @@
 //!
 //! What a tool prints proves where it ran: a variable that only one kind's sidecar has.
 
+#[path = "agent_errands/terminal.rs"]
+mod terminal;
+
 use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

@@ -1,0 +1,71 @@
+//! Agents on a terminal: they draw, take keys, survive a resize, and leave it as it was.
+
+use std::fs;
+use std::process::Command;
+
+use aifo_tests::Tmux;
+use aifo_tests::model::{Agent, Script};
+
+use super::{our_address, sites, without_the_rows_own};
+
+/// Between the user's terminal and the agent: tells how the terminal was before and after.
+const AROUND: &str =
+    "stty -g >before; \"$@\"; code=$?; stty -g >after; clear; echo ended with $code; exec cat";
+
+/// What an agent shows when it takes keys, and the keys that end it.
+fn manners(agent: Agent) -> Option<(&'static str, &'static [&'static str])> {
+    match agent {
+        Agent::Codex => Some(("OpenAI Codex", &["C-c", "C-c"])),
+        Agent::Opencode => Some(("Ask anything", &["C-c"])),
+        Agent::Gemini => Some(("Type your message", &["C-c", "C-c"])),
+        _ => None,
+    }
+}
+
+#[test]
+#[ignore = "container: cargo xtask test agents"]
+fn an_agent_has_the_terminal_and_gives_it_back() {
+    for site in sites("an_agent_has_the_terminal_and_gives_it_back") {
+        let Some((ready, end)) = manners(site.agent) else { continue };
+        let name = site.agent.name();
+        let model = site.model(Script::new().shell("make where").say("That was the end of it."));
+        let start = site.agent.interactive(&model.url_at(&our_address()));
+        let (run, _, site) = site.run(without_the_rows_own(start));
+        let mut around = Command::new("/bin/sh");
+        around.args(["-c", AROUND, "-"]).arg(run.get_program()).args(run.get_args());
+        around.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        around.env("TERM", "tmux-256color").env("COLORTERM", "truecolor");
+        let workspace = site.containers.setup().workspace();
+        let tmux = Tmux::start(around.current_dir(&workspace));
+        let patient = |what: &str| {
+            let started = std::time::Instant::now();
+            while !tmux.screen().contains(what) {
+                let screen = tmux.screen();
+                assert!(
+                    started.elapsed() < super::PATIENCE,
+                    "{name} never showed {what:?}:\n{screen}"
+                );
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+        };
+        patient(ready);
+        tmux.press(&["w", "o", "r", "d"]);
+        tmux.expect("word");
+        tmux.resize(100, 40);
+        tmux.until("more than the rows it had", |screen| screen.lines().count() > 30);
+        tmux.expect("word").press(&["Enter"]);
+        patient("That was the end of it.");
+        model.finished();
+        let made = model.results();
+        assert!(
+            made.iter().all(|it| it.output.contains("made for /var/cache/aifo/ccache")),
+            "{made:?}"
+        );
+        tmux.press(end);
+        patient("ended with ");
+        let [before, after] =
+            ["before", "after"].map(|it| fs::read_to_string(workspace.join(it)).unwrap());
+        assert_eq!(before, after, "{name} leaves the terminal as it was");
+        assert_eq!(site.left(), [""; 0], "{name}");
+    }
+}
