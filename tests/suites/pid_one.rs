@@ -12,8 +12,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use aifo_tests::{
-    DEADLINE, Scratch, Signal, binaries, census, children, descendants, eventually, fresh_id,
-    is_alive, is_zombie, possible, send_signal,
+    DEADLINE, Scratch, Signal, binaries, census, children, descendants, eventually, fd_count,
+    fresh_id, is_alive, is_zombie, possible, send_signal,
 };
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 
@@ -48,6 +48,8 @@ struct PidOne {
     runner: i32,
     control: Option<UnixStream>,
     serials: Cell<u32>,
+    /// How many fds it had open when it had said `Hello`, and been told nothing.
+    fds: usize,
     scratch: Scratch,
 }
 
@@ -97,15 +99,16 @@ impl PidOne {
         control.set_read_timeout(Some(DEADLINE)).unwrap();
 
         assert_eq!(read_frame(&mut control), Some((HELLO, vec![3])));
+        let [runner] = children(unshare.id().cast_signed())[..] else { panic!("one child") };
+        let fds = fd_count(runner);
         let places = ["workspace", "tmp"].map(|name| scratch.path().join(name));
         let places = places.each_ref().map(|path| string(path.to_str().unwrap().as_bytes()));
         let one = 1u32.to_be_bytes();
         let [workspace, tmp] = &places;
         let setup = [&one[..], workspace, &one, tmp, &string(b"c-cpp")].concat();
         control.write_all(&frame(SETUP, &setup)).unwrap();
-        let [runner] = children(unshare.id().cast_signed())[..] else { panic!("one child") };
-        let serials = Cell::new(1);
-        Some(PidOne { unshare, runner, control: Some(control), serials, scratch })
+        let (control, serials) = (Some(control), Cell::new(1));
+        Some(PidOne { unshare, runner, control, serials, fds, scratch })
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -261,6 +264,15 @@ fn every_ending_is_exact() {
     for signal in [1, 2, 3, 6, 9, 11, 13, 15] {
         assert_eq!(one.run(&["die", &signal.to_string()]).1, [1, signal]);
     }
+}
+
+/// So whoever counts them once it is ready counts all of them.
+#[test]
+fn what_it_keeps_open_it_has_opened_before_it_says_hello() {
+    let story = "what_it_keeps_open_it_has_opened_before_it_says_hello";
+    let Some(one) = PidOne::start(story) else { return };
+    assert_eq!(one.run(&["exit", "0"]).1, [0, 0]);
+    eventually("nothing more is open", || fd_count(one.runner) == one.fds);
 }
 
 /// A tool can only be made to go first; it is the runner whose end would be everybody's.

@@ -1,8 +1,7 @@
 //! From a `Start` frame to a running tool.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -34,7 +33,6 @@ pub(crate) struct Toolbox {
     /// What tools get if their callers say nothing, and what we have ourselves.
     limits: Vec<ResourceLimit>,
     own_limits: Vec<ResourceLimit>,
-    null: File,
 }
 
 /// A tool that has just been started.
@@ -60,25 +58,20 @@ struct Found {
 
 impl Toolbox {
     /// Takes our own environment as the tools', but for what is ours alone.
-    pub(crate) fn new(
-        kind: String,
-        roots: Roots,
-        limits: Vec<ResourceLimit>,
-    ) -> std::io::Result<Self> {
+    pub(crate) fn new(kind: String, roots: Roots, limits: Vec<ResourceLimit>) -> Self {
         let inherited = std::env::vars_os().filter(|(name, _)| {
             let ours = name.as_bytes().starts_with(env::PREFIX.as_bytes());
             // PWD is told per call, and OLDPWD is nobody's.
             !ours && name != "PWD" && name != "OLDPWD"
         });
-        Ok(Toolbox {
+        Toolbox {
             kind,
             roots,
             path: std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into()),
             environment: inherited.filter_map(|(name, value)| variable(&name, &value)).collect(),
             limits,
             own_limits: current_limits(),
-            null: File::options().read(true).write(true).open("/dev/null")?,
-        })
+        }
     }
 
     /// Finds the file to execute. Errors: it is not there, or may not be executed.
@@ -163,11 +156,13 @@ impl Toolbox {
         self.environment.iter().filter(is_wanted).cloned()
     }
 
-    /// Starts a tool on the descriptors that its invocation passes, or says why nothing ran.
+    /// Starts a tool on the descriptors that its invocation passes, and on `null` where it has none, or
+    /// says why nothing ran.
     pub(crate) fn launch(
         &self,
         start: &Start,
         passed: Vec<OwnedFd>,
+        null: BorrowedFd<'_>,
     ) -> Result<Launched, StartError> {
         let invocation = &start.invocation;
         let cwd = self
@@ -182,7 +177,7 @@ impl Toolbox {
             argv: argv.collect::<Result<Vec<_>, _>>()?,
             env: self.environment(start, &cwd.path, &project),
             cwd: Some(cwd.fd.as_fd()),
-            stdio: stdio.fds(self.null.as_fd()),
+            stdio: stdio.fds(null),
             group: Group::New,
             limits: self.limits(invocation),
             umask: invocation.umask.map(u32::from),

@@ -1,6 +1,7 @@
 //! The event loop: one control connection, many execs.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -63,6 +64,8 @@ struct Server {
     lost: bool,
     limits: Vec<ResourceLimit>,
     sidecar_limits: LimitWatch,
+    /// Open from the start: what says `Hello` opens nothing more for itself.
+    null: File,
     /// Where the sidecar is ours alone.
     oom_score: Option<OomScore>,
     /// `None` until the proxy has said where the session's directories are.
@@ -111,6 +114,7 @@ impl Server {
             lost: false,
             limits,
             sidecar_limits: LimitWatch::of_this_process(),
+            null: File::options().read(true).write(true).open("/dev/null")?,
             oom_score,
             toolbox: None,
             execs: HashMap::new(),
@@ -240,7 +244,7 @@ impl Server {
             match command {
                 Command::Setup(setup) => {
                     let roots = Roots::new(&setup).map_err(ServeError::Roots)?;
-                    self.toolbox = Some(Toolbox::new(setup.kind, roots, self.limits.clone())?);
+                    self.toolbox = Some(Toolbox::new(setup.kind, roots, self.limits.clone()));
                 }
                 Command::Start(start) => self.start_tool(&start)?,
                 Command::Cancel(serial, cause, interrupt) => {
@@ -325,7 +329,9 @@ impl Server {
         let started = Instant::now();
         let raised = self.oom_score.as_ref().map(|own| own.raise(TOOLS_FIRST));
         let launched = match &self.toolbox {
-            Some(toolbox) if self.closing.is_none() => toolbox.launch(start, passed),
+            Some(toolbox) if self.closing.is_none() => {
+                toolbox.launch(start, passed, self.null.as_fd())
+            }
             _ => Err(StartError {
                 cause: StartErrorCause::Failed,
                 message: "the sidecar is not ready".to_owned(),
