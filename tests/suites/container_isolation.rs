@@ -9,8 +9,8 @@ use std::net::TcpListener;
 use std::path::Path;
 
 use aifo_tests::{
-    Contained, Containers, EVERY_TOOL, Engine, Running, Scratch, argv, environment, eventually,
-    is_stopped, status_field,
+    Contained, Containers, EVERY_TOOL, Engine, Outcome, Running, Scratch, argv, environment,
+    eventually, is_stopped, status_field,
 };
 
 /// The container of a control: weaker than a sidecar by these arguments of `run`.
@@ -208,34 +208,73 @@ fn the_runner_cannot_be_touched() {
     session.finish();
 }
 
+/// Nor once another has ended: netavark 1.4 then takes a rule away that keeps all of podman's apart.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn sessions_do_not_reach_each_other() {
     let Some(engine) = Engine::of_run("sessions_do_not_reach_each_other") else { return };
-    if engine.name() == "podman" {
-        // netavark 1.4 takes the rule away that keeps all isolated networks apart whenever one of them
-        // goes, so this holds only until the next session ends (spec/containers.md#network).
-        let told =
-            "skipped: sessions_do_not_reach_each_other: podman's networks are not kept apart";
-        _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{told}\n").as_bytes());
-        return;
-    }
-    let (ours, theirs) = (two_kinds(&engine), two_kinds(&engine));
-    let (server, port) = serving(&ours);
-    let address = engine.inspect(
-        &format!("aifo-pod-{}", ours.id()),
-        "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}",
-    );
-    assert_eq!(theirs.python(probes::CONNECT, &[&address, &port]), "");
-    assert_eq!(theirs.python(probes::CONNECT, &["127.0.0.1", &port]), "");
+    for net in ["shared", "separate"] {
+        let start = || Containers::of(&engine).kind("python").flag("--net", net).start();
+        let (ours, theirs) = (start(), start());
+        start().finish();
+        let (server, port) = serving(&ours);
+        let stack = match net {
+            "shared" => format!("aifo-pod-{}", ours.id()),
+            _ => ours.container("python"),
+        };
+        let addresses = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
+        let address = engine.inspect(&stack, addresses);
+        assert_eq!(theirs.python(probes::CONNECT, &[&address, &port]), "", "{net}");
+        assert_eq!(theirs.python(probes::CONNECT, &["127.0.0.1", &port]), "", "{net}");
+        // Whoever may keep them apart may let them together.
+        assert_eq!(theirs.python(probes::RIGHTS, &[]), "", "{net}");
 
-    assert_eq!(ours.python(probes::CONNECT, &["127.0.0.1", &port]), "reached !\n");
-    let network = format!("aifo-net-{}", ours.id());
-    let inside = ["--network", &network];
-    assert_eq!(weaker(&engine, &inside, probes::CONNECT, &[&address, &port]), "reached !\n");
-    drop(server);
-    ours.finish();
-    theirs.finish();
+        assert_eq!(ours.python(probes::CONNECT, &["127.0.0.1", &port]), "reached !\n");
+        let network = format!("aifo-net-{}", ours.id());
+        let inside = ["--network", &network];
+        assert_eq!(weaker(&engine, &inside, probes::CONNECT, &[&address, &port]), "reached !\n");
+        drop(server);
+        ours.finish();
+        theirs.finish();
+    }
+}
+
+/// The host is where the way out begins.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn the_way_out_is_open() {
+    let Some(engine) = Engine::of_run("the_way_out_is_open") else { return };
+    let host = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = host.local_addr().unwrap().port().to_string();
+    for net in ["shared", "separate"] {
+        let session = Containers::of(&engine).kind("python").flag("--net", net).start();
+        let gateway = session.python(probes::GATEWAY, &[]);
+        let connected = "import socket, sys; socket.create_connection(sys.argv[1:], timeout=9)";
+        assert_eq!(session.python(connected, &[gateway.trim_end(), &port]), "", "{net}");
+        assert!(host.accept().is_ok(), "{net}");
+        session.finish();
+    }
+}
+
+/// An engine may be set to take them from elsewhere: then it has to be said.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_network_that_cannot_be_kept_apart_is_not_used() {
+    let story = "a_network_that_cannot_be_kept_apart_is_not_used";
+    // Docker's daemon keeps all of them apart.
+    let Some(engine) = Engine::of_run(story).filter(Engine::is_podman) else { return };
+    for net in ["shared", "separate"] {
+        let containers = Containers::of(&engine).kind("python").flag("--net", net);
+        let folder = containers.setup().scratch().join("home/.config/aifo");
+        fs::create_dir_all(&folder).unwrap();
+        let pools = "[containers]\npools = ['192.0.2.0/24']\n";
+        fs::write(folder.join("config.toml"), pools).unwrap();
+        let outcome = Outcome::of(containers.command("exec").args(["--", "python3", "-V"]));
+        let said = &outcome.exited(86).stderr;
+        let told = ") is in none of the engine's pools (192.0.2.0/24)\nhint: ";
+        assert!(said.contains(told) && said.contains("pools = ["), "{said}");
+        assert_eq!(engine.all_of(&containers.setup().runtime()), [""; 0], "{net}");
+    }
 }
 
 /// A server in the python sidecar, and its port.

@@ -1,7 +1,8 @@
 //! `aifo-runner`: the other half of this binary, inside a sidecar.
 //!
 //! Whoever starts it hands over its control connection as stdin, or says where to connect:
-//! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write PATH].. [--writable PATH]..`
+//! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write PATH]..
+//! [--writable PATH].. [--apart SUBNET]..`
 
 use std::ffi::OsString;
 use std::io;
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 
 use aifo_process::{Confinement, confine, die_with_parent, take_fd};
 use aifo_runner::{Control, GUARDED_BY, Owner};
-use aifo_types::Signal;
+use aifo_types::{Signal, Subnet};
 use nix::unistd::{AccessFlags, Pid, access};
 
 use crate::ending::ShimEnd;
@@ -64,6 +65,8 @@ struct Options {
     confinement: Option<Confinement>,
     /// Where tools must be able to write.
     writable: Vec<PathBuf>,
+    /// What the engine takes the networks of others from.
+    apart: Vec<Subnet>,
     lifetime: Lifetime,
 }
 
@@ -111,6 +114,7 @@ impl Options {
                     confinement.writable.push(PathBuf::from(value));
                 }
                 Some(aifo_runner::WRITABLE) => options.writable.push(PathBuf::from(value)),
+                Some(aifo_runner::APART) => options.apart.push(value.to_str()?.parse().ok()?),
                 _ => return None,
             }
         }
@@ -139,6 +143,10 @@ impl Options {
 }
 
 fn serve(options: &Options) -> io::Result<()> {
+    // While nothing else is here, and before anybody is told that we are.
+    if !options.apart.is_empty() {
+        aifo_runner::keep_apart(&options.apart)?;
+    }
     let control = options.control()?;
     if let Some(guard) = options.guard {
         die_with_parent(Pid::from_raw(guard), Signal::Term)?;
@@ -189,6 +197,11 @@ mod tests {
         let streamed = parse(&[aifo_runner::STREAM, GUARDED_BY, "7"]);
         let (way, guard) = (Way::Stream, Some(7));
         assert_eq!(streamed, Some(Options { way, guard, ..Options::default() }));
+        let apart =
+            parse(&[aifo_runner::APART, "10.88.0.0/16", aifo_runner::APART, "10.89.0.0/16"]);
+        let pools = ["10.88.0.0/16", "10.89.0.0/16"].map(|pool| pool.parse().unwrap()).to_vec();
+        assert_eq!(apart, Some(Options { apart: pools, ..Options::default() }));
+        assert_eq!(parse(&[aifo_runner::APART, "10.88.0.0"]), None);
         let lifetime = Lifetime::UntilStarted;
         let unlinked = Some(Options { lifetime, ..Options::default() });
         assert_eq!(parse(&[aifo_runner::UNLINK]), unlinked);

@@ -10,7 +10,7 @@ use aifo_sidecar::{
     Admitted, AgentContainer, Backend, Caches, ContainerBackend, ContainerConfig, Images, Net,
     Transport,
 };
-use aifo_types::Kind;
+use aifo_types::{Kind, Subnet};
 
 use crate::confine::Confine;
 use crate::place;
@@ -91,6 +91,8 @@ pub struct Containers {
     pub net: Net,
     /// Ports that the host can be reached at, as the engine's `--publish` has them.
     pub publish: Vec<String>,
+    /// What podman takes networks from, where its settings say something of their own.
+    pub pools: Option<Vec<Subnet>>,
     /// What each of them may use.
     pub limits: aifo_engine::Limits,
     /// Whether downloads outlive the session.
@@ -109,6 +111,7 @@ impl Containers {
             images: Images::default(),
             net: Net::default(),
             publish: Vec::new(),
+            pools: None,
             limits: aifo_engine::Limits {
                 memory: Some(memory).filter(|memory| *memory > 0),
                 pids: Some(DEFAULT_PIDS),
@@ -147,6 +150,7 @@ impl Containers {
             images: self.images.clone(),
             net: self.net,
             publish: self.publish.clone(),
+            pools: self.pools.clone(),
             limits: self.limits.clone(),
             caches: self.caches,
             admitted: self.admitted.clone(),

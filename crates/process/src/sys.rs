@@ -496,6 +496,35 @@ pub fn landlock_version() -> u32 {
     u32::try_from(version).unwrap_or(0)
 }
 
+/// Gives up every capability for good: this process has none from now on, and neither has what it
+/// executes, root's programs included. Errors: it may not, for lack of `CAP_SETPCAP`.
+pub fn give_up_capabilities() -> nix::Result<()> {
+    /// The kernel's `struct __user_cap_header_struct`, of the version with two words for each set.
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: c_int,
+    }
+    const WORDS_OF_TWO: u32 = 0x2008_0522;
+    let header = Header { version: WORDS_OF_TWO, pid: 0 };
+    let none = [[0u32; 3]; 2];
+    // As many as this kernel knows: it refuses the first that it does not.
+    for number in 0..libc::c_ulong::from(u64::BITS) {
+        // SAFETY: calls on integers, about ourselves.
+        let dropped = unsafe {
+            if libc::prctl(libc::PR_CAPBSET_READ, number) < 0 {
+                break;
+            }
+            libc::prctl(libc::PR_CAPBSET_DROP, number)
+        };
+        Errno::result(dropped)?;
+    }
+    // SAFETY: both pointers are to live values of the kernel's own shape, and it only reads them. With
+    // nothing permitted the kernel empties the ambient set itself.
+    let set = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
+    Errno::result(set).map(drop)
+}
+
 /// Has the C library give memory back to the system as soon as it is freed in any size worth it.
 /// By default it keeps what it once had, for a program that will need it again; a resident one is
 /// idle most of its life.

@@ -15,8 +15,9 @@ use std::thread::yield_now;
 
 use aifo_process::{
     CaughtSignals, ChildEvent, Group, Pty, ResourceLimit, SignalSet, Spawn, Waiting,
-    closed_standard_fds, die_of, forbid_tracing, ignore_broken_pipes, ignored_signals, reap,
-    receive_with_fds, reset_dispositions, resize, send_with_fds, signal_group_number, terminal,
+    closed_standard_fds, die_of, forbid_tracing, give_up_capabilities, ignore_broken_pipes,
+    ignored_signals, reap, receive_with_fds, reset_dispositions, resize, send_with_fds,
+    signal_group_number, terminal,
 };
 use aifo_types::{Ending, TerminalModes, WindowSize};
 use nix::errno::Errno;
@@ -34,6 +35,7 @@ fn run() -> ! {
         Ok("fill") => fill(),
         Ok("catch") => catch(),
         Ok("lead") => lead(),
+        Ok("disarm") => disarm(),
         Ok(other) => panic!("no role '{other}'"),
     }
     exit(0)
@@ -47,6 +49,7 @@ fn tests() {
         ("fds_lost_to_a_full_table_are_not_leaked", fds_lost_to_a_full_table_are_not_leaked),
         ("the_kernels_signals_are_told_apart", the_kernels_signals_are_told_apart),
         ("a_child_stops_in_the_foreground", a_child_stops_in_the_foreground),
+        ("capabilities_are_gone_for_good", capabilities_are_gone_for_good),
     ];
     // Whoever starts the tests may ignore signals.
     reset_dispositions().unwrap();
@@ -202,6 +205,27 @@ fn lead() {
             }
             _ => yield_now(),
         }
+    }
+}
+
+/// Only root has any, and may.
+fn capabilities_are_gone_for_good() {
+    let (output, ending) = output_of("disarm", &[], 1, |_| {});
+    let none = ["Inh", "Prm", "Eff", "Bnd", "Amb"].map(|set| format!("Cap{set}:\t{:016x}\n", 0));
+    let expected = match nix::unistd::geteuid().is_root() {
+        true => format!("Ok(())\n{}", none.concat()),
+        false => "Err(EPERM)\n".to_owned(),
+    };
+    assert_eq!((output, ending), (expected, Ending::Exited(0)));
+}
+
+/// And has another program tell, which root would execute with all that may be had.
+fn disarm() {
+    let done = give_up_capabilities();
+    println!("{done:?}");
+    if done.is_ok() {
+        let error = Command::new("/bin/grep").args(["^Cap", "/proc/self/status"]).exec();
+        panic!("{error}");
     }
 }
 

@@ -5,6 +5,8 @@
 //! streams, signals, the ending; reaping whatever is left to us as subreaper or PID 1; the monitor
 //! above a tool on a terminal, and the guard that ends everything below when the runner is gone.
 //!
+//! Before all that it keeps the networks of others out of its own's reach, where it is told to.
+//!
 //! Out of scope: whether a tool may run (`aifo-policy`), and how a sidecar comes up
 //! (`aifo-sidecar`). The frames are those of `spec/runner.md`.
 //!
@@ -25,6 +27,7 @@
 //! Architecture invariant: the runner knows no HTTP, no token and no allowlist. Whoever holds the
 //! other end of its control connection decides.
 
+mod apart;
 mod cgroup;
 mod channel;
 mod client;
@@ -45,6 +48,7 @@ mod project;
 mod server;
 mod stdio;
 
+pub use apart::{APART, keep_apart};
 pub use control::Control;
 pub use copy::{UNLINK, unlink_own};
 pub use guard::{CONNECT, GUARDED_BY, STREAM, WRITABLE, WRITE, guard};

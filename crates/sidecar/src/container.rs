@@ -5,6 +5,7 @@
 //! as it has. Nothing listens after that, on either side.
 
 mod agent;
+mod apart;
 mod attach;
 mod door;
 mod images;
@@ -20,7 +21,7 @@ use std::time::Duration;
 use aifo_engine::{
     ContainerSpec, Engine, EngineCommand, EngineError, Labels, Limits, Mount, Value,
 };
-use aifo_types::Kind;
+use aifo_types::{Kind, Subnet};
 use tokio::sync::{Mutex, RwLock, watch};
 
 use crate::backend::{Backend, SidecarError, Starting};
@@ -55,6 +56,9 @@ pub struct ContainerConfig {
     pub net: Net,
     /// Ports of the session that the host can be reached at, as the engine's `--publish` has them.
     pub publish: Vec<String>,
+    /// What podman takes networks from, in its order, where its settings say something of their own.
+    /// With none its rules alone keep sessions apart.
+    pub pools: Option<Vec<Subnet>>,
     /// What each container may use.
     pub limits: Limits,
     /// What the runners are reached by.

@@ -1,7 +1,7 @@
 //! The words of the domain, each checked once, where it enters.
 //!
-//! In scope: tool names, exec ids, tokens, signals, endings, endpoints, the request to run a tool,
-//! the refusals a proxy gives, and the names of the environment contract. All of it is plain data:
+//! In scope: tool names, exec ids, tokens, signals, endings, endpoints, subnets, the request to run
+//! a tool, the refusals a proxy gives, and the names of the environment contract. All of it is plain data:
 //! a value that exists is valid.
 //!
 //! Out of scope: bytes on a wire (`aifo-wire`), which tool may run where (`aifo-policy`), and the
@@ -29,6 +29,7 @@ mod kind;
 mod refusal;
 mod request;
 mod signal;
+mod subnet;
 mod terminal;
 mod token;
 mod tool;
@@ -40,6 +41,7 @@ pub use kind::{InvalidKind, Kind};
 pub use refusal::{Refusal, Status};
 pub use request::ExecRequest;
 pub use signal::Signal;
+pub use subnet::{InvalidSubnet, Subnet};
 pub use terminal::{TerminalModes, WindowSize};
 pub use token::Token;
 pub use tool::{InvalidToolName, ToolName};

@@ -156,6 +156,15 @@ except OSError:
     pass
 "#;
 
+/// The address that the way out leads to.
+pub(crate) const GATEWAY: &str = r#"
+import socket
+for line in open("/proc/net/route").readlines()[1:]:
+    _, destination, gateway = line.split()[:3]
+    if destination == "00000000":
+        print(socket.inet_ntoa(bytes.fromhex(gateway)[::-1]))
+"#;
+
 /// The network devices that are not the loopback, and the routes.
 pub(crate) const DEVICES: &str = r#"
 import socket

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use aifo_launch::{Caches, Choice, Flavor, Net};
-use aifo_types::Kind;
+use aifo_types::{Kind, Subnet};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -22,6 +22,8 @@ pub(crate) struct Containers {
     pub(crate) backend: Sourced<Backend>,
     pub(crate) net: Sourced<Net>,
     pub(crate) publish: Sourced<Vec<String>>,
+    /// `None`: what podman takes networks from unless told otherwise.
+    pub(crate) pools: Sourced<Option<Vec<Subnet>>>,
     /// `None`: three quarters of the machine's. 0: no limit.
     pub(crate) memory: Sourced<Option<u64>>,
     /// `None`: what we think right. 0: no limit.
@@ -57,6 +59,7 @@ pub(crate) enum Backend {
 pub(crate) struct ContainerEntries {
     pub(crate) net: Option<Spanned<String>>,
     pub(crate) publish: Option<Spanned<Vec<String>>>,
+    pub(crate) pools: Option<Spanned<Vec<String>>>,
     pub(crate) memory: Option<Spanned<String>>,
     pub(crate) pids: Option<Spanned<u32>>,
     pub(crate) cpus: Option<Spanned<f64>>,
@@ -73,11 +76,11 @@ impl ContainerEntries {
         let ContainerEntries { net, publish, memory, pids, cpus, caches, .. } = self;
         let words = [net, memory, &self.image_prefix, &self.image_tag];
         let mut spans: Vec<_> = words.into_iter().flatten().map(Spanned::span).collect();
-        spans.extend(publish.as_ref().map(Spanned::span));
+        let lists = [publish, &self.pools, &self.admit];
+        spans.extend(lists.into_iter().flatten().map(Spanned::span));
         spans.extend(pids.as_ref().map(Spanned::span));
         spans.extend(cpus.as_ref().map(Spanned::span));
         spans.extend(caches.as_ref().map(Spanned::span));
-        spans.extend(self.admit.as_ref().map(Spanned::span));
         spans.extend(self.ca_bundle.as_ref().map(Spanned::span));
         spans.into_iter().min_by_key(|span| span.start)
     }
@@ -138,6 +141,7 @@ impl Containers {
             backend: Sourced::builtin(Backend::Auto),
             net: Sourced::builtin(Net::default()),
             publish: Sourced::builtin(Vec::new()),
+            pools: Sourced::builtin(None),
             memory: Sourced::builtin(None),
             pids: Sourced::builtin(None),
             cpus: Sourced::builtin(None),
@@ -190,6 +194,9 @@ impl Containers {
         }
         if let Some(Sourced { value, source }) = file.told(&told.pids) {
             self.pids = Sourced::new(Some(value), source);
+        }
+        if let Some(words) = file.told(&told.pools) {
+            self.pools = subnets(words)?;
         }
         self.publish.set(file.told(&told.publish));
         self.caches.set(file.told(&told.caches));
@@ -307,6 +314,15 @@ fn positive(told: Sourced<f64>) -> Result<Sourced<Option<f64>>, ConfigError> {
         return Ok(Sourced::new(Some(told.value), told.source));
     }
     Err(ConfigError::new(&told.source, "a part of a processor is a number above 0, such as 1.5"))
+}
+
+fn subnets(told: Sourced<Vec<String>>) -> Result<Sourced<Option<Vec<Subnet>>>, ConfigError> {
+    let Sourced { value, source } = told;
+    let parsed = value.iter().map(|word| word.parse()).collect::<Result<Vec<Subnet>, _>>();
+    match parsed {
+        Ok(subnets) => Ok(Sourced::new(Some(subnets), source)),
+        Err(error) => Err(ConfigError::new(&source, error.to_string())),
+    }
 }
 
 /// Bytes, as the engines write them: `512m`, `4g`.

@@ -240,6 +240,7 @@ mod tests {
             [containers]
             net = "separate"
             publish = ["3000:3000"]
+            pools = ["10.89.0.0/16"]
             memory = "4g"
             pids = 512
             cpus = 1.5

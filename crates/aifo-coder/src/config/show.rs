@@ -101,6 +101,12 @@ fn container_entries(containers: &Containers) -> Vec<Entry> {
         row("containers.net", json!(net_word(containers.net.value)), "", &containers.net),
         row("containers.publish", json!(containers.publish.value), "", &containers.publish),
         row(
+            "containers.pools",
+            json!(containers.pools.value.as_ref().map(|pools| words(pools))),
+            "podman's own",
+            &containers.pools,
+        ),
+        row(
             "containers.memory",
             json!(containers.memory.value),
             "three quarters of the machine's",
@@ -128,6 +134,10 @@ fn container_entries(containers: &Containers) -> Vec<Entry> {
             .map(|(kind, image)| row(&format!("kind.{kind}.image"), json!(image.value), "", image)),
     );
     all
+}
+
+fn words(of: &[impl ToString]) -> Vec<String> {
+    of.iter().map(ToString::to_string).collect()
 }
 
 fn registry_entries(registries: &Registries) -> Vec<Entry> {

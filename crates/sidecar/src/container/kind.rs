@@ -160,6 +160,9 @@ pub(super) fn working(shared: &Shared, mut spec: ContainerSpec) -> ContainerSpec
         Net::None => Network::None,
         Net::Host => Network::Host,
     };
+    if config.net == Net::Separate {
+        shared.keep_apart(&mut spec);
+    }
     spec.limits = config.limits.clone();
     spec.mounts.extend([
         bind(&config.workspace, WORKSPACE, false),

@@ -59,6 +59,7 @@ impl Shared {
         let mut spec = kind::container(self, self.pod_name(), KIND, image);
         spec.network = Network::Named(self.network_name());
         spec.publish.clone_from(&self.config.publish);
+        self.keep_apart(&mut spec);
         spec
     }
 

@@ -264,6 +264,10 @@ fn hint(reason: &str, kind: &Kind, spec: &ContainerSpec) -> &'static str {
         return "\nhint: a cache volume belongs to somebody else; see `aifo-coder cache`, or leave \
                 caches out with --no-toolchain-cache";
     }
+    if reason.contains("in none of the engine's pools") {
+        return "\nhint: say in your own file what podman takes networks from, as its \
+                default_subnet_pools do: pools = [\"172.30.0.0/16\"] of [containers]";
+    }
     if !spec.publish.is_empty() && reason.contains("port is already allocated") {
         return "\nhint: publish another port of the host";
     }
