@@ -184,6 +184,29 @@ fn the_engine_does_not_answer() {
     }
 }
 
+/// Every session has a network, and docker has room for some thirty.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn there_is_no_room_for_a_network() {
+    let Some(engine) = Engine::of_run("there_is_no_room_for_a_network") else { return };
+    let reason = match engine.is_podman() {
+        true => "could not find free subnet from subnet pools",
+        false => "all predefined address pools have been fully subnetted",
+    };
+    let bin = Scratch::new();
+    let body =
+        format!("[ \"$1 $2\" = 'network create' ] && {{ echo 'Error: {reason}' >&2; exit 1; }}");
+    let path = in_place_of(&engine, bin.path(), &body);
+    let containers = Containers::of(&engine).kind("python").env("PATH", &path);
+    let outcome = Outcome::of(containers.command("exec").args(["--", "python3", "-V"]));
+    let said = &outcome.exited(86).stderr;
+    let told = format!("network create failed: {reason}\nhint: there are too many networks: ");
+    assert!(said.contains(&told) && said.contains("aifo-coder cleanup"), "{said}");
+    let runtime = containers.setup().runtime();
+    assert_eq!(engine.all_of(&runtime), [""; 0]);
+    assert_eq!(fs::read_dir(runtime).unwrap().count(), 0);
+}
+
 /// The daemon goes while the session runs: calls need none, only a lost sidecar does.
 #[test]
 #[ignore = "container: cargo xtask test docker"]

@@ -56,7 +56,7 @@ pub enum EngineError {
     )]
     Remapped,
     /// A command failed.
-    #[error("{} failed: {reason}", verb(what))]
+    #[error("{} failed: {reason}{}", verb(what), remedy(reason))]
     Failed {
         /// What was run.
         what: Box<EngineCommand>,
@@ -256,6 +256,23 @@ pub fn last_words(said: &str) -> Option<String> {
     Some(stripped.trim_end_matches('.').to_owned())
 }
 
+/// What helps against a complaint, on a line of its own, where that is known.
+fn remedy(reason: &str) -> &'static str {
+    // An older docker's words, a newer one's, and podman's.
+    let no_room = [
+        "could not find an available, non-overlapping IPv4 address pool",
+        "all predefined address pools have been fully subnetted",
+        "could not find free subnet from subnet pools",
+    ];
+    if no_room.iter().any(|words| reason.contains(words)) {
+        return "\nhint: there are too many networks: `aifo-coder cleanup` removes those of killed \
+                sessions, and `network prune` of the engine's those that nobody uses; or give it more \
+                ranges (default-address-pools in docker's daemon.json, default_subnet_pools in podman's \
+                containers.conf)";
+    }
+    ""
+}
+
 /// `docker network create`: what failed, without its details.
 fn verb(command: &EngineCommand) -> String {
     let program = Path::new(&command.program).file_name().unwrap_or_default().to_string_lossy();
@@ -290,5 +307,19 @@ mod tests {
             .args(["network", "create", "--label", "a", "n"]);
         let error = EngineError::Failed { what: Box::new(what), reason: "no".to_owned() };
         assert_eq!(error.to_string(), "docker network create failed: no");
+    }
+
+    #[test]
+    fn what_helps_where_there_is_no_room() {
+        let rows = [
+            "could not find an available, non-overlapping IPv4 address pool among the defaults to \
+             assign to the network",
+            "all predefined address pools have been fully subnetted",
+            "could not find free subnet from subnet pools",
+        ];
+        for reason in rows {
+            assert!(remedy(reason).contains("aifo-coder cleanup"), "{reason}");
+        }
+        assert_eq!(remedy("network with name n already exists"), "");
     }
 }
