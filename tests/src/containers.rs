@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use crate::engine::PATH;
 use crate::{Engine, Outcome, Session, Setup, binaries, eventually};
 
 /// An image in which every kind has its tools, real or a stand-in's.
@@ -29,17 +30,13 @@ pub struct Contained {
     id: String,
 }
 
-/// Where the machine has its engines.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
 impl Containers {
     /// No kinds yet, and the defaults.
     pub fn of(engine: &Engine) -> Self {
         let shim = static_shim().to_owned();
         let setup = Setup::new().env("PATH", PATH).env_path("AIFO_SHIM_BIN", &shim);
-        // What podman is told instead of the machine's own settings.
-        let settings = std::env::var("CONTAINERS_CONF").ok();
-        let setup = settings.iter().fold(setup, |setup, file| setup.env("CONTAINERS_CONF", file));
+        let settings = engine.settings();
+        let setup = settings.iter().fold(setup, |setup, (name, file)| setup.env(name, file));
         let (kinds, args) = (Vec::new(), Vec::new());
         Containers { engine: engine.clone(), setup, kinds, args, workspace: None }
     }

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::{Outcome, Scratch};
+use crate::{Outcome, Scratch, Setup};
 
 /// The engine that `AIFO_TEST_ENGINE` names: `docker` or `podman`.
 #[derive(Clone, Debug)]
@@ -14,19 +14,36 @@ pub struct Engine {
     program: String,
 }
 
+/// Where the machine has its engines.
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 impl Engine {
     /// The engine of this run; `None` where the variable is not set, and then the story is named as
     /// skipped.
     pub fn of_run(story: &str) -> Option<Self> {
         match std::env::var("AIFO_TEST_ENGINE") {
-            Ok(program) => Some(Engine { program }),
-            Err(_) => {
+            Ok(program) if !program.is_empty() => Some(Engine { program }),
+            _ => {
                 // Nobody is left to be told that stderr is gone.
                 let _ =
                     writeln!(std::io::stderr(), "skipped: {story}: AIFO_TEST_ENGINE is not set");
                 None
             }
         }
+    }
+
+    /// `aifo-coder` in a setup, where it finds this engine and takes it.
+    pub fn coder(&self, setup: &Setup, args: &[&str]) -> Command {
+        let mut coder = setup.coder();
+        coder.envs(self.settings()).env("PATH", PATH).env("AIFO_BACKEND", &self.program);
+        coder.args(args);
+        coder
+    }
+
+    /// What it is told instead of the machine's own settings.
+    pub(crate) fn settings(&self) -> Option<(String, String)> {
+        let name = "CONTAINERS_CONF";
+        Some((name.to_owned(), std::env::var(name).ok()?))
     }
 
     /// Its name, which is its program's and the backend's.

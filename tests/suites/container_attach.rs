@@ -4,10 +4,9 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use aifo_tests::contained::{UserContainer, contained, engine};
 use aifo_tests::{
-    Outcome, Running, Session, Setup, Signal, Terminal, Tool, argv, census, eventually, fresh_id,
-    is_alive, send_signal,
+    Engine, Outcome, Running, Session, Setup, Signal, Terminal, Tool, UserContainer, argv, census,
+    eventually, fresh_id, is_alive, send_signal,
 };
 
 /// A project, a container that has it at `/app`, and a session that is attached to it.
@@ -21,7 +20,7 @@ fn project(setup: &Setup) -> String {
     format!("type=bind,source={},destination=/app", setup.workspace().display())
 }
 
-fn container(setup: &Setup, engine: &str, options: &[&str]) -> UserContainer {
+fn container(setup: &Setup, engine: &Engine, options: &[&str]) -> UserContainer {
     let container =
         UserContainer::start(engine, &[&["--mount", &project(setup)][..], options].concat());
     container.shell("echo only here > /marker; chmod 777 /app");
@@ -29,16 +28,16 @@ fn container(setup: &Setup, engine: &str, options: &[&str]) -> UserContainer {
 }
 
 impl Attached {
-    fn start(engine: &str, options: &[&str]) -> Self {
+    fn start(engine: &Engine, options: &[&str]) -> Self {
         let setup = Setup::new();
         let container = container(&setup, engine, options);
         Attached::to(setup, engine, container)
     }
 
-    fn to(setup: Setup, engine: &str, container: UserContainer) -> Self {
+    fn to(setup: Setup, engine: &Engine, container: UserContainer) -> Self {
         let attach = format!("{}=python", container.name());
         let serve = ["serve", "--toolchain", "python", "--attach", &attach];
-        let serve = contained(&setup, engine, &serve);
+        let serve = engine.coder(&setup, &serve);
         Attached { session: setup.start_as(serve), container }
     }
 
@@ -87,7 +86,7 @@ fn files(container: &UserContainer) -> String {
 
 #[test]
 fn tools_run_where_the_user_has_them() {
-    let Some(engine) = engine("tools_run_where_the_user_has_them") else { return };
+    let Some(engine) = Engine::of_run("tools_run_where_the_user_has_them") else { return };
     for options in [&[][..], &["--user", "1000:1000"]] {
         let attached = Attached::start(&engine, options);
         // The runner has removed its own file, or root has.
@@ -107,7 +106,9 @@ fn tools_run_where_the_user_has_them() {
 
 #[test]
 fn a_directory_is_called_as_the_container_calls_it() {
-    let Some(engine) = engine("a_directory_is_called_as_the_container_calls_it") else { return };
+    let Some(engine) = Engine::of_run("a_directory_is_called_as_the_container_calls_it") else {
+        return;
+    };
     let attached = Attached::start(&engine, &[]);
     let sub = attached.session.workspace().join("sub/deep");
     fs::create_dir_all(&sub).expect("the project is ours");
@@ -129,7 +130,9 @@ fn a_directory_is_called_as_the_container_calls_it() {
 
 #[test]
 fn bytes_signals_and_terminals_are_as_everywhere() {
-    let Some(engine) = engine("bytes_signals_and_terminals_are_as_everywhere") else { return };
+    let Some(engine) = Engine::of_run("bytes_signals_and_terminals_are_as_everywhere") else {
+        return;
+    };
     let attached = Attached::start(&engine, &[]);
     let echo = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read()[::-1])";
     let mut python = attached.python(&fresh_id(), echo);
@@ -161,7 +164,7 @@ fn bytes_signals_and_terminals_are_as_everywhere() {
 
 #[test]
 fn the_container_is_left_as_it_was() {
-    let Some(engine) = engine("the_container_is_left_as_it_was") else { return };
+    let Some(engine) = Engine::of_run("the_container_is_left_as_it_was") else { return };
     let mut attached = Attached::start(&engine, &[]);
     let id = fresh_id();
     let waiting = attached.waiting(&id);
@@ -174,7 +177,7 @@ fn the_container_is_left_as_it_was() {
 
 #[test]
 fn a_launcher_that_is_killed_leaves_nothing() {
-    let Some(engine) = engine("a_launcher_that_is_killed_leaves_nothing") else { return };
+    let Some(engine) = Engine::of_run("a_launcher_that_is_killed_leaves_nothing") else { return };
     let mut attached = Attached::start(&engine, &["--user", "1000"]);
     let id = fresh_id();
     let waiting = attached.waiting(&id);
@@ -186,7 +189,9 @@ fn a_launcher_that_is_killed_leaves_nothing() {
 
 #[test]
 fn a_runner_that_is_killed_takes_its_tools_along() {
-    let Some(engine) = engine("a_runner_that_is_killed_takes_its_tools_along") else { return };
+    let Some(engine) = Engine::of_run("a_runner_that_is_killed_takes_its_tools_along") else {
+        return;
+    };
     let attached = Attached::start(&engine, &[]);
     let id = fresh_id();
     let waiting = attached.waiting(&id);
@@ -201,7 +206,7 @@ fn a_runner_that_is_killed_takes_its_tools_along() {
 
 #[test]
 fn a_container_that_stops_is_told_by_its_name() {
-    let Some(engine) = engine("a_container_that_stops_is_told_by_its_name") else { return };
+    let Some(engine) = Engine::of_run("a_container_that_stops_is_told_by_its_name") else { return };
     let attached = Attached::start(&engine, &[]);
     let waiting = attached.waiting(&fresh_id());
     attached.container.told_to(&["stop", "--time", "0"]);
@@ -210,22 +215,27 @@ fn a_container_that_stops_is_told_by_its_name() {
     let refused = attached.run("print('never')");
     let told = format!("cannot be attached to container '{}'", attached.container.name());
     assert!(refused.exited(86).stderr.contains(&told), "{refused:?}");
-    assert!(refused.stderr.contains(&format!("hint: start it: {engine} start")), "{refused:?}");
+    assert!(
+        refused.stderr.contains(&format!("hint: start it: {} start", engine.name())),
+        "{refused:?}"
+    );
     attached.container.told_to(&["start"]);
     assert_eq!(attached.run("print('again')").exited(0).text(), "again\n");
     assert_eq!(files(&attached.container), "");
 }
 
 /// A call alone, in a session that is attached to this container.
-fn call(setup: &Setup, engine: &str, container: &str) -> Outcome {
+fn call(setup: &Setup, engine: &Engine, container: &str) -> Outcome {
     let attach = format!("{container}=python");
     let args = ["exec", "--attach", &attach, "--", "python3", "-c", "print('ran')"];
-    Outcome::of(&mut contained(setup, engine, &args))
+    Outcome::of(&mut engine.coder(setup, &args))
 }
 
 #[test]
 fn what_cannot_be_attached_is_told_with_a_remedy() {
-    let Some(engine) = engine("what_cannot_be_attached_is_told_with_a_remedy") else { return };
+    let Some(engine) = Engine::of_run("what_cannot_be_attached_is_told_with_a_remedy") else {
+        return;
+    };
     let setup = Setup::new();
     let missing = call(&setup, &engine, "aifo-test-nobody");
     assert!(missing.exited(86).stderr.contains("container 'aifo-test-nobody'"), "{missing:?}");
@@ -246,19 +256,20 @@ fn what_cannot_be_attached_is_told_with_a_remedy() {
 
 #[test]
 fn a_start_that_is_called_off_leaves_nothing() {
-    let Some(engine) = engine("a_start_that_is_called_off_leaves_nothing") else { return };
+    let Some(engine) = Engine::of_run("a_start_that_is_called_off_leaves_nothing") else { return };
     let setup = Setup::new();
     let container = container(&setup, &engine, &["--user", "1000"]);
-    let real = Command::new("/bin/sh").args(["-c", &format!("command -v {engine}")]).output();
+    let real =
+        Command::new("/bin/sh").args(["-c", &format!("command -v {}", engine.name())]).output();
     let real = String::from_utf8(real.expect("a shell runs").stdout).expect("a path is text");
     // An engine that never starts the runner.
     let script = format!(
         "#!/bin/sh\ncase \"$*\" in *' guard '*) exec sleep 20;; esac\nexec {} \"$@\"\n",
         real.trim()
     );
-    let setup = setup.tool(&engine, Tool::File(script.into_bytes(), 0o755));
+    let setup = setup.tool(engine.name(), Tool::File(script.into_bytes(), 0o755));
     let attach = format!("{}=python", container.name());
-    let mut call = contained(&setup, &engine, &["exec", "--attach", &attach, "--", "python3"]);
+    let mut call = engine.coder(&setup, &["exec", "--attach", &attach, "--", "python3"]);
     let path = format!("{}:{}", setup.tools().display(), std::env::var("PATH").expect("a PATH"));
     let call = Running::start(call.env("PATH", path).stdin(Stdio::null()));
     eventually("the runner's file is there", || !files(&container).is_empty());

@@ -6,8 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use aifo_tests::contained::{contained, engine, image};
-use aifo_tests::{Outcome, Setup, eventually, program};
+use aifo_tests::{EVERY_TOOL, Engine, Outcome, Setup, eventually, program};
 
 const NPMRC: &str = "//registry.example/:_authToken=npm-secret\n";
 const PIP: &str = "[global]\nindex-url = https://me:pip-secret@pypi.example/simple\n";
@@ -41,15 +40,16 @@ fn write(path: &Path, text: &str) {
 }
 
 /// A tool's call in a session of its own, with this kind's sidecar alone.
-fn call(setup: &Setup, engine: &str, kind: &str, tool: &[&str]) -> Outcome {
-    let image = format!("{kind}={}", image());
+fn call(setup: &Setup, engine: &Engine, kind: &str, tool: &[&str]) -> Outcome {
+    let image = format!("{kind}={EVERY_TOOL}");
     let options = ["exec", "--toolchain", kind, "--toolchain-image", &image, "--"];
-    Outcome::of(&mut contained(setup, engine, &[&options[..], tool].concat()))
+    Outcome::of(&mut engine.coder(setup, &[&options[..], tool].concat()))
 }
 
 #[test]
 fn each_kind_sees_its_own_registry_and_cannot_write_there() {
-    let Some(engine) = engine("each_kind_sees_its_own_registry_and_cannot_write_there") else {
+    let Some(engine) = Engine::of_run("each_kind_sees_its_own_registry_and_cannot_write_there")
+    else {
         return;
     };
     let setup = user("[containers]\nadmit = ['npmrc', 'pip', 'cargo']\n");
@@ -62,7 +62,7 @@ fn each_kind_sees_its_own_registry_and_cannot_write_there() {
 
 #[test]
 fn nothing_is_let_in_by_itself() {
-    let Some(engine) = engine("nothing_is_let_in_by_itself") else { return };
+    let Some(engine) = Engine::of_run("nothing_is_let_in_by_itself") else { return };
     let setup = user("");
     for kind in ["node", "python", "rust"] {
         let outcome = call(&setup, &engine, kind, &["make", "probe"]);
@@ -86,7 +86,7 @@ fn a_workspace_cannot_let_anything_in() {
 
 #[test]
 fn what_is_not_there_is_told_with_its_key() {
-    let Some(engine) = engine("what_is_not_there_is_told_with_its_key") else { return };
+    let Some(engine) = Engine::of_run("what_is_not_there_is_told_with_its_key") else { return };
     let setup = user("[containers]\nadmit = ['npmrc']\n");
     let npmrc = setup.scratch().join("home/.npmrc");
     fs::remove_file(&npmrc).expect("it was there");
@@ -114,7 +114,7 @@ fn the_local_backend_needs_none_of_it() {
 
 #[test]
 fn every_kind_trusts_the_certificates() {
-    let Some(engine) = engine("every_kind_trusts_the_certificates") else { return };
+    let Some(engine) = Engine::of_run("every_kind_trusts_the_certificates") else { return };
     let setup = Setup::new();
     let bundle = setup.scratch().join("ca.pem");
     write(&bundle, "CERTIFICATES\n");
@@ -178,7 +178,9 @@ impl Drop for Agent {
 
 #[test]
 fn a_tool_reaches_the_agent_and_nothing_else_of_it() {
-    let Some(engine) = engine("a_tool_reaches_the_agent_and_nothing_else_of_it") else { return };
+    let Some(engine) = Engine::of_run("a_tool_reaches_the_agent_and_nothing_else_of_it") else {
+        return;
+    };
     let setup = Setup::new();
     let agent = Agent::start(setup.scratch());
     let setup = setup.env_path("SSH_AUTH_SOCK", &agent.socket);
@@ -200,10 +202,10 @@ except OSError:
 
 #[test]
 fn a_dry_run_tells_paths_and_no_secret() {
-    let Some(engine) = engine("a_dry_run_tells_paths_and_no_secret") else { return };
+    let Some(engine) = Engine::of_run("a_dry_run_tells_paths_and_no_secret") else { return };
     let setup = user("[containers]\nadmit = ['npmrc']\n");
     let options = ["exec", "--toolchain", "node", "--dry-run", "-v", "--", "node"];
-    let outcome = Outcome::of(&mut contained(&setup, &engine, &options));
+    let outcome = Outcome::of(&mut engine.coder(&setup, &options));
     let text = outcome.exited(0).text();
     let from = setup.scratch().join("home/.npmrc");
     let mount = format!("source={},destination=/home/coder/.npmrc,readonly", from.display());
