@@ -326,6 +326,38 @@ fn what_keeps_a_tool_in_its_place_is_told() {
     assert!(ask("cargo").contains(as_asked), "{}", ask("cargo"));
 }
 
+/// Their tools are those of their images, whatever this machine has.
+#[test]
+fn sidecars_in_containers() {
+    let setup = setup();
+    let image = scratch(&setup).join("image");
+    // An engine that has every image, or none.
+    let info =
+        r#"{"ServerVersion":"28.0.0","OperatingSystem":"x","KernelVersion":"6.1","MemTotal":1}"#;
+    let setup = setup.script(
+        "docker",
+        &format!("case $1 in info) echo '{info}' ;; image) [ -e {} ] ;; esac", image.display()),
+    );
+    let ask = |backend: &str, words: &[&str]| {
+        let mut why = coder(&setup);
+        Outcome::of(why.env("AIFO_BACKEND", backend).arg("why").args(words)).exited(0).text()
+    };
+    let in_containers = |told: &str| told.contains("\nconfinement: tools run in containers: ");
+    let rustfmt = "result:      rustfmt would run in the rust sidecar\n";
+
+    let told = ask("auto", &[RUST, "rustfmt"]);
+    assert!(told.contains("result:      nothing would run") && !in_containers(&told), "{told}");
+    fs::write(&image, "").unwrap();
+    for backend in ["auto", "docker"] {
+        let told = ask(backend, &[RUST, "rustfmt"]);
+        assert!(told.contains(rustfmt) && in_containers(&told), "{told}");
+    }
+    let told = ask("auto", &["--toolchain=rust,c-cpp", "make"]);
+    assert!(told.contains("chosen:      c-cpp, if its container has make\n"), "{told}");
+    let told = ask("local", &[RUST, "rustfmt"]);
+    assert!(!told.contains(rustfmt) && !in_containers(&told), "{told}");
+}
+
 #[test]
 fn a_question_that_makes_no_sense_has_no_answer() {
     let setup = setup();

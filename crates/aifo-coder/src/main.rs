@@ -46,7 +46,7 @@ fn main() -> ExitCode {
             };
             (ended, exit::NOTHING_RAN)
         }
-        Command::Why(flags) => (why::why(&flags), UNANSWERED),
+        Command::Why(flags) => (on_a_reactor(why::why(&flags)), UNANSWERED),
         Command::Log(flags) => (log::log(&flags), UNANSWERED),
         Command::Sessions(flags) => (on_a_reactor(sessions::list(&flags)), UNANSWERED),
         Command::Cleanup(flags) => (on_a_reactor(cleanup::cleanup(&flags)), UNANSWERED),

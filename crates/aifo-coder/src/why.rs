@@ -11,17 +11,20 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use aifo_launch::SidecarBackend;
 use aifo_types::{ToolName, env};
 use anyhow::{Context, ensure};
 
 use self::explanation::Explanation;
-use self::judge::Judge;
+use self::judge::{Judge, Place};
 use self::words::Detail;
+use crate::backend::{self, Fallback};
 use crate::cli::Why;
-use crate::{config, paint};
+use crate::config::{self, Backend, Config};
+use crate::paint;
 
-pub(crate) fn why(flags: &Why) -> anyhow::Result<ExitCode> {
-    let explanation = explain(flags)?;
+pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
+    let explanation = explain(flags).await?;
     if flags.json {
         paint::print_json(&explanation)?;
     } else {
@@ -31,7 +34,7 @@ pub(crate) fn why(flags: &Why) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn explain(flags: &Why) -> anyhow::Result<Explanation> {
+async fn explain(flags: &Why) -> anyhow::Result<Explanation> {
     let (tool, args) = flags.command.split_first().context("there is no tool to ask about")?;
     let tool = ToolName::parse(tool.as_encoded_bytes())
         .with_context(|| format!("'{}' cannot be a tool", tool.display()))?;
@@ -45,7 +48,20 @@ fn explain(flags: &Why) -> anyhow::Result<Explanation> {
     };
     let agent = flags.agent.clone().or_else(|| std::env::var(env::AGENT_NAME).ok());
     let smart = config.smart_for(agent.as_deref());
-    Ok(Judge { config: &config, workspace: &workspace, smart }.explain(&tool, &args, &cwd))
+    let place = place(&config, &workspace).await?;
+    Ok(Judge { config: &config, workspace: &workspace, smart, place }.explain(&tool, &args, &cwd))
+}
+
+/// Where a session would have its sidecars. An engine is asked only where its answer decides.
+async fn place(config: &Config, workspace: &Path) -> anyhow::Result<Place> {
+    Ok(match config.containers.backend.value {
+        Backend::Local => Place::Machine,
+        Backend::Engine(_) => Place::Containers,
+        Backend::Auto => match backend::choose(config, workspace, Fallback::Local).await? {
+            SidecarBackend::Local => Place::Machine,
+            SidecarBackend::Containers(_) => Place::Containers,
+        },
+    })
 }
 
 /// A directory by its real path, as a shim sees where it is.

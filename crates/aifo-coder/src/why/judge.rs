@@ -11,7 +11,7 @@ use super::explanation::{Explanation, Mode, Refused, Route, Tried};
 use super::facts::{FileSystem, installed, installed_in};
 use super::variables::judge_variables;
 use super::words;
-use crate::config::{Backend, Config, Effect, Source, ToolRule, user_file_name};
+use crate::config::{Config, Effect, Source, ToolRule, user_file_name};
 
 /// All that an answer depends on, but for the call and the machine.
 pub(crate) struct Judge<'a> {
@@ -19,6 +19,24 @@ pub(crate) struct Judge<'a> {
     /// The workspace's real path.
     pub(crate) workspace: &'a Path,
     pub(crate) smart: aifo_launch::Smart,
+    pub(crate) place: Place,
+}
+
+/// Where sidecars are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On this machine, with its tools.
+    Machine,
+    /// In containers, with the tools of their images.
+    Containers,
+}
+
+/// What a sidecar has under a tool's name.
+enum Found {
+    /// On this machine.
+    Here(Lookup),
+    /// In a container, whose tools only a session would find.
+    InContainer,
 }
 
 impl Judge<'_> {
@@ -187,10 +205,9 @@ impl Judge<'_> {
             }
         }
         told.variables = Some(judge_variables(self.config, self.workspace));
-        told.confinement = Some(match self.config.containers.backend.value {
-            // No engine is asked here, so what `auto` would choose is not known.
-            Backend::Auto | Backend::Local => self.config.confine.value.summary(),
-            Backend::Engine(_) => IN_CONTAINERS,
+        told.confinement = Some(match self.place {
+            Place::Machine => self.config.confine.value.summary(),
+            Place::Containers => IN_CONTAINERS,
         });
         told.route = Some(route);
     }
@@ -202,9 +219,13 @@ impl Judge<'_> {
         candidates: Vec<aifo_policy::Route>,
         directory: &Path,
         route: &mut Route,
-    ) -> Lookup {
+    ) -> Found {
         for candidate in candidates {
             let (kind, rule) = (candidate.kind.to_string(), candidate.reason.as_str());
+            if self.place == Place::Containers {
+                route.tried.push(Tried { kind, rule, installed: None });
+                return Found::InContainer;
+            }
             let found = installed_in(&kind, tool.as_str(), directory, self.workspace);
             let installed = match &found {
                 Lookup::Found(path) | Lookup::NotExecutable(path) => Some(path.clone()),
@@ -212,27 +233,31 @@ impl Judge<'_> {
             };
             route.tried.push(Tried { kind, rule, installed });
             if found != Lookup::Absent {
-                return found;
+                return Found::Here(found);
             }
         }
-        Lookup::Absent
+        Found::Here(Lookup::Absent)
     }
 
-    fn finish(&self, tool: &ToolName, found: Lookup, route: &mut Route, told: &mut Explanation) {
-        match found {
-            Lookup::Found(path) => {
-                told.executable = Some(path);
-                if let Some(last) = route.tried.last() {
-                    (route.kind, route.rule) = (Some(last.kind.clone()), Some(last.rule));
-                }
+    fn finish(&self, tool: &ToolName, found: Found, route: &mut Route, told: &mut Explanation) {
+        let choose_last = |route: &mut Route| {
+            if let Some(last) = route.tried.last() {
+                (route.kind, route.rule) = (Some(last.kind.clone()), Some(last.rule));
             }
-            Lookup::NotExecutable(path) => {
+        };
+        match found {
+            Found::InContainer => choose_last(route),
+            Found::Here(Lookup::Found(path)) => {
+                told.executable = Some(path);
+                choose_last(route);
+            }
+            Found::Here(Lookup::NotExecutable(path)) => {
                 let cause = format!("cannot execute '{}': permission denied", path.display());
                 let refusal = Refusal::StartFailed { cause, exit_code: exit::NOT_EXECUTABLE };
                 let remedy = format!("make it executable: chmod +x '{}'", path.display());
                 told.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
-            Lookup::Absent => {
+            Found::Here(Lookup::Absent) => {
                 let refusal = self.config.policy.unavailable(tool);
                 let remedy = format!("install {tool}: it is in no folder of the sidecar's PATH");
                 told.refusal = Some(Refused::by_proxy(&refusal, remedy));
@@ -287,6 +312,6 @@ impl Judge<'_> {
     }
 }
 
-/// What holds tools to their place where an engine was asked for.
+/// What holds tools to their place in a container.
 const IN_CONTAINERS: &str = "tools run in containers: of this machine's files they see the workspace, \
                              the session's temporary directory and caches";

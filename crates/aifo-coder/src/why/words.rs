@@ -36,7 +36,7 @@ pub(crate) fn tell(told: &Explanation, detail: Detail) -> String {
             (false, false) => kinds,
         };
         lines.push(("sidecars", kinds));
-        lines.extend(chosen(&told.tool, route).map(|chosen| ("chosen", chosen)));
+        lines.extend(chosen(told, route).map(|chosen| ("chosen", chosen)));
     }
     if told.refusal.is_none() {
         lines.extend(told.directory.iter().map(|path| ("starts in", starts_in(told, path))));
@@ -142,9 +142,13 @@ fn variable(variable: &Variable) -> String {
 }
 
 /// Which sidecar the proxy takes, or which of them have let it down.
-fn chosen(tool: &str, route: &Route) -> Option<String> {
+fn chosen(told: &Explanation, route: &Route) -> Option<String> {
+    let tool = &told.tool;
     match (&route.kind, route.rule) {
         (Some(kind), Some("own-kind")) => Some(format!("{kind}, to which {tool} belongs")),
+        (Some(kind), _) if told.executable.is_none() => {
+            Some(format!("{kind}, if its container has {tool}"))
+        }
         (Some(kind), _) => Some(format!("{kind}, the first that has {tool}")),
         (None, _) if route.tried.iter().all(|tried| tried.installed.is_some()) => None,
         (None, _) => {
