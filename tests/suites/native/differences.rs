@@ -9,7 +9,7 @@ use crate::observation::Difference;
 use crate::place::Mode;
 
 /// How many differences there may be at most: of any backend, and of containers.
-pub(crate) const MOST: usize = 12 + 3;
+pub(crate) const MOST: usize = 12 + 4;
 
 /// A row of the table of differences.
 #[derive(Clone, Debug)]
@@ -124,11 +124,22 @@ pub(crate) fn can_occur(what: &str) -> bool {
         "report NoNewPrivs" => {
             Landlock::Writes.available("native: the privileges of a confined tool")
         }
+        "report soft_limit_p" | "report hard_limit_p" => limited_by_podman(),
         "core" => {
             possible("native: a core that is dumped", &["/bin/sh", "-c", "ulimit -c unlimited"])
         }
         _ => true,
     }
+}
+
+/// Podman takes one limit for another: where they are the same anyway, nothing differs.
+fn limited_by_podman() -> bool {
+    let Backend::Engine { name, .. } = Backend::chosen() else { return false };
+    let read = |path| std::fs::read_to_string(path).expect("/proc is mounted");
+    let (pids, limits) = (read("/proc/sys/kernel/pid_max"), read("/proc/self/limits"));
+    let ours = limits.lines().find_map(|line| line.strip_prefix("Max processes"));
+    let hard = ours.and_then(|numbers| numbers.split_whitespace().nth(1));
+    name == "podman" && hard != Some(pids.trim_end())
 }
 
 /// The classes of the page and how many calls each has.

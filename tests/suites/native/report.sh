@@ -32,7 +32,10 @@ for fd in 0 1 2; do
         say "fd${fd}_kind" closed
         continue
     fi
-    say "fd${fd}_kind" "$(stat -L -c '%F %t:%T' /proc/$$/fd/$fd)"
+    kind=$(stat -L -c '%F %t:%T' /proc/$$/fd/$fd)
+    # Which pseudo terminal it is depends on how many others there are.
+    case $kind in *' 88:'*) kind=${kind%:*} ;; esac
+    say "fd${fd}_kind" "$kind"
     say "fd${fd}_mode" "$(while read -r name value; do [ $name = flags: ] && echo "$value"; done < /proc/$$/fdinfo/$fd)"
     say "fd${fd}_terminal" "$([ -t $fd ] && echo yes || echo no)"
 done
