@@ -53,7 +53,10 @@ impl Server {
 
     fn command(&self, stage: &Stage, way: Way) -> Command {
         let file = stage.folder().join(self.file);
-        std::fs::write(&file, self.source).expect("the scratch folder is ours");
+        // Once: a server that has been started may not have read it yet.
+        if !file.exists() {
+            std::fs::write(&file, self.source).expect("the scratch folder is ours");
+        }
         stage.tool(way, self.tool, &[file.to_str().expect("the scratch path is text")])
     }
 

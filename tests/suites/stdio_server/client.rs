@@ -54,7 +54,9 @@ impl Client {
     #[track_caller]
     pub(crate) fn send(&mut self, message: &Value) {
         let input = self.input.as_mut().expect("stdin is open");
-        input.write_all(&self.framing.encode(message)).expect("the server reads");
+        if let Err(error) = input.write_all(&self.framing.encode(message)) {
+            panic!("the server does not read: {error}: {:?}", self.finish());
+        }
     }
 
     /// The next message; it panics when none comes in time.
