@@ -156,3 +156,51 @@ fn background_processes_of_tools_end_with_the_session() {
     let leaf = fs::read_to_string(file).unwrap().parse().expect("the leaf tells its pid");
     eventually("the leaf is gone", || !is_alive(leaf));
 }
+
+/// A known agent on this machine, in a place with shells whose login profile is this.
+fn known_agent(profile: &str) -> Setup {
+    let setup = Setup::new()
+        .script("codex", "make args; echo $AIFO_SHIM_SMART_NODE \"$@\"")
+        .tool("sh", Tool::Link("/bin/sh".into()))
+        .tool("bash", Tool::Link("/bin/bash".into()));
+    fs::write(setup.scratch().join("home/.bash_profile"), profile).unwrap();
+    setup
+}
+
+const SHIMS_FIRST: &str =
+    "own=${AIFO_TOOLEEXEC_URL#unix://}; PATH=\"${own%/front/*}/shims:$PATH\"\n";
+
+#[test]
+fn a_known_agents_shells_are_looked_at_before_it_starts() {
+    let setup = known_agent("PATH=/usr/bin:/bin\n");
+    let outcome = Outcome::of(&mut run(&setup, &["codex", "-x"]));
+    assert_eq!(outcome.exited(0).text(), "1 -x\n");
+    let warnings: Vec<_> = outcome.stderr.lines().filter(|line| line.contains("WARNING")).collect();
+    let beginning = "aifo-coder: WARNING: 'bash -lc' ";
+    assert!(matches!(warnings[..], [only] if only.starts_with(beginning)), "{outcome:?}");
+
+    let setup = known_agent(SHIMS_FIRST);
+    let outcome = Outcome::of(&mut run(&setup, &["codex"]));
+    assert!(!outcome.exited(0).stderr.contains("WARNING"), "{outcome:?}");
+    check_nothing_left(&setup);
+}
+
+#[test]
+fn an_agent_by_its_name_runs_here_where_there_are_no_containers() {
+    let setup = known_agent(SHIMS_FIRST);
+    let agent = |words: &[&str]| {
+        let mut run = setup.coder();
+        run.args(["run", "--backend", "local", "--toolchain", "c-cpp"]).args(words);
+        Outcome::of(&mut run)
+    };
+    // The row's own word comes first, and once.
+    let outcome = agent(&["codex", "exec", "-q", "--", "x"]);
+    assert_eq!(outcome.exited(0).text(), "1 --no-daemon exec -q -- x\n");
+    let last = outcome.stderr.lines().last().unwrap_or_default().to_owned();
+    assert!(last.starts_with("aifo-coder: 1 tool call, none failed, "), "{outcome:?}");
+    assert_eq!(agent(&["codex", "--no-daemon"]).exited(0).text(), "1 --no-daemon\n");
+    assert_eq!(agent(&["-q", "codex"]).exited(0).stderr, "");
+    let unknown = agent(&["codx"]);
+    assert!(unknown.exited(2).stderr.contains("did you mean 'codex'?"), "{unknown:?}");
+    check_nothing_left(&setup);
+}

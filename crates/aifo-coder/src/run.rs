@@ -99,15 +99,13 @@ impl Wanted {
         let (name, args) = match flags.words(&line) {
             Words::Agent(name, args) => (name, args),
             Words::Command(words) => {
-                let command = words.to_vec();
-                let Some(image) = flags.image.clone() else {
-                    return Ok(Wanted { command, spec: None, image: None });
-                };
                 let program = words.first().map(Path::new).and_then(Path::file_name);
                 let program = program.unwrap_or_default().to_string_lossy();
                 let known = config.agent_named(&program).ok().cloned();
-                let spec = known.unwrap_or_else(|| AgentSpec::unknown(&program));
-                return Ok(Wanted { command, spec: Some(spec), image: Some(image) });
+                // Whatever is to be in a container of its own is an agent.
+                let unknown = || flags.image.is_some().then(|| AgentSpec::unknown(&program));
+                let (spec, image) = (known.or_else(unknown), flags.image.clone());
+                return Ok(Wanted { command: words.to_vec(), spec, image });
             }
         };
         let name = name.to_string_lossy();
