@@ -47,48 +47,25 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     }
 }
 
-/// Builds both binaries, copies them into a folder, verifies that they are static, and tells their
-/// sizes.
+/// Builds both binaries into a folder.
 pub(crate) fn build(out: &Path) -> Result<Dist> {
-    let (target, libc) = target()?;
-    let target_dir = shell::root().join("target/dist");
-    for Package { name, profile, rustc } in PACKAGES {
-        let mut cargo = shell::cargo(["rustc", "-p", name, "--profile", profile]);
-        cargo.args(["--target", &target]).arg("--target-dir").arg(&target_dir);
-        if libc == Libc::Glibc {
-            // Only with --target: without it the flag would reach proc-macros too, and break them.
-            cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
-        }
-        // What `aifo-shim --version` names. Sources without a history have none to name.
-        if let Some(commit) = host::short_commit() {
-            cargo.env("AIFO_COMMIT", commit);
-        }
-        shell::run(cargo.arg("--").args(rustc))?;
-    }
+    let target = Target::of_host()?;
+    let [shim, coder] = [&SHIM, &CODER].map(|package| target.build(package, out));
+    Ok(Dist { shim: shim?, coder: coder?, libc: target.libc })
+}
 
-    let built = target_dir.join(&target);
-    fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
-    let dist = Dist { shim: out.join("aifo-shim"), coder: out.join("aifo-coder"), libc };
-    for (path, Package { name, profile, .. }) in [&dist.shim, &dist.coder].into_iter().zip(PACKAGES)
-    {
-        install(&built.join(profile).join(name), path)?;
-        if elf::linkage(path)? != Linkage::Static {
-            bail!("{} is not static", path.display());
-        }
-        let kib = fs::metadata(path)?.len() / 1024;
-        eprintln!("{}: {kib} KiB, static, {}", path.display(), libc.name());
-    }
-    Ok(dist)
+/// Builds the shim alone into a folder.
+pub(crate) fn shim(out: &Path) -> Result<PathBuf> {
+    Target::of_host()?.build(&SHIM, out)
 }
 
 /// What is built, and what its own compilation is told. The shim starts once per tool call, and a tenth
 /// of its start was relocating itself: a fixed address spares that. Who could misuse one runs programs
 /// as the same user already. The launcher, which faces the network and holds the token, keeps its
 /// random addresses.
-const PACKAGES: [Package; 2] = [
-    Package { name: "aifo-shim", profile: "shim", rustc: &["-C", "relocation-model=static"] },
-    Package { name: "aifo-coder", profile: "release", rustc: &[] },
-];
+const SHIM: Package =
+    Package { name: "aifo-shim", profile: "shim", rustc: &["-C", "relocation-model=static"] };
+const CODER: Package = Package { name: "aifo-coder", profile: "release", rustc: &[] };
 
 /// A package, which is also its binary's name, its profile, and what rustc is told beside it.
 struct Package {
@@ -97,23 +74,58 @@ struct Package {
     rustc: &'static [&'static str],
 }
 
+/// What is built for.
+struct Target {
+    triple: String,
+    libc: Libc,
+}
+
+impl Target {
+    /// The host's musl target where it is installed, else the host itself.
+    fn of_host() -> Result<Self> {
+        let version = shell::read(rustc().arg("-vV"))?;
+        let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+        let host = host.context("`rustc -vV` names no host")?;
+        let musl = musl_twin(host);
+        if is_installed(&musl) {
+            return Ok(Target { triple: musl, libc: Libc::Musl });
+        }
+        Ok(Target { triple: host.to_owned(), libc: Libc::Glibc })
+    }
+
+    /// Builds a binary, copies it into a folder, verifies that it is static, and tells its size.
+    fn build(&self, package: &Package, out: &Path) -> Result<PathBuf> {
+        let Package { name, profile, rustc } = package;
+        let target_dir = shell::root().join("target/dist");
+        let mut cargo = shell::cargo(["rustc", "-p", name, "--profile", profile]);
+        cargo.args(["--target", &self.triple]).arg("--target-dir").arg(&target_dir);
+        if self.libc == Libc::Glibc {
+            // Only with --target: without it the flag would reach proc-macros too, and break them.
+            cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
+        }
+        // What `aifo-shim --version` names. Sources without a history have none to name.
+        if let Some(commit) = host::short_commit() {
+            cargo.env("AIFO_COMMIT", commit);
+        }
+        shell::run(cargo.arg("--").args(*rustc))?;
+
+        fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
+        let path = out.join(name);
+        install(&target_dir.join(&self.triple).join(profile).join(name), &path)?;
+        if elf::linkage(&path)? != Linkage::Static {
+            bail!("{} is not static", path.display());
+        }
+        let kib = fs::metadata(&path)?.len() / 1024;
+        eprintln!("{}: {kib} KiB, static, {}", path.display(), self.libc.name());
+        Ok(path)
+    }
+}
+
 /// Replaces a file whole: a copy in place fails while the old program runs.
 fn install(from: &Path, to: &Path) -> Result<()> {
     let fresh = to.with_extension("new");
     fs::copy(from, &fresh).with_context(|| format!("cannot copy {}", from.display()))?;
     fs::rename(&fresh, to).with_context(|| format!("cannot replace {}", to.display()))
-}
-
-/// The host's musl target where it is installed, else the host itself.
-fn target() -> Result<(String, Libc)> {
-    let version = shell::read(rustc().arg("-vV"))?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    let host = host.context("`rustc -vV` names no host")?;
-    let musl = musl_twin(host);
-    if is_installed(&musl) {
-        return Ok((musl, Libc::Musl));
-    }
-    Ok((host.to_owned(), Libc::Glibc))
 }
 
 fn rustc() -> Command {

@@ -1,4 +1,4 @@
-//! `cargo xtask images`: the images of toolchains, those of the suites, and what is there.
+//! `cargo xtask images`: the images of toolchains and agents, those of the suites, and what is there.
 //!
 //! The Dockerfiles are in `xtask/images/`; spec/images.md tells what is in which, and why.
 
@@ -7,6 +7,7 @@ mod context;
 mod debian;
 mod engine;
 mod list;
+mod recipe;
 mod suite;
 
 use std::ffi::OsString;
@@ -17,7 +18,8 @@ use anyhow::{Context, Result, bail};
 pub(crate) use engine::Engine;
 pub(crate) use suite::build as build_for_suites;
 
-const USAGE: &str = "usage: cargo xtask images build [NAME..] [--base mmdebstrap[:SUITE]|IMAGE] \
+const USAGE: &str =
+    "usage: cargo xtask images build [NAME[@VERSION]..] [--base mmdebstrap[:SUITE]|IMAGE] \
 [--ca FILE] [--rust-from-host] [--fresh] [--engine docker|podman]
        cargo xtask images list [--engine docker|podman]
        cargo xtask images test [--engine docker|podman]";
@@ -45,10 +47,15 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     }
 }
 
+/// Makes agents' images for the suites: from Debian's packages alone, as those of the suites are.
+pub(crate) fn build_for_agents(engine: Engine, names: Vec<String>) -> Result<()> {
+    build::build(engine, &Options { names, base: Base::Mmdebstrap(None), ..Options::default() })
+}
+
 /// What was asked for.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
-    /// The images to build; none: all.
+    /// The images to build; none: those of all toolchains.
     names: Vec<String>,
     base: Base,
     /// The engine; `None`: the first that answers, or each where that makes sense.
@@ -60,18 +67,15 @@ struct Options {
 }
 
 /// What all images stand on.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 enum Base {
-    /// Made from Debian's packages alone, of this release.
-    Mmdebstrap(String),
+    /// Debian's own image, of the release that each wants.
+    #[default]
+    Slim,
+    /// Made from Debian's packages alone, of this release; `None`: of the one that each wants.
+    Mmdebstrap(Option<String>),
     /// An image the engine has, or can pull.
     Image(String),
-}
-
-impl Default for Base {
-    fn default() -> Self {
-        Base::Image(format!("debian:{}-slim", debian::RELEASE))
-    }
 }
 
 /// Where the rust image's toolchain comes from.
@@ -124,8 +128,8 @@ impl Options {
 impl Base {
     fn parse(value: &str) -> Self {
         match value.split_once(':') {
-            Some(("mmdebstrap", release)) => Base::Mmdebstrap(release.to_owned()),
-            None if value == "mmdebstrap" => Base::Mmdebstrap(debian::RELEASE.to_owned()),
+            Some(("mmdebstrap", release)) => Base::Mmdebstrap(Some(release.to_owned())),
+            None if value == "mmdebstrap" => Base::Mmdebstrap(None),
             _ => Base::Image(value.to_owned()),
         }
     }
@@ -140,7 +144,7 @@ mod tests {
         let args = ["rust", "--base", "mmdebstrap", "node", "--engine", "podman", "--fresh"];
         let expected = Options {
             names: vec!["rust".into(), "node".into()],
-            base: Base::Mmdebstrap("bookworm".into()),
+            base: Base::Mmdebstrap(None),
             engine: Some(Engine::Podman),
             reuse: Reuse::Nothing,
             ..Options::default()
@@ -150,7 +154,7 @@ mod tests {
 
     #[test]
     fn bases_are_told_apart() {
-        assert_eq!(Base::parse("mmdebstrap:trixie"), Base::Mmdebstrap("trixie".into()));
+        assert_eq!(Base::parse("mmdebstrap:trixie"), Base::Mmdebstrap(Some("trixie".into())));
         assert_eq!(Base::parse("debian:trixie"), Base::Image("debian:trixie".into()));
         assert_eq!(Base::parse("host:5000/a/b"), Base::Image("host:5000/a/b".into()));
     }

@@ -3,6 +3,7 @@
 //! One file per command; this one holds the table of them. Every external command is told on stderr
 //! before it runs, so that it can be rerun by hand.
 
+mod agents;
 mod another_user;
 mod bench;
 mod ci;
@@ -43,12 +44,12 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         help: "[SUITE] [-- ARGS]: the black-box suites; `pending`: no pending test passes; \
-               `docker`, `podman`: those in containers",
+               `docker`, `podman`: those in containers; `agents`: those with real agents",
         run: suites::run,
     },
     Command {
         name: "images",
-        help: "build | list | test: images of toolchains, and those of the container suites",
+        help: "build | list | test: images of toolchains and agents, and those of the suites",
         run: images::run,
     },
     Command {

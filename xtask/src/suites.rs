@@ -10,13 +10,13 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use crate::images::Engine;
-use crate::{gate, shell, workspace};
+use crate::{agents, gate, shell, workspace};
 
 /// The package that holds the suites.
 pub(crate) const PACKAGE: &str = "aifo-tests";
 
-/// `[SUITE] [-- ARGS]`: all suites, one, `pending`, or those in containers behind the name of an
-/// engine; ARGS go to the test programs.
+/// `[SUITE] [-- ARGS]`: all suites, one, `pending`, those in containers behind the name of an engine,
+/// or those with real agents; ARGS go to the test programs.
 pub(crate) fn run(args: &[OsString]) -> Result<()> {
     let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     let (ours, theirs) = match args.iter().position(|arg| arg == "--") {
@@ -27,6 +27,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     match ours {
         [] => {}
         [name] if name == "pending" => return pending(),
+        [name, agents @ ..] if name == "agents" => return agents::run(agents, theirs),
         [name, suites @ ..] if Engine::parse(name).is_ok() => {
             return gate::run(Engine::parse(name)?, suites, theirs);
         }
@@ -38,7 +39,10 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
             command.args(["--test", name]);
         }
         _ => {
-            bail!("usage: cargo xtask test [SUITE | docker [SUITE..] | podman [SUITE..]] [-- ARGS]")
+            bail!(
+                "usage: cargo xtask test [SUITE | docker [SUITE..] | podman [SUITE..] | \
+                 agents [docker|podman] [AGENT..]] [-- ARGS]"
+            )
         }
     }
     shell::run(command.args(theirs))

@@ -1,4 +1,4 @@
-//! `images build`: a base, and an image per kind of toolchain on it.
+//! `images build`: what was asked for, each on what it stands on.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,41 +6,25 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::debian::Root;
 use super::engine::Engine;
+use super::recipe::{On, Order, Part, Recipe, find, ordered};
 use super::{Base, Options, Reuse, Rust, context};
 use crate::scratch::{Scratch, copy_tree};
-use crate::shell;
+use crate::{dist, shell};
 
-/// The image that the others stand on.
-const BASE: &str = "base";
-
-/// The kinds that have an image.
-const KINDS: [&str; 5] = ["rust", "node", "python", "go", "c-cpp"];
-
-/// Builds the base, and on it what was named; without a name, all.
+/// Builds what was named, and before it what that stands on; without a name, all toolchains.
 pub(super) fn build(engine: Engine, options: &Options) -> Result<()> {
+    let orders = ordered(&options.names)?;
     let names = Names::from_environment();
-    let kinds = chosen(&options.names)?;
     let ca = options.ca.clone().or_else(|| std::env::var_os("SSL_CERT_FILE").map(PathBuf::from));
     let scratch = Scratch::new("aifo-images")?;
-    let build = Build { engine, options, ca, scratch };
-    build.image(BASE, &names.image(BASE), &build.root()?)?;
-    for kind in kinds {
-        build.image(kind, &names.image(kind), &names.image(BASE))?;
-    }
-    Ok(())
-}
-
-/// The kinds among these names; none named: all.
-fn chosen(names: &[String]) -> Result<Vec<&'static str>> {
-    if let Some(name) = names.iter().find(|name| *name != BASE && !KINDS.contains(&name.as_str())) {
-        bail!("unknown image '{name}'\nimages: {BASE} {}", KINDS.join(" "));
-    }
-    let named = |kind: &&str| names.is_empty() || names.iter().any(|name| name == kind);
-    Ok(KINDS.into_iter().filter(named).collect())
+    let baked = orders.iter().any(|order| order.recipe.part == Part::Agent);
+    let shim = if baked { Some(dist::shim(&scratch.file("shim"))?) } else { None };
+    let build = Build { engine, options, names, ca, shim, scratch };
+    orders.iter().try_for_each(|order| build.image(order))
 }
 
 /// How images are called: `AIFO_CODER_IMAGE_PREFIX` and `AIFO_CODER_IMAGE_TAG`, as the launcher
@@ -59,11 +43,11 @@ impl Names {
         }
     }
 
-    fn image(&self, name: &str) -> String {
+    fn image(&self, recipe: &Recipe) -> String {
         let Names { prefix, tag } = self;
-        match name {
-            BASE => format!("{prefix}aifo-base:{tag}"),
-            kind => format!("{prefix}aifo-toolchain-{kind}:{tag}"),
+        match recipe.part {
+            Part::Toolchain => format!("{prefix}aifo-toolchain-{}:{tag}", recipe.name),
+            Part::Base | Part::Agent => format!("{prefix}aifo-{}:{tag}", recipe.name),
         }
     }
 }
@@ -71,16 +55,48 @@ impl Names {
 struct Build<'a> {
     engine: Engine,
     options: &'a Options,
+    names: Names,
     ca: Option<PathBuf>,
+    /// What goes into agents; `None` where none is built.
+    shim: Option<PathBuf>,
     scratch: Scratch,
 }
 
 impl Build<'_> {
-    /// The image that the base stands on, made where it is ours to make.
-    fn root(&self) -> Result<String> {
+    fn image(&self, order: &Order) -> Result<()> {
+        let start = Instant::now();
+        let image = self.names.image(order.recipe);
+        let labels = [format!("{}={}", super::list::IMAGE, order.recipe.name)];
+        let mut command = self.engine.build(&image, &self.base(order.recipe.on)?, &labels);
+        if self.options.reuse == Reuse::Nothing {
+            command.arg("--no-cache");
+        }
+        if let Some(version) = &order.version {
+            // What it depends on was dated for the version that the Dockerfile names.
+            command.args(["--build-arg", &format!("VERSION={version}"), "--build-arg", "AS_OF="]);
+        }
+        let context = self.context(order.recipe)?;
+        let dockerfile = fs::read_to_string(context.join("Dockerfile"))?;
+        command.args(arguments(&dockerfile, |name| std::env::var_os(name).is_some()));
+        shell::run(command.arg(&context))?;
+        eprintln!("{image}: built in {:.1} s", start.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    /// The image that one stands on, made where it is Debian and ours to make.
+    fn base(&self, on: On) -> Result<String> {
+        let release = match on {
+            On::Debian(release) => release,
+            On::Image(name) => {
+                let recipe = find(name).with_context(|| format!("no recipe '{name}'"))?;
+                return Ok(self.names.image(recipe));
+            }
+        };
         match &self.options.base {
+            Base::Slim => Ok(format!("debian:{release}-slim")),
             Base::Image(image) => Ok(image.clone()),
-            Base::Mmdebstrap(release) => {
+            Base::Mmdebstrap(chosen) => {
+                let release = chosen.as_deref().unwrap_or(release);
                 let image = format!("aifo-debian:{release}");
                 let root = Root { image: &image, release, packages: &[] };
                 root.provide(&[self.engine], self.options.reuse)?;
@@ -89,26 +105,12 @@ impl Build<'_> {
         }
     }
 
-    fn image(&self, name: &str, image: &str, base: &str) -> Result<()> {
-        let start = Instant::now();
-        let labels = [format!("{}={name}", super::list::IMAGE)];
-        let mut command = self.engine.build(image, base, &labels);
-        if self.options.reuse == Reuse::Nothing {
-            command.arg("--no-cache");
-        }
-        let context = self.context(name)?;
-        let dockerfile = fs::read_to_string(context.join("Dockerfile"))?;
-        command.args(arguments(&dockerfile, |name| std::env::var_os(name).is_some()));
-        shell::run(command.arg(&context))?;
-        eprintln!("{image}: built in {:.1} s", start.elapsed().as_secs_f64());
-        Ok(())
-    }
-
-    /// The image's folder with what only this machine has: a CA bundle and a toolchain, either of
-    /// them empty where there is none, since no builder knows a COPY of what may be absent.
-    fn context(&self, name: &str) -> Result<PathBuf> {
-        let dir = self.scratch.dir(name)?;
-        copy_tree(&context::folder(name), &dir, &[])?;
+    /// The image's folder with what a Dockerfile cannot fetch: a CA bundle and a toolchain, either of
+    /// them empty where there is none, since no builder knows a COPY of what may be absent; and what
+    /// is made here.
+    fn context(&self, recipe: &Recipe) -> Result<PathBuf> {
+        let dir = self.scratch.dir(recipe.name)?;
+        copy_tree(&context::folder(recipe.folder), &dir, &[])?;
         let bundle = dir.join("ca.crt");
         match &self.ca {
             Some(ca) => fs::copy(ca, &bundle)
@@ -116,16 +118,29 @@ impl Build<'_> {
                 .with_context(|| format!("cannot read the CA bundle {}", ca.display()))?,
             None => fs::write(&bundle, "")?,
         }
-        if name == "rust" {
-            let toolchain = dir.join("toolchain");
-            fs::create_dir(&toolchain)?;
-            if self.options.rust == Rust::Host {
-                copy_toolchain(&toolchain)?;
+        match recipe.folder {
+            "rust" => {
+                let toolchain = dir.join("toolchain");
+                fs::create_dir(&toolchain)?;
+                if self.options.rust == Rust::Host {
+                    copy_toolchain(&toolchain)?;
+                }
             }
+            // The launcher's own file, which it lays into images that are not ours.
+            "agent-base" => {
+                fs::copy(shell::root().join(PROFILE), dir.join("zz-aifo.sh"))?;
+            }
+            _ => {}
+        }
+        if let (Part::Agent, Some(shim)) = (recipe.part, &self.shim) {
+            fs::copy(shim, dir.join("aifo-shim"))?;
         }
         Ok(dir)
     }
 }
+
+/// What keeps the shims first in the PATH of login shells.
+const PROFILE: &str = "crates/launch/src/agents/zz-aifo.sh";
 
 /// The toolchain that builds this workspace, without its manuals: they are more than half of it.
 fn copy_toolchain(to: &Path) -> Result<()> {
@@ -134,46 +149,56 @@ fn copy_toolchain(to: &Path) -> Result<()> {
     copy_tree(Path::new(&root), to, &["share"])
 }
 
-/// The options that hand on what a Dockerfile takes and the environment has: the package index. By
-/// name only, as in its address there may be a password.
+/// The options that hand on what a Dockerfile takes and the environment has: package indexes. By
+/// name only, as in their addresses there may be a password.
 fn arguments(dockerfile: &str, is_set: impl Fn(&str) -> bool) -> Vec<OsString> {
     let declared = dockerfile.lines().filter_map(|line| line.strip_prefix("ARG "));
-    let handed = declared.filter(|name| name.starts_with("PIP_") && is_set(name));
+    let index = |name: &&str| name.starts_with("PIP_") || name.starts_with("NPM_CONFIG_");
+    let handed = declared.filter(|name| index(name) && is_set(name));
     handed.flat_map(|name| ["--build-arg".into(), name.into()]).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::recipe::RECIPES;
     use super::*;
-
-    #[test]
-    fn names_are_chosen_from_the_table() {
-        let chosen = |names: &[&str]| {
-            chosen(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
-        };
-        assert_eq!(chosen(&[]).unwrap(), KINDS);
-        assert_eq!(chosen(&["go", "rust"]).unwrap(), ["rust", "go"]);
-        assert_eq!(chosen(&["base"]).unwrap(), [""; 0]);
-        assert!(chosen(&["perl"]).is_err());
-    }
 
     #[test]
     fn images_are_named_by_prefix_and_tag() {
         let names = Names { prefix: "registry.example:5000/team/".into(), tag: "7".into() };
-        assert_eq!(names.image("base"), "registry.example:5000/team/aifo-base:7");
-        assert_eq!(names.image("c-cpp"), "registry.example:5000/team/aifo-toolchain-c-cpp:7");
+        let image = |name| names.image(find(name).unwrap());
+        assert_eq!(image("base"), "registry.example:5000/team/aifo-base:7");
+        assert_eq!(image("c-cpp"), "registry.example:5000/team/aifo-toolchain-c-cpp:7");
+        assert_eq!(image("agent-codex"), "registry.example:5000/team/aifo-agent-codex:7");
     }
 
     #[test]
     fn every_image_stands_on_what_it_is_told() {
-        for name in KINDS.into_iter().chain([BASE]) {
-            let dockerfile = fs::read_to_string(context::folder(name).join("Dockerfile")).unwrap();
+        for Recipe { folder, .. } in RECIPES {
+            let dockerfile = dockerfile(folder);
             let first = dockerfile.lines().find(|line| !line.starts_with('#'));
-            assert_eq!(first, Some("ARG BASE"), "{name}");
+            assert_eq!(first, Some("ARG BASE"), "{folder}");
             let bases: Vec<_> =
                 dockerfile.lines().filter(|line| line.starts_with("FROM ")).collect();
-            assert!(bases.iter().all(|from| from.starts_with("FROM ${BASE}")), "{name}: {bases:?}");
+            assert!(
+                bases.iter().all(|from| from.starts_with("FROM ${BASE}")),
+                "{folder}: {bases:?}"
+            );
         }
+    }
+
+    #[test]
+    fn every_agent_has_one_version_a_date_and_the_shim() {
+        for Recipe { folder, .. } in RECIPES.iter().filter(|recipe| recipe.part == Part::Agent) {
+            let dockerfile = dockerfile(folder);
+            for word in ["ARG VERSION=", "ARG AS_OF=", "COPY aifo-shim ", " --install "] {
+                assert_eq!(dockerfile.matches(word).count(), 1, "{folder}: {word}");
+            }
+        }
+    }
+
+    fn dockerfile(folder: &str) -> String {
+        fs::read_to_string(context::folder(folder).join("Dockerfile")).unwrap()
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Engine {
         Self::ALL.into_iter().filter(|engine| engine.answers().is_ok()).collect()
     }
 
-    pub(super) fn first_that_answers() -> Result<Self> {
+    pub(crate) fn first_that_answers() -> Result<Self> {
         let first = Self::ALL.into_iter().find(|engine| engine.answers().is_ok());
         first.context("neither docker nor podman answers\nhint: `docker info` tells why")
     }

@@ -1,6 +1,12 @@
-# A login shell begins a new PATH, without the shims; put them first again.
-case ":$PATH:" in
-  :/opt/aifo/bin:*) ;;
-  *) PATH="/opt/aifo/bin${PATH:+:$PATH}" ;;
-esac
-export PATH
+# In the place of an agent: keeps the shims first in the PATH of login shells.
+#
+# Debian's /etc/profile sets PATH from scratch. Agents take a snapshot of a login shell's environment
+# (`bash -lc`) and run every command with it: the shims would be bypassed, silently. Read by any
+# POSIX shell, any number of times, and last, hence the name. Without a session all stays as it is:
+# a shim there could only say that it has no proxy.
+if [ -d /run/aifo ]; then
+  case "$PATH:" in
+    /opt/aifo/bin:*) ;;
+    *) PATH="/opt/aifo/bin:$PATH" && export PATH ;;
+  esac
+fi

@@ -1,0 +1,141 @@
+//! The images of agents: each starts its agent for any user behind the shims, and holds nothing that
+//! could stand in for a sidecar.
+
+use std::io::Write;
+
+use aifo_tests::{Engine, Outcome};
+
+/// Every agent that has an image.
+const AGENTS: [&str; 12] = [
+    "aider",
+    "claude",
+    "codex",
+    "copilot",
+    "crush",
+    "gemini",
+    "kimi",
+    "letta",
+    "opencode",
+    "openhands",
+    "qwen",
+    "vibe",
+];
+
+/// What a launcher sets.
+const CONTRACT: [&str; 4] = [
+    "PATH=/opt/aifo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "AIFO_SHIM_SMART=1",
+    "AIFO_SHIM_SMART_NODE=1",
+    "AIFO_SHIM_SMART_PYTHON=1",
+];
+
+/// Root, and somebody whom no passwd file knows.
+const USERS: [&str; 2] = ["0:0", "1000:1000"];
+
+/// Runs a story for each agent whose image is there; the others are named.
+fn for_each_agent(story: &str, tell: impl Fn(&Engine, &str)) {
+    let Some(engine) = Engine::of_run(story) else { return };
+    let mut told = 0;
+    for agent in AGENTS {
+        let inspect = ["image", "inspect", "--format", "there", &image(agent)];
+        if Outcome::of(&mut engine.command(inspect)).text().trim_end() == "there" {
+            tell(&engine, agent);
+            told += 1;
+        } else {
+            // Nobody is left to be told that stderr is gone.
+            let _ = writeln!(
+                std::io::stderr(),
+                "skipped: {story}: no {}; make it with: cargo xtask images build agent-{agent}",
+                image(agent)
+            );
+        }
+    }
+    assert!(told > 0, "no agent has an image");
+}
+
+fn image(agent: &str) -> String {
+    format!("aifo-agent-{agent}:latest")
+}
+
+/// Runs words in an agent's image as in a session whose proxy nobody has started.
+fn in_session(engine: &Engine, agent: &str, user: &str, words: &[&str]) -> Outcome {
+    let mut command = engine.command(["run", "--rm", "--network", "none", "--user", user]);
+    command.args(["--tmpfs", "/run/aifo"]);
+    CONTRACT.iter().for_each(|variable| _ = command.args(["--env", variable]));
+    Outcome::of(command.arg(image(agent)).args(words))
+}
+
+/// Runs words in an agent's image as whoever has nothing but an engine.
+fn alone(engine: &Engine, agent: &str, words: &[&str]) -> Outcome {
+    let run = ["run", "--rm", "--network", "none", "--user", "1000:1000"];
+    Outcome::of(engine.command(run).arg(image(agent)).args(words))
+}
+
+/// Whether a text holds something like `1.22.333`.
+fn has_version(text: &str) -> bool {
+    let parts = |word: &str| word.split('.').filter(|part| !part.is_empty()).count();
+    text.split(|c: char| !c.is_ascii_digit() && c != '.').any(|word| parts(word) >= 3)
+}
+
+#[test]
+#[ignore = "agents: cargo xtask test agents"]
+fn whoever_starts_it_behind_the_shims_it_tells_its_version() {
+    for_each_agent("whoever_starts_it_behind_the_shims_it_tells_its_version", |engine, agent| {
+        for user in USERS {
+            let outcome = in_session(engine, agent, user, &[agent, "--version"]);
+            let told = outcome.exited(0).text() + &outcome.stderr;
+            assert!(has_version(&told), "{agent} as {user}: {told}");
+        }
+    });
+}
+
+#[test]
+#[ignore = "agents: cargo xtask test agents"]
+fn without_a_session_it_starts_as_well() {
+    for_each_agent("without_a_session_it_starts_as_well", |engine, agent| {
+        let outcome = alone(engine, agent, &[agent, "--version"]);
+        let told = outcome.exited(0).text() + &outcome.stderr;
+        assert!(has_version(&told), "{agent}: {told}");
+        let shell = alone(engine, agent, &["bash", "-lc", "echo $PATH; touch ~/file"]);
+        let path = shell.exited(0).text();
+        assert!(!path.contains("/opt/aifo"), "{agent}: {path}");
+    });
+}
+
+#[test]
+#[ignore = "agents: cargo xtask test agents"]
+fn every_shell_finds_the_shims_first() {
+    // Once more, as some agents read it themselves.
+    let find = "for tool in cargo node npm python3 make; do command -v $tool; done
+        . /etc/profile
+        echo $PATH";
+    for_each_agent("every_shell_finds_the_shims_first", |engine, agent| {
+        for user in USERS {
+            for shell in [["sh", "-c"], ["sh", "-lc"], ["bash", "-c"], ["bash", "-lc"]] {
+                let found = in_session(engine, agent, user, &[&shell[..], &[find]].concat());
+                let found = found.exited(0).text();
+                let (tools, path) = found.trim_end().rsplit_once('\n').unwrap();
+                let expected = ["cargo", "node", "npm", "python3", "make"];
+                let expected = expected.map(|tool| format!("/opt/aifo/bin/{tool}"));
+                assert_eq!(tools.split('\n').collect::<Vec<_>>(), expected, "{agent} {shell:?}");
+                assert!(path.starts_with("/opt/aifo/bin:"), "{agent} {shell:?}: {path}");
+                assert_eq!(path.matches("/opt/aifo/bin").count(), 1, "{agent} {shell:?}: {path}");
+            }
+        }
+    });
+}
+
+#[test]
+#[ignore = "agents: cargo xtask test agents"]
+fn tools_are_a_sidecars_and_the_shim_says_so() {
+    let script = "PATH=${PATH#/opt/aifo/bin:}
+        for tool in cargo rustc go make cmake gcc g++ cc clang; do command -v $tool; done
+        for tool in bash curl git less ps rg ssh tmux; do command -v $tool >/dev/null || echo no $tool; done
+        exec /opt/aifo/bin/make";
+    for_each_agent("tools_are_a_sidecars_and_the_shim_says_so", |engine, agent| {
+        let outcome = in_session(engine, agent, "1000:1000", &["sh", "-c", script]);
+        let told = outcome.exited(86).only_line();
+        assert!(told.starts_with("aifo-shim: proxy not configured."), "{agent}: {told}");
+        assert_eq!(outcome.text(), "", "{agent}");
+    });
+}

@@ -1,0 +1,58 @@
+//! `cargo xtask test agents`: real agents, in images that are made here.
+//!
+//! Beside the toolchains' images these are large, and each is fetched from a package index, so nobody
+//! makes all of them unasked.
+
+use anyhow::{Result, bail};
+
+use crate::images::{self, Engine};
+use crate::{gate, suites};
+
+/// What the names of the suites about agents begin with.
+pub(crate) const PREFIX: &str = "agent_";
+
+/// The agents whose images are made where none is named: two in each way of being started, and one
+/// that types into a terminal.
+const USUAL: [&str; 5] = ["codex", "opencode", "gemini", "aider", "openhands"];
+
+/// `[docker|podman] [AGENT..]`: makes the images of these agents, and runs the suites about agents on
+/// the engine, the first that answers unless it is named. The suites name the agents that they lack.
+pub(crate) fn run(words: &[String], args: &[String]) -> Result<()> {
+    let (engine, agents) = asked(words);
+    let engine = engine.map_or_else(Engine::first_that_answers, Ok)?;
+    let images: Vec<String> = agents.iter().map(|agent| format!("agent-{agent}")).collect();
+    images::build_for_suites(&[engine])?;
+    images::build_for_agents(engine, images)?;
+    let suites: Vec<String> =
+        suites::suites()?.into_iter().filter(|name| name.starts_with(PREFIX)).collect();
+    if suites.is_empty() {
+        bail!("no suite is named {PREFIX}..");
+    }
+    gate::ask(engine, &suites, args)
+}
+
+/// The engine that was named, and the agents.
+fn asked(words: &[String]) -> (Option<Engine>, Vec<&str>) {
+    let engine = words.first().and_then(|word| Engine::parse(word).ok());
+    let agents = words.iter().skip(usize::from(engine.is_some())).map(String::as_str);
+    let agents: Vec<&str> = agents.collect();
+    (engine, if agents.is_empty() { USUAL.to_vec() } else { agents })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_may_stand_before_the_agents() {
+        let asked = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let (engine, agents) = asked(&words);
+            (engine, agents.join(" "))
+        };
+        assert_eq!(asked(&[]), (None, USUAL.join(" ")));
+        assert_eq!(asked(&["vibe", "kimi"]), (None, "vibe kimi".to_owned()));
+        assert_eq!(asked(&["podman", "codex"]), (Some(Engine::Podman), "codex".to_owned()));
+        assert_eq!(asked(&["podman"]), (Some(Engine::Podman), USUAL.join(" ")));
+    }
+}
