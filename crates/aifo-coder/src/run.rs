@@ -76,8 +76,8 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     }
     let before = session.tally();
     let end = agent.run(&session).await;
-    let (tally, id) = (session.tally(), session.id().to_owned());
-    session.close().await;
+    let id = session.id().to_owned();
+    let tally = session.close().await;
     if let Some(text) = banner::after(tally.since(before), &id).filter(|_| !is_quiet) {
         eprintln!("aifo-coder: {text}");
     }

@@ -65,6 +65,9 @@ fn table(rows: &[Row<'_>]) -> String {
     lines.next().into_iter().for_each(&mut tell);
     for (line, row) in lines.zip(rows) {
         tell(line);
+        if let Some(agent) = row.agent {
+            tell(&plain(&format!("  agent {agent}")));
+        }
         for ContainerRow { name, status, image } in &row.containers {
             tell(&plain(&format!("  container {name}: {status}, of {image}")));
         }
@@ -116,6 +119,8 @@ struct Row<'a> {
     toolchains: Vec<&'a str>,
     up: Vec<&'a str>,
     backend: &'a str,
+    /// Its agent, if that runs in a container.
+    agent: Option<&'a str>,
     containers: Vec<ContainerRow<'a>>,
     running: Vec<RunningRow>,
     started_unix_ms: u128,
@@ -162,6 +167,7 @@ impl<'a> Row<'a> {
             toolchains: session.kinds.iter().map(|kind| kind.as_str()).collect(),
             up: session.up.iter().map(|kind| kind.as_str()).collect(),
             backend: &session.backend,
+            agent: session.agent.as_deref(),
             containers: ours.map(container).collect(),
             running: running.map(tool).collect(),
             started_unix_ms: started.as_millis(),

@@ -512,8 +512,8 @@ impl Session {
     }
 
     /// Ends the session: nobody is let in any more, every tool is ended by the ladder and its
-    /// client told, the sidecars go, and the folders with them.
-    pub async fn close(self) {
+    /// client told, the sidecars go, and the folders with them. Returns what all tools came to.
+    pub async fn close(self) -> Tally {
         if let Some(door) = self.door {
             door.close().await;
         }
@@ -528,6 +528,7 @@ impl Session {
         }
         self.fleet.stop().await;
         clean(self.containers.as_ref()).await;
+        self.tally.now()
     }
 }
 
