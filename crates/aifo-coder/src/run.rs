@@ -74,11 +74,10 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     for finding in findings.context("the agent's place cannot be looked at")? {
         eprintln!("aifo-coder: WARNING: {}", console::plain(&finding.to_string()));
     }
-    let before = session.tally();
     let end = agent.run(&session).await;
     let id = session.id().to_owned();
     let tally = session.close().await;
-    if let Some(text) = banner::after(tally.since(before), &id).filter(|_| !is_quiet) {
+    if let Some(text) = banner::after(tally, &id).filter(|_| !is_quiet) {
         eprintln!("aifo-coder: {text}");
     }
     ended(end?, &agent)

@@ -485,9 +485,9 @@ impl Session {
         self.fleet.offered()
     }
 
-    /// What its tools came to so far.
-    pub fn tally(&self) -> Tally {
-        self.tally.now()
+    /// Counts tool calls from here on.
+    pub(crate) fn begin_tally(&self) {
+        self.tally.begin();
     }
 
     /// The project's root; a real path.
@@ -512,7 +512,8 @@ impl Session {
     }
 
     /// Ends the session: nobody is let in any more, every tool is ended by the ladder and its
-    /// client told, the sidecars go, and the folders with them. Returns what all tools came to.
+    /// client told, the sidecars go, and the folders with them. Returns what the tools came to since
+    /// the agent was started, or if none was, since the beginning.
     pub async fn close(self) -> Tally {
         if let Some(door) = self.door {
             door.close().await;
