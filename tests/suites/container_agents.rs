@@ -6,6 +6,7 @@ mod start;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
@@ -250,6 +251,29 @@ fn it_keeps_the_folders_of_its_row() {
     assert_eq!(fs::read_to_string(home.join(".config/mine/b")).unwrap(), "two\n");
     assert!(!home.join(".config/c").exists() && !home.join("d").exists(), "that went with it");
     assert_eq!(fs::metadata(home.join(".mine")).unwrap().mode() & 0o777, 0o700);
+}
+
+/// Who listens in a state folder runs on this machine, and would do what the agent says.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn it_reaches_no_program_of_this_machine_by_its_state() {
+    let story = "it_reaches_no_program_of_this_machine_by_its_state";
+    let Some(engine) = Engine::of_run(story) else { return };
+    let containers = Containers::of(&engine);
+    user_file(
+        &containers,
+        "[agents.mine]\ncommand = ['/usr/bin/python3', 'reach.py']\nstate = ['.mine']\n",
+    );
+    let state = containers.setup().scratch().join("home/.mine/deep");
+    fs::create_dir_all(&state).unwrap();
+    let _listening = UnixListener::bind(state.join("sock")).unwrap();
+    let reach = "import os, socket\n\
+                 path = os.path.expanduser('~/.mine/deep/sock')\n\
+                 print(os.path.exists(path), socket.socket(socket.AF_UNIX).connect_ex(path) != 0)\n";
+    fs::write(containers.setup().workspace().join("reach.py"), reach).unwrap();
+    let mut run = containers.command("run");
+    run.args(["--image", EVERY_TOOL, "mine"]);
+    assert_eq!(Outcome::of(&mut run).exited(0).text(), "True True\n");
 }
 
 #[test]

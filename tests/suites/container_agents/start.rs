@@ -182,6 +182,20 @@ fn a_launcher_that_is_killed_takes_the_agent_along() {
     assert_eq!(left(&engine, &tools), [""; 0], "{cleanup:?}");
 }
 
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn an_agent_whose_container_is_killed_has_no_known_ending() {
+    let story = "an_agent_whose_container_is_killed_has_no_known_ending";
+    let Some(engine) = Engine::of_run(story) else { return };
+    let tools = containers(&engine);
+    let run = Running::start(&mut contained(&tools, &["sh", "-c", "echo ready; sleep 1000"]));
+    run.expect("ready");
+    let agent = left(&engine, &tools).into_iter().find(|name| name.starts_with("aifo-agent-"));
+    engine.text(["kill", &agent.expect("it runs")]);
+    run.finish().exited(125);
+    eventually("nothing is left", || left(&engine, &tools).is_empty());
+}
+
 /// As a user whom no other session here has.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
