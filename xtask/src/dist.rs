@@ -1,4 +1,5 @@
-//! `cargo xtask dist --out DIR`: the two binaries as they ship, static and verified.
+//! `cargo xtask dist --out DIR`: the two binaries as they ship, static and verified, with manual pages
+//! and completions.
 
 use std::ffi::OsString;
 use std::fs;
@@ -42,7 +43,10 @@ impl Libc {
 /// The command: `--out DIR`.
 pub(crate) fn run(args: &[OsString]) -> Result<()> {
     match args {
-        [flag, dir] if flag == "--out" => build(&std::path::absolute(dir)?).map(drop),
+        [flag, dir] if flag == "--out" => {
+            let out = std::path::absolute(dir)?;
+            accompany(&build(&out)?.coder, &out)
+        }
         _ => bail!("usage: cargo xtask dist --out DIR"),
     }
 }
@@ -58,6 +62,30 @@ pub(crate) fn build(out: &Path) -> Result<Dist> {
 pub(crate) fn shim(out: &Path) -> Result<PathBuf> {
     Target::of_host()?.build(&SHIM, out)
 }
+
+/// Has the launcher write what it knows of its own command line: `man/man1`, where man looks beside a
+/// folder of PATH, and `completions`.
+fn accompany(coder: &Path, out: &Path) -> Result<()> {
+    shell::run(Command::new(coder).arg("man").arg(out.join("man/man1")))?;
+    let folder = out.join("completions");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for (shell, file) in COMPLETIONS {
+        let script = shell::read(Command::new(coder).args(["completions", shell]))? + "\n";
+        let path = folder.join(file);
+        fs::write(&path, script).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    eprintln!("{}: manual pages and completions", out.display());
+    Ok(())
+}
+
+/// Shells, and the names by which they look for a script.
+const COMPLETIONS: [(&str, &str); 5] = [
+    ("bash", "aifo-coder.bash"),
+    ("zsh", "_aifo-coder"),
+    ("fish", "aifo-coder.fish"),
+    ("elvish", "aifo-coder.elv"),
+    ("powershell", "_aifo-coder.ps1"),
+];
 
 /// What is built, and what its own compilation is told. The shim starts once per tool call, and a tenth
 /// of its start was relocating itself: a fixed address spares that. Who could misuse one runs programs

@@ -59,7 +59,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "dist",
-        help: "--out DIR: the two static binaries, as they ship",
+        help: "--out DIR: the two static binaries as they ship, manual pages, completions",
         run: dist::run,
     },
     Command {

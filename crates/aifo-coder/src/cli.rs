@@ -5,7 +5,8 @@ mod session;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
 
 pub(crate) use self::session::{Project, Session, Smart};
 use crate::config::{ContainerFlags, Flags};
@@ -22,7 +23,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run an agent in its container, or any command, with its tools in sidecars
-    #[command(after_help = RUN)]
+    #[command(override_usage = RUN_USAGE, after_help = RUN)]
     Run(Run),
     /// List the agents that can be run, and what of each is ready
     Agents(Agents),
@@ -55,29 +56,34 @@ pub(crate) enum Command {
     /// Show, locate or check the configuration
     #[command(after_help = CONFIG)]
     Config(Config),
+    /// Print a script by which a shell completes this command line
+    #[command(after_help = COMPLETIONS)]
+    Completions(Completions),
+    /// Write a manual page of every command into a folder
+    Man(Man),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    #[command(flatten)]
-    pub(crate) session: Session,
-    #[command(flatten)]
-    pub(crate) smart: Smart,
     /// The image of the agent's container; with a command after `--`, any image
     #[arg(long, value_name = "IMAGE")]
     pub(crate) image: Option<String>,
     /// Let the agent in although another one works in the same workspace
     #[arg(long)]
     pub(crate) force_share: bool,
+    #[command(flatten)]
+    pub(crate) smart: Smart,
     /// The agent, see `aifo-coder agents`, and what it is given, options too: it runs in a container of
     /// its own. Or, after `--`, any command: it runs on this machine, or with --image in a container
     #[arg(
         required = true,
         trailing_var_arg = true,
         allow_hyphen_values = true,
-        value_name = "AGENT [ARGS].. | -- COMMAND"
+        value_name = "AGENT"
     )]
     pub(crate) words: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) session: Session,
 }
 
 /// What the words of [`Run`] name.
@@ -107,7 +113,7 @@ impl Run {
 #[derive(Debug, Args)]
 pub(crate) struct Agents {
     /// The project
-    #[arg(long, value_name = "DIR", default_value = ".")]
+    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub(crate) workspace: PathBuf,
     /// Answer in JSON
     #[arg(long)]
@@ -122,14 +128,14 @@ pub(crate) struct Serve {
 
 #[derive(Debug, Args)]
 pub(crate) struct Exec {
-    #[command(flatten)]
-    pub(crate) session: Session,
     /// Join the running session whose id begins so, instead of starting one
     #[arg(long = "session", value_name = "ID", conflicts_with_all = ["toolchains", "workspace", "listen", "idle_stop", "max_secs", "env"])]
     pub(crate) join: Option<String>,
     /// The tool and its arguments, after `--`
     #[arg(required = true, last = true, value_name = "TOOL")]
     pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) session: Session,
 }
 
 #[derive(Debug, Args)]
@@ -137,7 +143,7 @@ pub(crate) struct Why {
     #[command(flatten)]
     pub(crate) project: Project,
     /// The directory the call is made in; the current one by default
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cwd: Option<PathBuf>,
     /// The agent that makes the call, by the name of its command
     #[arg(long, value_name = "NAME")]
@@ -264,11 +270,11 @@ pub(crate) struct Config {
 pub(crate) enum ConfigCommand {
     /// Show every value that holds, and where it comes from
     Show {
-        #[command(flatten)]
-        session: Box<Session>,
         /// Answer in JSON
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        session: Box<Session>,
     },
     /// Print where your own configuration file is, or would be
     Path,
@@ -278,9 +284,29 @@ pub(crate) enum ConfigCommand {
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
         /// The project whose .aifo.toml is checked
-        #[arg(long, value_name = "DIR", default_value = ".", conflicts_with = "file")]
+        #[arg(
+            long,
+            value_name = "DIR",
+            default_value = ".",
+            value_hint = ValueHint::DirPath,
+            conflicts_with = "file"
+        )]
         workspace: PathBuf,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// The folder, made if it is missing
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) folder: PathBuf,
 }
 
 const EXAMPLES: &str = "\
@@ -298,6 +324,10 @@ const EXIT_CODES: &str = "\
 Exit codes: the command's own; 128+n if signal n ended it; 127 the command was not found; 126 it \
 could not be executed; 86 nothing ran; 2 the command line was wrong. A tool's shim also exits with \
 124 (the tool ran into the time limit) and 125 (its ending is unknown).";
+
+const RUN_USAGE: &str = "\
+aifo-coder run [OPTIONS] AGENT [ARGS]..
+       aifo-coder run [OPTIONS] [--image IMAGE] -- COMMAND [ARGS]..";
 
 const RUN: &str = "\
 Examples:
@@ -368,6 +398,16 @@ Examples:
   aifo-coder config show --toolchain rust
   $EDITOR \"$(aifo-coder config path)\"
   aifo-coder config check";
+
+const COMPLETIONS: &str = "\
+Examples:
+  source <(aifo-coder completions bash)                      in ~/.bashrc
+  source <(aifo-coder completions zsh)                       in ~/.zshrc, after compinit
+  aifo-coder completions fish | source                       in ~/.config/fish/config.fish
+  eval (aifo-coder completions elvish | slurp)               in ~/.config/elvish/rc.elv
+  aifo-coder completions powershell | Out-String | iex       in $PROFILE
+
+The names of agents and kinds are those of your configuration at that time.";
 
 #[cfg(test)]
 mod tests {

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use aifo_launch::detect_kinds;
 
-pub(crate) use self::containers::{Backend, ContainerFlags};
+pub(crate) use self::containers::{Backend, ContainerFlags, backend_words, net_words};
 pub(crate) use self::error::ConfigError;
 pub(crate) use self::file::{File, user_file_path, workspace_file_path};
 pub(crate) use self::flags::Flags;
@@ -31,7 +31,7 @@ pub(crate) use self::show::{Entry, entries};
 pub(crate) use self::source::{Source, Sourced};
 pub(crate) use self::toolchains::{Starts, Toolchains};
 pub(crate) use self::values::{
-    Config, Effect, EnvEffect, EnvRule, ToolRule, parse_confine, user_file_name,
+    Config, Effect, EnvEffect, EnvRule, ToolRule, confine_words, parse_confine, user_file_name,
 };
 
 /// Puts all layers together for a session over `workspace`.

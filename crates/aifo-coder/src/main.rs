@@ -9,6 +9,7 @@ mod banner;
 mod cache;
 mod cleanup;
 mod cli;
+mod completions;
 mod config;
 mod config_command;
 mod console;
@@ -16,6 +17,7 @@ mod doctor;
 mod engines;
 mod exec;
 mod log;
+mod man;
 mod paint;
 mod progress;
 mod run;
@@ -53,6 +55,8 @@ fn main() -> ExitCode {
         Command::Cache(flags) => (on_a_reactor(cache::run(&flags.command)), UNANSWERED),
         Command::Doctor(flags) => (on_a_reactor(doctor::doctor(&flags)), UNANSWERED),
         Command::Config(flags) => (config_command::run(&flags.command), UNANSWERED),
+        Command::Completions(flags) => (completions::print(flags.shell), UNANSWERED),
+        Command::Man(flags) => (man::write(&flags.folder), UNANSWERED),
     };
     ended.unwrap_or_else(|error| {
         console::fail(&error);

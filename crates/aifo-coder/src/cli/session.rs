@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use aifo_launch::{Confine, RunnerTransport};
 use aifo_types::Endpoint;
-use clap::Args;
+use clap::{Args, ValueHint};
 
 use crate::config::{self, ContainerFlags, Flags};
 
@@ -13,8 +13,6 @@ use crate::config::{self, ContainerFlags, Flags};
 pub(crate) struct Session {
     #[command(flatten)]
     pub(crate) project: Project,
-    #[command(flatten)]
-    pub(crate) containers: Containers,
     /// Where the proxy listens: unix:///path/to.sock or tcp://host:port (port 0: any). By default a
     /// unix socket in a folder of the session
     #[arg(long, value_name = "URL")]
@@ -41,13 +39,16 @@ pub(crate) struct Session {
     /// Tell decisions on stderr, one line each [env: AIFO_TOOLCHAIN_VERBOSE=1, RUST_LOG]
     #[arg(short, long)]
     pub(crate) verbose: bool,
+    // The last: its heading holds for all that follows.
+    #[command(flatten)]
+    pub(crate) containers: Containers,
 }
 
 /// Which project, and what it needs.
 #[derive(Debug, Args)]
 pub(crate) struct Project {
     /// The project; tools run in it and below
-    #[arg(long, value_name = "DIR", default_value = ".")]
+    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub(crate) workspace: PathBuf,
     /// A sidecar to start: rust, node, python, c-cpp, go, or one of your own; with a version as in
     /// rust@1.95; may be repeated. With auto, the first call of a tool starts its sidecar, whatever it

@@ -289,6 +289,16 @@ impl Config {
     }
 }
 
+/// What `--backend` takes.
+pub(crate) fn backend_words() -> Vec<&'static str> {
+    Backend::WORDS.iter().map(|(_, word)| *word).collect()
+}
+
+/// What `--net` takes.
+pub(crate) fn net_words() -> Vec<&'static str> {
+    NETS.iter().map(|(_, word)| *word).collect()
+}
+
 fn word_of<T: Copy + PartialEq>(words: &[(T, &'static str)], value: T) -> &'static str {
     words.iter().find(|(known, _)| *known == value).map(|(_, word)| *word).unwrap_or_default()
 }

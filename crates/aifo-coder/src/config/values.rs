@@ -224,6 +224,11 @@ pub(crate) fn confine_word(confine: Confine) -> &'static str {
     CONFINE.iter().find(|(known, _)| *known == confine).map(|(_, word)| *word).unwrap_or_default()
 }
 
+/// What `--confine` takes.
+pub(crate) fn confine_words() -> Vec<&'static str> {
+    CONFINE.iter().map(|(_, word)| *word).collect()
+}
+
 /// The user's own file as a hint names it.
 pub(crate) fn user_file_name() -> String {
     let path = user_file_path().unwrap_or_else(|| "~/.config/aifo/config.toml".into());

@@ -1,0 +1,142 @@
+//! `aifo-coder completions`: what a shell completes of our command line (`spec/cli.md#completions`).
+//!
+//! clap generates the script from the flags' own definitions. Which words a flag is usually given is
+//! said here and to the script alone: the flag itself takes more, a version behind a kind for one.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Command, CommandFactory, ValueHint};
+use clap_complete::Shell;
+
+use crate::cli::Cli;
+use crate::config::{self, Config, Flags};
+use crate::paint;
+
+pub(crate) fn print(shell: Shell) -> anyhow::Result<ExitCode> {
+    let vocabulary = Vocabulary::here();
+    let mut script = Vec::new();
+    let mut command = with_words(Cli::command(), &vocabulary);
+    clap_complete::generate(shell, &mut command, PROGRAM, &mut script);
+    let script = String::from_utf8(script)?;
+    paint::print(&match shell {
+        // clap_complete 4.6 spells a program with a hyphen in two ways, and finds no subcommand of it.
+        Shell::Bash => script.replace("aifo__subcmd__coder", "aifo__coder"),
+        // And for fish it passes over what is no option.
+        Shell::Fish => script + &command.get_subcommands().map(fish_words).collect::<String>(),
+        _ => script,
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+const PROGRAM: &str = "aifo-coder";
+
+/// The names that a configuration adds to.
+struct Vocabulary {
+    agents: Vec<String>,
+    kinds: Vec<String>,
+}
+
+impl Vocabulary {
+    /// Those of the user. A shell that starts is not the place to complain about a file: then ours.
+    fn here() -> Self {
+        let config = config::load(Path::new("."), &Flags::default());
+        let config = config.unwrap_or_else(|_| Config::builtin());
+        Vocabulary {
+            agents: config.agents.iter().map(|agent| agent.name.clone()).collect(),
+            kinds: config.policy.kinds().iter().map(|policy| policy.kind.to_string()).collect(),
+        }
+    }
+
+    /// What an argument is usually given; nothing where nobody can know.
+    fn words(&self, argument: &str) -> Option<Vec<String>> {
+        let owned = |words: Vec<&str>| Some(words.into_iter().map(str::to_owned).collect());
+        match argument {
+            "words" | "agent" => Some(self.agents.clone()),
+            "kinds" => Some(self.kinds.clone()),
+            "toolchains" => Some([&["auto".to_owned()], self.kinds.as_slice()].concat()),
+            "backend" => owned(config::backend_words()),
+            "net" => owned(config::net_words()),
+            "confine" => owned(config::confine_words()),
+            "runner_transport" => owned(vec!["auto", "socket", "stdio"]),
+            _ => None,
+        }
+    }
+}
+
+fn with_words(command: Command, vocabulary: &Vocabulary) -> Command {
+    command
+        .mut_args(|arg| match vocabulary.words(arg.get_id().as_str()) {
+            Some(words) => arg.value_parser(PossibleValuesParser::new(words)),
+            None if is_no_path(&arg) => arg.value_hint(ValueHint::Other),
+            None => arg,
+        })
+        .mut_subcommands(|command| with_words(command, vocabulary))
+}
+
+/// An option that takes no path is not to be completed by file names, as shells do unless told. Nor is
+/// what names a session.
+fn is_no_path(arg: &Arg) -> bool {
+    let is_option = !arg.is_positional() && arg.get_action().takes_values();
+    let is_unknown = arg.get_value_hint() == ValueHint::Unknown;
+    is_unknown && (is_option || arg.get_id() == "session")
+}
+
+/// The words of a subcommand, such as the agents behind `run`, each until there is one.
+fn fish_words(command: &Command) -> String {
+    let name = command.get_name();
+    let lines = command.get_positionals().map(|argument| {
+        let words = argument.get_possible_values();
+        let words: Vec<_> = words.iter().map(|word| word.get_name()).collect();
+        let words = words.join(" ");
+        if words.is_empty() {
+            return String::new();
+        }
+        format!(
+            "complete -c {PROGRAM} -n \"__fish_aifo_coder_using_subcommand {name}; \
+             and not __fish_seen_subcommand_from {words}\" -f -a \"{words}\"\n"
+        )
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn vocabulary() -> Vocabulary {
+        Vocabulary { agents: vec!["codex".to_owned()], kinds: vec!["c-cpp".to_owned()] }
+    }
+
+    #[test]
+    fn what_is_offered_is_taken() {
+        let config = Config::builtin();
+        for flag in ["--backend", "--net", "--confine", "--runner-transport", "--toolchain"] {
+            let id = flag.trim_start_matches('-').replace('-', "_").replace("chain", "chains");
+            for word in vocabulary().words(&id).unwrap() {
+                let cli = Cli::try_parse_from(["aifo-coder", "serve", flag, &word]);
+                let crate::cli::Command::Serve(serve) = cli.unwrap().command else { panic!() };
+                assert!(
+                    config.clone().apply_flags(&serve.session.flags()).is_ok(),
+                    "{flag} {word}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_word_has_its_argument() {
+        fn ids(command: &Command, found: &mut Vec<String>) {
+            found.extend(command.get_arguments().map(|arg| arg.get_id().to_string()));
+            command.get_subcommands().for_each(|command| ids(command, found));
+        }
+        let mut found = Vec::new();
+        ids(&Cli::command(), &mut found);
+        for id in ["words", "agent", "kinds", "toolchains", "backend", "net", "confine"] {
+            assert!(found.iter().any(|known| known == id), "{id}");
+        }
+        with_words(Cli::command(), &vocabulary()).debug_assert();
+    }
+}

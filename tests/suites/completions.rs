@@ -1,0 +1,154 @@
+//! `aifo-coder completions` and `aifo-coder man`: the shells and the reader of manuals judge.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use aifo_tests::{Outcome, Setup, possible};
+
+const SHELLS: [&str; 5] = ["bash", "zsh", "fish", "elvish", "powershell"];
+
+/// What our script is, in a file; the user has an agent and a kind of their own.
+fn script(setup: &Setup, shell: &str) -> PathBuf {
+    let folder = setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("config.toml"), "[agents.mine]\n[kind.zig]\ntools = [\"zig\"]\n")
+        .unwrap();
+    let outcome = Outcome::of(setup.coder().args(["completions", shell]));
+    assert_eq!(outcome.exited(0).stderr, "");
+    let path = setup.scratch().join(shell);
+    fs::write(&path, &outcome.stdout).unwrap();
+    path
+}
+
+/// What is typed before the tab, and what is offered then; nothing behind `!` may be.
+const TYPED: [(&str, &str); 8] = [
+    ("aifo-coder ses", "sessions"),
+    ("aifo-coder run co", "codex copilot !claude"),
+    ("aifo-coder run -q m", "mine"),
+    ("aifo-coder run --toolchain ", "auto rust c-cpp zig !codex"),
+    ("aifo-coder serve --net s", "shared separate !none"),
+    ("aifo-coder serve --backend ", "auto docker podman local"),
+    ("aifo-coder completions ", "bash zsh fish elvish powershell"),
+    ("aifo-coder exec --session ", "!bash !README.md"),
+];
+
+#[track_caller]
+fn judge(typed: &str, offered: &str, expected: &str) {
+    let offered: Vec<&str> = offered.lines().filter_map(|l| l.split_whitespace().next()).collect();
+    for word in expected.split(' ') {
+        match word.strip_prefix('!') {
+            Some(word) => assert!(!offered.contains(&word), "{typed:?}: {offered:?}"),
+            None => assert!(offered.contains(&word), "{typed:?}: {word} is not in {offered:?}"),
+        }
+    }
+}
+
+#[test]
+fn bash_completes() {
+    let setup = Setup::new();
+    let script = script(&setup, "bash");
+    for (typed, expected) in TYPED {
+        // As readline calls it: the function that was registered, with command, word, and word before.
+        let tab = "source \"$1\"; shift; compopt() { :; }\n\
+                   registered=$(complete -p aifo-coder) || exit\n\
+                   function=${registered#*-F }; function=${function%% *}\n\
+                   COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1))\n\
+                   $function \"$1\" \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"\n\
+                   printf '%s\\n' \"${COMPREPLY[@]}\"";
+        let mut bash = Command::new("bash");
+        bash.args(["--norc", "-c", tab, "bash"]).arg(&script).args(typed.split(' '));
+        let outcome = Outcome::of(&mut bash);
+        assert_eq!(outcome.exited(0).stderr, "", "{typed:?}");
+        judge(typed, &outcome.text(), expected);
+    }
+}
+
+#[test]
+fn fish_completes() {
+    if !possible("completions: fish_completes", &["fish", "--version"]) {
+        return;
+    }
+    let setup = Setup::new();
+    let script = script(&setup, "fish");
+    for (typed, expected) in TYPED {
+        let mut fish = Command::new("fish");
+        fish.args(["--no-config", "-c", "source $argv[1]; complete -C $argv[2]"]);
+        fish.env("HOME", setup.scratch()).arg(&script).arg(typed);
+        let outcome = Outcome::of(&mut fish);
+        assert_eq!(outcome.exited(0).stderr, "", "{typed:?}");
+        judge(typed, &outcome.text(), expected);
+    }
+}
+
+#[test]
+fn zsh_takes_the_script() {
+    if !possible("completions: zsh_takes_the_script", &["zsh", "--version"]) {
+        return;
+    }
+    let setup = Setup::new();
+    let script = script(&setup, "zsh");
+    let take = "autoload -Uz compinit; compinit -u -D; source $1; print $_comps[aifo-coder]";
+    let mut zsh = Command::new("zsh");
+    let outcome = Outcome::of(zsh.args(["-f", "-c", take, "zsh"]).arg(&script));
+    assert_eq!((&*outcome.exited(0).text(), &*outcome.stderr), ("_aifo-coder\n", ""));
+}
+
+#[test]
+fn every_shell_has_a_script_and_no_other() {
+    let setup = Setup::new();
+    for shell in SHELLS {
+        let text = fs::read_to_string(script(&setup, shell)).unwrap();
+        assert!(text.contains("force-share") && text.contains("doctor"), "{shell}");
+    }
+    Outcome::of(setup.coder().args(["completions", "cmd"])).exited(2);
+}
+
+#[test]
+fn a_broken_file_of_the_users_breaks_no_shell() {
+    let setup = Setup::new();
+    let folder = setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("config.toml"), "agents =").unwrap();
+    let outcome = Outcome::of(setup.coder().args(["completions", "bash"]));
+    assert_eq!(outcome.exited(0).stderr, "");
+    assert!(outcome.text().contains(" codex "));
+}
+
+/// The pages that were written.
+fn pages(setup: &Setup) -> Vec<PathBuf> {
+    let folder = setup.scratch().join("share/man1");
+    Outcome::of(setup.coder().arg("man").arg(&folder)).exited(0);
+    let pages = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    pages.collect()
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let pages = pages(&Setup::new());
+    let has = |name: &str| pages.iter().any(|page| page.ends_with(name));
+    for name in ["aifo-coder.1", "aifo-coder-run.1", "aifo-coder-cache-clear.1"] {
+        assert!(has(name), "{name}: {pages:?}");
+    }
+}
+
+#[test]
+fn the_pages_render_without_a_warning() {
+    if !possible("completions: the_pages_render_without_a_warning", &["groff", "--version"]) {
+        return;
+    }
+    let setup = Setup::new();
+    let rendered = |page: &Path| {
+        let mut groff = Command::new("groff");
+        let outcome = Outcome::of(groff.args(["-man", "-Tascii", "-wall", "-P-cbou"]).arg(page));
+        assert_eq!(outcome.exited(0).stderr, "", "{}", page.display());
+        outcome.text()
+    };
+    for page in pages(&setup) {
+        let text = rendered(&page);
+        assert!(text.contains("SYNOPSIS"), "{}", page.display());
+        if page.ends_with("aifo-coder-run.1") {
+            assert!(text.contains("aifo-coder run [OPTIONS] AGENT [ARGS].."), "{text}");
+        }
+    }
+}
