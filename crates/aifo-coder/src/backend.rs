@@ -37,8 +37,9 @@ pub(crate) async fn choose(
         Ok(engine) => engine,
         Err(error) if wanted == Backend::Auto && fallback == Fallback::None => bail!(
             "{error}\n\
-             hint: start docker or podman; or run the agent on this machine, which isolates nothing \
-             of it, with --backend local"
+             hint: {}; or run the agent on this machine, which isolates nothing of it, with \
+             --backend local",
+            remedy(&error, "start docker or podman")
         ),
         Err(error) if wanted == Backend::Auto => {
             // On a machine without engines nobody misses them.
@@ -49,7 +50,8 @@ pub(crate) async fn choose(
         }
         Err(error) => bail!(
             "{error}\n\
-             hint: start the engine, or run tools as processes of this machine with --backend local"
+             hint: {}, or run tools as processes of this machine with --backend local",
+            remedy(&error, "start the engine")
         ),
     };
     let mut containers = containers(engine, config);
@@ -126,6 +128,14 @@ async fn follow_project(containers: &mut Containers, config: &Config, workspace:
                 "there is no image '{image}' for the project's {kind}, taking '{usual}'"
             );
         }
+    }
+}
+
+/// What may help against an engine that does not answer: `usual`, unless it runs and is for others.
+fn remedy(error: &EngineError, usual: &'static str) -> &'static str {
+    match error.to_string().to_ascii_lowercase().contains("permission denied") {
+        true => "join the group that owns the engine's socket, or use podman or a rootless docker",
+        false => usual,
     }
 }
 

@@ -134,7 +134,10 @@ impl Engine {
         let output = output(&command).await.map_err(|error| silent(error.to_string()))?;
         let facts = Facts::parse(flavor, &output.stdout).ok();
         match facts.filter(|facts| output.status.success() && !facts.version.is_empty()) {
-            None => Err(silent(complaint(&output))),
+            None => {
+                let told = Facts::complaint(&output.stdout).and_then(|told| last_words(&told));
+                Err(silent(told.unwrap_or_else(|| complaint(&output))))
+            }
             Some(facts) if facts.remapped => Err(EngineError::Remapped),
             Some(facts) => Ok(Engine { flavor, program, facts }),
         }

@@ -45,6 +45,13 @@ impl Facts {
         }
     }
 
+    /// What an answer says instead that has no daemon behind it: docker 20.10 gives one all the same,
+    /// and nothing on stderr.
+    pub(crate) fn complaint(answer: &[u8]) -> Option<String> {
+        let info: DockerInfo = serde_json::from_slice(answer).ok()?;
+        info.server_errors.into_iter().next()
+    }
+
     /// Whether its containers run on the kernel that we run on, as far as the two names tell.
     pub fn shares_our_kernel(&self) -> bool {
         nix::sys::utsname::uname()
@@ -187,6 +194,8 @@ mod tests {
     fn an_answer_without_a_daemon_is_none() {
         let docker = br#"{"ServerVersion":"","ServerErrors":["Cannot connect"]}"#;
         assert_eq!(Facts::parse(Flavor::Docker, docker).unwrap().version, "");
+        assert_eq!(Facts::complaint(docker).as_deref(), Some("Cannot connect"));
+        assert_eq!(Facts::complaint(b"{}"), None);
         assert!(Facts::parse(Flavor::Podman, b"{}").is_err());
     }
 }

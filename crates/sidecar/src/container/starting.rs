@@ -268,7 +268,9 @@ fn hint(reason: &str, kind: &Kind, spec: &ContainerSpec) -> &'static str {
         return "\nhint: say in your own file what podman takes networks from, as its \
                 default_subnet_pools do: pools = [\"172.30.0.0/16\"] of [containers]";
     }
-    if !spec.publish.is_empty() && reason.contains("port is already allocated") {
+    // Of another container; of another program.
+    let taken = ["port is already allocated", "address already in use"];
+    if !spec.publish.is_empty() && taken.iter().any(|word| reason.contains(word)) {
         return "\nhint: publish another port of the host";
     }
     ""
