@@ -24,6 +24,12 @@
 //! # }
 //! ```
 //!
+//! Two launchers in a few lines, which the suites run: `examples/embed.rs`, one tool call through a
+//! session on this machine, and `examples/agent.rs`, an agent in a container ([`AgentPlace`], [`Agent`])
+//! with its tools in another. What an agent of somebody else's needs is in [`Session::variables`] and
+//! [`Session::shims`]. A shim has to be built for it: `cargo xtask dist` makes a static one, which runs
+//! in any image.
+//!
 //! Architecture invariant: a [`Session`] owns everything it made. Nothing of it is reachable by
 //! another path, and dropping it removes its folders and ends its sidecars.
 

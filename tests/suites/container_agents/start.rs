@@ -4,8 +4,8 @@ use std::fs;
 use std::process::Command;
 
 use aifo_tests::{
-    Containers, EVERY_TOOL, Engine, Outcome, Running, Signal, Terminal, Tmux, eventually, is_alive,
-    possible,
+    Containers, EVERY_TOOL, Engine, Outcome, Running, Signal, Terminal, Tmux, eventually, example,
+    is_alive, possible,
 };
 
 use super::{contained, containers, told};
@@ -270,4 +270,20 @@ fn what_would_be_run_is_shown() {
     assert!(agent.contains(EVERY_TOOL) && agent.contains(".codex"), "{agent}");
     assert!(!text.contains("sk-secret"), "{text}");
     assert_eq!(left(&engine, &tools), [""; 0]);
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn other_launchers_have_it_too() {
+    let Some(engine) = Engine::of_run("other_launchers_have_it_too") else { return };
+    let containers = containers(&engine);
+    let coder = containers.setup().coder();
+    let mut launcher = Command::new(example("agent"));
+    launcher.env_clear().envs(coder.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    launcher.arg(containers.setup().workspace()).args(["c-cpp", EVERY_TOOL, "make"]);
+    let outcome = Outcome::of(&mut launcher);
+    let text = outcome.exited(0).text();
+    assert!(text.starts_with(super::MADE), "{outcome:?}");
+    assert!(text.contains("Ended(Exited(0)) after "), "{outcome:?}");
+    assert_eq!(left(&engine, &containers), [""; 0]);
 }

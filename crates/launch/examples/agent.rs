@@ -1,0 +1,37 @@
+//! A launcher of one's own: an agent in a container, its tools in another one, and nothing left.
+//!
+//! `cargo run -p aifo-launch --example agent -- DIR KIND IMAGE COMMAND [ARGS]..`; for the sake of
+//! brevity one image has the agent and the tools of that kind.
+
+use aifo_launch::{
+    Agent, AgentPlace, AgentSpec, Choice, Containers, Engine, Session, SessionConfig, ShimBinary,
+    SidecarBackend,
+};
+use aifo_types::Kind;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [workspace, kind, image, command @ ..] = words.as_slice() else {
+        return Err("DIR ..".into());
+    };
+    let agent = Agent::new(command.iter().map(Into::into).collect()).ok_or("which command?")?;
+
+    let mut containers = Containers::of(Engine::find(Choice::Any).await?);
+    let kind = Kind::parse(kind)?;
+    containers.images.named.insert(kind.clone(), image.clone());
+    let mut config = SessionConfig::new(workspace, ShimBinary::find()?);
+    config.toolchains = vec![kind.into()];
+    config.backend = SidecarBackend::Containers(Box::new(containers));
+    let spec = AgentSpec::unknown("mine");
+    config.agent = Some(AgentPlace { spec, image: image.clone(), home: None });
+
+    let session = Session::start(config).await?;
+    for finding in agent.check(&session).await? {
+        eprintln!("{finding}");
+    }
+    let end = agent.run(&session).await;
+    println!("{:?} after {} tool calls", end?, session.tally().calls);
+    session.close().await;
+    Ok(())
+}
