@@ -5,8 +5,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use crate::{Signal, eventually, send_signal};
+use crate::{DEADLINE, Signal, eventually, eventually_within, send_signal};
 
 /// What a finished child left.
 #[derive(Clone, Debug)]
@@ -105,9 +106,15 @@ impl Running {
 
     /// Waits for its end.
     #[track_caller]
-    pub fn finish(mut self) -> Outcome {
+    pub fn finish(self) -> Outcome {
+        self.finish_within(DEADLINE)
+    }
+
+    /// [`Running::finish`] with a deadline of its own, for what is slow by design.
+    #[track_caller]
+    pub fn finish_within(mut self, deadline: Duration) -> Outcome {
         let mut status = None;
-        eventually("the child has ended", || {
+        eventually_within(deadline, "the child has ended", || {
             status = self.child.try_wait().expect("the child is ours");
             status.is_some()
         });

@@ -2,8 +2,10 @@
 //! could stand in for a sidecar.
 
 use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use aifo_tests::{Engine, Outcome};
+use aifo_tests::{Engine, Outcome, Running};
 
 /// Every agent that has an image.
 const AGENTS: [&str; 12] = [
@@ -28,6 +30,9 @@ const CONTRACT: [&str; 4] = [
     "AIFO_SHIM_SMART_NODE=1",
     "AIFO_SHIM_SMART_PYTHON=1",
 ];
+
+/// How long an agent may take: some load half a gigabyte before they say a word.
+const START: Duration = Duration::from_secs(300);
 
 /// Root, and somebody whom no passwd file knows.
 const USERS: [&str; 2] = ["0:0", "1000:1000"];
@@ -62,13 +67,17 @@ fn in_session(engine: &Engine, agent: &str, user: &str, words: &[&str]) -> Outco
     let mut command = engine.command(["run", "--rm", "--network", "none", "--user", user]);
     command.args(["--tmpfs", "/run/aifo"]);
     CONTRACT.iter().for_each(|variable| _ = command.args(["--env", variable]));
-    Outcome::of(command.arg(image(agent)).args(words))
+    finish(command.arg(image(agent)).args(words))
 }
 
 /// Runs words in an agent's image as whoever has nothing but an engine.
 fn alone(engine: &Engine, agent: &str, words: &[&str]) -> Outcome {
     let run = ["run", "--rm", "--network", "none", "--user", "1000:1000"];
-    Outcome::of(engine.command(run).arg(image(agent)).args(words))
+    finish(engine.command(run).arg(image(agent)).args(words))
+}
+
+fn finish(command: &mut Command) -> Outcome {
+    Running::start(command.stdin(Stdio::null())).finish_within(START)
 }
 
 /// Whether a text holds something like `1.22.333`.
