@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         eprintln!("{finding}");
     }
     let end = agent.run(&session).await;
-    println!("{:?} after {} tool calls", end?, session.tally().calls);
-    session.close().await;
+    let tally = session.close().await;
+    println!("{:?} after {} tool calls", end?, tally.calls);
     Ok(())
 }

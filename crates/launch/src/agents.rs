@@ -22,6 +22,8 @@ pub struct AgentSpec {
     /// Folders below those that are each session's own, and empty: where programs of the agent's meet,
     /// which must not be those of this machine.
     pub private: Vec<PathBuf>,
+    /// Files of its settings, relative to HOME, which it gets to read if they are there.
+    pub settings: Vec<PathBuf>,
     /// The variables of the user's that it gets, by exact name.
     pub variables: Vec<String>,
     /// The variables that it gets in any case, with their values.
@@ -65,6 +67,7 @@ struct Row {
     local_python: Option<&'static str>,
     state: &'static [&'static str],
     private: &'static [&'static str],
+    settings: &'static [&'static str],
     variables: &'static [&'static str],
     set: &'static [(&'static str, &'static str)],
 }
@@ -96,6 +99,7 @@ const ROWS: &[Row] = &[
         local_python: VENV_PYTHON,
         state: &[".aider"],
         private: &[],
+        settings: &[".aider.conf.yml", ".aider.model.settings.yml"],
         variables: PROVIDERS,
         set: &[
             ("AIDER_CHECK_UPDATE", "false"),
@@ -110,6 +114,7 @@ const ROWS: &[Row] = &[
         local_python: None,
         state: &[".claude"],
         private: &[],
+        settings: &[],
         variables: &[
             "ANTHROPIC_API_KEY",
             "ANTHROPIC_AUTH_TOKEN",
@@ -133,7 +138,8 @@ const ROWS: &[Row] = &[
         local_python: None,
         state: &[".codex"],
         private: &[".codex/app-server-control", ".codex/app-server-daemon"],
-        variables: &["CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
+        settings: &[],
+        variables: &["CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
         set: &[],
     },
     Row {
@@ -143,7 +149,16 @@ const ROWS: &[Row] = &[
         local_python: None,
         state: &[".copilot"],
         private: &[],
-        variables: &["COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"],
+        settings: &[],
+        variables: &[
+            "COPILOT_GITHUB_TOKEN",
+            "COPILOT_MODEL",
+            "COPILOT_OFFLINE",
+            "COPILOT_PROVIDER_API_KEY",
+            "COPILOT_PROVIDER_BASE_URL",
+            "GH_TOKEN",
+            "GITHUB_TOKEN",
+        ],
         set: &[("COPILOT_AUTO_UPDATE", "false")],
     },
     Row {
@@ -153,6 +168,7 @@ const ROWS: &[Row] = &[
         local_python: None,
         state: &[".config/crush", ".local/share/crush"],
         private: &[],
+        settings: &[],
         variables: PROVIDERS,
         set: &[("CRUSH_DISABLE_METRICS", "1")],
     },
@@ -163,6 +179,7 @@ const ROWS: &[Row] = &[
         local_python: None,
         state: &[".gemini"],
         private: &[],
+        settings: &[],
         variables: &[
             "GEMINI_API_KEY",
             "GEMINI_MODEL",
@@ -181,7 +198,8 @@ const ROWS: &[Row] = &[
         local_python: VENV_PYTHON,
         state: &[".kimi"],
         private: &[],
-        variables: &["KIMI_API_KEY", "KIMI_BASE_URL", "KIMI_MODEL_NAME", "MOONSHOT_API_KEY"],
+        settings: &[],
+        variables: &["KIMI_API_KEY", "KIMI_BASE_URL", "KIMI_MODEL_NAME"],
         set: &[("KIMI_CLI_NO_AUTO_UPDATE", "1")],
     },
     Row {
@@ -191,6 +209,7 @@ const ROWS: &[Row] = &[
         local_python: None,
         state: &[".letta"],
         private: &[],
+        settings: &[],
         variables: &["LETTA_API_KEY", "LETTA_BASE_URL"],
         set: &[("DISABLE_AUTOUPDATER", "1")],
     },
@@ -201,6 +220,7 @@ const ROWS: &[Row] = &[
         local_python: None,
         state: &[".config/opencode", ".local/share/opencode", ".local/state/opencode"],
         private: &[],
+        settings: &[],
         variables: PROVIDERS,
         set: &[("OPENCODE_DISABLE_AUTOUPDATE", "1")],
     },
@@ -211,6 +231,7 @@ const ROWS: &[Row] = &[
         local_python: VENV_PYTHON,
         state: &[".openhands"],
         private: &[],
+        settings: &[],
         variables: &["LLM_API_KEY", "LLM_BASE_URL", "LLM_MODEL"],
         set: &[("LITELLM_LOCAL_MODEL_COST_MAP", "True")],
     },
@@ -221,7 +242,15 @@ const ROWS: &[Row] = &[
         local_python: None,
         state: &[".qwen"],
         private: &[],
-        variables: &["DASHSCOPE_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"],
+        settings: &[],
+        variables: &[
+            "ANTHROPIC_API_KEY",
+            "DASHSCOPE_API_KEY",
+            "OPENAI_API_KEY",
+            "OPENAI_BASE_URL",
+            "OPENAI_MODEL",
+            "OPENROUTER_API_KEY",
+        ],
         set: &[],
     },
     Row {
@@ -231,6 +260,7 @@ const ROWS: &[Row] = &[
         local_python: VENV_PYTHON,
         state: &[".vibe"],
         private: &[],
+        settings: &[],
         variables: &["MISTRAL_API_KEY"],
         set: &[],
     },
@@ -252,6 +282,7 @@ impl Row {
             local_python: self.local_python.map(PathBuf::from),
             state: self.state.iter().map(PathBuf::from).collect(),
             private: self.private.iter().map(PathBuf::from).collect(),
+            settings: self.settings.iter().map(PathBuf::from).collect(),
             variables: owned(self.variables),
             set: self.set.iter().map(pair).collect(),
             ..AgentSpec::unknown(self.name)
@@ -270,6 +301,7 @@ impl AgentSpec {
             local_python: None,
             state: Vec::new(),
             private: Vec::new(),
+            settings: Vec::new(),
             variables: Vec::new(),
             set: Vec::new(),
             shell: PathBuf::from("/bin/bash"),

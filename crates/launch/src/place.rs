@@ -145,6 +145,11 @@ fn state_mounts(place: &AgentPlace, folder: &Path) -> Vec<Mount> {
     let private =
         place.spec.private.iter().map(|private| Mount::Scratch { to: inside.join(private) });
     mounts.extend(private);
+    let settings = place.spec.settings.iter().filter_map(|settings| {
+        let real = home.join(settings).canonicalize().ok().filter(|file| file.is_file())?;
+        Some(bind(&real, &inside.join(settings), true))
+    });
+    mounts.extend(settings);
     mounts
 }
 
@@ -202,7 +207,7 @@ mod tests {
         fs::create_dir(&home).unwrap();
         let mut spec = AgentSpec::unknown("it");
         spec.state = vec![".it".into(), ".local/share/it".into(), ".local/state/it".into()];
-        let place = AgentPlace { spec, image: String::new(), home: Some(home.clone()) };
+        let mut place = AgentPlace { spec, image: String::new(), home: Some(home.clone()) };
         let real = home.canonicalize().unwrap();
         let scratch = |to: &str| Mount::Scratch { to: format!("/home/coder/{to}").into() };
         let state =
@@ -217,13 +222,20 @@ mod tests {
         ];
         assert_eq!(state_mounts(&place, Path::new("/s")), expected);
 
+        // And settings, if there are any, to be read.
+        fs::write(home.join(".it.yml"), "").unwrap();
+        place.spec.settings = vec![".it.yml".into(), ".it.absent".into()];
+        let settings = bind(&real.join(".it.yml"), Path::new("/home/coder/.it.yml"), true);
+        assert_eq!(state_mounts(&place, Path::new("/s")).last(), Some(&settings));
+        assert_eq!(state_mounts(&place, Path::new("/s")).len(), expected.len() + 1);
+        place.spec.settings.clear();
+
         // Nor what listens on this machine.
         for folder in [".it/own", ".it/a/b"] {
             fs::create_dir_all(home.join(folder)).unwrap();
         }
         let sockets = [".it/own/x", ".it/a/b/y", ".it/z"];
         let _listening = sockets.map(|path| UnixListener::bind(home.join(path)).unwrap());
-        let mut place = place;
         place.spec.state.truncate(1);
         place.spec.private = vec![".it/own".into()];
         let cover = |path: &str| {

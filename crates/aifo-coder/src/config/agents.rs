@@ -22,6 +22,10 @@ pub(crate) struct AgentRow {
     pub(crate) command: Option<Spanned<Vec<String>>>,
     /// Folders below HOME.
     pub(crate) state: Option<Spanned<Vec<PathBuf>>>,
+    /// Folders below those, each session's own.
+    pub(crate) private: Option<Spanned<Vec<PathBuf>>>,
+    /// Files below HOME, to be read.
+    pub(crate) settings: Option<Spanned<Vec<PathBuf>>>,
     /// Names of the user's variables.
     pub(crate) variables: Option<Spanned<Vec<String>>>,
     pub(crate) set: Option<Spanned<BTreeMap<String, String>>>,
