@@ -91,14 +91,18 @@ fn change(spec: &mut AgentSpec, file: &File, row: &AgentRow) -> Result<(), Confi
         }
         spec.command = command.value;
     }
-    if let Some(state) = file.told(&row.state) {
-        if let Some(outside) = state.value.iter().find(|folder| !is_below(folder)) {
-            let what = format!("'{}' is not a folder below HOME", outside.display());
-            return Err(
-                ConfigError::new(&state.source, what).hint("for example: state = [\".it\"]")
-            );
+    let places = [
+        (&row.state, &mut spec.state),
+        (&row.private, &mut spec.private),
+        (&row.settings, &mut spec.settings),
+    ];
+    for (entry, place) in places {
+        let Some(told) = file.told(entry) else { continue };
+        if let Some(outside) = told.value.iter().find(|path| !is_below(path)) {
+            let what = format!("'{}' is not below HOME", outside.display());
+            return Err(ConfigError::new(&told.source, what).hint("for example: [\".it\"]"));
         }
-        spec.state = state.value;
+        *place = told.value;
     }
     if let Some(names) = file.told(&row.variables) {
         for name in &names.value {
@@ -191,8 +195,8 @@ mod tests {
     fn mistakes() {
         let rows = [
             ("[agents.codex]\ncommand = []", "/c.toml:2: a command has a program"),
-            ("[agents.codex]\nstate = ['/etc']", "/c.toml:2: '/etc' is not a folder below HOME"),
-            ("[agents.codex]\nstate = ['.a/../..']", "/c.toml:2: '.a/../..' is not a folder"),
+            ("[agents.codex]\nstate = ['/etc']", "/c.toml:2: '/etc' is not below HOME"),
+            ("[agents.codex]\nstate = ['.a/../..']", "/c.toml:2: '.a/../..' is not below HOME"),
             ("[agents.codex]\nvariables = ['X_*']", "/c.toml:2: 'X_*' is not the exact name"),
             ("[agents.codex]\nset = { PATH = '/x' }", "/c.toml:2: a tool's PATH is the sidecar's"),
             ("[agents.codex]\nlocal_python = 'python3'", "/c.toml:2: 'python3' is not absolute"),

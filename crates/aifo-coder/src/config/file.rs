@@ -273,6 +273,8 @@ mod tests {
             image = "registry.example/mine:1"
             command = ["mine"]
             state = [".mine"]
+            private = [".mine/run"]
+            settings = [".mine.toml"]
             variables = ["MINE_KEY"]
             set = { MODE = "fast" }
             node = true

@@ -86,7 +86,7 @@ pub(crate) fn entries(config: &Config) -> Vec<Entry> {
         // Values may be anybody's secret; names are not.
         let set: Vec<_> = spec.set.iter().map(|(name, _)| name).collect();
         let value = json!({
-            "image": spec.image, "command": spec.command, "state": spec.state,
+            "image": spec.image, "command": spec.command, "state": spec.state, "private": spec.private, "settings": spec.settings,
             "variables": spec.variables, "set": set, "node": spec.smart.node,
             "python": spec.smart.python, "local_python": spec.local_python, "shell": spec.shell,
         });
