@@ -59,13 +59,12 @@ pub(crate) fn container(place: &AgentPlace, folder: &Path) -> AgentContainer {
 pub(crate) async fn furnish(
     place: &AgentPlace,
     folder: &Path,
-    shim: &Path,
     tools: (&Policy, &NotifyRules),
     as_root: bool,
 ) -> Result<(), LaunchError> {
     let shims = shims(folder);
     make(&shims)?;
-    fill_shims(&shims, shim, tools).map_err(|source| failed(&shims, source))?;
+    fill_shims(&shims, tools).map_err(|source| failed(&shims, source))?;
     let files = files(folder);
     make(&files)?;
     let shell = place.spec.shell.to_string_lossy();
@@ -103,9 +102,10 @@ fn files(folder: &Path) -> PathBuf {
     folder.join("agent")
 }
 
-/// A copy of the shim, so that its links hold in the container as well.
-fn fill_shims(shims: &Path, shim: &Path, tools: (&Policy, &NotifyRules)) -> io::Result<()> {
-    fs::copy(shim, shims.join("aifo-shim"))?;
+/// Links that hold in the container: the shim itself is mounted beside them. A runtime folder may be one
+/// from which nothing can be executed.
+fn fill_shims(shims: &Path, tools: (&Policy, &NotifyRules)) -> io::Result<()> {
+    fs::write(shims.join("aifo-shim"), "")?;
     for name in [ENTRY, "aifo-runner"] {
         symlink("aifo-shim", shims.join(name))?;
     }

@@ -298,7 +298,7 @@ impl Session {
                 if let Some(asked) = &config.agent {
                     let as_root = containers.runs_as_root();
                     let tools = (&config.policy, &config.notify);
-                    place::furnish(asked, folder, config.shim.path(), tools, as_root).await?;
+                    place::furnish(asked, folder, tools, as_root).await?;
                     agent = Some(place::container(asked, folder));
                 }
                 let backend = backend::container_backend(

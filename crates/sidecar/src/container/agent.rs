@@ -17,7 +17,8 @@ use super::kind::{self, RunnerPlace, bind};
 pub struct AgentContainer {
     /// What it is made from.
     pub image: String,
-    /// A folder of the session's with the shim under every tool's name, and as `aifo-runner`.
+    /// A folder of the session's with links to `aifo-shim` under every tool's name, and as
+    /// `aifo-runner`; a file of that name is there for the shim to be mounted over.
     pub shims: PathBuf,
     /// What else of the host it sees.
     pub mounts: Vec<Mount>,
@@ -27,6 +28,8 @@ pub struct AgentContainer {
 
 /// Where the shims are.
 const SHIMS: &str = "/opt/aifo/bin";
+/// What their links lead to.
+const SHIM: &str = "/opt/aifo/bin/aifo-shim";
 /// The same binary is the runner there.
 const RUNNER: &str = "/opt/aifo/bin/aifo-runner";
 /// Apart from the proxy's socket, which is in `/run/aifo`.
@@ -40,6 +43,7 @@ pub(super) fn container(shared: &Shared, agent: &AgentContainer) -> ContainerSpe
     let image = agent.image.clone();
     let spec = kind::container_with(shared, name, kind.as_str(), image, runner);
     let mut spec = kind::working(shared, spec);
+    spec.mounts.push(bind(&shared.config.runner_program, SHIM, true));
     spec.mounts.extend(agent.mounts.iter().cloned());
     spec.variables.extend(agent.variables.iter().cloned());
     let admitted = shared.config.admitted.iter();
