@@ -259,7 +259,7 @@ fn it_keeps_the_folders_of_its_row() {
 fn it_reaches_no_program_of_this_machine_by_its_state() {
     let story = "it_reaches_no_program_of_this_machine_by_its_state";
     let Some(engine) = Engine::of_run(story) else { return };
-    let containers = Containers::of(&engine);
+    let containers = Containers::of(&engine).kind("c-cpp");
     user_file(
         &containers,
         "[agents.mine]\ncommand = ['/usr/bin/python3', 'reach.py']\nstate = ['.mine']\n",
