@@ -300,3 +300,29 @@ fn a_start_that_fails_halfway_leaves_nothing() {
         assert_eq!(fs::read_dir(setup.runtime()).unwrap().count(), 0, "{what}");
     }
 }
+
+/// Who has images for some kinds is told that it is not containers that tools run in.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn where_some_images_are_missing_no_container_is_started_and_that_is_told() {
+    let story = "where_some_images_are_missing_no_container_is_started_and_that_is_told";
+    let Some(engine) = Engine::of_run(story) else { return };
+    // Of two engines docker is asked, whose images those of podman are not.
+    if !possible(story, &["test", engine.name(), "=", "docker"]) {
+        return;
+    }
+    let prefix = format!("aifo-t{}/", std::process::id());
+    let image = format!("{prefix}aifo-toolchain-python:latest");
+    engine.text(["tag", EVERY_TOOL, &image]);
+    let containers = Containers::of(&engine);
+    let mut run = containers.setup().coder();
+    run.env("AIFO_CODER_IMAGE_PREFIX", &prefix).args(["run", "--backend", "auto", "--workspace"]);
+    run.arg(containers.setup().workspace()).args(["--toolchain", "python,node", "--", "true"]);
+    let outcome = Outcome::of(&mut run);
+    engine.text(["rmi", &image]);
+    let told = format!(
+        "aifo-coder: docker has no image {prefix}aifo-toolchain-node:latest; tools run as processes of \
+         this machine"
+    );
+    assert_eq!(outcome.exited(0).only_line(), told);
+}

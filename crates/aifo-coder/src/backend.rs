@@ -66,7 +66,11 @@ pub(crate) async fn choose(
         if !missing.is_empty() {
             let flavor = containers.engine.flavor();
             let reason = format!("{flavor} has no image {}", missing.join(", "));
-            tracing::info!("{reason}; {INSTEAD}");
+            // Who has made images for some kinds expects containers.
+            match missing.len() < unnamed.len() {
+                true => tracing::warn!("{reason}; {INSTEAD}"),
+                false => tracing::info!("{reason}; {INSTEAD}"),
+            }
             return local(config, &reason);
         }
     }

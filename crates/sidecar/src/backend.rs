@@ -45,7 +45,7 @@ pub enum SidecarError {
         /// What the engine, or the runner, said.
         reason: String,
         /// What helps, on a line of its own, if that is known.
-        hint: &'static str,
+        hint: String,
     },
     /// A container of the user's own did not take its runner.
     #[error("the {kind} sidecar cannot be attached to container '{container}': {reason}{hint}")]

@@ -284,6 +284,6 @@ fn other_launchers_have_it_too() {
     let outcome = Outcome::of(&mut launcher);
     let text = outcome.exited(0).text();
     assert!(text.starts_with(super::MADE), "{outcome:?}");
-    assert!(text.contains("Ended(Exited(0)) after "), "{outcome:?}");
+    assert!(text.contains("Ended(Exited(0)) after 1 tool calls"), "{outcome:?}");
     assert_eq!(left(&engine, &containers), [""; 0]);
 }

@@ -239,7 +239,7 @@ impl Failure {
 }
 
 /// What helps, where it is known.
-fn hint(reason: &str, kind: &Kind, spec: &ContainerSpec) -> &'static str {
+fn hint(reason: &str, kind: &Kind, spec: &ContainerSpec) -> String {
     let missing = [
         "No such image",
         "pull access denied",
@@ -252,28 +252,31 @@ fn hint(reason: &str, kind: &Kind, spec: &ContainerSpec) -> &'static str {
         "initializing source",
         "manifest unknown",
     ];
-    if missing.iter().any(|word| reason.contains(word)) {
-        if *kind == Kind::agent() {
-            return "\nhint: the agent's image is not on this machine and cannot be pulled; build it with \
-                    `cargo xtask images build agent-NAME`, or name another with --image";
-        }
-        return "\nhint: the image is not on this machine and cannot be pulled; build it with \
-                `cargo xtask images build`, or name another with --toolchain-image";
-    }
-    if reason.contains("not writable") {
-        return "\nhint: a cache volume belongs to somebody else; see `aifo-coder cache`, or leave \
-                caches out with --no-toolchain-cache";
-    }
-    if reason.contains("in none of the engine's pools") {
-        return "\nhint: say in your own file what podman takes networks from, as its \
-                default_subnet_pools do: pools = [\"172.30.0.0/16\"] of [containers]";
-    }
     // Of another container; of another program.
     let taken = ["port is already allocated", "address already in use"];
-    if !spec.publish.is_empty() && taken.iter().any(|word| reason.contains(word)) {
-        return "\nhint: publish another port of the host";
+    let speaks_of = |words: &[&str]| words.iter().any(|word| reason.contains(word));
+    if speaks_of(&missing) {
+        let (name, flag) = match *kind == Kind::agent() {
+            true => ("agent-NAME", "--image"),
+            false => (kind.as_str(), "--toolchain-image"),
+        };
+        return format!(
+            "\nhint: the image is not on this machine and cannot be pulled; build it with \
+             `cargo xtask images build {name}`, or name another with {flag}"
+        );
     }
-    ""
+    let known = if speaks_of(&["not writable"]) {
+        "\nhint: a cache volume belongs to somebody else; see `aifo-coder cache`, or leave caches out \
+         with --no-toolchain-cache"
+    } else if speaks_of(&["in none of the engine's pools"]) {
+        "\nhint: say in your own file what podman takes networks from, as its default_subnet_pools do: \
+         pools = [\"172.30.0.0/16\"] of [containers]"
+    } else if !spec.publish.is_empty() && speaks_of(&taken) {
+        "\nhint: publish another port of the host"
+    } else {
+        ""
+    };
+    known.to_owned()
 }
 
 /// What the engine's command says: progress of a pull, complaints, the runner's own words.
