@@ -2,6 +2,8 @@
 //!
 //! What a tool prints proves where it ran: a variable that only one kind's sidecar has.
 
+#[path = "agent_errands/server.rs"]
+mod server;
 #[path = "agent_errands/terminal.rs"]
 mod terminal;
 
