@@ -5,7 +5,8 @@ mod session;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueHint};
+use aifo_doors::{CommandName, InvalidCommandName};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 pub(crate) use self::session::{Project, Session, Smart};
@@ -36,6 +37,12 @@ pub(crate) enum Command {
     /// Run one tool in its sidecar, in a session of its own or one that runs
     #[command(after_help = EXEC)]
     Exec(Exec),
+    /// Run commands of this machine for containers that share only a directory with it
+    ///
+    /// For each command a client of its name is put into the directory. Called from a container, it
+    /// places a request there as files, and behaves as the command would.
+    #[command(after_help = PROXY)]
+    Proxy(Proxy),
     /// Tell what would become of a tool call, and why; nothing is run
     #[command(after_help = WHY)]
     Why(Why),
@@ -136,6 +143,63 @@ pub(crate) struct Exec {
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
     pub(crate) session: Session,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Proxy {
+    /// The commands, by the names under which PATH has them
+    #[arg(
+        required = true,
+        value_name = "COMMAND",
+        value_parser = parse_command,
+        value_hint = ValueHint::CommandName
+    )]
+    pub(crate) commands: Vec<CommandName>,
+    /// The directory that containers share, .swe-swe/proxy by default
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) dir: Option<PathBuf>,
+    /// Use .swe-swe/proxy in HOME, for the containers of every project
+    #[arg(long, conflicts_with = "dir")]
+    pub(crate) global: bool,
+    /// What containers find under a command's name: script, for any shell; or binary, a copy of
+    /// aifo-shim, which needs nothing else of its image
+    #[arg(long, value_name = "KIND", value_enum, default_value = "script")]
+    pub(crate) client: ClientKind,
+    /// How long a command may run, in seconds; 0 is as long as it likes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) max_secs: u64,
+    /// A variable of the caller that passes to its command; may be repeated
+    #[arg(long, value_name = "NAME", value_parser = parse_variable)]
+    pub(crate) env: Vec<String>,
+    /// How long commands have to finish once this is told to end, in seconds
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) grace: u64,
+    /// Tell nothing on stderr but what goes wrong
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Tell decisions on stderr, one line each
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+/// What stands under a command's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ClientKind {
+    Script,
+    Binary,
+}
+
+fn parse_command(word: &str) -> Result<CommandName, InvalidCommandName> {
+    CommandName::parse(word.as_bytes())
+}
+
+/// A name that a shell can have, so that the script can as well.
+fn parse_variable(word: &str) -> Result<String, String> {
+    let starts_well = word.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    if starts_well && word.chars().all(|it| it.is_ascii_alphanumeric() || it == '_') {
+        return Ok(word.to_owned());
+    }
+    Err("a variable's name is letters, digits and _, and begins with no digit".to_owned())
 }
 
 #[derive(Debug, Args)]
@@ -315,6 +379,7 @@ Examples:
   aifo-coder run -- make             a command of this machine, its tools in sidecars
   aifo-coder exec -- cargo test      one tool call
   aifo-coder why python3 -m pytest   what would become of a call
+  aifo-coder proxy make              this machine's make, for containers
   aifo-coder log -f                  the calls as they come
 
 Exit codes: those of the command; 86 nothing ran; 1 a question without an answer; 2 the command line \
@@ -353,6 +418,18 @@ Examples:
 Exit codes: the tool's own; 128+n if signal n ended it; 86 nothing ran; 124 the tool ran into the \
 time limit; 125 its ending is unknown; 126 it could not be executed; 127 it was not found; 2 the \
 command line was wrong.";
+
+const PROXY: &str = "\
+Examples:
+  aifo-coder proxy make                      then, in a container: .swe-swe/proxy/make build
+  aifo-coder proxy make docker --client binary
+  aifo-coder proxy --global --max-secs 600 gh
+
+PROXY_TIMEOUT in the container says for how many seconds a client waits, 300 by default, 0 for ever.
+
+Exit codes: 0 it was told to end, and has; 86 it did not come up; 2 the command line was wrong. A \
+client's: the command's own; 128+n if signal n ended it; 124 it waited or ran too long; 125 nothing ran, \
+or the ending is unknown; 126 it could not be executed; 127 it is gone.";
 
 const WHY: &str = "\
 Examples:

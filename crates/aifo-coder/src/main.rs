@@ -20,6 +20,7 @@ mod log;
 mod man;
 mod paint;
 mod progress;
+mod proxy;
 mod run;
 mod serve;
 mod sessions;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
             };
             (ended, exit::NOTHING_RAN)
         }
+        Command::Proxy(flags) => (on_a_reactor(proxy::proxy(flags)), exit::NOTHING_RAN),
         Command::Why(flags) => (on_a_reactor(why::why(&flags)), UNANSWERED),
         Command::Log(flags) => (log::log(&flags), UNANSWERED),
         Command::Sessions(flags) => (on_a_reactor(sessions::list(&flags)), UNANSWERED),

@@ -1,8 +1,8 @@
 //! `aifo-shim`: the one static binary that goes where the agent and the tools are.
 //!
-//! Its name decides what it is: under a tool's name it is that tool, run in a sidecar; as
-//! `aifo-runner` it is the resident server inside one; as `aifo-agent` it becomes the agent in its
-//! container; as `aifo-shim` it tells about itself. It is
+//! Its name decides what it is: under a tool's name it is that tool, run in a sidecar, or in a mailbox a
+//! command of the host; as `aifo-runner` it is the resident server inside a sidecar; as `aifo-agent` it
+//! becomes the agent in its container; as `aifo-shim` it tells about itself. It is
 //! a short blocking program without a runtime or threads, because it starts once per tool call.
 //!
 //! Its unit tests start as such do, so nothing there comes from `run`.
@@ -22,6 +22,7 @@ mod keyboard;
 mod line;
 mod local;
 mod loss;
+mod mailbox;
 mod native;
 mod notification;
 mod outlet;
@@ -63,7 +64,10 @@ fn run() -> ! {
             aifo_process::ignore_broken_pipes();
             resident::run(&args)
         }
-        tool => shim::run(tool, &args, closed),
+        tool => match mailbox::Place::ours() {
+            Some(place) => mailbox::run(&place, &args, closed),
+            None => shim::run(tool, &args, closed),
+        },
     };
     ending.end()
 }

@@ -80,6 +80,7 @@ pub use registries::{Admission, AdmissionError, Places};
 pub use running::{SessionInfo, running_sessions};
 pub use session::{LaunchError, Session, SessionConfig, Verbosity};
 pub use shim_binary::{ShimBinary, ShimBinaryError};
+pub use shims::path_without_shims;
 pub use tally::Tally;
 pub use toolchain::{Toolchain, Version, VersionSource};
 pub use versions::project_version;

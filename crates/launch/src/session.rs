@@ -275,7 +275,7 @@ impl Session {
         let local = LocalBackend {
             runner_program: config.shim.path().to_owned(),
             workspace: workspace.clone(),
-            tmp: shared_tmp.clone(),
+            tmp: Some(shared_tmp.clone()),
             path: path_without_shims(std::env::var_os("PATH")),
             open_files,
             confinement: config.confinement.local()?,

@@ -38,7 +38,7 @@ pub(crate) fn path_with_first(folder: &Path, path: Option<OsString>) -> OsString
 
 /// A PATH without folders of shims, such as those of a session that we run inside of: a tool that
 /// calls another is to find the tool itself.
-pub(crate) fn path_without_shims(path: Option<OsString>) -> OsString {
+pub fn path_without_shims(path: Option<OsString>) -> OsString {
     let path = path.unwrap_or_default();
     let kept = std::env::split_paths(&path).filter(|folder| !holds_shims(folder));
     // Only a folder with a ':' in its name cannot be joined, and none came out of a PATH.

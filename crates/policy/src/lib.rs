@@ -26,6 +26,7 @@
 
 mod directory;
 mod forwarding;
+mod host_commands;
 mod kinds;
 mod notify;
 mod policy;
@@ -34,6 +35,7 @@ mod route;
 
 pub use directory::{asks_only_for_version, normalise};
 pub use forwarding::{Forwarded, Forwarding, InvalidVariable, Passing, Staying};
+pub use host_commands::{HostCommand, HostCommands};
 pub use kinds::{DEV_TOOLS, KindSpec, kinds};
 pub use notify::{Executables, Notification, NotifyEnvironment, NotifyRules};
 pub use policy::{Allowance, KindPolicy, Policy};

@@ -4,9 +4,11 @@
 //! call means is said where it is used.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 
 use nix::errno::Errno;
@@ -594,6 +596,20 @@ pub fn environment() -> Vec<&'static [u8]> {
         }
     }
     variables
+}
+
+/// The path that the kernel executed to start this process, links in it included (`AT_EXECFN`): where a
+/// program stands, whatever its caller names it. It asks nobody.
+pub fn executed_path() -> Option<&'static Path> {
+    // SAFETY: getauxval only looks into the vector that the kernel put on our stack.
+    let path = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: the kernel put a NUL-terminated string there, which lives as long as the process and which
+    // nobody changes.
+    let path = unsafe { CStr::from_ptr(path) };
+    Some(Path::new(OsStr::from_bytes(path.to_bytes())))
 }
 
 /// How many bytes stand in a pipe, seen from either end (`FIONREAD`). 0 for what is no pipe.

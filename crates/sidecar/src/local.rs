@@ -30,8 +30,9 @@ pub struct LocalBackend {
     pub runner_program: PathBuf,
     /// The workspace root; a real path.
     pub workspace: PathBuf,
-    /// The session's temporary directory; a real path, and the tools' TMPDIR.
-    pub tmp: PathBuf,
+    /// The session's temporary directory; a real path, and the tools' TMPDIR. `None`: tools have the
+    /// caller's own, and start in the workspace alone.
+    pub tmp: Option<PathBuf>,
     /// The PATH in which tools are found. The shims' folder must not be in it.
     pub path: OsString,
     /// The limit on open files that tools get.
@@ -77,7 +78,7 @@ impl LocalBackend {
         drop(theirs);
         let setup = Setup {
             workspace: vec![bytes(&self.workspace)],
-            tmp: vec![bytes(&self.tmp)],
+            tmp: self.tmp.iter().map(|tmp| bytes(tmp)).collect(),
             kind: kind.to_string(),
         };
         let connected = ours.connect(kind, &setup).await;
@@ -105,8 +106,8 @@ impl LocalBackend {
             }
         };
         if self.confinement == LocalConfinement::Confined {
-            let session = [self.workspace.clone(), self.tmp.clone()];
-            for path in session.into_iter().chain(places.writable.clone()) {
+            let session = [self.workspace.clone()].into_iter().chain(self.tmp.clone());
+            for path in session.chain(places.writable.clone()) {
                 argv.extend([WRITE.into(), path.into_os_string()]);
             }
         }
@@ -128,15 +129,16 @@ impl LocalBackend {
 
     /// Ours, without what is ours alone, and what this kind of sidecar adds.
     fn environment(&self, places: &Places) -> Vec<CString> {
-        let own = [("PATH", self.path.clone()), ("TMPDIR", self.tmp.clone().into_os_string())];
-        let own = own.map(|(name, value)| (OsString::from(name), value));
+        let tmp = self.tmp.clone().map(|tmp| ("TMPDIR", tmp.into_os_string()));
+        let own = [("PATH", self.path.clone())].into_iter().chain(tmp);
+        let own: Vec<_> = own.map(|(name, value)| (OsString::from(name), value)).collect();
         let inherited = std::env::vars_os().filter(|(name, _)| {
             let ours = name.as_bytes().starts_with(env::PREFIX.as_bytes());
             !ours && own.iter().all(|(own, _)| own != name)
         });
         let added = places.variables.iter();
         let added = added.map(|(name, value)| (OsString::from(name), value.clone()));
-        let all = inherited.chain(added).chain(own.clone());
+        let all = inherited.chain(added).chain(own.iter().cloned());
         all.filter_map(|(name, value)| variable(&name, &value)).collect()
     }
 }

@@ -1,0 +1,170 @@
+//! `aifo-coder proxy`: commands of this machine, for containers that share a directory with it.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aifo_doors::{
+    Client, Command, CommandName, Directory, Host, Mailbox, MailboxConfig, Stop, host_fleet,
+};
+use aifo_launch::{ShimBinary, path_without_shims};
+use aifo_process::{Lookup, find_in_path, raise_open_files};
+use anyhow::{Context, bail};
+use tokio::sync::watch;
+
+use crate::cli::{ClientKind, Proxy};
+use crate::console::{self, Chatter};
+use crate::start::EndSignals;
+
+pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
+    console::start(flags.chatter());
+    let workspace = std::env::current_dir().context("cannot tell the current directory")?;
+    let workspace = workspace.canonicalize().context("the current directory is not there")?;
+    let shim = ShimBinary::find()?;
+    let (directory, shown) = open_directory(&flags)?;
+    let path = path_without(&path_without_shims(std::env::var_os("PATH")), &shown);
+    let mut commands: Vec<Command> = Vec::new();
+    for name in flags.commands {
+        if commands.iter().all(|known| known.name != name) {
+            commands.push(find(name, &path)?);
+        }
+    }
+    let mut signals = EndSignals::listen()?;
+    let host = Host {
+        runner_program: shim.path().to_owned(),
+        workspace: workspace.clone(),
+        path,
+        open_files: raise_open_files()?,
+    };
+    let fleet = Arc::new(host_fleet(host).await?);
+    let config = MailboxConfig {
+        directory,
+        workspace,
+        commands: commands.clone(),
+        variables: flags.env,
+        client: match flags.client {
+            ClientKind::Script => Client::Script,
+            ClientKind::Binary => Client::Binary(shim.path().to_owned()),
+        },
+        max_runtime: Some(flags.max_secs).filter(|secs| *secs > 0).map(Duration::from_secs),
+        grace: Duration::from_secs(flags.grace),
+    };
+    let served = match Mailbox::open(config, Arc::clone(&fleet)).await {
+        Ok(mailbox) => {
+            let (tell, told) = watch::channel(Stop::No);
+            let announced = announce(&commands, &shown);
+            if announced.is_err() {
+                tell.send_replace(Stop::AtOnce);
+            }
+            tokio::select! {
+                () = mailbox.serve(told) => {}
+                () = pass_on(&mut signals, &tell) => {}
+            }
+            announced.context("cannot tell what is served")
+        }
+        Err(error) => Err(error.into()),
+    };
+    fleet.stop().await;
+    served.map(|()| ExitCode::SUCCESS)
+}
+
+/// The first signal ends it with grace, the next at once. Never ready.
+async fn pass_on(signals: &mut EndSignals, tell: &watch::Sender<Stop>) {
+    for word in [Stop::Gracefully, Stop::AtOnce] {
+        signals.told().await;
+        tell.send_replace(word);
+    }
+    std::future::pending::<()>().await;
+}
+
+fn find(name: CommandName, path: &OsStr) -> anyhow::Result<Command> {
+    match find_in_path(name.as_str(), path) {
+        Lookup::Found(program) => Ok(Command { name, program }),
+        Lookup::NotExecutable(_) | Lookup::Absent => bail!("command '{name}' not found in PATH"),
+    }
+}
+
+/// A PATH in which no command leads back to the mailbox that it is called from.
+fn path_without(path: &OsStr, mailbox: &Path) -> OsString {
+    let mailbox = mailbox.canonicalize().ok();
+    let leads_back = |folder: &PathBuf| mailbox.is_some() && folder.canonicalize().ok() == mailbox;
+    let kept = std::env::split_paths(path).filter(|folder| !leads_back(folder));
+    // Folders that came out of a PATH fit into one.
+    std::env::join_paths(kept).unwrap_or_default()
+}
+
+/// Where requests are placed, and its path as people are told.
+fn open_directory(flags: &Proxy) -> anyhow::Result<(Directory, PathBuf)> {
+    let (base, shown) = match (&flags.dir, flags.global) {
+        (Some(dir), _) => {
+            let directory = Directory::open_or_make(dir);
+            let directory = directory.with_context(|| format!("'{}'", dir.display()))?;
+            return Ok((directory, dir.clone()));
+        }
+        (None, true) => {
+            let Some(home) = std::env::var_os("HOME").map(PathBuf::from) else {
+                bail!("HOME is not set\nhint: say where with --dir");
+            };
+            (home.clone(), home.join(FOLDERS.concat()))
+        }
+        (None, false) => (PathBuf::from("."), PathBuf::from(FOLDERS.concat())),
+    };
+    let failed = || format!("cannot open '{}'", shown.display());
+    let mut directory = Directory::open(&base).with_context(failed)?;
+    for folder in FOLDERS {
+        // One by one: a container that owns the workspace may have put a link there.
+        directory = directory.below(folder.trim_end_matches('/')).with_context(failed)?;
+    }
+    Ok((directory, shown))
+}
+
+/// The folders of a mailbox, below the workspace or HOME.
+const FOLDERS: [&str; 2] = [".swe-swe/", "proxy"];
+
+/// Whoever reads these lines can place requests.
+fn announce(commands: &[Command], shown: &Path) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    for Command { name, .. } in commands {
+        let client = shown.join(name.as_str());
+        writeln!(stdout, "[proxy] Listening for '{name}' commands...")?;
+        writeln!(
+            stdout,
+            "[proxy] Container script: {}",
+            console::plain(&client.to_string_lossy())
+        )?;
+    }
+    stdout.flush()
+}
+
+impl Proxy {
+    fn chatter(&self) -> Chatter {
+        match (self.quiet, self.verbose) {
+            (true, _) => Chatter::Quiet,
+            (false, true) => Chatter::Decisions,
+            (false, false) => Chatter::Notices,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn no_command_leads_back() {
+        let base = std::env::temp_dir().join(format!("aifo-proxy-path-{}", std::process::id()));
+        let folder = |name: &str| base.join(name);
+        for name in ["bin", "mailbox"] {
+            std::fs::create_dir_all(folder(name)).unwrap();
+        }
+        symlink(folder("mailbox"), folder("link")).unwrap();
+        let path = std::env::join_paths(["bin", "mailbox", "link", "none"].map(folder)).unwrap();
+        let kept = path_without(&path, &folder("mailbox"));
+        assert_eq!(kept, std::env::join_paths([folder("bin"), folder("none")]).unwrap());
+        std::fs::remove_dir_all(&base).unwrap();
+    }
+}

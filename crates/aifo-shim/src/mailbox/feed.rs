@@ -1,0 +1,120 @@
+//! Our standard input, on its way into a file.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use aifo_mailbox::{Directory, Part, Stem, limits};
+use aifo_process::terminal;
+use aifo_wire::Stdio;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::read;
+
+use crate::descriptors::{self, Way};
+use crate::inlet::reopen;
+use crate::standard::Standard;
+
+/// What comes in, block by block, and never far ahead of the command.
+pub(super) struct Feed {
+    standard: Standard,
+    /// A pipe, opened once more: others may read it and take what was announced to us.
+    own: Option<OwnedFd>,
+    file: File,
+    stem: Stem,
+    sent: u64,
+    taken: u64,
+    is_over: bool,
+}
+
+const BLOCK: usize = 64 * 1024;
+
+impl Feed {
+    /// `None` if there is nothing that could come: `/dev/null`, or no descriptor at all.
+    pub(super) fn new(
+        directory: &Directory,
+        stem: &Stem,
+        closed: [bool; 3],
+    ) -> io::Result<Option<Self>> {
+        let standard = Standard::all();
+        let [stdin, _, _] =
+            descriptors::classify(standard.each_ref().map(AsFd::as_fd), closed, Way::Passing);
+        if matches!(stdin, Stdio::Null | Stdio::Closed) {
+            return Ok(None);
+        }
+        let standard = Standard::input();
+        let is_pipe = stdin == Stdio::Passed && !is_file(&standard);
+        let own = is_pipe.then(|| reopen(&standard, OFlag::O_RDONLY).ok()).flatten();
+        let file = directory.create(&stem.file(Part::Stdin))?;
+        Ok(Some(Feed {
+            standard,
+            own,
+            file,
+            stem: stem.clone(),
+            sent: 0,
+            taken: 0,
+            is_over: false,
+        }))
+    }
+
+    /// Reads a block if one has come and there is room for it.
+    pub(super) fn carry(&mut self, directory: &Directory) {
+        if self.is_full() {
+            self.taken = taken(directory, &self.stem).unwrap_or(self.taken);
+        }
+        if self.is_over || self.is_full() || !self.is_ready() {
+            return;
+        }
+        let mut block = [0; BLOCK];
+        match read(self.fd(), &mut block) {
+            Ok(count) if count > 0 => {
+                let written = self.file.write_all(block.get(..count).unwrap_or_default());
+                self.sent = self.sent.saturating_add(count as u64);
+                // What does not fit on the disk is not to look like an end.
+                self.is_over = written.is_err();
+            }
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            // Nothing will come from there: for the command this is the end.
+            Ok(_) | Err(_) => {
+                self.is_over = true;
+                let _ = directory.create(&self.stem.file(Part::Eof));
+            }
+        }
+    }
+
+    /// What to wait for.
+    pub(super) fn wants(&self) -> Option<BorrowedFd<'_>> {
+        (!self.is_over && !self.is_full() && self.is_ours()).then(|| self.fd())
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.own.as_ref().map_or(self.standard.as_fd(), AsFd::as_fd)
+    }
+
+    fn is_full(&self) -> bool {
+        self.sent.saturating_sub(self.taken) >= limits::AHEAD
+    }
+
+    /// A terminal stops who reads it in the background.
+    fn is_ours(&self) -> bool {
+        !self.standard.as_fd().is_terminal() || terminal::is_foreground(self.standard.as_fd())
+    }
+
+    fn is_ready(&self) -> bool {
+        let mut asked = [PollFd::new(self.fd(), PollFlags::POLLIN)];
+        self.is_ours() && poll(&mut asked, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
+}
+
+fn is_file(standard: &Standard) -> bool {
+    use nix::sys::stat::{SFlag, fstat};
+    fstat(standard)
+        .is_ok_and(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG)
+}
+
+/// How much the command has been given, as the host says.
+fn taken(directory: &Directory, stem: &Stem) -> Option<u64> {
+    let text = directory.read(&stem.file(Part::Taken), limits::SIGNAL * 2).ok()?;
+    std::str::from_utf8(&text).ok()?.lines().next()?.parse().ok()
+}

@@ -1,0 +1,81 @@
+//! What stands in the directory for those who call.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+
+use aifo_mailbox::{Card, CommandName, Directory, card_file, script};
+
+/// What a command's file in the mailbox is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Client {
+    /// A script for any POSIX shell.
+    Script,
+    /// A copy of this `aifo-shim`.
+    Binary(PathBuf),
+}
+
+impl Client {
+    /// Puts the client of a command into the directory, and what it is to know beside it. Whatever
+    /// has these names is replaced, but no directory.
+    pub(crate) fn put(
+        &self,
+        directory: &Directory,
+        command: &CommandName,
+        workspace: &Path,
+        variables: &[String],
+    ) -> io::Result<()> {
+        let here = real_path(directory)?;
+        let card = Card {
+            workspace: way_up(&here, workspace),
+            host: workspace.to_string_lossy().into_owned(),
+            variables: variables.to_vec(),
+        };
+        directory.put_bytes(&card_file(command.as_str()), card.encode().as_bytes())?;
+        directory.put(command.as_str(), EXECUTABLE, |file| match self {
+            Client::Script => file.write_all(&script(command, &here, &card)),
+            Client::Binary(shim) => io::copy(&mut File::open(shim)?, file).map(drop),
+        })
+    }
+
+    /// Takes both away.
+    pub(crate) fn remove(directory: &Directory, command: &CommandName) {
+        for name in [command.as_str(), &card_file(command.as_str())] {
+            // A container may have been quicker, or have put a directory there.
+            let _ = directory.remove(name);
+        }
+    }
+}
+
+const EXECUTABLE: u32 = 0o755;
+
+/// Where the directory is at the moment.
+fn real_path(directory: &Directory) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd()))
+}
+
+/// The relative path from a directory to the workspace that it lies in.
+fn way_up(directory: &Path, workspace: &Path) -> Option<String> {
+    let steps = directory.strip_prefix(workspace).ok()?.components().count();
+    Some(if steps == 0 { ".".to_owned() } else { vec![".."; steps].join("/") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_to_the_workspace() {
+        let rows = [
+            ("/w/p/.swe-swe/proxy", Some("../..")),
+            ("/w/p", Some(".")),
+            ("/w/p2/x", None),
+            ("/home/me/.swe-swe/proxy", None),
+        ];
+        for (directory, expected) in rows {
+            let way = way_up(Path::new(directory), Path::new("/w/p"));
+            assert_eq!(way.as_deref(), expected, "{directory}");
+        }
+    }
+}

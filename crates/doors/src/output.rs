@@ -1,0 +1,120 @@
+//! One stream of a command, from its pipe to its file.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use aifo_mailbox::limits;
+use aifo_sidecar::on_reactor;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
+use nix::unistd::{pipe2, read};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// The reading end of a command's stdout or stderr. The command does not write to the file itself: a
+/// program that opens `/dev/stderr` anew would cut it off.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pipe: AsyncFd<OwnedFd>,
+    capacity: usize,
+    moved: u64,
+}
+
+/// What has come of moving some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// So many bytes are in the file.
+    Some(usize),
+    /// Every writer has closed.
+    End,
+    /// The file takes no more, or has enough.
+    Full,
+}
+
+/// Room in the pipe, so that command and daemon work at the same time.
+const ROOM: i32 = 256 * 1024;
+
+impl Output {
+    /// A new pipe: our end, and the command's.
+    pub(crate) fn new() -> io::Result<(Self, OwnedFd)> {
+        let (ours, commands) = pipe2(OFlag::O_CLOEXEC)?;
+        fcntl(&ours, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        // Where it is refused, a smaller pipe does as well.
+        let _ = fcntl(&ours, FcntlArg::F_SETPIPE_SZ(ROOM));
+        let capacity = usize::try_from(fcntl(&ours, FcntlArg::F_GETPIPE_SZ)?).unwrap_or_default();
+        Ok((Output { pipe: on_reactor(ours, Interest::READABLE)?, capacity, moved: 0 }, commands))
+    }
+
+    /// Moves what comes next. Cancel-safe.
+    pub(crate) async fn carry(&mut self, file: &File) -> Moved {
+        loop {
+            if let Some(moved) = self.try_carry(file) {
+                return moved;
+            }
+            // Forgotten before the next attempt, so an event in between is never lost.
+            match self.pipe.readable().await {
+                Ok(mut ready) => ready.clear_ready(),
+                Err(_) => return Moved::End,
+            }
+        }
+    }
+
+    /// Moves what stands in the pipe now, when the command has ended. What a child that it left behind
+    /// writes later is nobody's.
+    pub(crate) fn carry_rest(mut self, file: &File) {
+        let mut owed = self.capacity;
+        while owed > 0 {
+            match self.try_carry(file) {
+                Some(Moved::Some(count)) => owed = owed.saturating_sub(count),
+                Some(Moved::End) => return,
+                Some(Moved::Full) | None => break,
+            }
+        }
+        self.drain_unseen();
+    }
+
+    fn try_carry(&mut self, file: &File) -> Option<Moved> {
+        if self.moved >= limits::OUTPUT {
+            return Some(Moved::Full);
+        }
+        let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
+        loop {
+            return Some(
+                match splice(self.pipe.get_ref(), None, file, None, self.capacity, flags) {
+                    Ok(0) => Moved::End,
+                    Ok(count) => {
+                        self.moved = self.moved.saturating_add(count as u64);
+                        Moved::Some(count)
+                    }
+                    Err(Errno::EAGAIN) => return None,
+                    Err(Errno::EINTR) => continue,
+                    Err(errno) => {
+                        tracing::warn!(reason = errno.desc(), "a command's output cannot be kept");
+                        Moved::Full
+                    }
+                },
+            );
+        }
+    }
+
+    /// Reads on unseen until every writer has closed: what goes on must neither be stopped by a full
+    /// pipe nor killed by one without a reader.
+    pub(crate) fn drain_unseen(self) {
+        tokio::spawn(async move {
+            let mut scratch = vec![0; 4096];
+            loop {
+                match read(self.pipe.get_ref(), &mut scratch) {
+                    Ok(0) => return,
+                    Ok(_) | Err(Errno::EINTR) => {}
+                    Err(Errno::EAGAIN) => match self.pipe.readable().await {
+                        Ok(mut ready) => ready.clear_ready(),
+                        Err(_) => return,
+                    },
+                    Err(_) => return,
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+}

@@ -1,0 +1,362 @@
+//! One request, from its claim to its answer.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aifo_mailbox::{
+    Claim, Directory, Ending, Heart, Liveness, Part, Place, Placed, Reason, Stem, Unfit, limits,
+};
+use aifo_policy::{HostCommand, HostCommands, redact};
+use aifo_sidecar::{Canceller, Exec, ExecEvent, Fleet};
+use aifo_types::{ExecId, ExecRequest, Signal, ToolName, exit};
+use aifo_wire::{
+    CancelCause, Elsewhere, Environment, Exit, Interrupt, Invocation, Start, StartError,
+    StartErrorCause, Stdio, Tell,
+};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+
+use crate::input::Input;
+use crate::output::{Moved, Output};
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) directory: Directory,
+    pub(crate) workspace: std::path::PathBuf,
+    pub(crate) commands: HostCommands,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) max_runtime: Option<Duration>,
+    /// The grace is over: what runs is to end.
+    pub(crate) ending: watch::Sender<bool>,
+}
+
+/// How a request's own task hears of what was placed for it.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    /// A signal.
+    pub(crate) signal: Notify,
+    /// More input, or its end.
+    pub(crate) input: Notify,
+}
+
+/// Why nothing runs: the exit code, and a line for the client.
+struct NotRun {
+    code: u8,
+    why: String,
+}
+
+/// Runs what was claimed and answers.
+pub(crate) async fn attend(
+    shared: Arc<Shared>,
+    claim: Claim,
+    tool: ToolName,
+    placed: Placed,
+    bell: Arc<Bell>,
+    input: Option<(Input, OwnedFd)>,
+) {
+    let began = Instant::now();
+    let (input, stdin) = input.unzip();
+    let running = match start(&shared, &claim, &tool, &placed, stdin).await {
+        Ok((exec, id, outputs)) => {
+            let [stdout, stderr] = outputs;
+            let tool = exec.canceller();
+            let heart = placed.heart.map(|heart| {
+                let liveness = Liveness::new(began.into_std(), heart.beat());
+                (heart, liveness)
+            });
+            Running { exec, tool, id, stdout, stderr, input, heart, verdict: None, signalled: None }
+        }
+        Err(NotRun { code, why }) => {
+            tracing::debug!(request = %claim.stem(), code, why, "refused");
+            return claim.refuse(&shared.directory, code, &why);
+        }
+    };
+    running.finish(&shared, claim, &bell, began).await;
+}
+
+/// A command that has started.
+struct Running {
+    exec: Exec,
+    tool: Canceller,
+    id: ExecId,
+    stdout: Option<Output>,
+    stderr: Option<Output>,
+    input: Option<Input>,
+    heart: Option<(Heart, Liveness)>,
+    verdict: Option<Verdict>,
+    /// When its client last had a signal sent to it.
+    signalled: Option<Instant>,
+}
+
+/// Why a command was ended by us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Its client is gone.
+    Abandoned,
+    /// We are told so: the reason its client hears.
+    Ended(Reason),
+}
+
+impl Running {
+    async fn finish(mut self, shared: &Shared, claim: Claim, bell: &Bell, began: Instant) {
+        let exit = self.follow(shared, &claim, bell, began).await;
+        for (output, file) in [(self.stdout, &claim.stdout), (self.stderr, &claim.stderr)] {
+            if let Some(output) = output {
+                output.carry_rest(file);
+            }
+        }
+        let ms = began.elapsed().as_millis();
+        if self.verdict == Some(Verdict::Abandoned) {
+            tracing::debug!(exec_id = %self.id, ms, "exec end, nobody waits");
+            return claim.forget(&shared.directory);
+        }
+        let ending = told(exit, self.verdict);
+        tracing::debug!(exec_id = %self.id, code = ending.code, ms, "exec end");
+        if ending.reason == Some(Reason::Lost) {
+            tracing::warn!(exec_id = %self.id, "runner lost, ending unknown");
+        }
+        claim.answer(&shared.directory, ending);
+    }
+
+    /// Carries what is printed and read until the command has ended. `None` if the runner went first.
+    async fn follow(
+        &mut self,
+        shared: &Shared,
+        claim: &Claim,
+        bell: &Bell,
+        began: Instant,
+    ) -> Option<Exit> {
+        let mut ending = shared.ending.subscribe();
+        let mut deadline = shared.max_runtime.map(|limit| began + limit);
+        let mut look = interval_at(began + LOOK, LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                event = self.exec.next() => match event {
+                    Some(ExecEvent::Ended(exit)) => return Some(exit),
+                    // What does not belong here is as good as no event at all.
+                    _ => return None,
+                },
+                () = bell.signal.notified() => self.pass_signal(shared, claim.stem()).await,
+                () = elapsed(deadline) => {
+                    deadline = None;
+                    self.end(Verdict::Ended(Reason::Timeout), CancelCause::Timeout);
+                }
+                () = told_to_end(&mut ending), if self.verdict.is_none() => {
+                    self.end(Verdict::Ended(Reason::Shutdown), CancelCause::Shutdown);
+                }
+                _ = look.tick(), if self.heart.is_some() => self.look(),
+                moved = carry(&mut self.stdout, &claim.stdout) => {
+                    if let Some(full) = settle(&mut self.stdout, moved) {
+                        self.end(full, CancelCause::Disconnect);
+                    }
+                }
+                moved = carry(&mut self.stderr, &claim.stderr) => {
+                    if let Some(full) = settle(&mut self.stderr, moved) {
+                        self.end(full, CancelCause::Disconnect);
+                    }
+                }
+                () = feed(&mut self.input, &shared.directory, &bell.input) => {}
+            }
+        }
+    }
+
+    /// Has the command ended; the first reason is the one that counts.
+    fn end(&mut self, verdict: Verdict, cause: CancelCause) {
+        self.verdict.get_or_insert(verdict);
+        let recent = self.signalled.is_some_and(|at| at.elapsed() < RECENT);
+        let abandoned = verdict == Verdict::Abandoned;
+        let interrupt = if abandoned && recent { Interrupt::Skip } else { Interrupt::Send };
+        self.tool.cancel(cause, interrupt);
+    }
+
+    fn look(&mut self) {
+        let Some((heart, liveness)) = &mut self.heart else { return };
+        if liveness.look(std::time::Instant::now(), heart.beat()) {
+            self.heart = None;
+            tracing::info!(exec_id = %self.id, "disconnect");
+            self.end(Verdict::Abandoned, CancelCause::Disconnect);
+        }
+    }
+
+    /// Takes the signal that was placed, and so makes room for another.
+    async fn pass_signal(&mut self, shared: &Shared, stem: &Stem) {
+        let name = stem.file(Part::Signal);
+        let read = shared.directory.read(&name, limits::SIGNAL);
+        if read == Err(Unfit::Missing) {
+            return;
+        }
+        let _ = shared.directory.remove(&name);
+        let text = read.unwrap_or_default();
+        let text = std::str::from_utf8(&text).unwrap_or_default().trim();
+        let number = || text.parse().ok().and_then(Signal::from_number);
+        let Some(signal) = Signal::parse(text).or_else(number) else { return };
+        if signal.is_terminating() {
+            self.signalled = Some(Instant::now());
+        }
+        // One that finds nothing has come too late; a lost runner is told of by its exec.
+        let _ = self.exec.runner().signal(&self.id, signal).await;
+    }
+}
+
+/// How often it is looked whether clients are there.
+const LOOK: Duration = Duration::from_secs(1);
+/// A client that has just sent a signal has interrupted its command already.
+const RECENT: Duration = Duration::from_millis(2500);
+
+/// Judges a request, and starts its command.
+async fn start(
+    shared: &Shared,
+    claim: &Claim,
+    tool: &ToolName,
+    placed: &Placed,
+    stdin: Option<OwnedFd>,
+) -> Result<(Exec, ExecId, [Option<Output>; 2]), NotRun> {
+    let refused = |why: String| NotRun { code: exit::UNKNOWN, why };
+    let bits = aifo_process::random_bits();
+    let bits = bits.map_err(|error| refused(format!("cannot make an exec id: {error}")))?;
+    let cwd = match placed.call.place(&shared.workspace) {
+        Place::Root => None,
+        Place::Directory(directory) => Some(directory.as_os_str().as_bytes().to_vec()),
+    };
+    // The id is ours: a mark that a container chose could be another exec's.
+    let request = ExecRequest {
+        id: ExecId::from_random(bits),
+        tool: tool.clone(),
+        args: placed.arguments.0.clone(),
+        cwd,
+    };
+    let command = shared.commands.judge(&request);
+    let command = command.ok_or_else(|| refused(format!("'{tool}' is not served here")))?;
+    let no_pipe = |error: std::io::Error| refused(format!("cannot make a pipe: {error}"));
+    let (stdout, to_stdout) = Output::new().map_err(no_pipe)?;
+    let (stderr, to_stderr) = Output::new().map_err(no_pipe)?;
+    let kind = if stdin.is_some() { Stdio::Passed } else { Stdio::Null };
+    let fds = stdin.into_iter().chain([to_stdout, to_stderr]).collect();
+    let lease = shared.fleet.host().await.map_err(|error| refused(error.to_string()))?;
+    tracing::debug!(
+        tool = %tool,
+        request = %claim.stem(),
+        exec_id = %request.id,
+        argv = redact(&request.args),
+        "exec"
+    );
+    let id = request.id.clone();
+    let variables = placed.call.variables_named(command.variables);
+    let mut exec = lease.start(message(request, command, variables, kind), fds);
+    match exec.next().await {
+        Some(ExecEvent::Started) => Ok((exec, id, [Some(stdout), Some(stderr)])),
+        Some(ExecEvent::NotStarted(error)) => Err(not_started(error, command.program)),
+        _ => Err(refused("the runner went away; whether the command ran is unknown".to_owned())),
+    }
+}
+
+fn message(
+    request: ExecRequest,
+    command: HostCommand<'_>,
+    variables: Vec<Vec<u8>>,
+    stdin: Stdio,
+) -> Start {
+    let name = request.tool.as_str().as_bytes().to_vec();
+    let argv = std::iter::once(name).chain(request.args).collect();
+    let invocation = Invocation {
+        environment: variables,
+        stdio: [stdin, Stdio::Passed, Stdio::Passed],
+        ..Invocation::plain(argv, request.cwd)
+    };
+    Start {
+        // The runner's end gives it its own.
+        serial: 0,
+        id: request.id,
+        elsewhere: Elsewhere::Refuse,
+        program: Some(command.program.as_os_str().as_bytes().to_vec()),
+        environment: Environment::All,
+        client: None,
+        tell: Tell::Start,
+        invocation,
+    }
+}
+
+fn not_started(StartError { cause, message }: StartError, program: &Path) -> NotRun {
+    let (code, why) = match cause {
+        StartErrorCause::NotFound => (exit::NOT_FOUND, message),
+        StartErrorCause::Absent => (exit::NOT_FOUND, format!("'{}' is gone", program.display())),
+        StartErrorCause::NotExecutable => (exit::NOT_EXECUTABLE, message),
+        StartErrorCause::Cwd | StartErrorCause::Failed => (exit::UNKNOWN, message),
+    };
+    NotRun { code, why }
+}
+
+/// What the client is told.
+fn told(exit: Option<Exit>, verdict: Option<Verdict>) -> Ending {
+    let Some(exit) = exit else {
+        return Ending { code: exit::UNKNOWN, reason: Some(Reason::Lost) };
+    };
+    let own = match exit.ending {
+        aifo_types::Ending::Exited(_) => None,
+        aifo_types::Ending::Signaled(number) => Some(Reason::Signal(number)),
+    };
+    match verdict {
+        Some(Verdict::Ended(Reason::Timeout)) => {
+            Ending { code: exit::TIMED_OUT, reason: Some(Reason::Timeout) }
+        }
+        Some(Verdict::Ended(reason)) => {
+            Ending { code: exit.ending.exit_code(), reason: Some(reason) }
+        }
+        Some(Verdict::Abandoned) | None => Ending { code: exit.ending.exit_code(), reason: own },
+    }
+}
+
+async fn carry(output: &mut Option<Output>, file: &File) -> Moved {
+    match output {
+        Some(output) => {
+            let moved = output.carry(file).await;
+            // Somebody else's turn: one command's output is endless.
+            tokio::task::yield_now().await;
+            moved
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Looks at what was moved; the verdict, if the command is not to go on.
+fn settle(output: &mut Option<Output>, moved: Moved) -> Option<Verdict> {
+    match moved {
+        Moved::Some(_) => None,
+        Moved::End => {
+            *output = None;
+            None
+        }
+        Moved::Full => {
+            if let Some(output) = output.take() {
+                output.drain_unseen();
+            }
+            Some(Verdict::Ended(Reason::Output))
+        }
+    }
+}
+
+async fn feed(input: &mut Option<Input>, directory: &Directory, grown: &Notify) {
+    match input.as_mut().filter(|input| input.goes_on()) {
+        Some(input) => input.carry(directory, grown).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn elapsed(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn told_to_end(ending: &mut watch::Receiver<bool>) {
+    // An error means that the daemon itself is gone, and then this task is as well.
+    let _ = ending.wait_for(|ending| *ending).await;
+}

@@ -1,0 +1,129 @@
+//! Where and how a caller is (`spec/mailbox.md#the-call`).
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// What a request says beside its arguments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Call {
+    /// The caller's directory, as it is called where the caller is.
+    pub cwd: Option<Vec<u8>>,
+    /// The workspace, as it is called there.
+    pub workspace: Option<Vec<u8>>,
+    /// `NAME=VALUE` of the caller's environment.
+    pub variables: Vec<Vec<u8>>,
+}
+
+/// Where a command is to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At the workspace's root: the caller is nowhere that the host knows.
+    Root,
+    /// In this directory by its spelling; whether it really lies in the workspace is still to be seen.
+    Directory(PathBuf),
+}
+
+impl Call {
+    /// Reads a call; what it does not know it passes over.
+    pub fn parse(bytes: &[u8]) -> Self {
+        let mut call = Call::default();
+        for field in bytes.split(|byte| *byte == 0) {
+            let mut halves = field.splitn(2, |byte| *byte == b'=');
+            let (Some(key), Some(value)) = (halves.next(), halves.next()) else { continue };
+            match key {
+                b"cwd" => call.cwd = Some(value.to_vec()),
+                b"workspace" => call.workspace = Some(value.to_vec()),
+                b"env" => call.variables.push(value.to_vec()),
+                _ => {}
+            }
+        }
+        call
+    }
+
+    /// The form that [`Call::parse`] reads. Values have no NUL: they come from a system that ends
+    /// strings by it.
+    pub fn encode(&self) -> Vec<u8> {
+        let cwd = self.cwd.iter().map(|value| (&b"cwd"[..], value));
+        let workspace = self.workspace.iter().map(|value| (&b"workspace"[..], value));
+        let variables = self.variables.iter().map(|value| (&b"env"[..], value));
+        let mut bytes = Vec::new();
+        for (key, value) in cwd.chain(workspace).chain(variables) {
+            bytes.extend_from_slice(key);
+            bytes.push(b'=');
+            bytes.extend_from_slice(value);
+            bytes.push(0);
+        }
+        bytes
+    }
+
+    /// Where the command is to run, in the host's words for `root`, its workspace.
+    pub fn place(&self, root: &Path) -> Place {
+        let path = |bytes: &Vec<u8>| PathBuf::from(OsStr::from_bytes(bytes));
+        let Some(cwd) = self.cwd.as_ref().map(path) else { return Place::Root };
+        if !cwd.is_absolute() || cwd.components().any(|part| part == Component::ParentDir) {
+            return Place::Root;
+        }
+        let theirs = self.workspace.as_ref().map(path);
+        let theirs = theirs.filter(|path| path.is_absolute() && path.parent().is_some());
+        let names = theirs.iter().map(PathBuf::as_path).chain([root]);
+        match names.filter_map(|name| cwd.strip_prefix(name).ok()).next() {
+            Some(below) if below.as_os_str().is_empty() => Place::Root,
+            Some(below) => Place::Directory(root.join(below)),
+            None => Place::Root,
+        }
+    }
+
+    /// The variables of these names.
+    pub fn variables_named(&self, names: &[String]) -> Vec<Vec<u8>> {
+        let is_named = |variable: &&Vec<u8>| {
+            let name = variable.split(|byte| *byte == b'=').next().unwrap_or_default();
+            variable.contains(&b'=') && names.iter().any(|known| known.as_bytes() == name)
+        };
+        self.variables.iter().filter(is_named).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_come_in_any_order_and_unknown_ones_are_passed_over() {
+        let call = Call::parse(b"env=A=1\0new=x\0cwd=/w/a=b\0nonsense\0env=B=\0workspace=/w\0");
+        let expected = Call {
+            cwd: Some(b"/w/a=b".to_vec()),
+            workspace: Some(b"/w".to_vec()),
+            variables: vec![b"A=1".to_vec(), b"B=".to_vec()],
+        };
+        assert_eq!(call, expected);
+        assert_eq!(Call::parse(&call.encode()), call);
+        assert_eq!(Call::parse(b""), Call::default());
+        let names = ["B".to_owned(), "C".to_owned()];
+        assert_eq!(call.variables_named(&names), [b"B=".to_vec()]);
+    }
+
+    #[test]
+    fn a_directory_is_translated_or_is_not_the_hosts() {
+        let root = Path::new("/home/me/p");
+        let rows = [
+            (Some("/workspace/a/b"), Some("/workspace"), Some("/home/me/p/a/b")),
+            (Some("/workspace"), Some("/workspace"), None),
+            (Some("/home/me/p/a"), Some("/workspace"), Some("/home/me/p/a")),
+            (Some("/home/me/p/a"), None, Some("/home/me/p/a")),
+            (Some("/workspace-evil/a"), Some("/workspace"), None),
+            (Some("/tmp"), Some("/workspace"), None),
+            (Some("/etc"), Some("/"), None),
+            (Some("/workspace/../etc"), Some("/workspace"), None),
+            (Some("a/b"), Some("/workspace"), None),
+            (Some("/workspace/a"), Some("workspace"), None),
+            (None, Some("/workspace"), None),
+        ];
+        for (cwd, workspace, expected) in rows {
+            let bytes = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
+            let call = Call { cwd: bytes(cwd), workspace: bytes(workspace), variables: Vec::new() };
+            let expected = expected.map_or(Place::Root, |path| Place::Directory(path.into()));
+            assert_eq!(call.place(root), expected, "{cwd:?} {workspace:?}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The directory, through one descriptor.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+/// A directory that somebody else may change at any time. Every name is looked up below the descriptor
+/// that was opened once, and none of them may have a `/`.
+#[derive(Debug)]
+pub struct Directory(OwnedFd);
+
+/// Why a file is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// There is none of that name.
+    #[error("is not there")]
+    Missing,
+    /// It is a link, a directory, a FIFO, a device, a socket, or has a second name.
+    #[error("is not a plain file")]
+    NotPlain,
+    /// It is larger than it may be.
+    #[error("is larger than {} MiB", .0 / (1024 * 1024))]
+    TooLarge(u64),
+    /// The system does not let us.
+    #[error("cannot be read: {}", .0.desc())]
+    Failed(Errno),
+}
+
+impl Directory {
+    /// Opens a directory by the path that a user gave, links and all, and makes what is missing of it.
+    pub fn open_or_make(path: &Path) -> std::io::Result<Self> {
+        std::fs::create_dir_all(path)?;
+        Ok(Self::open(path)?)
+    }
+
+    /// Opens a directory that is there.
+    pub fn open(path: &Path) -> nix::Result<Self> {
+        open(path, DIRECTORY, Mode::empty()).map(Directory)
+    }
+
+    /// Opens a directory below this one, or makes it. Errors: ELOOP or ENOTDIR if a link, or anything
+    /// but a directory, has that name.
+    pub fn below(&self, name: &str) -> nix::Result<Self> {
+        match mkdirat(&self.0, name, Mode::from_bits_truncate(0o777)) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+        openat(&self.0, name, DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty()).map(Directory)
+    }
+
+    /// Makes a file that was not there, to be written. Errors: EEXIST, whatever has that name.
+    pub fn create(&self, name: &str) -> nix::Result<File> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
+        self.make(name, flags)
+    }
+
+    /// Makes a file for a lock and what it is to say.
+    pub(crate) fn create_shared(&self, name: &str) -> nix::Result<File> {
+        self.make(name, OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL)
+    }
+
+    fn make(&self, name: &str, flags: OFlag) -> nix::Result<File> {
+        let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        openat(&self.0, name, flags, Mode::from_bits_truncate(0o666)).map(File::from)
+    }
+
+    /// Puts a whole file in the place of whatever has that name, but a directory.
+    pub fn put(
+        &self,
+        name: &str,
+        mode: u32,
+        fill: impl FnOnce(&mut File) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        let draft = format!("{name}.tmp");
+        // Left by one that was killed; anything that cannot be removed fails the next step.
+        let _ = self.remove(&draft);
+        let mut file = self.create(&draft)?;
+        let filled = fill(&mut file).and_then(|()| {
+            fchmod(&file, Mode::from_bits_truncate(mode))?;
+            drop(file);
+            Ok(self.rename(&draft, name)?)
+        });
+        if filled.is_err() {
+            let _ = self.remove(&draft);
+        }
+        filled
+    }
+
+    /// [`Directory::put`] for what stands in memory.
+    pub fn put_bytes(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+        self.put(name, 0o644, |file| file.write_all(bytes))
+    }
+
+    /// Opens a plain file to read it. Nothing is opened that is none: a FIFO could make us wait, and a
+    /// device do anything.
+    pub fn open_plain(&self, name: &str) -> Result<File, Unfit> {
+        self.open_as(name, OFlag::O_RDONLY)
+    }
+
+    /// The same, to write as well.
+    pub(crate) fn open_plain_shared(&self, name: &str) -> Result<File, Unfit> {
+        self.open_as(name, OFlag::O_RDWR)
+    }
+
+    fn open_as(&self, name: &str, access: OFlag) -> Result<File, Unfit> {
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let found = openat(&self.0, name, flags, Mode::empty())?;
+        let stat = fstat(&found)?;
+        if !is_regular(&stat) || stat.st_nlink > 1 {
+            return Err(Unfit::NotPlain);
+        }
+        let flags = access | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        Ok(open(itself(found.as_fd()).as_str(), flags, Mode::empty()).map(File::from)?)
+    }
+
+    /// Reads a plain file that is no larger than `limit` bytes.
+    pub fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, Unfit> {
+        let file = self.open_plain(name)?;
+        let mut bytes = Vec::new();
+        let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
+        read.map_err(|error| Unfit::Failed(Errno::from_raw(error.raw_os_error().unwrap_or(0))))?;
+        if bytes.len() as u64 > limit {
+            return Err(Unfit::TooLarge(limit));
+        }
+        Ok(bytes)
+    }
+
+    /// Whether anything has that name.
+    pub fn has(&self, name: &str) -> bool {
+        self.stat(name).is_ok()
+    }
+
+    /// Whether that name is still this very file's.
+    pub(crate) fn is_named(&self, file: &File, name: &str) -> bool {
+        let identity = |stat: FileStat| (stat.st_dev, stat.st_ino);
+        matches!((fstat(file), self.stat(name)), (Ok(file), Ok(named)) if identity(file) == identity(named))
+    }
+
+    pub(crate) fn stat(&self, name: &str) -> nix::Result<FileStat> {
+        fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW)
+    }
+
+    /// Gives a file another name, in place of what has that name. Errors: EISDIR and the like if that is
+    /// a directory.
+    pub fn rename(&self, from: &str, to: &str) -> nix::Result<()> {
+        renameat(&self.0, from, &self.0, to)
+    }
+
+    /// Removes what has that name, unless it is a directory.
+    pub fn remove(&self, name: &str) -> nix::Result<()> {
+        unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)
+    }
+
+    /// Calls with every name, one after the other: there may be any number.
+    pub fn each_name(&self, mut call: impl FnMut(&[u8])) -> nix::Result<()> {
+        let mut listing = Dir::openat(&self.0, ".", DIRECTORY, Mode::empty())?;
+        for entry in listing.iter() {
+            call(CStr::to_bytes(entry?.file_name()));
+        }
+        Ok(())
+    }
+
+    /// Whether it has been removed: nothing can be placed in it any more.
+    pub fn is_removed(&self) -> bool {
+        fstat(&self.0).map_or(true, |stat| stat.st_nlink == 0)
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl From<Errno> for Unfit {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::ENOENT => Unfit::Missing,
+            errno => Unfit::Failed(errno),
+        }
+    }
+}
+
+/// The path of an open file that no rename can change.
+pub(crate) fn itself(fd: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+pub(crate) fn is_regular(stat: &FileStat) -> bool {
+    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG
+}
+
+const DIRECTORY: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use nix::unistd::mkfifo;
+
+    /// A directory that is gone with the test.
+    pub(crate) struct Scratch(pub(crate) PathBuf);
+
+    impl Scratch {
+        pub(crate) fn new() -> Self {
+            static COUNTER: AtomicU32 = AtomicU32::new(0);
+            let serial = COUNTER.fetch_add(1, Ordering::Relaxed);
+            let path =
+                std::env::temp_dir().join(format!("aifo-mailbox-{}-{serial}", std::process::id()));
+            fs::create_dir(&path).unwrap();
+            Scratch(path)
+        }
+
+        pub(crate) fn directory(&self) -> Directory {
+            Directory::open(&self.0).unwrap()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn only_plain_files_are_read() {
+        let scratch = Scratch::new();
+        let outside = Scratch::new();
+        let (directory, path) = (scratch.directory(), |name: &str| scratch.0.join(name));
+        fs::write(outside.0.join("secret"), "secret").unwrap();
+        fs::write(path("plain"), "12345").unwrap();
+        symlink(outside.0.join("secret"), path("link")).unwrap();
+        symlink("/dev/zero", path("device")).unwrap();
+        fs::hard_link(outside.0.join("secret"), path("second")).unwrap();
+        mkfifo(&path("fifo"), Mode::S_IRWXU).unwrap();
+        fs::create_dir(path("folder")).unwrap();
+
+        assert_eq!(directory.read("plain", 5), Ok(b"12345".to_vec()));
+        assert_eq!(directory.read("plain", 4), Err(Unfit::TooLarge(4)));
+        for name in ["link", "device", "second", "fifo", "folder"] {
+            assert_eq!(directory.read(name, 5), Err(Unfit::NotPlain), "{name}");
+            assert_eq!(directory.create(name).unwrap_err(), Errno::EEXIST, "{name}");
+        }
+        assert_eq!(directory.read("none", 5), Err(Unfit::Missing));
+        let mut names = Vec::new();
+        directory.each_name(|name| names.push(String::from_utf8(name.to_vec()).unwrap())).unwrap();
+        assert_eq!(names.len(), 8, "with the two of dots: {names:?}");
+    }
+
+    #[test]
+    fn what_is_put_replaces_a_link_and_not_its_target() {
+        let scratch = Scratch::new();
+        let outside = Scratch::new();
+        let target = outside.0.join("target");
+        fs::write(&target, "kept").unwrap();
+        for name in ["make", "make.tmp"] {
+            symlink(&target, scratch.0.join(name)).unwrap();
+        }
+        let directory = scratch.directory();
+        directory.put("make", 0o755, |file| file.write_all(b"client")).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"kept");
+        assert_eq!(fs::read(scratch.0.join("make")).unwrap(), b"client");
+        let mode = fs::symlink_metadata(scratch.0.join("make")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o755);
+        fs::create_dir(scratch.0.join("other")).unwrap();
+        assert!(directory.put_bytes("other", b"x").is_err());
+        assert!(!directory.has("other.tmp"));
+    }
+
+    #[test]
+    fn it_stays_the_same_directory_whatever_its_path_becomes() {
+        let scratch = Scratch::new();
+        let outside = Scratch::new();
+        let base = scratch.directory();
+        let directory = base.below("proxy").unwrap();
+        fs::rename(scratch.0.join("proxy"), scratch.0.join("moved")).unwrap();
+        symlink(&outside.0, scratch.0.join("proxy")).unwrap();
+        directory.create("a").unwrap();
+        assert!(scratch.0.join("moved/a").is_file() && !outside.0.join("a").exists());
+        assert!(base.below("proxy").is_err(), "a link has its name now");
+        assert!(!directory.is_removed());
+        fs::remove_dir_all(scratch.0.join("moved")).unwrap();
+        assert!(directory.is_removed());
+    }
+}

@@ -1,0 +1,125 @@
+//! What is left of requests that nobody waits for any more.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::sys::stat::FileStat;
+
+use crate::directory::{Directory, is_regular};
+use crate::limits;
+use crate::liveness::{Beat, Heart};
+use crate::name::{CommandName, Part, Stem};
+
+/// Whose requests a new daemon looks after.
+#[derive(Clone, Debug)]
+pub struct OrphanRules<'a> {
+    /// The commands it serves.
+    pub commands: &'a [CommandName],
+    /// Whether plain requests are its as well.
+    pub plain: bool,
+    /// What time it is.
+    pub now: SystemTime,
+}
+
+/// Removes the files of old requests, and returns those that were claimed by a daemon before and have
+/// no answer. What is younger may still be read; what is claimed is never run again.
+pub fn remove_orphans(directory: &Directory, rules: &OrphanRules<'_>) -> nix::Result<Vec<Stem>> {
+    let mut lost = Vec::new();
+    let mut old = Vec::new();
+    directory.each_name(|name| {
+        let Some((stem, part)) = Stem::of_file(name).filter(|(stem, _)| rules.cover(stem)) else {
+            return;
+        };
+        let file = stem.file(part);
+        match directory.stat(&file) {
+            // What is more than that is found by the next daemon.
+            Ok(stat) if is_old(&stat, rules.now) && old.len() < limits::WAITING => {
+                old.push((stem, part));
+            }
+            Ok(stat) if is_old(&stat, rules.now) => {}
+            Ok(_) if part == Part::Run && lost.len() < limits::WAITING => lost.push(stem),
+            _ => {}
+        }
+    })?;
+    for (stem, part) in old {
+        if part == Part::Request && is_kept_alive(directory, &stem, rules.now) {
+            continue;
+        }
+        // A directory of that name is in nobody's way.
+        let _ = directory.remove(&stem.file(part));
+    }
+    lost.retain(|stem| !directory.has(&stem.file(Part::Exit)));
+    Ok(lost)
+}
+
+impl OrphanRules<'_> {
+    fn cover(&self, stem: &Stem) -> bool {
+        stem.command().map_or(self.plain, |command| self.commands.contains(command))
+    }
+}
+
+fn is_old(stat: &FileStat, now: SystemTime) -> bool {
+    let touched = u64::try_from(stat.st_mtime).map(Duration::from_secs).unwrap_or_default();
+    let age = now.duration_since(UNIX_EPOCH + touched);
+    age.is_ok_and(|age| age > limits::ORPHAN)
+}
+
+/// Whether its client still holds or touches the file that says so.
+fn is_kept_alive(directory: &Directory, stem: &Stem, now: SystemTime) -> bool {
+    let name = stem.file(Part::Alive);
+    let held = directory.open_plain(&name).is_ok_and(|file| Heart::new(file).beat() == Beat::Held);
+    held || directory.stat(&name).is_ok_and(|stat| is_regular(&stat) && !is_old(&stat, now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::tests::Scratch;
+    use std::fs::{self, File};
+
+    #[test]
+    fn old_files_of_requests_go_and_nothing_else() {
+        let scratch = Scratch::new();
+        let now = SystemTime::now();
+        let age = |name: &str, secs: u64| {
+            let file = File::create(scratch.0.join(name)).unwrap();
+            file.set_modified(now - Duration::from_secs(secs)).unwrap();
+        };
+        for name in
+            ["make.1.stdout", "make.1.exit", "2.stderr", "make.3.req", "make.4.run", "make.7.req"]
+        {
+            age(name, 301);
+        }
+        for name in ["docker.1.exit", "notes.txt", "make", "make.pid", "make.x y.exit"] {
+            age(name, 99_999);
+        }
+        for name in ["make.5.stdout", "make.5.run", "make.6.run", "make.6.exit", "make.7.alive"] {
+            age(name, 299);
+        }
+        let commands = [CommandName::parse(b"make").unwrap()];
+        let rules = OrphanRules { commands: &commands, plain: true, now };
+        let lost = remove_orphans(&scratch.directory(), &rules).unwrap();
+        assert_eq!(lost.iter().map(Stem::to_string).collect::<Vec<_>>(), ["make.5"]);
+        let mut left: Vec<_> =
+            fs::read_dir(&scratch.0).unwrap().map(|it| it.unwrap().file_name()).collect();
+        left.sort();
+        let expected = [
+            "docker.1.exit",
+            "make",
+            "make.5.run",
+            "make.5.stdout",
+            "make.6.exit",
+            "make.6.run",
+            "make.7.alive",
+            "make.7.req",
+            "make.pid",
+            "make.x y.exit",
+            "notes.txt",
+        ];
+        assert_eq!(left, expected);
+
+        age("8.exit", 301);
+        let rules = OrphanRules { plain: false, ..rules };
+        remove_orphans(&scratch.directory(), &rules).unwrap();
+        assert!(scratch.0.join("8.exit").exists(), "another daemon's, perhaps");
+    }
+}

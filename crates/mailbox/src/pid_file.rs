@@ -1,0 +1,206 @@
+//! PID files: a number for people, and a lock that counts.
+
+use std::fs::{File, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+use crate::directory::{Directory, Unfit};
+use crate::limits;
+use crate::name::{CommandName, command_of_pid_file, pid_file};
+
+/// The right to serve a command in a directory, as long as this lives.
+#[derive(Debug)]
+pub struct PidFile {
+    name: String,
+    file: File,
+    /// What stood in a file that nobody held, if there was one.
+    pub stale: Option<String>,
+}
+
+/// Why a command cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum PidFileError {
+    /// Somebody else does.
+    #[error("proxy for '{command}' already running (PID {pid})")]
+    AlreadyRunning {
+        /// Which command.
+        command: CommandName,
+        /// Whose number stands in the file.
+        pid: String,
+    },
+    /// The file cannot be made.
+    #[error("cannot make the PID file of '{command}': {source}")]
+    System {
+        /// Which command.
+        command: CommandName,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl PidFile {
+    /// Makes the file, or replaces one that nobody holds, and locks it.
+    pub fn claim(directory: &Directory, command: &CommandName) -> Result<Self, PidFileError> {
+        let name = pid_file(command);
+        let system = |source| PidFileError::System { command: command.clone(), source };
+        let mut stale = None;
+        for _ in 0..ATTEMPTS {
+            match attempt(directory, &name).map_err(system)? {
+                Attempt::Locked(mut file) => {
+                    writeln!(file, "{}", std::process::id()).map_err(system)?;
+                    return Ok(PidFile { name, file, stale });
+                }
+                Attempt::Removed(pid) => stale = pid.or(stale),
+                Attempt::Held(pid) => {
+                    // Somebody may only have looked whether it is held.
+                    sleep(PAUSE);
+                    if let Attempt::Held(again) = attempt(directory, &name).map_err(system)? {
+                        let pid = if again.is_empty() { pid } else { again };
+                        return Err(PidFileError::AlreadyRunning { command: command.clone(), pid });
+                    }
+                }
+            }
+        }
+        Err(system(Errno::EAGAIN.into()))
+    }
+
+    /// Removes the file if it still has its name.
+    pub fn remove(self, directory: &Directory) {
+        if directory.is_named(&self.file, &self.name) {
+            // What cannot be removed is stale from now on.
+            let _ = directory.remove(&self.name);
+        }
+    }
+}
+
+/// The commands whose PID files are held, by whomever.
+pub fn served_commands(directory: &Directory) -> Vec<CommandName> {
+    let mut commands = Vec::new();
+    let listed = directory.each_name(|name| commands.extend(command_of_pid_file(name)));
+    if listed.is_err() {
+        commands.clear();
+    }
+    commands.retain(|command| is_held(directory, &pid_file(command)));
+    commands
+}
+
+fn is_held(directory: &Directory, name: &str) -> bool {
+    let file = directory.open_plain(name);
+    file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
+/// What came of one try.
+enum Attempt {
+    /// A new file, with its lock.
+    Locked(File),
+    /// What nobody held is gone; the number that stood there.
+    Removed(Option<String>),
+    /// Somebody holds it; the number that stands there.
+    Held(String),
+}
+
+fn attempt(directory: &Directory, name: &str) -> std::io::Result<Attempt> {
+    let (file, is_new) = match directory.open_plain_shared(name) {
+        Ok(file) => (file, false),
+        Err(Unfit::Missing) => match directory.create_shared(name) {
+            Ok(file) => (file, true),
+            // Somebody was quicker: there is one to be looked at now.
+            Err(Errno::EEXIST) => return Ok(Attempt::Removed(None)),
+            Err(errno) => return Err(errno.into()),
+        },
+        // Whatever else has that name is in nobody's hands.
+        Err(_) => {
+            directory.remove(name)?;
+            return Ok(Attempt::Removed(None));
+        }
+    };
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(Attempt::Held(number(&file))),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    if !directory.is_named(&file, name) {
+        // It was replaced between opening and locking.
+        return Ok(Attempt::Removed(None));
+    }
+    if is_new {
+        return Ok(Attempt::Locked(file));
+    }
+    let pid = number(&file);
+    directory.remove(name)?;
+    Ok(Attempt::Removed(Some(pid)))
+}
+
+/// What stands in the file, if that is a number; it may be anything.
+fn number(mut file: &File) -> String {
+    let mut text = String::new();
+    let _ = file.seek(SeekFrom::Start(0));
+    let _ = file.take(limits::SIGNAL).read_to_string(&mut text);
+    let text = text.trim();
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { text.to_owned() } else { "unknown".to_owned() }
+}
+
+const ATTEMPTS: usize = 16;
+/// Longer than a look at a lock takes.
+const PAUSE: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::tests::Scratch;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    fn make() -> CommandName {
+        CommandName::parse(b"make").unwrap()
+    }
+
+    #[test]
+    fn a_command_is_served_once() {
+        let scratch = Scratch::new();
+        let directory = scratch.directory();
+        let held = PidFile::claim(&directory, &make()).unwrap();
+        let own = std::process::id().to_string();
+        assert_eq!(fs::read_to_string(scratch.0.join("make.pid")).unwrap().trim(), own);
+        let again = PidFile::claim(&directory, &make()).unwrap_err().to_string();
+        assert_eq!(again, format!("proxy for 'make' already running (PID {own})"));
+        let docker = PidFile::claim(&directory, &CommandName::parse(b"docker").unwrap()).unwrap();
+        fs::write(scratch.0.join("old.pid"), "1").unwrap();
+        let mut served = served_commands(&directory);
+        served.sort();
+        assert_eq!(served.iter().map(CommandName::as_str).collect::<Vec<_>>(), ["docker", "make"]);
+        held.remove(&directory);
+        docker.remove(&directory);
+        assert!(served_commands(&directory).is_empty());
+        assert!(!scratch.0.join("make.pid").exists());
+        assert!(PidFile::claim(&directory, &make()).unwrap().stale.is_none());
+    }
+
+    #[test]
+    fn what_nobody_holds_is_replaced() {
+        let scratch = Scratch::new();
+        let outside = Scratch::new();
+        let directory = scratch.directory();
+        let (file, target) = (scratch.0.join("make.pid"), outside.0.join("target"));
+        fs::write(&file, "99999\n").unwrap();
+        assert_eq!(PidFile::claim(&directory, &make()).unwrap().stale.as_deref(), Some("99999"));
+        fs::write(&file, "\x1b[2J").unwrap();
+        assert_eq!(PidFile::claim(&directory, &make()).unwrap().stale.as_deref(), Some("unknown"));
+
+        fs::write(&target, "kept").unwrap();
+        fs::remove_file(&file).unwrap();
+        symlink(&target, &file).unwrap();
+        drop(PidFile::claim(&directory, &make()).unwrap());
+        fs::remove_file(&file).unwrap();
+        fs::hard_link(&target, &file).unwrap();
+        drop(PidFile::claim(&directory, &make()).unwrap());
+        assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        assert!(PidFile::claim(&directory, &make()).is_err());
+    }
+}

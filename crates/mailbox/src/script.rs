@@ -1,0 +1,76 @@
+//! The client that is a shell script.
+
+use std::path::Path;
+
+use crate::card::Card;
+use crate::name::CommandName;
+
+/// The script for a command in a directory: for any POSIX shell, with inotify-tools or without.
+pub fn script(command: &CommandName, directory: &Path, card: &Card) -> Vec<u8> {
+    use std::os::unix::ffi::OsStrExt;
+    let workspace = card.workspace.as_deref().unwrap_or_default();
+    let values: [(&str, Vec<u8>); 6] = [
+        ("@NAME@", command.as_str().as_bytes().to_vec()),
+        ("@COMMAND@", quoted(command.as_str().as_bytes())),
+        ("@DIRECTORY@", quoted(directory.as_os_str().as_bytes())),
+        ("@WORKSPACE@", quoted(workspace.as_bytes())),
+        ("@HOST@", quoted(card.host.as_bytes())),
+        ("@VARIABLES@", quoted(card.variables.join(" ").as_bytes())),
+    ];
+    let mut script = Vec::new();
+    for line in TEMPLATE.split_inclusive('\n') {
+        let hole = values.iter().find_map(|(hole, value)| Some((line.split_once(hole)?, value)));
+        match hole {
+            Some(((before, after), value)) => {
+                script.extend_from_slice(before.as_bytes());
+                script.extend_from_slice(value);
+                script.extend_from_slice(after.as_bytes());
+            }
+            None => script.extend_from_slice(line.as_bytes()),
+        }
+    }
+    script
+}
+
+const TEMPLATE: &str = include_str!("client.sh");
+
+/// One word of the shell, whatever bytes it has.
+fn quoted(word: &[u8]) -> Vec<u8> {
+    let mut quoted = vec![b'\''];
+    for byte in word {
+        match byte {
+            b'\'' => quoted.extend_from_slice(b"'\\''"),
+            byte => quoted.push(*byte),
+        }
+    }
+    quoted.push(b'\'');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_words_of_the_shell() {
+        let card = Card {
+            workspace: Some("../..".to_owned()),
+            host: "/home/it's $HOME".to_owned(),
+            variables: vec!["CI".to_owned(), "TERM".to_owned()],
+        };
+        let make = CommandName::parse(b"make").unwrap();
+        let script = script(&make, Path::new("/home/it's $HOME/.swe-swe/proxy"), &card);
+        let script = String::from_utf8(script).unwrap();
+        assert!(script.starts_with("#!/bin/sh\n# The host's make, for a container"));
+        for line in [
+            "command='make'\n",
+            "made_in='/home/it'\\''s $HOME/.swe-swe/proxy'\n",
+            "workspace='../..'\n",
+            "host='/home/it'\\''s $HOME'\n",
+            "variables='CI TERM'\n",
+        ] {
+            assert!(script.contains(line), "{line}{script}");
+        }
+        assert!(!script.contains('@') || !script.contains("@COMMAND@"));
+    }
+}
