@@ -204,7 +204,7 @@ impl DerefMut for Contained {
 }
 
 /// A shim that runs in any image: the one of this build may be linked to this machine's libraries.
-fn static_shim() -> &'static Path {
+pub fn static_shim() -> &'static Path {
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
     SHIM.get_or_init(|| {
         let shim = &binaries().shim;

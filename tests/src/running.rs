@@ -104,6 +104,13 @@ impl Running {
         self
     }
 
+    /// Waits until its standard error holds `text`.
+    #[track_caller]
+    pub fn complains(&self, text: &str) -> &Self {
+        eventually(&format!("stderr holds {text:?}"), || self.stderr.so_far().contains(text));
+        self
+    }
+
     /// Waits for its end.
     #[track_caller]
     pub fn finish(self) -> Outcome {

@@ -18,7 +18,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, interval, sleep_until};
 
 use crate::client::Client;
 use crate::input::Input;
@@ -153,11 +153,19 @@ impl Mailbox {
     /// in the directory. The fleet is left to its owner.
     pub async fn serve(mut self, mut stop: watch::Receiver<Stop>) {
         self.scan();
+        let mut look = interval(LOOK);
+        let mut is_there = true;
         loop {
             self.start_waiting();
             tokio::select! {
                 () = told(&mut stop, Stop::Gracefully) => break,
                 () = self.wait() => {}
+                _ = look.tick(), if is_there => {
+                    is_there = !self.shared.directory.is_removed();
+                    if !is_there {
+                        tracing::warn!("the directory was removed, and nothing can be placed any more");
+                    }
+                }
             }
         }
         self.close(stop).await;
@@ -380,6 +388,9 @@ impl Mailbox {
         }
     }
 }
+
+/// How often it is looked whether the directory is there. As long as it is open, nothing tells.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// What has to be taken back if the mailbox does not open.
 struct Taken<'a> {
