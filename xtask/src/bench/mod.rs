@@ -6,6 +6,7 @@
 mod call;
 mod containers;
 mod cpu;
+mod mailbox;
 mod measure;
 mod parents;
 mod report;

@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use super::call::{Tool, Way};
 use super::containers;
+use super::mailbox;
 use super::measure::Bench;
 use super::parents::Parent;
 use super::report::Bound::{self, AtLeast, AtMost, Reported};
@@ -113,6 +114,21 @@ pub(super) const ROWS: &[Row] = &[
         name: "proxy peak, 256 MiB v1",
         bound: AtMost { musl: 16.0, glibc: 16.0 },
         measure: |bench| bench.proxy_peak_v1().map(Mib),
+    },
+    Row {
+        name: "mailbox: true, by the binary",
+        bound: AtMost { musl: 10.0, glibc: 10.0 },
+        measure: mailbox::binary,
+    },
+    Row {
+        name: "mailbox: true, by the script, to bash -c true",
+        bound: AtMost { musl: 15.0, glibc: 15.0 },
+        measure: mailbox::script,
+    },
+    Row {
+        name: "mailbox: 256 MiB, to cp",
+        bound: AtMost { musl: 3.0, glibc: 3.0 },
+        measure: mailbox::output,
     },
     Row {
         name: "containers: true, to docker exec",

@@ -1,0 +1,133 @@
+//! Commands of the host through files, against the same as called natively.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+
+use super::call::{Tool, expect_success};
+use super::measure::{Bench, WARM_UP};
+use super::report::Measured::{self, Absent, Slowdown};
+use super::stats::Pairs;
+use crate::scratch::Scratch;
+use crate::serve;
+use crate::shell;
+
+/// What a command prints in bulk, in bytes.
+const BULK: u64 = 256 << 20;
+
+/// `true` by the binary client, to a native spawn of it.
+pub(super) fn binary(bench: &Bench<'_>) -> Result<Measured> {
+    let mailbox = Mailbox::start(bench, "binary")?;
+    let native = || time(&mut quiet(&bench.calls.tools.join(Tool::True.name())));
+    mailbox.true_against(bench, native)
+}
+
+/// `true` by the script with inotify-tools, to a shell that runs it: the script is one as well.
+pub(super) fn script(bench: &Bench<'_>) -> Result<Measured> {
+    if shell::find_in_path("inotifywait").is_none() {
+        return Ok(Absent { program: "inotifywait" });
+    }
+    let mailbox = Mailbox::start(bench, "script")?;
+    let bash = shell::find_in_path("bash").context("no `bash` in the PATH")?;
+    let native = || time(quiet(&bash).args(["-c", "true"]));
+    mailbox.true_against(bench, native)
+}
+
+/// Much output by the binary client into a file, to a copy of that file.
+pub(super) fn output(bench: &Bench<'_>) -> Result<Measured> {
+    let mailbox = Mailbox::start(bench, "binary")?;
+    let [printed, copied] = ["printed", "copied"].map(|name| mailbox.scratch.file(name));
+    let cp = shell::find_in_path("cp").context("no `cp` in the PATH")?;
+    let pour = || {
+        let mut client = quiet(&mailbox.client(Tool::Pour(BULK)));
+        client.args(Tool::Pour(BULK).args()).stdout(File::create(&printed)?);
+        let time = time(&mut client)?;
+        super::measure::expect_bytes(BULK, fs::metadata(&printed)?.len())?;
+        Ok(time)
+    };
+    let copy = || {
+        let _ = fs::remove_file(&copied);
+        time(quiet(&cp).arg(&printed).arg(&copied))
+    };
+    pour()?;
+    Pairs::measure(bench.depth.long(), copy, pour).map(Slowdown)
+}
+
+/// A daemon, and the folder that it serves from. Dropped, it ends.
+struct Mailbox {
+    daemon: Child,
+    directory: PathBuf,
+    scratch: Scratch,
+}
+
+impl Mailbox {
+    fn start(bench: &Bench<'_>, client: &str) -> Result<Self> {
+        let scratch = Scratch::new("aifo-bench-mailbox")?;
+        let directory = scratch.dir("mailbox")?;
+        let mut proxy = Command::new(&bench.dist.coder);
+        proxy.args(["proxy", "--client", client, "--dir"]).arg(&directory);
+        proxy.args([Tool::True.name(), Tool::Pour(BULK).name()]);
+        proxy
+            .current_dir(&bench.workspace)
+            .env("PATH", serve::path_with(&bench.calls.tools)?)
+            .env("AIFO_SHIM_BIN", &bench.dist.shim)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut daemon = proxy.spawn().context("cannot start aifo-coder proxy")?;
+        let stdout = daemon.stdout.take().context("no stdout")?;
+        let mailbox = Mailbox { daemon, directory, scratch };
+        let mut lines = BufReader::new(stdout).lines();
+        let is_last = |line: &std::io::Result<String>| {
+            let last = Tool::Pour(BULK).name();
+            line.as_ref().is_ok_and(|line| line.ends_with(&format!("/{last}")))
+        };
+        if !lines.any(|line| is_last(&line)) {
+            bail!("aifo-coder proxy did not come up");
+        }
+        Ok(mailbox)
+    }
+
+    fn client(&self, tool: Tool) -> PathBuf {
+        self.directory.join(tool.name())
+    }
+
+    fn true_against(
+        &self,
+        bench: &Bench<'_>,
+        native: impl Fn() -> Result<Duration>,
+    ) -> Result<Measured> {
+        let client = self.client(Tool::True);
+        let call = || time(&mut quiet(&client));
+        Pairs::measure(WARM_UP, &native, call)?;
+        Pairs::measure(bench.depth.calls(), &native, call).map(Slowdown)
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        // One that is gone already has nothing to be told.
+        _ = kill(serve::pid(&self.daemon), Signal::SIGTERM);
+        _ = self.daemon.wait();
+    }
+}
+
+/// A call without input.
+fn quiet(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn time(command: &mut Command) -> Result<Duration> {
+    let start = Instant::now();
+    let output = command.spawn()?.wait_with_output()?;
+    let time = start.elapsed();
+    expect_success(&output)?;
+    Ok(time)
+}
