@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use aifo_tests::{
-    BLOCK, Mailbox, Noise, Outcome, Running, Signal, argv, eventually, host, is_alive, send_signal,
+    BLOCK, Mailbox, Noise, Outcome, Running, Signal, argv, eventually, host, is_alive, is_stopped,
+    send_signal,
 };
 
 /// Who calls.
@@ -259,6 +260,11 @@ fn the_binary_hands_on_what_the_command_catches() {
         client.signal(signal);
         client.expect(name);
     }
+    // Ctrl-Z: both stop, and go on together.
+    client.signal(Signal::SIGTSTP);
+    eventually("the client is stopped", || is_stopped(client.pid()));
+    client.signal(Signal::SIGCONT);
+    client.expect("TSTP").expect("CONT");
     client.signal(Signal::SIGTERM);
     client.expect("TERM");
     drop(client);

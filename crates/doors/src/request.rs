@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_mailbox::{
-    Claim, Directory, Ending, Heart, Liveness, Part, Place, Placed, Reason, Stem, Unfit, limits,
+    Arguments, Call, Claim, Directory, Ending, Heart, Liveness, Part, Place, Placed, Reason, Stem,
+    Unfit, limits,
 };
 use aifo_policy::{HostCommand, HostCommands, redact};
 use aifo_sidecar::{Canceller, Exec, ExecEvent, Fleet};
@@ -61,11 +62,13 @@ pub(crate) async fn attend(
 ) {
     let began = Instant::now();
     let (input, stdin) = input.unzip();
-    let running = match start(&shared, &claim, &tool, &placed, stdin).await {
+    // What was asked for may be large, and is held no longer than until the command has it.
+    let Placed { arguments, call, heart, .. } = placed;
+    let running = match start(&shared, claim.stem(), tool, (arguments, call), stdin).await {
         Ok((exec, id, outputs)) => {
             let [stdout, stderr] = outputs;
             let tool = exec.canceller();
-            let heart = placed.heart.map(|heart| {
+            let heart = heart.map(|heart| {
                 let liveness = Liveness::new(began.into_std(), heart.beat());
                 (heart, liveness)
             });
@@ -213,27 +216,23 @@ const RECENT: Duration = Duration::from_millis(2500);
 /// Judges a request, and starts its command.
 async fn start(
     shared: &Shared,
-    claim: &Claim,
-    tool: &ToolName,
-    placed: &Placed,
+    stem: &Stem,
+    tool: ToolName,
+    (arguments, call): (Arguments, Call),
     stdin: Option<OwnedFd>,
 ) -> Result<(Exec, ExecId, [Option<Output>; 2]), NotRun> {
     let refused = |why: String| NotRun { code: exit::UNKNOWN, why };
     let bits = aifo_process::random_bits();
     let bits = bits.map_err(|error| refused(format!("cannot make an exec id: {error}")))?;
-    let cwd = match placed.call.place(&shared.workspace) {
+    let cwd = match call.place(&shared.workspace) {
         Place::Root => None,
         Place::Directory(directory) => Some(directory.as_os_str().as_bytes().to_vec()),
     };
     // The id is ours: a mark that a container chose could be another exec's.
-    let request = ExecRequest {
-        id: ExecId::from_random(bits),
-        tool: tool.clone(),
-        args: placed.arguments.0.clone(),
-        cwd,
-    };
+    let request = ExecRequest { id: ExecId::from_random(bits), tool, args: arguments.0, cwd };
     let command = shared.commands.judge(&request);
-    let command = command.ok_or_else(|| refused(format!("'{tool}' is not served here")))?;
+    let command =
+        command.ok_or_else(|| refused(format!("'{}' is not served here", request.tool)))?;
     let no_pipe = |error: std::io::Error| refused(format!("cannot make a pipe: {error}"));
     let (stdout, to_stdout) = Output::new().map_err(no_pipe)?;
     let (stderr, to_stderr) = Output::new().map_err(no_pipe)?;
@@ -241,14 +240,14 @@ async fn start(
     let fds = stdin.into_iter().chain([to_stdout, to_stderr]).collect();
     let lease = shared.fleet.host().await.map_err(|error| refused(error.to_string()))?;
     tracing::debug!(
-        tool = %tool,
-        request = %claim.stem(),
+        tool = %request.tool,
+        request = %stem,
         exec_id = %request.id,
         argv = redact(&request.args),
         "exec"
     );
     let id = request.id.clone();
-    let variables = placed.call.variables_named(command.variables);
+    let variables = call.variables_named(command.variables);
     let mut exec = lease.start(message(request, command, variables, kind), fds);
     match exec.next().await {
         Some(ExecEvent::Started) => Ok((exec, id, [Some(stdout), Some(stderr)])),

@@ -42,8 +42,8 @@ pub(super) struct Request {
 
 /// A command of a moment has ended by then, and is only looked for.
 const MOMENT: Duration = Duration::from_millis(20);
-/// How soon at first, and then after twice as long each time.
-const GLANCE: Duration = Duration::from_micros(500);
+/// How soon at first, and each time after a quarter more: what it takes is not seen much later.
+const GLANCE: Duration = Duration::from_micros(400);
 /// How soon something is looked for that nobody tells us of.
 const SOON: Duration = Duration::from_millis(20);
 /// On a shared directory that tells of no changes we look by ourselves.
@@ -124,7 +124,7 @@ impl Request {
                 (Some(_), Some(_), []) => PATIENCE,
                 (Some(_), ..) => SOON,
             };
-            glance = glance.saturating_mul(2);
+            glance = glance.saturating_add(glance / 4);
             self.wait(&signals, left.min(patience));
             self.listen(&mut signals);
         }
