@@ -41,10 +41,12 @@ mod client;
 mod host;
 mod input;
 mod mailbox;
+mod opening;
 mod output;
 mod request;
 
 pub use aifo_mailbox::{CommandName, Directory, InvalidCommandName};
 pub use client::Client;
 pub use host::{Host, host_fleet};
-pub use mailbox::{Command, Mailbox, MailboxConfig, MailboxError, Stop};
+pub use mailbox::{Mailbox, Stop};
+pub use opening::{Command, MailboxConfig, MailboxError};
