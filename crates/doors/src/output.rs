@@ -118,3 +118,44 @@ impl Output {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Seek, Write};
+
+    #[tokio::test]
+    async fn what_is_written_is_moved_and_no_more_than_stood_there_at_the_end() {
+        let path = std::env::temp_dir().join(format!("aifo-doors-output-{}", std::process::id()));
+        let mut file =
+            File::options().read(true).write(true).create(true).truncate(true).open(&path);
+        let file = file.as_mut().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let (mut output, commands) = Output::new().unwrap();
+        // What a child in the background keeps.
+        let kept = commands.try_clone().unwrap();
+        let mut commands = File::from(commands);
+        commands.write_all(b"first").unwrap();
+        assert_eq!(output.carry(file).await, Moved::Some(5));
+        commands.write_all(b", rest").unwrap();
+        drop(commands);
+        output.carry_rest(file);
+        File::from(kept).write_all(b"nobody's").unwrap();
+        file.rewind().unwrap();
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "first, rest");
+
+        let (mut output, commands) = Output::new().unwrap();
+        drop(commands);
+        assert_eq!(output.carry(file).await, Moved::End);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_takes_no_more_is_told() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let (mut output, commands) = Output::new().unwrap();
+        File::from(commands).write_all(b"too much").unwrap();
+        assert_eq!(output.carry(&full).await, Moved::Full);
+    }
+}

@@ -118,7 +118,7 @@ impl Running {
             tracing::debug!(exec_id = %self.id, ms, "exec end, nobody waits");
             return claim.forget(&shared.directory);
         }
-        let ending = told(exit, self.verdict);
+        let ending = told(exit.map(|exit| exit.ending), self.verdict);
         tracing::debug!(exec_id = %self.id, code = ending.code, ms, "exec end");
         if ending.reason == Some(Reason::Lost) {
             tracing::warn!(exec_id = %self.id, "runner lost, ending unknown");
@@ -292,12 +292,12 @@ fn not_started(StartError { cause, message }: StartError, program: &Path) -> Not
     NotRun { code, why }
 }
 
-/// What the client is told.
-fn told(exit: Option<Exit>, verdict: Option<Verdict>) -> Ending {
-    let Some(exit) = exit else {
+/// What the client is told; `None` is an ending that nobody knows.
+fn told(ended: Option<aifo_types::Ending>, verdict: Option<Verdict>) -> Ending {
+    let Some(ended) = ended else {
         return Ending { code: exit::UNKNOWN, reason: Some(Reason::Lost) };
     };
-    let own = match exit.ending {
+    let own = match ended {
         aifo_types::Ending::Exited(_) => None,
         aifo_types::Ending::Signaled(number) => Some(Reason::Signal(number)),
     };
@@ -305,10 +305,8 @@ fn told(exit: Option<Exit>, verdict: Option<Verdict>) -> Ending {
         Some(Verdict::Ended(Reason::Timeout)) => {
             Ending { code: exit::TIMED_OUT, reason: Some(Reason::Timeout) }
         }
-        Some(Verdict::Ended(reason)) => {
-            Ending { code: exit.ending.exit_code(), reason: Some(reason) }
-        }
-        Some(Verdict::Abandoned) | None => Ending { code: exit.ending.exit_code(), reason: own },
+        Some(Verdict::Ended(reason)) => Ending { code: ended.exit_code(), reason: Some(reason) },
+        Some(Verdict::Abandoned) | None => Ending { code: ended.exit_code(), reason: own },
     }
 }
 
@@ -358,4 +356,46 @@ async fn elapsed(deadline: Option<Instant>) {
 async fn told_to_end(ending: &mut watch::Receiver<bool>) {
     // An error means that the daemon itself is gone, and then this task is as well.
     let _ = ending.wait_for(|ending| *ending).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aifo_types::Ending::{Exited, Signaled};
+
+    #[test]
+    fn a_code_and_what_it_does_not_say() {
+        use Verdict::{Abandoned, Ended};
+        let rows = [
+            (Some(Exited(0)), None, 0, None),
+            (Some(Exited(137)), None, 137, None),
+            (Some(Signaled(9)), None, 137, Some(Reason::Signal(9))),
+            (None, None, 125, Some(Reason::Lost)),
+            (None, Some(Ended(Reason::Timeout)), 125, Some(Reason::Lost)),
+            // A command that exits with 0 on INT was not done.
+            (Some(Exited(0)), Some(Ended(Reason::Timeout)), 124, Some(Reason::Timeout)),
+            (Some(Signaled(2)), Some(Ended(Reason::Shutdown)), 130, Some(Reason::Shutdown)),
+            (Some(Exited(3)), Some(Ended(Reason::Output)), 3, Some(Reason::Output)),
+            (Some(Signaled(2)), Some(Abandoned), 130, Some(Reason::Signal(2))),
+        ];
+        for (ended, verdict, code, reason) in rows {
+            assert_eq!(told(ended, verdict), Ending { code, reason }, "{ended:?} {verdict:?}");
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_started_has_the_shells_codes() {
+        let rows = [
+            (StartErrorCause::Absent, 127, "'/bin/make' is gone"),
+            (StartErrorCause::NotFound, 127, "why"),
+            (StartErrorCause::NotExecutable, 126, "why"),
+            (StartErrorCause::Cwd, 125, "why"),
+            (StartErrorCause::Failed, 125, "why"),
+        ];
+        for (cause, code, why) in rows {
+            let error = StartError { cause, message: "why".to_owned() };
+            let not_run = not_started(error, Path::new("/bin/make"));
+            assert_eq!((not_run.code, not_run.why.as_str()), (code, why), "{cause:?}");
+        }
+    }
 }
