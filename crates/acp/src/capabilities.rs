@@ -1,0 +1,165 @@
+//! What each side can do, and whether the two speak the same version.
+
+use agent_client_protocol_schema::ProtocolVersion;
+use agent_client_protocol_schema::v1::{
+    CLIENT_METHOD_NAMES, ClientCapabilities, FileSystemCapabilities, Implementation,
+    InitializeRequest,
+};
+use serde_json::Value;
+
+/// What this client serves beside updates and permissions. What is declared is exactly what is
+/// served, as both are read from here (`spec/acp.md#capabilities`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Serves {
+    /// `fs/read_text_file`.
+    pub read_text_file: bool,
+    /// `fs/write_text_file`.
+    pub write_text_file: bool,
+    /// All of `terminal/*`.
+    pub terminal: bool,
+}
+
+/// What an agent has said of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Agent {
+    /// Whether it knows `session/load`.
+    pub loads_sessions: bool,
+    /// Ways to authenticate, as they came.
+    pub auth_methods: Vec<Value>,
+    /// Its name, if it told.
+    pub name: Option<String>,
+    /// All that it answered.
+    pub raw: Value,
+}
+
+/// An agent that speaks another version of the protocol.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the agent speaks version {version} of the protocol, and not version 1")]
+pub struct OtherVersion {
+    /// The version as it was told.
+    pub version: String,
+}
+
+impl Serves {
+    /// Whether requests of this method are for whoever serves, or for nobody.
+    pub fn method(&self, method: &str) -> bool {
+        let names = &CLIENT_METHOD_NAMES;
+        let terminal = [
+            names.terminal_create,
+            names.terminal_output,
+            names.terminal_wait_for_exit,
+            names.terminal_kill,
+            names.terminal_release,
+        ];
+        (self.read_text_file && method == names.fs_read_text_file)
+            || (self.write_text_file && method == names.fs_write_text_file)
+            || (self.terminal && terminal.contains(&method))
+    }
+
+    /// The parameters of `initialize`.
+    pub fn initialize(&self, name: &str, version: &str) -> InitializeRequest {
+        let files = FileSystemCapabilities::new()
+            .read_text_file(self.read_text_file)
+            .write_text_file(self.write_text_file);
+        let capabilities = ClientCapabilities::new().fs(files).terminal(self.terminal);
+        InitializeRequest::new(ProtocolVersion::V1)
+            .client_capabilities(capabilities)
+            .client_info(Implementation::new(name, version))
+    }
+}
+
+impl Agent {
+    /// Reads the answer to `initialize`. What is missing is not there; a version that is missing is
+    /// the only one there is.
+    pub fn parse(raw: Value) -> Result<Self, OtherVersion> {
+        match raw.get("protocolVersion") {
+            None | Some(Value::Null) => {}
+            Some(version) if version == 1 || version == "1" => {}
+            Some(other) => return Err(OtherVersion { version: other.to_string() }),
+        }
+        let capabilities = raw.get("agentCapabilities");
+        let loads_sessions = capabilities.and_then(|all| all.get("loadSession")?.as_bool());
+        let auth_methods = raw.get("authMethods").and_then(Value::as_array).cloned();
+        let name = raw.get("agentInfo").and_then(|info| info.get("name")?.as_str());
+        Ok(Agent {
+            loads_sessions: loads_sessions.unwrap_or_default(),
+            auth_methods: auth_methods.unwrap_or_default(),
+            name: name.map(str::to_owned),
+            raw,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_declared_is_what_is_served() {
+        let methods = [
+            "fs/read_text_file",
+            "fs/write_text_file",
+            "terminal/create",
+            "terminal/output",
+            "terminal/wait_for_exit",
+            "terminal/kill",
+            "terminal/release",
+            "terminal/unheard_of",
+            "session/request_permission",
+            "craft/drainMidTurnQueue",
+        ];
+        let rows = [
+            (Serves::default(), 0..0),
+            (Serves { read_text_file: true, ..Serves::default() }, 0..1),
+            (Serves { write_text_file: true, ..Serves::default() }, 1..2),
+            (Serves { terminal: true, ..Serves::default() }, 2..7),
+            (Serves { read_text_file: true, write_text_file: true, terminal: true }, 0..7),
+        ];
+        for (serves, served) in rows {
+            let found: Vec<&str> =
+                methods.into_iter().filter(|method| serves.method(method)).collect();
+            assert_eq!(found, &methods[served]);
+            let declared = serde_json::to_value(serves.initialize("aifo", "1")).unwrap();
+            assert_eq!(declared["protocolVersion"], 1);
+            let capabilities = &declared["clientCapabilities"];
+            assert_eq!(capabilities["fs"]["readTextFile"], serves.read_text_file);
+            assert_eq!(capabilities["fs"]["writeTextFile"], serves.write_text_file);
+            assert_eq!(capabilities["terminal"], serves.terminal);
+        }
+    }
+
+    #[test]
+    fn versions() {
+        let rows = [
+            (json!({"protocolVersion": 1}), None),
+            (json!({"protocolVersion": "1"}), None),
+            (json!({"protocolVersion": null}), None),
+            (json!({}), None),
+            (json!(null), None),
+            (json!({"protocolVersion": 2}), Some("2")),
+            (json!({"protocolVersion": 0}), Some("0")),
+            (json!({"protocolVersion": "1.0"}), Some("\"1.0\"")),
+        ];
+        for (raw, refused) in rows {
+            let found = Agent::parse(raw.clone()).err().map(|other| other.version);
+            assert_eq!(found.as_deref(), refused, "{raw}");
+        }
+    }
+
+    #[test]
+    fn what_an_agent_does_not_say_it_cannot() {
+        let agent = Agent::parse(json!({"protocolVersion": 1})).unwrap();
+        assert_eq!((agent.loads_sessions, agent.auth_methods, agent.name), (false, vec![], None));
+        let raw = json!({"agentCapabilities": {"loadSession": true, "new": 1},
+            "authMethods": [{"id": "key"}], "agentInfo": {"name": "gemini"}});
+        let agent = Agent::parse(raw.clone()).unwrap();
+        assert!(agent.loads_sessions);
+        assert_eq!(
+            (agent.auth_methods, agent.name),
+            (vec![json!({"id": "key"})], Some("gemini".into()))
+        );
+        assert_eq!(agent.raw, raw);
+    }
+}

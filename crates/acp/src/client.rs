@@ -1,0 +1,402 @@
+//! The client's end of one connection: bytes and commands in, lines and events out.
+
+mod asked;
+mod inbound;
+mod time;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::capabilities::{Agent, Serves};
+use crate::event::{CancelCause, Event};
+use crate::json::{LineTooLong, encode_line};
+use crate::limits::Limits;
+use crate::message::{Id, Message, RpcError};
+use crate::message_reader::{MessageReader, Traffic};
+use crate::passage::Streaming;
+use crate::pending::Pending;
+use crate::permission::Decision;
+use crate::session::Session;
+use crate::timeline::AnswerFrom;
+use crate::update::Update;
+use asked::{Asked, AskedTable};
+
+/// A client of one agent (`spec/acp.md#the-client`).
+///
+/// Whoever drives it hands in what was read and what time it is, and takes out, after each of these
+/// and in this order: events until there are none, lines to write until there are none, and when to
+/// call [`handle_timeout`](Client::handle_timeout).
+#[derive(Debug)]
+pub struct Client {
+    config: Config,
+    reader: MessageReader,
+    state: State,
+    pending: Pending<Ask>,
+    sessions: BTreeMap<String, Session>,
+    asked: AskedTable,
+    early: Early,
+    events: VecDeque<Event>,
+    lines: VecDeque<Vec<u8>>,
+    strays: Strays,
+    now: Instant,
+    /// When something last came, or something that was owed was given.
+    heard: Instant,
+}
+
+/// What a client is made with.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// What an agent may take up.
+    pub limits: Limits,
+    /// What is served.
+    pub serves: Serves,
+    /// What the agent's chunks are.
+    pub streaming: Streaming,
+    /// What of a turn is its answer.
+    pub answer_from: AnswerFrom,
+}
+
+/// Where the connection stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum State {
+    /// Nothing was sent.
+    Started,
+    /// It was asked who it is.
+    Initializing,
+    /// Sessions can be opened.
+    Ready(Agent),
+    /// Nothing more is asked of it: it is not one that we can talk to.
+    Closing,
+    /// Its stream has ended.
+    Closed,
+}
+
+/// Why something is not even sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It is not the time for it.
+    #[error("the agent is not ready")]
+    NotReady,
+    /// The agent does not know how.
+    #[error("the agent does not offer '{0}'")]
+    NotOffered(&'static str),
+    /// There is no such session.
+    #[error("no session '{0}' is open")]
+    UnknownSession(String),
+    /// There is one of that name.
+    #[error("session '{0}' is open")]
+    IsOpen(String),
+    /// Its turn has not ended: real agents do seven different things with a second prompt.
+    #[error("session '{0}' has a prompt to answer")]
+    Busy(String),
+    /// It would be longer than a line may be.
+    #[error(transparent)]
+    TooLong(#[from] LineTooLong),
+}
+
+/// What came of the wish to cancel a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelling {
+    /// The agent is told.
+    Told,
+    /// It was told before, or there is nothing to cancel.
+    NoNeed,
+}
+
+/// What did not fit anywhere, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Strays {
+    /// Answers to requests that had been completed.
+    pub duplicate_responses: u64,
+    /// Answers to requests that were never sent.
+    pub unknown_responses: u64,
+    /// Requests with the id of one that waits. The answer to that is the answer to both.
+    pub duplicate_requests: u64,
+    /// Requests that nobody serves.
+    pub unknown_requests: u64,
+    /// Requests above [`Limits::requests`].
+    pub busy_requests: u64,
+    /// Updates of sessions that are not ours.
+    pub foreign_updates: u64,
+    /// Updates without a session or a kind.
+    pub invalid_updates: u64,
+    /// Withdrawals of what does not wait.
+    pub unknown_withdrawals: u64,
+}
+
+/// A request of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Ask {
+    Initialize,
+    New,
+    Load { session: String },
+    Prompt { session: String },
+    Other { method: String },
+}
+
+/// Updates of sessions whose opening was not answered yet: some agents cannot wait.
+#[derive(Debug, Default)]
+struct Early {
+    updates: VecDeque<Update>,
+    held: usize,
+}
+
+impl Client {
+    /// A client at the start of a connection.
+    pub fn new(config: Config, now: Instant) -> Self {
+        Client {
+            reader: MessageReader::new(&config.limits),
+            config,
+            state: State::Started,
+            pending: Pending::default(),
+            sessions: BTreeMap::new(),
+            asked: AskedTable::default(),
+            early: Early::default(),
+            events: VecDeque::new(),
+            lines: VecDeque::new(),
+            strays: Strays::default(),
+            now,
+            heard: now,
+        }
+    }
+
+    /// Takes a copy of what was read. Ask [`poll_event`](Client::poll_event) for all there is before
+    /// the next bytes: then no more is held than [`Limits`] allow.
+    pub fn receive(&mut self, bytes: &[u8], now: Instant) {
+        self.now = now;
+        self.reader.receive(bytes);
+    }
+
+    /// Tells that no more bytes come.
+    pub fn receive_eof(&mut self, now: Instant) {
+        self.now = now;
+        self.reader.receive_eof();
+    }
+
+    /// The next thing that has come of it.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            if self.state == State::Closed {
+                return None;
+            }
+            let inbound = self.reader.next_message()?;
+            self.take(inbound);
+        }
+    }
+
+    /// The next line to write, with its end.
+    pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
+        self.lines.pop_front()
+    }
+
+    /// Asks the agent who it is, as this client. Comes first, and once.
+    pub fn initialize(&mut self, name: &str, version: &str, now: Instant) -> Result<u64, Refused> {
+        if self.state != State::Started {
+            return Err(Refused::NotReady);
+        }
+        let params = serde_json::to_value(self.config.serves.initialize(name, version));
+        // A struct of texts and flags always has a value.
+        let params = params.unwrap_or_default();
+        let timeout = now.checked_add(self.config.limits.initialize);
+        let id = self.send("initialize", params, Ask::Initialize, timeout, now)?;
+        self.state = State::Initializing;
+        Ok(id)
+    }
+
+    /// Opens a session, with the parameters of a `session/new`.
+    pub fn new_session(&mut self, params: Value, now: Instant) -> Result<u64, Refused> {
+        self.ready()?;
+        let timeout = now.checked_add(self.config.limits.request);
+        self.send("session/new", params, Ask::New, timeout, now)
+    }
+
+    /// Opens a session that was before; what comes until it is answered is its history.
+    pub fn load_session(
+        &mut self,
+        session: &str,
+        mut params: Value,
+        now: Instant,
+    ) -> Result<u64, Refused> {
+        if !self.ready()?.loads_sessions {
+            return Err(Refused::NotOffered("session/load"));
+        }
+        if self.sessions.contains_key(session) {
+            return Err(Refused::IsOpen(session.to_owned()));
+        }
+        set(&mut params, "sessionId", json!(session));
+        let timeout = now.checked_add(self.config.limits.request);
+        let ask = Ask::Load { session: session.to_owned() };
+        let id = self.send("session/load", params, ask, timeout, now)?;
+        let opened = self.open(session).load();
+        self.sessions.insert(session.to_owned(), opened);
+        Ok(id)
+    }
+
+    /// Begins a turn with these blocks of content, and gives its number. One turn at a time.
+    pub fn prompt(&mut self, session: &str, prompt: Value, now: Instant) -> Result<u64, Refused> {
+        self.ready()?;
+        let known = self.sessions.get(session);
+        let known = known.ok_or_else(|| Refused::UnknownSession(session.to_owned()))?;
+        if !known.can_begin() {
+            return Err(Refused::Busy(session.to_owned()));
+        }
+        let params = json!({"sessionId": session, "prompt": prompt});
+        let ask = Ask::Prompt { session: session.to_owned() };
+        self.send("session/prompt", params, ask, None, now)?;
+        self.heard = now;
+        Ok(self.sessions.get_mut(session).map(|session| session.begin(now)).unwrap_or_default())
+    }
+
+    /// Asks the agent to end a session's turn. It is told, then every permission that waits is
+    /// answered with `cancelled`: without that some agents never end.
+    pub fn cancel(&mut self, session: &str, cause: CancelCause, now: Instant) -> Cancelling {
+        self.now = now;
+        let is_news = self.sessions.get_mut(session).is_some_and(|found| found.cancel(cause, now));
+        if !is_news {
+            return Cancelling::NoNeed;
+        }
+        let params = json!({"sessionId": session});
+        self.write(&Message::Notification { method: "session/cancel".to_owned(), params });
+        self.cancel_permissions(session, cause);
+        Cancelling::Told
+    }
+
+    /// Asks anything else of the agent.
+    pub fn request(&mut self, method: &str, params: Value, now: Instant) -> Result<u64, Refused> {
+        self.ready()?;
+        let timeout = now.checked_add(self.config.limits.request);
+        self.send(method, params, Ask::Other { method: method.to_owned() }, timeout, now)
+    }
+
+    /// Answers a request for permission. False if it does not wait any more, or was asked without
+    /// that option: then nothing is written.
+    pub fn decide(&mut self, id: &Id, decision: &Decision, now: Instant) -> bool {
+        self.now = now;
+        let is_offered = self.asked.permission(id).is_some_and(|options| match decision {
+            Decision::Select(option) => options.contains(option),
+            Decision::Cancelled => true,
+        });
+        is_offered && self.asked.take(id).is_some_and(|asked| self.answer(asked, decision))
+    }
+
+    /// Answers a request that is served. False if it does not wait, then nothing is written.
+    pub fn respond(&mut self, id: &Id, outcome: Result<Value, RpcError>, now: Instant) -> bool {
+        self.now = now;
+        let is_waiting = self.asked.is_host(id);
+        if is_waiting {
+            self.asked.take(id);
+            self.heard = now;
+            self.reply(id.clone(), outcome);
+        }
+        is_waiting
+    }
+
+    /// Forgets a session that has no turn, and has been closed or is of no use.
+    pub fn forget(&mut self, session: &str) -> bool {
+        let is_idle = self.sessions.get(session).is_some_and(Session::can_begin);
+        is_idle && self.sessions.remove(session).is_some()
+    }
+
+    /// Where the connection stands.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// A session by its id.
+    pub fn session(&self, id: &str) -> Option<&Session> {
+        self.sessions.get(id)
+    }
+
+    /// How many requests of the agent wait for us.
+    pub fn owed(&self) -> usize {
+        self.asked.len()
+    }
+
+    /// What came, counted.
+    pub fn traffic(&self) -> Traffic {
+        self.reader.traffic()
+    }
+
+    /// What did not fit, counted.
+    pub fn strays(&self) -> Strays {
+        self.strays
+    }
+
+    /// The end of all that was no message.
+    pub fn noise(&self) -> &str {
+        self.reader.noise()
+    }
+
+    fn ready(&self) -> Result<&Agent, Refused> {
+        match &self.state {
+            State::Ready(agent) => Ok(agent),
+            _ => Err(Refused::NotReady),
+        }
+    }
+
+    fn open(&self, session: &str) -> Session {
+        let Config { limits, streaming, answer_from, .. } = &self.config;
+        Session::open(session, limits, *streaming, *answer_from)
+    }
+
+    fn send(
+        &mut self,
+        method: &str,
+        params: Value,
+        ask: Ask,
+        deadline: Option<Instant>,
+        now: Instant,
+    ) -> Result<u64, Refused> {
+        self.now = now;
+        let id = self.pending.enter(ask, deadline);
+        let message = Message::Request { id: id.into(), method: method.to_owned(), params };
+        match encode_line(&message.to_value(), self.config.limits.frame_out) {
+            Ok(line) => {
+                self.lines.push_back(line);
+                Ok(id)
+            }
+            Err(error) => {
+                self.pending.complete(&id.into());
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Writes the one answer to a permission; always true.
+    fn answer(&mut self, asked: Asked, decision: &Decision) -> bool {
+        self.heard = self.now;
+        self.reply(asked.id, Ok(decision.to_result()));
+        true
+    }
+
+    /// Writes an answer. One that is longer than a line becomes an error.
+    fn reply(&mut self, id: Id, outcome: Result<Value, RpcError>) {
+        let response = Message::Response { id: id.clone(), outcome };
+        if !self.write(&response) {
+            let error = RpcError::new(crate::message::code::INTERNAL, "the answer is too long");
+            self.write(&Message::Response { id, outcome: Err(error) });
+        }
+    }
+
+    /// False for what is longer than a line.
+    fn write(&mut self, message: &Message) -> bool {
+        let line = encode_line(&message.to_value(), self.config.limits.frame_out);
+        line.map(|line| self.lines.push_back(line)).is_ok()
+    }
+}
+
+/// Sets a member of parameters, which become an object if they are none.
+fn set(params: &mut Value, name: &str, value: Value) {
+    match params {
+        Value::Object(members) => _ = members.insert(name.to_owned(), value),
+        other => *other = json!({name: value}),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! What comes from the agent, sent to where it belongs.
+
+use serde_json::Value;
+
+use super::asked::What;
+use super::{Ask, Client, Early, State};
+use crate::capabilities::Agent;
+use crate::envelope::Envelope;
+use crate::event::{CancelCause, Event, Failure, Withdrawal};
+use crate::json::weight;
+use crate::message::{Id, Message, RpcError, code};
+use crate::message_reader::Inbound;
+use crate::pending::Completion;
+use crate::permission::{Decision, PermissionRequest};
+use crate::session::Session;
+use crate::turn::TurnPhase;
+use crate::update::{Update, session_of};
+
+impl Client {
+    /// Takes what the stream has next.
+    pub(super) fn take(&mut self, inbound: Inbound) {
+        self.heard = self.now;
+        match inbound {
+            Inbound::Message(Message::Response { id, outcome }) => self.response(&id, outcome),
+            Inbound::Message(Message::Request { id, method, params }) => {
+                self.request_of_agent(id, method, params);
+            }
+            Inbound::Message(Message::Notification { method, params }) => {
+                self.notification(method, params);
+            }
+            // The reader tells these as noise.
+            Inbound::Message(Message::Invalid(_)) => {}
+            Inbound::Noise(noise) => self.events.push_back(Event::Noise(noise)),
+            Inbound::TooLong { len, envelope } => self.too_long(len, envelope),
+            Inbound::Eof => self.close(),
+        }
+    }
+
+    /// Ends what waits, each in its way, and the connection.
+    fn close(&mut self) {
+        while let Some((request, ask)) = self.pending.pop() {
+            self.complete(request, ask, Err(Failure::Ended));
+        }
+        for session in self.sessions.values_mut() {
+            if let Some(end) = session.end_turn(Failure::Ended) {
+                self.events.push_back(Event::TurnEnded(Box::new(end)));
+            }
+        }
+        while let Some(asked) = self.asked.pop() {
+            self.events.push_back(Event::Withdrawn { id: asked.id, why: Withdrawal::Ended });
+        }
+        self.early = Early::default();
+        self.state = State::Closed;
+        self.events.push_back(Event::Closed);
+    }
+
+    fn response(&mut self, id: &Id, outcome: Result<Value, RpcError>) {
+        match self.pending.complete(id) {
+            Completion::Known(request, ask) => {
+                let agent = match &self.state {
+                    State::Ready(agent) => Some(agent),
+                    _ => None,
+                };
+                let outcome = outcome.map_err(|error| Failure::of(error, agent));
+                self.complete(request, ask, outcome);
+            }
+            Completion::Duplicate => count(&mut self.strays.duplicate_responses),
+            Completion::Unknown => count(&mut self.strays.unknown_responses),
+        }
+    }
+
+    /// A request of ours has come to its end.
+    pub(super) fn complete(&mut self, request: u64, ask: Ask, outcome: Result<Value, Failure>) {
+        let (method, failure) = match (ask, outcome) {
+            (Ask::Prompt { session }, outcome) => {
+                if let Some(session) = self.sessions.get_mut(&session) {
+                    session.answered(outcome, self.now);
+                }
+                return;
+            }
+            (Ask::Initialize, Ok(result)) => match Agent::parse(result) {
+                Ok(agent) => {
+                    self.state = State::Ready(agent.clone());
+                    self.events.push_back(Event::Ready(agent));
+                    return;
+                }
+                Err(other) => ("initialize".to_owned(), Failure::OtherVersion(other)),
+            },
+            (Ask::New, Ok(result)) => match session_of(&result) {
+                Some(session) => {
+                    let opened = self.open(&session);
+                    self.sessions.insert(session.clone(), opened);
+                    self.events.push_back(Event::Opened {
+                        request,
+                        session: session.clone(),
+                        result,
+                    });
+                    self.replay_early(&session);
+                    return;
+                }
+                None => ("session/new".to_owned(), Failure::Incomplete("sessionId")),
+            },
+            (Ask::Load { session }, Ok(result)) => {
+                if let Some(session) = self.sessions.get_mut(&session) {
+                    session.loaded();
+                }
+                self.events.push_back(Event::Opened { request, session, result });
+                return;
+            }
+            (Ask::Other { method }, Ok(result)) => {
+                self.events.push_back(Event::Answered { request, method, result });
+                return;
+            }
+            (Ask::Initialize, Err(failure)) => ("initialize".to_owned(), failure),
+            (Ask::New, Err(failure)) => ("session/new".to_owned(), failure),
+            (Ask::Load { session }, Err(failure)) => {
+                self.sessions.remove(&session);
+                ("session/load".to_owned(), failure)
+            }
+            (Ask::Other { method }, Err(failure)) => (method, failure),
+        };
+        match method.as_str() {
+            "initialize" => self.state = State::Closing,
+            "session/new" => self.drop_early(),
+            _ => {}
+        }
+        self.events.push_back(Event::Failed { request, method, failure });
+    }
+
+    fn notification(&mut self, method: String, params: Value) {
+        match method.as_str() {
+            "session/update" => match Update::parse(params) {
+                Ok(update) => self.update(update),
+                Err(_) => count(&mut self.strays.invalid_updates),
+            },
+            "$/cancel_request" => self.withdraw(&params),
+            _ => self.events.push_back(Event::Notification { method, params }),
+        }
+    }
+
+    fn update(&mut self, update: Update) {
+        if let Some(session) = self.sessions.get_mut(update.session()) {
+            let applied = session.apply(&update, self.now);
+            if applied.is_first_drop {
+                let session = update.session().to_owned();
+                self.events.push_back(Event::Dropped { session });
+            }
+            let (when, change) = (applied.when, applied.change);
+            self.events.push_back(Event::Update { update, when, change });
+        } else {
+            self.keep_early(update);
+        }
+    }
+
+    /// Keeps an update if its session may be the one that is being opened.
+    fn keep_early(&mut self, update: Update) {
+        let limits = &self.config.limits;
+        let is_opening = self.pending.iter().any(|(_, ask)| *ask == Ask::New);
+        let held = self.early.held.saturating_add(weight(update.params()));
+        if is_opening
+            && self.early.updates.len() < limits.early_updates
+            && held <= limits.early_bytes
+        {
+            self.early.held = held;
+            self.early.updates.push_back(update);
+        } else {
+            count(&mut self.strays.foreign_updates);
+        }
+    }
+
+    /// Applies what came before the session was known.
+    fn replay_early(&mut self, session: &str) {
+        let early = std::mem::take(&mut self.early);
+        let (ours, others): (Vec<_>, Vec<_>) =
+            early.updates.into_iter().partition(|update| update.session() == session);
+        ours.into_iter().chain(others).for_each(|update| self.update(update));
+    }
+
+    /// Counts what was kept for sessions that were not opened.
+    fn drop_early(&mut self) {
+        let early = std::mem::take(&mut self.early);
+        early.updates.into_iter().for_each(|update| self.keep_early(update));
+    }
+
+    fn request_of_agent(&mut self, id: Id, method: String, params: Value) {
+        let is_permission = method == "session/request_permission";
+        if self.asked.contains(&id) {
+            count(&mut self.strays.duplicate_requests);
+        } else if !is_permission && !self.config.serves.method(&method) {
+            count(&mut self.strays.unknown_requests);
+            let error = RpcError::new(code::METHOD_NOT_FOUND, format!("no method '{method}'"));
+            self.reply(id, Err(error));
+        } else if self.asked.len() >= self.config.limits.requests {
+            count(&mut self.strays.busy_requests);
+            self.reply(id, Err(RpcError::new(code::INTERNAL, "busy")));
+        } else if is_permission {
+            self.permission(id, params);
+        } else {
+            self.asked.push(id.clone(), What::Host);
+            self.events.push_back(Event::Request { id, method, params });
+        }
+    }
+
+    fn permission(&mut self, id: Id, params: Value) {
+        let session = session_of(&params).and_then(|id| self.sessions.get_mut(&id));
+        let Some(session) = session else {
+            let error = RpcError::new(code::INVALID_PARAMS, "no such session");
+            return self.reply(id, Err(error));
+        };
+        let change = session.apply_permission(&params);
+        if session.turn() == Some(TurnPhase::Cancelling) {
+            return self.reply(id, Ok(Decision::Cancelled.to_result()));
+        }
+        let call = change.and_then(|change| session.tools().get(&change.id).cloned());
+        let name = session.id().to_owned();
+        let request = PermissionRequest::parse(name.clone(), call, params);
+        let options = request.options.iter().map(|option| option.id.clone()).collect();
+        let deadline = self.now.checked_add(self.config.limits.permission);
+        self.asked.push(id.clone(), What::Permission { session: name, options, deadline });
+        self.events.push_back(Event::Permission { id, request: Box::new(request) });
+    }
+
+    /// The agent does not want an answer any more. It still gets one.
+    fn withdraw(&mut self, params: &Value) {
+        let id = params.get("requestId").cloned().and_then(Id::parse);
+        let Some(id) = id.filter(|id| self.asked.contains(id)) else {
+            return count(&mut self.strays.unknown_withdrawals);
+        };
+        if self.asked.permission(&id).is_some()
+            && let Some(asked) = self.asked.take(&id)
+        {
+            self.answer(asked, &Decision::Cancelled);
+        }
+        self.events.push_back(Event::Withdrawn { id, why: Withdrawal::ByAgent });
+    }
+
+    /// Answers all permissions that wait for a decision about a session.
+    pub(super) fn cancel_permissions(&mut self, session: &str, cause: CancelCause) {
+        let why = match cause {
+            CancelCause::PermissionTimeout => Withdrawal::TimedOut,
+            CancelCause::Asked | CancelCause::Idle | CancelCause::TooLong => {
+                Withdrawal::TurnCancelled
+            }
+        };
+        while let Some(asked) = self.asked.take_permission_of(session) {
+            let id = asked.id.clone();
+            self.answer(asked, &Decision::Cancelled);
+            self.events.push_back(Event::Withdrawn { id, why });
+        }
+    }
+
+    /// Nobody reads the message, but whoever waits for it is told.
+    fn too_long(&mut self, len: u64, envelope: Envelope) {
+        match envelope {
+            Envelope { id: Some(id), method: None } => {
+                if let Completion::Known(request, ask) = self.pending.complete(&id) {
+                    self.complete(request, ask, Err(Failure::TooLong(len)));
+                }
+            }
+            Envelope { id: Some(id), method: Some(_) } if !self.asked.contains(&id) => {
+                let text = format!("a message of {len} bytes is too long");
+                self.reply(id, Err(RpcError::new(code::INVALID_REQUEST, text)));
+            }
+            _ => {}
+        }
+        self.events.push_back(Event::TooLong { len });
+    }
+
+    /// Ends a session's turn.
+    pub(super) fn end_turn(&mut self, session: &str) {
+        let end = self
+            .sessions
+            .get_mut(session)
+            .and_then(|found: &mut Session| found.end_turn(Failure::Ended));
+        if let Some(end) = end {
+            self.events.push_back(Event::TurnEnded(Box::new(end)));
+        }
+    }
+}
+
+fn count(counter: &mut u64) {
+    *counter = counter.saturating_add(1);
+}

@@ -1,0 +1,126 @@
+//! Permissions: asked, decided, timed out, withdrawn; each answered once.
+
+use super::*;
+use crate::permission::{PermissionRequest, Verdict};
+use crate::tool_call::Announced;
+
+fn asked(story: &Story) -> Vec<&PermissionRequest> {
+    let mut asked = Vec::new();
+    for event in &story.events {
+        if let Event::Permission { request, .. } = event {
+            asked.push(&**request);
+        }
+    }
+    asked
+}
+
+#[test]
+fn a_decision_is_answered_once_with_its_option() {
+    for (verdict, option) in [(Verdict::Allow, "yes"), (Verdict::Deny, "no")] {
+        let mut story = Story::open(Config::default());
+        story.prompt();
+        story.take_written();
+        story.ask_permission(7);
+        let decision = asked(&story)[0].choose(verdict, None).unwrap();
+        let id = Id::from(7);
+        let invented = Decision::Select(json!("allow-once"));
+        assert!(!story.client.decide(&id, &invented, story.now), "nobody offered that");
+        assert!(story.client.decide(&id, &decision, story.now));
+        assert!(!story.client.decide(&id, &decision, story.now), "once");
+        let expected = json!({"jsonrpc": "2.0", "id": 7,
+            "result": {"outcome": {"outcome": "selected", "optionId": option}}});
+        assert_eq!(story.take_written(), [expected]);
+        assert_eq!(story.client.owed(), 0);
+    }
+}
+
+#[test]
+fn what_is_known_of_the_call_is_shown_with_it() {
+    let mut story = Story::open(Config::default());
+    story.prompt();
+    story.ask_permission(7);
+    let call = asked(&story)[0].call.as_ref().unwrap();
+    assert_eq!((call.id(), call.announced(), call.title()), ("t", Announced::No, ""));
+    story.update(json!({"sessionUpdate": "tool_call", "toolCallId": "u", "title": "ls",
+        "rawInput": {"command": "ls"}}));
+    let params = json!({"sessionId": "s", "toolCall": {"toolCallId": "u", "status": "pending"}});
+    story.receive(&json!({"id": "p", "method": "session/request_permission", "params": params}));
+    let call = asked(&story)[1].call.as_ref().unwrap();
+    assert_eq!((call.title(), call.command()), ("ls", Some(&json!("ls"))));
+    assert_eq!(asked(&story)[1].options, []);
+    let params = json!({"sessionId": "s"});
+    story.receive(&json!({"id": 9, "method": "session/request_permission", "params": params}));
+    assert_eq!(asked(&story)[2].call, None);
+    assert_eq!(story.client.session("s").unwrap().tools().len(), 2, "no call twice");
+}
+
+#[test]
+fn a_permission_of_no_session_is_refused() {
+    let mut story = Story::open(Config::default());
+    for params in [json!({"sessionId": "x"}), json!({}), json!(null)] {
+        story.receive(&json!({"id": 7, "method": "session/request_permission", "params": params}));
+        assert_eq!(story.told(), ["7 -32602"]);
+    }
+    assert_eq!(story.events, []);
+}
+
+#[test]
+fn a_timeout_cancels_the_turn_and_then_the_permission() {
+    let mut story = Story::open(Config::default());
+    story.prompt();
+    story.ask_permission(7);
+    story.take_written();
+    story.pass(299 * SECOND);
+    assert_eq!(story.told(), [""; 0]);
+    story.pass(SECOND);
+    assert_eq!(story.told(), ["session/cancel", "7 \"cancelled\""]);
+    let withdrawn = Event::Withdrawn { id: Id::from(7), why: Withdrawal::TimedOut };
+    assert_eq!(story.events.last(), Some(&withdrawn));
+    story.pass(5 * SECOND);
+    assert_eq!(story.events.last(), Some(&Event::Overdue { session: "s".to_owned() }));
+    assert_eq!(story.told(), [""; 0]);
+}
+
+#[test]
+fn a_timeout_between_turns_has_no_turn_to_cancel() {
+    let mut story = Story::open(Config::default());
+    story.ask_permission(7);
+    story.pass(300 * SECOND);
+    assert_eq!(story.told(), ["7 \"cancelled\""]);
+    assert_eq!(story.client.poll_timeout(), None);
+}
+
+#[test]
+fn a_withdrawn_permission_is_answered_once() {
+    let mut story = Story::open(Config::default());
+    story.prompt();
+    story.take_written();
+    story.ask_permission(7);
+    for _ in 0..2 {
+        story.receive(&json!({"method": "$/cancel_request", "params": {"requestId": 7}}));
+    }
+    assert_eq!(story.told(), ["7 \"cancelled\""]);
+    let withdrawn = Event::Withdrawn { id: Id::from(7), why: Withdrawal::ByAgent };
+    assert_eq!(story.events.iter().filter(|event| **event == withdrawn).count(), 1);
+    assert!(!story.client.decide(&Id::from(7), &Decision::Cancelled, story.now));
+    assert_eq!(story.client.strays().unknown_withdrawals, 1);
+}
+
+#[test]
+fn cancelling_answers_all_that_wait_and_all_that_still_ask() {
+    let mut story = Story::open(Config::default());
+    story.open_session("s2");
+    story.prompt();
+    story.take_written();
+    story.ask_permission(7);
+    story.ask_permission(8);
+    let params = json!({"sessionId": "s2", "toolCall": {"toolCallId": "t"}});
+    story.receive(&json!({"id": 9, "method": "session/request_permission", "params": params}));
+    assert_eq!(story.client.cancel("s", CancelCause::Asked, story.now), Cancelling::Told);
+    assert_eq!(story.told(), ["session/cancel", "7 \"cancelled\"", "8 \"cancelled\""]);
+    story.ask_permission(10);
+    assert_eq!(story.told(), ["10 \"cancelled\""]);
+    assert_eq!(asked(&story).len(), 3, "the last was not asked");
+    assert_eq!(story.client.owed(), 1, "the other session's waits on");
+    assert!(story.client.decide(&Id::from(9), &Decision::Cancelled, story.now));
+}

@@ -1,0 +1,194 @@
+//! Where a piece of content belongs, by what is said about it and never by what it says.
+
+use serde_json::Value;
+
+use crate::update::{Update, UpdateKind};
+
+/// Whom a piece of content is for (`spec/acp.md#content`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Channel {
+    /// The answer: what the user asked for.
+    Answer,
+    /// What the agent thinks, plans or notes for itself.
+    Thought,
+    /// An echo of what the user said.
+    User,
+}
+
+/// A piece of content.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Piece<'a> {
+    /// Text, never empty.
+    Text(&'a str),
+    /// Anything else, as it came: an image, a resource, a kind that nobody knows.
+    Block(&'a Value),
+}
+
+/// The pieces of a chunk, in their order, each with its channel. None for updates that are no chunks
+/// of a message.
+pub fn pieces(update: &Update) -> Vec<(Channel, Piece<'_>)> {
+    let body = update.body();
+    let of_kind = match update.kind() {
+        UpdateKind::AgentMessage => Channel::Answer,
+        UpdateKind::AgentThought => Channel::Thought,
+        UpdateKind::UserMessage => Channel::User,
+        _ => return Vec::new(),
+    };
+    let of_update = labelled(body).unwrap_or(Channel::Answer);
+    let mut pieces = Vec::new();
+    blocks(body.get("content").unwrap_or(&Value::Null), &mut |block, piece| {
+        // What the kind says is final, but for an answer: there the labels may say otherwise.
+        let channel = match of_kind {
+            Channel::Answer => labelled(block).unwrap_or(of_update),
+            channel => channel,
+        };
+        pieces.push((channel, piece));
+    });
+    pieces
+}
+
+/// Gives each block of a content: one, an array of them, or one in another `content`.
+fn blocks<'a>(content: &'a Value, give: &mut impl FnMut(&'a Value, Piece<'a>)) {
+    match content {
+        Value::Array(items) => items.iter().for_each(|item| blocks(item, give)),
+        Value::String(text) if !text.is_empty() => give(content, Piece::Text(text)),
+        Value::Object(members) => match (members.get("type"), members.get("text")) {
+            (None, None) => {
+                if let Some(inner) = members.get("content") {
+                    blocks(inner, give);
+                }
+            }
+            (None, Some(text)) => {
+                if let Some(text) = text.as_str().filter(|text| !text.is_empty()) {
+                    give(content, Piece::Text(text));
+                }
+            }
+            (Some(kind), text) if kind == "text" => {
+                if let Some(text) = text.and_then(Value::as_str).filter(|text| !text.is_empty()) {
+                    give(content, Piece::Text(text));
+                }
+            }
+            (Some(_), _) => give(content, Piece::Block(content)),
+        },
+        _ => {}
+    }
+}
+
+/// What the labels of an update or of a block say, if they say anything that we know.
+fn labelled(value: &Value) -> Option<Channel> {
+    let annotations = value.get("annotations");
+    let places = [Some(value), value.get("_meta"), annotations].into_iter().flatten();
+    let words =
+        places.flat_map(|place| LABELS.iter().filter_map(|label| place.get(label)?.as_str()));
+    let mut channels = words.filter_map(|word| {
+        let word = word.to_ascii_lowercase();
+        WORDS.iter().find(|(known, _)| *known == word).map(|(_, channel)| *channel)
+    });
+    channels.next().or_else(|| {
+        let audience = annotations?.get("audience")?.as_array()?;
+        let is_for_user = audience.is_empty() || audience.iter().any(|role| role == "user");
+        (!is_for_user).then_some(Channel::Thought)
+    })
+}
+
+/// The members that label content.
+const LABELS: [&str; 4] = ["segment", "kind", "channel", "role"];
+/// What they say.
+const WORDS: [(&str, Channel); 7] = [
+    ("thought", Channel::Thought),
+    ("thinking", Channel::Thought),
+    ("reasoning", Channel::Thought),
+    ("analysis", Channel::Thought),
+    ("intent", Channel::Thought),
+    ("plan", Channel::Thought),
+    ("user", Channel::User),
+];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(body: Value) -> Vec<String> {
+        let update = Update::parse(json!({"sessionId": "s", "update": body})).unwrap();
+        let tell = |(channel, piece): &(Channel, Piece<'_>)| match piece {
+            Piece::Text(text) => format!("{channel:?} {text}"),
+            Piece::Block(block) => format!("{channel:?} {}", block["type"]),
+        };
+        pieces(&update).iter().map(tell).collect()
+    }
+
+    fn chunk(kind: &str, content: Value) -> Value {
+        json!({"sessionUpdate": kind, "content": content})
+    }
+
+    #[test]
+    fn the_kind_tells_the_channel() {
+        let text = json!({"type": "text", "text": "> | x"});
+        for (kind, expected) in [
+            ("agent_message_chunk", "Answer > | x"),
+            ("agent_thought_chunk", "Thought > | x"),
+            ("user_message_chunk", "User > | x"),
+        ] {
+            assert_eq!(told(chunk(kind, text.clone())), [expected]);
+        }
+        assert_eq!(told(chunk("tool_call", text.clone())), [""; 0]);
+        assert_eq!(told(chunk("unheard_of", text)), [""; 0]);
+    }
+
+    #[test]
+    fn labels_take_content_out_of_the_answer_and_never_into_it() {
+        let text = |label: Value| {
+            let mut block = json!({"type": "text", "text": "x"});
+            block.as_object_mut().unwrap().extend(label.as_object().unwrap().clone());
+            block
+        };
+        let rows = [
+            (json!({"segment": "thought"}), "Thought x"),
+            (json!({"channel": "Analysis"}), "Thought x"),
+            (json!({"_meta": {"kind": "plan"}}), "Thought x"),
+            (json!({"annotations": {"role": "user"}}), "User x"),
+            (json!({"annotations": {"audience": ["assistant"]}}), "Thought x"),
+            (json!({"annotations": {"audience": ["assistant", "user"]}}), "Answer x"),
+            (json!({"annotations": {"audience": []}}), "Answer x"),
+            (json!({"role": "assistant", "kind": 7}), "Answer x"),
+            (json!({"channel": "final"}), "Answer x"),
+        ];
+        for (label, expected) in rows {
+            let block = text(label.clone());
+            assert_eq!(told(chunk("agent_message_chunk", block)), [expected], "{label}");
+        }
+        let thought = chunk("agent_thought_chunk", text(json!({"channel": "final"})));
+        assert_eq!(told(thought), ["Thought x"]);
+        let mut labelled = chunk("agent_message_chunk", text(json!({})));
+        labelled["segment"] = json!("intent");
+        assert_eq!(told(labelled), ["Thought x"]);
+    }
+
+    #[test]
+    fn content_comes_in_many_shapes() {
+        let rows: [(Value, &[&str]); 13] = [
+            (json!("x"), &["Answer x"]),
+            (json!({"text": "x"}), &["Answer x"]),
+            (json!({"content": {"type": "text", "text": "x"}}), &["Answer x"]),
+            (
+                json!([{"type": "text", "text": "x"}, {"type": "image"}, "y"]),
+                &["Answer x", "Answer \"image\"", "Answer y"],
+            ),
+            (json!({"type": "hologram"}), &["Answer \"hologram\""]),
+            (json!({"type": "text", "text": ""}), &[]),
+            (json!({"type": "text", "text": null}), &[]),
+            (json!({"type": "text"}), &[]),
+            (json!({"text": 7}), &[]),
+            (json!({}), &[]),
+            (json!(null), &[]),
+            (json!(7), &[]),
+            (json!(""), &[]),
+        ];
+        for (content, expected) in rows {
+            assert_eq!(told(chunk("agent_message_chunk", content.clone())), expected, "{content}");
+        }
+        assert_eq!(told(json!({"sessionUpdate": "agent_message_chunk"})), [""; 0]);
+    }
+}

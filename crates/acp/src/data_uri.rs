@@ -1,0 +1,251 @@
+//! Images that stand in text as data, taken out of it.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde_json::Value;
+
+/// An image, decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// What its bytes are said to be.
+    pub kind: ImageKind,
+    /// The file as it would be stored.
+    pub bytes: Vec<u8>,
+}
+
+/// Images that cannot do anything when they are shown; SVG can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageKind {
+    /// `image/png`
+    Png,
+    /// `image/jpeg`
+    Jpeg,
+    /// `image/gif`
+    Gif,
+    /// `image/webp`
+    Webp,
+}
+
+/// Gives each image that stands in a text as a base64 `data:` URI to `store`, and puts the name that
+/// it gives in its place (`spec/acp.md#images`).
+///
+/// The text is one whole message: a URI may come in many chunks. What is of another type, is no
+/// base64, has more than `limit` bytes, or gets no name, stays as it is.
+pub fn rewrite_data_uris<'a>(
+    text: &'a str,
+    limit: usize,
+    mut store: impl FnMut(Image) -> Option<String>,
+) -> Cow<'a, str> {
+    let mut written = String::new();
+    let mut rest = text;
+    while let Some(uri) = DataUri::find(rest) {
+        let name = Image::decode(uri.mime, uri.data, limit).and_then(&mut store);
+        written.push_str(uri.before);
+        written.push_str(name.as_deref().unwrap_or(uri.whole));
+        rest = uri.after;
+    }
+    if rest.len() == text.len() {
+        return Cow::Borrowed(text);
+    }
+    written.push_str(rest);
+    Cow::Owned(written)
+}
+
+impl Image {
+    /// Decodes base64 of a type. `None` for what is not taken.
+    pub fn decode(mime: &str, data: &str, limit: usize) -> Option<Self> {
+        let kind = ImageKind::of_mime(mime)?;
+        // Judged before anything is decoded: four characters are three bytes.
+        let about = data.len().div_ceil(4).saturating_mul(3);
+        if about > limit.saturating_add(3) {
+            return None;
+        }
+        let bytes = ENGINE.decode(data).ok()?;
+        (!bytes.is_empty() && bytes.len() <= limit).then_some(Image { kind, bytes })
+    }
+
+    /// Decodes a block of content of type `image`. `None` for every other, and for what is not
+    /// taken.
+    pub fn of_block(block: &Value, limit: usize) -> Option<Self> {
+        if block.get("type")? != "image" {
+            return None;
+        }
+        Image::decode(block.get("mimeType")?.as_str()?, block.get("data")?.as_str()?, limit)
+    }
+}
+
+impl ImageKind {
+    fn of_mime(mime: &str) -> Option<Self> {
+        let named = |kind: &&ImageKind| kind.mime().eq_ignore_ascii_case(mime);
+        ImageKind::ALL.iter().find(named).copied()
+    }
+
+    const ALL: [ImageKind; 4] = [ImageKind::Png, ImageKind::Jpeg, ImageKind::Gif, ImageKind::Webp];
+
+    /// Its type on the web.
+    pub fn mime(self) -> &'static str {
+        match self {
+            ImageKind::Png => "image/png",
+            ImageKind::Jpeg => "image/jpeg",
+            ImageKind::Gif => "image/gif",
+            ImageKind::Webp => "image/webp",
+        }
+    }
+}
+
+/// A `data:` URI of base64, and the text around it.
+struct DataUri<'a> {
+    before: &'a str,
+    whole: &'a str,
+    mime: &'a str,
+    data: &'a str,
+    after: &'a str,
+}
+
+impl<'a> DataUri<'a> {
+    fn find(text: &'a str) -> Option<Self> {
+        let mut from = 0usize;
+        while let Some(at) = find_scheme(text.get(from..)?) {
+            let at = from.checked_add(at)?;
+            if let Some(uri) = Self::at(text, at) {
+                return Some(uri);
+            }
+            from = at.checked_add(SCHEME.len())?;
+        }
+        None
+    }
+
+    /// The URI that begins at a scheme, if it is one.
+    fn at(text: &'a str, at: usize) -> Option<Self> {
+        let (before, uri) = text.split_at_checked(at)?;
+        let head = uri.get(SCHEME.len()..)?;
+        let comma = head.bytes().take(LONGEST_HEAD).position(|byte| byte == b',')?;
+        let (head, data) = head.split_at_checked(comma)?;
+        let mut words = head.split(';');
+        let mime = words.next().filter(|mime| mime.bytes().all(is_mime))?;
+        if !words.next_back()?.eq_ignore_ascii_case("base64") {
+            return None;
+        }
+        let data = data.get(1..)?;
+        let end = data.bytes().position(|byte| !is_base64(byte)).unwrap_or(data.len());
+        let (data, after) = data.split_at_checked(end)?;
+        // What goes on like a URI is one that is no base64.
+        if after.bytes().next().is_some_and(|byte| b"-_%.~".contains(&byte)) {
+            return None;
+        }
+        let whole = uri.get(..uri.len().checked_sub(after.len())?)?;
+        Some(DataUri { before, whole, mime, data, after })
+    }
+}
+
+/// Where a text first has the scheme, in whatever case.
+fn find_scheme(text: &str) -> Option<usize> {
+    let colons = memchr::memchr_iter(b':', text.as_bytes());
+    let mut starts = colons.filter_map(|colon| colon.checked_add(1)?.checked_sub(SCHEME.len()));
+    starts.find(|start| {
+        let word = text.as_bytes().get(*start..).and_then(|rest| rest.get(..SCHEME.len()));
+        word.is_some_and(|word| word.eq_ignore_ascii_case(SCHEME.as_bytes()))
+    })
+}
+
+fn is_mime(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"/+-._".contains(&byte)
+}
+
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
+}
+
+const SCHEME: &str = "data:";
+/// The longest that may stand between the scheme and the comma, in bytes.
+const LONGEST_HEAD: usize = 128;
+/// As forgiving as browsers are: padding may be missing, and bits at the end that mean nothing.
+const ENGINE: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Rewrites with names that tell what was stored.
+    fn rewrite(text: &str) -> String {
+        let store = |image: Image| {
+            (image.bytes != b"refused")
+                .then(|| format!("/media/{}-{}", image.kind.mime(), image.bytes.len()))
+        };
+        rewrite_data_uris(text, 12, store).into_owned()
+    }
+
+    #[test]
+    fn images_are_replaced_and_nothing_around_them() {
+        let rows = [
+            ("![a](data:image/png;base64,aGVsbG8=) x", "![a](/media/image/png-5) x"),
+            ("data:image/png;base64,aGVsbG8", "/media/image/png-5"),
+            ("<img src=\"DATA:Image/JPEG;Base64,aGk=\">", "<img src=\"/media/image/jpeg-2\">"),
+            ("data:image/gif;name=x;base64,aGk=", "/media/image/gif-2"),
+            (
+                "a data:image/webp;base64,aGk= b data:image/png;base64,aGk=",
+                "a /media/image/webp-2 b /media/image/png-2",
+            ),
+            ("data:data:image/png;base64,aGk=", "data:/media/image/png-2"),
+            ("é(data:image/png;base64,aGk=)é", "é(/media/image/png-2)é"),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(rewrite(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn everything_else_stays_as_it_is() {
+        let rows = [
+            "",
+            "no data: here",
+            "data:",
+            "data:,x",
+            "data:text/plain;base64,aGk=",
+            "data:image/svg+xml;base64,aGk=",
+            "data:image/png,aGk=",
+            "data:image/png;base64,",
+            "data:image/png;base64,a",
+            "data:image/png;base64,a=Gk",
+            "data:image/png;base64,aGk-aGk=",
+            "data:image/png;base64,cmVmdXNlZA==",
+            "data:image/png;base64,MTIzNDU2Nzg5MDEyMw==",
+            "data:image/png;base64",
+            "é:data",
+        ];
+        for text in rows {
+            assert_eq!(rewrite(text), text);
+            assert_eq!(rewrite(&format!("x {text}")), format!("x {text}"));
+        }
+        let long_head = format!("data:image/png;{};base64,aGk=", "x".repeat(200));
+        assert_eq!(rewrite(&long_head), long_head);
+    }
+
+    #[test]
+    fn an_image_of_the_limit_is_taken() {
+        let text = "data:image/png;base64,MTIzNDU2Nzg5MDEy";
+        assert_eq!(rewrite(text), "/media/image/png-12");
+    }
+
+    #[test]
+    fn a_block_of_content_may_be_an_image() {
+        let block =
+            |kind: &str, mime: &str| json!({"type": kind, "mimeType": mime, "data": "aGk="});
+        let image = Image { kind: ImageKind::Png, bytes: b"hi".to_vec() };
+        assert_eq!(Image::of_block(&block("image", "image/png"), 9), Some(image));
+        assert_eq!(Image::of_block(&block("image", "image/png"), 1), None);
+        assert_eq!(Image::of_block(&block("audio", "image/png"), 9), None);
+        assert_eq!(Image::of_block(&block("image", "image/svg+xml"), 9), None);
+        assert_eq!(Image::of_block(&json!({"type": "image"}), 9), None);
+    }
+}

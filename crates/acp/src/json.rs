@@ -1,0 +1,227 @@
+//! JSON in bounded memory: one line into a value, one value into a line.
+
+use std::cell::Cell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// Why text is no value that we take.
+#[derive(Debug, thiserror::Error)]
+pub enum JsonError {
+    /// It is no JSON.
+    #[error("no JSON: {0}")]
+    Syntax(#[source] serde_json::Error),
+    /// It holds more values than it may, or deeper ones.
+    #[error("more than {limit} values, or {MAX_DEPTH} levels of them, in one line")]
+    TooMuch {
+        /// How many it may hold.
+        limit: usize,
+    },
+}
+
+/// How deep a value may be: one less than `serde_json` would read, so that nobody meets its bound.
+pub const MAX_DEPTH: usize = 126;
+
+/// Parses one value. At most `limit` values may be in it, itself counted: small ones take dozens of
+/// times their text. Of a key that comes twice the last counts.
+pub fn parse_json(text: &str, limit: usize) -> Result<Value, JsonError> {
+    let left = Cell::new(limit);
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = Bounded { left: &left, depth: 0 }.deserialize(&mut reader);
+    let value = value.and_then(|value| reader.end().map(|()| value));
+    value.map_err(|error| match error.classify() {
+        serde_json::error::Category::Data => JsonError::TooMuch { limit },
+        _ => JsonError::Syntax(error),
+    })
+}
+
+/// A message of ours as one line, with its end. A `\n` in it is always escaped.
+///
+/// # Errors
+///
+/// [`LineTooLong`] if the line without its end would have more than `limit` bytes.
+pub fn encode_line(message: &Value, limit: usize) -> Result<Vec<u8>, LineTooLong> {
+    let mut line = message.to_string().into_bytes();
+    if line.len() > limit {
+        return Err(LineTooLong { len: line.len(), limit });
+    }
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// A message of ours that is longer than a line may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a message of {len} bytes is longer than a line may be: {limit}")]
+pub struct LineTooLong {
+    /// Its length in bytes.
+    pub len: usize,
+    /// How long it may be.
+    pub limit: usize,
+}
+
+/// About how many bytes of memory a value takes.
+pub(crate) fn weight(value: &Value) -> usize {
+    let below = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::Object(members) => {
+            members.iter().map(|(key, value)| ENTRY + key.len() + weight(value)).sum()
+        }
+    };
+    size_of::<Value>() + below
+}
+
+/// What a member of an object takes beside its key and its value, in bytes.
+const ENTRY: usize = 40;
+
+/// A value with a bound on how many there are in it, and how deep.
+#[derive(Clone, Copy)]
+struct Bounded<'a> {
+    left: &'a Cell<usize>,
+    /// How many values it is in.
+    depth: usize,
+}
+
+impl Bounded<'_> {
+    /// What is in an array or an object; an error where that is one level too many.
+    fn inside<E: serde::de::Error>(self) -> Result<Self, E> {
+        let depth = self.depth.saturating_add(1);
+        if depth > MAX_DEPTH { Err(E::custom("too deep")) } else { Ok(Bounded { depth, ..self }) }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Bounded<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
+        let left = self.left.get().checked_sub(1).ok_or_else(|| D::Error::custom("too many"))?;
+        self.left.set(left);
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Bounded<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let inside = self.inside()?;
+        let mut array = Vec::new();
+        while let Some(item) = items.next_element_seed(inside)? {
+            array.push(item);
+        }
+        Ok(Value::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let inside = self.inside()?;
+        let mut object = Map::new();
+        while let Some(key) = members.next_key::<String>()? {
+            object.insert(key, members.next_value_seed(inside)?);
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_those_of_serde_json() {
+        let rows = [
+            "null",
+            "true",
+            "-1",
+            "18446744073709551615",
+            "1.5e3",
+            r#""a\u00e9\n""#,
+            r#"[1, [], {}, [[2]]]"#,
+            r#"{"z": 1, "a": {"m": [null]}, "z": 2}"#,
+        ];
+        for text in rows {
+            let expected: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(parse_json(text, 100).unwrap(), expected, "{text}");
+        }
+        for text in ["", "{", "[1,]", "1 2", "{} x", "nul", "\"\u{1}\"", "01"] {
+            assert!(matches!(parse_json(text, 100), Err(JsonError::Syntax(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn one_value_too_many_is_told() {
+        for (text, count) in [("1", 1), ("[1,2]", 3), (r#"{"a":[1],"b":{}}"#, 4)] {
+            assert!(parse_json(text, count).is_ok(), "{text}");
+            let error = parse_json(text, count - 1).unwrap_err();
+            let expected =
+                format!("more than {} values, or 126 levels of them, in one line", count - 1);
+            assert_eq!(error.to_string(), expected);
+        }
+        let flood = format!("[{}0]", "0,".repeat(1 << 20));
+        assert!(matches!(parse_json(&flood, 1000), Err(JsonError::TooMuch { .. })));
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(parse_json(&nested(MAX_DEPTH), 1000).is_ok());
+        for depth in [MAX_DEPTH + 1, 1 << 20] {
+            assert!(matches!(parse_json(&nested(depth), 1 << 30), Err(JsonError::TooMuch { .. })));
+        }
+    }
+
+    #[test]
+    fn a_message_is_one_line() {
+        let message = json!({"text": "a\nb\r\u{2028}"});
+        let line = encode_line(&message, 64).unwrap();
+        assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+        assert_eq!(line.last(), Some(&b'\n'));
+        assert_eq!(serde_json::from_slice::<Value>(&line).unwrap(), message);
+        let error = LineTooLong { len: 4, limit: 3 };
+        assert_eq!(encode_line(&json!("12"), 3), Err(error));
+        assert!(encode_line(&json!("12"), 4).is_ok());
+    }
+
+    #[test]
+    fn weights_grow_with_what_is_held() {
+        let rows = [json!(1), json!("x"), json!(["x", 1]), json!({"key": ["x", 1]})];
+        let weights: Vec<usize> = rows.iter().map(weight).collect();
+        assert!(weights.is_sorted(), "{weights:?}");
+        assert!(weight(&json!("x".repeat(1000))) >= 1000);
+    }
+}

@@ -1,0 +1,359 @@
+//! JSON-RPC messages, told apart as leniently as can be without guessing.
+
+use serde_json::{Number, Value, json};
+
+/// What one JSON value of the peer is (`spec/acp.md#messages`).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    /// It wants an answer.
+    Request {
+        /// To be echoed as it came.
+        id: Id,
+        /// What is asked for.
+        method: String,
+        /// `Null` if there are none.
+        params: Value,
+    },
+    /// It wants none.
+    Notification {
+        /// What is told.
+        method: String,
+        /// `Null` if there are none.
+        params: Value,
+    },
+    /// It answers a request.
+    Response {
+        /// The request's, as the peer gives it back.
+        id: Id,
+        /// What came of it.
+        outcome: Result<Value, RpcError>,
+    },
+    /// It is none of these. Nobody answers it.
+    Invalid(Invalid),
+}
+
+/// The id of a request: a number or a text, kept as it came.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Id {
+    /// Whole, as it should be, or not.
+    Number(Number),
+    /// Any text.
+    Text(String),
+}
+
+/// The error of an answer.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{message} ({code})")]
+pub struct RpcError {
+    /// What kind of error, see [`code`]; 0 if it has none.
+    pub code: i64,
+    /// For people.
+    pub message: String,
+    /// Whatever else; `Null` if there is nothing.
+    pub data: Value,
+}
+
+/// Why a value is no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// A text, a number, or an array within a batch.
+    #[error("no object")]
+    NotAnObject,
+    /// A batch of nothing.
+    #[error("an empty batch")]
+    EmptyBatch,
+    /// An object that neither asks nor answers, such as a line of somebody's log.
+    #[error("neither a method nor a result")]
+    Neither,
+    /// An object that asks and answers at once.
+    #[error("a method and a result")]
+    Both,
+    /// A method that is no text.
+    #[error("a method that is no text")]
+    Method,
+    /// An id that is `null`, a boolean, an array or an object.
+    #[error("an id that is neither a number nor a text")]
+    Id,
+    /// An answer to nobody.
+    #[error("an answer without an id")]
+    NoId,
+}
+
+/// The codes of errors that have a meaning.
+pub mod code {
+    /// The parameters are not those of the method.
+    pub const INVALID_PARAMS: i64 = -32602;
+    /// Nobody serves the method.
+    pub const METHOD_NOT_FOUND: i64 = -32601;
+    /// The request cannot be taken as it is.
+    pub const INVALID_REQUEST: i64 = -32600;
+    /// Whoever serves the method has failed.
+    pub const INTERNAL: i64 = -32603;
+    /// `authenticate` is to be called first.
+    pub const AUTH_REQUIRED: i64 = -32000;
+    /// A file that is not there.
+    pub const NOT_FOUND: i64 = -32002;
+    /// Withdrawn by `$/cancel_request`.
+    pub const CANCELLED: i64 = -32800;
+}
+
+/// Tells what a line is: one message, or those of a batch in their order, never none.
+pub fn classify(value: Value) -> Vec<Message> {
+    match value {
+        Value::Array(batch) if batch.is_empty() => vec![Message::Invalid(Invalid::EmptyBatch)],
+        Value::Array(batch) => batch.into_iter().map(Message::of).collect(),
+        value => vec![Message::of(value)],
+    }
+}
+
+impl Message {
+    /// What a value is that stands in no batch, or within one.
+    pub fn of(value: Value) -> Self {
+        Self::parse(value).unwrap_or_else(Message::Invalid)
+    }
+
+    fn parse(value: Value) -> Result<Self, Invalid> {
+        let Value::Object(mut members) = value else { return Err(Invalid::NotAnObject) };
+        let id = members.remove("id").map(Id::parse);
+        // `"error": null` beside a result is how some write that there is none.
+        let error = members.remove("error");
+        let outcome = match (error, members.remove("result")) {
+            (Some(error), None) => Some(RpcError::parse(error).map_or(Ok(Value::Null), Err)),
+            (Some(error), Some(result)) => Some(RpcError::parse(error).map_or(Ok(result), Err)),
+            (None, result) => result.map(Ok),
+        };
+        let method = match members.remove("method") {
+            Some(Value::String(method)) => Some(method),
+            Some(_) => return Err(Invalid::Method),
+            None => None,
+        };
+        let params = members.remove("params").unwrap_or_default();
+        match (method, outcome, id) {
+            (Some(_), Some(_), _) => Err(Invalid::Both),
+            (Some(_), None, Some(None)) | (None, Some(_), Some(None)) => Err(Invalid::Id),
+            (Some(method), None, Some(Some(id))) => Ok(Message::Request { id, method, params }),
+            (Some(method), None, None) => Ok(Message::Notification { method, params }),
+            (None, Some(outcome), Some(Some(id))) => Ok(Message::Response { id, outcome }),
+            (None, Some(_), None) => Err(Invalid::NoId),
+            (None, None, _) => Err(Invalid::Neither),
+        }
+    }
+
+    /// The message as it is written, always with `jsonrpc`. `Null` for [`Message::Invalid`].
+    pub fn to_value(&self) -> Value {
+        match self {
+            Message::Request { id, method, params } => with_params(
+                json!({"jsonrpc": "2.0", "id": id.to_value(), "method": method}),
+                params,
+            ),
+            Message::Notification { method, params } => {
+                with_params(json!({"jsonrpc": "2.0", "method": method}), params)
+            }
+            Message::Response { id, outcome: Ok(result) } => {
+                json!({"jsonrpc": "2.0", "id": id.to_value(), "result": result})
+            }
+            Message::Response { id, outcome: Err(error) } => {
+                json!({"jsonrpc": "2.0", "id": id.to_value(), "error": error.to_value()})
+            }
+            Message::Invalid(_) => Value::Null,
+        }
+    }
+}
+
+/// `null` is not allowed for parameters that are not there.
+fn with_params(mut message: Value, params: &Value) -> Value {
+    if !params.is_null()
+        && let Some(members) = message.as_object_mut()
+    {
+        members.insert("params".to_owned(), params.clone());
+    }
+    message
+}
+
+impl Id {
+    /// `None` for what can be no id.
+    pub(crate) fn parse(value: Value) -> Option<Self> {
+        match value {
+            Value::Number(number) => Some(Id::Number(number)),
+            Value::String(text) => Some(Id::Text(text)),
+            _ => None,
+        }
+    }
+
+    /// The number of one of our requests, whether it came back as `3`, `"3"` or `3.0`.
+    pub fn as_ours(&self) -> Option<u64> {
+        match self {
+            Id::Number(number) => number.as_u64().or_else(|| whole(number.as_f64()?)),
+            // What `parse` takes and we never write, such as `+3` and `03`, is somebody else's.
+            Id::Text(text) => text.parse().ok().filter(|id: &u64| id.to_string() == *text),
+        }
+    }
+
+    /// The id as it came.
+    pub fn to_value(&self) -> Value {
+        match self {
+            Id::Number(number) => Value::Number(number.clone()),
+            Id::Text(text) => Value::String(text.clone()),
+        }
+    }
+}
+
+impl From<u64> for Id {
+    fn from(id: u64) -> Self {
+        Id::Number(id.into())
+    }
+}
+
+/// A number that JSON wrote with a point, as the whole number that it is.
+fn whole(number: f64) -> Option<u64> {
+    // Above 2^53 a double no longer tells which whole number was meant.
+    let is_whole = (0.0..9_007_199_254_740_992.0).contains(&number) && number.fract() == 0.0;
+    is_whole.then_some(number as u64)
+}
+
+impl RpcError {
+    /// An error of ours.
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
+        RpcError { code, message: message.into(), data: Value::Null }
+    }
+
+    /// `None` for `null`. Whatever else there is, is an error, of the form it should have or not.
+    fn parse(value: Value) -> Option<Self> {
+        match value {
+            Value::Null => None,
+            Value::Object(mut members) => {
+                let code = members.get("code").and_then(Value::as_i64).unwrap_or_default();
+                let message = match members.remove("message") {
+                    Some(Value::String(message)) => message,
+                    _ => "an error without a message".to_owned(),
+                };
+                let data = members.remove("data").unwrap_or_default();
+                Some(RpcError { code, message, data })
+            }
+            Value::String(message) => Some(RpcError { code: 0, message, data: Value::Null }),
+            data => Some(RpcError { code: 0, message: "no error object".to_owned(), data }),
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        let mut error = json!({"code": self.code, "message": self.message});
+        if !self.data.is_null()
+            && let Some(members) = error.as_object_mut()
+        {
+            members.insert("data".to_owned(), self.data.clone());
+        }
+        error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(id: impl Into<Value>) -> Message {
+        let id = Id::parse(id.into()).unwrap();
+        Message::Request { id, method: "m".to_owned(), params: Value::Null }
+    }
+
+    fn response(id: impl Into<Value>, outcome: Result<Value, RpcError>) -> Message {
+        Message::Response { id: Id::parse(id.into()).unwrap(), outcome }
+    }
+
+    #[test]
+    fn requests_notifications_and_responses_are_told_apart() {
+        let failed = RpcError { code: -1, message: "no".to_owned(), data: json!([1]) };
+        let rows = [
+            (json!({"jsonrpc": "2.0", "id": 1, "method": "m"}), request(1)),
+            (json!({"id": 1, "method": "m"}), request(1)),
+            (json!({"id": "x", "method": "m", "extra": 1}), request("x")),
+            (json!({"id": 1.5, "method": "m"}), request(1.5)),
+            (json!({"id": -7, "method": "m"}), request(-7)),
+            (json!({"id": u64::MAX, "method": "m"}), request(u64::MAX)),
+            (
+                json!({"method": "session/update", "params": [1]}),
+                Message::Notification { method: "session/update".into(), params: json!([1]) },
+            ),
+            (json!({"id": 1, "result": {}}), response(1, Ok(json!({})))),
+            (json!({"id": 1, "result": null}), response(1, Ok(Value::Null))),
+            (json!({"id": 1, "error": null, "result": 2}), response(1, Ok(json!(2)))),
+            (json!({"id": 1, "error": null}), response(1, Ok(Value::Null))),
+            (
+                json!({"id": 1, "result": 2, "error": {"code": -1, "message": "no", "data": [1]}}),
+                response(1, Err(failed)),
+            ),
+            (json!({"id": 1, "error": "no"}), response(1, Err(RpcError::new(0, "no")))),
+            (
+                json!({"id": 1, "error": {}}),
+                response(1, Err(RpcError::new(0, "an error without a message"))),
+            ),
+        ];
+        for (value, expected) in rows {
+            assert_eq!(classify(value.clone()), [expected], "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_told_why() {
+        let rows = [
+            (json!(17), Invalid::NotAnObject),
+            (json!("Loading credentials..."), Invalid::NotAnObject),
+            (json!([]), Invalid::EmptyBatch),
+            (json!({}), Invalid::Neither),
+            (json!({"id": 1, "level": "info"}), Invalid::Neither),
+            (json!({"id": null}), Invalid::Neither),
+            (json!({"id": 1, "method": "m", "result": 1}), Invalid::Both),
+            (json!({"id": 1, "method": 7}), Invalid::Method),
+            (json!({"id": null, "method": "m"}), Invalid::Id),
+            (json!({"id": true, "method": "m"}), Invalid::Id),
+            (json!({"id": [1], "result": 1}), Invalid::Id),
+            (json!({"id": {}, "error": {}}), Invalid::Id),
+            (json!({"id": null, "error": {"code": -32700}}), Invalid::Id),
+            (json!({"result": 1}), Invalid::NoId),
+        ];
+        for (value, why) in rows {
+            assert_eq!(classify(value.clone()), [Message::Invalid(why)], "{value}");
+        }
+    }
+
+    #[test]
+    fn a_batch_is_its_messages_in_their_order() {
+        let batch = json!([{"id": 1, "result": 2}, {"method": "m"}, 17, [{"method": "m"}]]);
+        let expected = [
+            response(1, Ok(json!(2))),
+            Message::Notification { method: "m".into(), params: Value::Null },
+            Message::Invalid(Invalid::NotAnObject),
+            Message::Invalid(Invalid::NotAnObject),
+        ];
+        assert_eq!(classify(batch), expected);
+    }
+
+    #[test]
+    fn ids_of_ours_come_back_in_many_forms() {
+        let ours = |value: Value| Id::parse(value).unwrap().as_ours();
+        for value in [json!(3), json!("3"), json!(3.0)] {
+            assert_eq!(ours(value.clone()), Some(3), "{value}");
+        }
+        let others = [json!("03"), json!("+3"), json!(" 3"), json!("x"), json!(3.5), json!(-3)];
+        for value in others.into_iter().chain([json!(1e300), json!("")]) {
+            assert_eq!(ours(value.clone()), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_reads_alike() {
+        let error = RpcError { code: -32002, message: "no".into(), data: json!({"path": "/x"}) };
+        let messages = [
+            request("a"),
+            Message::Notification { method: "m".into(), params: json!({"a": 1}) },
+            response(7, Ok(json!({"x": null}))),
+            response(7, Err(error)),
+            response(7, Err(RpcError::new(code::METHOD_NOT_FOUND, "no such method"))),
+        ];
+        for message in messages {
+            let value = message.to_value();
+            assert_eq!(value.get("jsonrpc"), Some(&json!("2.0")));
+            assert_eq!(Message::of(value), message);
+        }
+        assert_eq!(Message::Invalid(Invalid::Both).to_value(), Value::Null);
+    }
+}

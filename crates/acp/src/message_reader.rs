@@ -1,0 +1,296 @@
+//! From bytes to messages, past everything that is none.
+
+use std::collections::VecDeque;
+
+use crate::envelope::Envelope;
+use crate::frame::{Frame, FrameReader};
+use crate::json::{JsonError, parse_json};
+use crate::limits::Limits;
+use crate::message::{Invalid, Message, classify};
+
+/// Takes messages off a peer's stream, one by one (`spec/acp.md#messages`). Never fails: what is no
+/// message is told, counted, and skipped.
+#[derive(Debug)]
+pub struct MessageReader {
+    frames: FrameReader,
+    values: usize,
+    /// What is left of the last batch.
+    batch: VecDeque<Message>,
+    traffic: Traffic,
+    noise: NoiseTail,
+}
+
+/// What a stream has next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Inbound {
+    /// A message, never [`Message::Invalid`].
+    Message(Message),
+    /// A line that was read and is no message, or an element of a batch. Nobody answers it.
+    Noise(Noise),
+    /// A message that is longer, or holds more, than is taken.
+    TooLong {
+        /// The length of its line in bytes.
+        len: u64,
+        /// Whose it is, as far as its beginning tells.
+        envelope: Envelope,
+    },
+    /// The stream has ended; the same from now on.
+    Eof,
+}
+
+/// Why something is no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Noise {
+    /// A line of something else.
+    #[error("a line that is no JSON")]
+    NoJson,
+    /// A line that is no UTF-8.
+    #[error("a line that is no UTF-8")]
+    NotUtf8,
+    /// JSON, but no JSON-RPC.
+    #[error("no message: {0}")]
+    Invalid(Invalid),
+}
+
+/// What came over a stream, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Messages that want an answer.
+    pub requests: u64,
+    /// Messages that want none.
+    pub notifications: u64,
+    /// Answers.
+    pub responses: u64,
+    /// Lines that held a batch.
+    pub batches: u64,
+    /// Lines and elements of batches that were no messages.
+    pub noise: u64,
+    /// Messages that were too long.
+    pub too_long: u64,
+}
+
+impl MessageReader {
+    /// A reader at the start of a stream.
+    pub fn new(limits: &Limits) -> Self {
+        MessageReader {
+            frames: FrameReader::new(limits.frame, limits.frame_head),
+            values: limits.values,
+            batch: VecDeque::new(),
+            traffic: Traffic::default(),
+            noise: NoiseTail { limit: limits.noise_tail, text: String::new() },
+        }
+    }
+
+    /// Takes a copy of bytes that were read. Between two of these, ask
+    /// [`next_message`](MessageReader::next_message) until there is none.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        self.frames.receive(bytes);
+    }
+
+    /// Tells that no more bytes come.
+    pub fn receive_eof(&mut self) {
+        self.frames.receive_eof();
+    }
+
+    /// What is next, or `None` until more bytes have come.
+    pub fn next_message(&mut self) -> Option<Inbound> {
+        let next = match self.batch.pop_front() {
+            Some(message) => inbound(message),
+            None => self.next_line()?,
+        };
+        self.traffic.count(&next);
+        Some(next)
+    }
+
+    /// What came so far.
+    pub fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+
+    /// The end of all lines that were no messages, for whoever has to find out what is wrong.
+    pub fn noise(&self) -> &str {
+        self.noise.tail()
+    }
+
+    /// How many bytes of lines are held.
+    pub fn held(&self) -> usize {
+        self.frames.held()
+    }
+
+    fn next_line(&mut self) -> Option<Inbound> {
+        let line = match self.frames.next_frame()? {
+            Frame::Eof => return Some(Inbound::Eof),
+            Frame::NotUtf8 { len } => {
+                self.noise.push(&format!("({len} bytes that are no UTF-8)"));
+                return Some(Inbound::Noise(Noise::NotUtf8));
+            }
+            Frame::Oversize { len, head } => {
+                return Some(Inbound::TooLong { len, envelope: Envelope::read(head) });
+            }
+            Frame::Line(line) => line,
+        };
+        let value = match parse_json(line, self.values) {
+            Ok(value) => value,
+            Err(JsonError::TooMuch { .. }) => {
+                let envelope = Envelope::read(line.as_bytes());
+                return Some(Inbound::TooLong { len: line.len() as u64, envelope });
+            }
+            Err(JsonError::Syntax(_)) => {
+                self.noise.push(line);
+                return Some(Inbound::Noise(Noise::NoJson));
+            }
+        };
+        if !value.is_array() {
+            let message = Message::of(value);
+            if matches!(message, Message::Invalid(_)) {
+                self.noise.push(line);
+            }
+            return Some(inbound(message));
+        }
+        self.traffic.batches = self.traffic.batches.saturating_add(1);
+        self.batch = classify(value).into();
+        self.batch.pop_front().map(inbound)
+    }
+}
+
+fn inbound(message: Message) -> Inbound {
+    match message {
+        Message::Invalid(why) => Inbound::Noise(Noise::Invalid(why)),
+        message => Inbound::Message(message),
+    }
+}
+
+impl Traffic {
+    fn count(&mut self, inbound: &Inbound) {
+        let count = match inbound {
+            Inbound::Message(Message::Request { .. }) => &mut self.requests,
+            Inbound::Message(Message::Notification { .. }) => &mut self.notifications,
+            Inbound::Message(Message::Response { .. }) => &mut self.responses,
+            Inbound::Message(Message::Invalid(_)) | Inbound::Noise(_) => &mut self.noise,
+            Inbound::TooLong { .. } => &mut self.too_long,
+            Inbound::Eof => return,
+        };
+        *count = count.saturating_add(1);
+    }
+}
+
+/// The newest lines of noise.
+#[derive(Debug)]
+struct NoiseTail {
+    limit: usize,
+    /// At most twice the limit, so that it is seldom moved.
+    text: String,
+}
+
+impl NoiseTail {
+    fn push(&mut self, line: &str) {
+        self.text.push_str(end_of(line, self.limit));
+        self.text.push('\n');
+        if self.text.len() > self.limit.saturating_mul(2) {
+            self.text = self.tail().to_owned();
+        }
+    }
+
+    fn tail(&self) -> &str {
+        end_of(&self.text, self.limit)
+    }
+}
+
+/// The last characters of a text that have at most `limit` bytes together.
+fn end_of(text: &str, limit: usize) -> &str {
+    let from = text.ceil_char_boundary(text.len().saturating_sub(limit));
+    text.get(from..).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::message::Id;
+
+    fn reader() -> MessageReader {
+        MessageReader::new(&Limits { frame: 256, values: 32, noise_tail: 40, ..Limits::default() })
+    }
+
+    fn read(wire: &[u8]) -> (Vec<Inbound>, MessageReader) {
+        let mut reader = reader();
+        reader.receive(wire);
+        reader.receive_eof();
+        let mut story = Vec::new();
+        while let Some(next) = reader.next_message()
+            && next != Inbound::Eof
+        {
+            story.push(next);
+        }
+        (story, reader)
+    }
+
+    fn notification(method: &str) -> Inbound {
+        let method = method.to_owned();
+        Inbound::Message(Message::Notification { method, params: json!(null) })
+    }
+
+    #[test]
+    fn noise_is_skipped_and_its_end_kept() {
+        let wire =
+            b"Loading credentials...\n{\"method\":\"a\"}\n17\n{\"id\":1,\"level\":\"info\"}\n\
+            \xff\xfe\n{\"broken\":\n{\"method\":\"b\"}\n";
+        let (story, reader) = read(wire);
+        let expected = [
+            Inbound::Noise(Noise::NoJson),
+            notification("a"),
+            Inbound::Noise(Noise::Invalid(Invalid::NotAnObject)),
+            Inbound::Noise(Noise::Invalid(Invalid::Neither)),
+            Inbound::Noise(Noise::NotUtf8),
+            Inbound::Noise(Noise::NoJson),
+            notification("b"),
+        ];
+        assert_eq!(story, expected);
+        assert!(reader.noise().ends_with("bytes that are no UTF-8)\n{\"broken\":\n"));
+        assert!(reader.noise().len() <= 40);
+        let expected = Traffic { notifications: 2, noise: 5, ..Traffic::default() };
+        assert_eq!(reader.traffic(), expected);
+    }
+
+    #[test]
+    fn the_end_of_noise_is_whole_characters() {
+        let mut reader = reader();
+        for _ in 0..1000 {
+            reader.receive("é€éééééééé€€€\n".as_bytes());
+            assert_eq!(reader.next_message(), Some(Inbound::Noise(Noise::NoJson)));
+            assert!(reader.noise().len() <= 40 && reader.noise().ends_with("€\n"));
+            assert!(reader.noise.text.len() <= 80);
+        }
+    }
+
+    #[test]
+    fn a_batch_comes_message_by_message() {
+        let (story, reader) = read(b"[{\"id\":1,\"result\":2},{\"method\":\"a\"},17,[[]]]\n[]\n");
+        let outcome = Ok(json!(2));
+        let expected = [
+            Inbound::Message(Message::Response { id: Id::from(1), outcome }),
+            notification("a"),
+            Inbound::Noise(Noise::Invalid(Invalid::NotAnObject)),
+            Inbound::Noise(Noise::Invalid(Invalid::NotAnObject)),
+            Inbound::Noise(Noise::Invalid(Invalid::EmptyBatch)),
+        ];
+        assert_eq!(story, expected);
+        let expected =
+            Traffic { responses: 1, notifications: 1, noise: 3, batches: 2, ..Traffic::default() };
+        assert_eq!(reader.traffic(), expected);
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_says_whose_it_is() {
+        let long = format!("{{\"id\":3,\"result\":\"{}\"}}\n", "x".repeat(300));
+        let many = format!("{{\"id\":4,\"result\":[{}0]}}\n", "0,".repeat(40));
+        let (story, reader) = read(format!("{long}{many}{{\"method\":\"a\"}}\n").as_bytes());
+        let too_long = |len: usize, id: u64| Inbound::TooLong {
+            len: len as u64 - 1,
+            envelope: Envelope { id: Some(Id::from(id)), method: None },
+        };
+        assert_eq!(story, [too_long(long.len(), 3), too_long(many.len(), 4), notification("a")]);
+        assert_eq!(reader.traffic().too_long, 2);
+    }
+}

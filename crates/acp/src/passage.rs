@@ -1,0 +1,203 @@
+//! A run of text of one message, from chunks that may be pieces or ever longer copies.
+
+use crate::content::Channel;
+
+/// What the chunks of a message are (`spec/acp.md#text`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Streaming {
+    /// Each is the next piece. What every agent tested sends.
+    #[default]
+    Delta,
+    /// Each is all of the message so far.
+    Snapshot,
+    /// Told at the end of each message: snapshots, if every chunk went on from the one before and
+    /// there were three or more.
+    Auto,
+}
+
+/// A run of text that nothing interrupts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// Whom it is for.
+    pub channel: Channel,
+    /// The message it is of, if the agent tells.
+    pub message_id: Option<String>,
+    text: String,
+    /// How long the last chunk was: the end of the text, should the chunks be snapshots.
+    last: usize,
+    likeness: Likeness,
+}
+
+/// Whether the chunks so far could be snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Likeness {
+    /// So many went on from the one before.
+    Extended(u32),
+    /// No: one did not.
+    Lost,
+}
+
+impl Passage {
+    /// A passage of one chunk.
+    pub(crate) fn new(channel: Channel, message_id: Option<&str>, chunk: &str) -> Self {
+        Passage {
+            channel,
+            message_id: message_id.map(str::to_owned),
+            text: chunk.to_owned(),
+            last: chunk.len(),
+            likeness: Likeness::Extended(0),
+        }
+    }
+
+    /// Whether a chunk goes on with this passage: of the same channel, and of the same message as
+    /// far as anybody knows.
+    pub(crate) fn is_continued_by(&self, channel: Channel, message_id: Option<&str>) -> bool {
+        let is_same = match (self.message_id.as_deref(), message_id) {
+            (Some(ours), Some(theirs)) => ours == theirs,
+            _ => true,
+        };
+        self.channel == channel && is_same
+    }
+
+    /// Whether a chunk is all of this once more, under a name of its own: some agents send what
+    /// they streamed as one message again.
+    pub(crate) fn is_copied_by(
+        &self,
+        channel: Channel,
+        message_id: Option<&str>,
+        chunk: &str,
+    ) -> bool {
+        message_id.is_some()
+            && self.message_id.as_deref() != message_id
+            && self.channel == channel
+            && self.text == chunk
+    }
+
+    /// Takes the next chunk.
+    pub(crate) fn push(&mut self, streaming: Streaming, message_id: Option<&str>, chunk: &str) {
+        if self.message_id.is_none() {
+            self.message_id = message_id.map(str::to_owned);
+        }
+        self.likeness = match self.likeness {
+            Likeness::Extended(count) if self.is_extended_by(chunk) => {
+                Likeness::Extended(count.saturating_add(1))
+            }
+            _ => Likeness::Lost,
+        };
+        if streaming == Streaming::Snapshot {
+            self.text.clear();
+        }
+        self.text.push_str(chunk);
+        self.last = chunk.len();
+    }
+
+    /// No chunk follows: of two readings of the chunks one is chosen.
+    pub(crate) fn settle(&mut self, streaming: Streaming) {
+        if streaming == Streaming::Auto && self.looks_like_snapshots() {
+            self.text = self.last_chunk().to_owned();
+        }
+    }
+
+    /// The text, as it reads now.
+    pub fn text(&self, streaming: Streaming) -> &str {
+        match streaming {
+            Streaming::Auto if self.looks_like_snapshots() => self.last_chunk(),
+            _ => &self.text,
+        }
+    }
+
+    /// How many bytes of text are held.
+    pub(crate) fn held(&self) -> usize {
+        self.text.len()
+    }
+
+    pub(crate) fn into_text(self) -> String {
+        self.text
+    }
+
+    fn is_extended_by(&self, chunk: &str) -> bool {
+        let last = self.last_chunk();
+        chunk.len() > last.len() && chunk.starts_with(last)
+    }
+
+    fn looks_like_snapshots(&self) -> bool {
+        matches!(self.likeness, Likeness::Extended(2..))
+    }
+
+    fn last_chunk(&self) -> &str {
+        let from = self.text.len().saturating_sub(self.last);
+        self.text.get(from..).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(streaming: Streaming, chunks: &[&str]) -> String {
+        let (first, rest) = chunks.split_first().unwrap();
+        let mut passage = Passage::new(Channel::Answer, None, first);
+        rest.iter().for_each(|chunk| passage.push(streaming, None, chunk));
+        let before = passage.text(streaming).to_owned();
+        passage.settle(streaming);
+        assert_eq!(passage.into_text(), before, "settling changes nothing that was read");
+        before
+    }
+
+    #[test]
+    fn chunks_are_pieces_or_snapshots_or_what_they_look_like() {
+        let rows: [(&[&str], &str, &str, &str); 9] = [
+            (&["Hello ", "World"], "Hello World", "World", "Hello World"),
+            (&["H", "He", "Hel"], "HHeHel", "Hel", "Hel"),
+            (&["ha", "haha!"], "hahaha!", "haha!", "hahaha!"),
+            (&["1", "10", "100", "!"], "110100!", "!", "110100!"),
+            (&["\n", "\n\n", "x"], "\n\n\nx", "x", "\n\n\nx"),
+            (&["-", "--", "-|"], "----|", "-|", "----|"),
+            (&["|", "-", "|", "\n"], "|-|\n", "\n", "|-|\n"),
+            (&["a", "a", "a"], "aaa", "a", "aaa"),
+            (&["é", "éé", "ééé", "éééé"], "éééééééééé", "éééé", "éééé"),
+        ];
+        for (chunks, delta, snapshot, auto) in rows {
+            assert_eq!(told(Streaming::Delta, chunks), delta, "{chunks:?}");
+            assert_eq!(told(Streaming::Snapshot, chunks), snapshot, "{chunks:?}");
+            assert_eq!(told(Streaming::Auto, chunks), auto, "{chunks:?}");
+        }
+    }
+
+    #[test]
+    fn messages_are_told_apart_by_their_ids() {
+        let channel = Channel::Answer;
+        let rows = [
+            (Some("a"), Some("a"), true),
+            (Some("a"), Some("b"), false),
+            (Some("a"), None, true),
+            (None, Some("a"), true),
+            (None, None, true),
+        ];
+        for (ours, theirs, same) in rows {
+            let passage = Passage::new(channel, ours, "x");
+            assert_eq!(passage.is_continued_by(channel, theirs), same, "{ours:?} {theirs:?}");
+            assert!(!passage.is_continued_by(Channel::Thought, theirs));
+        }
+        let mut passage = Passage::new(channel, None, "x");
+        passage.push(Streaming::Delta, Some("a"), "y");
+        assert!(!passage.is_continued_by(channel, Some("b")), "the first name stays");
+    }
+
+    #[test]
+    fn a_copy_has_a_name_of_its_own() {
+        let rows = [
+            (Some("a"), Some("b"), "x", true),
+            (None, Some("b"), "x", true),
+            (Some("a"), Some("a"), "x", false),
+            (Some("a"), None, "x", false),
+            (None, None, "x", false),
+            (Some("a"), Some("b"), "xy", false),
+        ];
+        for (ours, theirs, chunk, copied) in rows {
+            let passage = Passage::new(Channel::Answer, ours, "x");
+            let found = passage.is_copied_by(Channel::Answer, theirs, chunk);
+            assert_eq!(found, copied, "{ours:?} {theirs:?} {chunk}");
+        }
+    }
+}

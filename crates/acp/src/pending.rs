@@ -1,0 +1,122 @@
+//! Requests of ours that wait for their answers.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use crate::message::Id;
+
+/// Requests by their ids, each of which is completed exactly once (`spec/acp.md#requests`): by its
+/// answer, by its deadline, or by the end of the stream, whichever comes first.
+#[derive(Debug)]
+pub struct Pending<T> {
+    /// The id of the last request; they are 1, 2, ..
+    last: u64,
+    entries: BTreeMap<u64, Entry<T>>,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    what: T,
+    deadline: Option<Instant>,
+}
+
+/// What an answer completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion<T> {
+    /// This request.
+    Known(u64, T),
+    /// One that has been completed before.
+    Duplicate,
+    /// One that was never sent.
+    Unknown,
+}
+
+impl<T> Default for Pending<T> {
+    fn default() -> Self {
+        Pending { last: 0, entries: BTreeMap::new() }
+    }
+}
+
+impl<T> Pending<T> {
+    /// Enters a request, and gives it its id.
+    pub fn enter(&mut self, what: T, deadline: Option<Instant>) -> u64 {
+        self.last = self.last.saturating_add(1);
+        self.entries.insert(self.last, Entry { what, deadline });
+        self.last
+    }
+
+    /// Takes out the request that an answer is for.
+    pub fn complete(&mut self, id: &Id) -> Completion<T> {
+        let Some(id) = id.as_ours() else { return Completion::Unknown };
+        match self.entries.remove(&id) {
+            Some(entry) => Completion::Known(id, entry.what),
+            None if (1..=self.last).contains(&id) => Completion::Duplicate,
+            None => Completion::Unknown,
+        }
+    }
+
+    /// Takes out one request whose deadline has come.
+    pub fn expire(&mut self, now: Instant) -> Option<(u64, T)> {
+        let is_due = |entry: &Entry<T>| entry.deadline.is_some_and(|deadline| deadline <= now);
+        let (id, _) = self.entries.iter().find(|(_, entry)| is_due(entry))?;
+        let id = *id;
+        self.entries.remove(&id).map(|entry| (id, entry.what))
+    }
+
+    /// Takes out the oldest request.
+    pub fn pop(&mut self) -> Option<(u64, T)> {
+        self.entries.pop_first().map(|(id, entry)| (id, entry.what))
+    }
+
+    /// When the next deadline comes.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.entries.values().filter_map(|entry| entry.deadline).min()
+    }
+
+    /// All that wait, the oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        self.entries.iter().map(|(id, entry)| (*id, &entry.what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn each_request_is_completed_once() {
+        let mut pending = Pending::default();
+        assert_eq!(pending.complete(&Id::from(1)), Completion::Unknown, "nothing was sent");
+        let (first, second) = (pending.enter("a", None), pending.enter("b", None));
+        assert_eq!((first, second), (1, 2));
+        assert_eq!(pending.complete(&Id::Text("2".into())), Completion::Known(2, "b"));
+        assert_eq!(pending.complete(&Id::from(2)), Completion::Duplicate);
+        assert_eq!(pending.complete(&Id::from(1)), Completion::Known(1, "a"));
+        for stranger in [Id::from(0), Id::from(3), Id::from(u64::MAX), Id::Text("x".into())] {
+            assert_eq!(pending.complete(&stranger), Completion::Unknown, "{stranger:?}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_completes_and_what_comes_later_is_a_duplicate() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut pending = Pending::default();
+        let [slow, never, quick] =
+            [Some(at(9)), None, Some(at(3))].map(|deadline| pending.enter((), deadline));
+        assert_eq!(pending.poll_timeout(), Some(at(3)));
+        assert_eq!(pending.expire(at(2)), None);
+        assert_eq!(pending.expire(at(3)), Some((quick, ())));
+        assert_eq!(pending.expire(at(3)), None);
+        assert_eq!(pending.complete(&Id::from(quick)), Completion::Duplicate);
+        assert_eq!(pending.poll_timeout(), Some(at(9)));
+        assert_eq!(pending.iter().map(|(id, ())| id).collect::<Vec<_>>(), [slow, never]);
+        assert_eq!(
+            [pending.pop(), pending.pop(), pending.pop()],
+            [Some((slow, ())), Some((never, ())), None]
+        );
+        assert_eq!(pending.poll_timeout(), None);
+    }
+}

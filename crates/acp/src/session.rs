@@ -1,0 +1,251 @@
+//! One session: its turns one after the other, and what outlives them.
+
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::content::{Channel, pieces};
+use crate::event::{CancelCause, Failure, StopReason, TurnEnd};
+use crate::limits::Limits;
+use crate::passage::Streaming;
+use crate::timeline::{AnswerFrom, Room, Timeline};
+use crate::tool_call::{Announced, Mark};
+use crate::tool_calls::{ToolCalls, ToolChange};
+use crate::turn::{Due, Turn, TurnPhase};
+use crate::update::{Update, UpdateKind};
+
+/// The state of a session (`spec/acp.md#sessions`).
+#[derive(Debug)]
+pub struct Session {
+    id: String,
+    phase: Phase,
+    /// Turns that have begun.
+    turns: u64,
+    tools: ToolCalls,
+    plan: Value,
+    limits: Limits,
+    streaming: Streaming,
+    answer_from: AnswerFrom,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Its history comes.
+    Loading,
+    Idle,
+    Turn(Box<Turn>),
+}
+
+/// What news of a session belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// To what was before the session was loaded.
+    History,
+    /// To nothing: there was no turn yet.
+    BeforeTurns,
+    /// To this turn.
+    Turn(u64),
+    /// To this turn, most likely; it has been answered before.
+    Late(u64),
+}
+
+/// What came of an update.
+#[derive(Debug)]
+pub(crate) struct Applied {
+    pub(crate) when: When,
+    pub(crate) change: Option<ToolChange>,
+    /// Something found no room, for the first time in this turn.
+    pub(crate) is_first_drop: bool,
+}
+
+impl Session {
+    pub(crate) fn open(
+        id: &str,
+        limits: &Limits,
+        streaming: Streaming,
+        answer_from: AnswerFrom,
+    ) -> Self {
+        Session {
+            id: id.to_owned(),
+            phase: Phase::Idle,
+            turns: 0,
+            tools: ToolCalls::new(limits.tool_calls, limits.tool_bytes),
+            plan: Value::Null,
+            limits: limits.clone(),
+            streaming,
+            answer_from,
+        }
+    }
+
+    /// From now on its history comes.
+    pub(crate) fn load(mut self) -> Self {
+        self.phase = Phase::Loading;
+        self
+    }
+
+    /// Its history has come.
+    pub(crate) fn loaded(&mut self) {
+        if matches!(self.phase, Phase::Loading) {
+            self.phase = Phase::Idle;
+        }
+    }
+
+    /// The agent's name for it.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Its tool calls, of all turns.
+    pub fn tools(&self) -> &ToolCalls {
+        &self.tools
+    }
+
+    /// The latest plan as it came, `Null` for none.
+    pub fn plan(&self) -> &Value {
+        &self.plan
+    }
+
+    /// Where its turn stands; `None` if a prompt can be sent.
+    pub fn turn(&self) -> Option<TurnPhase> {
+        match &self.phase {
+            Phase::Turn(turn) => Some(turn.phase()),
+            Phase::Loading | Phase::Idle => None,
+        }
+    }
+
+    /// The text of the answer so far.
+    pub fn draft(&self) -> String {
+        match &self.phase {
+            Phase::Turn(turn) => turn.timeline.draft(),
+            Phase::Loading | Phase::Idle => String::new(),
+        }
+    }
+
+    pub(crate) fn can_begin(&self) -> bool {
+        matches!(self.phase, Phase::Idle)
+    }
+
+    /// Begins a turn, and gives its number.
+    pub(crate) fn begin(&mut self, now: Instant) -> u64 {
+        self.turns = self.turns.saturating_add(1);
+        let timeline = Timeline::new(self.streaming, self.limits.turn_bytes);
+        let total = self.limits.prompt_total.and_then(|total| now.checked_add(total));
+        self.phase = Phase::Turn(Box::new(Turn::new(self.turns, timeline, total)));
+        self.turns
+    }
+
+    /// Takes an update.
+    pub(crate) fn apply(&mut self, update: &Update, now: Instant) -> Applied {
+        let when = self.when();
+        let mut room = Room::Found;
+        let counts = match &mut self.phase {
+            Phase::Turn(turn) => {
+                turn.heard(now, &self.limits);
+                turn.count(update.kind().name(), &self.limits)
+            }
+            Phase::Loading | Phase::Idle => true,
+        };
+        let mut change = None;
+        if counts {
+            change = self.change(update);
+            if let Phase::Turn(turn) = &mut self.phase {
+                for (channel, piece) in pieces(update) {
+                    // What the user said, he knows.
+                    if channel != Channel::User
+                        && turn.timeline.push(channel, update.message_id(), piece) == Room::Full
+                    {
+                        room = Room::Full;
+                    }
+                }
+                if let Some(change) = &change
+                    && turn.timeline.push_tool(&change.id) == Room::Full
+                {
+                    room = Room::Full;
+                }
+            }
+        } else {
+            room = Room::Full;
+        }
+        let is_first_drop = match &mut self.phase {
+            Phase::Turn(turn) if room == Room::Full => turn.count_dropped(),
+            _ => false,
+        };
+        Applied { when, change, is_first_drop }
+    }
+
+    /// Takes what a request for permission tells of its call.
+    pub(crate) fn apply_permission(&mut self, params: &Value) -> Option<ToolChange> {
+        let change = self.tools.upsert(params.get("toolCall")?, Announced::No)?;
+        if let Phase::Turn(turn) = &mut self.phase {
+            // Without room on the timeline it still is among the calls.
+            let _ = turn.timeline.push_tool(&change.id);
+        }
+        Some(change)
+    }
+
+    /// True if the agent has to be told.
+    pub(crate) fn cancel(&mut self, cause: CancelCause, now: Instant) -> bool {
+        let Phase::Turn(turn) = &mut self.phase else { return false };
+        let is_news = turn.cancel(cause, now.checked_add(self.limits.cancel_grace));
+        if is_news {
+            turn.timeline.tools().for_each(|id| self.tools.mark(id, Mark::Cancelled));
+        }
+        is_news
+    }
+
+    /// Its prompt was answered.
+    pub(crate) fn answered(&mut self, outcome: Result<Value, Failure>, now: Instant) {
+        if let Phase::Turn(turn) = &mut self.phase {
+            let outcome = outcome.map(|result| (StopReason::of(&result), result));
+            turn.answered(outcome, now, &self.limits);
+        }
+    }
+
+    /// Ends its turn, if there is one.
+    pub(crate) fn end_turn(&mut self, otherwise: Failure) -> Option<TurnEnd> {
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Turn(turn) => {
+                turn.timeline.tools().for_each(|id| self.tools.mark(id, Mark::Abandoned));
+                Some(turn.into_end(&self.id, self.answer_from, otherwise))
+            }
+            Phase::Loading | Phase::Idle => None,
+        }
+    }
+
+    pub(crate) fn poll_timeout(&self, idle: Option<Instant>) -> Option<Instant> {
+        match &self.phase {
+            Phase::Turn(turn) => turn.poll_timeout(idle),
+            Phase::Loading | Phase::Idle => None,
+        }
+    }
+
+    pub(crate) fn due(&mut self, now: Instant, idle: Option<Instant>) -> Option<Due> {
+        match &mut self.phase {
+            Phase::Turn(turn) => turn.due(now, idle),
+            Phase::Loading | Phase::Idle => None,
+        }
+    }
+
+    fn when(&self) -> When {
+        match &self.phase {
+            Phase::Loading => When::History,
+            Phase::Turn(turn) if turn.phase() == TurnPhase::Draining => When::Late(turn.number),
+            Phase::Turn(turn) => When::Turn(turn.number),
+            Phase::Idle if self.turns == 0 => When::BeforeTurns,
+            Phase::Idle => When::Late(self.turns),
+        }
+    }
+
+    /// What outlives the turn.
+    fn change(&mut self, update: &Update) -> Option<ToolChange> {
+        match update.kind() {
+            UpdateKind::ToolCall => self.tools.upsert(update.body(), Announced::Yes),
+            UpdateKind::ToolCallUpdate => self.tools.upsert(update.body(), Announced::No),
+            UpdateKind::Plan => {
+                self.plan = update.body().clone();
+                None
+            }
+            _ => None,
+        }
+    }
+}

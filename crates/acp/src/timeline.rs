@@ -1,0 +1,346 @@
+//! What a turn said and did, in its order.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use crate::content::{Channel, Piece};
+use crate::json::weight;
+use crate::passage::{Passage, Streaming};
+
+/// Texts, blocks and tool calls of a turn in the order they began, in bounded memory
+/// (`spec/acp.md#text`).
+#[derive(Debug)]
+pub struct Timeline {
+    streaming: Streaming,
+    limit: usize,
+    held: usize,
+    entries: Vec<Entry>,
+    /// The tool calls among the entries.
+    tools: HashSet<String>,
+}
+
+/// One thing on the timeline.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    /// A run of text.
+    Text(Passage),
+    /// What is no text.
+    Block {
+        /// Whom it is for.
+        channel: Channel,
+        /// As it came.
+        block: Value,
+    },
+    /// The first sign of a tool call.
+    Tool {
+        /// Its id.
+        id: String,
+    },
+}
+
+/// Whether something found room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Room {
+    /// It did.
+    Found,
+    /// It was dropped.
+    Full,
+}
+
+/// What counts as the answer of a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnswerFrom {
+    /// All that was said. Some agents call a tool in the middle of a sentence.
+    #[default]
+    All,
+    /// What was said after the last tool call began.
+    AfterLastTool,
+}
+
+impl Timeline {
+    /// An empty one, that holds about `limit` bytes.
+    pub fn new(streaming: Streaming, limit: usize) -> Self {
+        Timeline { streaming, limit, held: 0, entries: Vec::new(), tools: HashSet::new() }
+    }
+
+    /// Adds a piece of a message.
+    pub fn push(&mut self, channel: Channel, message_id: Option<&str>, piece: Piece<'_>) -> Room {
+        match piece {
+            Piece::Text(chunk) => self.push_text(channel, message_id, chunk),
+            Piece::Block(block) => {
+                let entry = Entry::Block { channel, block: block.clone() };
+                self.push_entry(entry, weight(block))
+            }
+        }
+    }
+
+    /// Notes a tool call where it is first seen.
+    pub fn push_tool(&mut self, id: &str) -> Room {
+        if self.tools.contains(id) {
+            return Room::Found;
+        }
+        let room = self.push_entry(Entry::Tool { id: id.to_owned() }, id.len().saturating_mul(2));
+        if room == Room::Found {
+            self.tools.insert(id.to_owned());
+        }
+        room
+    }
+
+    /// All of it, in its order.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The ids of its tool calls.
+    pub fn tools(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().map(String::as_str)
+    }
+
+    /// About how many bytes it holds.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// The text of the answer so far.
+    pub fn draft(&self) -> String {
+        let texts = self.entries.iter().filter_map(|entry| match entry {
+            Entry::Text(passage) if passage.channel == Channel::Answer => {
+                Some(passage.text(self.streaming))
+            }
+            _ => None,
+        });
+        texts.collect()
+    }
+
+    /// The answer: its blocks in their order, texts joined.
+    pub fn into_answer(mut self, from: AnswerFrom) -> Answer {
+        self.settle();
+        let first = match from {
+            AnswerFrom::All => 0,
+            AnswerFrom::AfterLastTool => {
+                let is_tool = |entry: &Entry| matches!(entry, Entry::Tool { .. });
+                self.entries.iter().rposition(is_tool).map_or(0, |at| at.saturating_add(1))
+            }
+        };
+        let mut answer = Answer::default();
+        let mut text = String::new();
+        for entry in self.entries.into_iter().skip(first) {
+            match entry {
+                Entry::Text(passage) if passage.channel == Channel::Answer => {
+                    text.push_str(&passage.into_text());
+                }
+                Entry::Block { channel: Channel::Answer, block } => {
+                    answer.push_text(&mut text);
+                    answer.blocks.push(block);
+                }
+                _ => {}
+            }
+        }
+        answer.push_text(&mut text);
+        answer
+    }
+
+    fn push_text(&mut self, channel: Channel, message_id: Option<&str>, chunk: &str) -> Room {
+        let is_full = self.held.saturating_add(chunk.len()) > self.limit;
+        let snapshot = self.earlier_snapshot(channel, message_id);
+        let last = self.entries.len().checked_sub(1);
+        let streaming = self.streaming;
+        if let Some(Entry::Text(passage)) =
+            snapshot.or(last).and_then(|at| self.entries.get_mut(at))
+        {
+            if passage.is_copied_by(channel, message_id, chunk) {
+                return Room::Found;
+            }
+            if passage.is_continued_by(channel, message_id) {
+                if is_full {
+                    return Room::Full;
+                }
+                let before = passage.held();
+                passage.push(streaming, message_id, chunk);
+                let now = self.held.saturating_add(passage.held());
+                self.held = now.saturating_sub(before);
+                return Room::Found;
+            }
+        }
+        let passage = Passage::new(channel, message_id, chunk);
+        self.push_entry(Entry::Text(passage), chunk.len())
+    }
+
+    /// Where the message stands that a snapshot is of, if other things came in between.
+    fn earlier_snapshot(&self, channel: Channel, message_id: Option<&str>) -> Option<usize> {
+        let id = message_id.filter(|_| self.streaming == Streaming::Snapshot)?;
+        let is_it = |entry: &Entry| match entry {
+            Entry::Text(passage) => {
+                passage.channel == channel && passage.message_id.as_deref() == Some(id)
+            }
+            _ => false,
+        };
+        let begin = self.entries.len().saturating_sub(LOOK_BACK);
+        let found = self.entries.get(begin..)?.iter().rposition(is_it)?;
+        begin.checked_add(found)
+    }
+
+    fn push_entry(&mut self, entry: Entry, weight: usize) -> Room {
+        let held = self.held.saturating_add(ENTRY).saturating_add(weight);
+        if held > self.limit {
+            return Room::Full;
+        }
+        self.settle();
+        self.held = held;
+        self.entries.push(entry);
+        Room::Found
+    }
+
+    /// The last entry is over.
+    fn settle(&mut self) {
+        let streaming = self.streaming;
+        if let Some(Entry::Text(passage)) = self.entries.last_mut() {
+            let before = passage.held();
+            passage.settle(streaming);
+            let gone = before.saturating_sub(passage.held());
+            self.held = self.held.saturating_sub(gone);
+        }
+    }
+}
+
+/// What an entry takes beside its text, in bytes.
+const ENTRY: usize = 160;
+/// How many entries back the message of a snapshot is looked for.
+const LOOK_BACK: usize = 64;
+
+/// What a turn answered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// Its text.
+    pub text: String,
+    /// All of it as blocks of content, texts between others joined.
+    pub blocks: Vec<Value>,
+}
+
+impl Answer {
+    fn push_text(&mut self, text: &mut String) {
+        if !text.is_empty() {
+            self.text.push_str(text);
+            self.blocks.push(json!({"type": "text", "text": std::mem::take(text)}));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timeline(streaming: Streaming) -> Timeline {
+        Timeline::new(streaming, 1 << 20)
+    }
+
+    fn say(timeline: &mut Timeline, message_id: Option<&str>, chunk: &str) {
+        let room = timeline.push(Channel::Answer, message_id, Piece::Text(chunk));
+        assert_eq!(room, Room::Found);
+    }
+
+    /// The entries as text: what was said, `[id]` for a tool, `(type)` for a block.
+    fn told(timeline: &Timeline) -> Vec<String> {
+        let tell = |entry: &Entry| match entry {
+            Entry::Text(passage) => passage.text(timeline.streaming).to_owned(),
+            Entry::Block { block, .. } => format!("({})", block["type"].as_str().unwrap()),
+            Entry::Tool { id } => format!("[{id}]"),
+        };
+        timeline.entries().iter().map(tell).collect()
+    }
+
+    #[test]
+    fn a_tool_between_two_texts_stays_between_them() {
+        let mut timeline = timeline(Streaming::Delta);
+        say(&mut timeline, None, "a");
+        assert_eq!(timeline.push_tool("t"), Room::Found);
+        say(&mut timeline, None, "b");
+        assert_eq!(timeline.push_tool("t"), Room::Found);
+        assert_eq!(told(&timeline), ["a", "[t]", "b"]);
+        assert_eq!(timeline.draft(), "ab");
+        assert_eq!(timeline.into_answer(AnswerFrom::All).text, "ab");
+    }
+
+    #[test]
+    fn what_was_said_after_the_last_tool_may_be_all_that_counts() {
+        let mut timeline = timeline(Streaming::Delta);
+        say(&mut timeline, None, "a");
+        let _ = timeline.push_tool("t");
+        say(&mut timeline, None, "b");
+        let answer = timeline.into_answer(AnswerFrom::AfterLastTool);
+        assert_eq!(
+            (answer.text, answer.blocks),
+            ("b".into(), vec![json!({"type": "text", "text": "b"})])
+        );
+    }
+
+    #[test]
+    fn thoughts_and_echoes_are_not_the_answer_and_images_are() {
+        let mut timeline = timeline(Streaming::Delta);
+        let image = json!({"type": "image", "data": "", "mimeType": "image/png"});
+        for (channel, piece) in [
+            (Channel::Thought, Piece::Text("hm")),
+            (Channel::Answer, Piece::Text("see ")),
+            (Channel::User, Piece::Text("echo")),
+            (Channel::Answer, Piece::Block(&image)),
+            (Channel::Thought, Piece::Block(&image)),
+            (Channel::Answer, Piece::Text("this")),
+        ] {
+            assert_eq!(timeline.push(channel, None, piece), Room::Found);
+        }
+        assert_eq!(told(&timeline), ["hm", "see ", "echo", "(image)", "(image)", "this"]);
+        let answer = timeline.into_answer(AnswerFrom::All);
+        assert_eq!(answer.text, "see this");
+        let text = |text: &str| json!({"type": "text", "text": text});
+        assert_eq!(answer.blocks, [text("see "), image, text("this")]);
+    }
+
+    #[test]
+    fn a_copy_under_another_name_is_dropped_if_nothing_came_between() {
+        let mut timeline = timeline(Streaming::Delta);
+        ["Hel", "lo"].iter().for_each(|chunk| say(&mut timeline, Some("a"), chunk));
+        say(&mut timeline, Some("b"), "Hello");
+        assert_eq!(told(&timeline), ["Hello"]);
+        say(&mut timeline, Some("c"), "!");
+        let _ = timeline.push_tool("t");
+        say(&mut timeline, Some("d"), "!");
+        assert_eq!(told(&timeline), ["Hello", "!", "[t]", "!"]);
+        // Without names nobody knows that it is a copy.
+        let mut timeline = Timeline::new(Streaming::Delta, 1 << 20);
+        ["ha", "ha"].iter().for_each(|chunk| say(&mut timeline, None, chunk));
+        assert_eq!(told(&timeline), ["haha"]);
+    }
+
+    #[test]
+    fn a_snapshot_finds_its_message_again() {
+        let mut timeline = timeline(Streaming::Snapshot);
+        say(&mut timeline, Some("a"), "H");
+        let _ = timeline.push_tool("t");
+        say(&mut timeline, Some("a"), "Hello");
+        say(&mut timeline, Some("b"), "x");
+        assert_eq!(told(&timeline), ["Hello", "[t]", "x"]);
+    }
+
+    #[test]
+    fn each_message_is_judged_alone() {
+        let mut timeline = timeline(Streaming::Auto);
+        ["H", "He", "Hel"].iter().for_each(|chunk| say(&mut timeline, Some("a"), chunk));
+        ["x", "y"].iter().for_each(|chunk| say(&mut timeline, Some("b"), chunk));
+        assert_eq!(timeline.draft(), "Helxy");
+        assert_eq!(timeline.into_answer(AnswerFrom::All).text, "Helxy");
+    }
+
+    #[test]
+    fn what_finds_no_room_is_dropped_whole() {
+        let mut timeline = Timeline::new(Streaming::Delta, 2 * ENTRY + 10);
+        say(&mut timeline, Some("a"), "12345");
+        assert_eq!(timeline.push(Channel::Answer, Some("b"), Piece::Text("123456")), Room::Full);
+        say(&mut timeline, Some("b"), "54321");
+        assert_eq!(timeline.push(Channel::Answer, Some("b"), Piece::Text("6")), Room::Full);
+        assert_eq!(timeline.push_tool("t"), Room::Full);
+        assert_eq!(timeline.tools().count(), 0);
+        assert_eq!((timeline.held(), timeline.draft().as_str()), (2 * ENTRY + 10, "1234554321"));
+    }
+}

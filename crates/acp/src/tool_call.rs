@@ -1,0 +1,281 @@
+//! One call of a tool, put together from all that is told of it.
+
+use serde_json::{Map, Value};
+
+use crate::json::weight;
+
+/// A tool call as it is known so far (`spec/acp.md#tool-calls`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolCall {
+    id: String,
+    announced: Announced,
+    status: ToolStatus,
+    mark: Option<Mark>,
+    /// Everything that was told and has no place of its own, by its name in the protocol.
+    members: Map<String, Value>,
+}
+
+/// How a call came to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Announced {
+    /// Not yet: by an update or by a request for permission.
+    No,
+    /// By a `tool_call`.
+    Yes,
+}
+
+/// What the agent says of a call. It never goes back: of two that were told, the later in this order
+/// counts, whichever came first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ToolStatus {
+    /// It has not begun, or nothing was said.
+    #[default]
+    Pending,
+    /// It runs.
+    InProgress,
+    /// A word that is not known here.
+    Other(String),
+    /// It has ended.
+    Completed,
+    /// It was ended.
+    Cancelled,
+    /// It has failed.
+    Failed,
+}
+
+/// What we hold of a call that the agent has not ended. Should it still tell, that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Its turn was cancelled.
+    Cancelled,
+    /// Its turn has ended.
+    Abandoned,
+}
+
+/// Where a call stands, both taken together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is under way, as far as anybody knows.
+    Open(ToolStatus),
+    /// The agent has not said how it ended.
+    Left(Mark),
+    /// The agent has said how it ended.
+    Ended(ToolStatus),
+}
+
+impl ToolCall {
+    /// A call of which nothing is known but its id.
+    pub(crate) fn placeholder(id: &str) -> Self {
+        ToolCall {
+            id: id.to_owned(),
+            announced: Announced::No,
+            status: ToolStatus::default(),
+            mark: None,
+            members: Map::new(),
+        }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Whether a `tool_call` has come.
+    pub fn announced(&self) -> Announced {
+        self.announced
+    }
+
+    /// What the agent says.
+    pub fn status(&self) -> &ToolStatus {
+        &self.status
+    }
+
+    /// Where it stands.
+    pub fn standing(&self) -> Standing {
+        match self.mark {
+            _ if self.status.is_end() => Standing::Ended(self.status.clone()),
+            Some(mark) => Standing::Left(mark),
+            None => Standing::Open(self.status.clone()),
+        }
+    }
+
+    /// Any member by its name in the protocol: `title`, `kind`, `content`, `rawInput`, ..
+    pub fn member(&self, name: &str) -> Option<&Value> {
+        self.members.get(name)
+    }
+
+    /// Its title, for people only: agents cut and invent titles.
+    pub fn title(&self) -> &str {
+        self.text("title")
+    }
+
+    /// Its kind, `""` if nothing was said.
+    pub fn kind(&self) -> &str {
+        self.text("kind")
+    }
+
+    /// The command it runs, where the agent tells it exactly: `rawInput.command`, a text or an array
+    /// of texts. It grows while a model writes it, so nothing is decided by it before permission is
+    /// asked for.
+    pub fn command(&self) -> Option<&Value> {
+        let command = self.members.get("rawInput")?.get("command")?;
+        let is_exact = match command {
+            Value::String(_) => true,
+            Value::Array(words) => !words.is_empty() && words.iter().all(Value::is_string),
+            _ => false,
+        };
+        is_exact.then_some(command)
+    }
+
+    /// Takes what is told, member by member. What is missing or `null` stays as it was.
+    pub(crate) fn merge(&mut self, told: &Value, announced: Announced) {
+        self.announced = self.announced.max(announced);
+        for (name, value) in told.as_object().into_iter().flatten() {
+            match (name.as_str(), value) {
+                ("toolCallId" | "sessionUpdate", _) | (_, Value::Null) => {}
+                ("status", status) => self.advance(ToolStatus::parse(status)),
+                _ => _ = self.members.insert(name.clone(), value.clone()),
+            }
+        }
+    }
+
+    /// Marks it, unless it has ended or was marked before.
+    pub(crate) fn mark(&mut self, mark: Mark) {
+        if !self.status.is_end() {
+            self.mark.get_or_insert(mark);
+        }
+    }
+
+    /// Forgets all but where it stands.
+    pub(crate) fn strip(&mut self) {
+        self.members = Map::new();
+    }
+
+    /// About how many bytes of memory it takes.
+    pub(crate) fn weight(&self) -> usize {
+        let members = self.members.iter().map(|(name, value)| name.len() + weight(value));
+        let status = match &self.status {
+            ToolStatus::Other(word) => word.len(),
+            _ => 0,
+        };
+        size_of::<Self>() + 3 * self.id.len() + status + members.sum::<usize>()
+    }
+
+    fn advance(&mut self, status: Option<ToolStatus>) {
+        if let Some(status) = status.filter(|status| *status > self.status) {
+            self.status = status;
+        }
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.members.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+impl ToolStatus {
+    /// `None` for what is no text.
+    fn parse(value: &Value) -> Option<Self> {
+        Some(match value.as_str()? {
+            "pending" => ToolStatus::Pending,
+            "in_progress" => ToolStatus::InProgress,
+            "completed" => ToolStatus::Completed,
+            "cancelled" => ToolStatus::Cancelled,
+            "failed" => ToolStatus::Failed,
+            word => ToolStatus::Other(word.to_owned()),
+        })
+    }
+
+    /// Whether nothing follows.
+    pub fn is_end(&self) -> bool {
+        matches!(self, ToolStatus::Completed | ToolStatus::Cancelled | ToolStatus::Failed)
+    }
+
+    /// The protocol's word for it.
+    pub fn word(&self) -> &str {
+        match self {
+            ToolStatus::Pending => "pending",
+            ToolStatus::InProgress => "in_progress",
+            ToolStatus::Other(word) => word,
+            ToolStatus::Completed => "completed",
+            ToolStatus::Cancelled => "cancelled",
+            ToolStatus::Failed => "failed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn call(told: &[Value]) -> ToolCall {
+        let mut call = ToolCall::placeholder("t");
+        told.iter().for_each(|told| call.merge(told, Announced::No));
+        call
+    }
+
+    #[test]
+    fn what_is_missing_or_null_stays() {
+        let call = call(&[
+            json!({"toolCallId": "t", "title": "ls", "kind": "execute", "rawInput": {"command": "ls"}}),
+            json!({"toolCallId": "t", "title": null, "content": [1]}),
+            json!({"toolCallId": "t", "_meta": {"x": 1}}),
+            json!({"toolCallId": "t", "content": [2], "kind": "read"}),
+        ]);
+        assert_eq!((call.title(), call.kind(), call.id()), ("ls", "read", "t"));
+        assert_eq!(call.member("content"), Some(&json!([2])));
+        assert_eq!(call.member("_meta"), Some(&json!({"x": 1})));
+        assert_eq!(call.member("toolCallId"), None);
+        assert_eq!(call.command(), Some(&json!("ls")));
+    }
+
+    #[test]
+    fn a_status_never_goes_back() {
+        let rows: [(&[&str], &str); 9] = [
+            (&[], "pending"),
+            (&["in_progress", "pending"], "in_progress"),
+            (&["completed", "in_progress"], "completed"),
+            (&["failed", "completed"], "failed"),
+            (&["completed", "failed"], "failed"),
+            (&["cancelled", "pending"], "cancelled"),
+            (&["thinking", "pending"], "thinking"),
+            (&["in_progress", "thinking"], "thinking"),
+            (&["thinking", "completed"], "completed"),
+        ];
+        for (words, expected) in rows {
+            let told: Vec<Value> = words.iter().map(|word| json!({"status": word})).collect();
+            assert_eq!(call(&told).status().word(), expected, "{words:?}");
+        }
+        assert_eq!(call(&[json!({"status": 7})]).status(), &ToolStatus::Pending);
+    }
+
+    #[test]
+    fn our_marks_give_way_to_what_the_agent_says() {
+        let mut open = call(&[json!({"status": "in_progress"})]);
+        assert_eq!(open.standing(), Standing::Open(ToolStatus::InProgress));
+        open.mark(Mark::Cancelled);
+        open.mark(Mark::Abandoned);
+        assert_eq!(open.standing(), Standing::Left(Mark::Cancelled), "the first mark stays");
+        open.merge(&json!({"status": "completed"}), Announced::No);
+        assert_eq!(open.standing(), Standing::Ended(ToolStatus::Completed));
+        open.mark(Mark::Abandoned);
+        assert_eq!(open.standing(), Standing::Ended(ToolStatus::Completed));
+    }
+
+    #[test]
+    fn a_command_is_exact_or_none() {
+        let rows = [
+            (json!({"rawInput": {"command": "ls -l"}}), true),
+            (json!({"rawInput": {"command": ["ls", "-l"]}}), true),
+            (json!({"rawInput": {"command": []}}), false),
+            (json!({"rawInput": {"command": ["ls", 1]}}), false),
+            (json!({"rawInput": {"command": {}}}), false),
+            (json!({"rawInput": "ls"}), false),
+            (json!({"title": "ls -l"}), false),
+        ];
+        for (told, exact) in rows {
+            assert_eq!(call(std::slice::from_ref(&told)).command().is_some(), exact, "{told}");
+        }
+    }
+}

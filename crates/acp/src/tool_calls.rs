@@ -1,0 +1,246 @@
+//! The tool calls of a session, by their ids.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::Value;
+
+use crate::tool_call::{Announced, Mark, Standing, ToolCall};
+
+/// Tool calls in bounded memory (`spec/acp.md#tool-calls`). They belong to the session, not to a
+/// turn: one that runs in the background ends in a later turn.
+#[derive(Debug)]
+pub struct ToolCalls {
+    max_calls: usize,
+    max_bytes: usize,
+    held: usize,
+    forgotten: u64,
+    slots: HashMap<String, Slot>,
+    /// Who makes room first: calls that have ended, then the others, each by how long they rest.
+    order: BTreeMap<Turn, String>,
+    touches: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    call: ToolCall,
+    turn: Turn,
+    weight: usize,
+}
+
+/// A place in the order of going.
+type Turn = (Going, u64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Going {
+    Ended,
+    Open,
+}
+
+/// What became of a call by what was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolChange {
+    /// The call's id.
+    pub id: String,
+    /// Where it stood; `None` if it is new.
+    pub before: Option<Standing>,
+    /// Where it stands.
+    pub after: Standing,
+}
+
+impl ToolCalls {
+    /// None yet, and never more than so many, that hold about so many bytes together.
+    pub fn new(max_calls: usize, max_bytes: usize) -> Self {
+        ToolCalls {
+            max_calls: max_calls.max(1),
+            max_bytes,
+            held: 0,
+            forgotten: 0,
+            slots: HashMap::new(),
+            order: BTreeMap::new(),
+            touches: 0,
+        }
+    }
+
+    /// Takes what is told of a call: by a `tool_call`, by an update, by a request for permission. The
+    /// call is made if there is none. `None` if it is told of no call.
+    pub fn upsert(&mut self, told: &Value, announced: Announced) -> Option<ToolChange> {
+        let id = call_id(told)?;
+        let (mut call, before) = match self.take(&id) {
+            Some(call) => {
+                let before = call.standing();
+                (call, Some(before))
+            }
+            None => (ToolCall::placeholder(&id), None),
+        };
+        call.merge(told, announced);
+        let after = call.standing();
+        self.put(call);
+        Some(ToolChange { id, before, after })
+    }
+
+    /// A call by its id.
+    pub fn get(&self, id: &str) -> Option<&ToolCall> {
+        self.slots.get(id).map(|slot| &slot.call)
+    }
+
+    /// All calls, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &ToolCall> {
+        self.slots.values().map(|slot| &slot.call)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// How many had to make room.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// About how many bytes they take.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Marks one that has not ended.
+    pub(crate) fn mark(&mut self, id: &str, mark: Mark) {
+        if let Some(slot) = self.slots.get_mut(id) {
+            slot.call.mark(mark);
+        }
+    }
+
+    fn take(&mut self, id: &str) -> Option<ToolCall> {
+        let slot = self.slots.remove(id)?;
+        self.order.remove(&slot.turn);
+        self.held = self.held.saturating_sub(slot.weight);
+        Some(slot.call)
+    }
+
+    fn put(&mut self, mut call: ToolCall) {
+        let mut weight = call.weight();
+        if weight > self.max_bytes {
+            call.strip();
+            weight = call.weight();
+        }
+        while self.slots.len() >= self.max_calls
+            || self.held.saturating_add(weight) > self.max_bytes
+        {
+            let Some((_, oldest)) = self.order.pop_first() else { break };
+            self.take(&oldest);
+            self.forgotten = self.forgotten.saturating_add(1);
+        }
+        self.touches = self.touches.saturating_add(1);
+        let going = if call.status().is_end() { Going::Ended } else { Going::Open };
+        let (id, turn) = (call.id().to_owned(), (going, self.touches));
+        self.held = self.held.saturating_add(weight);
+        self.order.insert(turn, id.clone());
+        self.slots.insert(id, Slot { call, turn, weight });
+    }
+}
+
+/// The id of the call that something is told of; some agents number their calls.
+fn call_id(told: &Value) -> Option<String> {
+    match told.get("toolCallId")? {
+        Value::String(id) => Some(id.clone()),
+        Value::Number(id) => Some(id.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::tool_call::ToolStatus;
+
+    fn calls() -> ToolCalls {
+        ToolCalls::new(3, 1 << 20)
+    }
+
+    fn told(id: &str, status: &str) -> Value {
+        json!({"toolCallId": id, "status": status})
+    }
+
+    #[test]
+    fn an_update_before_its_call_makes_a_placeholder_that_is_filled() {
+        let mut calls = calls();
+        let change = calls.upsert(&told("t", "in_progress"), Announced::No).unwrap();
+        assert_eq!((change.before, change.after), (None, Standing::Open(ToolStatus::InProgress)));
+        let call = calls.get("t").unwrap();
+        assert_eq!((call.announced(), call.title(), call.kind()), (Announced::No, "", ""));
+
+        let announcement = json!({"toolCallId": "t", "title": "ls", "status": "pending"});
+        let change = calls.upsert(&announcement, Announced::Yes).unwrap();
+        assert_eq!(change.before, Some(change.after), "it does not go back");
+        calls.upsert(&json!({"toolCallId": "t", "rawInput": {"command": "ls"}}), Announced::Yes);
+        let call = calls.get("t").unwrap();
+        assert_eq!((call.announced(), call.title(), calls.len()), (Announced::Yes, "ls", 1));
+        assert_eq!(call.command(), Some(&json!("ls")));
+    }
+
+    #[test]
+    fn calls_do_not_touch_each_other() {
+        let mut calls = calls();
+        for (id, status) in [("a", "in_progress"), ("b", "pending"), ("a", "completed")] {
+            calls.upsert(&told(id, status), Announced::No);
+        }
+        assert_eq!(calls.get("a").unwrap().status(), &ToolStatus::Completed);
+        assert_eq!(calls.get("b").unwrap().status(), &ToolStatus::Pending);
+    }
+
+    #[test]
+    fn what_names_no_call_is_none() {
+        let mut calls = calls();
+        for told in [json!({}), json!({"toolCallId": null}), json!({"toolCallId": []}), json!(1)] {
+            assert_eq!(calls.upsert(&told, Announced::Yes), None, "{told}");
+        }
+        assert!(calls.is_empty());
+        calls.upsert(&json!({"toolCallId": 7}), Announced::Yes);
+        assert!(calls.get("7").is_some(), "a number is a name, too");
+    }
+
+    #[test]
+    fn ended_calls_make_room_first_then_those_that_rest_longest() {
+        let mut calls = calls();
+        for (id, status) in [
+            ("a", "pending"),
+            ("b", "completed"),
+            ("c", "pending"),
+            ("a", "in_progress"),
+            ("d", "pending"),
+        ] {
+            calls.upsert(&told(id, status), Announced::No);
+        }
+        assert!(calls.get("b").is_none(), "it had ended");
+        calls.upsert(&told("e", "pending"), Announced::No);
+        let mut left: Vec<&str> = calls.iter().map(ToolCall::id).collect();
+        left.sort_unstable();
+        assert_eq!((left, calls.forgotten()), (vec!["a", "d", "e"], 2));
+    }
+
+    #[test]
+    fn their_weight_is_bounded() {
+        let mut calls = ToolCalls::new(100, 10_000);
+        for index in 0..1000 {
+            let output = "x".repeat(2000);
+            calls.upsert(&json!({"toolCallId": index, "rawOutput": output}), Announced::No);
+            assert!(calls.held() <= 10_000, "{}", calls.held());
+        }
+        assert!(calls.len() >= 3);
+        let huge = json!({"toolCallId": "h", "status": "failed", "rawOutput": "x".repeat(20_000)});
+        calls.upsert(&huge, Announced::Yes);
+        let call = calls.get("h").unwrap();
+        assert_eq!((call.status(), call.member("rawOutput")), (&ToolStatus::Failed, None));
+        assert!(calls.held() <= 10_000);
+        let long_name = json!({"toolCallId": "x".repeat(1 << 20)});
+        calls.upsert(&long_name, Announced::No);
+        assert_eq!(calls.len(), 1, "one call is always kept");
+    }
+}

@@ -1,0 +1,333 @@
+//! What holds for whatever an agent sends: cuts change nothing, nothing panics, memory is bounded,
+//! each request ends once, and tool calls end up the same in whatever order their news come.
+
+mod strategy;
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use aifo_acp::{
+    Announced, Channel, Client, Completion, Config, Decision, Event, Frame, FrameReader, Id,
+    Inbound, Limits, Message, MessageReader, Pending, Piece, Room, Standing, State, Streaming,
+    Timeline, ToolCalls, Traffic, classify, encode_line, parse_json, rewrite_data_uris,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use strategy::{Told, agent_message, id, json_value, lines, pieces, told};
+
+/// Limits so small that random bytes reach them.
+fn small() -> Limits {
+    Limits {
+        frame: 160,
+        frame_head: 40,
+        values: 24,
+        noise_tail: 64,
+        requests: 3,
+        early_updates: 4,
+        early_bytes: 4096,
+        turn_updates: 20,
+        turn_bytes: 4096,
+        turn_kinds: 3,
+        tool_calls: 4,
+        tool_bytes: 8192,
+        ..Limits::default()
+    }
+}
+
+/// All frames of the bytes.
+fn frames(bytes: &[u8], lengths: &[usize]) -> Vec<String> {
+    let mut reader = FrameReader::new(160, 40);
+    let mut story = Vec::new();
+    let mut take = |reader: &mut FrameReader, most: usize| {
+        for _ in 0..=most {
+            match reader.next_frame() {
+                Some(Frame::Eof) | None => return,
+                Some(frame) => story.push(format!("{frame:?}")),
+            }
+        }
+        panic!("more frames than bytes");
+    };
+    for piece in pieces(bytes, lengths) {
+        reader.receive(piece);
+        take(&mut reader, bytes.len());
+        assert!(reader.held() <= 160 + 40, "{}", reader.held());
+    }
+    reader.receive_eof();
+    take(&mut reader, bytes.len());
+    story
+}
+
+/// All messages of the bytes, and what is left of what was none.
+fn messages(bytes: &[u8], lengths: &[usize]) -> (Vec<Inbound>, Traffic, String) {
+    let mut reader = MessageReader::new(&small());
+    let mut story = Vec::new();
+    for piece in pieces(bytes, lengths) {
+        reader.receive(piece);
+        story.extend(std::iter::from_fn(|| reader.next_message()));
+        assert!(reader.held() <= 200 && reader.noise().len() <= 64);
+    }
+    reader.receive_eof();
+    story.extend(std::iter::from_fn(|| {
+        reader.next_message().filter(|inbound| *inbound != Inbound::Eof)
+    }));
+    (story, reader.traffic(), reader.noise().to_owned())
+}
+
+proptest! {
+    #[test]
+    fn cuts_change_nothing(bytes in lines(), lengths in vec(1..40usize, 1..8)) {
+        let whole = [bytes.len().max(1)];
+        prop_assert_eq!(frames(&bytes, &whole), frames(&bytes, &lengths));
+        prop_assert_eq!(messages(&bytes, &whole), messages(&bytes, &lengths));
+    }
+
+    #[test]
+    fn values_are_those_of_serde_json(value in json_value()) {
+        let line = encode_line(&value, usize::MAX).unwrap();
+        let text = std::str::from_utf8(&line).unwrap().trim_end();
+        prop_assert_eq!(text.lines().count(), 1);
+        // Not the value itself: serde_json reads some numbers a hair off what it wrote.
+        let expected: Value = serde_json::from_str(text).unwrap();
+        prop_assert_eq!(parse_json(text, 1 << 20).unwrap(), expected);
+    }
+
+    #[test]
+    fn every_value_is_so_many_messages(value in json_value()) {
+        let expected = value.as_array().map_or(1, |batch| batch.len().max(1));
+        prop_assert_eq!(classify(value).len(), expected);
+    }
+
+    #[test]
+    fn what_is_written_reads_alike(id in id(), method in "[a-z/_$]{1,12}", value in json_value()) {
+        let messages = [
+            Message::Request { id: id.clone(), method: method.clone(), params: value.clone() },
+            Message::Notification { method, params: value.clone() },
+            Message::Response { id, outcome: Ok(value) },
+        ];
+        for message in messages {
+            prop_assert_eq!(classify(message.to_value()), vec![message]);
+        }
+    }
+
+    #[test]
+    fn each_request_is_completed_once(steps in vec((0..6u64, any::<bool>()), 0..60)) {
+        let start = Instant::now();
+        let mut pending = Pending::default();
+        let mut completed: HashMap<u64, u32> = HashMap::new();
+        for (step, (number, times_out)) in steps.into_iter().enumerate() {
+            let now = start + Duration::from_secs(step as u64);
+            let deadline = times_out.then(|| now + Duration::from_secs(number));
+            completed.insert(pending.enter((), deadline), 0);
+            let answer = pending.complete(&Id::from(number));
+            let answered = match answer { Completion::Known(id, ()) => Some(id), _ => None };
+            for id in answered.into_iter().chain(std::iter::from_fn(|| Some(pending.expire(now)?.0))) {
+                *completed.get_mut(&id).unwrap() += 1;
+            }
+        }
+        for (id, ()) in std::iter::from_fn(|| pending.pop()) {
+            *completed.get_mut(&id).unwrap() += 1;
+        }
+        prop_assert!(completed.values().all(|count| *count == 1));
+    }
+
+    #[test]
+    fn news_of_calls_in_any_order_and_number_come_to_the_same(
+        (told, shuffled) in told().prop_flat_map(|told| {
+            let twice: Vec<Told> = told.iter().chain(&told).cloned().collect();
+            (Just(told), Just(twice).prop_shuffle())
+        })
+    ) {
+        let end = |news: &[Told]| {
+            let mut calls = ToolCalls::new(100, 1 << 20);
+            for Told { announced, body } in news {
+                calls.upsert(body, *announced);
+            }
+            let mut calls: Vec<_> = calls.iter().cloned().collect();
+            calls.sort_by(|a, b| a.id().cmp(b.id()));
+            let told: Vec<(String, Announced, Standing, Vec<Option<Value>>)> = calls
+                .iter()
+                .map(|call| {
+                    let members = ["title", "kind", "rawInput", "content"];
+                    let members = members.map(|name| call.member(name).cloned());
+                    (call.id().to_owned(), call.announced(), call.standing(), members.to_vec())
+                })
+                .collect();
+            told
+        };
+        prop_assert_eq!(end(&told), end(&shuffled));
+    }
+
+    #[test]
+    fn texts_interleaved_in_any_way_come_to_the_same(
+        chunks in vec((0..2usize, "[a-z]{1,3}", any::<bool>()), 0..40),
+    ) {
+        let channels = [Channel::Answer, Channel::Thought];
+        let mut timeline = Timeline::new(Streaming::Delta, 1 << 20);
+        let mut expected = String::new();
+        for (index, (channel, text, has_tool)) in chunks.iter().enumerate() {
+            let channel = channels[*channel];
+            prop_assert_eq!(timeline.push(channel, None, Piece::Text(text)), Room::Found);
+            if channel == Channel::Answer {
+                expected.push_str(text);
+            }
+            if *has_tool {
+                prop_assert_eq!(timeline.push_tool(&format!("t{index}")), Room::Found);
+            }
+        }
+        prop_assert_eq!(timeline.draft(), expected);
+    }
+
+    #[test]
+    fn snapshots_end_as_their_last_and_pieces_as_all(
+        text in "[a-zé\n|-]{3,40}", cuts in vec(any::<prop::sample::Index>(), 2..8),
+    ) {
+        let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len()) + 1).collect();
+        ends.retain(|end| text.is_char_boundary(*end));
+        ends.push(text.len());
+        ends.sort_unstable();
+        ends.dedup();
+        let told = |streaming: Streaming, chunks: &mut dyn Iterator<Item = &str>| {
+            let mut timeline = Timeline::new(streaming, 1 << 20);
+            for chunk in chunks {
+                assert_eq!(timeline.push(Channel::Answer, None, Piece::Text(chunk)), Room::Found);
+            }
+            timeline.draft()
+        };
+        let snapshots = || ends.iter().map(|end| &text[..*end]);
+        prop_assert_eq!(&told(Streaming::Snapshot, &mut snapshots()), &text);
+        if ends.len() > 2 {
+            prop_assert_eq!(&told(Streaming::Auto, &mut snapshots()), &text);
+        }
+        let begins = std::iter::once(0).chain(ends.iter().copied());
+        let mut parts = begins.zip(&ends).map(|(begin, end)| &text[begin..*end]);
+        prop_assert_eq!(&told(Streaming::Delta, &mut parts), &text);
+    }
+
+    #[test]
+    fn text_without_a_data_uri_stays(text in "[a-z:;,=/ é]{0,80}") {
+        let rewritten = rewrite_data_uris(&text, 1 << 20, |_| Some("/media/x".to_owned()));
+        if !text.contains("data:image/") {
+            prop_assert_eq!(rewritten.as_ref(), text.as_str());
+        }
+    }
+
+    #[test]
+    fn whatever_an_agent_sends_is_survived(
+        script in vec((agent_message(), 0..4u8, 0..200u64), 0..60),
+        lengths in vec(1..200usize, 1..4),
+    ) {
+        let mut now = Instant::now();
+        let config = Config {
+            limits: small(),
+            serves: aifo_acp::Serves { read_text_file: true, ..Default::default() },
+            ..Config::default()
+        };
+        let mut client = Client::new(config, now);
+        let mut ledger = Ledger::default();
+        client.initialize("test", "1", now).unwrap();
+        for (line, action, seconds) in script {
+            for piece in pieces(format!("{line}\n").as_bytes(), &lengths) {
+                client.receive(piece, now);
+                ledger.collect(&mut client);
+            }
+            match action {
+                0 => _ = client.new_session(json!({}), now),
+                1 => _ = client.prompt("s", json!([]), now),
+                2 => _ = client.cancel("s", aifo_acp::CancelCause::Asked, now),
+                _ => ledger.answer_one(&mut client, now),
+            }
+            now += Duration::from_secs(seconds);
+            client.handle_timeout(now);
+            ledger.collect(&mut client);
+            prop_assert!(client.owed() <= 3);
+            if let Some(session) = client.session("s") {
+                prop_assert!(session.tools().len() <= 4 && session.tools().held() <= 8192);
+                prop_assert!(session.draft().len() <= 4096);
+            }
+        }
+        client.receive_eof(now);
+        ledger.collect(&mut client);
+        prop_assert_eq!(client.state(), &State::Closed);
+        prop_assert_eq!(client.owed(), 0);
+        prop_assert_eq!(client.poll_timeout(), None);
+        ledger.check()?;
+    }
+}
+
+/// Who owes whom what.
+#[derive(Default)]
+struct Ledger {
+    /// Ids of the agent's requests that were told and not answered, nor withdrawn at the end.
+    waiting: Vec<Id>,
+    /// How often each of our requests was sent and ended, prompts by their turns.
+    requests: HashMap<u64, i32>,
+    prompts: i32,
+}
+
+impl Ledger {
+    /// Takes events one by one, each with the lines that came of it, as an id may be used again.
+    fn collect(&mut self, client: &mut Client) {
+        self.lines(client);
+        while let Some(event) = client.poll_event() {
+            self.event(event);
+            self.lines(client);
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Permission { id, .. } | Event::Request { id, .. } => {
+                assert!(!self.waiting.contains(&id), "two wait with the same id");
+                self.waiting.push(id);
+            }
+            Event::Withdrawn { id, why: aifo_acp::Withdrawal::Ended } => {
+                let at = self.waiting.iter().position(|waiting| *waiting == id);
+                self.waiting.remove(at.expect("only what waits ends"));
+            }
+            Event::Opened { request, .. }
+            | Event::Answered { request, .. }
+            | Event::Failed { request, .. } => *self.requests.entry(request).or_default() -= 1,
+            Event::Ready(_) => *self.requests.entry(1).or_default() -= 1,
+            Event::TurnEnded(end) => {
+                self.prompts -= 1;
+                assert!(end.answer.text.len() <= 4096);
+                assert!(end.counts.kinds.len() <= 4);
+            }
+            _ => {}
+        }
+    }
+
+    fn lines(&mut self, client: &mut Client) {
+        while let Some(line) = client.poll_transmit() {
+            let message: Value = serde_json::from_slice(&line).unwrap();
+            match classify(message).remove(0) {
+                Message::Request { method, .. } if method == "session/prompt" => self.prompts += 1,
+                Message::Request { id, .. } => {
+                    *self.requests.entry(id.as_ours().unwrap()).or_default() += 1;
+                }
+                Message::Response { id, .. } => self.waiting.retain(|waiting| *waiting != id),
+                Message::Notification { method, .. } => assert_eq!(method, "session/cancel"),
+                Message::Invalid(why) => panic!("we wrote {why}"),
+            }
+        }
+    }
+
+    /// Answers the oldest request of the agent.
+    fn answer_one(&mut self, client: &mut Client, now: Instant) {
+        if let Some(id) = self.waiting.first().cloned() {
+            let is_answered = client.decide(&id, &Decision::Cancelled, now)
+                || client.respond(&id, Ok(json!({})), now);
+            assert!(is_answered, "what waits can be answered");
+            self.collect(client);
+            assert!(!self.waiting.contains(&id));
+        }
+    }
+
+    fn check(&self) -> Result<(), TestCaseError> {
+        prop_assert_eq!(&self.waiting, &[]);
+        prop_assert_eq!(self.prompts, 0, "each prompt has one end");
+        prop_assert!(self.requests.values().all(|left| *left == 0), "{:?}", self.requests);
+        Ok(())
+    }
+}
