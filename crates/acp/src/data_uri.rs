@@ -124,6 +124,10 @@ impl<'a> DataUri<'a> {
         let head = uri.get(SCHEME.len()..)?;
         let comma = head.bytes().take(LONGEST_HEAD).position(|byte| byte == b',')?;
         let (head, data) = head.split_at_checked(comma)?;
+        // Else two pieces of text far apart would be taken for one URI.
+        if !head.bytes().all(is_head) {
+            return None;
+        }
         let mut words = head.split(';');
         let mime = words.next().filter(|mime| mime.bytes().all(is_mime))?;
         if !words.next_back()?.eq_ignore_ascii_case("base64") {
@@ -149,6 +153,10 @@ fn find_scheme(text: &str) -> Option<usize> {
         let word = text.as_bytes().get(*start..).and_then(|rest| rest.get(..SCHEME.len()));
         word.is_some_and(|word| word.eq_ignore_ascii_case(SCHEME.as_bytes()))
     })
+}
+
+fn is_head(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !b"\"'()<>[]{}\\`".contains(&byte)
 }
 
 fn is_mime(byte: u8) -> bool {
@@ -221,6 +229,7 @@ mod tests {
             "data:image/png;base64,cmVmdXNlZA==",
             "data:image/png;base64,MTIzNDU2Nzg5MDEyMw==",
             "data:image/png;base64",
+            "(data:image/png;a) and b;base64,aGk=",
             "é:data",
         ];
         for text in rows {

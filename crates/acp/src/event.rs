@@ -129,6 +129,9 @@ pub enum Failure {
     /// The answer is not what it should be.
     #[error("the agent's answer has no '{0}'")]
     Incomplete(&'static str),
+    /// The answer names a session as new that has a turn, or is being loaded.
+    #[error("the agent's new session '{0}' is in use")]
+    SessionInUse(String),
     /// The answer is longer than is read.
     #[error("the agent's answer of {0} bytes is too long")]
     TooLong(u64),

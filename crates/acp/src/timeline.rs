@@ -129,7 +129,12 @@ impl Timeline {
         for entry in self.entries.into_iter().skip(first) {
             match entry {
                 Entry::Text(passage) if passage.channel == Channel::Answer => {
-                    text.push_str(&passage.into_text());
+                    // Without a copy where it can be: it may be as much as a turn keeps.
+                    if text.is_empty() {
+                        text = passage.into_text();
+                    } else {
+                        text.push_str(&passage.into_text());
+                    }
                 }
                 Entry::Block { channel: Channel::Answer, block } => {
                     answer.push_text(&mut text);

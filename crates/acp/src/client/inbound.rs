@@ -87,6 +87,10 @@ impl Client {
                 Err(other) => ("initialize".to_owned(), Failure::OtherVersion(other)),
             },
             (Ask::New, Ok(result)) => match session_of(&result) {
+                // Another of this name would take the turn of the first with it.
+                Some(session) if self.is_in_use(&session) => {
+                    ("session/new".to_owned(), Failure::SessionInUse(session))
+                }
                 Some(session) => {
                     let opened = self.open(&session);
                     self.sessions.insert(session.clone(), opened);
@@ -125,6 +129,10 @@ impl Client {
             _ => {}
         }
         self.events.push_back(Event::Failed { request, method, failure });
+    }
+
+    fn is_in_use(&self, session: &str) -> bool {
+        self.sessions.get(session).is_some_and(|open| !open.can_begin())
     }
 
     fn notification(&mut self, method: String, params: Value) {

@@ -109,6 +109,20 @@ fn a_session_that_does_not_open_leaves_nothing() {
 }
 
 #[test]
+fn a_new_session_does_not_take_the_place_of_one_with_a_turn() {
+    let mut story = Story::open(Config::default());
+    let prompt = story.prompt();
+    story.say("a");
+    story.open_session("s");
+    assert_eq!(failures(&story), [("session/new", &Failure::SessionInUse("s".to_owned()))]);
+    story.stop(prompt, "end_turn");
+    story.pass(SECOND);
+    assert_eq!(story.ends()[0].answer.text, "a");
+    story.open_session("s");
+    assert!(matches!(story.events.last(), Some(Event::Opened { .. })), "one at rest gives way");
+}
+
+#[test]
 fn a_loaded_history_is_no_answer() {
     let mut story = Story::ready(Config::default());
     let id = story.client.load_session("s", json!({"cwd": "/w"}), story.now).unwrap();
