@@ -8,6 +8,7 @@ mod containers;
 mod cpu;
 mod mailbox;
 mod measure;
+mod messages;
 mod parents;
 mod report;
 mod rows;

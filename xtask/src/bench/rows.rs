@@ -6,6 +6,7 @@ use super::call::{Tool, Way};
 use super::containers;
 use super::mailbox;
 use super::measure::Bench;
+use super::messages;
 use super::parents::Parent;
 use super::report::Bound::{self, AtLeast, AtMost, Reported};
 use super::report::Measured::{self, Absent, Mib, Slowdown, Throughput};
@@ -129,6 +130,11 @@ pub(super) const ROWS: &[Row] = &[
         name: "mailbox: 256 MiB, to cp",
         bound: AtMost { musl: 3.0, glibc: 3.0 },
         measure: mailbox::output,
+    },
+    Row {
+        name: "agent's messages, to parsing",
+        bound: AtMost { musl: 2.0, glibc: 2.0 },
+        measure: messages::against_parsing,
     },
     Row {
         name: "containers: true, to docker exec",

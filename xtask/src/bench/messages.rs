@@ -1,0 +1,39 @@
+//! Reading what agents send, against `serde_json` parsing the same bytes.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::Depth;
+use super::measure::Bench;
+use super::report::Measured::{self, Slowdown};
+use super::stats::Pairs;
+use crate::shell;
+
+/// Lines off a stream, JSON in bounded memory, and messages told apart. The program that does it, an
+/// example of the crate, takes the time itself.
+pub(super) fn against_parsing(bench: &Bench<'_>) -> Result<Measured> {
+    let stream = build()?;
+    let mib = match bench.depth {
+        Depth::Full => "200",
+        Depth::Quick => "50",
+    };
+    let pass = |way| {
+        let stream = &stream;
+        move || {
+            let nanos = shell::read(Command::new(stream).args([way, mib]))?;
+            Ok(Duration::from_nanos(nanos.parse().with_context(|| format!("said '{nanos}'"))?))
+        }
+    };
+    Pairs::measure(1, pass("serde_json"), pass("messages"))?;
+    Pairs::measure(bench.depth.long(), pass("serde_json"), pass("messages")).map(Slowdown)
+}
+
+fn build() -> Result<PathBuf> {
+    let folder = shell::root().join("target/dist");
+    let mut cargo = shell::cargo(["build", "--release", "-p", "aifo-acp", "--example", "stream"]);
+    shell::run(cargo.arg("--target-dir").arg(&folder))?;
+    Ok(folder.join("release/examples/stream"))
+}
