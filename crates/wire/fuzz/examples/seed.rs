@@ -43,6 +43,10 @@ fn main() -> io::Result<()> {
         invocation.encode(&mut body);
         write(root, "invocation", name, &body)?;
     }
+    for target in ["acp_lines", "acp_messages", "acp_client"] {
+        write(root, target, "agent", &uncut(AGENT))?;
+    }
+    write(root, "acp_images", "image", b"![a](data:image/png;base64,aGVsbG8=) b")?;
     for (number, call) in calls(&root.join("../../../spec/decide.md"))?.iter().enumerate() {
         write(root, "decide", &number.to_string(), call)?;
     }
@@ -170,3 +174,17 @@ fn calls(page: &Path) -> io::Result<Vec<Vec<u8>>> {
     };
     Ok(calls.map(call).collect())
 }
+
+/// What an agent says in a turn, and what agents say that they should not.
+const AGENT: &[u8] = br#"Loading...
+{"id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}
+{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"current_mode_update"}}}
+{"id":"2","result":{"sessionId":"s"}}
+{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"hi"}}}}
+{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call_update","toolCallId":"t","status":"in_progress"}}}
+{"id":7,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"t"},"options":[{"optionId":"y","kind":"allow_once"}]}}
+{"method":"$/cancel_request","params":{"requestId":7}}
+{"id":8,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/x"}}
+{"id":9,"method":"craft/drainMidTurnQueue"}
+[{"id":3,"result":{"stopReason":"end_turn"}},17,{"method":"session/update"}]
+"#;
