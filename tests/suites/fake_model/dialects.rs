@@ -81,7 +81,8 @@ fn responses() {
     let stream = typed(&ask(&model, "POST /v1/responses", &body));
     let call = &first(&stream, "response.output_item.done")["item"];
     assert_eq!(call["name"], "write_stdin");
-    assert_eq!(call["arguments"], r#"{"chars":"","session_id":7,"yield_time_ms":30000}"#);
+    let arguments: Value = serde_json::from_str(call["arguments"].as_str().expect("text")).unwrap();
+    assert_eq!(arguments, json!({"chars": "", "session_id": 7, "yield_time_ms": 30000}));
 
     input(&mut body, output("Process exited with code 3\nOutput:\ntwo\n"));
     let stream = typed(&ask(&model, "POST /v1/responses", &body));
