@@ -276,19 +276,24 @@ impl<'a> Relay<'a> {
     /// Forwards every signal that has come.
     fn hear(&mut self) -> Result<(), Broken> {
         while let Some(number) = self.signals.next() {
-            match i32::from(number) {
-                libc::SIGWINCH if self.terminal.is_some() => {
-                    self.tell_size();
-                    continue;
-                }
-                libc::SIGINT if self.signals.interrupts() >= GIVE_UP && !self.is_heard() => {
-                    return Err(Broken::GivenUp);
-                }
-                libc::SIGCONT => self.keyboard.iter_mut().for_each(Keyboard::look_again),
-                _ => {}
-            }
-            self.line.push(&Frame::Signal { number });
+            self.forward(number)?;
         }
+        Ok(())
+    }
+
+    fn forward(&mut self, number: u8) -> Result<(), Broken> {
+        match i32::from(number) {
+            libc::SIGWINCH if self.terminal.is_some() => {
+                self.tell_size();
+                return Ok(());
+            }
+            libc::SIGINT if self.signals.interrupts() >= GIVE_UP && !self.is_heard() => {
+                return Err(Broken::GivenUp);
+            }
+            libc::SIGCONT => self.keyboard.iter_mut().for_each(Keyboard::look_again),
+            _ => {}
+        }
+        self.line.push(&Frame::Signal { number });
         Ok(())
     }
 
@@ -325,15 +330,16 @@ impl<'a> Relay<'a> {
             signal_group_number(getpgrp(), signal);
         }
         self.signals.stop(signal);
-        let before = self.signals.continued();
-        self.hear()?;
-        if self.signals.continued() == before {
-            // The kernel does not stop a group that nobody could continue.
+        // We go on, and so does the tool, before anything that has come since. There may be no CONT to
+        // read: a stop that followed it took it away (signal(7)), or nobody sent one, as the kernel does
+        // not stop a group that nobody could continue.
+        let resume = libc::SIGCONT as u8;
+        let since: Vec<u8> = std::iter::from_fn(|| self.signals.next()).collect();
+        if !since.contains(&resume) {
             self.signals.count_continued();
-            self.line.push(&Frame::Signal { number: libc::SIGCONT as u8 });
         }
-        self.keyboard.iter_mut().for_each(Keyboard::look_again);
-        Ok(())
+        self.forward(resume)?;
+        since.into_iter().filter(|number| *number != resume).try_for_each(|it| self.forward(it))
     }
 
     /// Whether a signal that reached the tool was made by its pseudo terminal from a key that was
