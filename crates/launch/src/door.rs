@@ -11,10 +11,9 @@ use aifo_proxy::{Board, CallLog, Limits, Listener, Proxy, ProxyConfig, SharedPla
 use aifo_sidecar::{Backend, Fleet, Reporter, Startup};
 use aifo_types::{Endpoint, Kind, Token, ToolName};
 use nix::unistd::getuid;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 use crate::place::{ENTRY, SHIMS};
+use crate::serving::Serving;
 use crate::session::LaunchError;
 
 /// A container with a runner in which an agent can be started. It ends with this.
@@ -24,8 +23,7 @@ pub(crate) struct Door {
     token: Token,
     forwarded: String,
     fleet: Arc<Fleet>,
-    stop: oneshot::Sender<()>,
-    proxy: JoinHandle<()>,
+    serving: Serving,
 }
 
 /// What a door needs of its session.
@@ -73,12 +71,8 @@ impl Door {
             },
             Arc::clone(&fleet),
         );
-        let (stop, stopped) = oneshot::channel();
-        let proxy = tokio::spawn(async move {
-            let stopped = async { drop(stopped.await) };
-            proxy.serve(listener, stopped).await;
-        });
-        Ok(Door { endpoint, token, forwarded, fleet, stop, proxy })
+        let serving = Serving::start(proxy, listener);
+        Ok(Door { endpoint, token, forwarded, fleet, serving })
     }
 
     /// Where the shim that carries the agent's terminal goes to.
@@ -97,11 +91,7 @@ impl Door {
 
     /// Ends whatever runs in the container, and it.
     pub(crate) async fn close(self) {
-        // The proxy only fails to hear it if it has ended already.
-        let _ = self.stop.send(());
-        if let Err(error) = self.proxy.await {
-            tracing::error!(%error, "the agent's proxy failed");
-        }
+        self.serving.stop().await;
         self.fleet.stop().await;
     }
 }

@@ -50,6 +50,7 @@ mod lock;
 mod place;
 mod registries;
 mod running;
+mod serving;
 mod session;
 mod shim_binary;
 mod shims;

@@ -19,8 +19,7 @@ use aifo_sidecar::{
 };
 use aifo_types::{Endpoint, Kind, Token, ToolName};
 use nix::unistd::getuid;
-use tokio::sync::oneshot;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
 use crate::attachments::Attachments;
 use crate::backend::{self, Chosen, RunnerTransport, SidecarBackend};
@@ -31,6 +30,7 @@ use crate::door::{Door, DoorConfig};
 use crate::folder::{Folder, PREFIX, TMP_SUFFIX, runtime_directory};
 use crate::place::{self, AgentPlace};
 use crate::running::{BOARD, SessionInfo, in_order, keep_card};
+use crate::serving::Serving;
 use crate::shim_binary::{ShimBinary, ShimBinaryError};
 use crate::shims::{link_tools, path_without_shims};
 use crate::tally::{Tally, TallyKeeper};
@@ -112,8 +112,7 @@ pub struct Session {
     /// Which of the agent's tools is asked whether all is well.
     probe: Option<ToolName>,
     shim: PathBuf,
-    stop: oneshot::Sender<()>,
-    proxy: JoinHandle<()>,
+    serving: Serving,
     /// The folder of the socket, if it had to be made for it.
     _socket_folder: Option<Folder>,
 }
@@ -411,12 +410,7 @@ impl Session {
             },
             Arc::clone(&fleet),
         );
-        let (stop, stopped) = oneshot::channel();
-        let proxy = tokio::spawn(async move {
-            // A sender that was dropped is a session that was dropped.
-            let stopped = async { drop(stopped.await) };
-            proxy.serve(listener, stopped).await;
-        });
+        let serving = Serving::start(proxy, listener);
         Ok(Ok(Session {
             info,
             _card: card,
@@ -432,8 +426,7 @@ impl Session {
             tally,
             probe,
             shim: config.shim.path().to_owned(),
-            stop,
-            proxy,
+            serving,
             _socket_folder: socket_folder,
         }))
     }
@@ -518,11 +511,7 @@ impl Session {
         if let Some(door) = self.door {
             door.close().await;
         }
-        // The proxy only fails to hear it if it has ended already.
-        let _ = self.stop.send(());
-        if let Err(error) = self.proxy.await {
-            tracing::error!(%error, "the proxy failed");
-        }
+        self.serving.stop().await;
         if let Some(containers) = &self.containers {
             // Of those that start on demand one may be on its way, and nobody waits for it any more.
             containers.call_off();
