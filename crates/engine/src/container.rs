@@ -86,6 +86,13 @@ pub enum Mount {
     },
 }
 
+impl Mount {
+    /// A directory or file of the host.
+    pub fn bind(from: &Path, to: impl AsRef<Path>, read_only: bool) -> Self {
+        Mount::Bind { from: from.to_owned(), to: to.as_ref().to_owned(), read_only }
+    }
+}
+
 /// A variable's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {

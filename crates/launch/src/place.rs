@@ -43,9 +43,10 @@ const FILES: [(&str, &str); 4] = [
 
 /// What the container is made of, given the session's folder. Nothing of it need be there yet.
 pub(crate) fn container(place: &AgentPlace, folder: &Path) -> AgentContainer {
-    let mut mounts = vec![bind(&front(folder), Path::new(FRONT), true)];
+    let mut mounts = vec![Mount::bind(&front(folder), Path::new(FRONT), true)];
     let files = files(folder);
-    mounts.extend(FILES.iter().map(|(name, to)| bind(&files.join(name), Path::new(to), true)));
+    mounts
+        .extend(FILES.iter().map(|(name, to)| Mount::bind(&files.join(name), Path::new(to), true)));
     mounts.extend(state_mounts(place, folder));
     let plain = |(name, value): &(String, String)| {
         (OsString::from(name), Value::Plain(OsString::from(value)))
@@ -130,11 +131,11 @@ fn state_mounts(place: &AgentPlace, folder: &Path) -> Vec<Mount> {
         // What is mounted is what it is, wherever a link leads.
         let real = from.canonicalize().unwrap_or(from);
         let to = inside.join(state);
-        mounts.push(bind(&real, &to, false));
+        mounts.push(Mount::bind(&real, &to, false));
         // Who listens there is a program of this machine, and would do what it is told by the agent.
         let covers = sockets_below(&real).into_iter().filter_map(|socket| {
             let rest = socket.strip_prefix(&real).ok()?;
-            Some(bind(&files(folder).join(NOTHING), &to.join(rest), true))
+            Some(Mount::bind(&files(folder).join(NOTHING), to.join(rest), true))
         });
         let is_private = |cover: &Mount| {
             let private = place.spec.private.iter().map(|private| inside.join(private));
@@ -147,7 +148,7 @@ fn state_mounts(place: &AgentPlace, folder: &Path) -> Vec<Mount> {
     mounts.extend(private);
     let settings = place.spec.settings.iter().filter_map(|settings| {
         let real = home.join(settings).canonicalize().ok().filter(|file| file.is_file())?;
-        Some(bind(&real, &inside.join(settings), true))
+        Some(Mount::bind(&real, inside.join(settings), true))
     });
     mounts.extend(settings);
     mounts
@@ -192,10 +193,6 @@ fn failed(path: &Path, source: io::Error) -> LaunchError {
     LaunchError::Folder { path: path.to_owned(), source }
 }
 
-fn bind(from: &Path, to: &Path, read_only: bool) -> Mount {
-    Mount::Bind { from: from.to_owned(), to: to.to_owned(), read_only }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,7 +208,7 @@ mod tests {
         let real = home.canonicalize().unwrap();
         let scratch = |to: &str| Mount::Scratch { to: format!("/home/coder/{to}").into() };
         let state =
-            |path: &str| bind(&real.join(path), &Path::new("/home/coder").join(path), false);
+            |path: &str| Mount::bind(&real.join(path), Path::new("/home/coder").join(path), false);
         let expected = [
             state(".it"),
             scratch(".local/share"),
@@ -225,7 +222,7 @@ mod tests {
         // And settings, if there are any, to be read.
         fs::write(home.join(".it.yml"), "").unwrap();
         place.spec.settings = vec![".it.yml".into(), ".it.absent".into()];
-        let settings = bind(&real.join(".it.yml"), Path::new("/home/coder/.it.yml"), true);
+        let settings = Mount::bind(&real.join(".it.yml"), Path::new("/home/coder/.it.yml"), true);
         assert_eq!(state_mounts(&place, Path::new("/s")).last(), Some(&settings));
         assert_eq!(state_mounts(&place, Path::new("/s")).len(), expected.len() + 1);
         place.spec.settings.clear();
@@ -239,7 +236,7 @@ mod tests {
         place.spec.state.truncate(1);
         place.spec.private = vec![".it/own".into()];
         let cover = |path: &str| {
-            bind(Path::new("/s/agent/nothing"), &Path::new("/home/coder").join(path), true)
+            Mount::bind(Path::new("/s/agent/nothing"), Path::new("/home/coder").join(path), true)
         };
         let mounts = state_mounts(&place, Path::new("/s"));
         let expected = [state(".it"), cover(".it/z"), cover(".it/a/b/y"), scratch(".it/own")];

@@ -10,7 +10,7 @@ use aifo_engine::{ContainerSpec, Mount, Value};
 use aifo_types::Kind;
 
 use super::Shared;
-use super::kind::{self, RunnerPlace, bind};
+use super::kind::{self, RunnerPlace};
 
 /// What is the agent's own.
 #[derive(Clone, Debug)]
@@ -37,13 +37,16 @@ const SOCKETS: &str = "/run/aifo-agent";
 
 pub(super) fn container(shared: &Shared, agent: &AgentContainer) -> ContainerSpec {
     let kind = Kind::agent();
-    let runner =
-        RunnerPlace { program: RUNNER, mount: bind(&agent.shims, SHIMS, true), sockets: SOCKETS };
+    let runner = RunnerPlace {
+        program: RUNNER,
+        mount: Mount::bind(&agent.shims, SHIMS, true),
+        sockets: SOCKETS,
+    };
     let name = shared.container_name(&kind);
     let image = agent.image.clone();
     let spec = kind::container_with(shared, name, kind.as_str(), image, runner);
     let mut spec = kind::working(shared, spec);
-    spec.mounts.push(bind(&shared.config.runner_program, SHIM, true));
+    spec.mounts.push(Mount::bind(&shared.config.runner_program, SHIM, true));
     spec.mounts.extend(agent.mounts.iter().cloned());
     spec.variables.extend(agent.variables.iter().cloned());
     let admitted = shared.config.admitted.iter();

@@ -101,7 +101,7 @@ pub(super) struct RunnerPlace {
 
 /// What every container of a session is made of, whatever it is for.
 pub(super) fn container(shared: &Shared, name: String, kind: &str, image: String) -> ContainerSpec {
-    let mount = bind(&shared.config.runner_program, RUNNER, true);
+    let mount = Mount::bind(&shared.config.runner_program, RUNNER, true);
     container_with(
         shared,
         name,
@@ -124,7 +124,7 @@ pub(super) fn container_with(
     let mut args = vec![OsString::from("serve")];
     let stdio = match config.transport {
         Transport::Descriptors => {
-            mounts.push(bind(&config.sockets.join(kind), runner.sockets, true));
+            mounts.push(Mount::bind(&config.sockets.join(kind), runner.sockets, true));
             args.extend(["--connect".into(), Path::new(runner.sockets).join(SOCKET).into()]);
             Stdio::Apart
         }
@@ -165,10 +165,10 @@ pub(super) fn working(shared: &Shared, mut spec: ContainerSpec) -> ContainerSpec
     }
     spec.limits = config.limits.clone();
     spec.mounts.extend([
-        bind(&config.workspace, WORKSPACE, false),
-        bind(&config.workspace, &config.workspace, false),
-        bind(&config.tmp, TMP, false),
-        bind(&config.tmp, &config.tmp, false),
+        Mount::bind(&config.workspace, WORKSPACE, false),
+        Mount::bind(&config.workspace, &config.workspace, false),
+        Mount::bind(&config.tmp, TMP, false),
+        Mount::bind(&config.tmp, &config.tmp, false),
         Mount::Scratch { to: HOME.into() },
     ]);
     let identity = [("HOME", HOME), ("USER", "coder"), ("LOGNAME", "coder")];
@@ -239,8 +239,4 @@ fn proxies() -> Vec<(OsString, Value)> {
     let both = names.into_iter().flat_map(|name| [name.to_owned(), name.to_ascii_uppercase()]);
     let set = both.filter_map(|name| Some((OsString::from(&name), std::env::var_os(&name)?)));
     set.map(|(name, value)| (name, Value::Hidden(value))).collect()
-}
-
-pub(super) fn bind(from: &Path, to: impl AsRef<Path>, read_only: bool) -> Mount {
-    Mount::Bind { from: from.to_owned(), to: to.as_ref().to_owned(), read_only }
 }
