@@ -1,0 +1,7 @@
+//! The tokio side of the Agent Client Protocol (`spec/acp.md#processes`): an agent as a process with
+//! three pipes, and what drives a [`Client`](aifo_acp::Client) with them.
+//!
+//! In scope: pipes that never block each other, the end of an agent and of all that it started, the
+//! log of what went over the wire.
+//!
+//! Out of scope: what the agent may do, and where it runs: whoever starts it hands in a command.
