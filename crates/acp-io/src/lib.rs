@@ -5,3 +5,12 @@
 //! log of what went over the wire.
 //!
 //! Out of scope: what the agent may do, and where it runs: whoever starts it hands in a command.
+
+mod conversation;
+mod host;
+mod peer;
+mod tail;
+
+pub use conversation::Conversation;
+pub use host::{Host, NoHost, Served};
+pub use peer::{Peer, PeerEnd, PeerLimits};

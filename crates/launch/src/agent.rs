@@ -10,12 +10,11 @@ use std::path::{Path, PathBuf};
 
 use aifo_process::signal_process;
 use aifo_sidecar::CONTAINER_WORKSPACE;
-use aifo_types::{Ending, Signal, env};
+use aifo_types::{Ending, Signal, Token, env};
 use nix::unistd::Pid;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::door::Door;
 use crate::place;
 use crate::session::{Session, Verbosity};
 use crate::shims::path_with_first;
@@ -96,22 +95,27 @@ impl Agent {
         }
     }
 
-    /// What is to be spawned for the agent itself.
-    fn command(&self, session: &Session) -> io::Result<Option<Command>> {
+    /// What is to be spawned for the agent itself: it ends as the agent does. `None` for an empty
+    /// command. It must not outlive the session.
+    pub fn command(&self, session: &Session) -> io::Result<Option<Command>> {
         let Some((program, args)) = self.command.split_first() else { return Ok(None) };
-        let place = self.enter(session)?;
-        let mut command = place.command(program);
+        let mut command = self.enter(session)?.command(program);
         command.args(args);
         Ok(Some(command))
     }
 
     /// Makes the agent's place ready for commands: shims find their session from here on.
-    pub(crate) fn enter<'a>(&self, session: &'a Session) -> io::Result<Place<'a>> {
+    pub fn enter(&self, session: &Session) -> io::Result<Place> {
         let mut contract = self.contract(session);
         let place = match session.door() {
             None => {
                 write_settings(&session.shims().join(SETTINGS), &contract)?;
-                Place::Here { session, contract }
+                Place::Here(Here {
+                    path: path_with_first(&session.shims(), std::env::var_os("PATH")),
+                    shims: session.shims(),
+                    tmp: session.tmp().to_owned(),
+                    contract,
+                })
             }
             Some(door) => {
                 let inside = [
@@ -123,7 +127,13 @@ impl Agent {
                     contract.push((name.into(), value.into()));
                 }
                 write_settings(&place::front(session.folder()).join(SETTINGS), &contract)?;
-                Place::Container { session, door }
+                Place::Container(Inside {
+                    shim: session.shim().to_owned(),
+                    workspace: session.workspace().to_owned(),
+                    url: door.endpoint().to_string(),
+                    token: door.token().clone(),
+                    forwarded: door.forwarded().to_owned(),
+                })
             }
         };
         Ok(place)
@@ -146,58 +156,83 @@ impl Agent {
     }
 }
 
-/// Where the agent is, ready for commands.
-pub(crate) enum Place<'a> {
+/// Where the agent is, ready for commands. Those must not outlive the session.
+#[derive(Clone, Debug)]
+pub enum Place {
     /// On this machine.
-    Here { session: &'a Session, contract: Vec<(OsString, OsString)> },
+    Here(Here),
     /// In a container.
-    Container { session: &'a Session, door: &'a Door },
+    Container(Inside),
 }
 
-impl Place<'_> {
+/// An agent's place that is this machine, but for PATH and a few variables.
+#[derive(Clone, Debug)]
+pub struct Here {
+    shims: PathBuf,
+    path: OsString,
+    tmp: PathBuf,
+    contract: Vec<(OsString, OsString)>,
+}
+
+/// An agent's container, as it is reached from outside.
+#[derive(Clone, Debug)]
+pub struct Inside {
+    shim: PathBuf,
+    workspace: PathBuf,
+    url: String,
+    token: Token,
+    forwarded: String,
+}
+
+impl Place {
     /// A command that runs `program` in the agent's place and ends as it does; arguments are to be
-    /// added.
-    pub(crate) fn command(&self, program: &OsStr) -> Command {
+    /// added. A plain name is looked up in the PATH there, in which the shims come first.
+    pub fn command(&self, program: &OsStr) -> Command {
         match self {
-            Place::Here { session, contract } => {
-                let mut command = Command::new(program);
-                command.envs(contract.iter().map(|(name, value)| (name, value)));
-                command.env("PATH", path_with_first(&session.shims(), std::env::var_os("PATH")));
-                command.env("TMPDIR", session.tmp());
-                command
-            }
-            Place::Container { session, door } => in_container(session, door, program),
+            Place::Here(here) => here.command(program),
+            Place::Container(inside) => inside.command(program),
         }
     }
 
     /// Where the shims are there.
-    pub(crate) fn shims(&self) -> PathBuf {
+    pub(crate) fn shims(&self) -> &Path {
         match self {
-            Place::Here { session, .. } => session.shims(),
-            Place::Container { .. } => PathBuf::from(place::SHIMS),
+            Place::Here(here) => &here.shims,
+            Place::Container(_) => Path::new(place::SHIMS),
         }
     }
 }
 
-/// A shim of our own, which carries the terminal and the signals of what runs in the container.
-fn in_container(session: &Session, door: &Door, program: &OsStr) -> Command {
-    let mut command = Command::new(session.shim());
-    command.arg0("aifo-shim").args(["--call", place::ENTRY]).arg(program);
-    for (name, value) in std::env::vars_os() {
-        let Some(rest) = name.as_bytes().strip_prefix(env::PREFIX.as_bytes()) else { continue };
-        command.env_remove(&name);
-        if let Some(given) = given_name(rest) {
-            command.env(given, value);
-        }
+impl Here {
+    fn command(&self, program: &OsStr) -> Command {
+        let mut command = Command::new(program);
+        command.envs(self.contract.iter().map(|(name, value)| (name, value)));
+        command.env("PATH", &self.path).env("TMPDIR", &self.tmp);
+        command
     }
-    command.env(env::URL, door.endpoint().to_string());
-    command.env(env::TOKEN, door.token().reveal());
-    command.env(env::WORKSPACE, session.workspace());
-    command.env(env::FORWARDED, door.forwarded());
-    let here = std::env::current_dir().ok();
-    let inside = here.filter(|here| here.starts_with(session.workspace()));
-    command.current_dir(inside.as_deref().unwrap_or(session.workspace()));
-    command
+}
+
+impl Inside {
+    /// A shim of our own, which carries the terminal and the signals of what runs in the container.
+    fn command(&self, program: &OsStr) -> Command {
+        let mut command = Command::new(&self.shim);
+        command.arg0("aifo-shim").args(["--call", place::ENTRY]).arg(program);
+        for (name, value) in std::env::vars_os() {
+            let Some(rest) = name.as_bytes().strip_prefix(env::PREFIX.as_bytes()) else { continue };
+            command.env_remove(&name);
+            if let Some(given) = given_name(rest) {
+                command.env(given, value);
+            }
+        }
+        command.env(env::URL, &self.url);
+        command.env(env::TOKEN, self.token.reveal());
+        command.env(env::WORKSPACE, &self.workspace);
+        command.env(env::FORWARDED, &self.forwarded);
+        let here = std::env::current_dir().ok();
+        let inside = here.filter(|here| here.starts_with(&self.workspace));
+        command.current_dir(inside.as_deref().unwrap_or(&self.workspace));
+        command
+    }
 }
 
 /// The agent's name of a variable `AIFO_ENV_NAME`, if nobody else sets that.

@@ -91,7 +91,7 @@ impl Agent {
     }
 }
 
-async fn shell_finds(place: &Place<'_>, shell: &'static str, tool: &str) -> Option<Finding> {
+async fn shell_finds(place: &Place, shell: &'static str, tool: &str) -> Option<Finding> {
     let (program, flag) = shell.split_once(' ')?;
     let output = run(place, program, &[flag, &format!("command -v {tool}")]).await.ok()?;
     let there = output.status.code();
@@ -107,7 +107,7 @@ async fn shell_finds(place: &Place<'_>, shell: &'static str, tool: &str) -> Opti
     (!is_ours).then(|| Finding::Bypass { shell, tool: tool.to_owned(), found })
 }
 
-async fn answers(place: &Place<'_>, tool: &str) -> Option<Finding> {
+async fn answers(place: &Place, tool: &str) -> Option<Finding> {
     let unanswered = |said: String| Finding::Unanswered { tool: tool.to_owned(), said };
     let output = match run(place, tool, &["--version"]).await {
         Ok(output) => output,
@@ -124,7 +124,7 @@ async fn answers(place: &Place<'_>, tool: &str) -> Option<Finding> {
 }
 
 /// Runs a command in the agent's place to its end, and hears all it says.
-async fn run(place: &Place<'_>, program: &str, args: &[&str]) -> io::Result<Output> {
+async fn run(place: &Place, program: &str, args: &[&str]) -> io::Result<Output> {
     let mut command = place.command(OsStr::new(program));
     command.args(args).stdin(Stdio::null()).kill_on_drop(true);
     let in_time = tokio::time::timeout(TIME, command.output()).await;

@@ -58,7 +58,7 @@ mod tally;
 mod toolchain;
 mod versions;
 
-pub use agent::{Agent, AgentEnd, given_variables};
+pub use agent::{Agent, AgentEnd, Here, Inside, Place, given_variables};
 pub use agents::{AgentSpec, Smart, known_agents};
 pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,

@@ -1,0 +1,240 @@
+//! An agent as a process: three pipes, and its end.
+
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use aifo_process::{Mark, random_bits, signal_group_number, sweep};
+use aifo_types::{ExecId, Signal, env};
+use nix::errno::Errno;
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::tail::Tail;
+
+/// An agent that runs, in a process group of its own (`spec/acp.md#processes`).
+///
+/// Its stdin is written and its stderr drained by tasks, so that neither keeps the other or us from
+/// going on. Its stdout is read by a [`Conversation`](crate::Conversation) as it is asked for more: to
+/// ask for nothing is to hold the agent back.
+///
+/// [`Peer::end`] ends it in good order; dropping it kills it.
+#[derive(Debug)]
+pub struct Peer {
+    child: Child,
+    leader: Pid,
+    /// Whether the number of the leader may be somebody else's by now.
+    is_reaped: bool,
+    /// On all that it starts, should that leave the group.
+    mark: Mark,
+    pub(crate) stdin: Lines,
+    pub(crate) stdout: ChildStdout,
+    stderr: Tail,
+    pub(crate) exited: Exited,
+    tasks: JoinSet<()>,
+}
+
+/// How long an agent may take, and how much of what it says is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerLimits {
+    /// For one of our lines to be read. Then it is taken as gone.
+    pub write: Duration,
+    /// From the end of its stdin to TERM.
+    pub eof: Duration,
+    /// From TERM to KILL.
+    pub term: Duration,
+    /// What is kept of its stderr, the newest.
+    pub stderr_tail: usize,
+}
+
+impl Default for PeerLimits {
+    fn default() -> Self {
+        PeerLimits {
+            write: Duration::from_secs(30),
+            eof: Duration::from_secs(1),
+            term: Duration::from_secs(3),
+            stderr_tail: 64 * 1024,
+        }
+    }
+}
+
+/// How an agent ended.
+#[derive(Clone, Debug)]
+pub struct PeerEnd {
+    /// How its process ended; an error if the system would not tell.
+    pub status: Result<ExitStatus, String>,
+    /// The end of what it said on stderr.
+    pub stderr: String,
+}
+
+/// Lines that wait to be written. Each may be long, so there are few.
+const LINES: usize = 16;
+/// One read of a pipe: what it holds.
+pub(crate) const READ: usize = 64 * 1024;
+/// For what stands in a pipe when its process has ended.
+pub(crate) const LAST_WORDS: Duration = Duration::from_millis(200);
+
+impl Peer {
+    /// Starts an agent. What it says on stderr goes to `listen`, as it comes.
+    pub fn spawn(
+        mut command: Command,
+        limits: &PeerLimits,
+        listen: impl FnMut(&[u8]) + Send + 'static,
+    ) -> io::Result<Self> {
+        let id = ExecId::from_random(random_bits()?);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.process_group(0).env(env::EXEC_MARK, id.as_str());
+        let mut child = command.spawn()?;
+        let leader = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take(), leader);
+        let (Some(stdin), Some(stdout), Some(stderr), Some(leader)) = pipes else {
+            // All of them were asked for just now.
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        let tail = Tail::new(limits.stderr_tail);
+        let (lines, to_write) = mpsc::channel(LINES);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(write(stdin, to_write, limits.write));
+        tasks.spawn(drain(stderr, tail.clone(), listen));
+        Ok(Peer {
+            child,
+            leader,
+            is_reaped: false,
+            mark: Mark::of(&id),
+            stdin: Lines(Some(lines)),
+            stdout,
+            stderr: tail,
+            exited: Exited::watch(leader)?,
+            tasks,
+        })
+    }
+
+    /// The end of what it has said on stderr.
+    pub fn stderr(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// Kills it, and all that it started. Nothing of it is waited for.
+    pub fn kill(&self) {
+        self.signal(Signal::Kill);
+        sweep(&self.mark);
+    }
+
+    /// Ends it: no more stdin, then TERM, then KILL. When this returns, nothing of it runs any more.
+    pub async fn end(mut self, limits: &PeerLimits) -> PeerEnd {
+        self.stdin = Lines(None);
+        let rungs = [(limits.eof, Some(Signal::Term)), (limits.term, Some(Signal::Kill))];
+        for (time, signal) in rungs {
+            if self.exits_within(time).await {
+                break;
+            }
+            if let Some(signal) = signal {
+                self.signal(signal);
+            }
+        }
+        // After a KILL this takes a moment; what the agent started goes with it, in any case.
+        self.exited.wait().await;
+        self.kill();
+        let status = self.child.wait().await.map_err(|error| error.to_string());
+        self.is_reaped = true;
+        // Its last words stand in the pipe; somebody else's process may hold that open.
+        let _ =
+            timeout(LAST_WORDS, async { while self.tasks.join_next().await.is_some() {} }).await;
+        PeerEnd { status, stderr: self.stderr.text() }
+    }
+
+    /// Whether it ends in that time, its stdout being drained: nobody ends who cannot write.
+    async fn exits_within(&mut self, time: Duration) -> bool {
+        let deadline = Instant::now() + time;
+        let mut unread = vec![0; READ];
+        let mut is_open = true;
+        loop {
+            tokio::select! {
+                () = self.exited.wait() => return true,
+                () = sleep_until(deadline) => return false,
+                read = self.stdout.read(&mut unread), if is_open => is_open = matches!(read, Ok(1..)),
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        if !self.is_reaped {
+            signal_group_number(self.leader, signal.number());
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        if !self.is_reaped {
+            self.kill();
+        }
+    }
+}
+
+/// What is still to be written to its stdin.
+#[derive(Debug)]
+pub(crate) struct Lines(Option<mpsc::Sender<Vec<u8>>>);
+
+impl Lines {
+    /// Room for one line; `None` once it takes no more. Cancel-safe.
+    pub(crate) async fn room(&self) -> Option<mpsc::Permit<'_, Vec<u8>>> {
+        self.0.as_ref()?.reserve().await.ok()
+    }
+}
+
+/// Writes lines until there are no more, or the agent does not take one. Then the receiver is gone,
+/// which is how the others learn of it.
+async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<Vec<u8>>, patience: Duration) {
+    while let Some(line) = lines.recv().await {
+        match timeout(patience, stdin.write_all(&line)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return tracing::debug!(%error, "the agent reads no more"),
+            Err(_) => return tracing::warn!("the agent reads nothing, so it is given up"),
+        }
+    }
+}
+
+async fn drain(mut stderr: ChildStderr, tail: Tail, mut listen: impl FnMut(&[u8]) + Send) {
+    let mut buffer = vec![0; READ];
+    while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
+        let new = buffer.get(..count).unwrap_or_default();
+        tail.push(new);
+        listen(new);
+    }
+}
+
+/// Tells when a process has ended, and leaves it unreaped: as long as it is, nobody else can have its
+/// number, which is its group's.
+#[derive(Debug)]
+pub(crate) struct Exited {
+    told: Option<oneshot::Receiver<()>>,
+}
+
+impl Exited {
+    fn watch(pid: Pid) -> io::Result<Self> {
+        let (tell, told) = oneshot::channel();
+        let wait = move || {
+            let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+            while waitid(Id::Pid(pid), flags) == Err(Errno::EINTR) {}
+            // Whoever wanted to know may be gone.
+            let _ = tell.send(());
+        };
+        std::thread::Builder::new().name("aifo-agent-end".to_owned()).spawn(wait)?;
+        Ok(Exited { told: Some(told) })
+    }
+
+    /// Cancel-safe; returns at once when it has returned before.
+    pub(crate) async fn wait(&mut self) {
+        if let Some(told) = &mut self.told {
+            // A thread that is gone has told, too.
+            let _ = told.await;
+            self.told = None;
+        }
+    }
+}
