@@ -245,6 +245,30 @@ impl StopReason {
     }
 }
 
+impl CancelCause {
+    /// One word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            CancelCause::Asked => "asked",
+            CancelCause::PermissionTimeout => "permission_timeout",
+            CancelCause::Idle => "idle",
+            CancelCause::TooLong => "too_long",
+        }
+    }
+}
+
+impl Withdrawal {
+    /// One word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Withdrawal::ByAgent => "by_agent",
+            Withdrawal::TimedOut => "timed_out",
+            Withdrawal::TurnCancelled => "turn_cancelled",
+            Withdrawal::Ended => "ended",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

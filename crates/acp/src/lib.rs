@@ -4,7 +4,8 @@
 //! messages told apart ([`classify`], [`MessageReader`]), requests completed once ([`Pending`]),
 //! sessions and turns ([`Session`]), tool calls put together ([`ToolCalls`]), content sent where it
 //! belongs ([`pieces`], [`Timeline`]), permissions answered once ([`PermissionRequest`]), all of it
-//! together ([`Client`]), and images taken out of text ([`rewrite_data_uris`]).
+//! together ([`Client`]), told as JSON ([`reports`]), and images taken out of text
+//! ([`rewrite_data_uris`]).
 //!
 //! Out of scope: processes, pipes, clocks, files and terminals, and who decides about a permission.
 //! The lower half, up to [`Pending`], knows JSON-RPC only and serves either end of a connection.
@@ -71,6 +72,7 @@ mod message_reader;
 mod passage;
 mod pending;
 mod permission;
+mod report;
 mod session;
 mod timeline;
 mod tool_call;
@@ -94,6 +96,7 @@ pub use message_reader::{Inbound, MessageReader, Noise, Traffic};
 pub use passage::{Passage, Streaming};
 pub use pending::{Completion, Pending};
 pub use permission::{Decision, OptionKind, PermissionOption, PermissionRequest, Verdict};
+pub use report::{decision_report, report_line, reports};
 pub use session::{Session, When};
 pub use timeline::{Answer, AnswerFrom, Entry, Room, Timeline};
 pub use tool_call::{Announced, Mark, Standing, ToolCall, ToolStatus};

@@ -107,14 +107,31 @@ impl PermissionOption {
     fn parse(value: &Value) -> Option<Self> {
         let id = value.get("optionId").filter(|id| id.is_string() || id.is_number())?.clone();
         let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
-        let kind = match text("kind") {
+        let kind = OptionKind::parse(text("kind"));
+        Some(PermissionOption { id, kind, name: text("name").to_owned() })
+    }
+}
+
+impl OptionKind {
+    fn parse(word: &str) -> Self {
+        match word {
             "allow_once" => OptionKind::AllowOnce,
             "allow_always" => OptionKind::AllowAlways,
             "reject_once" => OptionKind::RejectOnce,
             "reject_always" => OptionKind::RejectAlways,
             word => OptionKind::Other(word.to_owned()),
-        };
-        Some(PermissionOption { id, kind, name: text("name").to_owned() })
+        }
+    }
+
+    /// The protocol's word for it.
+    pub fn word(&self) -> &str {
+        match self {
+            OptionKind::AllowOnce => "allow_once",
+            OptionKind::AllowAlways => "allow_always",
+            OptionKind::RejectOnce => "reject_once",
+            OptionKind::RejectAlways => "reject_always",
+            OptionKind::Other(word) => word,
+        }
     }
 }
 

@@ -203,6 +203,17 @@ impl ToolStatus {
     }
 }
 
+impl Standing {
+    /// One word for it: the agent's status, or what we hold of the call.
+    pub fn word(&self) -> &str {
+        match self {
+            Standing::Open(status) | Standing::Ended(status) => status.word(),
+            Standing::Left(Mark::Cancelled) => "cancelled",
+            Standing::Left(Mark::Abandoned) => "abandoned",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
