@@ -98,7 +98,7 @@ pub use pending::{Completion, Pending};
 pub use permission::{Decision, OptionKind, PermissionOption, PermissionRequest, Verdict};
 pub use report::{decision_report, report_line, reports};
 pub use session::{Session, When};
-pub use timeline::{Answer, AnswerFrom, Entry, Room, Timeline};
+pub use timeline::{Answer, AnswerFrom, Entry, Position, Room, Timeline};
 pub use tool_call::{Announced, Mark, Standing, ToolCall, ToolStatus};
 pub use tool_calls::{ToolCalls, ToolChange};
 pub use turn::{Counts, TurnPhase};

@@ -8,7 +8,7 @@ use crate::content::{Channel, pieces};
 use crate::event::{CancelCause, Failure, StopReason, TurnEnd};
 use crate::limits::Limits;
 use crate::passage::Streaming;
-use crate::timeline::{AnswerFrom, Room, Timeline};
+use crate::timeline::{AnswerFrom, Position, Room, Timeline};
 use crate::tool_call::{Announced, Mark};
 use crate::tool_calls::{ToolCalls, ToolChange};
 use crate::turn::{Due, Turn, TurnPhase};
@@ -117,6 +117,16 @@ impl Session {
     pub fn draft(&self) -> String {
         match &self.phase {
             Phase::Turn(turn) => turn.timeline.draft(),
+            Phase::Loading | Phase::Idle => String::new(),
+        }
+    }
+
+    /// What of the turn's answer is certain and was not read before; see [`Timeline::read_on`].
+    ///
+    /// [`Timeline::read_on`]: crate::Timeline::read_on
+    pub fn read_on(&self, from: &mut Position) -> String {
+        match &self.phase {
+            Phase::Turn(turn) => turn.timeline.read_on(from),
             Phase::Loading | Phase::Idle => String::new(),
         }
     }

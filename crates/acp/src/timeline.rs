@@ -39,6 +39,14 @@ pub enum Entry {
     },
 }
 
+/// How far a timeline was read along, see [`Timeline::read_on`]. At first, not at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    entry: usize,
+    /// Within the text of that entry, in bytes.
+    offset: usize,
+}
+
 /// Whether something found room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -112,6 +120,33 @@ impl Timeline {
             _ => None,
         });
         texts.collect()
+    }
+
+    /// What of the answer's text is certain and was not read before `from`, which is moved on.
+    /// Whatever comes later only adds to it.
+    pub fn read_on(&self, from: &mut Position) -> String {
+        let certain = match self.streaming {
+            Streaming::Delta => self.entries.len(),
+            // The last chunk is the one that tells.
+            Streaming::Auto => self.entries.len().saturating_sub(1),
+            // A message may be told anew, whatever came after it.
+            Streaming::Snapshot => 0,
+        };
+        let mut read = String::new();
+        while let Some(entry) = self.entries.get(from.entry).filter(|_| from.entry < certain) {
+            if let Entry::Text(passage) = entry
+                && passage.channel == Channel::Answer
+            {
+                let text = passage.text(self.streaming);
+                read.push_str(text.get(from.offset..).unwrap_or_default());
+                from.offset = text.len();
+            }
+            if from.entry.saturating_add(1) == self.entries.len() {
+                break;
+            }
+            *from = Position { entry: from.entry.saturating_add(1), offset: 0 };
+        }
+        read
     }
 
     /// The answer: its blocks in their order, texts joined.
@@ -254,6 +289,34 @@ mod tests {
             Entry::Tool { id } => format!("[{id}]"),
         };
         timeline.entries().iter().map(tell).collect()
+    }
+
+    #[test]
+    fn what_is_certain_is_read_once() {
+        use Streaming::{Auto, Delta, Snapshot};
+        // After each chunk, what is read on then; at `None` a tool is called.
+        let chunks = [Some("a"), Some("ab"), Some("abc"), None, Some("x"), Some("y")];
+        let rows = [
+            (Delta, ["a", "ab", "abc", "", "x", "y"]),
+            (Auto, ["", "", "", "abc", "", ""]),
+            (Snapshot, ["", "", "", "", "", ""]),
+        ];
+        for (streaming, expected) in rows {
+            let mut timeline = timeline(streaming);
+            let mut position = Position::default();
+            let mut all = String::new();
+            for (chunk, expected) in chunks.iter().zip(expected) {
+                match chunk {
+                    Some(chunk) => say(&mut timeline, None, chunk),
+                    None => assert_eq!(timeline.push_tool("t"), Room::Found),
+                }
+                let read = timeline.read_on(&mut position);
+                assert_eq!(read, expected, "{streaming:?} {chunk:?}");
+                all.push_str(&read);
+                assert_eq!(timeline.read_on(&mut position), "", "and nothing twice");
+            }
+            assert!(timeline.into_answer(AnswerFrom::All).text.starts_with(&all));
+        }
     }
 
     #[test]
