@@ -26,6 +26,7 @@ mod serve;
 mod sessions;
 mod settings;
 mod start;
+mod wanted;
 mod why;
 
 use std::process::ExitCode;

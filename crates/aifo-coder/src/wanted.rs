@@ -1,0 +1,100 @@
+//! What is to be run, and where: an agent of the table, or a command that stands for one.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use aifo_launch::{AgentPlace, AgentSpec, SessionConfig, SidecarBackend, given_variables};
+use anyhow::bail;
+
+use crate::agents;
+use crate::config::Config;
+use crate::progress;
+use crate::settings;
+
+/// A command, and what is known of it.
+pub(crate) struct Wanted {
+    pub(crate) command: Vec<OsString>,
+    /// What is known of it; nothing of a command that is no agent's.
+    pub(crate) spec: Option<AgentSpec>,
+    /// The image of its container; none if it runs on this machine.
+    pub(crate) image: Option<Image>,
+}
+
+/// The image of an agent's container.
+pub(crate) struct Image {
+    pub(crate) name: String,
+    /// Whether the user named it.
+    is_named: bool,
+}
+
+impl Wanted {
+    /// An agent of the table, run by this command.
+    pub(crate) fn agent(
+        spec: AgentSpec,
+        command: Vec<OsString>,
+        image: Option<&str>,
+        config: &Config,
+    ) -> anyhow::Result<Self> {
+        let contained = config.containers.backend.value.engine().is_some();
+        if !contained && image.is_some() {
+            bail!("--image is for an agent in a container, and --backend local has none");
+        }
+        let image = contained.then(|| match image {
+            Some(name) => Image::named(name),
+            None => Image { name: agents::image(&spec, config), is_named: spec.image.is_some() },
+        });
+        Ok(Wanted { command, spec: Some(spec), image })
+    }
+
+    /// Any command. Its program may have an agent's name; with an image it is an agent in any case.
+    pub(crate) fn command(command: Vec<OsString>, image: Option<&str>, config: &Config) -> Self {
+        let program = command.first().map(Path::new).and_then(Path::file_name);
+        let program = program.unwrap_or_default().to_string_lossy();
+        let known = config.agent_named(&program).ok().cloned();
+        // Whatever is to be in a container of its own is an agent.
+        let spec = known.or_else(|| image.is_some().then(|| AgentSpec::unknown(&program)));
+        Wanted { command, spec, image: image.map(Image::named) }
+    }
+
+    /// What it is called.
+    pub(crate) fn name(&self) -> Option<&str> {
+        let program = || Path::new(self.command.first()?).file_name()?.to_str();
+        self.spec.as_ref().map(|spec| spec.name.as_str()).or_else(program)
+    }
+
+    /// Adds to a session what it needs in a container, if it is to be in one. Errors: its image is not
+    /// there, and is one of ours.
+    pub(crate) async fn furnish(&self, session: &mut SessionConfig) -> anyhow::Result<()> {
+        let (Some(image), Some(spec)) = (&self.image, &self.spec) else { return Ok(()) };
+        if let SidecarBackend::Containers(containers) = &session.backend {
+            let is_ours = !image.is_named && containers.images.prefix.is_empty();
+            if is_ours && !containers.engine.has_image(&image.name).await {
+                bail!(
+                    "{} has no image '{}'\n\
+                     hint: build it with `cargo xtask images build agent-{}`, or name another with \
+                     --image",
+                    containers.engine.flavor(),
+                    image.name,
+                    spec.name
+                );
+            }
+        }
+        let mut forwarding = session.forwarding.clone();
+        for name in spec.variables.iter().cloned().chain(given_variables()) {
+            // What nobody may set was refused where it was written, or is left out.
+            let _ = forwarding.allow(&name);
+        }
+        session.agent_forwarding = forwarding;
+        session.local_python = session.local_python.take().or_else(|| spec.local_python.clone());
+        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        session.reporter = progress::reporter(settings::at_start(session) + 1);
+        session.agent = Some(AgentPlace { spec: spec.clone(), image: image.name.clone(), home });
+        Ok(())
+    }
+}
+
+impl Image {
+    fn named(name: &str) -> Self {
+        Image { name: name.to_owned(), is_named: true }
+    }
+}
