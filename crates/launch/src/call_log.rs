@@ -27,10 +27,15 @@ pub enum CallLogs {
 /// Where logs lie: `$XDG_STATE_HOME/aifo/log`, else `~/.local/state/aifo/log`. `None` without a
 /// home, as some services have none.
 pub fn log_directory() -> Option<PathBuf> {
+    state_directory().map(|state| state.join("log"))
+}
+
+/// Where what outlives sessions lies: `$XDG_STATE_HOME/aifo`, else `~/.local/state/aifo`.
+pub fn state_directory() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let state = absolute("XDG_STATE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
-    Some(state.join("aifo/log"))
+    Some(state.join("aifo"))
 }
 
 /// Opens the log of a session: in the log directory, where it outlives the session, or else in the

@@ -69,7 +69,7 @@ pub use aifo_sidecar::{Admitted, Caches, Images, Net, News, Reporter, SidecarErr
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend, missing_images, plan};
 pub use cache::{Cache, CacheError, CachePlace, caches};
-pub use call_log::{CallLogs, log_directory};
+pub use call_log::{CallLogs, log_directory, state_directory};
 pub use check::Finding;
 pub use cleanup::{Part, Remains, RemoveError, Survey, killed_sessions, survey};
 pub use confine::Confine;
