@@ -1,19 +1,18 @@
 //! A client and its agent, put together.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use aifo_acp::{Client, Config, Event, Id, RpcError, Withdrawal, code};
-use serde_json::Value;
-use tokio::io::AsyncReadExt;
-use tokio::process::{ChildStdout, Command};
-use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{sleep_until, timeout};
+use aifo_acp::{Client, Config, Event, RpcError, Withdrawal, code};
+use tokio::process::Command;
+use tokio::time::sleep_until;
 
-use crate::host::{Host, Served};
-use crate::peer::{LAST_WORDS, Peer, PeerEnd, PeerLimits, READ};
+use crate::calls::Calls;
+use crate::host::Host;
+use crate::peer::{Peer, PeerEnd, PeerLimits, READ};
+use crate::pipe::{Pipe, read};
 
 /// A [`Client`] that is driven: with an agent's pipes, the clock, and a [`Host`]
 /// (`spec/acp.md#processes`).
@@ -31,24 +30,6 @@ pub struct Conversation<H> {
     lines: VecDeque<Vec<u8>>,
     pipe: Pipe,
     buffer: Vec<u8>,
-}
-
-/// Where the agent's stdout stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pipe {
-    /// More may come.
-    Open,
-    /// Its process has ended; what stands in the pipe still counts.
-    Last,
-    /// Its end was told to the client.
-    Ended,
-}
-
-/// What is being served.
-#[derive(Debug, Default)]
-struct Calls {
-    tasks: JoinSet<(Id, Result<Value, RpcError>)>,
-    running: HashMap<Id, AbortHandle>,
 }
 
 /// Above so many unwritten lines nothing more is read: an agent that asks and never listens.
@@ -192,47 +173,4 @@ impl<H: Host> Conversation<H> {
             self.pipe = Pipe::Ended;
         }
     }
-}
-
-impl Calls {
-    fn start(&mut self, id: Id, call: Served) {
-        let name = id.clone();
-        let task = self.tasks.spawn(async move { (id, call.await) });
-        self.running.insert(name, task);
-    }
-
-    /// Serves one no longer. False if it was not being served.
-    fn stop(&mut self, id: &Id) -> bool {
-        self.running.remove(id).inspect(AbortHandle::abort).is_some()
-    }
-
-    /// What came of one. Cancel-safe; never returns while nothing is served.
-    async fn next(&mut self) -> (Id, Result<Value, RpcError>) {
-        loop {
-            match self.tasks.join_next_with_id().await {
-                Some(Ok((_, answer))) => return answer,
-                Some(Err(failed)) => {
-                    let is_it = |(_, task): &(&Id, &AbortHandle)| task.id() == failed.id();
-                    let id = self.running.iter().find(is_it).map(|(id, _)| id.clone());
-                    // One that was stopped is not waited for.
-                    let Some(id) = id else { continue };
-                    let failed = RpcError::new(code::INTERNAL, "whoever serves it has failed");
-                    return (id, Err(failed));
-                }
-                None => return std::future::pending().await,
-            }
-        }
-    }
-}
-
-/// Reads some; 0 is the end. What a process that has ended left in its pipe comes at once, or somebody
-/// else has the pipe. Cancel-safe.
-async fn read(stdout: &mut ChildStdout, pipe: Pipe, buffer: &mut [u8]) -> usize {
-    let read = stdout.read(buffer);
-    let read = match pipe {
-        Pipe::Last => timeout(LAST_WORDS, read).await.unwrap_or(Ok(0)),
-        Pipe::Open | Pipe::Ended => read.await,
-    };
-    // A pipe that cannot be read has ended.
-    read.unwrap_or_default()
 }

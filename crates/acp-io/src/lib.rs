@@ -6,9 +6,11 @@
 //!
 //! Out of scope: what the agent may do, and where it runs: whoever starts it hands in a command.
 
+mod calls;
 mod conversation;
 mod host;
 mod peer;
+mod pipe;
 mod tail;
 
 pub use conversation::Conversation;

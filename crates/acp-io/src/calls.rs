@@ -1,0 +1,47 @@
+//! What is being served.
+
+use std::collections::HashMap;
+
+use aifo_acp::{Id, RpcError, code};
+use serde_json::Value;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::host::Served;
+
+/// The requests that are being served, each in a task of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    tasks: JoinSet<(Id, Result<Value, RpcError>)>,
+    running: HashMap<Id, AbortHandle>,
+}
+
+impl Calls {
+    pub(crate) fn start(&mut self, id: Id, call: Served) {
+        let name = id.clone();
+        let task = self.tasks.spawn(async move { (id, call.await) });
+        self.running.insert(name, task);
+    }
+
+    /// Serves one no longer. False if it was not being served.
+    pub(crate) fn stop(&mut self, id: &Id) -> bool {
+        self.running.remove(id).inspect(AbortHandle::abort).is_some()
+    }
+
+    /// What came of one. Cancel-safe; never returns while nothing is served.
+    pub(crate) async fn next(&mut self) -> (Id, Result<Value, RpcError>) {
+        loop {
+            match self.tasks.join_next_with_id().await {
+                Some(Ok((_, answer))) => return answer,
+                Some(Err(failed)) => {
+                    let is_it = |(_, task): &(&Id, &AbortHandle)| task.id() == failed.id();
+                    let id = self.running.iter().find(is_it).map(|(id, _)| id.clone());
+                    // One that was stopped is not waited for.
+                    let Some(id) = id else { continue };
+                    let failed = RpcError::new(code::INTERNAL, "whoever serves it has failed");
+                    return (id, Err(failed));
+                }
+                None => return std::future::pending().await,
+            }
+        }
+    }
+}
