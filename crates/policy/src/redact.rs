@@ -1,5 +1,7 @@
 //! What of an argument list may stand in a log.
 
+use aifo_types::{HIDDEN, names_secret};
+
 /// The arguments as one line of text: quoted where they hold anything but plain characters, cut
 /// where they are long, and without the values that follow `--token`, `--password`, `--api-key` and
 /// the like, be it as the next word or behind `=`.
@@ -31,28 +33,10 @@ pub fn redact(args: &[Vec<u8>]) -> String {
     words.join(" ")
 }
 
-const HIDDEN: &str = "[redacted]";
 /// Characters of arguments in one log line, about.
 const MAX_LINE: usize = 4096;
 /// Bytes of one argument that are shown.
 const MAX_WORD: usize = 256;
-
-/// Whether an option or a variable of this name holds a secret.
-fn names_secret(name: &[u8]) -> bool {
-    let plain = name.iter().filter(|byte| byte.is_ascii_alphanumeric());
-    let plain: String = plain.map(|byte| char::from(byte.to_ascii_lowercase())).collect();
-    const SECRETS: [&str; 8] = [
-        "token",
-        "password",
-        "passwd",
-        "passphrase",
-        "secret",
-        "apikey",
-        "accesskey",
-        "privatekey",
-    ];
-    SECRETS.iter().any(|secret| plain.ends_with(secret))
-}
 
 /// An argument as one word of one line.
 fn quote(arg: &[u8]) -> String {
