@@ -34,8 +34,8 @@ pub enum Frame<'a> {
     },
     /// A line that is no UTF-8.
     NotUtf8 {
-        /// Its length in bytes.
-        len: usize,
+        /// All of it.
+        line: &'a [u8],
     },
     /// The stream has ended; the same from now on.
     Eof,
@@ -148,7 +148,7 @@ impl FrameReader {
         let line = self.buffer.get(begin..stop).unwrap_or_default();
         match std::str::from_utf8(line) {
             Ok(text) => Frame::Line(text.trim_matches(BLANK)),
-            Err(_) => Frame::NotUtf8 { len: line.len() },
+            Err(_) => Frame::NotUtf8 { line },
         }
     }
 }
@@ -168,7 +168,7 @@ mod tests {
         match frame {
             Frame::Line(line) => line.to_owned(),
             Frame::Oversize { len, head } => format!("!{len} {}", String::from_utf8_lossy(head)),
-            Frame::NotUtf8 { len } => format!("?{len}"),
+            Frame::NotUtf8 { line } => format!("?{}", line.len()),
             Frame::Eof => ".".to_owned(),
         }
     }

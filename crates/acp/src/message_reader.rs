@@ -120,8 +120,8 @@ impl MessageReader {
     fn next_line(&mut self) -> Option<Inbound> {
         let line = match self.frames.next_frame()? {
             Frame::Eof => return Some(Inbound::Eof),
-            Frame::NotUtf8 { len } => {
-                self.noise.push(&format!("({len} bytes that are no UTF-8)"));
+            Frame::NotUtf8 { line } => {
+                self.noise.push(&format!("({} bytes that are no UTF-8)", line.len()));
                 return Some(Inbound::Noise(Noise::NotUtf8));
             }
             Frame::Oversize { len, head } => {

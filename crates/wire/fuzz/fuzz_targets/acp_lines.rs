@@ -40,7 +40,7 @@ fn tell(frame: Frame<'_>) -> String {
         Frame::Oversize { len, head } => {
             assert!(len > LIMIT as u64 && head.len() == HEAD);
         }
-        Frame::NotUtf8 { len } => assert!((1..=LIMIT).contains(&len)),
+        Frame::NotUtf8 { line } => assert!((1..=LIMIT).contains(&line.len())),
         Frame::Eof => panic!("the end comes last"),
     }
     format!("{frame:?}")
