@@ -11,8 +11,12 @@ mod conversation;
 mod host;
 mod peer;
 mod pipe;
+mod replay;
 mod tail;
+mod wire_log;
 
 pub use conversation::Conversation;
 pub use host::{Host, NoHost, Served};
 pub use peer::{Peer, PeerEnd, PeerLimits};
+pub use replay::{Misfit, News, Replay, Told, replay};
+pub use wire_log::{Encoding, Entry, Line, Pipe, What, WireLog, WireLogLimits, parts};

@@ -1,0 +1,272 @@
+use serde_json::json;
+
+use super::*;
+
+/// A log that is written line by line, and what comes of it.
+struct Log {
+    text: String,
+}
+
+impl Log {
+    fn new() -> Self {
+        Log { text: String::new() }
+    }
+
+    fn line(mut self, time: u64, direction: &str, what: Value) -> Self {
+        let mut line = what;
+        line["t"] = json!(1_000_000 + time);
+        line["dir"] = json!(direction);
+        self.text.push_str(&format!("{line}\n"));
+        self
+    }
+
+    fn out(self, time: u64, frame: Value) -> Self {
+        self.line(time, "out", json!({"frame": frame}))
+    }
+
+    fn came(self, time: u64, frame: Value) -> Self {
+        self.line(time, "in", json!({"frame": frame}))
+    }
+
+    /// A session `s` is open; requests have had ids from 11.
+    fn open() -> Self {
+        let capabilities = json!({"fs": {"readTextFile": true}});
+        Log::new()
+            .out(0, json!({"id": 11, "method": "initialize", "params": {"clientCapabilities": capabilities}}))
+            .came(1, json!({"id": "11", "result": {"protocolVersion": 1}}))
+            .out(2, json!({"id": 12, "method": "session/new", "params": {"cwd": "/w"}}))
+            .came(3, json!({"id": 12, "result": {"sessionId": "s"}}))
+            .out(4, json!({"id": 13, "method": "session/prompt", "params": {"sessionId": "s", "prompt": []}}))
+    }
+
+    fn replay(&self) -> Vec<Value> {
+        let mut told = Vec::new();
+        let tell = |news: Told| told.extend(news.reports());
+        let mut replay = Replay::new(Config::default(), Instant::now(), tell);
+        self.text.lines().for_each(|line| replay.take_line(line.as_bytes()));
+        replay.finish();
+        told
+    }
+
+    /// What is told after the session was opened and the prompt was sent.
+    #[track_caller]
+    fn told(&self) -> Vec<String> {
+        let told = self.replay();
+        let types: Vec<&str> = told.iter().map(|one| one["type"].as_str().unwrap()).collect();
+        assert_eq!(types[..5], ["sent", "agent", "sent", "session", "sent"], "{told:?}");
+        told[5..].iter().map(tell).collect()
+    }
+}
+
+/// A report in short.
+fn tell(report: &Value) -> String {
+    let mut words = vec![report["type"].as_str().unwrap().to_owned()];
+    for name in ["text", "method", "id", "why", "stop_reason", "cancelled", "bytes"] {
+        match &report[name] {
+            Value::Null => {}
+            Value::String(text) if text.is_empty() => {}
+            Value::String(text) => words.push(text.clone()),
+            value => words.push(value.to_string()),
+        }
+    }
+    words.join(" ")
+}
+
+fn say(text: &str) -> Value {
+    let update = json!({"sessionUpdate": "agent_message_chunk", "content": text});
+    json!({"method": "session/update", "params": {"sessionId": "s", "update": update}})
+}
+
+fn ask(id: &str) -> Value {
+    let options = json!([{"optionId": "y", "kind": "allow_once", "name": "Yes"}]);
+    let params = json!({"sessionId": "s", "toolCall": {"toolCallId": "t"}, "options": options});
+    json!({"id": id, "method": "session/request_permission", "params": params})
+}
+
+fn selected(id: &str) -> Value {
+    json!({"id": id, "result": {"outcome": {"outcome": "selected", "optionId": "y"}}})
+}
+
+fn cancelled(id: &str) -> Value {
+    json!({"id": id, "result": {"outcome": {"outcome": "cancelled"}}})
+}
+
+#[test]
+fn a_turn_comes_out_as_it_was() {
+    let log = Log::open()
+        .came(5, say("Hello "))
+        .came(6, ask("p"))
+        .out(9, selected("p"))
+        .came(10, json!({"id": 1, "method": "fs/read_text_file", "params": {}}))
+        .out(11, json!({"id": 1, "result": {"content": "x"}}))
+        .came(12, json!({"id": 2, "method": "terminal/create"}))
+        .out(13, json!({"id": 2, "error": {"code": -32601, "message": "no"}}))
+        .line(14, "err", json!({"text": "careful", "len": 7}))
+        .came(15, say("World"))
+        .came(16, json!([{"id": 13.0, "result": {"stopReason": "end_turn"}}]))
+        .came(200, say("!"))
+        .line(900, "in", json!({"end": true}));
+    let expected = [
+        "draft Hello ",
+        "permission p",
+        "sent p",
+        "request fs/read_text_file 1",
+        "sent 1",
+        "sent 2",
+        "stderr careful",
+        "draft World",
+        "draft !",
+        "final Hello World! end_turn",
+        "closed",
+    ];
+    assert_eq!(log.told(), expected);
+    let told = log.replay();
+    let end = told.iter().find(|report| report["type"] == "final").unwrap();
+    assert_eq!((&end["at"], &end["line"]), (&json!(450), &json!(17)), "quiet since 200");
+}
+
+#[test]
+fn what_the_clock_did_it_does_again() {
+    let log = Log::open()
+        .came(5, ask("p"))
+        .out(300_005, json!({"method": "session/cancel", "params": {"sessionId": "s"}}))
+        .out(300_005, cancelled("p"))
+        .came(300_006, json!({"id": 13, "result": {"stopReason": "cancelled"}}));
+    let expected = [
+        "permission p",
+        "withdrawn p timed_out",
+        "sent session/cancel",
+        "sent p",
+        "final cancelled permission_timeout",
+        "closed",
+    ];
+    assert_eq!(log.told(), expected);
+    // A user who cancels does so before that.
+    let log = Log::open()
+        .came(5, ask("p"))
+        .out(10, json!({"method": "session/cancel", "params": {"sessionId": "s"}}))
+        .out(10, cancelled("p"))
+        .came(11, json!({"id": 13, "error": {"code": -1, "message": "stopped"}}));
+    let expected = ["permission p", "sent session/cancel", "withdrawn p turn_cancelled", "sent p"];
+    assert_eq!(log.told()[..4], expected);
+}
+
+#[test]
+fn noise_and_giants_come_again() {
+    let giant = (32 << 20) + 7;
+    let log = Log::open()
+        .line(5, "in", json!({"text": "Loading", "len": 7}))
+        .line(5, "in", json!({"text": "\u{fffd}", "len": 1, "utf8": false}))
+        .line(6, "in", json!({"skipped": giant, "head": "{\"id\":\"q\",\"method\":\"fs/x\","}))
+        .out(6, json!({"id": "q", "error": {"code": -32600, "message": "too long"}}))
+        .came(7, json!({"id": 13, "result": {}}));
+    let expected = [
+        "noise a line that is no JSON",
+        "noise a line that is no UTF-8",
+        "too_long 33554439",
+        "sent q",
+        "final",
+        "closed",
+    ];
+    assert_eq!(log.told(), expected);
+}
+
+#[test]
+fn what_does_not_fit_is_told() {
+    let again = json!({"id": 14, "method": "session/prompt", "params": {"sessionId": "s"}});
+    let log = Log::open()
+        .out(5, again)
+        .came(6, json!({"id": 14, "result": {"stopReason": "end_turn"}}))
+        .came(7, json!({"id": 99, "result": {}}))
+        .out(8, selected("nobody"))
+        .out(8, json!({"method": "$/cancel_request", "params": {"requestId": 1}}))
+        .out(8, json!({"method": "session/cancel", "params": {"sessionId": "other"}}))
+        .out(8, json!(17))
+        .came(9, json!({"id": 5, "method": "unheard_of"}))
+        .out(10, json!({"id": 5, "result": {}}))
+        .came(11, json!({"id": 6, "method": "unheard_of"}))
+        .line(12, "sideways", json!({"frame": 1}))
+        .came(13, json!({"id": 13, "result": {"stopReason": "refusal"}}));
+    let expected = [
+        "misfit 'session/prompt' is not sent: session 's' has a prompt to answer",
+        "misfit no request \"nobody\" waits for an answer",
+        "misfit '$/cancel_request' is nothing that is sent",
+        "misfit there is no turn to cancel",
+        "misfit no message of a client",
+        "misfit request 5 is answered otherwise",
+        "misfit no line of a log",
+        "final refusal",
+        "closed",
+    ];
+    let told = log.told();
+    assert_eq!(told[..expected.len()], expected);
+    assert!(told[expected.len()].starts_with("misfit not in the log: {"), "{told:?}");
+    assert_eq!(told.len(), expected.len() + 1, "{told:?}");
+}
+
+#[test]
+fn missing_files_and_odd_times_are_survived() {
+    let head =
+        |part: u64| json!({"log": "acp", "version": 1, "agent": "a", "pid": 1, "part": part});
+    let log = Log::new()
+        .line(0, "", head(2))
+        .line(1, "", head(4))
+        .line(u64::MAX - 1_000_000, "in", json!({"frame": 1}))
+        .line(3, "out", json!({"frame": {"id": 1, "method": "session/new"}}));
+    let told: Vec<String> = log.replay().iter().map(tell).collect();
+    let expected = [
+        "misfit of the log's files those between 0 and 2 are missing",
+        "misfit of the log's files those between 2 and 4 are missing",
+        "noise no message: no object",
+        "misfit 'session/new' is not sent: the agent is not ready",
+        "closed",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_log_is_replayed_from_its_files() {
+    let folder = std::env::temp_dir().join(format!("aifo-replay-{}", std::process::id()));
+    let limits = crate::WireLogLimits { file_bytes: 300, files: 100 };
+    let log = crate::WireLog::open(&folder, limits, "gemini", vec![]).unwrap();
+    let mut client = Client::new(Config::default(), Instant::now());
+    let now = Instant::now();
+    let mut events = Vec::new();
+    let mut turn = |client: &mut Client, came: &str| {
+        while let Some(line) = client.poll_transmit() {
+            log.record_out(&line);
+        }
+        log.record_in(came.as_bytes());
+        client.receive(came.as_bytes(), now);
+        while let Some(event) = client.poll_event() {
+            events.push(event);
+        }
+    };
+    client.initialize("test", "1", now).unwrap();
+    turn(&mut client, "{\"id\":1,\"result\":{}}\n");
+    client.new_session(json!({}), now).unwrap();
+    turn(&mut client, "{\"id\":2,\"result\":{\"sessionId\":\"s\"}}\n");
+    client.prompt("s", json!([]), now).unwrap();
+    turn(&mut client, "hm\n");
+    for number in 0..10 {
+        turn(&mut client, &format!("{}\n", say(&number.to_string())));
+    }
+    turn(&mut client, "{\"id\":3,\"result\":{\"stopReason\":\"end_turn\"}}\n");
+    log.end_in();
+    client.receive_eof(now);
+    while let Some(event) = client.poll_event() {
+        events.push(event);
+    }
+    let any = folder.read_dir().unwrap().next().unwrap().unwrap().path();
+    let files = crate::parts(&any).unwrap();
+    assert!(files.len() > 3, "{files:?}");
+    let mut replayed = Vec::new();
+    let tell = |told: Told| match told.news {
+        News::Event(event) => replayed.push(*event),
+        News::Sent(_) => {}
+        other => panic!("{other:?}"),
+    };
+    replay(&files, Config::default(), tell).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(replayed, events);
+}

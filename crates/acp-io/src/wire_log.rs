@@ -1,0 +1,230 @@
+//! A log of what goes over a connection, for whoever has to find out what an agent did.
+
+mod entry;
+mod files;
+mod redactor;
+
+use std::io;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use aifo_acp::{Frame, FrameReader, JsonError, Limits, parse_json};
+
+pub use entry::{Encoding, Entry, Line, Pipe, What};
+use files::Files;
+pub use files::{WireLogLimits, parts};
+use redactor::Redactor;
+
+/// Writes every line that goes over an agent's three pipes to files that rotate
+/// (`spec/acp-wire.md#lines`).
+///
+/// It never fails whoever writes to it: at the first error it stops, and says so once. What it
+/// writes is one small `write` to the page cache for each line, made by the task that moves the
+/// line: where the disk is slow the agent is, and nothing piles up. Whoever wants no log has none,
+/// and pays nothing.
+#[derive(Debug)]
+pub struct WireLog(Mutex<Writer>);
+
+#[derive(Debug)]
+struct Writer {
+    /// `None` once a write has failed.
+    files: Option<Files>,
+    redactor: Redactor,
+    stdout: FrameReader,
+    stderr: FrameReader,
+    /// JSON values in a line that is read.
+    values: usize,
+    clock: Clock,
+}
+
+/// The time of day, that never goes back.
+#[derive(Debug)]
+struct Clock {
+    begun: Instant,
+    since_1970: Duration,
+}
+
+impl WireLog {
+    /// Begins a log in a directory, which is made if it is not there. `agent` is its name, without
+    /// arguments. Each of `secrets` is taken out wherever it stands; those shorter than four bytes
+    /// are left.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be made or is a symbolic link, or no file can be made in it.
+    pub fn open(
+        directory: &Path,
+        limits: WireLogLimits,
+        agent: &str,
+        secrets: Vec<String>,
+    ) -> io::Result<Self> {
+        let clock = Clock::start();
+        let files = Files::create(directory, limits, agent, clock.now())?;
+        // A line that the client reads whole stands in the log whole.
+        let of_agent = Limits::default();
+        Ok(WireLog(Mutex::new(Writer {
+            files: Some(files),
+            redactor: Redactor::new(secrets),
+            stdout: FrameReader::new(of_agent.frame, HEAD),
+            stderr: FrameReader::new(STDERR_LINE, HEAD),
+            values: of_agent.values,
+            clock,
+        })))
+    }
+
+    /// Bytes of the agent's stdout, cut anywhere.
+    pub fn record_in(&self, bytes: &[u8]) {
+        self.writer().receive(Pipe::In, bytes);
+    }
+
+    /// A line that is written to the agent's stdin.
+    pub fn record_out(&self, line: &[u8]) {
+        self.writer().sent(line);
+    }
+
+    /// Bytes of the agent's stderr, cut anywhere.
+    pub fn record_err(&self, bytes: &[u8]) {
+        self.writer().receive(Pipe::Err, bytes);
+    }
+
+    /// The agent's stdout has ended.
+    pub fn end_in(&self) {
+        self.writer().end(Pipe::In);
+    }
+
+    /// The agent's stderr has ended.
+    pub fn end_err(&self) {
+        self.writer().end(Pipe::Err);
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        // Whatever another thread died of, the log goes on.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Writer {
+    fn receive(&mut self, pipe: Pipe, bytes: &[u8]) {
+        if self.files.is_some() {
+            self.reader(pipe).receive(bytes);
+            self.drain(pipe);
+        }
+    }
+
+    fn end(&mut self, pipe: Pipe) {
+        if self.files.is_some() {
+            self.reader(pipe).receive_eof();
+            self.drain(pipe);
+            self.write(What::End(pipe));
+        }
+    }
+
+    fn sent(&mut self, line: &[u8]) {
+        if self.files.is_some() {
+            let mut whole = FrameReader::new(line.len(), HEAD);
+            whole.receive(line);
+            whole.receive_eof();
+            while let Some(line) = next_line(&mut whole, self.values, &self.redactor) {
+                self.write(What::Line(Pipe::Out, line));
+            }
+        }
+    }
+
+    fn reader(&mut self, pipe: Pipe) -> &mut FrameReader {
+        match pipe {
+            Pipe::In | Pipe::Out => &mut self.stdout,
+            Pipe::Err => &mut self.stderr,
+        }
+    }
+
+    fn drain(&mut self, pipe: Pipe) {
+        loop {
+            let line = match pipe {
+                Pipe::In | Pipe::Out => next_line(&mut self.stdout, self.values, &self.redactor),
+                Pipe::Err => next_text(&mut self.stderr, &self.redactor),
+            };
+            match line {
+                Some(line) => self.write(What::Line(pipe, line)),
+                None => return,
+            }
+        }
+    }
+
+    fn write(&mut self, what: What) {
+        let entry = Entry { time: self.clock.now(), what };
+        let Some(files) = &mut self.files else { return };
+        if let Err(error) = files.write(&entry) {
+            self.files = None;
+            tracing::warn!(%error, "the log of the agent's connection ends here");
+        }
+    }
+}
+
+impl Clock {
+    fn start() -> Self {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Clock { begun: Instant::now(), since_1970: since_1970.unwrap_or_default() }
+    }
+
+    fn now(&self) -> Duration {
+        self.since_1970.saturating_add(self.begun.elapsed())
+    }
+}
+
+/// The next line of a pipe that carries messages.
+fn next_line(reader: &mut FrameReader, values: usize, redactor: &Redactor) -> Option<Line> {
+    match reader.next_frame()? {
+        Frame::Line(line) => Some(match parse_json(line, values) {
+            Ok(mut frame) => {
+                redactor.frame(&mut frame);
+                Line::Frame(frame)
+            }
+            Err(JsonError::Syntax(_)) => text(line, line.len(), Encoding::Utf8, redactor),
+            Err(JsonError::TooMuch { .. }) => skipped(line.len() as u64, line.as_bytes(), redactor),
+        }),
+        other => told(other, redactor),
+    }
+}
+
+/// The next line of a pipe that carries text.
+fn next_text(reader: &mut FrameReader, redactor: &Redactor) -> Option<Line> {
+    match reader.next_frame()? {
+        Frame::Line(line) => Some(text(line, line.len(), Encoding::Utf8, redactor)),
+        other => told(other, redactor),
+    }
+}
+
+/// What no pipe should carry; `None` at its end.
+fn told(frame: Frame<'_>, redactor: &Redactor) -> Option<Line> {
+    match frame {
+        Frame::NotUtf8 { line } => {
+            let lossy = String::from_utf8_lossy(line);
+            Some(text(&lossy, line.len(), Encoding::Broken, redactor))
+        }
+        Frame::Oversize { len, head } => Some(skipped(len, head, redactor)),
+        Frame::Line(_) | Frame::Eof => None,
+    }
+}
+
+fn text(line: &str, len: usize, encoding: Encoding, redactor: &Redactor) -> Line {
+    // Before it is cut: a secret in two halves would not be found.
+    let mut text = redactor.text(line);
+    text.truncate(text.floor_char_boundary(TEXT));
+    Line::Text { text, len: len as u64, encoding }
+}
+
+fn skipped(len: u64, head: &[u8], redactor: &Redactor) -> Line {
+    let head = head.get(..HEAD).unwrap_or(head);
+    Line::Skipped { len, head: redactor.text(&String::from_utf8_lossy(head)) }
+}
+
+/// What is kept of a line that is skipped, in bytes: as much as tells whose it was.
+const HEAD: usize = 4 << 10;
+/// What is kept of a line that is no message, in bytes.
+const TEXT: usize = 64 << 10;
+/// A longer line of stderr is skipped, in bytes.
+const STDERR_LINE: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! The files of a log.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::Mode;
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::entry::{Entry, What};
+
+/// How much room logs take (`spec/acp-wire.md#files`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WireLogLimits {
+    /// A file that has so many bytes is not written to any more. A line is never cut, so a file may
+    /// be longer by one line.
+    pub file_bytes: u64,
+    /// Files of logs in the directory, of all connections together.
+    pub files: usize,
+}
+
+impl Default for WireLogLimits {
+    fn default() -> Self {
+        WireLogLimits { file_bytes: 16 << 20, files: 4 }
+    }
+}
+
+/// What is written, and where.
+///
+/// Whoever else may write to the directory, such as an agent whose workspace it is in, can lose us
+/// lines. It cannot make us write to, or remove, anything else: every name is taken within the open
+/// directory, and is made new.
+#[derive(Debug)]
+pub(super) struct Files {
+    directory: OwnedFd,
+    limits: WireLogLimits,
+    agent: String,
+    name: Name,
+    file: File,
+    written: u64,
+}
+
+/// The name of a log's file, in the order of their beginnings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name {
+    /// When the connection began, in milliseconds since 1970.
+    begun: u64,
+    /// Who writes it.
+    pid: u32,
+    /// Which file of the log it is, from 1.
+    pub(crate) part: u64,
+}
+
+impl Files {
+    pub(super) fn create(
+        directory: &Path,
+        limits: WireLogLimits,
+        agent: &str,
+        time: Duration,
+    ) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let directory = open(directory, flags, Mode::empty())?;
+        let begun = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let (name, file) = first_free(&directory, begun)?;
+        let agent = agent.to_owned();
+        let mut files = Files { directory, limits, agent, name, file, written: 0 };
+        files.begin(time)?;
+        Ok(files)
+    }
+
+    /// Writes an entry with one call, so that whoever reads along never sees half of a line.
+    pub(super) fn write(&mut self, entry: &Entry) -> io::Result<()> {
+        if self.written >= self.limits.file_bytes {
+            self.name.part = self.name.part.saturating_add(1);
+            self.file = make(&self.directory, self.name)?;
+            self.written = 0;
+            self.begin(entry.time)?;
+        }
+        self.append(entry)
+    }
+
+    /// Begins a file.
+    fn begin(&mut self, time: Duration) -> io::Result<()> {
+        let Name { pid, part, .. } = self.name;
+        self.append(&Entry { time, what: What::Head { agent: self.agent.clone(), pid, part } })?;
+        self.remove_old();
+        Ok(())
+    }
+
+    fn append(&mut self, entry: &Entry) -> io::Result<()> {
+        let line = entry.to_line();
+        self.file.write_all(&line)?;
+        self.written = self.written.saturating_add(line.len() as u64);
+        Ok(())
+    }
+
+    /// Makes room. The first file of our own stays: without the beginning of a connection nobody can
+    /// tell what the rest means.
+    fn remove_old(&self) {
+        let first = Name { part: 1, ..self.name };
+        let names = self.names().unwrap_or_default();
+        let surplus = names.len().saturating_sub(self.limits.files.max(2));
+        let old = names.into_iter().filter(|name| *name != first && *name != self.name);
+        for name in old.take(surplus) {
+            // Somebody else may be tidying up too.
+            let _ = unlinkat(&self.directory, name.file().as_str(), UnlinkatFlags::NoRemoveDir);
+        }
+    }
+
+    /// The logs in the directory, the oldest first.
+    fn names(&self) -> nix::Result<Vec<Name>> {
+        let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let mut directory = Dir::openat(&self.directory, ".", flags, Mode::empty())?;
+        let names = directory.iter().filter_map(Result::ok);
+        let names = names.filter_map(|entry| Name::parse(entry.file_name().to_str().ok()?));
+        let mut names: Vec<Name> = names.collect();
+        names.sort();
+        Ok(names)
+    }
+}
+
+impl Name {
+    fn file(self) -> String {
+        format!("acp-{}-{}-{}.jsonl", self.begun, self.pid, self.part)
+    }
+
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        let mut words = name.strip_prefix("acp-")?.strip_suffix(".jsonl")?.split('-');
+        let mut word = || words.next();
+        let found = Name {
+            begun: word()?.parse().ok()?,
+            pid: word()?.parse().ok()?,
+            part: word()?.parse().ok()?,
+        };
+        // What is spelled otherwise was not made here.
+        (found.file() == name).then_some(found)
+    }
+
+    /// Whether both are of one connection.
+    pub(crate) fn is_with(self, other: Self) -> bool {
+        (self.begun, self.pid) == (other.begun, other.pid)
+    }
+}
+
+/// All files of the log that `file` is one of, as far as they are there, in their order. Any other
+/// file stands alone.
+///
+/// # Errors
+///
+/// The directory cannot be read.
+pub fn parts(file: &Path) -> io::Result<Vec<PathBuf>> {
+    let name_of = |path: &Path| Name::parse(path.file_name()?.to_str()?);
+    let Some(name) = name_of(file) else { return Ok(vec![file.to_owned()]) };
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let mut found = Vec::new();
+    for entry in parent.unwrap_or(Path::new(".")).read_dir()? {
+        let path = entry?.path();
+        if let Some(other) = name_of(&path).filter(|other| other.is_with(name)) {
+            found.push((other.part, path));
+        }
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+/// Begins a log under a name that nobody has: another one may have begun with this very millisecond.
+fn first_free(directory: &OwnedFd, begun: u64) -> io::Result<(Name, File)> {
+    let pid = std::process::id();
+    let mut name = Name { begun, pid, part: 1 };
+    loop {
+        match make(directory, name) {
+            Ok(file) => return Ok((name, file)),
+            Err(Errno::EEXIST) => name.begun = name.begun.saturating_add(1),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+fn make(directory: &OwnedFd, name: Name) -> nix::Result<File> {
+    let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT | OFlag::O_EXCL;
+    let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+    openat(directory, name.file().as_str(), flags, mode).map(File::from)
+}
