@@ -13,6 +13,7 @@ use crate::calls::Calls;
 use crate::host::Host;
 use crate::peer::{Peer, PeerEnd, PeerLimits, READ};
 use crate::pipe::{Pipe, read};
+use crate::wire_log::WireLog;
 
 /// A [`Client`] that is driven: with an agent's pipes, the clock, and a [`Host`]
 /// (`spec/acp.md#processes`).
@@ -23,7 +24,6 @@ use crate::pipe::{Pipe, read};
 pub struct Conversation<H> {
     client: Client,
     peer: Peer,
-    limits: PeerLimits,
     host: Arc<H>,
     calls: Calls,
     /// Lines that found no room yet.
@@ -41,13 +41,13 @@ impl<H: Host> Conversation<H> {
         command: Command,
         mut config: Config,
         limits: PeerLimits,
+        log: Option<Arc<WireLog>>,
         host: H,
     ) -> io::Result<Self> {
         config.serves = host.serves();
         Ok(Conversation {
             client: Client::new(config, Instant::now()),
-            peer: Peer::spawn(command, &limits, |_| {})?,
-            limits,
+            peer: Peer::spawn(command, limits, log)?,
             host: Arc::new(host),
             calls: Calls::default(),
             lines: VecDeque::new(),
@@ -96,7 +96,7 @@ impl<H: Host> Conversation<H> {
     /// any more then.
     pub async fn end(self) -> PeerEnd {
         drop(self.calls);
-        self.peer.end(&self.limits).await
+        self.peer.end().await
     }
 
     /// What is not for whoever asked.
@@ -155,9 +155,11 @@ impl<H: Host> Conversation<H> {
             count = read(&mut self.peer.stdout, self.pipe, &mut self.buffer),
                 if self.lines.len() < UNWRITTEN || self.pipe == Pipe::Last =>
             {
-                match self.buffer.get(..count) {
-                    Some(bytes @ [_, ..]) => self.client.receive(bytes, Instant::now()),
-                    _ => ended = true,
+                let bytes = self.buffer.get(..count).unwrap_or_default();
+                self.peer.log_read(bytes);
+                match bytes {
+                    [] => ended = true,
+                    bytes => self.client.receive(bytes, Instant::now()),
                 }
             }
         }

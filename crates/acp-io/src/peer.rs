@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_process::{Mark, random_bits, signal_group_number, sweep};
@@ -16,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::tail::Tail;
+use crate::wire_log::WireLog;
 
 /// An agent that runs, in a process group of its own (`spec/acp.md#processes`).
 ///
@@ -37,6 +39,8 @@ pub struct Peer {
     stderr: Tail,
     pub(crate) exited: Exited,
     tasks: JoinSet<()>,
+    limits: PeerLimits,
+    log: Option<Arc<WireLog>>,
 }
 
 /// How long an agent may take, and how much of what it says is kept.
@@ -80,11 +84,11 @@ pub(crate) const READ: usize = 64 * 1024;
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(200);
 
 impl Peer {
-    /// Starts an agent. What it says on stderr goes to `listen`, as it comes.
+    /// Starts an agent. What goes over its pipes is logged, if there is a log.
     pub fn spawn(
         mut command: Command,
-        limits: &PeerLimits,
-        listen: impl FnMut(&[u8]) + Send + 'static,
+        limits: PeerLimits,
+        log: Option<Arc<WireLog>>,
     ) -> io::Result<Self> {
         let id = ExecId::from_random(random_bits()?);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -99,8 +103,8 @@ impl Peer {
         let tail = Tail::new(limits.stderr_tail);
         let (lines, to_write) = mpsc::channel(LINES);
         let mut tasks = JoinSet::new();
-        tasks.spawn(write(stdin, to_write, limits.write));
-        tasks.spawn(drain(stderr, tail.clone(), listen));
+        tasks.spawn(write(stdin, to_write, limits.write, log.clone()));
+        tasks.spawn(drain(stderr, tail.clone(), log.clone()));
         Ok(Peer {
             child,
             leader,
@@ -111,6 +115,8 @@ impl Peer {
             stderr: tail,
             exited: Exited::watch(leader)?,
             tasks,
+            limits,
+            log,
         })
     }
 
@@ -126,8 +132,9 @@ impl Peer {
     }
 
     /// Ends it: no more stdin, then TERM, then KILL. When this returns, nothing of it runs any more.
-    pub async fn end(mut self, limits: &PeerLimits) -> PeerEnd {
+    pub async fn end(mut self) -> PeerEnd {
         self.stdin = Lines(None);
+        let limits = self.limits;
         let rungs = [(limits.eof, Some(Signal::Term)), (limits.term, Some(Signal::Kill))];
         for (time, signal) in rungs {
             if self.exits_within(time).await {
@@ -162,6 +169,15 @@ impl Peer {
         }
     }
 
+    /// Notes what was read of its stdout; nothing is its end.
+    pub(crate) fn log_read(&self, bytes: &[u8]) {
+        match &self.log {
+            Some(log) if bytes.is_empty() => log.end_in(),
+            Some(log) => log.record_in(bytes),
+            None => {}
+        }
+    }
+
     fn signal(&self, signal: Signal) {
         if !self.is_reaped {
             signal_group_number(self.leader, signal.number());
@@ -190,8 +206,16 @@ impl Lines {
 
 /// Writes lines until there are no more, or the agent does not take one. Then the receiver is gone,
 /// which is how the others learn of it.
-async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<Vec<u8>>, patience: Duration) {
+async fn write(
+    mut stdin: ChildStdin,
+    mut lines: mpsc::Receiver<Vec<u8>>,
+    patience: Duration,
+    log: Option<Arc<WireLog>>,
+) {
     while let Some(line) = lines.recv().await {
+        if let Some(log) = &log {
+            log.record_out(&line);
+        }
         match timeout(patience, stdin.write_all(&line)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return tracing::debug!(%error, "the agent reads no more"),
@@ -200,12 +224,17 @@ async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<Vec<u8>>, patien
     }
 }
 
-async fn drain(mut stderr: ChildStderr, tail: Tail, mut listen: impl FnMut(&[u8]) + Send) {
+async fn drain(mut stderr: ChildStderr, tail: Tail, log: Option<Arc<WireLog>>) {
     let mut buffer = vec![0; READ];
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
         let new = buffer.get(..count).unwrap_or_default();
         tail.push(new);
-        listen(new);
+        if let Some(log) = &log {
+            log.record_err(new);
+        }
+    }
+    if let Some(log) = &log {
+        log.end_err();
     }
 }
 

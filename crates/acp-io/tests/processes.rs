@@ -22,7 +22,7 @@ fn start(script: &str, config: Config, limits: PeerLimits) -> Agent {
     aifo_process::become_subreaper().unwrap();
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{PRELUDE}{script}")]);
-    let mut agent = Conversation::start(command, config, limits, NoHost).unwrap();
+    let mut agent = Conversation::start(command, config, limits, None, NoHost).unwrap();
     agent.tell(|client, now| client.initialize("test", "1", now)).unwrap();
     agent
 }
