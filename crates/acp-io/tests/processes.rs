@@ -73,6 +73,12 @@ fn runs(word: &str) -> bool {
     })
 }
 
+async fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 /// A number that nobody else sleeps for.
 fn nap() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -131,7 +137,7 @@ async fn an_agent_that_will_not_end_is_killed_with_all_that_it_started() {
     );
     let mut agent = start(&script, Config::default(), hasty());
     while !matches!(agent.next().await, Some(Event::Ready(_))) {}
-    assert!(runs(&inside));
+    until(|| runs(&inside) && runs(&outside)).await;
     let end = agent.end().await;
     assert_eq!(end.status.unwrap().signal(), Some(9));
     assert!(!runs(&inside) && !runs(&outside));
@@ -148,12 +154,10 @@ async fn an_agent_that_is_dropped_is_killed() {
     agent.tell(|client, now| client.prompt("s", json!([]), now)).unwrap();
     tokio::select! {
         event = agent.next() => panic!("{event:?}"),
-        () = async { while !runs(&inside) { tokio::time::sleep(Duration::from_millis(5)).await } } => {}
+        () = until(|| runs(&inside)) => {}
     }
     drop(agent);
-    while runs(&inside) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| !runs(&inside)).await;
 }
 
 #[tokio::test]
