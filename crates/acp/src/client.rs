@@ -7,21 +7,24 @@ mod time;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::capabilities::{Agent, Serves};
 use crate::event::{CancelCause, Event};
-use crate::json::{LineTooLong, encode_line};
+use crate::json::LineTooLong;
 use crate::limits::Limits;
 use crate::message::{Id, Message, RpcError};
 use crate::message_reader::{MessageReader, Traffic};
+use crate::outbox::Outbox;
 use crate::passage::Streaming;
 use crate::pending::Pending;
 use crate::permission::Decision;
 use crate::session::Session;
+use crate::strays::Strays;
 use crate::timeline::AnswerFrom;
 use crate::update::Update;
-use asked::{Asked, AskedTable};
+use crate::waiting::Waiting;
+use asked::Asked;
 
 /// A client of one agent (`spec/acp.md#the-client`).
 ///
@@ -35,10 +38,10 @@ pub struct Client {
     state: State,
     pending: Pending<Ask>,
     sessions: BTreeMap<String, Session>,
-    asked: AskedTable,
+    asked: Waiting<Asked>,
     early: Early,
     events: VecDeque<Event>,
-    lines: VecDeque<Vec<u8>>,
+    out: Outbox,
     strays: Strays,
     now: Instant,
     /// When something last came, or something that was owed was given.
@@ -105,27 +108,6 @@ pub enum Cancelling {
     NoNeed,
 }
 
-/// What did not fit anywhere, counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Strays {
-    /// Answers to requests that had been completed.
-    pub duplicate_responses: u64,
-    /// Answers to requests that were never sent.
-    pub unknown_responses: u64,
-    /// Requests with the id of one that waits. The answer to that is the answer to both.
-    pub duplicate_requests: u64,
-    /// Requests that nobody serves.
-    pub unknown_requests: u64,
-    /// Requests above [`Limits::requests`].
-    pub busy_requests: u64,
-    /// Updates of sessions that are not ours.
-    pub foreign_updates: u64,
-    /// Updates without a session or a kind.
-    pub invalid_updates: u64,
-    /// Withdrawals of what does not wait.
-    pub unknown_withdrawals: u64,
-}
-
 /// A request of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Ask {
@@ -148,14 +130,14 @@ impl Client {
     pub fn new(config: Config, now: Instant) -> Self {
         Client {
             reader: MessageReader::new(&config.limits),
+            out: Outbox::new(config.limits.frame_out),
             config,
             state: State::Started,
             pending: Pending::default(),
             sessions: BTreeMap::new(),
-            asked: AskedTable::default(),
+            asked: Waiting::default(),
             early: Early::default(),
             events: VecDeque::new(),
-            lines: VecDeque::new(),
             strays: Strays::default(),
             now,
             heard: now,
@@ -191,7 +173,7 @@ impl Client {
 
     /// The next line to write, with its end.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
-        self.lines.pop_front()
+        self.out.pop()
     }
 
     /// Asks the agent who it is, as this client. Comes first, and once.
@@ -261,7 +243,10 @@ impl Client {
             return Cancelling::NoNeed;
         }
         let params = json!({"sessionId": session});
-        self.write(&Message::Notification { method: "session/cancel".to_owned(), params });
+        let cancel = Message::Notification { method: "session/cancel".to_owned(), params };
+        // Its session is one that a line of the agent's has named; if it is too long for one of ours,
+        // the turn becomes overdue.
+        let _ = self.out.push(cancel, Map::new());
         self.cancel_permissions(session, cause);
         Cancelling::Told
     }
@@ -281,7 +266,7 @@ impl Client {
             Decision::Select(option) => options.contains(option),
             Decision::Cancelled => true,
         });
-        is_offered && self.asked.take(id).is_some_and(|asked| self.answer(asked, decision))
+        is_offered && self.decided(id, decision)
     }
 
     /// Answers a request that is served. False if it does not wait, then nothing is written.
@@ -355,11 +340,8 @@ impl Client {
         self.now = now;
         let id = self.pending.enter(ask, deadline);
         let message = Message::Request { id: id.into(), method: method.to_owned(), params };
-        match encode_line(&message.to_value(), self.config.limits.frame_out) {
-            Ok(line) => {
-                self.lines.push_back(line);
-                Ok(id)
-            }
+        match self.out.push(message, Map::new()) {
+            Ok(()) => Ok(id),
             Err(error) => {
                 self.pending.complete(&id.into());
                 Err(error.into())
@@ -367,26 +349,20 @@ impl Client {
         }
     }
 
-    /// Writes the one answer to a permission; always true.
-    fn answer(&mut self, asked: Asked, decision: &Decision) -> bool {
-        self.heard = self.now;
-        self.reply(asked.id, Ok(decision.to_result()));
-        true
+    /// Writes the one answer to a permission, if it waits.
+    fn decided(&mut self, id: &Id, decision: &Decision) -> bool {
+        let is_waiting = self.asked.take(id).is_some();
+        if is_waiting {
+            self.heard = self.now;
+            self.reply(id.clone(), Ok(decision.to_result()));
+        }
+        is_waiting
     }
 
     /// Writes an answer. One that is longer than a line becomes an error.
     fn reply(&mut self, id: Id, outcome: Result<Value, RpcError>) {
-        let response = Message::Response { id: id.clone(), outcome };
-        if !self.write(&response) {
-            let error = RpcError::new(crate::message::code::INTERNAL, "the answer is too long");
-            self.write(&Message::Response { id, outcome: Err(error) });
-        }
-    }
-
-    /// False for what is longer than a line.
-    fn write(&mut self, message: &Message) -> bool {
-        let line = encode_line(&message.to_value(), self.config.limits.frame_out);
-        line.map(|line| self.lines.push_back(line)).is_ok()
+        // Whoever asked is told; there is nobody else who would want to know.
+        let _ = self.out.reply(id, outcome, Map::new());
     }
 }
 

@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use crate::capabilities::{Agent, OtherVersion};
+use crate::counts::Counts;
 use crate::message::{Id, RpcError, code};
 use crate::message_reader::Noise;
 use crate::permission::PermissionRequest;
 use crate::session::When;
 use crate::timeline::Answer;
 use crate::tool_calls::ToolChange;
-use crate::turn::Counts;
 use crate::update::Update;
 
 /// Something has come of what was received, or of the time that passed.

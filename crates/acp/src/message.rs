@@ -1,6 +1,6 @@
 //! JSON-RPC messages, told apart as leniently as can be without guessing.
 
-use serde_json::{Number, Value, json};
+use serde_json::{Map, Number, Value, json};
 
 /// What one JSON value of the peer is (`spec/acp.md#messages`).
 #[derive(Clone, Debug, PartialEq)]
@@ -109,11 +109,20 @@ pub fn classify(value: Value) -> Vec<Message> {
 impl Message {
     /// What a value is that stands in no batch, or within one.
     pub fn of(value: Value) -> Self {
-        Self::parse(value).unwrap_or_else(Message::Invalid)
+        Self::split(value).0
     }
 
-    fn parse(value: Value) -> Result<Self, Invalid> {
-        let Value::Object(mut members) = value else { return Err(Invalid::NotAnObject) };
+    /// The same, and what the value holds beside that.
+    pub(crate) fn split(value: Value) -> (Self, Map<String, Value>) {
+        let Value::Object(mut members) = value else {
+            return (Message::Invalid(Invalid::NotAnObject), Map::new());
+        };
+        let message = Self::take(&mut members).unwrap_or_else(Message::Invalid);
+        (message, members)
+    }
+
+    fn take(members: &mut Map<String, Value>) -> Result<Self, Invalid> {
+        members.remove("jsonrpc");
         let id = members.remove("id").map(Id::parse);
         // `"error": null` beside a result is how some write that there is none.
         let error = members.remove("error");
@@ -141,33 +150,41 @@ impl Message {
 
     /// The message as it is written, always with `jsonrpc`. `Null` for [`Message::Invalid`].
     pub fn to_value(&self) -> Value {
-        match self {
-            Message::Request { id, method, params } => with_params(
-                json!({"jsonrpc": "2.0", "id": id.to_value(), "method": method}),
-                params,
-            ),
-            Message::Notification { method, params } => {
-                with_params(json!({"jsonrpc": "2.0", "method": method}), params)
-            }
-            Message::Response { id, outcome: Ok(result) } => {
-                json!({"jsonrpc": "2.0", "id": id.to_value(), "result": result})
-            }
-            Message::Response { id, outcome: Err(error) } => {
-                json!({"jsonrpc": "2.0", "id": id.to_value(), "error": error.to_value()})
-            }
-            Message::Invalid(_) => Value::Null,
-        }
+        self.clone().into_value(Map::new())
     }
-}
 
-/// `null` is not allowed for parameters that are not there.
-fn with_params(mut message: Value, params: &Value) -> Value {
-    if !params.is_null()
-        && let Some(members) = message.as_object_mut()
-    {
-        members.insert("params".to_owned(), params.clone());
+    /// The same of a message that is needed no more, with what stands beside its own members.
+    pub(crate) fn into_value(self, beside: Map<String, Value>) -> Value {
+        let mut members = Map::new();
+        let mut set = |name: &str, value| members.insert(name.to_owned(), value);
+        set("jsonrpc", json!("2.0"));
+        let params = match self {
+            Message::Request { id, method, params } => {
+                set("id", id.into_value());
+                set("method", Value::String(method));
+                params
+            }
+            Message::Notification { method, params } => {
+                set("method", Value::String(method));
+                params
+            }
+            Message::Response { id, outcome } => {
+                set("id", id.into_value());
+                match outcome {
+                    Ok(result) => set("result", result),
+                    Err(error) => set("error", error.into_value()),
+                };
+                Value::Null
+            }
+            Message::Invalid(_) => return Value::Null,
+        };
+        // `null` is not allowed for parameters that are not there.
+        if !params.is_null() {
+            set("params", params);
+        }
+        members.extend(beside);
+        Value::Object(members)
     }
-    message
 }
 
 impl Id {
@@ -191,9 +208,13 @@ impl Id {
 
     /// The id as it came.
     pub fn to_value(&self) -> Value {
+        self.clone().into_value()
+    }
+
+    fn into_value(self) -> Value {
         match self {
-            Id::Number(number) => Value::Number(number.clone()),
-            Id::Text(text) => Value::String(text.clone()),
+            Id::Number(number) => Value::Number(number),
+            Id::Text(text) => Value::String(text),
         }
     }
 }
@@ -235,14 +256,14 @@ impl RpcError {
         }
     }
 
-    fn to_value(&self) -> Value {
-        let mut error = json!({"code": self.code, "message": self.message});
-        if !self.data.is_null()
-            && let Some(members) = error.as_object_mut()
-        {
-            members.insert("data".to_owned(), self.data.clone());
+    fn into_value(self) -> Value {
+        let mut error = Map::new();
+        error.insert("code".to_owned(), self.code.into());
+        error.insert("message".to_owned(), Value::String(self.message));
+        if !self.data.is_null() {
+            error.insert("data".to_owned(), self.data);
         }
-        error
+        Value::Object(error)
     }
 }
 

@@ -1,10 +1,10 @@
 //! One prompt, from its request to the last update that belongs to it.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use serde_json::Value;
 
+use crate::counts::Counts;
 use crate::event::{CancelCause, Failure, StopReason, TurnEnd};
 use crate::limits::Limits;
 use crate::timeline::{AnswerFrom, Timeline};
@@ -36,17 +36,6 @@ enum Phase {
 
 /// How a prompt was answered, with all of the answer.
 type Outcome = Result<(StopReason, Value), Failure>;
-
-/// Updates, counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// All that came.
-    pub updates: u64,
-    /// Those of which something found no room.
-    pub dropped: u64,
-    /// By the protocol's names of their kinds; those above [`Limits::turn_kinds`] as `(other)`.
-    pub kinds: BTreeMap<String, u64>,
-}
 
 /// What the clock tells of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,15 +81,7 @@ impl Turn {
 
     /// Counts an update; false if the turn has had as many as count.
     pub(crate) fn count(&mut self, kind: &str, limits: &Limits) -> bool {
-        self.counts.updates = self.counts.updates.saturating_add(1);
-        let kinds = &mut self.counts.kinds;
-        let is_known = kinds.contains_key(kind) || kinds.len() < limits.turn_kinds;
-        // A name may be as long as a line.
-        let name = if is_known && kind.len() <= LONGEST_KIND { kind } else { "(other)" };
-        match kinds.get_mut(name) {
-            Some(count) => *count = count.saturating_add(1),
-            None => _ = kinds.insert(name.to_owned(), 1),
-        }
+        self.counts.count(kind, limits.turn_kinds);
         self.counts.updates <= limits.turn_updates as u64
     }
 
@@ -182,6 +163,3 @@ impl Turn {
         }
     }
 }
-
-/// Names of kinds that are longer than this are not counted apart, in bytes.
-const LONGEST_KIND: usize = 64;

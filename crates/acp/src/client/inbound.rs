@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::asked::What;
+use super::asked::Asked;
 use super::{Ask, Client, Early, State};
 use crate::capabilities::Agent;
 use crate::envelope::Envelope;
@@ -13,6 +13,7 @@ use crate::message_reader::Inbound;
 use crate::pending::Completion;
 use crate::permission::{Decision, PermissionRequest};
 use crate::session::Session;
+use crate::strays::count;
 use crate::turn::TurnPhase;
 use crate::update::{Update, session_of};
 
@@ -46,8 +47,8 @@ impl Client {
                 self.events.push_back(Event::TurnEnded(Box::new(end)));
             }
         }
-        while let Some(asked) = self.asked.pop() {
-            self.events.push_back(Event::Withdrawn { id: asked.id, why: Withdrawal::Ended });
+        while let Some((id, _)) = self.asked.take_first(|_| true) {
+            self.events.push_back(Event::Withdrawn { id, why: Withdrawal::Ended });
         }
         self.early = Early::default();
         self.state = State::Closed;
@@ -204,7 +205,7 @@ impl Client {
         } else if is_permission {
             self.permission(id, params);
         } else {
-            self.asked.push(id.clone(), What::Host);
+            self.asked.push(id.clone(), Asked::Host);
             self.events.push_back(Event::Request { id, method, params });
         }
     }
@@ -224,7 +225,7 @@ impl Client {
         let request = PermissionRequest::parse(name.clone(), call, params);
         let options = request.options.iter().map(|option| option.id.clone()).collect();
         let deadline = self.now.checked_add(self.config.limits.permission);
-        self.asked.push(id.clone(), What::Permission { session: name, options, deadline });
+        self.asked.push(id.clone(), Asked::Permission { session: name, options, deadline });
         self.events.push_back(Event::Permission { id, request: Box::new(request) });
     }
 
@@ -234,10 +235,8 @@ impl Client {
         let Some(id) = id.filter(|id| self.asked.contains(id)) else {
             return count(&mut self.strays.unknown_withdrawals);
         };
-        if self.asked.permission(&id).is_some()
-            && let Some(asked) = self.asked.take(&id)
-        {
-            self.answer(asked, &Decision::Cancelled);
+        if self.asked.permission(&id).is_some() {
+            self.decided(&id, &Decision::Cancelled);
         }
         self.events.push_back(Event::Withdrawn { id, why: Withdrawal::ByAgent });
     }
@@ -250,9 +249,9 @@ impl Client {
                 Withdrawal::TurnCancelled
             }
         };
-        while let Some(asked) = self.asked.take_permission_of(session) {
-            let id = asked.id.clone();
-            self.answer(asked, &Decision::Cancelled);
+        while let Some(id) = self.asked.take_permission_of(session) {
+            self.heard = self.now;
+            self.reply(id.clone(), Ok(Decision::Cancelled.to_result()));
             self.events.push_back(Event::Withdrawn { id, why });
         }
     }
@@ -284,8 +283,4 @@ impl Client {
             self.events.push_back(Event::TurnEnded(Box::new(end)));
         }
     }
-}
-
-fn count(counter: &mut u64) {
-    *counter = counter.saturating_add(1);
 }

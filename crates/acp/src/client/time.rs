@@ -25,8 +25,7 @@ impl Client {
         while let Some((id, session)) = self.asked.expired(now) {
             // A turn is told first, and with that everything it waits for is answered.
             self.cancel(&session, CancelCause::PermissionTimeout, now);
-            if let Some(asked) = self.asked.take(&id) {
-                self.answer(asked, &Decision::Cancelled);
+            if self.decided(&id, &Decision::Cancelled) {
                 self.events.push_back(Event::Withdrawn { id, why: Withdrawal::TimedOut });
             }
         }

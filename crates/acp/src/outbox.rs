@@ -1,0 +1,91 @@
+//! Lines that wait to be written.
+
+use std::collections::VecDeque;
+
+use serde_json::{Map, Value};
+
+use crate::json::{LineTooLong, encode_line};
+use crate::message::{Id, Message, RpcError, code};
+
+/// Messages on their way to a peer, each a line that is no longer than a line may be.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    lines: VecDeque<Vec<u8>>,
+    /// The length of a line.
+    limit: usize,
+}
+
+impl Outbox {
+    pub(crate) fn new(limit: usize) -> Self {
+        Outbox { lines: VecDeque::new(), limit }
+    }
+
+    /// Adds a message, with what stands beside its own members.
+    ///
+    /// # Errors
+    ///
+    /// [`LineTooLong`] if it is longer than a line; then nothing is added.
+    pub(crate) fn push(
+        &mut self,
+        message: Message,
+        beside: Map<String, Value>,
+    ) -> Result<(), LineTooLong> {
+        let line = encode_line(&message.into_value(beside), self.limit)?;
+        self.lines.push_back(line);
+        Ok(())
+    }
+
+    /// Adds an answer. One that is longer than a line becomes an error, as whoever asked waits for
+    /// one; that is told to the caller, too.
+    pub(crate) fn reply(
+        &mut self,
+        id: Id,
+        outcome: Result<Value, RpcError>,
+        beside: Map<String, Value>,
+    ) -> Result<(), LineTooLong> {
+        let too_long = match self.push(Message::Response { id: id.clone(), outcome }, beside) {
+            Ok(()) => return Ok(()),
+            Err(too_long) => too_long,
+        };
+        let error = RpcError::new(code::INTERNAL, "the answer is too long");
+        // An id that is as long as a line has no answer.
+        let _ = self.push(Message::Response { id, outcome: Err(error) }, Map::new());
+        Err(too_long)
+    }
+
+    /// The next line, with its end.
+    pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
+        self.lines.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_too_long_is_an_error() {
+        let mut out = Outbox::new(100);
+        let beside = || json!({"trace": 1}).as_object().unwrap().clone();
+        assert_eq!(out.reply(Id::from(1), Ok(json!({})), beside()), Ok(()));
+        let long = json!("x".repeat(100));
+        assert!(out.reply(Id::from(2), Ok(long), beside()).is_err());
+        assert_eq!(
+            out.push(Message::Response { id: Id::from(3), outcome: Ok(json!(1)) }, beside()),
+            Ok(())
+        );
+        let lines: Vec<Value> = std::iter::from_fn(|| out.pop())
+            .map(|line| serde_json::from_slice(&line).unwrap())
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                json!({"jsonrpc": "2.0", "id": 1, "result": {}, "trace": 1}),
+                json!({"jsonrpc": "2.0", "id": 2, "error": {"code": -32603, "message": "the answer is too long"}}),
+                json!({"jsonrpc": "2.0", "id": 3, "result": 1, "trace": 1}),
+            ]
+        );
+    }
+}
