@@ -1,10 +1,11 @@
-//! The Agent Client Protocol, as a client that survives real agents (`spec/acp.md`).
+//! The Agent Client Protocol, as it is spoken with real agents (`spec/acp.md`).
 //!
 //! In scope: lines in bounded memory ([`FrameReader`]), JSON in bounded memory ([`parse_json`]),
 //! messages told apart ([`classify`], [`MessageReader`]), requests completed once ([`Pending`]),
 //! sessions and turns ([`Session`]), tool calls put together ([`ToolCalls`]), content sent where it
 //! belongs ([`pieces`], [`Timeline`]), permissions answered once ([`PermissionRequest`]), all of it
-//! together ([`Client`]), told as JSON ([`reports`]), and images taken out of text
+//! together ([`Client`]), what stands between an editor and its agent ([`Relay`],
+//! `spec/acp-relay.md`), what comes of a client told as JSON ([`reports`]), and images taken out of text
 //! ([`rewrite_data_uris`]).
 //!
 //! Out of scope: processes, pipes, clocks, files and terminals, and who decides about a permission.
@@ -74,6 +75,7 @@ mod outbox;
 mod passage;
 mod pending;
 mod permission;
+mod relay;
 mod report;
 mod session;
 mod strays;
@@ -101,6 +103,7 @@ pub use message_reader::{Inbound, MessageReader, Noise, Traffic};
 pub use passage::{Passage, Streaming};
 pub use pending::{Completion, Pending};
 pub use permission::{Decision, OptionKind, PermissionOption, PermissionRequest, Verdict};
+pub use relay::{PathMap, Relay, RelayConfig, RelayEvent, RelayedTurn, Served, Side, Way};
 pub use report::{decision_report, report_line, reports};
 pub use session::{Session, When};
 pub use strays::Strays;

@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 
+use serde_json::{Map, Value};
+
 use crate::envelope::Envelope;
 use crate::frame::{Frame, FrameReader};
 use crate::json::{JsonError, parse_json};
 use crate::limits::Limits;
-use crate::message::{Invalid, Message, classify};
+use crate::message::{Invalid, Message};
 
 /// Takes messages off a peer's stream, one by one (`spec/acp.md#messages`). Never fails: what is no
 /// message is told, counted, and skipped.
@@ -15,7 +17,9 @@ pub struct MessageReader {
     frames: FrameReader,
     values: usize,
     /// What is left of the last batch.
-    batch: VecDeque<Message>,
+    batch: VecDeque<Value>,
+    /// What the last message held beside what it is made of.
+    beside: Map<String, Value>,
     traffic: Traffic,
     noise: NoiseTail,
 }
@@ -76,6 +80,7 @@ impl MessageReader {
             frames: FrameReader::new(limits.frame, limits.frame_head),
             values: limits.values,
             batch: VecDeque::new(),
+            beside: Map::new(),
             traffic: Traffic::default(),
             noise: NoiseTail { limit: limits.noise_tail, text: String::new() },
         }
@@ -95,11 +100,16 @@ impl MessageReader {
     /// What is next, or `None` until more bytes have come.
     pub fn next_message(&mut self) -> Option<Inbound> {
         let next = match self.batch.pop_front() {
-            Some(message) => inbound(message),
+            Some(value) => self.inbound(value),
             None => self.next_line()?,
         };
         self.traffic.count(&next);
         Some(next)
+    }
+
+    /// Takes what the last message held beside what it is made of, to pass it on with it.
+    pub(crate) fn take_beside(&mut self) -> Map<String, Value> {
+        std::mem::take(&mut self.beside)
     }
 
     /// What came so far.
@@ -140,16 +150,29 @@ impl MessageReader {
                 return Some(Inbound::Noise(Noise::NoJson));
             }
         };
-        if !value.is_array() {
-            let message = Message::of(value);
-            if matches!(message, Message::Invalid(_)) {
-                self.noise.push(line);
+        match value {
+            Value::Array(batch) => {
+                self.traffic.batches = self.traffic.batches.saturating_add(1);
+                self.batch = batch.into();
+                let first = self.batch.pop_front();
+                let none = Inbound::Noise(Noise::Invalid(Invalid::EmptyBatch));
+                Some(first.map_or(none, |value| self.inbound(value)))
             }
-            return Some(inbound(message));
+            value => {
+                let (message, beside) = Message::split(value);
+                if matches!(message, Message::Invalid(_)) {
+                    self.noise.push(line);
+                }
+                self.beside = beside;
+                Some(inbound(message))
+            }
         }
-        self.traffic.batches = self.traffic.batches.saturating_add(1);
-        self.batch = classify(value).into();
-        self.batch.pop_front().map(inbound)
+    }
+
+    fn inbound(&mut self, value: Value) -> Inbound {
+        let (message, beside) = Message::split(value);
+        self.beside = beside;
+        inbound(message)
     }
 }
 

@@ -11,13 +11,15 @@ use crate::message::{Id, Message, RpcError, code};
 #[derive(Debug)]
 pub(crate) struct Outbox {
     lines: VecDeque<Vec<u8>>,
+    /// The bytes of these.
+    held: usize,
     /// The length of a line.
     limit: usize,
 }
 
 impl Outbox {
     pub(crate) fn new(limit: usize) -> Self {
-        Outbox { lines: VecDeque::new(), limit }
+        Outbox { lines: VecDeque::new(), held: 0, limit }
     }
 
     /// Adds a message, with what stands beside its own members.
@@ -31,6 +33,7 @@ impl Outbox {
         beside: Map<String, Value>,
     ) -> Result<(), LineTooLong> {
         let line = encode_line(&message.into_value(beside), self.limit)?;
+        self.held = self.held.saturating_add(line.len());
         self.lines.push_back(line);
         Ok(())
     }
@@ -55,7 +58,14 @@ impl Outbox {
 
     /// The next line, with its end.
     pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
-        self.lines.pop_front()
+        let line = self.lines.pop_front()?;
+        self.held = self.held.saturating_sub(line.len());
+        Some(line)
+    }
+
+    /// How many bytes wait.
+    pub(crate) fn held(&self) -> usize {
+        self.held
     }
 }
 
@@ -76,6 +86,7 @@ mod tests {
             out.push(Message::Response { id: Id::from(3), outcome: Ok(json!(1)) }, beside()),
             Ok(())
         );
+        assert!(out.held() > 0);
         let lines: Vec<Value> = std::iter::from_fn(|| out.pop())
             .map(|line| serde_json::from_slice(&line).unwrap())
             .collect();
@@ -87,5 +98,6 @@ mod tests {
                 json!({"jsonrpc": "2.0", "id": 3, "result": 1, "trace": 1}),
             ]
         );
+        assert_eq!(out.held(), 0);
     }
 }

@@ -127,13 +127,17 @@ impl ToolCall {
         is_exact.then_some(command)
     }
 
-    /// Takes what is told, member by member. What is missing or `null` stays as it was.
-    pub(crate) fn merge(&mut self, told: &Value, announced: Announced) {
+    /// Takes what is told, member by member. What is missing or `null` stays as it was; a member of
+    /// more than about `max_member` bytes is not kept, and neither is what it replaces.
+    pub(crate) fn merge(&mut self, told: &Value, announced: Announced, max_member: usize) {
         self.announced = self.announced.max(announced);
         for (name, value) in told.as_object().into_iter().flatten() {
             match (name.as_str(), value) {
                 ("toolCallId" | "sessionUpdate", _) | (_, Value::Null) => {}
                 ("status", status) => self.advance(ToolStatus::parse(status)),
+                _ if max_member < usize::MAX && weight(value) > max_member => {
+                    self.members.remove(name);
+                }
                 _ => _ = self.members.insert(name.clone(), value.clone()),
             }
         }
@@ -222,7 +226,7 @@ mod tests {
 
     fn call(told: &[Value]) -> ToolCall {
         let mut call = ToolCall::placeholder("t");
-        told.iter().for_each(|told| call.merge(told, Announced::No));
+        told.iter().for_each(|told| call.merge(told, Announced::No, usize::MAX));
         call
     }
 
@@ -268,7 +272,7 @@ mod tests {
         open.mark(Mark::Cancelled);
         open.mark(Mark::Abandoned);
         assert_eq!(open.standing(), Standing::Left(Mark::Cancelled), "the first mark stays");
-        open.merge(&json!({"status": "completed"}), Announced::No);
+        open.merge(&json!({"status": "completed"}), Announced::No, usize::MAX);
         assert_eq!(open.standing(), Standing::Ended(ToolStatus::Completed));
         open.mark(Mark::Abandoned);
         assert_eq!(open.standing(), Standing::Ended(ToolStatus::Completed));

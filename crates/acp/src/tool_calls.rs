@@ -12,6 +12,7 @@ use crate::tool_call::{Announced, Mark, Standing, ToolCall};
 pub struct ToolCalls {
     max_calls: usize,
     max_bytes: usize,
+    max_member: usize,
     held: usize,
     forgotten: u64,
     slots: HashMap<String, Slot>,
@@ -53,12 +54,19 @@ impl ToolCalls {
         ToolCalls {
             max_calls: max_calls.max(1),
             max_bytes,
+            max_member: usize::MAX,
             held: 0,
             forgotten: 0,
             slots: HashMap::new(),
             order: BTreeMap::new(),
             touches: 0,
         }
+    }
+
+    /// The same, and what is told is kept only in members that hold about so many bytes each.
+    #[must_use]
+    pub(crate) fn with_members_up_to(self, max_member: usize) -> Self {
+        ToolCalls { max_member, ..self }
     }
 
     /// Takes what is told of a call: by a `tool_call`, by an update, by a request for permission. The
@@ -72,7 +80,7 @@ impl ToolCalls {
             }
             None => (ToolCall::placeholder(&id), None),
         };
-        call.merge(told, announced);
+        call.merge(told, announced, self.max_member);
         let after = call.standing();
         self.put(call);
         Some(ToolChange { id, before, after })

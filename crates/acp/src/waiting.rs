@@ -28,6 +28,10 @@ impl<W> Waiting<W> {
         self.iter().find_map(|(waiting, what)| (waiting == id).then_some(what))
     }
 
+    pub(crate) fn get_mut(&mut self, id: &Id) -> Option<&mut W> {
+        self.requests.iter_mut().find_map(|(waiting, what)| (waiting == id).then_some(what))
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Id, &W)> {
         self.requests.iter().map(|(id, what)| (id, what))
     }

@@ -1,0 +1,341 @@
+//! Between an editor and its agent: both ends of what each says, and what is ours to say in between.
+
+mod agent;
+mod cancelling;
+mod editor;
+mod end;
+mod ending;
+mod event;
+mod fields;
+mod file_uri;
+mod link;
+mod offer;
+mod passing;
+mod path_map;
+mod prompts;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+
+use serde_json::{Map, Value};
+
+use crate::limits::Limits;
+use crate::message::{Id, RpcError};
+use crate::message_reader::Traffic;
+use crate::permission::Decision;
+use crate::strays::Strays;
+use crate::tool_calls::ToolCalls;
+use end::{Asked, At, End, Stream};
+use link::Link;
+use offer::Offer;
+
+pub use event::{RelayEvent, RelayedTurn};
+pub use path_map::{PathMap, Way};
+
+/// What stands between an editor, which has started us as its agent, and the agent, whose client we
+/// are (`spec/acp-relay.md`).
+///
+/// What either says is passed on as it came; only where paths are, and what the agent can ask for,
+/// is rewritten. Whoever drives it hands in what was read and what time it is, and takes out, after
+/// each of these, events and lines until there are neither; then it knows from
+/// [`wants`](Relay::wants) from whom to read, and from [`poll_timeout`](Relay::poll_timeout) when to
+/// call [`handle_timeout`](Relay::handle_timeout).
+///
+/// ```
+/// use std::time::Instant;
+///
+/// use aifo_acp::{Relay, RelayConfig, RelayEvent, Side, Verdict};
+/// use serde_json::{Value, json};
+///
+/// let now = Instant::now();
+/// let mut relay = Relay::new(RelayConfig::default(), now);
+/// let say = |relay: &mut Relay, from: Side, message: Value| {
+///     relay.receive(from, format!("{message}\n").as_bytes(), now);
+///     relay.poll_event()
+/// };
+/// let hear = |relay: &mut Relay, to: Side| -> Value {
+///     serde_json::from_slice(&relay.poll_transmit(to).unwrap()).unwrap()
+/// };
+///
+/// // The editor prompts by an id of its own; the agent sees one of ours ..
+/// let params = json!({"sessionId": "s", "prompt": [{"type": "text", "text": "tidy up"}]});
+/// let prompt = json!({"id": "abc", "method": "session/prompt", "params": params});
+/// assert_eq!(say(&mut relay, Side::Editor, prompt), None);
+/// let heard = hear(&mut relay, Side::Agent);
+/// assert_eq!((&heard["id"], &heard["params"]), (&json!(1), &params));
+///
+/// // .. asks for permission, and a rule decides before anybody at the editor is asked ..
+/// let params = json!({"sessionId": "s", "options": [{"optionId": "no", "kind": "reject_once"}]});
+/// let ask = json!({"id": 0, "method": "session/request_permission", "params": params});
+/// let Some(RelayEvent::Permission { id, request }) = say(&mut relay, Side::Agent, ask) else {
+///     panic!("somebody has to decide")
+/// };
+/// assert!(relay.decide(&id, &request.choose(Verdict::Deny, None).unwrap(), now));
+/// assert_eq!(hear(&mut relay, Side::Agent)["result"]["outcome"]["optionId"], "no");
+///
+/// // .. and what the agent answers, the editor gets with its own id.
+/// let answer = json!({"id": 1, "result": {"stopReason": "end_turn"}});
+/// let ended = say(&mut relay, Side::Agent, answer);
+/// assert!(matches!(ended, Some(RelayEvent::TurnEnded(_))));
+/// assert_eq!(hear(&mut relay, Side::Editor)["id"], "abc");
+/// ```
+#[derive(Debug)]
+pub struct Relay {
+    config: RelayConfig,
+    editor: End,
+    agent: End,
+    /// Whose turn it is to be read from.
+    next: Side,
+    offer: Offer,
+    sessions: BTreeMap<String, Link>,
+    /// Prompts that have come.
+    prompts: u64,
+    events: VecDeque<RelayEvent>,
+    /// Why the agent has ended, if somebody knows.
+    end_reason: String,
+    release: Release,
+    now: Instant,
+}
+
+/// What a relay is made with.
+#[derive(Clone, Debug)]
+pub struct RelayConfig {
+    /// What either end may take up. Of the times only `cancel_grace` counts: how long anything else
+    /// takes is between the editor and the agent.
+    pub limits: Limits,
+    /// Who serves `fs/*`.
+    pub files: Served,
+    /// Who serves `terminal/*`.
+    pub terminal: Served,
+    /// How the two name the same places.
+    pub map: PathMap,
+    /// Folders of the host beneath which a session may be opened; empty for anywhere.
+    pub roots: Vec<String>,
+    /// What to do about a session elsewhere, for whoever reads the error.
+    pub remedy: String,
+    /// Sessions that are known at once. The one that rests longest makes room.
+    pub sessions: usize,
+    /// Prompts of one session that wait behind another.
+    pub queued_prompts: usize,
+    /// The weight of all prompts that wait, in bytes.
+    pub queued_bytes: usize,
+    /// Bytes of lines that wait to be written to one end, from which on the other is not read.
+    pub backlog: usize,
+}
+
+/// Who serves requests of the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// Whoever drives the relay.
+    Ours,
+    /// The editor, as far as it says that it can.
+    Editors,
+    /// Nobody: they are answered -32601.
+    Nobody,
+}
+
+/// One of the two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// Who has started us.
+    Editor,
+    /// Whom we have started.
+    Agent,
+}
+
+/// Whether the agent is still needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Release {
+    /// The editor is there.
+    No,
+    /// It has gone; until then the agent may answer what it was asked.
+    At(Option<Instant>),
+    /// That was told.
+    Told,
+}
+
+impl Default for RelayConfig {
+    fn default() -> Self {
+        RelayConfig {
+            limits: Limits::default(),
+            files: Served::Editors,
+            terminal: Served::Editors,
+            map: PathMap::default(),
+            roots: Vec::new(),
+            remedy: String::new(),
+            sessions: 16,
+            queued_prompts: 8,
+            queued_bytes: 32 << 20,
+            backlog: 4 << 20,
+        }
+    }
+}
+
+impl Relay {
+    /// A relay at the start of both connections.
+    pub fn new(config: RelayConfig, now: Instant) -> Self {
+        Relay {
+            editor: End::new(&config.limits),
+            agent: End::new(&config.limits),
+            next: Side::Editor,
+            offer: Offer::new(config.files, config.terminal),
+            config,
+            sessions: BTreeMap::new(),
+            prompts: 0,
+            events: VecDeque::new(),
+            end_reason: String::new(),
+            release: Release::No,
+            now,
+        }
+    }
+
+    /// Takes a copy of what was read from one end. Read only from whom it
+    /// [`wants`](Relay::wants): then no more is held than the limits allow.
+    pub fn receive(&mut self, from: Side, bytes: &[u8], now: Instant) {
+        self.now = now;
+        self.end_mut(from).reader.receive(bytes);
+    }
+
+    /// Tells that no more bytes come from one end.
+    pub fn receive_eof(&mut self, from: Side, now: Instant) {
+        self.now = now;
+        self.end_mut(from).reader.receive_eof();
+    }
+
+    /// Says why the agent has ended, or is about to: it stands in the error of everything that then
+    /// fails. To be called before [`receive_eof`](Relay::receive_eof).
+    pub fn set_end_reason(&mut self, reason: impl Into<String>) {
+        self.end_reason = reason.into();
+    }
+
+    /// The next thing that has come of it. After `None`, there may be more once lines were taken.
+    pub fn poll_event(&mut self) -> Option<RelayEvent> {
+        loop {
+            self.release();
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            let (from, inbound) = self.next_inbound()?;
+            self.take(from, inbound);
+        }
+    }
+
+    /// The next line to write to one end, with its end. To be taken only when it can be written: that
+    /// is how an end that does not read holds back the other.
+    pub fn poll_transmit(&mut self, to: Side) -> Option<Vec<u8>> {
+        self.end_mut(to).out.pop()
+    }
+
+    /// How many bytes of lines wait to be written to one end.
+    pub fn backlog(&self, to: Side) -> usize {
+        self.end(to).out.held()
+    }
+
+    /// Whether to read from one end: not while too much waits to be written, because of what it says.
+    pub fn wants(&self, from: Side) -> bool {
+        let own =
+            self.config.backlog.saturating_mul(2).saturating_add(self.config.limits.frame_out);
+        // What an end is sent is mostly the other's doing, and it may be unable to read while it
+        // writes. Only a flood of what it has to be answered itself is its own.
+        self.end(from).stream == Stream::Open
+            && self.backlog(from.other()) < self.config.backlog
+            && self.backlog(from) < own
+    }
+
+    /// When [`handle_timeout`](Relay::handle_timeout) next has something to do.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let release = match self.release {
+            Release::At(until) => until,
+            Release::No | Release::Told => None,
+        };
+        self.sessions.values().filter_map(Link::poll_timeout).chain(release).min()
+    }
+
+    /// Does what is due. Earlier than asked for, it does nothing.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        for (session, link) in &mut self.sessions {
+            if link.is_overdue(now) {
+                self.events.push_back(RelayEvent::Overdue { session: session.clone() });
+            }
+        }
+        self.release();
+    }
+
+    /// Answers a request for permission. False if it does not wait for us, or was asked without that
+    /// option: then nothing is written.
+    pub fn decide(&mut self, id: &Id, decision: &Decision, now: Instant) -> bool {
+        self.now = now;
+        let Some(Asked::Permission { at: At::Owner(undecided), .. }) = self.agent.asked.get(id)
+        else {
+            return false;
+        };
+        let is_offered = match decision {
+            Decision::Select(option) => undecided.options.contains(option),
+            Decision::Cancelled => true,
+        };
+        is_offered && self.answer(Side::Agent, id, Ok(decision.to_result()), Map::new())
+    }
+
+    /// Answers a request that is ours to serve. False if it does not wait, then nothing is written.
+    pub fn respond(&mut self, id: &Id, outcome: Result<Value, RpcError>, now: Instant) -> bool {
+        self.now = now;
+        let is_ours = matches!(self.agent.asked.get(id), Some(Asked::Host));
+        is_ours && self.answer(Side::Agent, id, outcome, Map::new())
+    }
+
+    /// The tool calls of a session, as far as they are known.
+    pub fn tools(&self, session: &str) -> Option<&ToolCalls> {
+        self.sessions.get(session).map(Link::tools)
+    }
+
+    /// How many requests of one end wait for their answers.
+    pub fn owed(&self, to: Side) -> usize {
+        self.end(to).asked.len()
+    }
+
+    /// What came from one end, counted.
+    pub fn traffic(&self, from: Side) -> Traffic {
+        self.end(from).reader.traffic()
+    }
+
+    /// What came from one end and did not fit, counted.
+    pub fn strays(&self, from: Side) -> Strays {
+        self.end(from).strays
+    }
+
+    /// The end of all that came from one end and was no message.
+    pub fn noise(&self, from: Side) -> &str {
+        self.end(from).reader.noise()
+    }
+
+    fn end(&self, side: Side) -> &End {
+        match side {
+            Side::Editor => &self.editor,
+            Side::Agent => &self.agent,
+        }
+    }
+
+    fn end_mut(&mut self, side: Side) -> &mut End {
+        match side {
+            Side::Editor => &mut self.editor,
+            Side::Agent => &mut self.agent,
+        }
+    }
+}
+
+impl Side {
+    /// Where to what this end says goes.
+    fn way(self) -> Way {
+        match self {
+            Side::Editor => Way::Inward,
+            Side::Agent => Way::Outward,
+        }
+    }
+}
+
+const CANCEL: &str = "session/cancel";
+const CANCEL_REQUEST: &str = "$/cancel_request";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! The end of a turn before its end.
+
+use serde_json::{Map, Value, json};
+
+use super::end::{Asked, At};
+use super::event::RelayEvent;
+use super::link::Link;
+use super::{CANCEL, Relay, Side};
+use crate::event::Withdrawal;
+use crate::message::Id;
+use crate::permission::Decision;
+use crate::update::session_of;
+
+impl Relay {
+    /// Passes on that a turn is to end, once, then answers every permission of its session that
+    /// waits: without that some agents never end. Prompts behind it are never sent.
+    pub(super) fn cancel(&mut self, params: Value, beside: Map<String, Value>) {
+        let Some(session) = session_of(&params) else { return };
+        let until = self.now.checked_add(self.config.limits.cancel_grace);
+        if self.sessions.get_mut(&session).is_some_and(|link| link.cancel(until)) {
+            self.tell(Side::Agent, CANCEL.to_owned(), params, beside);
+        }
+        self.cancel_permissions(|of| of == session);
+        while let Some(prompt) = self.sessions.get_mut(&session).and_then(Link::next_prompt) {
+            self.prompt_cancelled(&prompt.id);
+        }
+    }
+
+    /// The editor has gone: every turn is to end.
+    pub(super) fn cancel_all(&mut self) {
+        let sessions: Vec<String> = self.sessions.keys().cloned().collect();
+        for session in sessions {
+            self.cancel(json!({"sessionId": session}), Map::new());
+        }
+        self.cancel_permissions(|_| true);
+    }
+
+    /// Answers all permissions that wait for a decision about such a session, the oldest first.
+    fn cancel_permissions(&mut self, is_it: impl Fn(&str) -> bool) {
+        let waiting = self.agent.asked.iter().filter_map(|(id, asked)| match asked {
+            Asked::Permission { session, .. } => is_it(session).then(|| id.clone()),
+            Asked::Forwarded(_) | Asked::Queued { .. } | Asked::Host => None,
+        });
+        let waiting: Vec<Id> = waiting.collect();
+        for id in waiting {
+            self.cancel_permission(&id, Withdrawal::TurnCancelled);
+        }
+    }
+
+    /// Answers a permission that nobody has to decide about any more, and tells whoever was asked.
+    pub(super) fn cancel_permission(&mut self, id: &Id, why: Withdrawal) {
+        let at_editor = match self.agent.asked.get(id) {
+            Some(Asked::Permission { at: At::Editor(number), .. }) => Some(*number),
+            _ => None,
+        };
+        self.answer(Side::Agent, id, Ok(Decision::Cancelled.to_result()), Map::new());
+        match (at_editor, why) {
+            // It was the editor who has cancelled: it knows.
+            (Some(number), Withdrawal::TurnCancelled) => {
+                self.editor.sent.complete(&number.into());
+            }
+            (Some(number), _) => self.withdraw_sent(Side::Editor, number),
+            (None, why) => {
+                self.events.push_back(RelayEvent::Withdrawn { id: id.clone(), why });
+            }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Where the protocol has paths, and nowhere else (`spec/acp-relay.md#fields`).
+
+use serde_json::Value;
+
+use super::path_map::{PathMap, Way};
+use crate::message::{RpcError, code};
+
+/// Maps what is a path by the schema. Text of people and models, commands, and what agents and
+/// editors have added of their own stay as they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fields<'a> {
+    map: &'a PathMap,
+    way: Way,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(map: &'a PathMap, way: Way) -> Self {
+        Fields { map, way }
+    }
+
+    /// The parameters of a request or a notification.
+    pub(super) fn params(self, method: &str, params: &mut Value) {
+        if self.map.is_identity(self.way) {
+            return;
+        }
+        match (self.way, method) {
+            (Way::Inward, "session/new" | "session/load" | "session/resume" | "session/fork") => {
+                self.place(params);
+                for server in items(params, "mcpServers") {
+                    self.path(server, "command");
+                }
+                if let Some(system) = params.get_mut("systemPrompt") {
+                    self.content(system, "content");
+                }
+            }
+            (Way::Inward, "session/list") => self.path(params, "cwd"),
+            (Way::Inward, "session/prompt") => self.content(params, "prompt"),
+            (Way::Outward, "session/update") => {
+                if let Some(update) = params.get_mut("update") {
+                    self.update(update);
+                }
+            }
+            (Way::Outward, "session/request_permission") => {
+                if let Some(call) = params.get_mut("toolCall") {
+                    self.call(call);
+                }
+            }
+            (Way::Outward, "fs/read_text_file" | "fs/write_text_file") => self.path(params, "path"),
+            (Way::Outward, "terminal/create") => self.path(params, "cwd"),
+            _ => {}
+        }
+    }
+
+    /// The result of a request.
+    pub(super) fn result(self, method: &str, result: &mut Value) {
+        if (self.way, method) == (Way::Outward, "session/list") {
+            for session in items(result, "sessions") {
+                self.place(session);
+            }
+        }
+    }
+
+    /// The error of a request: what was not found.
+    pub(super) fn error(self, error: &mut RpcError) {
+        if error.code == code::NOT_FOUND {
+            self.uri(&mut error.data);
+        }
+    }
+
+    fn update(self, update: &mut Value) {
+        self.call(update);
+        match update.get("sessionUpdate").and_then(Value::as_str) {
+            Some("subagent_update") => self.place(update),
+            Some("compaction_update") => self.content(update, "summary"),
+            Some("plan_update") => {
+                if let Some(plan) = update.get_mut("plan") {
+                    self.uri(plan);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Where a session is.
+    fn place(self, told: &mut Value) {
+        self.path(told, "cwd");
+        for folder in items(told, "additionalDirectories") {
+            self.text(folder, PathMap::path);
+        }
+    }
+
+    /// A tool call, or a piece of content, which has some of the same.
+    fn call(self, told: &mut Value) {
+        for location in items(told, "locations") {
+            self.path(location, "path");
+        }
+        self.content(told, "content");
+    }
+
+    /// A block, or blocks, or blocks within others; also what tool calls have in their place.
+    fn content(self, holder: &mut Value, name: &str) {
+        match holder.get_mut(name) {
+            Some(Value::Array(blocks)) => blocks.iter_mut().for_each(|block| self.block(block)),
+            Some(block) => self.block(block),
+            None => {}
+        }
+    }
+
+    fn block(self, block: &mut Value) {
+        match block.get("type").and_then(Value::as_str) {
+            Some("diff") => self.path(block, "path"),
+            Some("resource_link" | "image") => self.uri(block),
+            Some("resource") => {
+                if let Some(resource) = block.get_mut("resource") {
+                    self.uri(resource);
+                }
+            }
+            // A block in a block, of which some leave the type out.
+            Some("content") | None => self.content(block, "content"),
+            Some(_) => {}
+        }
+    }
+
+    fn path(self, holder: &mut Value, name: &str) {
+        if let Some(path) = holder.get_mut(name) {
+            self.text(path, PathMap::path);
+        }
+    }
+
+    fn uri(self, holder: &mut Value) {
+        if let Some(uri) = holder.get_mut("uri") {
+            self.text(uri, PathMap::uri);
+        }
+    }
+
+    fn text(self, value: &mut Value, map: impl Fn(&PathMap, Way, &str) -> Option<String>) {
+        if let Value::String(text) = value
+            && let Some(mapped) = map(self.map, self.way, text)
+        {
+            *text = mapped;
+        }
+    }
+}
+
+/// What is in an array of this name.
+fn items<'a>(holder: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Value> {
+    holder.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// `/h` on the host is `/i` inside.
+    fn map() -> PathMap {
+        PathMap::default().both_ways("/h", "/i")
+    }
+
+    /// What goes in with every path of it as `HERE`, and every other text with a path as `stays /h /i`.
+    fn check(way: Way, method: &str, template: &str) {
+        let (from, to) = match way {
+            Way::Inward => ("/h/x", "/i/x"),
+            Way::Outward => ("/i/x", "/h/x"),
+        };
+        let fill = |path: &str| -> Value {
+            let filled = template.replace("HERE", path).replace("FILE", &format!("file://{path}"));
+            serde_json::from_str(&filled).unwrap()
+        };
+        let mut params = fill(from);
+        Fields::new(&map(), way).params(method, &mut params);
+        assert_eq!(params, fill(to), "{method}");
+    }
+
+    #[test]
+    fn paths_of_the_editor() {
+        let place = r#"{"cwd": "HERE", "additionalDirectories": ["HERE", 7, "HERE"], "sessionId": "/h/x",
+            "mcpServers": [{"name": "/h/x", "command": "HERE", "args": ["/h/x"], "env": [{"value": "/h/x"}]},
+                {"type": "http", "url": "file:///h/x"}],
+            "systemPrompt": {"content": [{"type": "resource_link", "uri": "FILE"}]}, "_meta": {"cwd": "/h/x"}}"#;
+        for method in ["session/new", "session/load", "session/resume", "session/fork"] {
+            check(Way::Inward, method, place);
+        }
+        check(Way::Inward, "session/list", r#"{"cwd": "HERE", "cursor": "/h/x"}"#);
+        let prompt = r#"{"sessionId": "/h/x", "prompt": [
+            {"type": "text", "text": "look at /h/x and file:///h/x", "uri": "file:///h/x"},
+            {"type": "resource_link", "uri": "FILE", "name": "/h/x"},
+            {"type": "resource", "resource": {"uri": "FILE", "text": "/h/x"}},
+            {"type": "image", "uri": "FILE", "data": "/h/x"},
+            {"type": "audio", "data": "/h/x"}, 17, {"type": "_new", "uri": "file:///h/x"}],
+            "_meta": {"path": "/h/x"}}"#;
+        check(Way::Inward, "session/prompt", prompt);
+        let untouched = r#"{"cwd": "/h/x", "path": "/h/x", "prompt": [{"type": "image", "uri": "file:///h/x"}]}"#;
+        for method in
+            ["session/set_mode", "authenticate", "_vendor/cwd", "initialize", "mcp/message"]
+        {
+            check(Way::Inward, method, untouched);
+        }
+    }
+
+    #[test]
+    fn paths_of_the_agent() {
+        let call = |holder: &str| {
+            let body = r#"{"toolCallId": "/i/x", "title": "read /i/x", "sessionUpdate": "tool_call",
+                "locations": [{"path": "HERE", "line": 1}, {"path": null}, "x"],
+                "content": [{"type": "diff", "path": "HERE", "oldText": "/i/x", "newText": "/i/x"},
+                    {"type": "content", "content": {"type": "resource_link", "uri": "FILE"}},
+                    {"content": {"type": "text", "text": "/i/x"}},
+                    {"type": "terminal", "terminalId": "/i/x"}],
+                "rawInput": {"path": "/i/x", "cwd": "/i/x"}, "rawOutput": "/i/x", "_meta": {"path": "/i/x"}}"#;
+            format!(
+                r#"{{"sessionId": "/i/x", "{holder}": {body}, "options": [{{"name": "/i/x"}}]}}"#
+            )
+        };
+        check(Way::Outward, "session/update", &call("update"));
+        check(Way::Outward, "session/request_permission", &call("toolCall"));
+        let updates = [
+            r#"{"sessionUpdate": "agent_message_chunk", "content": {"type": "image", "uri": "FILE"}}"#,
+            r#"{"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "/i/x"}}"#,
+            r#"{"sessionUpdate": "session_message", "content": [{"type": "resource", "resource": {"uri": "FILE"}}]}"#,
+            r#"{"sessionUpdate": "compaction_update", "summary": [{"type": "resource_link", "uri": "FILE"}]}"#,
+            r#"{"sessionUpdate": "subagent_update", "cwd": "HERE", "additionalDirectories": ["HERE"]}"#,
+            r#"{"sessionUpdate": "plan_update", "plan": {"type": "file", "planId": "/i/x", "uri": "FILE"}}"#,
+            r#"{"sessionUpdate": "plan", "entries": [{"content": "edit /i/x"}]}"#,
+            r#"{"sessionUpdate": "_new", "cwd": "/i/x", "plan": {"uri": "file:///i/x"}, "summary": {"type": "image", "uri": "file:///i/x"}}"#,
+        ];
+        for update in updates {
+            check(Way::Outward, "session/update", &format!(r#"{{"update": {update}}}"#));
+        }
+        let file = r#"{"path": "HERE", "content": "/i/x", "sessionId": "/i/x"}"#;
+        check(Way::Outward, "fs/read_text_file", file);
+        check(Way::Outward, "fs/write_text_file", file);
+        let terminal = r#"{"command": "/i/x", "args": ["/i/x"], "cwd": "HERE", "env": [{"name": "A", "value": "/i/x"}]}"#;
+        check(Way::Outward, "terminal/create", terminal);
+        check(Way::Outward, "elicitation/create", r#"{"message": "/i/x", "url": "file:///i/x"}"#);
+        check(Way::Outward, "_vendor/x", r#"{"path": "/i/x", "cwd": "/i/x"}"#);
+    }
+
+    #[test]
+    fn paths_in_answers() {
+        let map = map();
+        let fields = Fields::new(&map, Way::Outward);
+        let sessions = |path: &str| {
+            json!({"sessions": [{"sessionId": "/i", "cwd": path, "title": "/i",
+            "additionalDirectories": [path]}]})
+        };
+        let mut result = sessions("/i/x");
+        fields.result("session/list", &mut result);
+        assert_eq!(result, sessions("/h/x"));
+        let mut other = sessions("/i/x");
+        fields.result("_vendor/list", &mut other);
+        assert_eq!(other, sessions("/i/x"));
+        let mut error =
+            RpcError { code: -32002, message: "/i/x".into(), data: json!({"uri": "file:///i/x"}) };
+        fields.error(&mut error);
+        assert_eq!((error.message.as_str(), error.data), ("/i/x", json!({"uri": "file:///h/x"})));
+    }
+
+    #[test]
+    fn whatever_has_another_shape_stays() {
+        let odd = [
+            json!(null),
+            json!(7),
+            json!([]),
+            json!({"update": 1}),
+            json!({"update": {"content": null,
+            "locations": {}, "summary": 7, "plan": []}}),
+            json!({"cwd": ["/i"], "toolCall": "x"}),
+        ];
+        for value in odd {
+            for method in
+                ["session/update", "session/request_permission", "fs/read_text_file", "session/new"]
+            {
+                for way in [Way::Inward, Way::Outward] {
+                    let mut params = value.clone();
+                    Fields::new(&map(), way).params(method, &mut params);
+                    assert_eq!(params, value);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! A session that an editor has with an agent: one prompt at a time, the others behind it.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use serde_json::{Map, Value};
+
+use crate::counts::Counts;
+use crate::event::StopReason;
+use crate::limits::Limits;
+use crate::message::{Id, RpcError};
+use crate::tool_call::{Announced, ToolCall};
+use crate::tool_calls::{ToolCalls, ToolChange};
+
+use super::event::RelayedTurn;
+
+/// What is known of a session (`spec/acp-relay.md#turns`).
+#[derive(Debug)]
+pub(super) struct Link {
+    turn: Option<Turn>,
+    /// Turns that have begun.
+    turns: u64,
+    queue: VecDeque<Prompt>,
+    tools: ToolCalls,
+    /// When a prompt last came, by a count of these.
+    pub(super) touched: u64,
+}
+
+/// A prompt that is not sent yet.
+#[derive(Debug)]
+pub(super) struct Prompt {
+    pub(super) id: Id,
+    pub(super) params: Value,
+    pub(super) beside: Map<String, Value>,
+    /// About how many bytes it takes.
+    pub(super) weight: usize,
+}
+
+#[derive(Debug)]
+struct Turn {
+    phase: Phase,
+    counts: Counts,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// Until then the agent may end it by itself; `None` once it is known that it has not.
+    Cancelling(Option<Instant>),
+}
+
+impl Link {
+    pub(super) fn new(limits: &Limits) -> Self {
+        let tools = ToolCalls::new(limits.tool_calls, limits.tool_bytes);
+        Link {
+            turn: None,
+            turns: 0,
+            queue: VecDeque::new(),
+            tools: tools.with_members_up_to(LARGEST_MEMBER),
+            touched: 0,
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.turn.is_none()
+    }
+
+    pub(super) fn is_cancelling(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.phase != Phase::Running)
+    }
+
+    pub(super) fn tools(&self) -> &ToolCalls {
+        &self.tools
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.turns = self.turns.saturating_add(1);
+        self.turn = Some(Turn { phase: Phase::Running, counts: Counts::default() });
+    }
+
+    /// True if the agent has to be told.
+    pub(super) fn cancel(&mut self, until: Option<Instant>) -> bool {
+        let Some(turn) = self.turn.as_mut().filter(|turn| turn.phase == Phase::Running) else {
+            return false;
+        };
+        turn.phase = Phase::Cancelling(until);
+        true
+    }
+
+    /// Ends the turn, if there is one.
+    pub(super) fn end(
+        &mut self,
+        session: &str,
+        outcome: Result<StopReason, RpcError>,
+    ) -> Option<RelayedTurn> {
+        let turn = self.turn.take()?;
+        Some(RelayedTurn {
+            session: session.to_owned(),
+            turn: self.turns,
+            outcome,
+            was_cancelled: turn.phase != Phase::Running,
+            counts: turn.counts,
+        })
+    }
+
+    pub(super) fn queue(&mut self, prompt: Prompt) {
+        self.queue.push_back(prompt);
+    }
+
+    pub(super) fn queued(&self) -> impl ExactSizeIterator<Item = &Prompt> {
+        self.queue.iter()
+    }
+
+    pub(super) fn next_prompt(&mut self) -> Option<Prompt> {
+        self.queue.pop_front()
+    }
+
+    /// Takes out a prompt that is not sent yet.
+    pub(super) fn unqueue(&mut self, id: &Id) -> Option<Prompt> {
+        let at = self.queue.iter().position(|prompt| prompt.id == *id)?;
+        self.queue.remove(at)
+    }
+
+    /// Counts an update, and takes what it tells of a tool call; what became of that, if it is news.
+    pub(super) fn update(&mut self, body: &Value, limits: &Limits) -> Option<ToolChange> {
+        let kind = body.get("sessionUpdate")?.as_str()?;
+        if let Some(turn) = &mut self.turn {
+            turn.counts.count(kind, limits.turn_kinds);
+        }
+        let announced = match kind {
+            "tool_call" => Announced::Yes,
+            "tool_call_update" => Announced::No,
+            _ => return None,
+        };
+        self.call(body, announced)
+    }
+
+    /// Takes what a request for permission tells of its call.
+    pub(super) fn permission(&mut self, call: &Value) -> (Option<ToolCall>, Option<ToolChange>) {
+        let Some(change) = self.tools.upsert(call, Announced::No) else { return (None, None) };
+        let call = self.tools.get(&change.id).cloned();
+        (call, is_news(&change).then_some(change))
+    }
+
+    fn call(&mut self, told: &Value, announced: Announced) -> Option<ToolChange> {
+        self.tools.upsert(told, announced).filter(is_news)
+    }
+
+    /// When the agent should have ended a turn.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        match self.turn.as_ref()?.phase {
+            Phase::Running => None,
+            Phase::Cancelling(until) => until,
+        }
+    }
+
+    /// True once, if the agent should have ended a turn and has not.
+    pub(super) fn is_overdue(&mut self, now: Instant) -> bool {
+        let is_due = self.poll_timeout().is_some_and(|until| until <= now);
+        if let Some(turn) = self.turn.as_mut().filter(|_| is_due) {
+            turn.phase = Phase::Cancelling(None);
+        }
+        is_due
+    }
+}
+
+fn is_news(change: &ToolChange) -> bool {
+    change.before.as_ref() != Some(&change.after)
+}
+
+/// What of a tool call is kept to be shown with a permission, in bytes of each member. A command or a
+/// path is in it; a file's whole text passes without being copied.
+const LARGEST_MEMBER: usize = 64 * 1024;

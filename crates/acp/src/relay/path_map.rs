@@ -1,0 +1,293 @@
+//! Paths on the host and the same places as an agent in its container names them.
+
+use std::borrow::Cow;
+
+use super::file_uri::{self, FileUri};
+
+/// Which folder is which (`spec/acp-relay.md#paths`). Pure: it looks at names and at no file.
+///
+/// ```
+/// use aifo_acp::{PathMap, Way};
+///
+/// let map = PathMap::default()
+///     .both_ways("/home/me/project", "/home/me/project")
+///     .outward("/workspace", "/home/me/project")
+///     .both_ways("/run/aifo/s1/tmp", "/tmp");
+/// assert_eq!(map.path(Way::Outward, "/workspace/src/a.rs").unwrap(), "/home/me/project/src/a.rs");
+/// assert_eq!(map.path(Way::Inward, "/run/aifo/s1/tmp/x").unwrap(), "/tmp/x");
+/// assert_eq!(map.path(Way::Inward, "/home/me/project/src"), None, "it has the same name");
+/// assert_eq!(map.uri(Way::Outward, "file:///tmp/a%20b").unwrap(), "file:///run/aifo/s1/tmp/a%20b");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct PathMap {
+    inward: Vec<Pair>,
+    outward: Vec<Pair>,
+}
+
+/// Which way a name goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the editor to the agent: from the host into the container.
+    Inward,
+    /// From the agent to the editor.
+    Outward,
+}
+
+#[derive(Clone, Debug)]
+struct Pair {
+    from: String,
+    to: String,
+}
+
+impl PathMap {
+    /// A folder of the host that the agent has under another name, or under the same.
+    #[must_use]
+    pub fn both_ways(mut self, host: &str, inside: &str) -> Self {
+        self.inward.push(Pair { from: host.to_owned(), to: inside.to_owned() });
+        self.outward(inside, host)
+    }
+
+    /// One more name that the agent has for a folder of the host. The editor's is not turned into it.
+    #[must_use]
+    pub fn outward(mut self, inside: &str, host: &str) -> Self {
+        self.outward.push(Pair { from: inside.to_owned(), to: host.to_owned() });
+        self
+    }
+
+    /// The other side's name for an absolute path; `None` if it is the same, or there is none.
+    ///
+    /// Of several folders that hold it the deepest counts. A path that leaves that by `..` stays as
+    /// it is: where it leads is not the same on both sides.
+    pub fn path(&self, way: Way, path: &str) -> Option<String> {
+        let (pair, rest) = self.find(way, path, |part| Some(Cow::Borrowed(part)))?;
+        Some(join(&pair.to, rest))
+    }
+
+    /// The same for a `file:` URI. What is not replaced stays byte by byte; any other URI is `None`.
+    pub fn uri(&self, way: Way, uri: &str) -> Option<String> {
+        let FileUri { head, path, tail } = FileUri::parse(uri)?;
+        let (pair, rest) = self.find(way, path, file_uri::decode)?;
+        let path = join(&file_uri::encode(&pair.to), rest);
+        Some(format!("{head}{path}{tail}"))
+    }
+
+    /// Whether no name is another on the other side.
+    pub(crate) fn is_identity(&self, way: Way) -> bool {
+        self.pairs(way).iter().all(Pair::is_identity)
+    }
+
+    fn pairs(&self, way: Way) -> &[Pair] {
+        match way {
+            Way::Inward => &self.inward,
+            Way::Outward => &self.outward,
+        }
+    }
+
+    /// The pair that counts, and what of the path is beneath it.
+    fn find<'a>(
+        &self,
+        way: Way,
+        path: &'a str,
+        decode: impl Fn(&'a str) -> Option<Cow<'a, str>>,
+    ) -> Option<(&Pair, &'a str)> {
+        let mut deepest: Option<(usize, &Pair, &str)> = None;
+        for pair in self.pairs(way) {
+            let depth = parts(&pair.from).count();
+            if let Some(rest) = beneath(path, &pair.from, &decode)
+                && deepest.is_none_or(|(so_far, ..)| so_far < depth)
+            {
+                deepest = Some((depth, pair, rest));
+            }
+        }
+        let (_, pair, rest) = deepest?;
+        (!pair.is_identity()).then_some((pair, rest))
+    }
+}
+
+impl Pair {
+    fn is_identity(&self) -> bool {
+        self.from == self.to
+    }
+}
+
+/// Whether an absolute path is a folder or beneath it, by its name alone.
+pub(super) fn is_beneath(path: &str, folder: &str) -> bool {
+    beneath(path, folder, &|part| Some(Cow::Borrowed(part))).is_some()
+}
+
+/// What of an absolute path is beneath a folder, as it stands there. `None` if the path is elsewhere,
+/// leaves the folder on its way, or has a part that cannot be decoded.
+fn beneath<'a>(
+    path: &'a str,
+    folder: &str,
+    decode: &impl Fn(&'a str) -> Option<Cow<'a, str>>,
+) -> Option<&'a str> {
+    let mut rest = path.strip_prefix('/')?;
+    for wanted in parts(folder) {
+        let part = loop {
+            let (part, after) = rest.split_once('/').unwrap_or((rest, ""));
+            let part = decode(part)?;
+            let is_nothing = part.is_empty() || part == ".";
+            if is_nothing && rest.is_empty() {
+                return None;
+            }
+            rest = after;
+            if !is_nothing {
+                break part;
+            }
+        };
+        if part != wanted {
+            return None;
+        }
+    }
+    let mut depth = 0usize;
+    for part in rest.split('/') {
+        match decode(part)?.as_ref() {
+            "" | "." => {}
+            ".." => depth = depth.checked_sub(1)?,
+            _ => depth = depth.saturating_add(1),
+        }
+    }
+    Some(rest.trim_start_matches('/'))
+}
+
+/// The names that a path is made of.
+fn parts(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|part| !part.is_empty() && *part != ".")
+}
+
+fn join(folder: &str, rest: &str) -> String {
+    let folder = folder.trim_end_matches('/');
+    match (folder, rest) {
+        ("", "") => "/".to_owned(),
+        (folder, "") => folder.to_owned(),
+        (folder, rest) => format!("{folder}/{rest}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const W: &str = "/home/me/ws";
+
+    fn usual() -> PathMap {
+        PathMap::default().both_ways(W, W).outward("/workspace", W).both_ways("/run/s/tmp", "/tmp")
+    }
+
+    #[test]
+    fn paths_are_mapped_by_whole_names() {
+        use Way::{Inward, Outward};
+        let rows = [
+            (Outward, "/workspace", Some("/home/me/ws")),
+            (Outward, "/workspace/", Some("/home/me/ws")),
+            (Outward, "/workspace/a/b", Some("/home/me/ws/a/b")),
+            (Outward, "//workspace//./a//b/", Some("/home/me/ws/./a//b/")),
+            (Outward, "/workspace/a/../b", Some("/home/me/ws/a/../b")),
+            (Outward, "/workspace/a/../../etc", None),
+            (Outward, "/workspace/..", None),
+            (Outward, "/workspace/../workspace/a", None),
+            (Outward, "/workspace-evil/a", None),
+            (Outward, "/workspac", None),
+            (Outward, "/", None),
+            (Outward, "", None),
+            (Outward, ".", None),
+            (Outward, "/.", None),
+            (Outward, "workspace/a", None),
+            (Outward, "./workspace", None),
+            (Outward, "C:\\workspace\\a", None),
+            (Outward, "/tmp", Some("/run/s/tmp")),
+            (Outward, "/tmp/\u{e9} \n", Some("/run/s/tmp/\u{e9} \n")),
+            (Outward, "/home/me/ws/a", None),
+            (Outward, "/run/s/tmp/a", None),
+            (Inward, "/home/me/ws/a", None),
+            (Inward, "/workspace/a", None),
+            (Inward, "/run/s/tmp/a%20b", Some("/tmp/a%20b")),
+            (Inward, "/run/s/tmp", Some("/tmp")),
+            (Inward, "/run/s", None),
+            (Inward, "/run/./s//tmp/a", Some("/tmp/a")),
+            (Inward, "/run/x/../s/tmp/a", None),
+            (Inward, "/tmp/a", None),
+        ];
+        for (way, path, expected) in rows {
+            assert_eq!(usual().path(way, path).as_deref(), expected, "{way:?} {path}");
+        }
+    }
+
+    #[test]
+    fn the_deepest_folder_counts() {
+        // A workspace that is itself beneath `/tmp`, and the container's `/tmp` is another.
+        let map = PathMap::default().both_ways("/run/t", "/tmp").both_ways("/tmp/ws", "/tmp/ws");
+        assert_eq!(map.path(Way::Outward, "/tmp/ws/a"), None);
+        assert_eq!(map.path(Way::Outward, "/tmp/wsx").as_deref(), Some("/run/t/wsx"));
+        let nested = PathMap::default().both_ways("/a", "/x").both_ways("/a/b", "/y");
+        assert_eq!(nested.path(Way::Inward, "/a/b/c").as_deref(), Some("/y/c"));
+        assert_eq!(nested.path(Way::Inward, "/a/c").as_deref(), Some("/x/c"));
+        let twice = PathMap::default().both_ways("/a", "/x").both_ways("/a", "/y");
+        assert_eq!(twice.path(Way::Inward, "/a").as_deref(), Some("/x"), "the first of two");
+    }
+
+    #[test]
+    fn the_root_is_a_folder_too() {
+        let map = PathMap::default().both_ways("/", "/host");
+        assert_eq!(map.path(Way::Inward, "/").as_deref(), Some("/host"));
+        assert_eq!(map.path(Way::Inward, "/a").as_deref(), Some("/host/a"));
+        assert_eq!(map.path(Way::Outward, "/host").as_deref(), Some("/"));
+        assert_eq!(map.path(Way::Outward, "/host/a").as_deref(), Some("/a"));
+    }
+
+    #[test]
+    fn uris_of_files_are_mapped_and_keep_what_is_not_replaced() {
+        let map = usual().both_ways("/home/me/a b\u{e9}#", "/ab");
+        let rows = [
+            ("file:///workspace/a%20b?x=1#L3:4", Some("file:///home/me/ws/a%20b?x=1#L3:4")),
+            ("file://localhost/workspace", Some("file://localhost/home/me/ws")),
+            ("FILE:/workspace/a", Some("FILE:/home/me/ws/a")),
+            ("file:///work%73pace/%41", Some("file:///home/me/ws/%41")),
+            ("file:///workspace/a/%2e%2e/b", Some("file:///home/me/ws/a/%2e%2e/b")),
+            ("file:///workspace/%2E%2e/etc", None),
+            ("file:///workspace%2Fa", None),
+            ("file:///workspace/a%2Fb", None),
+            ("file:///workspace/a%00", None),
+            ("file:///workspace/a%ff", None),
+            ("file:///workspace/a%f", None),
+            ("file:///workspace/100%", None),
+            ("file://other/workspace/a", None),
+            ("file:workspace/a", None),
+            ("file://", None),
+            ("file:", None),
+            ("https://example.org/workspace/a", None),
+            ("zed:///agent/workspace", None),
+            ("/workspace/a", None),
+            ("", None),
+            ("\u{e9}\u{e9}\u{e9}", None),
+            ("file:///ab/c", Some("file:///home/me/a%20b%C3%A9%23/c")),
+        ];
+        for (uri, expected) in rows {
+            assert_eq!(map.uri(Way::Outward, uri).as_deref(), expected, "{uri}");
+        }
+        let back = map.uri(Way::Inward, "file:///home/me/a%20b%c3%a9%23/c");
+        assert_eq!(back.as_deref(), Some("file:///ab/c"));
+    }
+
+    #[test]
+    fn there_and_back_is_the_same() {
+        let map =
+            PathMap::default().both_ways("/home/me/\u{e9} x", "/w").both_ways("/run/t", "/tmp");
+        for path in ["/w", "/w/a", "/w/a b/%/\u{e9}", "/tmp/..a/b", "/tmp/a/../b"] {
+            let host = map.path(Way::Outward, path).unwrap();
+            assert_eq!(map.path(Way::Inward, &host).unwrap(), path);
+            let uri = format!("file://{}", file_uri::encode(path));
+            let host = map.uri(Way::Outward, &uri).unwrap();
+            assert_eq!(map.uri(Way::Inward, &host).unwrap(), uri);
+        }
+    }
+
+    #[test]
+    fn a_map_of_equals_has_nothing_to_do() {
+        let same = PathMap::default().both_ways(W, W);
+        assert!(same.is_identity(Way::Inward) && same.is_identity(Way::Outward));
+        let more = same.outward("/workspace", W);
+        assert!(more.is_identity(Way::Inward) && !more.is_identity(Way::Outward));
+    }
+}

@@ -1,0 +1,172 @@
+//! Stories of an editor and an agent that are played, with a relay in between.
+
+mod capabilities;
+mod ending;
+mod passing;
+mod permissions;
+mod turns;
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::event::{StopReason, Withdrawal};
+use crate::message_reader::Noise;
+
+/// A relay with what each end got and what it told, and a clock that only tests move.
+struct Story {
+    relay: Relay,
+    now: Instant,
+    editor: Vec<Value>,
+    agent: Vec<Value>,
+    events: Vec<RelayEvent>,
+}
+
+impl Story {
+    fn new(config: RelayConfig) -> Self {
+        let now = Instant::now();
+        let relay = Relay::new(config, now);
+        Story { relay, now, editor: Vec::new(), agent: Vec::new(), events: Vec::new() }
+    }
+
+    fn start() -> Self {
+        Story::new(RelayConfig::default())
+    }
+
+    /// Session `s` has a turn, by the editor's request `p`, which is the agent's 1.
+    fn prompted() -> Self {
+        let mut story = Story::start();
+        story.prompt("p");
+        assert_eq!(story.agent()[0]["id"], 1);
+        story
+    }
+
+    fn line(&mut self, from: Side, line: &str) {
+        self.relay.receive(from, format!("{line}\n").as_bytes(), self.now);
+        self.collect();
+    }
+
+    fn editor_says(&mut self, message: Value) {
+        self.line(Side::Editor, &message.to_string());
+    }
+
+    fn agent_says(&mut self, message: Value) {
+        self.line(Side::Agent, &message.to_string());
+    }
+
+    fn prompt(&mut self, id: &str) {
+        self.editor_says(prompt_of("s", id));
+    }
+
+    fn cancel(&mut self) {
+        self.editor_says(
+            json!({"method": "session/cancel", "params": {"sessionId": "s", "_meta": 1}}),
+        );
+    }
+
+    /// The agent ends the turn that it knows by this id.
+    fn stop(&mut self, id: u64, reason: &str) {
+        self.agent_says(json!({"id": id, "result": {"stopReason": reason}}));
+    }
+
+    fn update(&mut self, body: Value) {
+        self.agent_says(
+            json!({"method": "session/update", "params": {"sessionId": "s", "update": body}}),
+        );
+    }
+
+    fn ask_permission(&mut self, id: u64) {
+        self.agent_says(permission(id));
+    }
+
+    fn eof(&mut self, from: Side) {
+        self.relay.receive_eof(from, self.now);
+        self.collect();
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.now += time;
+        self.relay.handle_timeout(self.now);
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        while let Some(event) = self.relay.poll_event() {
+            self.events.push(event);
+        }
+        self.take_lines();
+    }
+
+    fn take_lines(&mut self) {
+        for (side, lines) in [(Side::Editor, &mut self.editor), (Side::Agent, &mut self.agent)] {
+            while let Some(line) = self.relay.poll_transmit(side) {
+                assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+                let message: Value = serde_json::from_slice(&line).unwrap();
+                assert_eq!(message["jsonrpc"], "2.0");
+                lines.push(message);
+            }
+        }
+    }
+
+    /// What the editor got since this was last asked.
+    fn editor(&mut self) -> Vec<Value> {
+        self.take_lines();
+        std::mem::take(&mut self.editor)
+    }
+
+    /// What the agent got since this was last asked.
+    fn agent(&mut self) -> Vec<Value> {
+        self.take_lines();
+        std::mem::take(&mut self.agent)
+    }
+
+    /// What was told since this was last asked.
+    fn events(&mut self) -> Vec<RelayEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    fn turns(&mut self) -> Vec<RelayedTurn> {
+        let events = self.events().into_iter();
+        let turns = events.filter_map(|event| match event {
+            RelayEvent::TurnEnded(turn) => Some(*turn),
+            _ => None,
+        });
+        turns.collect()
+    }
+}
+
+fn prompt_of(session: &str, id: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "session/prompt",
+        "params": {"sessionId": session, "prompt": [{"type": "text", "text": id}]}})
+}
+
+fn permission(id: u64) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": {
+        "sessionId": "s", "toolCall": {"toolCallId": "t"}, "_meta": {"x": 1},
+        "options": [{"optionId": "yes", "kind": "allow_once"}, {"optionId": "no", "kind": "reject_once"}]}})
+}
+
+fn ok(id: impl Into<Value>, result: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id.into(), "result": result})
+}
+
+fn error(id: impl Into<Value>, code: i64, message: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id.into(), "error": {"code": code, "message": message}})
+}
+
+fn cancelled(id: impl Into<Value>) -> Value {
+    ok(id, json!({"outcome": {"outcome": "cancelled"}}))
+}
+
+fn selected(id: impl Into<Value>, option: &str) -> Value {
+    ok(id, json!({"outcome": {"outcome": "selected", "optionId": option}}))
+}
+
+fn stopped(id: impl Into<Value>, reason: &str) -> Value {
+    ok(id, json!({"stopReason": reason}))
+}
+
+fn id(value: impl Into<Value>) -> Id {
+    Id::parse(value.into()).unwrap()
+}

@@ -1,0 +1,80 @@
+//! Who serves what.
+
+use super::*;
+
+fn story(files: Served, terminal: Served) -> Story {
+    let mut story = Story::new(RelayConfig { files, terminal, ..RelayConfig::default() });
+    let capabilities =
+        json!({"fs": {"readTextFile": true, "writeTextFile": false}, "terminal": true, "_meta": 1});
+    let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities, "clientInfo": {"name": "e"}});
+    story.editor_says(json!({"id": "i", "method": "initialize", "params": params}));
+    story
+}
+
+#[test]
+fn only_what_is_served_is_declared_and_everything_else_passes() {
+    let declared = |files, terminal| {
+        let mut story = story(files, terminal);
+        let heard = story.agent().remove(0);
+        let answer = json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": true}, "authMethods": []});
+        story.agent_says(json!({"id": 1, "result": answer}));
+        assert_eq!(story.editor(), [ok("i", answer)]);
+        assert_eq!(heard["params"]["protocolVersion"], 1);
+        assert_eq!(heard["params"]["clientInfo"]["name"], "e");
+        heard["params"]["clientCapabilities"].clone()
+    };
+    let expected = |read: bool, write: bool, terminal: bool| json!({"fs": {"readTextFile": read, "writeTextFile": write}, "terminal": terminal, "_meta": 1});
+    assert_eq!(declared(Served::Ours, Served::Ours), expected(true, true, true));
+    assert_eq!(declared(Served::Editors, Served::Editors), expected(true, false, true));
+    assert_eq!(declared(Served::Nobody, Served::Nobody), expected(false, false, false));
+}
+
+#[test]
+fn what_is_ours_is_told_and_answered_once() {
+    let mut story = story(Served::Ours, Served::Ours);
+    story.agent();
+    let params = json!({"path": "/w/a", "sessionId": "s"});
+    story.agent_says(json!({"id": 4, "method": "fs/write_text_file", "params": params}));
+    let told = RelayEvent::Request { id: id(4), method: "fs/write_text_file".into(), params };
+    assert_eq!(story.events(), [told]);
+    assert_eq!(story.editor(), [] as [Value; 0]);
+    assert!(!story.relay.decide(&id(4), &Decision::Cancelled, story.now));
+    assert!(!story.relay.ask_editor(&id(4), story.now));
+    assert!(story.relay.respond(&id(4), Ok(json!(null)), story.now));
+    assert!(!story.relay.respond(&id(4), Ok(json!(null)), story.now));
+    assert_eq!(story.agent(), [ok(4, json!(null))]);
+    story.agent_says(json!({"id": 5, "method": "terminal/create", "params": {}}));
+    story.agent_says(json!({"method": "$/cancel_request", "params": {"requestId": 5}}));
+    assert!(
+        story.events().contains(&RelayEvent::Withdrawn { id: id(5), why: Withdrawal::ByAgent })
+    );
+    assert!(story.relay.respond(&id(5), Err(RpcError::new(-32800, "cancelled")), story.now));
+    assert_eq!(story.agent(), [error(5, -32800, "cancelled")]);
+}
+
+#[test]
+fn what_the_editor_serves_goes_there_and_what_nobody_serves_nowhere() {
+    let mut story = story(Served::Editors, Served::Nobody);
+    story.agent();
+    let methods = [
+        "fs/read_text_file",
+        "fs/write_text_file",
+        "terminal/create",
+        "terminal/output",
+        "fs/list",
+    ];
+    for (id, method) in methods.into_iter().enumerate() {
+        story.agent_says(json!({"id": id, "method": method, "params": {"path": "/a"}}));
+    }
+    let editor = story.editor();
+    assert_eq!(editor.len(), 1);
+    assert_eq!(
+        (&editor[0]["method"], &editor[0]["params"]["path"]),
+        (&json!("fs/read_text_file"), &json!("/a"))
+    );
+    let refused = story.agent();
+    assert_eq!(refused.len(), 4);
+    assert_eq!(refused[0], error(1, -32601, "no method 'fs/write_text_file'"));
+    assert!(refused.iter().all(|answer| answer["error"]["code"] == -32601));
+    assert_eq!(story.relay.strays(Side::Agent).unknown_requests, 4);
+}

@@ -1,0 +1,132 @@
+//! The ends of the streams, in either order and at any time.
+
+use super::*;
+
+/// A turn with a prompt behind it, another request of the editor's, and three of the agent's: one that
+/// somebody has to decide, one at the editor, one to serve.
+fn busy_story() -> Story {
+    let mut story = Story::new(RelayConfig { files: Served::Ours, ..RelayConfig::default() });
+    story.prompt("p");
+    story.prompt("q");
+    story.editor_says(
+        json!({"id": "m", "method": "session/set_mode", "params": {"sessionId": "s"}}),
+    );
+    story.ask_permission(7);
+    story.ask_permission(8);
+    story.relay.ask_editor(&id(8), story.now);
+    story.agent_says(json!({"id": 9, "method": "fs/read_text_file", "params": {}}));
+    story.agent_says(json!({"id": 10, "method": "elicitation/create", "params": {}}));
+    assert_eq!((story.relay.owed(Side::Editor), story.relay.owed(Side::Agent)), (3, 4));
+    story.editor();
+    story.agent();
+    story.events();
+    story
+}
+
+#[test]
+fn when_the_agent_ends_everything_fails_at_once_with_the_reason() {
+    let mut story = busy_story();
+    story.relay.set_end_reason("exit code 1: no such model");
+    story.eof(Side::Agent);
+    let text = "the agent has ended: exit code 1: no such model";
+    let withdrawn = |id: u64| json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id}});
+    let expected = [
+        error("p", -32603, text),
+        error("m", -32603, text),
+        error("q", -32603, text),
+        withdrawn(1),
+        withdrawn(2),
+    ];
+    assert_eq!(story.editor(), expected);
+    assert_eq!(story.agent(), [] as [Value; 0]);
+    let events = story.events();
+    let withdrawn = |number: u64| RelayEvent::Withdrawn { id: id(number), why: Withdrawal::Ended };
+    assert_eq!(events[1..], [withdrawn(7), withdrawn(9), RelayEvent::Ended { side: Side::Agent }]);
+    let RelayEvent::TurnEnded(turn) = &events[0] else { panic!("{events:?}") };
+    assert_eq!(turn.outcome, Err(RpcError::new(-32603, text)));
+    assert!(!story.relay.decide(&id(7), &Decision::Cancelled, story.now));
+    assert!(!story.relay.respond(&id(9), Ok(json!({})), story.now));
+    // Whatever the editor wants from here on has the same answer.
+    story.prompt("late");
+    story.cancel();
+    story.editor_says(json!({"id": 1, "result": {}}));
+    assert_eq!((story.editor(), story.agent()), (vec![error("late", -32603, text)], vec![]));
+    story.eof(Side::Editor);
+    let told = [RelayEvent::Ended { side: Side::Editor }, RelayEvent::Released, RelayEvent::Closed];
+    assert_eq!(story.events(), told);
+    assert_eq!((story.relay.poll_timeout(), story.relay.poll_event()), (None, None));
+}
+
+#[test]
+fn when_the_editor_ends_every_turn_is_cancelled_and_its_end_awaited() {
+    let mut story = busy_story();
+    story.eof(Side::Editor);
+    let expected = [
+        json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s"}}),
+        cancelled(7),
+        cancelled(8),
+        error(10, -32603, "the editor has ended"),
+    ];
+    assert_eq!(story.agent(), expected);
+    let withdrawn = RelayEvent::Withdrawn { id: id(7), why: Withdrawal::TurnCancelled };
+    assert_eq!(story.events(), [withdrawn, RelayEvent::Ended { side: Side::Editor }]);
+    // What is ours is still served, what is the editor's is not.
+    assert!(story.relay.respond(&id(9), Ok(json!({})), story.now));
+    story.agent_says(json!({"id": 11, "method": "elicitation/create"}));
+    assert_eq!(story.agent(), [ok(9, json!({})), error(11, -32603, "the editor has ended")]);
+    story.agent_says(json!({"id": 2, "result": {}}));
+    assert_eq!(story.events(), []);
+    story.stop(1, "cancelled");
+    let events = story.events();
+    assert!(matches!(events[0], RelayEvent::TurnEnded(_)));
+    assert_eq!(events[1..], [RelayEvent::Released]);
+    let told = [stopped("q", "cancelled"), ok("m", json!({})), stopped("p", "cancelled")];
+    assert_eq!(story.editor(), told, "it may still listen");
+    story.eof(Side::Agent);
+    assert_eq!(story.events(), [RelayEvent::Ended { side: Side::Agent }, RelayEvent::Closed]);
+}
+
+#[test]
+fn an_agent_that_answers_nothing_is_released_after_its_grace() {
+    let mut story = Story::prompted();
+    story.ask_permission(7);
+    story.eof(Side::Editor);
+    story.events();
+    story.wait(Duration::from_secs(4));
+    assert_eq!(story.events(), []);
+    story.wait(Duration::from_secs(1));
+    let told = [RelayEvent::Overdue { session: "s".into() }, RelayEvent::Released];
+    assert_eq!(story.events(), told);
+    assert_eq!(story.relay.poll_timeout(), None);
+    story.relay.set_end_reason("ended");
+    story.eof(Side::Agent);
+    assert_eq!(story.editor(), [error("p", -32603, "the agent has ended: ended")]);
+}
+
+#[test]
+fn an_editor_that_asks_nothing_is_released_at_once() {
+    let mut story = Story::start();
+    story.eof(Side::Editor);
+    assert_eq!(story.events(), [RelayEvent::Ended { side: Side::Editor }, RelayEvent::Released]);
+    assert_eq!((story.agent(), story.relay.poll_timeout()), (vec![], None));
+    // A permission that comes now has nobody to decide it but a rule.
+    story.ask_permission(7);
+    assert!(story.relay.ask_editor(&id(7), story.now));
+    assert_eq!((story.agent(), story.editor()), (vec![cancelled(7)], vec![]));
+}
+
+#[test]
+fn a_last_line_without_an_end_counts() {
+    let mut story = Story::prompted();
+    story.relay.receive(Side::Agent, br#"{"id":1,"result":{"stopReason":"end_turn"}}"#, story.now);
+    story.eof(Side::Agent);
+    assert_eq!(story.editor(), [stopped("p", "end_turn")]);
+    assert!(!story.relay.wants(Side::Agent) && story.relay.wants(Side::Editor));
+}
+
+#[test]
+fn without_a_reason_the_error_has_none() {
+    let mut story = Story::prompted();
+    story.eof(Side::Agent);
+    assert_eq!(story.editor(), [error("p", -32603, "the agent has ended")]);
+}
