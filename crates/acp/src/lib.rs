@@ -81,6 +81,7 @@ mod session;
 mod strays;
 mod timeline;
 mod tool_call;
+mod tool_call_facts;
 mod tool_calls;
 mod turn;
 mod update;

@@ -114,19 +114,6 @@ impl ToolCall {
         self.text("kind")
     }
 
-    /// The command it runs, where the agent tells it exactly: `rawInput.command`, a text or an array
-    /// of texts. It grows while a model writes it, so nothing is decided by it before permission is
-    /// asked for.
-    pub fn command(&self) -> Option<&Value> {
-        let command = self.members.get("rawInput")?.get("command")?;
-        let is_exact = match command {
-            Value::String(_) => true,
-            Value::Array(words) => !words.is_empty() && words.iter().all(Value::is_string),
-            _ => false,
-        };
-        is_exact.then_some(command)
-    }
-
     /// Takes what is told, member by member. What is missing or `null` stays as it was; a member of
     /// more than about `max_member` bytes is not kept, and neither is what it replaces.
     pub(crate) fn merge(&mut self, told: &Value, announced: Announced, max_member: usize) {
@@ -242,7 +229,7 @@ mod tests {
         assert_eq!(call.member("content"), Some(&json!([2])));
         assert_eq!(call.member("_meta"), Some(&json!({"x": 1})));
         assert_eq!(call.member("toolCallId"), None);
-        assert_eq!(call.command(), Some(&json!("ls")));
+        assert_eq!(call.command().as_deref(), Some("ls"));
     }
 
     #[test]
@@ -276,21 +263,5 @@ mod tests {
         assert_eq!(open.standing(), Standing::Ended(ToolStatus::Completed));
         open.mark(Mark::Abandoned);
         assert_eq!(open.standing(), Standing::Ended(ToolStatus::Completed));
-    }
-
-    #[test]
-    fn a_command_is_exact_or_none() {
-        let rows = [
-            (json!({"rawInput": {"command": "ls -l"}}), true),
-            (json!({"rawInput": {"command": ["ls", "-l"]}}), true),
-            (json!({"rawInput": {"command": []}}), false),
-            (json!({"rawInput": {"command": ["ls", 1]}}), false),
-            (json!({"rawInput": {"command": {}}}), false),
-            (json!({"rawInput": "ls"}), false),
-            (json!({"title": "ls -l"}), false),
-        ];
-        for (told, exact) in rows {
-            assert_eq!(call(std::slice::from_ref(&told)).command().is_some(), exact, "{told}");
-        }
     }
 }

@@ -190,7 +190,7 @@ mod tests {
         calls.upsert(&json!({"toolCallId": "t", "rawInput": {"command": "ls"}}), Announced::Yes);
         let call = calls.get("t").unwrap();
         assert_eq!((call.announced(), call.title(), calls.len()), (Announced::Yes, "ls", 1));
-        assert_eq!(call.command(), Some(&json!("ls")));
+        assert_eq!(call.command().as_deref(), Some("ls"));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! In scope: the table of tools and kinds with its allowlists, the order in which running sidecars
 //! are tried, the directory a call may run in as far as its spelling tells, which of a caller's
-//! variables a tool gets, and what of an argument list may stand in a log.
+//! variables a tool gets, what of an argument list may stand in a log, and which permissions an agent
+//! gets that asks for them.
 //!
 //! Out of scope: what is running (the caller says), whether a tool is really installed (the runner
 //! tells), and where a path really leads (the runner resolves it).
@@ -29,6 +30,7 @@ mod forwarding;
 mod host_commands;
 mod kinds;
 mod notify;
+mod permissions;
 mod policy;
 mod redact;
 mod route;
@@ -38,6 +40,9 @@ pub use forwarding::{Forwarded, Forwarding, InvalidVariable, Passing, Staying};
 pub use host_commands::{HostCommand, HostCommands};
 pub use kinds::{DEV_TOOLS, KindSpec, kinds};
 pub use notify::{Executables, Notification, NotifyEnvironment, NotifyRules};
+pub use permissions::{
+    Asked, Fallback, InvalidRule, PermissionRule, PermissionRules, Ruled, Ruling, Stated,
+};
 pub use policy::{Allowance, KindPolicy, Policy};
 pub use redact::redact;
 pub use route::{Reason, Route, running_first};

@@ -1,0 +1,32 @@
+//! What an agent asks to be allowed.
+
+use std::path::{Path, PathBuf};
+
+/// A call of a tool as far as it is told exactly: no titles, no texts for people.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The agent's word for what it does; `""`, if it says nothing, is `other`.
+    pub kind: &'a str,
+    /// All of its command, if it has one.
+    pub command: Option<&'a str>,
+    /// Every path that it names, as the agent spells it.
+    pub paths: &'a [&'a str],
+    /// The absolute names of the workspace, each of which an agent may use. Paths of rules are
+    /// relative to it.
+    pub workspace: &'a [PathBuf],
+    /// What the agent's own relative paths are relative to.
+    pub cwd: &'a Path,
+}
+
+impl Asked<'_> {
+    pub(super) fn kind(&self) -> &str {
+        if self.kind.is_empty() { "other" } else { self.kind }
+    }
+}
+
+impl Default for Asked<'_> {
+    /// Nothing is told, and no path is anywhere.
+    fn default() -> Self {
+        Asked { kind: "", command: None, paths: &[], workspace: &[], cwd: Path::new("/") }
+    }
+}

@@ -1,0 +1,296 @@
+//! One rule about what agents ask, and when it holds.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use super::asked::Asked;
+use crate::directory::normalise;
+
+/// The kinds of tool calls that the protocol has. An agent may say any other word.
+const TOOL_KINDS: [&str; 10] = [
+    "read",
+    "edit",
+    "delete",
+    "move",
+    "search",
+    "execute",
+    "think",
+    "fetch",
+    "switch_mode",
+    "other",
+];
+
+/// What a rule is about. Of several conditions all have to hold; without any it is about everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PermissionRule {
+    /// The kind of the call.
+    pub kind: Option<String>,
+    /// All of the command, as the agent tells it.
+    pub command: Option<String>,
+    /// A file, or a folder and all beneath it: absolute, or relative to the workspace.
+    pub path: Option<String>,
+}
+
+/// Why a rule cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InvalidRule {
+    /// It has no condition. What is about everything says so, with `all`.
+    Empty,
+    /// A condition is an empty text, by its key.
+    EmptyText(&'static str),
+    /// A path that begins with `~`, or holds a NUL.
+    NoPath(String),
+    /// It would allow, by a path alone, what is no matter of files: a call of this kind.
+    NotOfFiles(String),
+}
+
+/// The word for everything.
+const ALL: &str = "all";
+
+impl PermissionRule {
+    /// A rule about everything.
+    pub fn all() -> Self {
+        PermissionRule::default()
+    }
+
+    /// The words that are a rule alone: the kinds that the protocol has, and `all`.
+    pub fn words() -> impl Iterator<Item = &'static str> {
+        TOOL_KINDS.into_iter().chain([ALL])
+    }
+
+    /// What one of the [`words`](Self::words) says.
+    pub fn named(word: &str) -> Option<Self> {
+        if word == ALL {
+            return Some(PermissionRule::all());
+        }
+        let kind = TOOL_KINDS.iter().find(|kind| **kind == word)?;
+        Some(PermissionRule { kind: Some((*kind).to_owned()), ..PermissionRule::default() })
+    }
+
+    /// Errors: it could never hold, or everything would.
+    pub fn check(&self) -> Result<(), InvalidRule> {
+        let conditions = [("kind", &self.kind), ("command", &self.command), ("path", &self.path)];
+        if conditions.iter().all(|(_, text)| text.is_none()) {
+            return Err(InvalidRule::Empty);
+        }
+        let empty =
+            |text: &Option<String>| text.as_ref().is_some_and(|text| text.trim().is_empty());
+        if let Some((key, _)) = conditions.into_iter().find(|(_, text)| empty(text)) {
+            return Err(InvalidRule::EmptyText(key));
+        }
+        match &self.path {
+            Some(path) if path.starts_with('~') || path.contains('\0') => {
+                Err(InvalidRule::NoPath(path.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`check`](Self::check), for a rule that is to allow.
+    pub fn check_allowing(&self) -> Result<(), InvalidRule> {
+        self.check()?;
+        match (&self.kind, &self.command, &self.path) {
+            (Some(kind), None, Some(_)) if !is_of_files(kind) => {
+                Err(InvalidRule::NotOfFiles(kind.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it lets the call pass: all that the call names has to be covered. A path covers what
+    /// is done with files; what a command does is not told by the paths that come with it.
+    pub(super) fn allows(&self, asked: &Asked<'_>) -> bool {
+        let paths = self.path.as_ref().is_none_or(|rule| {
+            let told =
+                self.command.is_some() || (asked.command.is_none() && is_of_files(asked.kind()));
+            told && !asked.paths.is_empty()
+                && asked.paths.iter().all(|path| is_beneath(path, rule, asked))
+        });
+        paths && self.is_of_kind(asked) && self.is_of_command(asked)
+    }
+
+    /// Whether it holds the call up: one path of several is enough.
+    pub(super) fn stops(&self, asked: &Asked<'_>) -> bool {
+        let any = |rule: &String| asked.paths.iter().any(|path| is_beneath(path, rule, asked));
+        self.path.as_ref().is_none_or(any) && self.is_of_kind(asked) && self.is_of_command(asked)
+    }
+
+    fn is_of_kind(&self, asked: &Asked<'_>) -> bool {
+        self.kind.as_ref().is_none_or(|kind| kind == asked.kind())
+    }
+
+    fn is_of_command(&self, asked: &Asked<'_>) -> bool {
+        self.command.as_ref().is_none_or(|command| asked.command == Some(command))
+    }
+}
+
+/// As a configuration file spells it: `"read"`, or `{ kind = "edit", path = "src" }`.
+impl fmt::Display for PermissionRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.kind, &self.command, &self.path) {
+            (None, None, None) => f.write_str(&quoted(ALL)),
+            (Some(kind), None, None) if PermissionRule::named(kind).is_some() => {
+                f.write_str(&quoted(kind))
+            }
+            (kind, command, path) => {
+                let conditions = [("kind", kind), ("command", command), ("path", path)];
+                let told = conditions.into_iter().filter_map(|(key, text)| {
+                    text.as_ref().map(|text| format!("{key} = {}", quoted(text)))
+                });
+                write!(f, "{{ {} }}", told.collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+}
+
+impl fmt::Display for InvalidRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InvalidRule::Empty => f.write_str("a rule has a kind, a command or a path"),
+            InvalidRule::EmptyText(key) => write!(f, "the {key} of a rule is empty"),
+            InvalidRule::NoPath(path) => {
+                write!(f, "'{path}' is neither absolute nor relative to the workspace")
+            }
+            InvalidRule::NotOfFiles(kind) => {
+                write!(f, "what is done by '{kind}' is not told by its paths")
+            }
+        }
+    }
+}
+
+impl std::error::Error for InvalidRule {}
+
+/// Whether calls of this kind are about the files that they name, and nothing else.
+fn is_of_files(kind: &str) -> bool {
+    ["read", "edit", "delete", "move", "search"].contains(&kind)
+}
+
+/// Whether a path of a call is the rule's, or beneath it, component by component.
+fn is_beneath(path: &str, rule: &str, asked: &Asked<'_>) -> bool {
+    let Some(workspace) = asked.workspace.first() else { return false };
+    match (place(path, asked.cwd, asked), place(rule, workspace, asked)) {
+        (Some(path), Some(rule)) => path.starts_with(rule),
+        _ => false,
+    }
+}
+
+/// Where a path leads by its spelling: relative ones from `base` on, and the workspace under the
+/// first of its names. `None` for what only somebody else can read.
+fn place(path: &str, base: &Path, asked: &Asked<'_>) -> Option<PathBuf> {
+    if path.starts_with('~') || path.contains("://") {
+        return None;
+    }
+    let path = spelled_out(&base.join(path))?;
+    let mut names = asked.workspace.iter().filter_map(|name| spelled_out(name));
+    let rest = names.find_map(|name| path.strip_prefix(name).ok().map(Path::to_owned));
+    match (rest, asked.workspace.first()) {
+        (Some(rest), Some(first)) => Some(spelled_out(first)?.join(rest)),
+        _ => Some(path),
+    }
+}
+
+/// An absolute path without `.` and `..`.
+fn spelled_out(path: &Path) -> Option<PathBuf> {
+    let plain = normalise(path.as_os_str().as_bytes()).ok()?;
+    Some(PathBuf::from(OsString::from_vec(plain)))
+}
+
+/// A text as TOML has it.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            letter if letter.is_control() => {
+                quoted.push_str(&format!("\\u{:04X}", u32::from(letter)));
+            }
+            letter => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(kind: &str, command: &str, path: &str) -> PermissionRule {
+        let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        PermissionRule { kind: told(kind), command: told(command), path: told(path) }
+    }
+
+    #[test]
+    fn a_rule_is_told_as_a_file_spells_it() {
+        let rows = [
+            (PermissionRule::all(), r#""all""#),
+            (rule("read", "", ""), r#""read""#),
+            (rule("brand_new", "", ""), r#"{ kind = "brand_new" }"#),
+            (rule("edit", "", "src"), r#"{ kind = "edit", path = "src" }"#),
+            (rule("", "echo \"a\\b\"\n\u{1b}", ""), r#"{ command = "echo \"a\\b\"\n\u001B" }"#),
+        ];
+        for (rule, expected) in rows {
+            assert_eq!(rule.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_rule() {
+        let spaces = PermissionRule { command: Some(" ".into()), ..PermissionRule::all() };
+        assert_eq!(PermissionRule::all().check(), Err(InvalidRule::Empty));
+        assert_eq!(spaces.check(), Err(InvalidRule::EmptyText("command")));
+        for path in ["~/x", "a\0b"] {
+            assert_eq!(rule("", "", path).check(), Err(InvalidRule::NoPath(path.into())));
+        }
+        for kind in ["execute", "fetch", "brand_new"] {
+            let of_paths = rule(kind, "", "src");
+            assert_eq!(of_paths.check(), Ok(()), "it may deny");
+            assert_eq!(of_paths.check_allowing(), Err(InvalidRule::NotOfFiles(kind.into())));
+            assert_eq!(rule(kind, "make", "src").check_allowing(), Ok(()));
+        }
+        assert_eq!(rule("edit", "", "src").check_allowing(), Ok(()));
+    }
+
+    #[test]
+    fn words() {
+        assert_eq!(PermissionRule::named("all"), Some(PermissionRule::all()));
+        assert_eq!(PermissionRule::named("edit"), Some(rule("edit", "", "")));
+        assert_eq!(PermissionRule::named("Edit"), None);
+    }
+
+    #[test]
+    fn paths_are_compared_as_they_are_spelled() {
+        let workspace = [PathBuf::from("/home/me/p"), PathBuf::from("/workspace")];
+        let cwd = Path::new("/workspace/sub");
+        let rows = [
+            ("/workspace/src/a.rs", "src", true),
+            ("/home/me/p/src", "src", true),
+            ("/home/me/p/src/a", "/workspace/src", true),
+            ("/workspace/src", "/home/me/p/src/", true),
+            ("a.rs", "sub", true),
+            ("a.rs", "src", false),
+            ("../src/a.rs", "./src", true),
+            ("/workspace/src-evil/a", "src", false),
+            ("/workspace/src/../.git/config", "src", false),
+            ("/workspace/src/../.git/config", ".git", true),
+            ("/workspace/../etc/passwd", ".", false),
+            ("/workspace/../etc/passwd", "/etc", true),
+            ("/workspace-evil", ".", false),
+            ("/workspace", ".", true),
+            ("/a", "/", true),
+            ("~/p/src", ".", false),
+            ("file:///home/me/p/src", ".", false),
+            ("a\0b", ".", false),
+        ];
+        for (path, rule, expected) in rows {
+            let asked = Asked { workspace: &workspace, cwd, ..Asked::default() };
+            assert_eq!(is_beneath(path, rule, &asked), expected, "{path} {rule}");
+        }
+        let nowhere = Asked { cwd, ..Asked::default() };
+        assert!(!is_beneath("/a", "/a", &nowhere), "without a workspace nothing is anywhere");
+    }
+}
