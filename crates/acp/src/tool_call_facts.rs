@@ -135,7 +135,7 @@ mod tests {
 
     fn call(told: &Value) -> ToolCall {
         let mut call = ToolCall::placeholder("t");
-        call.merge(told, Announced::Yes);
+        call.merge(told, Announced::Yes, usize::MAX);
         call
     }
 

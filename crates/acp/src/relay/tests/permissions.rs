@@ -16,7 +16,7 @@ fn a_rule_decides_and_the_editor_never_knows() {
         panic!("{events:?}")
     };
     assert_eq!((asked, request.session.as_str()), (&id(7), "s"));
-    assert_eq!(request.call.as_ref().unwrap().command(), Some(&json!("ls")), "the merged call");
+    assert_eq!(request.call.as_ref().unwrap().command(), Some("ls".to_owned()), "the merged call");
     assert_eq!(request.params, permission(7)["params"]);
     let unheard = Decision::Select(json!("maybe"));
     assert!(!story.relay.decide(&id(7), &unheard, story.now), "not offered");
