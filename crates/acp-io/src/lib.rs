@@ -6,17 +6,21 @@
 //!
 //! Out of scope: what the agent may do, and where it runs: whoever starts it hands in a command.
 
+mod bridge;
 mod calls;
 mod conversation;
 mod host;
 mod peer;
 mod pipe;
 mod replay;
+mod stdio;
 mod tail;
 mod wire_log;
 
+pub use bridge::Bridge;
 pub use conversation::Conversation;
 pub use host::{Host, NoHost, Served};
 pub use peer::{Peer, PeerEnd, PeerLimits};
 pub use replay::{Misfit, News, Replay, Told, replay};
+pub use stdio::Stdio;
 pub use wire_log::{Encoding, Entry, Line, Pipe, What, WireLog, WireLogLimits, parts};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use aifo_process::{Mark, random_bits, signal_group_number, sweep};
 use aifo_types::{ExecId, Signal, env};
 use nix::errno::Errno;
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
@@ -123,6 +123,20 @@ impl Peer {
     /// The end of what it has said on stderr.
     pub fn stderr(&self) -> String {
         self.stderr.text()
+    }
+
+    /// How its process ended, if it has, and the last that it said on stderr: a line for people.
+    pub fn last_words(&self) -> String {
+        let mut words = match &self.exited.how {
+            Some(how) => format!("the agent has ended: {how}"),
+            None => "the agent has ended".to_owned(),
+        };
+        let stderr = self.stderr();
+        if let Some(line) = stderr.lines().rfind(|line| !line.trim().is_empty()) {
+            words.push_str(": ");
+            words.push_str(line.trim());
+        }
+        words
     }
 
     /// Kills it, and all that it started. Nothing of it is waited for.
@@ -242,7 +256,9 @@ async fn drain(mut stderr: ChildStderr, tail: Tail, log: Option<Arc<WireLog>>) {
 /// number, which is its group's.
 #[derive(Debug)]
 pub(crate) struct Exited {
-    told: Option<oneshot::Receiver<()>>,
+    told: Option<oneshot::Receiver<String>>,
+    /// In words, once it has been told.
+    how: Option<String>,
 }
 
 impl Exited {
@@ -250,19 +266,26 @@ impl Exited {
         let (tell, told) = oneshot::channel();
         let wait = move || {
             let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
-            while waitid(Id::Pid(pid), flags) == Err(Errno::EINTR) {}
+            let how = loop {
+                match waitid(Id::Pid(pid), flags) {
+                    Err(Errno::EINTR) => {}
+                    Ok(WaitStatus::Exited(_, code)) => break format!("exit status {code}"),
+                    Ok(WaitStatus::Signaled(_, signal, _)) => break format!("killed by {signal}"),
+                    _ => break "nobody knows how".to_owned(),
+                }
+            };
             // Whoever wanted to know may be gone.
-            let _ = tell.send(());
+            let _ = tell.send(how);
         };
         std::thread::Builder::new().name("aifo-agent-end".to_owned()).spawn(wait)?;
-        Ok(Exited { told: Some(told) })
+        Ok(Exited { told: Some(told), how: None })
     }
 
     /// Cancel-safe; returns at once when it has returned before.
     pub(crate) async fn wait(&mut self) {
         if let Some(told) = &mut self.told {
-            // A thread that is gone has told, too.
-            let _ = told.await;
+            // A thread that is gone has nothing to tell.
+            self.how = told.await.ok();
             self.told = None;
         }
     }

@@ -1,0 +1,203 @@
+//! A relay, its agent, and the editor that started us, put together.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use aifo_acp::{Relay, RelayConfig, RelayEvent, RpcError, Side, Withdrawal, code};
+use tokio::process::Command;
+use tokio::time::{sleep_until, timeout};
+
+use crate::calls::Calls;
+use crate::host::Host;
+use crate::peer::{LAST_WORDS, Peer, PeerEnd, PeerLimits, READ};
+use crate::pipe::{Pipe, read};
+use crate::stdio::Stdio;
+use crate::wire_log::WireLog;
+
+/// A [`Relay`] that is driven: with an agent's pipes, our own stdin and stdout, the clock, and a
+/// [`Host`] (`spec/acp-relay.md#processes`).
+///
+/// [`next`](Bridge::next) does all the work. While nobody waits for it nothing is read, and nothing is
+/// written.
+#[derive(Debug)]
+pub struct Bridge<H> {
+    relay: Relay,
+    peer: Peer,
+    editor: Stdio,
+    host: Arc<H>,
+    calls: Calls,
+    /// Where the agent's stdout stands.
+    pipe: Pipe,
+    is_editor_gone: bool,
+    buffer: Vec<u8>,
+}
+
+impl<H: Host> Bridge<H> {
+    /// Starts an agent for an editor. Who serves what, `config` says; what is ours to serve, the host
+    /// does.
+    pub fn start(
+        command: Command,
+        config: RelayConfig,
+        limits: PeerLimits,
+        log: Option<Arc<WireLog>>,
+        host: H,
+        editor: Stdio,
+    ) -> io::Result<Self> {
+        Ok(Bridge {
+            relay: Relay::new(config, Instant::now()),
+            peer: Peer::spawn(command, limits, log)?,
+            editor,
+            host: Arc::new(host),
+            calls: Calls::default(),
+            pipe: Pipe::Open,
+            is_editor_gone: false,
+            buffer: vec![0; READ],
+        })
+    }
+
+    /// The relay, to look at.
+    pub fn relay(&self) -> &Relay {
+        &self.relay
+    }
+
+    /// Tells the relay something, at this moment's time.
+    pub fn tell<T>(&mut self, what: impl FnOnce(&mut Relay, Instant) -> T) -> T {
+        what(&mut self.relay, Instant::now())
+    }
+
+    /// The end of what the agent has said on stderr.
+    pub fn stderr(&self) -> String {
+        self.peer.stderr()
+    }
+
+    /// The next event; `None` when the agent has ended and the editor was told, or when it is not
+    /// needed any more. Never [`RelayEvent::Request`], which the host answers. Cancel-safe.
+    ///
+    /// An agent that does not stop although its turn was cancelled is killed, after its
+    /// [`RelayEvent::Overdue`] was given.
+    pub async fn next(&mut self) -> Option<RelayEvent> {
+        loop {
+            while let Some(event) = self.relay.poll_event() {
+                if let Some(event) = self.take(event) {
+                    return Some(event);
+                }
+            }
+            let is_told = self.is_editor_gone || self.relay.backlog(Side::Editor) == 0;
+            if self.pipe == Pipe::Ended && is_told {
+                return None;
+            }
+            self.advance().await;
+        }
+    }
+
+    /// Ends the agent, if it has not, once the editor has what is for it. Of all that the agent
+    /// started, nothing runs any more then.
+    pub async fn end(self) -> PeerEnd {
+        drop(self.calls);
+        let (end, ()) = tokio::join!(self.peer.end(), self.editor.to.finish());
+        end
+    }
+
+    /// What is not for whoever asked.
+    fn take(&mut self, event: RelayEvent) -> Option<RelayEvent> {
+        match &event {
+            RelayEvent::Request { .. } => {
+                let RelayEvent::Request { id, method, params } = event else { return None };
+                let call = Arc::clone(&self.host).call(method, params);
+                self.calls.start(id, call);
+                return None;
+            }
+            RelayEvent::Withdrawn { id, why } if self.calls.stop(id) => {
+                if *why == Withdrawal::ByAgent {
+                    let gone = RpcError::new(code::CANCELLED, "withdrawn");
+                    self.relay.respond(id, Err(gone), Instant::now());
+                }
+                return None;
+            }
+            RelayEvent::Overdue { .. } => {
+                self.relay.set_end_reason("it did not stop when it was asked to, and was ended");
+                self.peer.kill();
+                self.hang_up();
+            }
+            // The agent is not needed, so it need not be waited for.
+            RelayEvent::Released => self.hang_up(),
+            _ => {}
+        }
+        Some(event)
+    }
+
+    /// Waits for one thing to happen, and does it.
+    async fn advance(&mut self) {
+        let deadline = self.relay.poll_timeout().map(tokio::time::Instant::from_std);
+        let due = async {
+            match deadline {
+                Some(deadline) => sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        let (relay, pipe) = (&mut self.relay, self.pipe);
+        let (mut ended, mut is_editor_lost) = (false, false);
+        tokio::select! {
+            (id, outcome) = self.calls.next() => {
+                self.calls.stop(&id);
+                relay.respond(&id, outcome, Instant::now());
+            }
+            room = self.peer.stdin.room(), if relay.backlog(Side::Agent) > 0 => {
+                match (room, relay.poll_transmit(Side::Agent)) {
+                    (Some(room), Some(line)) => room.send(line),
+                    // It reads no more, so nothing that it may still say can be answered.
+                    _ => ended = true,
+                }
+            }
+            room = self.editor.to.room(), if relay.backlog(Side::Editor) > 0 && !self.is_editor_gone => {
+                match (room, relay.poll_transmit(Side::Editor)) {
+                    (Some(room), Some(line)) => room.send(line),
+                    _ => is_editor_lost = true,
+                }
+            }
+            () = due => relay.handle_timeout(Instant::now()),
+            bytes = self.editor.from.recv(), if relay.wants(Side::Editor) && !self.is_editor_gone => {
+                match bytes {
+                    Some(bytes) => relay.receive(Side::Editor, &bytes, Instant::now()),
+                    None => is_editor_lost = true,
+                }
+            }
+            () = self.peer.exited.wait(), if pipe == Pipe::Open => {
+                relay.set_end_reason(self.peer.last_words());
+                // Or what it started could go on speaking in its name.
+                self.peer.kill();
+                self.pipe = Pipe::Last;
+            }
+            count = read(&mut self.peer.stdout, pipe, &mut self.buffer),
+                if pipe != Pipe::Ended && (relay.wants(Side::Agent) || pipe == Pipe::Last) =>
+            {
+                let bytes = self.buffer.get(..count).unwrap_or_default();
+                self.peer.log_read(bytes);
+                match bytes {
+                    [] => ended = true,
+                    bytes => relay.receive(Side::Agent, bytes, Instant::now()),
+                }
+            }
+        }
+        if ended {
+            // Its process ends at about the same time, and how is worth a moment.
+            let _ = timeout(LAST_WORDS, self.peer.exited.wait()).await;
+            self.relay.set_end_reason(self.peer.last_words());
+            self.hang_up();
+        }
+        if is_editor_lost {
+            // Nothing more comes from it, nor does it hear anything.
+            self.is_editor_gone = true;
+            self.relay.receive_eof(Side::Editor, Instant::now());
+        }
+    }
+
+    /// Nothing more is taken from the agent.
+    fn hang_up(&mut self) {
+        if self.pipe != Pipe::Ended {
+            self.relay.receive_eof(Side::Agent, Instant::now());
+            self.pipe = Pipe::Ended;
+        }
+    }
+}
