@@ -14,6 +14,8 @@ pub struct Binaries {
     pub shim: PathBuf,
     /// The fake tool of the suites.
     pub tool: PathBuf,
+    /// The fake ACP agent of the suites.
+    pub agent: PathBuf,
 }
 
 /// The programs of this build, or those in `AIFO_TEST_BIN_DIR`.
@@ -38,8 +40,9 @@ pub fn binaries() -> &'static Binaries {
             coder: under_test.join("aifo-coder"),
             shim: under_test.join("aifo-shim"),
             tool: profile.join("aifo-test-tool"),
+            agent: profile.join("aifo-test-agent"),
         };
-        for path in [&binaries.coder, &binaries.shim, &binaries.tool] {
+        for path in [&binaries.coder, &binaries.shim, &binaries.tool, &binaries.agent] {
             assert!(path.is_file(), "'{}' was not built", path.display());
         }
         binaries

@@ -1,8 +1,8 @@
 //! The vocabulary of the black-box suites: sessions, requests, answers, shims, processes.
 //!
 //! In scope: building the two binaries once, starting `aifo-coder serve` over a folder of fake tools
-//! with known behaviour, speaking raw HTTP to it, running shims, looking at `/proc`, and playing the
-//! model of real agents.
+//! with known behaviour, speaking raw HTTP to it, running shims, looking at `/proc`, playing the
+//! model of real agents, and playing an agent by a script.
 //!
 //! Out of scope: expectations. What must hold is told by the suites in `tests/suites`, one story
 //! per file.
@@ -20,6 +20,7 @@
 //! and bytes on the wire. It uses none of their crates, so that a slip in a codec cannot hide in
 //! its own test.
 
+pub mod acp_agent;
 mod answer;
 mod backend;
 mod binaries;
@@ -47,6 +48,7 @@ mod trial;
 mod user_container;
 mod wait;
 
+pub use acp_agent::{AcpAgent, Awaited, Group, Script, Step};
 pub use answer::Answer;
 pub use backend::Backend;
 pub use binaries::{Binaries, binaries, example};
