@@ -1,5 +1,6 @@
 //! A logged connection once more, with the state machines of today.
 
+mod clock;
 mod told;
 
 use std::collections::{HashMap, VecDeque};
@@ -15,6 +16,7 @@ use aifo_acp::{
 use serde_json::Value;
 
 use crate::wire_log::{Encoding, Entry, Line, Pipe, What};
+use clock::Clock;
 pub use told::{Misfit, News, Told};
 
 /// Drives a [`Client`] with what stands in a log (`spec/acp-wire.md#replay`): what we sent are its
@@ -32,15 +34,6 @@ pub struct Replay<F> {
     line: u64,
     part: u64,
     clock: Clock,
-}
-
-#[derive(Debug)]
-struct Clock {
-    base: Instant,
-    /// The time of the first entry.
-    first: Option<Duration>,
-    /// How far the client's clock is from its first entry. Never goes back.
-    now: Duration,
 }
 
 /// Replays these files, one after the other, as one log. Reads one line at a time; a line is as
@@ -79,7 +72,7 @@ impl<F: FnMut(Told)> Replay<F> {
             ids: HashMap::new(),
             line: 0,
             part: 0,
-            clock: Clock { base, first: None, now: Duration::ZERO },
+            clock: Clock::new(base),
         }
     }
 
@@ -344,23 +337,6 @@ impl<F: FnMut(Told)> Replay<F> {
 
     fn tell(&mut self, news: News) {
         (self.tell)(Told { at: self.clock.now, line: self.line, news });
-    }
-}
-
-impl Clock {
-    /// How long after the first entry that time is.
-    fn offset(&mut self, time: Duration) -> Duration {
-        let first = *self.first.get_or_insert(time);
-        time.saturating_sub(first)
-    }
-
-    fn at(&self, offset: Duration) -> Instant {
-        // A log may claim any time.
-        self.base.checked_add(offset).unwrap_or(self.base)
-    }
-
-    fn instant(&self) -> Instant {
-        self.at(self.now)
     }
 }
 
