@@ -1,10 +1,12 @@
 //! Front doors beside the proxy's: other ways in to the same request, policy and runner.
 //!
 //! In scope: the mailbox, host commands for containers that share nothing with the host but a directory
-//! (`spec/mailbox.md`): which requests run, each from its claim to its answer, and the end of it all.
+//! (`spec/mailbox.md`): which requests run, each from its claim to its answer, and the end of it all;
+//! and the hosts of an agent that speaks ACP: its client's files (`spec/acp-hosts.md`).
 //!
 //! Out of scope: what lies in the directory and how it is touched (`aifo-mailbox`), which commands are
-//! on the list (`aifo-policy`), and how they run (`aifo-sidecar`, the runner of the kind `host`).
+//! on the list (`aifo-policy`), how they run (`aifo-sidecar`, the runner of the kind `host`), and what
+//! an agent's messages look like (`aifo-acp`).
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -34,19 +36,24 @@
 //! # }
 //! ```
 //!
-//! Architecture invariant: a door starts no process and knows no container. Whatever comes in through it
-//! becomes an `ExecRequest`, and runs only if the policy has a word for it.
+//! Architecture invariant: a door knows no container and no way round the policy. What comes in through
+//! a mailbox becomes an `ExecRequest`, and an agent's files are those of its workspace.
 
 mod client;
+mod files;
 mod host;
 mod input;
 mod mailbox;
 mod opening;
 mod output;
 mod request;
+mod rpc;
+mod workspace;
 
 pub use aifo_mailbox::{CommandName, Directory, InvalidCommandName};
 pub use client::Client;
+pub use files::{FileLimits, Files, MissingFile, Writing};
 pub use host::{Host, host_fleet};
 pub use mailbox::{Mailbox, Stop};
 pub use opening::{Command, MailboxConfig, MailboxError};
+pub use workspace::Workspace;

@@ -1,0 +1,159 @@
+//! Reading a text, or some lines of it.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use aifo_acp::RpcError;
+use nix::fcntl::OFlag;
+use serde_json::Value;
+
+use super::FileLimits;
+use crate::rpc::{failed, invalid, optional, refused};
+use crate::workspace::{Workspace, regular};
+
+/// Which lines are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slice {
+    /// How many lines come before the first.
+    skip: u64,
+    /// How many there are, or all the rest.
+    count: Option<u64>,
+}
+
+impl Slice {
+    /// `line`, which counts from 1, and `limit`. Some agents count from 0, so 0 is the first line
+    /// as well.
+    pub(super) fn parse(params: &Value) -> Result<Self, RpcError> {
+        let number = |name| {
+            let whole = |value: &Value| {
+                value.as_u64().ok_or_else(|| invalid(format!("'{name}' has to be a whole number")))
+            };
+            optional(params, name).map(whole).transpose()
+        };
+        let skip = number("line")?.unwrap_or_default().saturating_sub(1);
+        Ok(Slice { skip, count: number("limit")? })
+    }
+}
+
+/// The lines of the file at `path`, exactly as they stand there, with their ends.
+pub(super) fn read(
+    workspace: &Workspace,
+    path: &str,
+    beneath: &Path,
+    slice: Slice,
+    limits: &FileLimits,
+) -> Result<String, RpcError> {
+    // Neither a FIFO nor a terminal must hold us or become ours before it is looked at.
+    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let opened = workspace.open_beneath(beneath, flags).and_then(regular);
+    let (file, _) = opened.map_err(|errno| refused(path, errno))?;
+    let bytes = match lines(file, slice, limits) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => {
+            return Err(invalid(format!(
+                "'{path}' is too large: {} bytes are read at once; 'line' and 'limit' ask for less",
+                limits.read
+            )));
+        }
+        Err(error) => return Err(failed(format!("'{path}': {}", error.kind()))),
+    };
+    String::from_utf8(bytes).map_err(|_| invalid(format!("'{path}' is not UTF-8 text")))
+}
+
+/// The bytes of these lines; `None` if they are beyond the limits.
+fn lines(file: impl Read, slice: Slice, limits: &FileLimits) -> io::Result<Option<Vec<u8>>> {
+    let mut file = BufReader::with_capacity(BUFFER, file);
+    let mut ahead = (&mut file).take(limits.skipped);
+    for _ in 0..slice.skip {
+        if ahead.skip_until(b'\n')? == 0 {
+            break;
+        }
+    }
+    if ahead.limit() == 0 {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    let mut counted = 0;
+    while slice.count.is_none_or(|count| counted < count) {
+        // One more than there may be tells that there are more.
+        let room = limits.read.saturating_sub(bytes.len()).saturating_add(1);
+        if (&mut file).take(room as u64).read_until(b'\n', &mut bytes)? == 0 {
+            break;
+        }
+        if bytes.len() > limits.read {
+            return Ok(None);
+        }
+        counted += 1;
+    }
+    Ok(Some(bytes))
+}
+
+const BUFFER: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const LIMITS: FileLimits = FileLimits { read: 8, skipped: 32, write: 0 };
+
+    fn slice(line: u64, limit: Option<u64>) -> Slice {
+        Slice::parse(&json!({"line": line, "limit": limit})).unwrap()
+    }
+
+    #[test]
+    fn lines_are_counted_from_one_and_kept_as_they_are() {
+        let rows = [
+            ("a\nb\nc\n", slice(1, None), "a\nb\nc\n"),
+            ("a\nb\nc\n", slice(0, None), "a\nb\nc\n"),
+            ("a\nb\nc\n", slice(2, None), "b\nc\n"),
+            ("a\nb\nc\n", slice(2, Some(1)), "b\n"),
+            ("a\nb\nc\n", slice(3, Some(9)), "c\n"),
+            ("a\nb\nc\n", slice(4, None), ""),
+            ("a\nb\nc\n", slice(u64::MAX, Some(u64::MAX)), ""),
+            ("a\nb\nc\n", slice(1, Some(0)), ""),
+            ("a\nb", slice(2, Some(1)), "b"),
+            ("a\nb", slice(3, None), ""),
+            ("a\r\nb\r\n", slice(2, Some(1)), "b\r\n"),
+            ("\n\n\n", slice(2, Some(2)), "\n\n"),
+            ("", slice(1, None), ""),
+            ("\u{feff}a", slice(1, None), "\u{feff}a"),
+        ];
+        for (text, slice, expected) in rows {
+            let found = lines(text.as_bytes(), slice, &LIMITS).unwrap();
+            assert_eq!(found.as_deref(), Some(expected.as_bytes()), "{text:?} {slice:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_has_to_fit_and_not_the_file() {
+        let rows = [
+            ("12345678", slice(1, None), true),
+            ("123456789", slice(1, None), false),
+            ("1234567\n9", slice(1, Some(1)), true),
+            ("1234567\n9", slice(1, Some(2)), false),
+            ("12345678901234567890\n1", slice(2, None), true),
+            // As far as is looked for a line.
+            ("1234567890123456789012345678901\n1", slice(2, None), false),
+            ("123456789012345678901234567890123456789", slice(9, None), false),
+        ];
+        for (text, slice, fits) in rows {
+            let found = lines(text.as_bytes(), slice, &LIMITS).unwrap();
+            assert_eq!(found.is_some(), fits, "{text:?} {slice:?}");
+        }
+        // Bounded, too, where a line never ends.
+        assert_eq!(lines(io::repeat(b'x'), slice(1, Some(1)), &LIMITS).unwrap(), None);
+        assert_eq!(lines(io::repeat(b'x'), slice(2, Some(1)), &LIMITS).unwrap(), None);
+    }
+
+    #[test]
+    fn a_slice_is_whole_numbers() {
+        assert_eq!(Slice::parse(&json!({})).unwrap(), Slice { skip: 0, count: None });
+        let null = json!({"line": null, "limit": null});
+        assert_eq!(Slice::parse(&null).unwrap(), Slice { skip: 0, count: None });
+        for params in [json!({"line": -1}), json!({"limit": 1.5}), json!({"line": "2"})] {
+            assert!(Slice::parse(&params).is_err(), "{params}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The workspace as an agent names it, and the one way from such a name to what lies there.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use aifo_acp::RpcError;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
+
+use crate::rpc::invalid;
+
+/// A workspace that is open: paths below it are resolved from its directory as it was then, by the
+/// kernel, which never leaves it (`spec/acp-hosts.md#paths`).
+#[derive(Debug)]
+pub struct Workspace {
+    root: OwnedFd,
+    /// The longest first, as one may lie below the other.
+    names: Vec<PathBuf>,
+}
+
+impl Workspace {
+    /// Opens the directory at `path`, which agents know by this path and by others, such as
+    /// `/workspace` in a container. Errors: it is no directory, or the kernel (before 5.6) has no
+    /// `openat2`, without which nothing would keep an agent in it.
+    pub fn open(path: PathBuf, others: impl IntoIterator<Item = PathBuf>) -> io::Result<Self> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let root = open(&path, flags, Mode::empty())?;
+        let mut names: Vec<_> = std::iter::once(path).chain(others).collect();
+        names.sort_by_key(|name| std::cmp::Reverse(name.components().count()));
+        let workspace = Workspace { root, names };
+        match workspace.open_beneath(Path::new(""), flags) {
+            Ok(_) => Ok(workspace),
+            Err(Errno::ENOSYS) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the kernel has no openat2, so agents cannot be kept in the workspace",
+            )),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Where a path of the agent's lies, relative to the workspace. Only its spelling is looked at.
+    pub(crate) fn beneath<'a>(&self, path: &'a str) -> Result<&'a Path, RpcError> {
+        if path.len() > LONGEST || path.contains('\0') {
+            return Err(invalid("the path cannot be one"));
+        }
+        if !path.starts_with('/') {
+            return Err(invalid(format!("'{path}' is not absolute")));
+        }
+        let mut beneath =
+            self.names.iter().filter_map(|name| Path::new(path).strip_prefix(name).ok());
+        beneath.next().ok_or_else(|| invalid(format!("'{path}' is outside the workspace")))
+    }
+
+    /// Opens what lies at a relative path; the empty one is the workspace itself. EXDEV for what
+    /// leads out of it, on whatever way.
+    pub(crate) fn open_beneath(&self, path: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let how = OpenHow::new()
+            .flags(flags | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        let mut attempts = 0..ATTEMPTS;
+        loop {
+            match openat2(self.root.as_fd(), path, how) {
+                // Something was renamed while the kernel went through a `..`.
+                Err(Errno::EAGAIN | Errno::EINTR) if attempts.next().is_some() => {}
+                opened => return opened,
+            }
+        }
+    }
+
+    /// Opens a directory at a relative path, and makes what is missing of it.
+    pub(crate) fn open_or_make(&self, path: &Path) -> nix::Result<OwnedFd> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
+        match (self.open_beneath(path, flags), path.parent(), path.file_name()) {
+            (Err(Errno::ENOENT), Some(parent), Some(name)) => {
+                make(&self.open_or_make(parent)?, name)?;
+                self.open_beneath(path, flags)
+            }
+            (opened, ..) => opened,
+        }
+    }
+}
+
+/// What the kernel takes for a path.
+const LONGEST: usize = 4095;
+
+/// How often a path is tried that others rename meanwhile.
+const ATTEMPTS: u32 = 256;
+
+/// Makes a directory, unless somebody was quicker.
+fn make(parent: &OwnedFd, name: &OsStr) -> nix::Result<()> {
+    match mkdirat(parent, name, Mode::from_bits_truncate(0o777)) {
+        Err(Errno::EEXIST) => Ok(()),
+        made => made,
+    }
+}
+
+/// The file behind a descriptor and what is known of it, if it is a regular one. EISDIR for anything
+/// else.
+pub(crate) fn regular(fd: OwnedFd) -> nix::Result<(File, FileStat)> {
+    let stat = fstat(&fd)?;
+    match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
+        SFlag::S_IFREG => Ok((File::from(fd), stat)),
+        _ => Err(Errno::EISDIR),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_below_a_name_are_beneath() {
+        let folder = std::env::temp_dir();
+        let names = ["/ws", "/ws/inner/real", "/workspace"].map(PathBuf::from);
+        let workspace = Workspace::open(folder.clone(), names).unwrap();
+        let own = folder.join("a");
+        let rows = [
+            (own.to_str().unwrap(), Some("a")),
+            ("/ws/a/b", Some("a/b")),
+            ("/ws", Some("")),
+            ("//ws/./a//b/", Some("a/b")),
+            ("/workspace/a", Some("a")),
+            ("/ws/inner/a", Some("inner/a")),
+            ("/ws/inner/real/a", Some("a")),
+            // Where that leads is the kernel's to say.
+            ("/ws/../x", Some("../x")),
+            ("/ws-evil/a", None),
+            ("/wsa", None),
+            ("/w", None),
+            ("/", None),
+            ("/../ws/a", None),
+            ("ws/a", None),
+            ("./a", None),
+            ("~/a", None),
+            ("", None),
+            ("/ws/a\0b", None),
+        ];
+        for (path, expected) in rows {
+            assert_eq!(workspace.beneath(path).ok(), expected.map(Path::new), "{path:?}");
+        }
+        let long = format!("/ws/{}", "a/".repeat(LONGEST));
+        let refused = workspace.beneath(&long).unwrap_err();
+        assert!(refused.message.len() < 100, "a long path is not told again");
+    }
+
+    #[test]
+    fn a_workspace_is_a_directory() {
+        let file = std::env::current_exe().unwrap();
+        assert!(Workspace::open(file, []).is_err());
+        assert!(Workspace::open("/nonexistent/aifo".into(), []).is_err());
+    }
+}
