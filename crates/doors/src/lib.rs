@@ -2,7 +2,7 @@
 //!
 //! In scope: the mailbox, host commands for containers that share nothing with the host but a directory
 //! (`spec/mailbox.md`): which requests run, each from its claim to its answer, and the end of it all;
-//! and the hosts of an agent that speaks ACP: its client's files (`spec/acp-hosts.md`).
+//! and the hosts of an agent that speaks ACP: its client's files and terminals (`spec/acp-hosts.md`).
 //!
 //! Out of scope: what lies in the directory and how it is touched (`aifo-mailbox`), which commands are
 //! on the list (`aifo-policy`), how they run (`aifo-sidecar`, the runner of the kind `host`), and what
@@ -37,7 +37,7 @@
 //! ```
 //!
 //! Architecture invariant: a door knows no container and no way round the policy. What comes in through
-//! a mailbox becomes an `ExecRequest`, and an agent's files are those of its workspace.
+//! a mailbox becomes an `ExecRequest`; a terminal runs what whoever made it hands it a command for.
 
 mod client;
 mod files;
@@ -48,6 +48,7 @@ mod opening;
 mod output;
 mod request;
 mod rpc;
+mod terminals;
 mod workspace;
 
 pub use aifo_mailbox::{CommandName, Directory, InvalidCommandName};
@@ -56,4 +57,5 @@ pub use files::{FileLimits, Files, MissingFile, Writing};
 pub use host::{Host, host_fleet};
 pub use mailbox::{Mailbox, Stop};
 pub use opening::{Command, MailboxConfig, MailboxError};
+pub use terminals::{InPlace, Judge, TerminalCommand, TerminalConfig, Terminals};
 pub use workspace::Workspace;

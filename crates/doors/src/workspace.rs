@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
 
-use crate::rpc::invalid;
+use crate::rpc::{invalid, refused};
 
 /// A workspace that is open: paths below it are resolved from its directory as it was then, by the
 /// kernel, which never leaves it (`spec/acp-hosts.md#paths`).
@@ -70,6 +70,16 @@ impl Workspace {
                 opened => return opened,
             }
         }
+    }
+
+    /// Opens a directory that an agent names.
+    pub(crate) fn directory(&self, path: &str) -> Result<OwnedFd, RpcError> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
+        let opened = self.open_beneath(self.beneath(path)?, flags);
+        opened.map_err(|errno| match errno {
+            Errno::ENOTDIR => invalid(format!("'{path}' is not a directory")),
+            errno => refused(path, errno),
+        })
     }
 
     /// Opens a directory at a relative path, and makes what is missing of it.

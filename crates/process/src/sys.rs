@@ -229,7 +229,7 @@ pub(crate) fn wait4_any() -> nix::Result<Option<(Pid, c_int, libc::rusage)>> {
 }
 
 /// A handle that names one process for good, even when its number is used again.
-pub(crate) fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
+pub fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
     // SAFETY: a system call on two integers; a non-negative result is an fd that only we know.
     unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0);

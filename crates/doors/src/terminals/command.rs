@@ -1,0 +1,224 @@
+//! What an agent wants to be run.
+
+use aifo_acp::RpcError;
+use serde_json::Value;
+
+use crate::rpc::{invalid, optional, text};
+
+/// A command of `terminal/create`, as it is judged and run (`spec/acp-hosts.md#commands`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TerminalCommand {
+    /// As a person would type it: the agent's own line, or its words in quotes where they need some.
+    pub line: String,
+    /// The program and its arguments, never empty.
+    pub argv: Vec<String>,
+    /// Where it is to run, as the agent names it.
+    pub cwd: String,
+    /// The variables that it gets beside those of its place.
+    pub variables: Vec<(String, String)>,
+}
+
+impl TerminalCommand {
+    /// Reads the parameters; `cwd` is for commands that name no directory.
+    pub(super) fn parse(params: &Value, cwd: &str) -> Result<Self, RpcError> {
+        let command = text(params, "command")?;
+        let args = words(params)?;
+        let cwd = match optional(params, "cwd") {
+            None => cwd,
+            Some(_) => text(params, "cwd")?,
+        };
+        if command.is_empty() || [command].into_iter().chain(args.iter().copied()).any(has_nul) {
+            return Err(invalid("'command' and 'args' cannot be executed"));
+        }
+        let (line, argv) = if args.is_empty() && is_shell_line(command) {
+            (command.to_owned(), vec!["sh", "-c", command])
+        } else {
+            let argv: Vec<_> = [command].into_iter().chain(args).collect();
+            (argv.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "), argv)
+        };
+        Ok(TerminalCommand {
+            line,
+            argv: argv.into_iter().map(str::to_owned).collect(),
+            cwd: cwd.to_owned(),
+            variables: variables(params)?,
+        })
+    }
+}
+
+/// `args`, which may be missing.
+fn words(params: &Value) -> Result<Vec<&str>, RpcError> {
+    let wrong = || invalid("'args' has to be an array of texts");
+    let Some(args) = optional(params, "args") else { return Ok(Vec::new()) };
+    let args = args.as_array().ok_or_else(wrong)?;
+    args.iter().map(|arg| arg.as_str().ok_or_else(wrong)).collect()
+}
+
+/// Those of `env` that may pass.
+fn variables(params: &Value) -> Result<Vec<(String, String)>, RpcError> {
+    let wrong = || invalid("'env' has to be an array of objects with 'name' and 'value'");
+    let Some(env) = optional(params, "env") else { return Ok(Vec::new()) };
+    let entry = |entry: &Value| {
+        let text = |name| entry.get(name).and_then(Value::as_str).map(str::to_owned);
+        text("name").zip(text("value")).ok_or_else(wrong)
+    };
+    let all: Vec<_> =
+        env.as_array().ok_or_else(wrong)?.iter().map(entry).collect::<Result<_, _>>()?;
+    Ok(all.into_iter().filter(|(name, value)| passes(name) && !has_nul(value)).collect())
+}
+
+/// Whether a command may have a variable: not one by which something else would be run than what was
+/// judged, and not one of ours.
+fn passes(name: &str) -> bool {
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let is_name = name.bytes().all(word) && !name.starts_with(|first: char| first.is_ascii_digit());
+    let kept = KEPT.contains(&name) || KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    !name.is_empty() && is_name && !kept
+}
+
+/// Where programs, files and code that every shell runs are found; the first of all, what decides it.
+const KEPT: &[&str] = &[
+    "PATH",
+    "HOME",
+    "SHELL",
+    "USER",
+    "LOGNAME",
+    "PWD",
+    "OLDPWD",
+    "ENV",
+    "BASH_ENV",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "IFS",
+    "CDPATH",
+    "GLOBIGNORE",
+    "PROMPT_COMMAND",
+    "PS4",
+];
+
+/// Ours, and the loaders'.
+const KEPT_PREFIXES: &[&str] = &["AIFO_", "_AIFO_", "LD_", "DYLD_"];
+
+fn has_nul(text: &str) -> bool {
+    text.contains('\0')
+}
+
+/// Whether a command without arguments is a line for a shell.
+fn is_shell_line(command: &str) -> bool {
+    command.contains(|letter: char| letter.is_whitespace() || SPECIAL.contains(letter))
+}
+
+/// What a POSIX shell reads as anything but itself, somewhere in a word.
+const SPECIAL: &str = "|&;<>()$`\\\"'*?[]#~=!{}^";
+
+/// A word as a shell takes it for itself.
+fn quoted(word: &str) -> String {
+    if word.is_empty() || is_shell_line(word) {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    } else {
+        word.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(params: Value) -> Result<TerminalCommand, RpcError> {
+        TerminalCommand::parse(&params, "/ws")
+    }
+
+    #[test]
+    fn a_line_goes_to_a_shell_and_words_do_not() {
+        let rows = [
+            (json!({"command": "ls"}), "ls", vec!["ls"]),
+            (json!({"command": "ls -l"}), "ls -l", vec!["sh", "-c", "ls -l"]),
+            (json!({"command": "a;b", "args": []}), "a;b", vec!["sh", "-c", "a;b"]),
+            (json!({"command": "A=1", "args": null}), "A=1", vec!["sh", "-c", "A=1"]),
+            (json!({"command": "~/x"}), "~/x", vec!["sh", "-c", "~/x"]),
+            (
+                json!({"command": "./x-1.2_3@4+5:6,%7"}),
+                "./x-1.2_3@4+5:6,%7",
+                vec!["./x-1.2_3@4+5:6,%7"],
+            ),
+            (json!({"command": "größe"}), "größe", vec!["größe"]),
+            // With arguments it is a program, whatever it is called.
+            (json!({"command": "my tool", "args": ["x"]}), "'my tool' x", vec!["my tool", "x"]),
+            (
+                json!({"command": "git", "args": ["commit", "-m", "it's; rm", ""]}),
+                r"git commit -m 'it'\''s; rm' ''",
+                vec!["git", "commit", "-m", "it's; rm", ""],
+            ),
+            (
+                json!({"command": "/bin/sh", "args": ["-lc", "a b"]}),
+                "/bin/sh -lc 'a b'",
+                vec!["/bin/sh", "-lc", "a b"],
+            ),
+        ];
+        for (params, line, argv) in rows {
+            let command = parse(params.clone()).unwrap();
+            assert_eq!(
+                (command.line.as_str(), command.argv),
+                (line, argv.iter().map(|word| (*word).to_owned()).collect()),
+                "{params}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_command() {
+        let rows = [
+            json!({}),
+            json!({"command": ""}),
+            json!({"command": 1}),
+            json!({"command": "a\0"}),
+            json!({"command": "a", "args": ["\0"]}),
+            json!({"command": "a", "args": "b"}),
+            json!({"command": "a", "args": [1]}),
+            json!({"command": "a", "cwd": 1}),
+            json!({"command": "a", "env": {"A": "1"}}),
+            json!({"command": "a", "env": [{"name": "A"}]}),
+        ];
+        for params in rows {
+            assert!(parse(params.clone()).is_err(), "{params}");
+        }
+    }
+
+    #[test]
+    fn variables_pass_unless_they_decide_what_is_run() {
+        let env: Vec<_> = [
+            "CI",
+            "_x1",
+            "EMPTY",
+            "PATH",
+            "HOME",
+            "LD_PRELOAD",
+            "AIFO_EXEC",
+            "BASH_ENV",
+            "",
+            "1A",
+            "A-B",
+            "BASH_FUNC_ls%%",
+            "A=B",
+            "Ä",
+            "_AIFO_GIVEN",
+        ]
+        .into_iter()
+        .map(|name| json!({"name": name, "value": if name == "EMPTY" { "" } else { "1" }}))
+        .collect();
+        let command = parse(json!({"command": "a", "env": env})).unwrap();
+        let passing = [("CI", "1"), ("_x1", "1"), ("EMPTY", "")];
+        let passing = passing.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(command.variables, passing);
+        let nul = json!([{"name": "A", "value": "\0"}]);
+        assert!(parse(json!({"command": "a", "env": nul})).unwrap().variables.is_empty());
+    }
+
+    #[test]
+    fn the_directory_is_the_sessions_if_none_is_named() {
+        assert_eq!(parse(json!({"command": "a"})).unwrap().cwd, "/ws");
+        assert_eq!(parse(json!({"command": "a", "cwd": null})).unwrap().cwd, "/ws");
+        assert_eq!(parse(json!({"command": "a", "cwd": "/x"})).unwrap().cwd, "/x");
+    }
+}
