@@ -3,13 +3,14 @@
 //! The runner starts us with the image's own environment, in which nothing of ours is. What the
 //! session has to say stands in a file that only this container sees.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use aifo_process::{Lookup, find_in_path, variable};
-use aifo_types::exit;
+use aifo_types::{decode_given, env, exit};
 use nix::errno::Errno;
 use nix::unistd::execve;
 
@@ -27,7 +28,7 @@ pub(crate) fn become_agent(words: &[OsString]) -> ShimEnd {
         tell::line("aifo-agent needs a command, and is not for people");
         return ShimEnd::Code(exit::NOTHING_RAN);
     };
-    let environment = environment();
+    let environment = environment(std::env::vars_os(), &of_system_file());
     let Err(errno) = program(command, &environment)
         .and_then(|program| execute(&program, command, args, &environment));
     tell::line(format_args!(
@@ -46,18 +47,33 @@ pub(crate) fn become_agent(words: &[OsString]) -> ShimEnd {
 
 type Environment = Vec<(OsString, OsString)>;
 
-/// The image's own, and over it the session's.
-fn environment() -> Environment {
-    let session = of_system_file();
-    let mut path = OsString::from(FIRST_IN_PATH);
-    if let Some(own) = std::env::var_os("PATH").filter(|own| !own.is_empty()) {
-        path.push(":");
-        path.push(own);
+/// The image's own, over it what this command is given, and over that the session's.
+fn environment(
+    inherited: impl Iterator<Item = (OsString, OsString)>,
+    session: &HashMap<String, String>,
+) -> Environment {
+    let mut own = Environment::new();
+    let (mut path, mut given) = (OsString::from(FIRST_IN_PATH), OsString::new());
+    for (name, value) in inherited {
+        match name.to_str() {
+            Some("PATH") if value.is_empty() => {}
+            Some("PATH") => {
+                path.push(":");
+                path.push(value);
+            }
+            Some(env::GIVEN) => given = value,
+            _ => own.push((name, value)),
+        }
     }
-    let inherited = std::env::vars_os()
-        .filter(|(name, _)| name != "PATH" && !session.iter().any(|(ours, _)| *name == **ours));
-    let ours = session.iter().map(|(name, value)| (name.into(), value.into()));
-    inherited.chain([("PATH".into(), path)]).chain(ours).collect()
+    let of = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+    let given = decode_given(given.as_bytes()).into_iter();
+    let given = given.map(|(name, value)| (of(name), of(value)));
+    let session = session.iter().map(|(name, value)| (name.into(), value.into()));
+    for (name, value) in given.chain([("PATH".into(), path)]).chain(session) {
+        own.retain(|(known, _)| *known != name);
+        own.push((name, value));
+    }
+    own
 }
 
 /// Where the command is: a path as it stands, a name in the agent's PATH.
@@ -86,4 +102,45 @@ fn execute(
     let args = args.collect::<nix::Result<Vec<_>>>()?;
     let environment = environment.iter().filter_map(|(name, value)| variable(name, value));
     execve(&program, &args, &environment.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use aifo_types::encode_given;
+
+    use super::*;
+
+    fn pairs(pairs: &[(&str, &str)]) -> Environment {
+        pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
+    #[test]
+    fn the_session_s_word_counts_and_then_the_command_s() {
+        let given =
+            [("CI", "1"), ("LANG", "C"), ("PATH", "/theirs"), ("AIFO_WORKSPACE", "/theirs")];
+        let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let given = encode_given(&given);
+        let inherited =
+            pairs(&[("LANG", "de"), (env::GIVEN, &given), ("PATH", "/image"), ("TERM", "x")]);
+        let session = HashMap::from([("AIFO_WORKSPACE".to_owned(), "/workspace".to_owned())]);
+        let mut environment = environment(inherited.into_iter(), &session);
+        environment.sort();
+        let path = format!("{FIRST_IN_PATH}:/image");
+        let expected = [
+            ("AIFO_WORKSPACE", "/workspace"),
+            ("CI", "1"),
+            ("LANG", "C"),
+            ("PATH", &path),
+            ("TERM", "x"),
+        ];
+        assert_eq!(environment, pairs(&expected));
+    }
+
+    #[test]
+    fn an_image_need_not_have_a_path() {
+        for inherited in [pairs(&[]), pairs(&[("PATH", "")])] {
+            let environment = environment(inherited.into_iter(), &HashMap::new());
+            assert_eq!(environment, pairs(&[("PATH", FIRST_IN_PATH)]));
+        }
+    }
 }

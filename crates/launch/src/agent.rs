@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use aifo_process::signal_process;
 use aifo_sidecar::CONTAINER_WORKSPACE;
-use aifo_types::{Ending, Signal, Token, env};
+use aifo_types::{Ending, Signal, Token, encode_given, env};
 use nix::unistd::Pid;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
@@ -188,9 +188,14 @@ impl Place {
     /// A command that runs `program` in the agent's place and ends as it does; arguments are to be
     /// added. A plain name is looked up in the PATH there, in which the shims come first.
     pub fn command(&self, program: &OsStr) -> Command {
+        self.command_with(program, &[])
+    }
+
+    /// Such a command, with variables of its own. They change nothing of what is ours there.
+    pub fn command_with(&self, program: &OsStr, variables: &[(String, String)]) -> Command {
         match self {
-            Place::Here(here) => here.command(program),
-            Place::Container(inside) => inside.command(program),
+            Place::Here(here) => here.command(program, variables),
+            Place::Container(inside) => inside.command(program, variables),
         }
     }
 
@@ -204,8 +209,9 @@ impl Place {
 }
 
 impl Here {
-    fn command(&self, program: &OsStr) -> Command {
+    fn command(&self, program: &OsStr, variables: &[(String, String)]) -> Command {
         let mut command = Command::new(program);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
         command.envs(self.contract.iter().map(|(name, value)| (name, value)));
         command.env("PATH", &self.path).env("TMPDIR", &self.tmp);
         command
@@ -214,7 +220,7 @@ impl Here {
 
 impl Inside {
     /// A shim of our own, which carries the terminal and the signals of what runs in the container.
-    fn command(&self, program: &OsStr) -> Command {
+    fn command(&self, program: &OsStr, variables: &[(String, String)]) -> Command {
         let mut command = Command::new(&self.shim);
         command.arg0("aifo-shim").args(["--call", place::ENTRY]).arg(program);
         for (name, value) in std::env::vars_os() {
@@ -228,6 +234,8 @@ impl Inside {
         command.env(env::TOKEN, self.token.reveal());
         command.env(env::WORKSPACE, &self.workspace);
         command.env(env::FORWARDED, &self.forwarded);
+        // Not on the command line, which everybody can read.
+        command.env(env::GIVEN, encode_given(variables));
         let here = std::env::current_dir().ok();
         let inside = here.filter(|here| here.starts_with(&self.workspace));
         command.current_dir(inside.as_deref().unwrap_or(&self.workspace));
@@ -281,5 +289,49 @@ fn ending(status: std::process::ExitStatus) -> Ending {
     match status.signal() {
         Some(signal) => Ending::Signaled(byte(signal)),
         None => Ending::Exited(byte(status.code().unwrap_or_default())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a command sets of the environment, by name.
+    fn environment(command: &Command) -> Vec<(&OsStr, &OsStr)> {
+        command.as_std().get_envs().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+
+    #[test]
+    fn variables_of_a_command_stand_in_its_environment_only() {
+        let variables = [("GIVEN", "secret"), ("PATH", "/theirs"), ("AIFO_WORKSPACE", "/theirs")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let here = Place::Here(Here {
+            shims: "/shims".into(),
+            path: "/shims:/bin".into(),
+            tmp: "/tmp".into(),
+            contract: vec![(env::WORKSPACE.into(), "/ws".into())],
+        });
+        let command = here.command_with(OsStr::new("make"), &variables);
+        let set = environment(&command);
+        for (name, value) in [("GIVEN", "secret"), ("PATH", "/shims:/bin"), (env::WORKSPACE, "/ws")]
+        {
+            assert!(set.contains(&(OsStr::new(name), OsStr::new(value))), "{name}: {set:?}");
+        }
+
+        let inside = Place::Container(Inside {
+            shim: "/shim".into(),
+            workspace: "/ws".into(),
+            url: "unix:///agent.sock".into(),
+            token: Token::from_random([7; 16]),
+            forwarded: env::GIVEN.into(),
+        });
+        let command = inside.command_with(OsStr::new("make"), &variables);
+        let given = encode_given(&variables);
+        assert!(environment(&command).contains(&(OsStr::new(env::GIVEN), OsStr::new(&given))));
+        let args: Vec<_> = command.as_std().get_args().collect();
+        assert_eq!(args, ["--call", "aifo-agent", "make"]);
+        // What the launcher itself may have of that name is not passed on.
+        let command = inside.command(OsStr::new("make"));
+        assert!(environment(&command).contains(&(OsStr::new(env::GIVEN), OsStr::new(""))));
     }
 }

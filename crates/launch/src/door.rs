@@ -9,7 +9,7 @@ use std::sync::Arc;
 use aifo_policy::{Forwarding, NotifyRules, Policy};
 use aifo_proxy::{Board, CallLog, Limits, Listener, Proxy, ProxyConfig, SharedPlaces, Transcript};
 use aifo_sidecar::{Backend, Fleet, Reporter, Startup};
-use aifo_types::{Endpoint, Kind, Token, ToolName};
+use aifo_types::{Endpoint, Kind, Token, ToolName, env};
 use nix::unistd::getuid;
 
 use crate::place::{ENTRY, SHIMS};
@@ -53,12 +53,15 @@ impl Door {
         let kinds = vec![Kind::agent()];
         let fleet = Fleet::start(backend, host, kinds, Startup::AtOnce, config.reporter).await?;
         let fleet = Arc::new(fleet);
-        let forwarded = config.forwarding.additions_text();
+        let mut forwarding = config.forwarding;
+        // A name of ours, which can only be right.
+        let _ = forwarding.allow(env::GIVEN);
+        let forwarded = forwarding.additions_text();
         let proxy = Proxy::new(
             ProxyConfig {
                 token: token.clone(),
                 policy: nothing_but_the_agent(),
-                forwarding: config.forwarding,
+                forwarding,
                 notify: NotifyRules { allowlist: Vec::new(), ..NotifyRules::default() },
                 call_log: CallLog::default(),
                 board: Board::default(),

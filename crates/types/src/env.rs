@@ -95,6 +95,10 @@ fn of_toolchain(kind: &str, what: &str) -> String {
     format!("AIFO_{}_TOOLCHAIN_{what}", kind.to_ascii_uppercase().replace('-', "_"))
 }
 
+/// What a single command in an agent's place gets besides ([`encode_given`](crate::encode_given)).
+/// It begins unlike ours, which never pass to anybody.
+pub const GIVEN: &str = "_AIFO_GIVEN";
+
 /// The mark every process of an exec carries: `AIFO_EXEC=<exec id>`.
 pub const EXEC_MARK: &str = "AIFO_EXEC";
 /// The prefix of every name that is ours; no tool inherits one but [`EXEC_MARK`].
