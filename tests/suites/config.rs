@@ -197,6 +197,49 @@ fn variables_are_listed_set_and_denied() {
 }
 
 #[test]
+fn permissions_are_shown_rule_by_rule() {
+    let setup = Setup::new();
+    assert_eq!(shown(&setup, &[], "permissions.default"), "\"ask\" built in");
+    let rules =
+        "[permissions]\nallow = ['read',\n  { command = 'cargo test' }]\ndefault = 'deny'\n";
+    let user = write(&setup, USER, rules);
+    let workspace = write(&setup, WORKSPACE, "[permissions]\ndeny = [{ path = '.git' }]\n");
+    let outcome = coder(&setup, &["config", "show", "--yes-to", "edit,fetch"]);
+    let rows: Vec<String> = outcome
+        .exited(0)
+        .text()
+        .lines()
+        .filter(|line| line.starts_with("permissions."))
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    let (user, workspace) = (user.display(), workspace.display());
+    let expected = [
+        format!("permissions.allow [\"read\"] {user}:2"),
+        format!("permissions.allow [{{\"command\":\"cargo test\"}}] {user}:3"),
+        "permissions.allow [\"edit\"] --yes-to".to_owned(),
+        "permissions.allow [\"fetch\"] --yes-to".to_owned(),
+        format!("permissions.deny [{{\"path\":\".git\"}}] {workspace}:2"),
+        format!("permissions.default \"deny\" {user}:4"),
+    ];
+    assert_eq!(rows, expected);
+    let outcome = coder(&setup, &["config", "show", "--yes-to", "edti"]);
+    let stderr = &outcome.exited(2).stderr;
+    assert!(stderr.contains("did you mean 'edit'?"), "{stderr}");
+}
+
+#[test]
+fn agents_that_speak_acp_are_told_apart() {
+    let setup = Setup::new();
+    write(&setup, USER, "[agents.mine.acp]\ncommand = ['mine', '--acp']");
+    let outcome = coder(&setup, &["agents", "--json"]);
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&outcome.exited(0).text()).unwrap();
+    let acp = |name| &rows.iter().find(|row| row["name"] == name).unwrap()["acp"];
+    assert_eq!(acp("mine"), &serde_json::json!(["mine", "--acp"]));
+    assert_eq!(acp("opencode"), &serde_json::json!(["opencode", "acp"]));
+    assert!(acp("aider").is_null());
+}
+
+#[test]
 fn variables_that_cannot_be_passed_are_a_wrong_command_line() {
     let setup = Setup::new();
     let rows = [

@@ -65,6 +65,8 @@ struct Row<'a> {
     state: Vec<&'a Path>,
     smart_node: bool,
     smart_python: bool,
+    /// How it is started to be spoken to over ACP, if it can be.
+    acp: Option<&'a [String]>,
 }
 
 impl<'a> Row<'a> {
@@ -87,12 +89,13 @@ impl<'a> Row<'a> {
             state: spec.state.iter().map(|state| state.as_path()).filter(is_there).collect(),
             smart_node: spec.smart.node,
             smart_python: spec.smart.python,
+            acp: spec.acp.as_ref().map(|acp| acp.command.as_slice()),
         }
     }
 }
 
 fn table(rows: &[Row<'_>]) -> String {
-    let head = ["AGENT", "IMAGE", "READY", "CREDENTIALS", "STATE"].map(str::to_owned);
+    let head = ["AGENT", "IMAGE", "READY", "ACP", "CREDENTIALS", "STATE"].map(str::to_owned);
     let cells = rows.iter().map(|row| {
         let ready = match row.image_ready {
             Some(true) => "yes",
@@ -106,6 +109,7 @@ fn table(rows: &[Row<'_>]) -> String {
             row.name.to_owned(),
             row.image.clone(),
             ready.to_owned(),
+            if row.acp.is_some() { "yes" } else { "-" }.to_owned(),
             dash(row.variables_set.join(" ")),
             dash(state.join(" ")),
         ]

@@ -1,5 +1,6 @@
 //! The command line: every flag once, with its help.
 
+mod permissions;
 mod session;
 
 use std::ffi::OsString;
@@ -9,6 +10,7 @@ use aifo_doors::{CommandName, InvalidCommandName};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
+pub(crate) use self::permissions::YesTo;
 pub(crate) use self::session::{Project, Session, Smart};
 use crate::config::{ContainerFlags, Flags};
 
@@ -337,6 +339,8 @@ pub(crate) enum ConfigCommand {
         /// Answer in JSON
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        yes_to: YesTo,
         #[command(flatten)]
         session: Box<Session>,
     },

@@ -3,6 +3,7 @@
 //! Built-in values, then the user's file, the environment, and flags, each over the one before; at
 //! last the workspace's own file, which can only make things tighter, because an agent can edit it.
 
+mod acp;
 mod agents;
 mod attach;
 mod containers;
@@ -10,6 +11,7 @@ mod environment;
 mod error;
 mod file;
 mod flags;
+mod permissions;
 mod registries;
 mod show;
 mod source;
@@ -27,6 +29,7 @@ pub(crate) use self::containers::{Backend, ContainerFlags, backend_words, net_wo
 pub(crate) use self::error::ConfigError;
 pub(crate) use self::file::{File, user_file_path, workspace_file_path};
 pub(crate) use self::flags::Flags;
+pub(crate) use self::permissions::rule_named;
 pub(crate) use self::show::{Entry, entries};
 pub(crate) use self::source::{Source, Sourced};
 pub(crate) use self::toolchains::{Starts, Toolchains};

@@ -6,13 +6,15 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use serde::Serialize;
 
-use crate::cli::{ConfigCommand, Session};
-use crate::config::{self, Config, ConfigError, Entry, File};
+use crate::cli::ConfigCommand;
+use crate::config::{self, Config, ConfigError, Entry, File, Flags};
 use crate::paint;
 
 pub(crate) fn run(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
     match command {
-        ConfigCommand::Show { session, json } => show(session, *json)?,
+        ConfigCommand::Show { session, yes_to, json } => {
+            show(&session.project.workspace, &yes_to.add_to(session.flags()), *json)?;
+        }
         ConfigCommand::Path => {
             let path = config::user_file_path().context(NO_HOME)?;
             paint::print(&format!("{}\n", path.display()))?;
@@ -27,9 +29,8 @@ pub(crate) fn run(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(session: &Session, as_json: bool) -> anyhow::Result<()> {
-    let workspace = &session.project.workspace;
-    let config = config::load(workspace, &session.flags())?;
+fn show(workspace: &Path, flags: &Flags, as_json: bool) -> anyhow::Result<()> {
+    let config = config::load(workspace, flags)?;
     let entries = config::entries(&config);
     if as_json {
         return paint::print_json(&Shown {

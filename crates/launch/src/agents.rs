@@ -1,8 +1,14 @@
 //! The table of agents (`spec/agents.md#table`): all that a launcher knows about each.
 
+mod acp;
+mod table;
+
 use std::path::PathBuf;
 
 use aifo_types::env;
+
+pub use self::acp::{AcpProfile, MissingFile, Stream};
+pub use self::table::known_agents;
 
 /// What an agent is, and what it needs in order to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +36,8 @@ pub struct AgentSpec {
     pub set: Vec<(String, String)>,
     /// The shell that it is told is the user's, in its image.
     pub shell: PathBuf,
+    /// How it is spoken to over ACP, if it can be.
+    pub acp: Option<AcpProfile>,
 }
 
 /// For which runtimes calls are decided smartly: local for the agent's own programs, proxied for the
@@ -58,238 +66,6 @@ impl Smart {
     }
 }
 
-/// A row as it is written down here. Command and image go by the name.
-struct Row {
-    name: &'static str,
-    /// Before the user's arguments.
-    args: &'static [&'static str],
-    smart: Smart,
-    local_python: Option<&'static str>,
-    state: &'static [&'static str],
-    private: &'static [&'static str],
-    settings: &'static [&'static str],
-    variables: &'static [&'static str],
-    set: &'static [(&'static str, &'static str)],
-}
-
-/// Where the images have the python that an agent is installed into.
-const VENV_PYTHON: Option<&str> = Some("/opt/venv/bin/python3");
-
-/// Providers that agents for every model know.
-const PROVIDERS: &[&str] = &[
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_BASE_URL",
-    "DEEPSEEK_API_KEY",
-    "GEMINI_API_KEY",
-    "GOOGLE_API_KEY",
-    "GROQ_API_KEY",
-    "MISTRAL_API_KEY",
-    "OPENAI_API_BASE",
-    "OPENAI_API_KEY",
-    "OPENAI_BASE_URL",
-    "OPENROUTER_API_KEY",
-    "XAI_API_KEY",
-];
-
-const ROWS: &[Row] = &[
-    Row {
-        name: "aider",
-        args: &[],
-        smart: Smart::PYTHON,
-        local_python: VENV_PYTHON,
-        state: &[".aider"],
-        private: &[],
-        settings: &[".aider.conf.yml", ".aider.model.settings.yml"],
-        variables: PROVIDERS,
-        set: &[
-            ("AIDER_CHECK_UPDATE", "false"),
-            ("AIDER_ANALYTICS", "false"),
-            ("LITELLM_LOCAL_MODEL_COST_MAP", "True"),
-        ],
-    },
-    Row {
-        name: "claude",
-        args: &[],
-        smart: Smart::NONE,
-        local_python: None,
-        state: &[".claude"],
-        private: &[],
-        settings: &[],
-        variables: &[
-            "ANTHROPIC_API_KEY",
-            "ANTHROPIC_AUTH_TOKEN",
-            "ANTHROPIC_BASE_URL",
-            "ANTHROPIC_MODEL",
-            "CLAUDE_CODE_OAUTH_TOKEN",
-        ],
-        set: &[
-            // Otherwise a file beside the folder would have to be replaced, which a mount cannot be.
-            ("CLAUDE_CONFIG_DIR", "/home/coder/.claude"),
-            ("DISABLE_AUTOUPDATER", "1"),
-            // Root in a container of its own is what it asks for with this.
-            ("IS_SANDBOX", "1"),
-        ],
-    },
-    Row {
-        name: "codex",
-        // Otherwise it leaves a server behind that runs the commands of every codex of this HOME.
-        args: &["--no-daemon"],
-        smart: Smart::NODE,
-        local_python: None,
-        state: &[".codex"],
-        private: &[".codex/app-server-control", ".codex/app-server-daemon"],
-        settings: &[],
-        variables: &["CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
-        set: &[],
-    },
-    Row {
-        name: "copilot",
-        args: &[],
-        smart: Smart::NODE,
-        local_python: None,
-        state: &[".copilot"],
-        private: &[],
-        settings: &[],
-        variables: &[
-            "COPILOT_GITHUB_TOKEN",
-            "COPILOT_MODEL",
-            "COPILOT_OFFLINE",
-            "COPILOT_PROVIDER_API_KEY",
-            "COPILOT_PROVIDER_BASE_URL",
-            "GH_TOKEN",
-            "GITHUB_TOKEN",
-        ],
-        set: &[("COPILOT_AUTO_UPDATE", "false")],
-    },
-    Row {
-        name: "crush",
-        args: &[],
-        smart: Smart::NODE,
-        local_python: None,
-        state: &[".config/crush", ".local/share/crush"],
-        private: &[],
-        settings: &[],
-        variables: PROVIDERS,
-        set: &[("CRUSH_DISABLE_METRICS", "1")],
-    },
-    Row {
-        name: "gemini",
-        args: &[],
-        smart: Smart::NODE,
-        local_python: None,
-        state: &[".gemini"],
-        private: &[],
-        settings: &[],
-        variables: &[
-            "GEMINI_API_KEY",
-            "GEMINI_MODEL",
-            "GOOGLE_API_KEY",
-            "GOOGLE_CLOUD_LOCATION",
-            "GOOGLE_CLOUD_PROJECT",
-            "GOOGLE_GEMINI_BASE_URL",
-            "GOOGLE_GENAI_USE_VERTEXAI",
-        ],
-        set: &[],
-    },
-    Row {
-        name: "kimi",
-        args: &[],
-        smart: Smart::NONE,
-        local_python: VENV_PYTHON,
-        state: &[".kimi"],
-        private: &[],
-        settings: &[],
-        variables: &["KIMI_API_KEY", "KIMI_BASE_URL", "KIMI_MODEL_NAME"],
-        set: &[("KIMI_CLI_NO_AUTO_UPDATE", "1")],
-    },
-    Row {
-        name: "letta",
-        args: &[],
-        smart: Smart::NODE,
-        local_python: None,
-        state: &[".letta"],
-        private: &[],
-        settings: &[],
-        variables: &["LETTA_API_KEY", "LETTA_BASE_URL"],
-        set: &[("DISABLE_AUTOUPDATER", "1")],
-    },
-    Row {
-        name: "opencode",
-        args: &[],
-        smart: Smart::NODE,
-        local_python: None,
-        state: &[".config/opencode", ".local/share/opencode", ".local/state/opencode"],
-        private: &[],
-        settings: &[],
-        variables: PROVIDERS,
-        set: &[("OPENCODE_DISABLE_AUTOUPDATE", "1")],
-    },
-    Row {
-        name: "openhands",
-        args: &[],
-        smart: Smart::PYTHON,
-        local_python: VENV_PYTHON,
-        state: &[".openhands"],
-        private: &[],
-        settings: &[],
-        variables: &["LLM_API_KEY", "LLM_BASE_URL", "LLM_MODEL"],
-        set: &[("LITELLM_LOCAL_MODEL_COST_MAP", "True")],
-    },
-    Row {
-        name: "qwen",
-        args: &[],
-        smart: Smart::NODE,
-        local_python: None,
-        state: &[".qwen"],
-        private: &[],
-        settings: &[],
-        variables: &[
-            "ANTHROPIC_API_KEY",
-            "DASHSCOPE_API_KEY",
-            "OPENAI_API_KEY",
-            "OPENAI_BASE_URL",
-            "OPENAI_MODEL",
-            "OPENROUTER_API_KEY",
-        ],
-        set: &[],
-    },
-    Row {
-        name: "vibe",
-        args: &[],
-        smart: Smart::NONE,
-        local_python: VENV_PYTHON,
-        state: &[".vibe"],
-        private: &[],
-        settings: &[],
-        variables: &["MISTRAL_API_KEY"],
-        set: &[],
-    },
-];
-
-/// The agents that we know, by name.
-pub fn known_agents() -> Vec<AgentSpec> {
-    ROWS.iter().map(Row::spec).collect()
-}
-
-impl Row {
-    fn spec(&self) -> AgentSpec {
-        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        let command = std::iter::once(&self.name).chain(self.args);
-        let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        AgentSpec {
-            command: command.map(|word| (*word).to_owned()).collect(),
-            smart: self.smart,
-            local_python: self.local_python.map(PathBuf::from),
-            state: self.state.iter().map(PathBuf::from).collect(),
-            private: self.private.iter().map(PathBuf::from).collect(),
-            settings: self.settings.iter().map(PathBuf::from).collect(),
-            variables: owned(self.variables),
-            set: self.set.iter().map(pair).collect(),
-            ..AgentSpec::unknown(self.name)
-        }
-    }
-}
-
 impl AgentSpec {
     /// An agent of which nothing is known but its name, which is its command.
     pub fn unknown(name: &str) -> Self {
@@ -305,6 +81,7 @@ impl AgentSpec {
             variables: Vec::new(),
             set: Vec::new(),
             shell: PathBuf::from("/bin/bash"),
+            acp: None,
         }
     }
 }
@@ -334,6 +111,10 @@ mod tests {
             let ours = |name: &str| name.starts_with(env::PREFIX);
             assert!(!agent.variables.iter().any(|name| ours(name) || name.contains('*')));
             assert!(!agent.set.iter().any(|(name, _)| ours(name)));
+            if let Some(acp) = &agent.acp {
+                assert!(acp.command.iter().all(|word| !word.is_empty()), "{}", agent.name);
+                assert!(!acp.command.is_empty() && acp.initialize.as_secs() >= 60);
+            }
         }
     }
 
@@ -347,5 +128,32 @@ mod tests {
         for name in ["aider", "openhands"] {
             assert_eq!(smart(name), Smart::PYTHON, "{name}");
         }
+    }
+
+    #[test]
+    fn the_page_has_every_profile() {
+        const PAGE: &str = include_str!("../../../spec/agents.md");
+        let (mut rows, mut silent) = (Vec::new(), Vec::new());
+        for agent in known_agents() {
+            let Some(acp) = agent.acp else {
+                silent.push(agent.name);
+                continue;
+            };
+            let yes = |on: bool| if on { " yes |" } else { " |" };
+            let option = acp.allow_option.map(|id| format!(" `{id}`")).unwrap_or_default();
+            rows.push(format!(
+                "| {} | `{}` |{}{} {} |{option} | {} s |{}",
+                agent.name,
+                acp.command.join(" "),
+                yes(acp.fs),
+                yes(acp.terminal),
+                acp.missing_file.as_str(),
+                acp.initialize.as_secs(),
+                yes(acp.kill_on_eof),
+            ));
+            assert_eq!((acp.stream, acp.set), (Stream::Delta, vec![]), "{}", agent.name);
+        }
+        assert!(PAGE.contains(&(rows.join("\n") + "\n\n")), "{rows:#?}");
+        assert_eq!(silent, ["aider", "crush", "letta"]);
     }
 }

@@ -59,7 +59,7 @@ mod toolchain;
 mod versions;
 
 pub use agent::{Agent, AgentEnd, Here, Inside, Place, given_variables};
-pub use agents::{AgentSpec, Smart, known_agents};
+pub use agents::{AcpProfile, AgentSpec, MissingFile, Smart, Stream, known_agents};
 pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
 };

@@ -9,6 +9,7 @@ use aifo_policy::Forwarding;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::config::acp::{self, AcpEntries};
 use crate::config::error::{ConfigError, suggestion};
 use crate::config::file::File;
 use crate::config::source::{Source, Sourced};
@@ -33,6 +34,7 @@ pub(crate) struct AgentRow {
     pub(crate) python: Option<Spanned<bool>>,
     pub(crate) local_python: Option<Spanned<PathBuf>>,
     pub(crate) shell: Option<Spanned<PathBuf>>,
+    pub(crate) acp: Option<Spanned<AcpEntries>>,
 }
 
 impl Config {
@@ -130,7 +132,10 @@ fn change(spec: &mut AgentSpec, file: &File, row: &AgentRow) -> Result<(), Confi
             None => spec.shell = told.value,
         }
     }
-    Ok(())
+    match &row.acp {
+        Some(entries) => acp::change(spec, file, entries),
+        None => Ok(()),
+    }
 }
 
 /// A word that can stand on a command line, and in the name of an image.
@@ -145,7 +150,7 @@ fn check_name(name: &str, header: &Source) -> Result<(), ConfigError> {
 }
 
 /// By its exact name, and nobody else's.
-fn check_variable(name: &str, source: &Source) -> Result<(), ConfigError> {
+pub(crate) fn check_variable(name: &str, source: &Source) -> Result<(), ConfigError> {
     let allowed = Forwarding::builtin().allow(name);
     allowed.map_err(|invalid| ConfigError::new(source, invalid.to_string()))?;
     if name.contains('*') {

@@ -11,6 +11,7 @@ use toml::Spanned;
 use crate::config::agents::AgentRow;
 use crate::config::containers::ContainerEntries;
 use crate::config::error::{ConfigError, suggestion};
+use crate::config::permissions::PermissionEntries;
 use crate::config::source::{Place, Source, Sourced};
 
 /// A file that has been read, with what it says.
@@ -51,6 +52,7 @@ pub(crate) struct Entries {
     pub(crate) notify: NotifyEntries,
     pub(crate) agent: AgentEntries,
     pub(crate) agents: BTreeMap<String, Spanned<AgentRow>>,
+    pub(crate) permissions: PermissionEntries,
 }
 
 /// `[kind.NAME]`
@@ -281,6 +283,23 @@ mod tests {
             python = false
             local_python = "/opt/venv/bin/python3"
             shell = "/bin/sh"
+
+            [agents.mine.acp]
+            command = ["mine", "--acp"]
+            fs = true
+            terminal = false
+            missing_file = "empty"
+            stream = "auto"
+            allow_option = "accept"
+            initialize_secs = 90
+            kill_on_eof = true
+            set = { MODE = "fast" }
+
+            [permissions]
+            allow = ["read", { command = "cargo test" }, { kind = "edit", path = "src" }]
+            ask = ["execute"]
+            deny = [{ path = ".git" }]
+            default = "deny"
         "#;
         let file = File::parse(Path::new("/c.toml"), text).unwrap();
         let told = file.told(&file.entries.max_secs).unwrap();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use aifo_launch::Confine;
+use aifo_policy::PermissionRule;
 use aifo_types::Endpoint;
 
 use crate::config::containers::ContainerFlags;
@@ -25,6 +26,8 @@ pub(crate) struct Flags {
     pub(crate) smart_node: Option<bool>,
     pub(crate) smart_python: Option<bool>,
     pub(crate) containers: ContainerFlags,
+    /// What an agent is permitted that asks.
+    pub(crate) yes_to: Vec<PermissionRule>,
 }
 
 impl Config {
@@ -46,6 +49,7 @@ impl Config {
         self.confine.set(flag(flags.confine, "--confine"));
         self.apply_variables(&flags.env)?;
         self.apply_container_flags(&flags.containers)?;
+        self.say_yes_to(&flags.yes_to);
         self.agent.node.set(flag(flags.smart_node, "--smart-node"));
         self.agent.python.set(flag(flags.smart_python, "--smart-python"));
         Ok(())

@@ -1,11 +1,14 @@
 //! Every value as a row: key, value, where it comes from.
 
+use aifo_policy::PermissionRules;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::config::acp;
 use crate::config::containers::{Containers, net_word};
+use crate::config::permissions::shown as rule;
 use crate::config::registries::Registries;
-use crate::config::source::{Layer, Sourced};
+use crate::config::source::{Layer, Source, Sourced};
 use crate::config::values::{Config, Effect, confine_word};
 
 /// One value as `config show` prints it.
@@ -89,9 +92,11 @@ pub(crate) fn entries(config: &Config) -> Vec<Entry> {
             "image": spec.image, "command": spec.command, "state": spec.state, "private": spec.private, "settings": spec.settings,
             "variables": spec.variables, "set": set, "node": spec.smart.node,
             "python": spec.smart.python, "local_python": spec.local_python, "shell": spec.shell,
+            "acp": spec.acp.as_ref().map(acp::shown),
         });
         Some(row(&format!("agents.{}", spec.name), value, "", name))
     }));
+    all.extend(permission_entries(&config.permissions));
     all
 }
 
@@ -136,6 +141,17 @@ fn container_entries(containers: &Containers) -> Vec<Entry> {
     all
 }
 
+fn permission_entries(rules: &PermissionRules<Source>) -> Vec<Entry> {
+    let lists = [("allow", &rules.allow), ("ask", &rules.ask), ("deny", &rules.deny)];
+    let rows = lists.into_iter().flat_map(|(list, rules)| {
+        let key = format!("permissions.{list}");
+        rules.iter().map(move |stated| entry(&key, json!([rule(&stated.what)]), "", &stated.from))
+    });
+    let default = &rules.default;
+    let last = entry("permissions.default", json!(default.what.as_str()), "", &default.from);
+    rows.chain([last]).collect()
+}
+
 fn words(of: &[impl ToString]) -> Vec<String> {
     of.iter().map(ToString::to_string).collect()
 }
@@ -156,6 +172,9 @@ fn registry_entries(registries: &Registries) -> Vec<Entry> {
 }
 
 fn row<T>(key: &str, value: Value, absent: &'static str, sourced: &Sourced<T>) -> Entry {
-    let source = &sourced.source;
+    entry(key, value, absent, &sourced.source)
+}
+
+fn entry(key: &str, value: Value, absent: &'static str, source: &Source) -> Entry {
     Entry { key: key.to_owned(), value, absent, layer: source.layer(), from: source.to_string() }
 }

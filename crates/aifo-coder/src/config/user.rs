@@ -55,6 +55,7 @@ impl Config {
             self.agent.smart = Sourced::new(smart, source);
         }
         self.apply_agents(file)?;
+        self.apply_permissions(file)?;
         self.agent.node.set(file.told(&entries.agent.node));
         self.agent.python.set(file.told(&entries.agent.python));
         Ok(())

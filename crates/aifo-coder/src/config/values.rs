@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use aifo_launch::{self as launch, AgentSpec, Confine, Limits, known_agents};
-use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
+use aifo_policy::{
+    Fallback, Forwarding, NotifyEnvironment, NotifyRules, PermissionRules, Policy, Stated,
+};
 use aifo_types::{Endpoint, Kind};
 
 use crate::config::containers::Containers;
@@ -41,6 +43,8 @@ pub(crate) struct Config {
     pub(crate) agents: Vec<AgentSpec>,
     /// Which rows of it differ from ours.
     pub(crate) agent_rows: Vec<Sourced<String>>,
+    /// What an agent is permitted that asks.
+    pub(crate) permissions: PermissionRules<Source>,
 }
 
 /// A change of a kind's allowlist.
@@ -140,6 +144,10 @@ impl Config {
             },
             agents: known_agents(),
             agent_rows: Vec::new(),
+            permissions: PermissionRules::new(Stated {
+                what: Fallback::Ask,
+                from: Source::BuiltIn,
+            }),
         }
     }
 

@@ -6,6 +6,7 @@ use std::ops::Range;
 use crate::config::agents;
 use crate::config::error::ConfigError;
 use crate::config::file::{Entries, File};
+use crate::config::permissions;
 use crate::config::source::Sourced;
 use crate::config::user::{at_least_one, confine};
 use crate::config::values::{Config, user_file_name};
@@ -50,7 +51,7 @@ impl Config {
             self.deny_variables(names)?;
         }
         self.notify.enabled.set(file.told(&entries.notify.enabled));
-        Ok(())
+        self.narrow_permissions(file)
     }
 }
 
@@ -96,7 +97,7 @@ fn not_narrowing(entries: &Entries) -> impl Iterator<Item = (Range<usize>, Strin
         (agents::any(&entries.agents), "[agents] chooses what agents are and get"),
     ];
     let others = others.into_iter().filter_map(|(span, what)| Some((span?, what.to_owned())));
-    kinds.chain(others)
+    kinds.chain(others).chain(permissions::not_narrowing(&entries.permissions))
 }
 
 fn span<T>(entry: &Option<toml::Spanned<T>>) -> Option<Range<usize>> {

@@ -1,0 +1,293 @@
+//! `[permissions]`: which of the permissions that an agent asks for it gets (`spec/acp.md#rules`).
+
+use std::fmt;
+use std::ops::Range;
+
+use aifo_policy::{Fallback, InvalidRule, PermissionRule, Stated};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+use toml::Spanned;
+
+use crate::config::error::{ConfigError, suggestion};
+use crate::config::file::File;
+use crate::config::source::{Source, Sourced};
+use crate::config::values::Config;
+
+/// `[permissions]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PermissionEntries {
+    pub(crate) allow: Option<Spanned<Vec<Spanned<RuleEntry>>>>,
+    pub(crate) ask: Option<Spanned<Vec<Spanned<RuleEntry>>>>,
+    deny: Option<Spanned<Vec<Spanned<RuleEntry>>>>,
+    pub(crate) default: Option<Spanned<String>>,
+}
+
+/// A rule as a file has it.
+#[derive(Debug)]
+pub(crate) enum RuleEntry {
+    /// A kind of call, or `all`.
+    Word(String),
+    /// `{ kind = .., command = .., path = .. }`
+    Table(RuleTable),
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RuleTable {
+    kind: Option<String>,
+    command: Option<String>,
+    path: Option<String>,
+}
+
+/// What a rule is there for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Aim {
+    Allow,
+    HoldUp,
+}
+
+impl Config {
+    /// Adds what a user's file says.
+    pub(crate) fn apply_permissions(&mut self, file: &File) -> Result<(), ConfigError> {
+        let entries = &file.entries.permissions;
+        self.permissions.allow.extend(rules(file, &entries.allow, Aim::Allow)?);
+        self.permissions.ask.extend(rules(file, &entries.ask, Aim::HoldUp)?);
+        self.narrow_permissions(file)
+    }
+
+    /// Adds what denies, which every file may.
+    pub(crate) fn narrow_permissions(&mut self, file: &File) -> Result<(), ConfigError> {
+        let entries = &file.entries.permissions;
+        self.permissions.deny.extend(rules(file, &entries.deny, Aim::HoldUp)?);
+        if let Some(Sourced { value: word, source }) = file.told(&entries.default) {
+            let what = Fallback::parse(&word).ok_or_else(|| {
+                let what = format!("'{word}' cannot be the default");
+                ConfigError::new(&source, what).hint("say \"ask\" or \"deny\"")
+            })?;
+            self.permissions.default = Stated { what, from: source };
+        }
+        Ok(())
+    }
+
+    /// Allows what a flag names.
+    pub(crate) fn say_yes_to(&mut self, rules: &[PermissionRule]) {
+        let stated = |rule: &PermissionRule| {
+            let from = Source::Flag("--yes-to");
+            Stated { what: rule.clone(), from }
+        };
+        self.permissions.allow.extend(rules.iter().map(stated));
+    }
+}
+
+/// The rule of a single word. Errors: what is wrong, and what was meant.
+pub(crate) fn rule_named(word: &str) -> Result<PermissionRule, (String, String)> {
+    PermissionRule::named(word).ok_or_else(|| {
+        let what = format!("there is no kind of tool call '{word}'");
+        let known = || PermissionRule::words();
+        let hint = match suggestion(word, known()) {
+            Some(meant) => format!("did you mean '{meant}'?"),
+            None => format!("known are: {}", known().collect::<Vec<_>>().join(", ")),
+        };
+        (what, hint)
+    })
+}
+
+/// A rule as JSON shows it.
+pub(crate) fn shown(rule: &PermissionRule) -> Value {
+    match PermissionRule::words().find(|word| PermissionRule::named(word).as_ref() == Some(rule)) {
+        Some(word) => json!(word),
+        None => {
+            let conditions =
+                [("kind", &rule.kind), ("command", &rule.command), ("path", &rule.path)];
+            let told = conditions.into_iter().filter_map(|(key, text)| Some((key, text.clone()?)));
+            told.map(|(key, text)| (key.to_owned(), Value::String(text))).collect()
+        }
+    }
+}
+
+/// What the workspace's file may not say, with the words for it: all that could give something.
+/// A rule that asks does, where the default is to deny.
+pub(crate) fn not_narrowing(
+    entries: &PermissionEntries,
+) -> impl Iterator<Item = (Range<usize>, String)> {
+    let default = entries.default.as_ref().filter(|word| *word.get_ref() == "ask");
+    let told = [
+        (entries.allow.as_ref().map(Spanned::span), "allow allows calls"),
+        (entries.ask.as_ref().map(Spanned::span), "ask lets calls be asked for"),
+        (default.map(Spanned::span), "default = \"ask\" lets calls be asked for"),
+    ];
+    told.into_iter().filter_map(|(span, does)| Some((span?, format!("[permissions] {does}"))))
+}
+
+fn rules(
+    file: &File,
+    entry: &Option<Spanned<Vec<Spanned<RuleEntry>>>>,
+    aim: Aim,
+) -> Result<Vec<Stated<PermissionRule, Source>>, ConfigError> {
+    let entries = entry.iter().flat_map(Spanned::get_ref);
+    let rule = |entry: &Spanned<RuleEntry>| {
+        let from = file.source(entry.span());
+        let what = rule(entry.get_ref(), aim, &from)?;
+        Ok(Stated { what, from })
+    };
+    entries.map(rule).collect()
+}
+
+fn rule(entry: &RuleEntry, aim: Aim, source: &Source) -> Result<PermissionRule, ConfigError> {
+    let table = match entry {
+        RuleEntry::Word(word) => {
+            let named = rule_named(word);
+            return named.map_err(|(what, hint)| ConfigError::new(source, what).hint(hint));
+        }
+        RuleEntry::Table(table) => table,
+    };
+    let RuleTable { kind, command, path } = table;
+    let rule = PermissionRule { kind: kind.clone(), command: command.clone(), path: path.clone() };
+    let checked = match aim {
+        Aim::Allow => rule.check_allowing(),
+        Aim::HoldUp => rule.check(),
+    };
+    let error = |invalid: InvalidRule| {
+        let hint = match &invalid {
+            InvalidRule::Empty => "what is about everything is \"all\"",
+            InvalidRule::EmptyText(_) => "leave it out, or say what it is about",
+            InvalidRule::NoPath(_) => "for example: { path = \"src\" }",
+            InvalidRule::NotOfFiles(_) => "name the command, or leave the path out",
+        };
+        ConfigError::new(source, invalid.to_string()).hint(hint)
+    };
+    checked.map(|()| rule).map_err(error)
+}
+
+impl<'de> Deserialize<'de> for RuleEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(WordOrTable)
+    }
+}
+
+/// Not an untagged enum, whose mistakes would have neither names nor remedies.
+struct WordOrTable;
+
+impl<'de> Visitor<'de> for WordOrTable {
+    type Value = RuleEntry;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a kind of tool call, or a table with a kind, a command or a path")
+    }
+
+    fn visit_str<E: Error>(self, word: &str) -> Result<RuleEntry, E> {
+        Ok(RuleEntry::Word(word.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RuleEntry, A::Error> {
+        RuleTable::deserialize(MapAccessDeserializer::new(map)).map(RuleEntry::Table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use aifo_policy::Asked;
+
+    use super::*;
+
+    fn config(user: &str, workspace: &str) -> Result<Config, String> {
+        let parse = |path: &str, text: &str| File::parse(Path::new(path), text);
+        let mut config = Config::builtin();
+        let user = parse("/u.toml", user).and_then(|file| config.apply_user(&file));
+        user.map_err(|error| error.to_string())?;
+        let tightened = parse("/w/.aifo.toml", workspace).and_then(|file| config.tighten(&file));
+        tightened.map(|()| config).map_err(|error| error.to_string())
+    }
+
+    fn judge(config: &Config, kind: &str, command: Option<&str>, paths: &[&str]) -> String {
+        let (workspace, cwd) = (["/w".into()], Path::new("/w"));
+        let asked = Asked { kind, command, paths, workspace: &workspace, cwd };
+        config.permissions.judge(&asked).to_string()
+    }
+
+    #[test]
+    fn each_decision_names_its_line() {
+        let user = "[permissions]\n\
+                    allow = ['read',\n  { command = 'cargo test' },\n  { kind = 'edit', path = 'src' }]\n\
+                    ask = ['execute']\n\
+                    deny = [{ path = '.git' }, 'delete']\n\
+                    default = 'deny'\n";
+        let mut config = config(user, "[permissions]\ndeny = [{ path = 'secrets' }]").unwrap();
+        config.say_yes_to(&[PermissionRule::named("fetch").unwrap()]);
+        let rows = [
+            ("read", None, "a", "allow: \"read\" (/u.toml:2)"),
+            ("execute", Some("cargo test"), "", "allow: { command = \"cargo test\" } (/u.toml:3)"),
+            ("edit", None, "src/a", "allow: { kind = \"edit\", path = \"src\" } (/u.toml:4)"),
+            ("execute", Some("ls"), "", "ask: \"execute\" (/u.toml:5)"),
+            ("read", None, ".git/config", "deny: { path = \".git\" } (/u.toml:6)"),
+            ("delete", None, "a", "deny: \"delete\" (/u.toml:6)"),
+            ("read", None, "secrets/a", "deny: { path = \"secrets\" } (/w/.aifo.toml:2)"),
+            ("fetch", None, "", "allow: \"fetch\" (--yes-to)"),
+            ("edit", None, "a", "deny: default (/u.toml:7)"),
+        ];
+        for (kind, command, path, expected) in rows {
+            let paths: Vec<&str> = path.split_whitespace().collect();
+            assert_eq!(judge(&config, kind, command, &paths), expected);
+        }
+        let silent = Config::builtin();
+        assert_eq!(judge(&silent, "read", None, &[]), "ask: default (built in)");
+    }
+
+    #[test]
+    fn mistakes() {
+        let rows = [
+            (
+                "allow = ['reed']",
+                "/u.toml:2: there is no kind of tool call 'reed'\nhint: did you mean 'read'?",
+            ),
+            (
+                "deny = ['brand_new']",
+                "hint: known are: read, edit, delete, move, search, execute, ",
+            ),
+            (
+                "allow = [{ comand = 'x' }]",
+                "/u.toml:2: there is no key 'comand'\nhint: did you mean 'command'?",
+            ),
+            (
+                "allow = [\n  'read',\n  {},\n]",
+                "/u.toml:4: a rule has a kind, a command or a path\n",
+            ),
+            ("deny = [{ path = '' }]", "/u.toml:2: the path of a rule is empty\nhint: "),
+            ("deny = [{ path = '~/.ssh' }]", "/u.toml:2: '~/.ssh' is neither absolute nor"),
+            (
+                "allow = [{ kind = 'execute', path = 'src' }]",
+                "/u.toml:2: what is done by 'execute' is not told by its paths\nhint: name the",
+            ),
+            ("allow = [7]", "/u.toml:2: invalid type: integer `7`, expected a kind of tool call"),
+            ("allow = 'read'", "/u.toml:2: invalid type"),
+            (
+                "default = 'allow'",
+                "/u.toml:2: 'allow' cannot be the default\nhint: say \"ask\" or \"deny\"",
+            ),
+        ];
+        for (text, expected) in rows {
+            let error = config(&format!("[permissions]\n{text}"), "").unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let new_kind = config("[permissions]\nallow = [{ kind = 'brand_new' }]", "").unwrap();
+        assert!(judge(&new_kind, "brand_new", None, &[]).starts_with("allow: "));
+    }
+
+    #[test]
+    fn a_workspace_only_takes_away() {
+        let denied = config("[permissions]\nallow = ['all']", "[permissions]\ndeny = ['all']");
+        assert!(judge(&denied.unwrap(), "read", None, &[]).starts_with("deny: \"all\""));
+        let default = config("", "[permissions]\ndefault = 'deny'").unwrap();
+        assert_eq!(judge(&default, "read", None, &[]), "deny: default (/w/.aifo.toml:2)");
+        for text in ["allow = ['read']", "ask = ['read']", "default = 'ask'"] {
+            let error = config("", &format!("[permissions]\n{text}")).unwrap_err();
+            assert!(error.starts_with("/w/.aifo.toml:2: [permissions] "), "{text}: {error}");
+            assert!(error.contains("a workspace's file may not do"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The rows, as they are written down.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::acp::{AcpProfile, MissingFile, Stream};
+use super::{AgentSpec, Smart};
+
+/// A row as it is written down here. Command and image go by the name.
+struct Row {
+    name: &'static str,
+    /// Before the user's arguments.
+    args: &'static [&'static str],
+    smart: Smart,
+    local_python: Option<&'static str>,
+    state: &'static [&'static str],
+    private: &'static [&'static str],
+    settings: &'static [&'static str],
+    variables: &'static [&'static str],
+    set: &'static [(&'static str, &'static str)],
+    acp: Option<Acp>,
+}
+
+/// A row's part about ACP. Streams are of pieces, as far as we have seen any.
+struct Acp {
+    command: &'static [&'static str],
+    fs: bool,
+    terminal: bool,
+    missing_file: MissingFile,
+    allow_option: Option<&'static str>,
+    initialize_secs: u64,
+    kill_on_eof: bool,
+}
+
+impl Acp {
+    /// Started so, with nothing served and nothing odd.
+    const fn plain(command: &'static [&'static str]) -> Self {
+        Acp {
+            command,
+            fs: false,
+            terminal: false,
+            missing_file: MissingFile::Error,
+            allow_option: None,
+            initialize_secs: 60,
+            kill_on_eof: false,
+        }
+    }
+}
+
+/// Where the images have the python that an agent is installed into.
+const VENV_PYTHON: Option<&str> = Some("/opt/venv/bin/python3");
+
+/// Providers that agents for every model know.
+const PROVIDERS: &[&str] = &[
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "DEEPSEEK_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "GROQ_API_KEY",
+    "MISTRAL_API_KEY",
+    "OPENAI_API_BASE",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "OPENROUTER_API_KEY",
+    "XAI_API_KEY",
+];
+
+const ROWS: &[Row] = &[
+    Row {
+        name: "aider",
+        args: &[],
+        smart: Smart::PYTHON,
+        local_python: VENV_PYTHON,
+        state: &[".aider"],
+        private: &[],
+        settings: &[".aider.conf.yml", ".aider.model.settings.yml"],
+        variables: PROVIDERS,
+        set: &[
+            ("AIDER_CHECK_UPDATE", "false"),
+            ("AIDER_ANALYTICS", "false"),
+            ("LITELLM_LOCAL_MODEL_COST_MAP", "True"),
+        ],
+        acp: None,
+    },
+    Row {
+        name: "claude",
+        args: &[],
+        smart: Smart::NONE,
+        local_python: None,
+        state: &[".claude"],
+        private: &[],
+        settings: &[],
+        variables: &[
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "ANTHROPIC_BASE_URL",
+            "ANTHROPIC_MODEL",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+        ],
+        set: &[
+            // Otherwise a file beside the folder would have to be replaced, which a mount cannot be.
+            ("CLAUDE_CONFIG_DIR", "/home/coder/.claude"),
+            ("DISABLE_AUTOUPDATER", "1"),
+            // Root in a container of its own is what it asks for with this.
+            ("IS_SANDBOX", "1"),
+        ],
+        acp: Some(Acp::plain(&["claude-agent-acp"])),
+    },
+    Row {
+        name: "codex",
+        // Otherwise it leaves a server behind that runs the commands of every codex of this HOME.
+        args: &["--no-daemon"],
+        smart: Smart::NODE,
+        local_python: None,
+        state: &[".codex"],
+        private: &[".codex/app-server-control", ".codex/app-server-daemon"],
+        settings: &[],
+        variables: &["CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
+        set: &[],
+        acp: Some(Acp {
+            // Otherwise it asks nobody, as it knows that there is no sandbox of its own.
+            kill_on_eof: true,
+            ..Acp::plain(&["codex-acp", "-c", "approval_policy=untrusted"])
+        }),
+    },
+    Row {
+        name: "copilot",
+        args: &[],
+        smart: Smart::NODE,
+        local_python: None,
+        state: &[".copilot"],
+        private: &[],
+        settings: &[],
+        variables: &[
+            "COPILOT_GITHUB_TOKEN",
+            "COPILOT_MODEL",
+            "COPILOT_OFFLINE",
+            "COPILOT_PROVIDER_API_KEY",
+            "COPILOT_PROVIDER_BASE_URL",
+            "GH_TOKEN",
+            "GITHUB_TOKEN",
+        ],
+        set: &[("COPILOT_AUTO_UPDATE", "false")],
+        acp: Some(Acp::plain(&["copilot", "--acp"])),
+    },
+    Row {
+        name: "crush",
+        args: &[],
+        smart: Smart::NODE,
+        local_python: None,
+        state: &[".config/crush", ".local/share/crush"],
+        private: &[],
+        settings: &[],
+        variables: PROVIDERS,
+        set: &[("CRUSH_DISABLE_METRICS", "1")],
+        acp: None,
+    },
+    Row {
+        name: "gemini",
+        args: &[],
+        smart: Smart::NODE,
+        local_python: None,
+        state: &[".gemini"],
+        private: &[],
+        settings: &[],
+        variables: &[
+            "GEMINI_API_KEY",
+            "GEMINI_MODEL",
+            "GOOGLE_API_KEY",
+            "GOOGLE_CLOUD_LOCATION",
+            "GOOGLE_CLOUD_PROJECT",
+            "GOOGLE_GEMINI_BASE_URL",
+            "GOOGLE_GENAI_USE_VERTEXAI",
+        ],
+        set: &[],
+        acp: Some(Acp {
+            // It reads a file before it writes it, and takes no error for a new one.
+            fs: true,
+            missing_file: MissingFile::Empty,
+            ..Acp::plain(&["gemini", "--acp"])
+        }),
+    },
+    Row {
+        name: "kimi",
+        args: &[],
+        smart: Smart::NONE,
+        local_python: VENV_PYTHON,
+        state: &[".kimi"],
+        private: &[],
+        settings: &[],
+        variables: &["KIMI_API_KEY", "KIMI_BASE_URL", "KIMI_MODEL_NAME"],
+        set: &[("KIMI_CLI_NO_AUTO_UPDATE", "1")],
+        acp: Some(Acp {
+            // Without a terminal it has no shell.
+            fs: true,
+            terminal: true,
+            ..Acp::plain(&["kimi", "acp"])
+        }),
+    },
+    Row {
+        name: "letta",
+        args: &[],
+        smart: Smart::NODE,
+        local_python: None,
+        state: &[".letta"],
+        private: &[],
+        settings: &[],
+        variables: &["LETTA_API_KEY", "LETTA_BASE_URL"],
+        set: &[("DISABLE_AUTOUPDATER", "1")],
+        acp: None,
+    },
+    Row {
+        name: "opencode",
+        args: &[],
+        smart: Smart::NODE,
+        local_python: None,
+        state: &[".config/opencode", ".local/share/opencode", ".local/state/opencode"],
+        private: &[],
+        settings: &[],
+        variables: PROVIDERS,
+        set: &[("OPENCODE_DISABLE_AUTOUPDATE", "1")],
+        acp: Some(Acp {
+            // Files it writes by itself, whatever is answered.
+            kill_on_eof: true,
+            ..Acp::plain(&["opencode", "acp"])
+        }),
+    },
+    Row {
+        name: "openhands",
+        args: &[],
+        smart: Smart::PYTHON,
+        local_python: VENV_PYTHON,
+        state: &[".openhands"],
+        private: &[],
+        settings: &[],
+        variables: &["LLM_API_KEY", "LLM_BASE_URL", "LLM_MODEL"],
+        set: &[("LITELLM_LOCAL_MODEL_COST_MAP", "True")],
+        acp: Some(Acp {
+            // The second way to allow once lowers what it looks at later.
+            allow_option: Some("accept"),
+            initialize_secs: 120,
+            ..Acp::plain(&["openhands", "acp", "--override-with-envs"])
+        }),
+    },
+    Row {
+        name: "qwen",
+        args: &[],
+        smart: Smart::NODE,
+        local_python: None,
+        state: &[".qwen"],
+        private: &[],
+        settings: &[],
+        variables: &[
+            "ANTHROPIC_API_KEY",
+            "DASHSCOPE_API_KEY",
+            "OPENAI_API_KEY",
+            "OPENAI_BASE_URL",
+            "OPENAI_MODEL",
+            "OPENROUTER_API_KEY",
+        ],
+        set: &[],
+        acp: Some(Acp {
+            // Its own files in /tmp would go by way of us, too, so no files are served. The second way
+            // to allow once changes its mode.
+            allow_option: Some("proceed_once"),
+            ..Acp::plain(&["qwen", "--acp"])
+        }),
+    },
+    Row {
+        name: "vibe",
+        args: &[],
+        smart: Smart::NONE,
+        local_python: VENV_PYTHON,
+        state: &[".vibe"],
+        private: &[],
+        settings: &[],
+        variables: &["MISTRAL_API_KEY"],
+        set: &[],
+        acp: Some(Acp { initialize_secs: 120, ..Acp::plain(&["vibe-acp"]) }),
+    },
+];
+
+/// The agents that we know, by name.
+pub fn known_agents() -> Vec<AgentSpec> {
+    ROWS.iter().map(Row::spec).collect()
+}
+
+impl Row {
+    fn spec(&self) -> AgentSpec {
+        let command = std::iter::once(&self.name).chain(self.args);
+        let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        AgentSpec {
+            command: command.map(|word| (*word).to_owned()).collect(),
+            smart: self.smart,
+            local_python: self.local_python.map(PathBuf::from),
+            state: self.state.iter().map(PathBuf::from).collect(),
+            private: self.private.iter().map(PathBuf::from).collect(),
+            settings: self.settings.iter().map(PathBuf::from).collect(),
+            variables: words(self.variables),
+            set: self.set.iter().map(pair).collect(),
+            acp: self.acp.as_ref().map(Acp::profile),
+            ..AgentSpec::unknown(self.name)
+        }
+    }
+}
+
+impl Acp {
+    fn profile(&self) -> AcpProfile {
+        AcpProfile {
+            fs: self.fs,
+            terminal: self.terminal,
+            missing_file: self.missing_file,
+            stream: Stream::Delta,
+            allow_option: self.allow_option.map(str::to_owned),
+            initialize: Duration::from_secs(self.initialize_secs),
+            kill_on_eof: self.kill_on_eof,
+            ..AcpProfile::plain(words(self.command))
+        }
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
