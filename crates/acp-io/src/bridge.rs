@@ -16,7 +16,7 @@ use crate::stdio::Stdio;
 use crate::wire_log::WireLog;
 
 /// A [`Relay`] that is driven: with an agent's pipes, our own stdin and stdout, the clock, and a
-/// [`Host`] (`spec/acp-relay.md#processes`).
+/// [`Host`] (`spec/acp.md#processes`).
 ///
 /// [`next`](Bridge::next) does all the work. While nobody waits for it nothing is read, and nothing is
 /// written.
@@ -88,6 +88,14 @@ impl<H: Host> Bridge<H> {
                 return None;
             }
             self.advance().await;
+        }
+    }
+
+    /// Nothing more is taken from the editor, nor told to it: its turns are cancelled.
+    pub fn dismiss_editor(&mut self) {
+        if !self.is_editor_gone {
+            self.is_editor_gone = true;
+            self.relay.receive_eof(Side::Editor, Instant::now());
         }
     }
 
@@ -187,9 +195,7 @@ impl<H: Host> Bridge<H> {
             self.hang_up();
         }
         if is_editor_lost {
-            // Nothing more comes from it, nor does it hear anything.
-            self.is_editor_gone = true;
-            self.relay.receive_eof(Side::Editor, Instant::now());
+            self.dismiss_editor();
         }
     }
 

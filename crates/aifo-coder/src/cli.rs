@@ -1,5 +1,6 @@
 //! The command line: every flag once, with its help.
 
+mod acp;
 mod permissions;
 mod session;
 
@@ -10,6 +11,7 @@ use aifo_doors::{CommandName, InvalidCommandName};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
+pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, Format, Prompt, Server};
 pub(crate) use self::permissions::YesTo;
 pub(crate) use self::session::{Project, Session, Smart};
 use crate::config::{ContainerFlags, Flags};
@@ -28,6 +30,12 @@ pub(crate) enum Command {
     /// Run an agent in its container, or any command, with its tools in sidecars
     #[command(override_usage = RUN_USAGE, after_help = RUN)]
     Run(Run),
+    /// Have an agent do one thing, without anybody at it: its answer on stdout
+    #[command(override_usage = PROMPT_USAGE, after_help = PROMPT)]
+    Prompt(Box<Prompt>),
+    /// Be an editor's agent: ACP on stdin and stdout, the agent itself in its container
+    #[command(override_usage = ACP_USAGE, after_help = ACP)]
+    Acp(Box<Acp>),
     /// List the agents that can be run, and what of each is ready
     Agents(Agents),
     /// Start proxy and sidecars only, for a launcher of your own
@@ -412,6 +420,43 @@ this machine, with its own environment.
 Exit codes: the command's own; 128+n if signal n ended it; 127 the command was not found; 126 it \
 could not be executed; 86 nothing ran; 2 the command line was wrong. A tool's shim also exits with \
 124 (the tool ran into the time limit) and 125 (its ending is unknown).";
+
+const PROMPT_USAGE: &str = "\
+aifo-coder prompt [OPTIONS] AGENT [TEXT]
+       aifo-coder prompt [OPTIONS] --agent-command COMMAND [TEXT]";
+
+const PROMPT: &str = "\
+Examples:
+  aifo-coder prompt gemini 'What does this project do?'
+  aifo-coder prompt opencode --yes-to edit --yes-to execute 'Mend the failing test'
+  git diff | aifo-coder prompt codex --format json | jq -r 'select(.type == \"final\").text'
+  aifo-coder prompt --agent-command 'my-agent --acp' --backend local 'Hello'
+
+What no rule of your configuration and no --yes-to allows is denied: nobody is there to be asked.
+
+Exit codes: 0 the agent is done; 1 it failed; 3 it refuses; 4 no more tokens; 5 no more requests; 6 \
+another reason; 7 it was cancelled by itself; 124 it took too long; 128+n signal n cancelled it; 86 \
+nothing ran; 2 the command line was wrong.";
+
+const ACP_USAGE: &str = "\
+aifo-coder acp [OPTIONS] AGENT
+       aifo-coder acp [OPTIONS] --agent-command COMMAND
+       aifo-coder acp replay [--format HOW] FILE..";
+
+const ACP: &str = "\
+It is for an editor to start, with the project as current directory. Zed, in settings.json:
+
+  \"agent_servers\": {
+    \"gemini in aifo\": { \"command\": \"aifo-coder\", \"args\": [\"acp\", \"gemini\"] }
+  }
+
+Toad:
+
+  toad acp \"aifo-coder acp gemini\"
+
+What no rule of your configuration decides, the editor asks you.
+
+Exit codes: 0 the editor has gone; 1 the agent failed; 86 nothing ran; 2 the command line was wrong.";
 
 const EXEC: &str = "\
 Examples:

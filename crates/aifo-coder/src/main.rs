@@ -3,6 +3,7 @@
 //! Thin: files, environment and flags become a session's configuration, the session is
 //! `aifo-launch`'s.
 
+mod acp;
 mod agents;
 mod backend;
 mod banner;
@@ -41,6 +42,11 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let (ended, code) = match cli.command {
         Command::Run(flags) => (on_a_reactor(run::run(flags)), exit::NOTHING_RAN),
+        Command::Prompt(flags) => (on_a_reactor(acp::prompt(*flags)), exit::NOTHING_RAN),
+        Command::Acp(flags) => {
+            let code = if flags.command.is_some() { UNANSWERED } else { exit::NOTHING_RAN };
+            (acp::acp(*flags), code)
+        }
         Command::Agents(flags) => (on_a_reactor(agents::list(&flags)), UNANSWERED),
         Command::Serve(flags) => (on_a_reactor(serve::serve(flags)), exit::NOTHING_RAN),
         Command::Exec(flags) => {
@@ -69,7 +75,9 @@ fn main() -> ExitCode {
 }
 
 /// One thread does: many waits, little work.
-fn on_a_reactor(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+pub(crate) fn on_a_reactor(
+    work: impl Future<Output = anyhow::Result<ExitCode>>,
+) -> anyhow::Result<ExitCode> {
     // Before anything is freed: this process sits idle between a user's tool calls.
     aifo_process::give_back_freed_memory();
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)

@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 
 use aifo_process::signal_process;
-use aifo_sidecar::CONTAINER_WORKSPACE;
+use aifo_sidecar::{CONTAINER_TMP, CONTAINER_WORKSPACE};
 use aifo_types::{Ending, Signal, Token, encode_given, env};
 use nix::unistd::Pid;
 use tokio::process::Command;
@@ -196,6 +196,22 @@ impl Place {
         match self {
             Place::Here(here) => here.command(program, variables),
             Place::Container(inside) => inside.command(program, variables),
+        }
+    }
+
+    /// What the workspace is called there as well, beside its own path.
+    pub fn workspace_alias(&self) -> Option<&'static Path> {
+        match self {
+            Place::Here(_) => None,
+            Place::Container(_) => Some(Path::new(CONTAINER_WORKSPACE)),
+        }
+    }
+
+    /// What the session's temporary directory is called there.
+    pub fn tmp(&self) -> &Path {
+        match self {
+            Place::Here(here) => &here.tmp,
+            Place::Container(_) => Path::new(CONTAINER_TMP),
         }
     }
 

@@ -1,0 +1,166 @@
+//! `aifo-coder acp`: between an editor and an agent (`spec/acp-commands.md#acp`).
+
+use std::process::ExitCode;
+
+use aifo_acp::{PathMap, RelayConfig, RelayEvent, Served, Side};
+use aifo_acp_io::{Bridge, PeerEnd, Stdio};
+use anyhow::Context;
+
+use crate::acp::hosts::Hosts;
+use crate::acp::judge::Judge;
+use crate::acp::profile::peer_limits;
+use crate::acp::stage::{Setting, Stage};
+use crate::acp::told::failed;
+use crate::cli::{Acp, Server};
+use crate::console;
+use crate::run::called_off;
+use crate::start::EndSignals;
+
+pub(crate) async fn bridge(flags: Acp) -> anyhow::Result<ExitCode> {
+    let mut signals = EndSignals::listen()?;
+    // What an editor says while the session comes up is read when that is there.
+    let (stage, behind) = match Stage::set(flags.agent, flags.name.as_deref(), &mut signals).await?
+    {
+        Setting::Up(stage, behind) => (*stage, *behind),
+        Setting::Shown => return Ok(ExitCode::SUCCESS),
+        Setting::CalledOff(signal) => return Ok(called_off(signal)),
+    };
+    let (name, judge) = (stage.name.clone(), stage.judge.clone());
+    let started = start(stage, flags.files, flags.terminals);
+    let bridge = match started {
+        Ok(bridge) => bridge,
+        Err(error) => {
+            behind.close().await;
+            return Err(error);
+        }
+    };
+    let (over, end) = serve(bridge, &judge, &mut signals).await;
+    behind.close().await;
+    Ok(match over {
+        Over::EditorGone => ExitCode::SUCCESS,
+        Over::ToldToEnd(signal) => called_off(signal),
+        Over::AgentGone { noise } => {
+            console::fail(&failed(&name, "the agent has ended", &end, &noise));
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// Why it is over.
+enum Over {
+    EditorGone,
+    ToldToEnd(u8),
+    AgentGone { noise: String },
+}
+
+fn start(
+    stage: Stage,
+    files: Option<Server>,
+    terminals: Option<Server>,
+) -> anyhow::Result<Bridge<Hosts>> {
+    let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
+    let (workspace, tmp) = (text(&stage.workspace), text(&stage.tmp));
+    let mut map = PathMap::default().both_ways(&workspace, &workspace);
+    if let Some(alias) = stage.place.workspace_alias() {
+        map = map.outward(&text(alias), &workspace).both_ways(&tmp, &text(stage.place.tmp()));
+    }
+    let config = RelayConfig {
+        files: served(files, stage.hosts.files.is_some()),
+        terminal: served(terminals, stage.hosts.terminals.is_some()),
+        map,
+        remedy: format!(
+            "it is not in the workspace '{workspace}'; start aifo-coder acp with --workspace, or in \
+             that directory"
+        ),
+        roots: vec![workspace],
+        ..RelayConfig::default()
+    };
+    let limits = peer_limits(&stage.profile);
+    let editor = Stdio::start(&std::io::stdin(), &std::io::stdout())?;
+    let bridge = Bridge::start(stage.command, config, limits, stage.log, stage.hosts, editor);
+    bridge.with_context(|| format!("cannot start '{}'", stage.name))
+}
+
+/// Passes on what the two say, until one of them has gone.
+async fn serve(
+    mut bridge: Bridge<Hosts>,
+    judge: &Judge,
+    signals: &mut EndSignals,
+) -> (Over, PeerEnd) {
+    let mut told = None;
+    let mut is_released = false;
+    loop {
+        tokio::select! {
+            event = bridge.next() => match event {
+                Some(RelayEvent::Released) => is_released = true,
+                Some(event) => take(event, &mut bridge, judge),
+                None => break,
+            },
+            signal = signals.told() => {
+                if told.replace(signal).is_some() {
+                    break;
+                }
+                // As if the editor had gone: turns are cancelled, then the agent is ended.
+                bridge.dismiss_editor();
+            }
+        }
+    }
+    let over = match told {
+        Some(signal) => Over::ToldToEnd(signal),
+        None if is_released => Over::EditorGone,
+        None => Over::AgentGone { noise: bridge.relay().noise(Side::Agent).to_owned() },
+    };
+    (over, bridge.end().await)
+}
+
+fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge) {
+    match event {
+        RelayEvent::Permission { id, request } => {
+            let (decision, rule) = judge.consult(&request);
+            let call = request.call.as_ref();
+            let (kind, command) =
+                (call.map_or("", |call| call.kind()), call.and_then(|call| call.command()));
+            let is_asked = decision.is_none();
+            tracing::debug!(kind, command, rule, is_asked, "permission");
+            match decision {
+                Some(decision) => bridge.tell(|relay, now| relay.decide(&id, &decision, now)),
+                None => bridge.tell(|relay, now| relay.ask_editor(&id, now)),
+            };
+        }
+        RelayEvent::TurnEnded(turn) => tracing::debug!(
+            session = turn.session,
+            turn = turn.turn,
+            outcome = ?turn.outcome,
+            cancelled = turn.was_cancelled,
+            updates = ?turn.counts.kinds,
+            "turn"
+        ),
+        RelayEvent::Tool { session, change } => {
+            tracing::debug!(session, call = change.id, status = change.after.word(), "tool call");
+        }
+        RelayEvent::Noise { side, noise } => tracing::debug!(?side, %noise, "noise"),
+        RelayEvent::TooLong { side, len } => {
+            tracing::warn!(?side, bytes = len, "a message is too long, and was skipped");
+        }
+        RelayEvent::Overdue { session } => {
+            tracing::warn!(session, "the agent does not stop, so it is ended");
+        }
+        // Answered, or told, elsewhere.
+        RelayEvent::Request { .. }
+        | RelayEvent::Withdrawn { .. }
+        | RelayEvent::Ended { .. }
+        | RelayEvent::Released
+        | RelayEvent::Closed => {}
+    }
+}
+
+/// What the user says, or else the agent's profile.
+fn served(said: Option<Server>, by_profile: bool) -> Served {
+    match said {
+        Some(Server::Aifo) => Served::Ours,
+        Some(Server::Editor) => Served::Editors,
+        Some(Server::None) => Served::Nobody,
+        None if by_profile => Served::Ours,
+        None => Served::Nobody,
+    }
+}

@@ -1,0 +1,54 @@
+//! What an agent is served: the files and terminals of its place (`spec/acp-hosts.md`).
+
+use std::sync::Arc;
+
+use aifo_acp::{RpcError, Serves, code};
+use aifo_acp_io::{Host, Served};
+use aifo_doors::{Files, Terminals};
+use serde_json::Value;
+
+/// The hosts of one agent; what is not there is not served.
+#[derive(Debug, Default)]
+pub(crate) struct Hosts {
+    pub(crate) files: Option<Arc<Files>>,
+    pub(crate) terminals: Option<Terminals>,
+}
+
+impl Host for Hosts {
+    fn serves(&self) -> Serves {
+        let files = self.files.is_some();
+        Serves { read_text_file: files, write_text_file: files, terminal: self.terminals.is_some() }
+    }
+
+    fn call(self: Arc<Self>, method: String, params: Value) -> Served {
+        Box::pin(async move {
+            let nobody =
+                || RpcError::new(code::METHOD_NOT_FOUND, format!("nobody serves '{method}'"));
+            if let Some(rest) = method.strip_prefix("fs/") {
+                let files = Arc::clone(self.files.as_ref().ok_or_else(nobody)?);
+                return match rest {
+                    "read_text_file" => on_disk(move || files.read(&params)).await,
+                    "write_text_file" => on_disk(move || files.write(&params)).await,
+                    _ => Err(nobody()),
+                };
+            }
+            let terminals = self.terminals.as_ref().ok_or_else(nobody)?;
+            match method.as_str() {
+                "terminal/create" => terminals.create(&params),
+                "terminal/output" => terminals.output(&params),
+                "terminal/wait_for_exit" => terminals.wait_for_exit(&params).await,
+                "terminal/kill" => terminals.kill(&params),
+                "terminal/release" => terminals.release(&params).await,
+                _ => Err(nobody()),
+            }
+        })
+    }
+}
+
+/// For what takes as long as a disk does.
+async fn on_disk(
+    work: impl FnOnce() -> Result<Value, RpcError> + Send + 'static,
+) -> Result<Value, RpcError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(RpcError::new(code::INTERNAL, "the file could not be served")))
+}

@@ -1,0 +1,170 @@
+//! What `prompt` tells, and in which form.
+
+use std::io::{self, IsTerminal, Write};
+
+use aifo_acp::{
+    Client, Decision, Event, Id, PermissionRequest, Position, Standing, TurnEnd, decision_report,
+    reports,
+};
+use serde_json::{Value, json};
+
+use crate::cli::Format;
+use crate::console::plain;
+
+/// Stdout, and for people stderr as well.
+pub(crate) struct Output {
+    form: Form,
+    /// Whether stderr tells of calls and denials.
+    is_quiet: bool,
+}
+
+enum Form {
+    Text(Answer),
+    Json,
+}
+
+/// The answer's text, as far as it is printed.
+struct Answer {
+    position: Position,
+    printed: usize,
+    ends_line: bool,
+    /// Whether what is told on stderr comes between what is printed.
+    shares_terminal: bool,
+}
+
+impl Output {
+    pub(crate) fn new(format: Format, is_quiet: bool) -> Self {
+        let form = match format {
+            Format::Json => Form::Json,
+            Format::Text => Form::Text(Answer {
+                position: Position::default(),
+                printed: 0,
+                ends_line: true,
+                shares_terminal: io::stdout().is_terminal() && io::stderr().is_terminal(),
+            }),
+        };
+        Output { form, is_quiet }
+    }
+
+    /// Tells what has happened, if that is anybody's business.
+    pub(crate) fn event(&mut self, event: &Event, client: &Client) -> io::Result<()> {
+        let answer = match &mut self.form {
+            Form::Json => {
+                return reports(event).iter().try_for_each(print_json);
+            }
+            Form::Text(answer) => answer,
+        };
+        let Event::Update { update, change, .. } = event else { return Ok(()) };
+        let Some(session) = client.session(update.session()) else { return Ok(()) };
+        let certain = session.read_on(&mut answer.position);
+        answer.print(&certain)?;
+        let is_end = |standing: &Standing| matches!(standing, Standing::Ended(_));
+        let ended = change
+            .as_ref()
+            .filter(|change| is_end(&change.after) && !change.before.as_ref().is_some_and(is_end));
+        if let Some(call) = ended.and_then(|change| session.tools().get(&change.id)) {
+            let (kind, title) = (or(call.kind(), "call"), or(call.title(), call.id()));
+            self.say(&format!("{kind} '{title}' {}", call.standing().word()));
+        }
+        Ok(())
+    }
+
+    /// Tells how a permission was decided, by which rule, and what would change that.
+    pub(crate) fn decided(
+        &mut self,
+        id: &Id,
+        request: &PermissionRequest,
+        decision: &Decision,
+        rule: &str,
+        remedy: Option<&str>,
+    ) -> io::Result<()> {
+        if let Form::Json = self.form {
+            print_json(&decision_report(id, decision, rule))?;
+        }
+        let call = request.call.as_ref();
+        let kind = call.map_or("call", |call| or(call.kind(), "call"));
+        let title = call.map_or("?", |call| or(call.title(), call.id()));
+        match remedy {
+            Some(remedy) => {
+                self.say(&format!("denied {kind} '{title}': {rule}; {remedy}"));
+            }
+            None => tracing::debug!(kind, title, rule, "permission"),
+        }
+        Ok(())
+    }
+
+    /// Tells how it ended. Nothing comes after it.
+    pub(crate) fn ended(&mut self, end: &TurnEnd) -> io::Result<()> {
+        match &mut self.form {
+            Form::Json => {
+                let event = Event::TurnEnded(Box::new(end.clone()));
+                reports(&event).iter().try_for_each(print_json)
+            }
+            Form::Text(answer) => {
+                answer.print(end.answer.text.get(answer.printed..).unwrap_or_default())?;
+                answer.end_line()
+            }
+        }
+    }
+
+    /// Tells that no turn came to an end.
+    pub(crate) fn failed(&mut self, why: &str) -> io::Result<()> {
+        match &mut self.form {
+            Form::Json => print_json(&json!({
+                "type": "final",
+                "text": "",
+                "content": [],
+                "stop_reason": null,
+                "error": {"message": why},
+            })),
+            Form::Text(answer) => answer.end_line(),
+        }
+    }
+
+    /// One line for people.
+    fn say(&mut self, line: &str) {
+        if self.is_quiet {
+            return;
+        }
+        if let Form::Text(answer) = &mut self.form
+            && answer.shares_terminal
+        {
+            // A terminal that is gone is told of by what is printed next.
+            let _ = answer.end_line();
+        }
+        // Nobody is left to be told that stderr is gone.
+        let _ = writeln!(io::stderr(), "aifo-coder: {}", plain(line));
+    }
+}
+
+impl Answer {
+    fn print(&mut self, text: &str) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.printed = self.printed.saturating_add(text.len());
+        self.ends_line = text.ends_with('\n');
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        stdout.flush()
+    }
+
+    fn end_line(&mut self) -> io::Result<()> {
+        if !self.ends_line {
+            self.ends_line = true;
+            writeln!(io::stdout())?;
+        }
+        Ok(())
+    }
+}
+
+/// A line whose reader has it at once.
+fn print_json(report: &Value) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{report}")?;
+    stdout.flush()
+}
+
+fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
+    if text.is_empty() { other } else { text }
+}

@@ -1,0 +1,32 @@
+//! An agent's profile, in the terms of those who speak with it.
+
+use std::time::Duration;
+
+use aifo_acp::Streaming;
+use aifo_acp_io::PeerLimits;
+use aifo_doors::MissingFile;
+use aifo_launch::{AcpProfile, Stream};
+
+pub(crate) fn streaming(stream: Stream) -> Streaming {
+    match stream {
+        Stream::Delta => Streaming::Delta,
+        Stream::Snapshot => Streaming::Snapshot,
+        Stream::Auto => Streaming::Auto,
+    }
+}
+
+pub(crate) fn missing_file(profile: &AcpProfile) -> MissingFile {
+    match profile.missing_file {
+        aifo_launch::MissingFile::Error => MissingFile::Error,
+        aifo_launch::MissingFile::Empty => MissingFile::Empty,
+    }
+}
+
+/// How long it has to end.
+pub(crate) fn peer_limits(profile: &AcpProfile) -> PeerLimits {
+    let limits = PeerLimits::default();
+    match profile.kill_on_eof {
+        true => PeerLimits { eof: Duration::ZERO, ..limits },
+        false => limits,
+    }
+}

@@ -1,0 +1,48 @@
+//! `aifo-coder acp replay`: what came of a conversation, once more (`spec/acp-wire.md#replay`).
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use aifo_acp::{Config, report_line};
+use aifo_acp_io::{News, Told, replay as replayed};
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use crate::cli::Format;
+
+/// Tells it. Code 1 if something is not as it was.
+pub(crate) fn replay(files: &[PathBuf], format: Format) -> anyhow::Result<ExitCode> {
+    let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut written = Ok(());
+    let mut misfits = 0_u64;
+    replayed(files, Config::default(), |told| {
+        misfits += u64::from(matches!(told.news, News::Misfit(_)));
+        for report in told.reports() {
+            let line = match format {
+                Format::Json => report.to_string(),
+                Format::Text => for_people(&told, &report),
+            };
+            if written.is_ok() {
+                written = writeln!(stdout, "{line}");
+            }
+        }
+    })
+    .context("the log cannot be read")?;
+    written.and_then(|()| stdout.flush()).context("cannot write to stdout")?;
+    drop(stdout);
+    match misfits {
+        0 => Ok(ExitCode::SUCCESS),
+        1 => bail!("one thing is not as it was"),
+        count => bail!("{count} things are not as they were"),
+    }
+}
+
+/// The time in seconds, then what is told.
+fn for_people(told: &Told, report: &Value) -> String {
+    let mut report = report.clone();
+    if let Some(members) = report.as_object_mut() {
+        members.remove("at");
+    }
+    format!("{:10.3} {}", told.at.as_secs_f64(), report_line(&report))
+}

@@ -1,0 +1,92 @@
+//! The sessions that `prompt` had, so that one can be gone on with (`spec/acp-commands.md#resuming`).
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use aifo_launch::state_directory;
+use serde::{Deserialize, Serialize};
+
+/// The latest session with each agent in each directory, the newest last.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Sessions(Vec<Known>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Known {
+    agent: String,
+    cwd: PathBuf,
+    session: String,
+}
+
+/// How many are kept.
+const KEPT: usize = 100;
+const FILE: &str = "prompt.json";
+
+impl Sessions {
+    /// What is written down; nothing if that cannot be read.
+    pub(crate) fn read() -> Self {
+        state_directory().and_then(|state| Self::read_from(&state.join(FILE))).unwrap_or_default()
+    }
+
+    fn read_from(file: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(file).ok()?).ok()
+    }
+
+    /// The last session with this agent in this directory.
+    pub(crate) fn last(&self, agent: &str, cwd: &Path) -> Option<&str> {
+        let is_it = |known: &&Known| known.agent == agent && known.cwd == cwd;
+        self.0.iter().rev().find(is_it).map(|known| known.session.as_str())
+    }
+
+    /// Notes a session, and writes all of them down.
+    pub(crate) fn note(mut self, agent: &str, cwd: &Path, session: &str) -> io::Result<()> {
+        let Some(state) = state_directory() else { return Ok(()) };
+        self.push(agent, cwd, session);
+        DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
+        // Whoever reads it sees one or the other; who writes last, wins.
+        let new = state.join(format!("{FILE}.{}", std::process::id()));
+        let mut file =
+            File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&serde_json::to_vec(&self)?)?;
+        fs::rename(new, state.join(FILE))
+    }
+
+    fn push(&mut self, agent: &str, cwd: &Path, session: &str) {
+        self.0.retain(|known| known.agent != agent || known.cwd != cwd);
+        let (agent, cwd, session) = (agent.to_owned(), cwd.to_owned(), session.to_owned());
+        self.0.push(Known { agent, cwd, session });
+        let surplus = self.0.len().saturating_sub(KEPT);
+        self.0.drain(..surplus);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_session_of_each_agent_in_each_directory() {
+        let mut sessions = Sessions::default();
+        let (here, there) = (Path::new("/here"), Path::new("/there"));
+        for (agent, cwd, session) in
+            [("a", here, "1"), ("b", here, "2"), ("a", there, "3"), ("a", here, "4")]
+        {
+            sessions.push(agent, cwd, session);
+        }
+        let text = serde_json::to_vec(&sessions).unwrap();
+        let sessions: Sessions = serde_json::from_slice(&text).unwrap();
+        assert_eq!(sessions.last("a", here), Some("4"));
+        assert_eq!(sessions.last("b", here), Some("2"));
+        assert_eq!(sessions.last("a", there), Some("3"));
+        assert_eq!(sessions.last("b", there), None);
+        assert_eq!(sessions.0.len(), 3);
+
+        let mut sessions = sessions;
+        for number in 0..200 {
+            sessions.push("c", Path::new(&format!("/{number}")), "s");
+        }
+        assert_eq!(sessions.0.len(), KEPT);
+        assert_eq!(sessions.last("a", here), None, "the oldest make room");
+    }
+}

@@ -1,0 +1,239 @@
+//! A session around an agent that is spoken with.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use aifo_acp_io::{WireLog, WireLogLimits};
+use aifo_doors::{Files, TerminalCommand, TerminalConfig, Terminals, Workspace, Writing};
+use aifo_launch::{AcpProfile, Agent, Place, Session, Tally, WorkspaceLock, given_variables};
+use aifo_process::become_subreaper;
+use aifo_types::names_secret;
+use anyhow::{Context, bail};
+use tokio::process::Command;
+
+use crate::acp::hosts::Hosts;
+use crate::acp::judge::Judge;
+use crate::acp::profile::missing_file;
+use crate::backend::{self, Fallback};
+use crate::cli::AcpAgent;
+use crate::config::{Config, Flags};
+use crate::console::{self, Chatter};
+use crate::settings;
+use crate::start::{EndSignals, Started, start};
+use crate::wanted::Wanted;
+
+/// An agent that can be started, and all that it is to be met with.
+pub(crate) struct Stage {
+    /// What it is called.
+    pub(crate) name: String,
+    pub(crate) command: Command,
+    pub(crate) profile: AcpProfile,
+    pub(crate) hosts: Hosts,
+    pub(crate) judge: Judge,
+    pub(crate) log: Option<Arc<WireLog>>,
+    /// Where it works; the same path in its container.
+    pub(crate) cwd: PathBuf,
+    pub(crate) workspace: PathBuf,
+    /// The session's temporary directory.
+    pub(crate) tmp: PathBuf,
+    pub(crate) place: Place,
+}
+
+/// What has to be there as long as the agent is.
+pub(crate) struct Behind {
+    session: Session,
+    /// It is the only one here.
+    _lock: Option<WorkspaceLock>,
+}
+
+/// What came of setting it up.
+pub(crate) enum Setting {
+    Up(Box<Stage>, Box<Behind>),
+    /// Only what would be done was wanted.
+    Shown,
+    /// It was called off by this signal.
+    CalledOff(u8),
+}
+
+impl Stage {
+    /// Brings everything up but the agent itself.
+    pub(crate) async fn set(
+        mut flags: AcpAgent,
+        agent: Option<&str>,
+        signals: &mut EndSignals,
+    ) -> anyhow::Result<Setting> {
+        let cwd = choose_places(&mut flags)?;
+        let given: Flags = flags.yes_to.add_to(flags.session.flags());
+        let config = settings::load(&flags.session, &given, Chatter::Warnings)?;
+        let (wanted, mut profile) = wanted(&flags, agent, &config)?;
+        if let Some(stream) = flags.stream {
+            profile.stream = stream;
+        }
+        let mut agent = Agent::new(wanted.command.clone()).context("there is no agent to run")?;
+        for (name, value) in config.smart_for(wanted.name()).variables() {
+            agent.set(name, value);
+        }
+        let fallback = match wanted.image {
+            None => Fallback::Local,
+            Some(_) => Fallback::None,
+        };
+        let mut session = settings::session_config_with(&flags.session, &config, fallback).await?;
+        wanted.furnish(&mut session).await?;
+        if flags.session.containers.dry_run {
+            backend::show_plan(&session)?;
+            return Ok(Setting::Shown);
+        }
+        if wanted.image.is_none() {
+            // Whatever the agent starts, however it hides, is below us and goes with it.
+            become_subreaper().context("cannot look after what the agent starts")?;
+        }
+        let is_alone = wanted.spec.is_some() && !flags.force_share;
+        let lock = is_alone.then(|| WorkspaceLock::take(&session.workspace)).transpose()?;
+        let session = match start(session, signals).await? {
+            Started::Up(session) => *session,
+            Started::CalledOff(signal) => return Ok(Setting::CalledOff(signal)),
+        };
+        let behind = Behind { session, _lock: lock };
+        // An error must not leave the session's containers to chance.
+        match dress(&behind.session, wanted, &agent, profile, &flags, config, cwd).await {
+            Ok(stage) => Ok(Setting::Up(Box::new(stage), Box::new(behind))),
+            Err(error) => {
+                behind.close().await;
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Behind {
+    /// Takes the session down, and tells what its tools came to.
+    pub(crate) async fn close(self) -> Tally {
+        self.session.close().await
+    }
+}
+
+/// Makes the agent's place ready, and tells what bypasses us there.
+async fn dress(
+    session: &Session,
+    wanted: Wanted,
+    agent: &Agent,
+    profile: AcpProfile,
+    flags: &AcpAgent,
+    config: Config,
+    cwd: PathBuf,
+) -> anyhow::Result<Stage> {
+    // Of any other command nobody knows whether it calls tools by their names.
+    if wanted.spec.is_some() {
+        let findings = agent.check(session).await;
+        for finding in findings.context("the agent's place cannot be looked at")? {
+            eprintln!("aifo-coder: WARNING: {}", console::plain(&finding.to_string()));
+        }
+    }
+    let place = agent.enter(session).context("the agent's place cannot be entered")?;
+    let (program, args) = wanted.command.split_first().context("there is no agent to run")?;
+    let mut command = place.command_with(program, &profile.set);
+    command.args(args).current_dir(&cwd);
+    let workspace = session.workspace().to_owned();
+    let alias = place.workspace_alias().map(Path::to_owned);
+    let name = wanted.name().unwrap_or_default().to_owned();
+    let log = match &flags.wire_log {
+        None => None,
+        Some(folder) => {
+            let log =
+                WireLog::open(folder, WireLogLimits::default(), &name, secrets(session, &wanted));
+            let failed = || format!("no log can be written in '{}'", folder.display());
+            Some(Arc::new(log.with_context(failed)?))
+        }
+    };
+    let judge = Judge {
+        rules: config.permissions,
+        allow_option: profile.allow_option.clone(),
+        workspace: alias.iter().cloned().chain([workspace.clone()]).collect(),
+        cwd: cwd.clone(),
+    };
+    let opened = Workspace::open(workspace.clone(), alias).map(Arc::new);
+    let opened = opened.with_context(|| format!("cannot open '{}'", workspace.display()))?;
+    let files = Files::new(Arc::clone(&opened), missing_file(&profile), Writing::Served);
+    let hosts = Hosts {
+        files: profile.fs.then(|| Arc::new(files)),
+        terminals: profile.terminal.then(|| terminals(opened, &cwd, &place, &judge)),
+    };
+    let tmp = session.tmp().to_owned();
+    Ok(Stage { name, command, profile, hosts, judge, log, cwd, workspace, tmp, place })
+}
+
+/// Terminals in the agent's place, for all that no rule denies.
+fn terminals(workspace: Arc<Workspace>, cwd: &Path, place: &Place, judge: &Judge) -> Terminals {
+    let (place, judge) = (place.clone(), judge.clone());
+    let cwd = cwd.to_string_lossy();
+    let in_place = move |program: &OsStr, variables: &[(String, String)]| {
+        Ok(place.command_with(program, variables))
+    };
+    let mut config = TerminalConfig::new(workspace, cwd, Arc::new(in_place));
+    config.judge = Arc::new(move |command: &TerminalCommand| judge.terminal(command));
+    Terminals::new(config)
+}
+
+/// What may stand in no log: the session's token, and the agent's credentials.
+fn secrets(session: &Session, wanted: &Wanted) -> Vec<String> {
+    let text = |value: OsString| value.into_string().ok();
+    let ours = session.variables().into_iter().map(|(name, value)| (name.to_owned(), text(value)));
+    let known = wanted.spec.iter().flat_map(|spec| spec.variables.iter().cloned());
+    let theirs = known.chain(given_variables()).flat_map(|name| {
+        let given = std::env::var(format!("{}{name}", "AIFO_ENV_")).ok();
+        [(name.clone(), std::env::var(&name).ok()), (name, given)]
+    });
+    let all = ours.chain(theirs).filter(|(name, _)| names_secret(name.as_bytes()));
+    all.filter_map(|(_, value)| value).collect()
+}
+
+/// The agent, and how one speaks with it.
+fn wanted(
+    flags: &AcpAgent,
+    agent: Option<&str>,
+    config: &Config,
+) -> anyhow::Result<(Wanted, AcpProfile)> {
+    let image = flags.image.as_deref();
+    if let Some(line) = &flags.agent_command {
+        let words = shlex::split(line).filter(|words| !words.is_empty());
+        let words = words.with_context(|| format!("'{line}' is no command line"))?;
+        let command = words.iter().map(OsString::from).collect();
+        let wanted = Wanted::command(command, image, config);
+        let known = wanted.spec.as_ref().and_then(|spec| spec.acp.clone());
+        let profile = known.unwrap_or_else(|| AcpProfile::plain(words));
+        return Ok((wanted, profile));
+    }
+    let name = agent.context("there is no agent")?;
+    let spec = config.agent_named(name)?.clone();
+    let Some(profile) = spec.acp.clone() else {
+        bail!(
+            "'{name}' is not known to speak ACP\n\
+             hint: say how it does in your configuration, [agents.{name}.acp], or use --agent-command"
+        );
+    };
+    let command = profile.command.iter().map(OsString::from).collect();
+    Ok((Wanted::agent(spec, command, image, config)?, profile))
+}
+
+/// Where the agent works. A directory outside of a workspace that nobody named is the workspace.
+fn choose_places(flags: &mut AcpAgent) -> anyhow::Result<PathBuf> {
+    let real = |path: &Path| {
+        path.canonicalize().with_context(|| format!("'{}' is not there", path.display()))
+    };
+    let cwd = real(flags.cwd.as_deref().unwrap_or(Path::new(".")))?;
+    let workspace = &mut flags.session.project.workspace;
+    let root = real(workspace)?;
+    if cwd.starts_with(&root) {
+        return Ok(cwd);
+    }
+    if flags.cwd.is_none() {
+        // Whoever names a workspace from elsewhere means that.
+        return Ok(root);
+    }
+    if workspace != Path::new(".") {
+        bail!("--cwd '{}' is not in the workspace '{}'", cwd.display(), root.display());
+    }
+    workspace.clone_from(&cwd);
+    Ok(cwd)
+}
