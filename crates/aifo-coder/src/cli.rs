@@ -447,7 +447,9 @@ const ACP: &str = "\
 It is for an editor to start, with the project as current directory. Zed, in settings.json:
 
   \"agent_servers\": {
-    \"gemini in aifo\": { \"command\": \"aifo-coder\", \"args\": [\"acp\", \"gemini\"] }
+    \"Gemini in aifo\": {
+      \"type\": \"custom\", \"command\": \"aifo-coder\", \"args\": [\"acp\", \"gemini\"], \"env\": {}
+    }
   }
 
 Toad:
