@@ -9,6 +9,7 @@ mod prompt;
 mod replay;
 mod resume;
 mod stage;
+mod summary;
 mod told;
 
 use std::process::ExitCode;

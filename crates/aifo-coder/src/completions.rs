@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use aifo_policy::PermissionRule;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
@@ -59,6 +60,7 @@ impl Vocabulary {
             "backend" => owned(config::backend_words()),
             "net" => owned(config::net_words()),
             "confine" => owned(config::confine_words()),
+            "yes_to" => owned(PermissionRule::words().collect()),
             "runner_transport" => owned(vec!["auto", "socket", "stdio"]),
             _ => None,
         }
@@ -134,7 +136,7 @@ mod tests {
         }
         let mut found = Vec::new();
         ids(&Cli::command(), &mut found);
-        for id in ["words", "agent", "kinds", "toolchains", "backend", "net", "confine"] {
+        for id in ["words", "agent", "kinds", "toolchains", "backend", "net", "confine", "yes_to"] {
             assert!(found.iter().any(|known| known == id), "{id}");
         }
         with_words(Cli::command(), &vocabulary()).debug_assert();

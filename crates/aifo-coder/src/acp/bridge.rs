@@ -10,6 +10,7 @@ use crate::acp::hosts::Hosts;
 use crate::acp::judge::Judge;
 use crate::acp::profile::peer_limits;
 use crate::acp::stage::{Setting, Stage};
+use crate::acp::summary;
 use crate::acp::told::failed;
 use crate::cli::{Acp, Server};
 use crate::console;
@@ -127,16 +128,18 @@ fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge) {
                 None => bridge.tell(|relay, now| relay.ask_editor(&id, now)),
             };
         }
-        RelayEvent::TurnEnded(turn) => tracing::debug!(
-            session = turn.session,
-            turn = turn.turn,
-            outcome = ?turn.outcome,
-            cancelled = turn.was_cancelled,
-            updates = ?turn.counts.kinds,
-            "turn"
-        ),
+        RelayEvent::TurnEnded(turn) => {
+            let outcome = match &turn.outcome {
+                Ok(reason) => reason.word().to_owned(),
+                Err(error) => error.to_string(),
+            };
+            let traffic = bridge.relay().traffic(Side::Agent);
+            summary::tell(&turn.session, &outcome, &turn.counts, traffic);
+        }
         RelayEvent::Tool { session, change } => {
-            tracing::debug!(session, call = change.id, status = change.after.word(), "tool call");
+            let before = change.before.as_ref().map(|standing| standing.word());
+            let (call, after) = (&change.id, change.after.word());
+            tracing::debug!(session, call, before, after, "tool call");
         }
         RelayEvent::Noise { side, noise } => tracing::debug!(?side, %noise, "noise"),
         RelayEvent::TooLong { side, len } => {

@@ -48,6 +48,11 @@ impl Output {
 
     /// Tells what has happened, if that is anybody's business.
     pub(crate) fn event(&mut self, event: &Event, client: &Client) -> io::Result<()> {
+        if let Event::Update { change: Some(change), update, .. } = event {
+            let before = change.before.as_ref().map(|standing| standing.word());
+            let (call, after) = (&change.id, change.after.word());
+            tracing::debug!(session = update.session(), call, before, after, "tool call");
+        }
         let answer = match &mut self.form {
             Form::Json => {
                 return reports(event).iter().try_for_each(print_json);

@@ -20,6 +20,7 @@ use crate::acp::output::Output;
 use crate::acp::profile::{peer_limits, streaming};
 use crate::acp::resume::Sessions;
 use crate::acp::stage::{Setting, Stage};
+use crate::acp::summary;
 use crate::acp::told::failed;
 use crate::cli::Prompt;
 use crate::console;
@@ -154,6 +155,12 @@ impl Errand {
 
     fn take(&mut self, event: Event, agent: &mut Agent) -> anyhow::Result<()> {
         if let Event::TurnEnded(end) = event {
+            let outcome = match &end.outcome {
+                Ok(reason) => reason.word().to_owned(),
+                Err(failure) => failure.to_string(),
+            };
+            summary::tell(&end.session, &outcome, &end.counts, agent.client().traffic());
+            summary::tell_answer(&end.session, &end.answer);
             self.output.ended(&end).context(NO_STDOUT)?;
             self.end = Some(end);
             return Ok(());

@@ -33,6 +33,7 @@ pub(crate) struct Acp {
     pub(crate) command: Option<AcpCommand>,
     /// The agent, see `aifo-coder agents`
     #[arg(
+        id = "agent",
         value_name = "AGENT",
         required_unless_present = "agent_command",
         conflicts_with = "agent_command"
