@@ -34,9 +34,10 @@ impl Workspace {
         let workspace = Workspace { root, names };
         match workspace.open_beneath(Path::new(""), flags) {
             Ok(_) => Ok(workspace),
-            Err(Errno::ENOSYS) => Err(io::Error::new(
+            // EPERM is how containers say that they do not know it.
+            Err(Errno::ENOSYS | Errno::EPERM) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "the kernel has no openat2, so agents cannot be kept in the workspace",
+                "there is no openat2 here, so agents cannot be kept in the workspace",
             )),
             Err(errno) => Err(errno.into()),
         }
