@@ -15,11 +15,13 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-/// Programs as they are on this machine.
+/// Programs of this machine. Where a folder of PATH cannot be looked into, one that is nowhere would be
+/// forbidden instead.
 fn here() -> InPlace {
     Arc::new(|program: &OsStr, variables: &[(String, String)]| {
         let mut command = Command::new(program);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
+        command.env("PATH", "/usr/bin:/bin");
         Ok(command)
     })
 }
@@ -184,6 +186,24 @@ async fn its_end_is_told_as_often_as_it_is_asked_for() {
     assert_eq!([first.unwrap(), second.unwrap()], [exited(3), exited(3)]);
     for _ in 0..2 {
         assert_eq!(ended(&terminals, &id).await, ("gone\n".to_owned(), exited(3)));
+    }
+}
+
+#[tokio::test]
+async fn at_its_end_all_that_it_printed_is_there() {
+    let scratch = Scratch::new("rest");
+    let terminals = terminals(&scratch);
+    // It ends while nobody reads, so the end and the output are seen at once; which comes first is
+    // chance.
+    for n in 0..10 {
+        let command = format!("head -c 60000 /dev/zero | tr '\\0' x; echo $$ > leader{n}");
+        let id = line(&terminals, &command);
+        let number = || fs::read_to_string(scratch.ws(&format!("leader{n}"))).ok();
+        let pid = || number()?.strip_suffix('\n')?.parse().ok().map(Pid::from_raw);
+        while !pid().is_some_and(is_gone) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(ended(&terminals, &id).await, ("x".repeat(60_000), exited(0)));
     }
 }
 
