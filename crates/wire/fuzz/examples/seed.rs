@@ -47,6 +47,12 @@ fn main() -> io::Result<()> {
         write(root, target, "agent", &uncut(AGENT))?;
     }
     write(root, "acp_images", "image", b"![a](data:image/png;base64,aGVsbG8=) b")?;
+    for (number, path) in PATHS.iter().enumerate() {
+        for how in [0, 2] {
+            let seed = [&[how], path.as_bytes()].concat();
+            write(root, "acp_paths", &format!("{number}.{how}"), &seed)?;
+        }
+    }
     for (number, call) in calls(&root.join("../../../spec/decide.md"))?.iter().enumerate() {
         write(root, "decide", &number.to_string(), call)?;
     }
@@ -174,6 +180,19 @@ fn calls(page: &Path) -> io::Result<Vec<Vec<u8>>> {
     };
     Ok(calls.map(call).collect())
 }
+
+/// Names that the tree of `acp_paths` has, one after the other and on their own.
+const PATHS: [&str; 9] = [
+    "/ws/f",
+    "/ws/a/new/f",
+    "/ws/link/a/../f",
+    "/ws/up/outside/secret",
+    "/ws/a/out",
+    "/ws/../ws/f",
+    "/ws/dangling",
+    "/ws/hard",
+    "/ws-evil/f",
+];
 
 /// What an agent says in a turn, and what agents say that they should not.
 const AGENT: &[u8] = br#"Loading...

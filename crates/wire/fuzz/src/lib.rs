@@ -3,7 +3,8 @@
 //! In scope: reading an input, delivering its bytes whole and in pieces, comparing what was
 //! understood. Out of scope: what must hold beyond that, which each target says for its decoder.
 //!
-//! Architecture invariant: like the codecs, the targets compute and do nothing else.
+//! Architecture invariant: like the codecs, the targets compute and do nothing else, but for the one
+//! that is about a real tree.
 
 use std::fmt::Debug;
 
