@@ -103,7 +103,7 @@ impl<H: Host> Bridge<H> {
     /// started, nothing runs any more then.
     pub async fn end(self) -> PeerEnd {
         drop(self.calls);
-        let (end, ()) = tokio::join!(self.peer.end(), self.editor.to.finish());
+        let (end, (), ()) = tokio::join!(self.peer.end(), self.host.end(), self.editor.to.finish());
         end
     }
 

@@ -96,7 +96,8 @@ impl<H: Host> Conversation<H> {
     /// any more then.
     pub async fn end(self) -> PeerEnd {
         drop(self.calls);
-        self.peer.end().await
+        let (end, ()) = tokio::join!(self.peer.end(), self.host.end());
+        end
     }
 
     /// What is not for whoever asked.

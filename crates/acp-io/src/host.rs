@@ -14,10 +14,18 @@ pub trait Host: Send + Sync + 'static {
 
     /// Serves one request, of a method that is served.
     fn call(self: Arc<Self>, method: String, params: Value) -> Served;
+
+    /// Ends whatever still runs for the agent, which has gone.
+    fn end(self: Arc<Self>) -> Ended {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// What comes of a request. It may be dropped before its end, when nobody waits for it any more.
 pub type Served = Pin<Box<dyn Future<Output = Result<Value, RpcError>> + Send>>;
+
+/// What is waited for at the end.
+pub type Ended = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Serves nothing.
 #[derive(Clone, Copy, Debug, Default)]

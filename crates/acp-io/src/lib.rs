@@ -19,7 +19,7 @@ mod wire_log;
 
 pub use bridge::Bridge;
 pub use conversation::Conversation;
-pub use host::{Host, NoHost, Served};
+pub use host::{Ended, Host, NoHost, Served};
 pub use peer::{Peer, PeerEnd, PeerLimits};
 pub use replay::{Misfit, News, Replay, Told, replay};
 pub use stdio::Stdio;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aifo_acp::{RpcError, Serves, code};
-use aifo_acp_io::{Host, Served};
+use aifo_acp_io::{Ended, Host, Served};
 use aifo_doors::{Files, Terminals};
 use serde_json::Value;
 
@@ -40,6 +40,14 @@ impl Host for Hosts {
                 "terminal/kill" => terminals.kill(&params),
                 "terminal/release" => terminals.release(&params).await,
                 _ => Err(nobody()),
+            }
+        })
+    }
+
+    fn end(self: Arc<Self>) -> Ended {
+        Box::pin(async move {
+            if let Some(terminals) = &self.terminals {
+                terminals.end_all().await;
             }
         })
     }
