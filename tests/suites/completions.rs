@@ -22,7 +22,7 @@ fn script(setup: &Setup, shell: &str) -> PathBuf {
 }
 
 /// What is typed before the tab, and what is offered then; nothing behind `!` may be.
-const TYPED: [(&str, &str); 8] = [
+const TYPED: [(&str, &str); 11] = [
     ("aifo-coder ses", "sessions"),
     ("aifo-coder run co", "codex copilot !claude"),
     ("aifo-coder run -q m", "mine"),
