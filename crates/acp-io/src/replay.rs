@@ -134,6 +134,10 @@ impl<F: FnMut(Told)> Replay<F> {
                     self.tell(News::Stderr(text));
                 }
             }
+            What::Decision(report) => {
+                self.advance(entry.time, Duration::ZERO);
+                self.tell(News::Decision(report));
+            }
             What::End(Pipe::Out | Pipe::Err) => {}
         }
     }

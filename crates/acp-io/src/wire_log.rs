@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use aifo_acp::{Frame, FrameReader, JsonError, Limits, parse_json};
+use serde_json::Value;
 
 pub use entry::{Encoding, Entry, Line, Pipe, What};
 use files::Files;
@@ -86,6 +87,11 @@ impl WireLog {
     /// Bytes of the agent's stderr, cut anywhere.
     pub fn record_err(&self, bytes: &[u8]) {
         self.writer().receive(Pipe::Err, bytes);
+    }
+
+    /// How a permission was decided, and why: a [report](aifo_acp::decision_report).
+    pub fn record_decision(&self, report: Value) {
+        self.writer().write(What::Decision(report));
     }
 
     /// The agent's stdout has ended.

@@ -23,6 +23,8 @@ pub enum News {
     Event(Box<Event>),
     /// A message of ours that was sent then, and is now.
     Sent(Message),
+    /// How a permission was decided then, and why, as a report.
+    Decision(Value),
     /// What the agent printed beside it.
     Stderr(String),
     /// Something is not as it was.
@@ -98,6 +100,7 @@ impl Told {
                 vec![json!({"type": "sent", "id": id.to_value(), "error": error})]
             }
             News::Sent(Message::Invalid(_)) => Vec::new(),
+            News::Decision(report) => vec![report.clone()],
             News::Stderr(text) => vec![json!({"type": "stderr", "text": text})],
             News::Misfit(misfit) => vec![json!({"type": "misfit", "why": misfit.to_string()})],
         };

@@ -29,6 +29,8 @@ pub enum What {
     Line(Pipe, Line),
     /// A pipe of the agent's has come to its end.
     End(Pipe),
+    /// A permission was decided, and why: a report of type `decision`.
+    Decision(Value),
 }
 
 /// A pipe of an agent, seen from here.
@@ -92,6 +94,7 @@ impl Entry {
                 put("dir", pipe.word().into());
                 put("end", true.into());
             }
+            What::Decision(report) => put("decision", report.clone()),
             What::Line(pipe, line) => {
                 put("dir", pipe.word().into());
                 match line {
@@ -128,6 +131,9 @@ impl Entry {
             let pid = u32::try_from(number("pid")?).ok()?;
             let what = What::Head { agent: text("agent")?, pid, part: number("part")? };
             return Some(Entry { time, what });
+        }
+        if let Some(report) = value.get("decision") {
+            return Some(Entry { time, what: What::Decision(report.clone()) });
         }
         let pipe = Pipe::of(value.get("dir")?.as_str()?)?;
         let line = if value.get("end").is_some() {
@@ -177,6 +183,7 @@ mod tests {
             What::Line(Pipe::In, text(Encoding::Broken)),
             What::Line(Pipe::In, Line::Skipped { len: 1 << 40, head: "{".into() }),
             What::End(Pipe::In),
+            What::Decision(json!({"type": "decision", "id": 9, "rule": "allow"})),
         ];
         for what in rows {
             let entry = Entry { time: Duration::from_millis(1_763_808_995_123), what };

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use aifo_acp::{PathMap, RelayConfig, RelayEvent, Served, Side};
-use aifo_acp_io::{Bridge, PeerEnd, Stdio};
+use aifo_acp::{PathMap, RelayConfig, RelayEvent, Served, Side, decision_report};
+use aifo_acp_io::{Bridge, PeerEnd, Stdio, WireLog};
 use anyhow::Context;
 
 use crate::acp::hosts::Hosts;
@@ -26,7 +26,7 @@ pub(crate) async fn bridge(flags: Acp) -> anyhow::Result<ExitCode> {
         Setting::Shown => return Ok(ExitCode::SUCCESS),
         Setting::CalledOff(signal) => return Ok(called_off(signal)),
     };
-    let (name, judge) = (stage.name.clone(), stage.judge.clone());
+    let (name, judge, log) = (stage.name.clone(), stage.judge.clone(), stage.log.clone());
     let started = start(stage, flags.files, flags.terminals);
     let bridge = match started {
         Ok(bridge) => bridge,
@@ -35,7 +35,7 @@ pub(crate) async fn bridge(flags: Acp) -> anyhow::Result<ExitCode> {
             return Err(error);
         }
     };
-    let (over, end) = serve(bridge, &judge, &mut signals).await;
+    let (over, end) = serve(bridge, &judge, log.as_deref(), &mut signals).await;
     behind.close().await;
     Ok(match over {
         Over::EditorGone => ExitCode::SUCCESS,
@@ -86,6 +86,7 @@ fn start(
 async fn serve(
     mut bridge: Bridge<Hosts>,
     judge: &Judge,
+    log: Option<&WireLog>,
     signals: &mut EndSignals,
 ) -> (Over, PeerEnd) {
     let mut told = None;
@@ -94,7 +95,7 @@ async fn serve(
         tokio::select! {
             event = bridge.next() => match event {
                 Some(RelayEvent::Released) => is_released = true,
-                Some(event) => take(event, &mut bridge, judge),
+                Some(event) => take(event, &mut bridge, judge, log),
                 None => break,
             },
             signal = signals.told() => {
@@ -114,7 +115,7 @@ async fn serve(
     (over, bridge.end().await)
 }
 
-fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge) {
+fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge, log: Option<&WireLog>) {
     match event {
         RelayEvent::Permission { id, request } => {
             let (decision, rule) = judge.consult(&request);
@@ -124,7 +125,12 @@ fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge) {
             let is_asked = decision.is_none();
             tracing::debug!(kind, command, rule, is_asked, "permission");
             match decision {
-                Some(decision) => bridge.tell(|relay, now| relay.decide(&id, &decision, now)),
+                Some(decision) => {
+                    if let Some(log) = log {
+                        log.record_decision(decision_report(&id, &decision, &rule));
+                    }
+                    bridge.tell(|relay, now| relay.decide(&id, &decision, now))
+                }
                 None => bridge.tell(|relay, now| relay.ask_editor(&id, now)),
             };
         }

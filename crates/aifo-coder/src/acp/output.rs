@@ -1,11 +1,13 @@
 //! What `prompt` tells, and in which form.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
 
 use aifo_acp::{
     Client, Decision, Event, Id, PermissionRequest, Position, Standing, TurnEnd, decision_report,
     reports,
 };
+use aifo_acp_io::WireLog;
 use serde_json::{Value, json};
 
 use crate::cli::Format;
@@ -16,6 +18,8 @@ pub(crate) struct Output {
     form: Form,
     /// Whether stderr tells of calls and denials.
     is_quiet: bool,
+    /// Where decisions are told, too.
+    log: Option<Arc<WireLog>>,
 }
 
 enum Form {
@@ -33,7 +37,7 @@ struct Answer {
 }
 
 impl Output {
-    pub(crate) fn new(format: Format, is_quiet: bool) -> Self {
+    pub(crate) fn new(format: Format, is_quiet: bool, log: Option<Arc<WireLog>>) -> Self {
         let form = match format {
             Format::Json => Form::Json,
             Format::Text => Form::Text(Answer {
@@ -43,7 +47,7 @@ impl Output {
                 shares_terminal: io::stdout().is_terminal() && io::stderr().is_terminal(),
             }),
         };
-        Output { form, is_quiet }
+        Output { form, is_quiet, log }
     }
 
     /// Tells what has happened, if that is anybody's business.
@@ -83,8 +87,12 @@ impl Output {
         rule: &str,
         remedy: Option<&str>,
     ) -> io::Result<()> {
+        let report = decision_report(id, decision, rule);
         if let Form::Json = self.form {
-            print_json(&decision_report(id, decision, rule))?;
+            print_json(&report)?;
+        }
+        if let Some(log) = &self.log {
+            log.record_decision(report);
         }
         let call = request.call.as_ref();
         let kind = call.map_or("call", |call| or(call.kind(), "call"));

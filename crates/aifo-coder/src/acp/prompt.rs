@@ -59,7 +59,7 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
         cwd: stage.cwd.clone(),
         resumed,
         judge: stage.judge,
-        output: Output::new(format, is_quiet),
+        output: Output::new(format, is_quiet, stage.log.clone()),
         session: None,
         told_to_end: None,
         end: None,
