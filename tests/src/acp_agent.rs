@@ -227,6 +227,11 @@ impl Step {
         Step::WaitFor(Awaited::Method(method.to_owned()))
     }
 
+    /// Reads until the answer to a request of its own has come.
+    pub fn wait_answer(id: impl Into<Value>) -> Self {
+        Step::WaitFor(Awaited::Answer(id.into()))
+    }
+
     /// Ends the turn.
     pub fn stop(reason: &str) -> Self {
         Step::Answer(json!({"stopReason": reason}))
@@ -237,10 +242,16 @@ impl AcpAgent {
     /// Writes a script into a folder.
     #[track_caller]
     pub fn new(script: &Script) -> Self {
-        let folder = Scratch::new();
+        let agent = AcpAgent { folder: Scratch::new() };
+        agent.plays(script);
+        agent
+    }
+
+    /// Has it play another script, when it is started next.
+    #[track_caller]
+    pub fn plays(&self, script: &Script) {
         let text = serde_json::to_vec(script).expect("a script has a value");
-        fs::write(folder.path().join(SCRIPT), text).expect("the folder is ours");
-        AcpAgent { folder }
+        fs::write(self.folder().join(SCRIPT), text).expect("the folder is ours");
     }
 
     /// Program and argument that play it, as one line of words.

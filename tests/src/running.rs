@@ -100,8 +100,13 @@ impl Running {
     /// Waits until its output holds `text`.
     #[track_caller]
     pub fn expect(&self, text: &str) -> &Self {
-        eventually(&format!("the output holds {text:?}"), || self.stdout.so_far().contains(text));
+        eventually(&format!("the output holds {text:?}"), || self.has_printed(text));
         self
+    }
+
+    /// Whether its output holds `text`, by now.
+    pub fn has_printed(&self, text: &str) -> bool {
+        self.stdout.so_far().contains(text)
     }
 
     /// Waits until its standard error holds `text`.

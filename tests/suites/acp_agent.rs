@@ -1,0 +1,124 @@
+//! `aifo-coder prompt` with an agent that misbehaves in every way that real ones do: the turn is what
+//! it should be, and when the command returns nothing of the agent runs any more.
+
+#[path = "acp_agent/answers.rs"]
+mod answers;
+#[path = "acp_agent/calls.rs"]
+mod calls;
+#[path = "acp_agent/cancelling.rs"]
+mod cancelling;
+#[path = "acp_agent/endings.rs"]
+mod endings;
+#[path = "acp_agent/hosts.rs"]
+mod hosts;
+#[path = "acp_agent/lines.rs"]
+mod lines;
+#[path = "acp_agent/log.rs"]
+mod log;
+#[path = "acp_agent/memory.rs"]
+mod memory;
+#[path = "acp_agent/requests.rs"]
+mod requests;
+#[path = "acp_agent/sessions.rs"]
+mod sessions;
+
+use std::process::Command;
+
+use aifo_tests::acp_agent::{AcpAgent, Script};
+use aifo_tests::{Outcome, Setup};
+use serde_json::Value;
+
+/// An agent, and where it is prompted.
+struct Stage {
+    setup: Setup,
+    agent: AcpAgent,
+}
+
+/// What came of a prompt with `--format json`.
+#[derive(Debug)]
+struct Told {
+    outcome: Outcome,
+    reports: Vec<Value>,
+}
+
+impl Stage {
+    fn with(script: &Script) -> Self {
+        Stage { setup: Setup::new(), agent: AcpAgent::new(script) }
+    }
+
+    /// `aifo-coder prompt` with this agent, no sidecars, and reports on stdout.
+    fn prompt(&self, options: &[&str]) -> Command {
+        let mut prompt = self.setup.coder();
+        prompt.args(["prompt", "--backend", "local", "--format", "json"]);
+        prompt.args(["--agent-command", &self.agent.command_line()]).args(options).arg("hello");
+        prompt
+    }
+
+    /// Prompts it, to the end. Nothing of the agent is left then.
+    #[track_caller]
+    fn ask(&self, options: &[&str]) -> Told {
+        self.told(Outcome::of(&mut self.prompt(options)))
+    }
+
+    #[track_caller]
+    fn told(&self, outcome: Outcome) -> Told {
+        let told = Told::of(outcome);
+        assert_eq!(self.agent.alive(), [0; 0], "{told:?}");
+        told
+    }
+}
+
+impl Told {
+    #[track_caller]
+    fn of(outcome: Outcome) -> Self {
+        let text = outcome.text();
+        let parse = |line: &str| {
+            serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line:?} in {outcome:?}"))
+        };
+        let reports: Vec<Value> = text.lines().map(parse).collect();
+        Told { outcome, reports }
+    }
+
+    /// Those of a type, in their order.
+    fn all(&self, name: &str) -> Vec<&Value> {
+        self.reports.iter().filter(|report| report["type"] == name).collect()
+    }
+
+    /// The last one. Panics unless that is the only one of type `final`.
+    #[track_caller]
+    fn end(&self) -> &Value {
+        let ends = self.all("final");
+        assert_eq!(ends.len(), 1, "{self:?}");
+        assert_eq!(self.reports.last(), Some(ends[0]), "nothing comes after it");
+        ends[0]
+    }
+
+    /// Panics unless the turn ended well, with this answer.
+    #[track_caller]
+    fn answered(&self, text: &str) -> &Self {
+        let end = self.end();
+        assert_eq!(
+            (&end["text"], &end["stop_reason"]),
+            (&text.into(), &"end_turn".into()),
+            "{self:?}"
+        );
+        self.outcome.exited(0);
+        self
+    }
+
+    /// Panics unless the agent failed, and the story tells of all of `words`.
+    #[track_caller]
+    fn failed(&self, words: &[&str]) -> &Self {
+        self.end();
+        self.outcome.exited(1);
+        for word in words {
+            assert!(self.outcome.stderr.contains(word), "no {word:?} in {self:?}");
+        }
+        self
+    }
+}
+
+/// The polite agent, whose turn is this.
+fn turn(steps: impl Into<Vec<aifo_tests::Step>>) -> Script {
+    Script::polite().on("session/prompt", steps)
+}

@@ -1,0 +1,143 @@
+//! Files and terminals that an agent asks its client for.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use aifo_tests::{Awaited, Step, binaries};
+use serde_json::{Value, json};
+
+use crate::requests::answer;
+use crate::{Stage, turn};
+
+/// A request about a file, by its id.
+fn file(id: &str, method: &str, path: &str, content: &str) -> Step {
+    Step::ask(id, method, json!({"sessionId": "$session", "path": path, "content": content}))
+}
+
+/// A request about the terminal that was made by the request `create`.
+fn of_terminal(method: &str) -> Step {
+    let terminal =
+        json!({"sessionId": "$session", "terminalId": "$answer:create/result/terminalId"});
+    Step::ask(method, method, terminal)
+}
+
+/// A stage whose agent is known to want files and terminals, and does what can only be said when its
+/// workspace is known.
+fn stage(steps: impl FnOnce(&str) -> Vec<Step>) -> Stage {
+    let stage = Stage::with(&turn([]));
+    let folder = stage.setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("config.toml"), PROFILE).unwrap();
+    let workspace = stage.setup.workspace().into_os_string().into_string().unwrap();
+    let steps = [steps(&workspace), vec![Step::stop("end_turn")]].concat();
+    stage.agent.plays(&turn(steps));
+    stage
+}
+
+const PROFILE: &str = r#"
+[agents.aifo-test-agent]
+image = "none:1"
+command = ["aifo-test-agent"]
+
+[agents.aifo-test-agent.acp]
+command = ["aifo-test-agent"]
+fs = true
+terminal = true
+"#;
+
+#[test]
+fn files_of_the_workspace_are_read_and_written() {
+    let stage = stage(|workspace| {
+        let path = format!("{workspace}/new/file");
+        vec![
+            file("w", "fs/write_text_file", &path, "one\ntwo\n"),
+            file("r", "fs/read_text_file", &path, ""),
+        ]
+    });
+    stage.ask(&[]).answered("");
+    assert_eq!(fs::read_to_string(stage.setup.workspace().join("new/file")).unwrap(), "one\ntwo\n");
+    assert_eq!(answer(&stage.agent, "r")["result"]["content"], "one\ntwo\n");
+    assert!(answer(&stage.agent, "w").get("error").is_none());
+}
+
+#[test]
+fn nothing_outside_of_the_workspace_is_touched() {
+    let stage = stage(|workspace| {
+        let outside = [
+            "/etc/passwd".to_owned(),
+            "relative".to_owned(),
+            format!("{workspace}/../secret"),
+            format!("{workspace}-evil/secret"),
+            format!("{workspace}/link"),
+            format!("{workspace}/folder/secret"),
+        ];
+        let both = |path: &String| {
+            let id = |what: &str| format!("{what} {path}");
+            [
+                file(&id("r"), "fs/read_text_file", path, ""),
+                file(&id("w"), "fs/write_text_file", path, "owned"),
+            ]
+        };
+        outside.iter().flat_map(both).collect()
+    });
+    let (workspace, scratch) = (stage.setup.workspace(), stage.setup.scratch());
+    let evil = scratch.join("workspace-evil");
+    fs::create_dir(&evil).unwrap();
+    let secrets = [scratch.join("secret"), evil.join("secret")];
+    secrets.iter().for_each(|path| fs::write(path, "hunter2").unwrap());
+    symlink(&secrets[0], workspace.join("link")).unwrap();
+    symlink(scratch, workspace.join("folder")).unwrap();
+    stage.ask(&[]).answered("");
+    let answers: Vec<Value> = stage.agent.received();
+    let answers: Vec<&Value> = answers.iter().filter(|message| message["id"].is_string()).collect();
+    assert_eq!(answers.len(), 12);
+    for answer in answers {
+        assert!(answer["error"]["code"].is_i64(), "{answer}");
+        assert!(!answer.to_string().contains("hunter2"));
+    }
+    for path in secrets {
+        assert_eq!(fs::read_to_string(path).unwrap(), "hunter2");
+    }
+}
+
+#[test]
+fn a_terminal_runs_a_command() {
+    let stage = stage(|_| {
+        let command = json!({"sessionId": "$session", "command": "/bin/sh",
+            "args": ["-c", "echo out; echo err >&2; exit 3"]});
+        vec![
+            Step::ask("create", "terminal/create", command),
+            of_terminal("terminal/wait_for_exit"),
+            of_terminal("terminal/output"),
+            of_terminal("terminal/release"),
+        ]
+    });
+    stage.ask(&[]).answered("");
+    assert_eq!(answer(&stage.agent, "terminal/wait_for_exit")["result"]["exitCode"], 3);
+    let output = answer(&stage.agent, "terminal/output");
+    assert_eq!(output["result"]["output"], "out\nerr\n");
+    assert_eq!(output["result"]["truncated"], false);
+    assert!(answer(&stage.agent, "terminal/release").get("error").is_none());
+}
+
+#[test]
+fn what_runs_in_a_terminal_goes_with_the_agent() {
+    let stage = stage(|_| Vec::new());
+    let command = json!({"sessionId": "$session", "command": binaries().agent,
+        "args": [stage.agent.folder(), "agents"]});
+    let terminal =
+        json!({"sessionId": "$session", "terminalId": "$answer:create/result/terminalId"});
+    let steps = [
+        Step::ask("create", "terminal/create", command),
+        Step::request("wait", "terminal/wait_for_exit", terminal),
+        Step::WaitForWord("up".into()),
+        Step::say("bye"),
+        Step::stop("end_turn"),
+        Step::WaitFor(Awaited::End),
+    ];
+    stage.agent.plays(&turn(steps));
+    let running = aifo_tests::Running::start(&mut stage.prompt(&[]));
+    aifo_tests::eventually("the command runs", || stage.agent.alive().len() == 2);
+    stage.agent.tell("up");
+    stage.told(running.finish()).answered("bye");
+}

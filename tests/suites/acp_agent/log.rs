@@ -1,0 +1,53 @@
+//! What is logged of a connection tells it once more.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use aifo_tests::{Outcome, Step};
+use serde_json::{Value, json};
+
+use crate::{Stage, Told, turn};
+
+#[test]
+fn a_log_tells_the_same_turn_once_more() {
+    let call = json!({"toolCallId": "t", "title": "make", "kind": "execute"});
+    let steps = [
+        Step::line("Loading..."),
+        Step::Stderr(50),
+        Step::say("Hello "),
+        Step::ask("p", "session/request_permission", Step::permission(call)),
+        Step::tool_update("t", "failed"),
+        Step::ask("q", "unheard/of", json!({"apiKey": "hunter2"})),
+        Step::say("World"),
+        Step::stop("end_turn"),
+        Step::say("!"),
+    ];
+    let stage = Stage::with(&turn(steps));
+    let folder = stage.setup.scratch().join("wire");
+    let told = stage.ask(&["--wire-log", folder.to_str().unwrap()]);
+    told.answered("Hello World!");
+    let files: Vec<_> = fs::read_dir(&folder).unwrap().flatten().collect();
+    assert_eq!(files.len(), 1);
+    assert_eq!(files[0].metadata().unwrap().mode() & 0o777, 0o600);
+    let text = fs::read_to_string(files[0].path()).unwrap();
+    assert!(text.contains("eeee") && !text.contains("hunter2"), "{text}");
+    let mut replay = stage.setup.coder();
+    replay.args(["acp", "replay", "--format", "json"]).arg(files[0].path());
+    let replayed = Told::of(Outcome::of(&mut replay));
+    replayed.outcome.exited(0);
+    assert_eq!(replayed.all("misfit"), Vec::<&Value>::new());
+    // What only the replay tells, and what only whoever decides knows.
+    let is_common = |report: &&Value| {
+        !["sent", "stderr", "closed", "decision"].iter().any(|name| report["type"] == *name)
+    };
+    let plain = |report: &Value| {
+        let mut report = report.clone();
+        let members = report.as_object_mut().unwrap();
+        members.remove("at");
+        members.remove("line");
+        report
+    };
+    let common =
+        |told: &Told| -> Vec<Value> { told.reports.iter().filter(is_common).map(plain).collect() };
+    assert_eq!(common(&replayed), common(&told));
+}

@@ -1,0 +1,124 @@
+//! What an agent asks for: each request is answered once.
+
+use aifo_tests::{AcpAgent, Script, Step};
+use serde_json::{Value, json};
+
+use crate::{Stage, turn};
+
+/// The one answer to a request of the agent.
+#[track_caller]
+pub(crate) fn answer(agent: &AcpAgent, id: &str) -> Value {
+    let answers = agent.answers(id);
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    answers[0].clone()
+}
+
+fn call() -> Value {
+    json!({"toolCallId": "t", "title": "cargo test", "kind": "execute",
+        "rawInput": {"command": "cargo test"}})
+}
+
+fn asks(id: &str) -> Step {
+    Step::ask(id, "session/request_permission", Step::permission(call()))
+}
+
+#[test]
+fn a_permission_maps_to_the_option_that_is_meant() {
+    for (options, option) in [
+        (&[][..], "no"),
+        (&["--yes-to", "execute"], "once"),
+        (&["--yes-to", "all"], "once"),
+        (&["--yes-to", "edit"], "no"),
+    ] {
+        let stage = Stage::with(&turn([asks("p"), Step::stop("end_turn")]));
+        let told = stage.ask(options);
+        told.answered("");
+        let outcome = answer(&stage.agent, "p")["result"]["outcome"].clone();
+        assert_eq!(outcome, json!({"outcome": "selected", "optionId": option}), "{options:?}");
+        let decision = told.all("decision")[0];
+        assert_eq!((&decision["option"], &decision["id"]), (&json!(option), &json!("p")));
+        assert!(decision["rule"].as_str().is_some_and(|rule| !rule.is_empty()));
+    }
+}
+
+#[test]
+fn without_an_option_to_reject_a_denial_is_cancelled() {
+    let options = json!([{"optionId": "y", "kind": "allow_once", "name": "Yes"}]);
+    let params = json!({"sessionId": "$session", "toolCall": call(), "options": options});
+    let steps = [Step::ask("p", "session/request_permission", params), Step::stop("end_turn")];
+    let stage = Stage::with(&turn(steps));
+    stage.ask(&[]).answered("");
+    assert_eq!(answer(&stage.agent, "p")["result"]["outcome"], json!({"outcome": "cancelled"}));
+}
+
+#[test]
+fn a_permission_that_nobody_waits_for_is_answered_all_the_same() {
+    let nobody = Step::request("p", "session/request_permission", Step::permission(call()));
+    let stage = Stage::with(&turn([nobody, Step::wait_answer("p"), Step::stop("end_turn")]));
+    stage.ask(&[]).answered("");
+    answer(&stage.agent, "p");
+    let nobody = Step::request("p", "session/request_permission", Step::permission(call()));
+    Stage::with(&turn([nobody, Step::stop("end_turn")])).ask(&[]).answered("");
+}
+
+#[test]
+fn a_permission_that_is_withdrawn_or_asked_twice_is_answered_once() {
+    let ask = Step::request("p", "session/request_permission", Step::permission(call()));
+    let withdraw = json!({"method": "$/cancel_request", "params": {"requestId": "p"}});
+    let steps = [
+        ask.clone(),
+        Step::Send(withdraw.clone()),
+        Step::wait_answer("p"),
+        Step::Send(withdraw),
+        Step::ask("q", "unheard/of", json!({})),
+        Step::stop("end_turn"),
+    ];
+    let stage = Stage::with(&turn(steps));
+    stage.ask(&[]).answered("");
+    answer(&stage.agent, "p");
+}
+
+#[test]
+fn what_nobody_serves_is_refused_in_every_state() {
+    let unknown = |id: &str| Step::ask(id, "craft/drainMidTurnQueue", json!({}));
+    let script = Script::polite()
+        .on("initialize", [unknown("a"), Step::Answer(json!({"protocolVersion": 1}))])
+        .on("session/new", [unknown("b"), Step::Answer(json!({"sessionId": "s"}))])
+        .on("session/prompt", [unknown("c"), Step::say("on"), Step::stop("end_turn")]);
+    let stage = Stage::with(&script);
+    stage.ask(&[]).answered("on");
+    for id in ["a", "b", "c"] {
+        assert_eq!(answer(&stage.agent, id)["error"]["code"], -32601);
+    }
+}
+
+#[test]
+fn what_is_declared_is_what_is_served() {
+    let file = json!({"sessionId": "$session", "path": "/no/such/file", "content": ""});
+    let terminal = json!({"sessionId": "$session", "terminalId": "no-such"});
+    let asked = [
+        ("fs/read_text_file", file.clone()),
+        ("fs/write_text_file", file),
+        ("terminal/create", json!({"sessionId": "$session", "command": 7})),
+        ("terminal/output", terminal.clone()),
+        ("terminal/wait_for_exit", terminal.clone()),
+        ("terminal/kill", terminal.clone()),
+        ("terminal/release", terminal),
+    ];
+    let mut steps: Vec<Step> =
+        asked.iter().map(|(method, params)| Step::ask(*method, method, params.clone())).collect();
+    steps.push(Step::stop("end_turn"));
+    let stage = Stage::with(&turn(steps));
+    stage.ask(&[]).answered("");
+    let declared = &stage.agent.received()[0]["params"]["clientCapabilities"];
+    for (method, _) in asked {
+        let is_declared = match method {
+            "fs/read_text_file" => &declared["fs"]["readTextFile"],
+            "fs/write_text_file" => &declared["fs"]["writeTextFile"],
+            _ => &declared["terminal"],
+        };
+        let answer = answer(&stage.agent, method);
+        let is_served = answer["error"]["code"] != -32601;
+        assert_eq!(Some(is_served), is_declared.as_bool(), "{method}: {answer}");
+    }
+}
