@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use aifo_types::{Ending, ExecId, Signal, WindowSize};
 use aifo_wire::{
-    CancelCause, Delivery, Elsewhere, Environment, Event, Exit, FRAMES_VERSION, Frame, Interrupt,
-    Invocation, Limits, RequestReader, Setup, SidecarLimit, SoftLimit, Start, StartError, StartErrorCause, Stdio, Tell, Handover,
-    Stream, Terminal, Usage,
+    CancelCause, Delivery, Elsewhere, Environment, Event, Exit, FRAMES_VERSION, Frame, Handover,
+    Interrupt, Invocation, Limits, RequestReader, Setup, SidecarLimit, SoftLimit, Start,
+    StartError, StartErrorCause, Stdio, Stream, Tell, Terminal, Usage,
 };
 use transcript::Transcript;
 
@@ -45,6 +45,10 @@ fn main() -> io::Result<()> {
     }
     for target in ["acp_lines", "acp_messages", "acp_client"] {
         write(root, target, "agent", &uncut(AGENT))?;
+    }
+    write(root, "acp_relay", "both", &uncut(BOTH))?;
+    for (name, path) in [("path", "/w/a/../b"), ("uri", "file:///tmp/a%20b?x#L3")] {
+        write(root, "acp_path_map", name, path.as_bytes())?;
     }
     write(root, "acp_images", "image", b"![a](data:image/png;base64,aGVsbG8=) b")?;
     for (number, path) in PATHS.iter().enumerate() {
@@ -206,4 +210,22 @@ const AGENT: &[u8] = br#"Loading...
 {"id":8,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/x"}}
 {"id":9,"method":"craft/drainMidTurnQueue"}
 [{"id":3,"result":{"stopReason":"end_turn"}},17,{"method":"session/update"}]
+"#;
+
+/// What an editor and an agent say to each other, the editor behind `>`.
+const BOTH: &[u8] = br#">{"id":0,"method":"initialize","params":{"clientCapabilities":{"terminal":true}}}
+{"id":1,"result":{"protocolVersion":1}}
+>{"id":"n","method":"session/new","params":{"cwd":"/h/a"}}
+{"id":"2","result":{"sessionId":"s"}}
+>{"id":"p","method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"resource_link","uri":"file:///h/a"}]}}
+>{"id":"q","method":"session/prompt","params":{"sessionId":"s","prompt":[]}}
+{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"t","content":[{"type":"diff","path":"/workspace/a"}]}}}
+{"id":7,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"t"},"options":[{"optionId":"y"}]}}
+{"id":8,"method":"fs/read_text_file","params":{"path":"/i/a"}}
+{"id":9,"method":"terminal/create","params":{"cwd":"/i"}}
+{"method":"$/cancel_request","params":{"requestId":9}}
+>{"id":1,"result":{"outcome":{"outcome":"selected","optionId":"y"}}}
+>{"method":"session/cancel","params":{"sessionId":"s"}}
+{"id":3,"result":{"stopReason":"cancelled"}}
+[{"id":4,"result":{"stopReason":"end_turn"}},17]
 "#;
