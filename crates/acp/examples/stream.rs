@@ -1,13 +1,14 @@
 //! Reads what an agent might send, for `cargo xtask bench`, and prints how many nanoseconds it took.
 //!
 //! `stream serde_json MIB` only parses it; `stream messages MIB` takes lines off a stream as it comes
-//! from a pipe, parses them in bounded memory, and tells messages apart.
+//! from a pipe, parses them in bounded memory, and tells messages apart. `stream rewrite MIB` parses and
+//! writes it, and `stream relay MIB` takes it through a relay to an editor, with paths to map.
 
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use aifo_acp::{Limits, MessageReader};
+use aifo_acp::{Limits, MessageReader, PathMap, Relay, RelayConfig, Side};
 use serde_json::{Value, json};
 
 fn main() -> ExitCode {
@@ -16,6 +17,8 @@ fn main() -> ExitCode {
     let read = match way.as_str() {
         "serde_json" => parse,
         "messages" => read_messages,
+        "rewrite" => rewrite,
+        "relay" => relay,
         _ => return usage(),
     };
     let Ok(mib) = mib.parse::<usize>() else { return usage() };
@@ -26,7 +29,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: stream serde_json|messages MIB");
+    eprintln!("usage: stream serde_json|messages|rewrite|relay MIB");
     ExitCode::from(2)
 }
 
@@ -52,6 +55,39 @@ fn read_messages(block: &[u8], rounds: usize) -> Duration {
     }
     let time = start.elapsed();
     assert_eq!(reader.traffic().notifications, (LINES * rounds) as u64);
+    time
+}
+
+fn rewrite(block: &[u8], rounds: usize) -> Duration {
+    let start = Instant::now();
+    for _ in 0..rounds {
+        for value in serde_json::Deserializer::from_slice(block).into_iter::<Value>() {
+            black_box(serde_json::to_vec(&value.ok()).is_ok());
+        }
+    }
+    start.elapsed()
+}
+
+fn relay(block: &[u8], rounds: usize) -> Duration {
+    let now = Instant::now();
+    let map = PathMap::default().both_ways("/w", "/w").outward("/workspace", "/w");
+    let mut relay = Relay::new(RelayConfig { map, ..RelayConfig::default() }, now);
+    let session = "5f2736d0-cea0-4406-bfd6-55ded5d73658";
+    let prompt = json!({"id": 1, "method": "session/prompt", "params": {"sessionId": session}});
+    relay.receive(Side::Editor, format!("{prompt}\n").as_bytes(), now);
+    let mut lines = 0;
+    let start = Instant::now();
+    for _ in 0..rounds {
+        for piece in block.chunks(PIPE) {
+            relay.receive(Side::Agent, piece, now);
+            while black_box(relay.poll_event()).is_some() {}
+            while black_box(relay.poll_transmit(Side::Editor)).is_some() {
+                lines += 1;
+            }
+        }
+    }
+    let time = start.elapsed();
+    assert_eq!(lines, LINES * rounds);
     time
 }
 

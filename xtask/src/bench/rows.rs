@@ -137,6 +137,11 @@ pub(super) const ROWS: &[Row] = &[
         measure: messages::against_parsing,
     },
     Row {
+        name: "agent's messages to an editor, to rewriting",
+        bound: AtMost { musl: 2.0, glibc: 2.0 },
+        measure: messages::relayed_against_rewriting,
+    },
+    Row {
         name: "containers: true, to docker exec",
         bound: AtMost { musl: 0.025, glibc: 0.025 },
         measure: containers::against_exec,
