@@ -45,6 +45,11 @@ impl Relay {
             }
             Served::Editors => {
                 Fields::new(&self.config.map, Way::Outward).params(&method, &mut params);
+                if let Some(path) = place_of(&method, &params).filter(|path| !self.is_known(path)) {
+                    let text = format!("'{path}' is in no folder that the agent has");
+                    let error = RpcError::new(code::INVALID_PARAMS, text);
+                    return self.refuse(Side::Agent, id, error);
+                }
                 let what = What::Other { method: method.clone() };
                 self.forward(Side::Editor, id, (method, params), what, beside);
             }
@@ -154,4 +159,14 @@ impl Relay {
             }
         }
     }
+}
+
+/// Where on the host a request of the agent reaches. The editor may not look at that.
+fn place_of<'a>(method: &str, params: &'a Value) -> Option<&'a str> {
+    let member = match method {
+        "fs/read_text_file" | "fs/write_text_file" => "path",
+        "terminal/create" => "cwd",
+        _ => return None,
+    };
+    params.get(member)?.as_str()
 }

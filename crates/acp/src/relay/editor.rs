@@ -59,14 +59,19 @@ impl Relay {
     /// The error of a session that is opened where the agent has no files.
     fn outside(&self, params: &Value) -> Option<RpcError> {
         let cwd = params.get("cwd")?.as_str()?;
-        let roots = &self.config.roots;
-        if roots.is_empty() || roots.iter().any(|root| is_beneath(cwd, root)) {
+        if self.is_known(cwd) {
             return None;
         }
         let remedy = &self.config.remedy;
         let hint = if remedy.is_empty() { String::new() } else { format!("\nhint: {remedy}") };
         let text = format!("'{cwd}' is in no folder that the agent has{hint}");
         Some(RpcError::new(code::INVALID_PARAMS, text))
+    }
+
+    /// Whether a path, as the editor names it, is beneath a folder that the agent has.
+    pub(super) fn is_known(&self, path: &str) -> bool {
+        let roots = &self.config.roots;
+        roots.is_empty() || roots.iter().any(|root| is_beneath(path, root))
     }
 
     fn editor_withdraws(&mut self, mut params: Value, beside: Map<String, Value>) {
