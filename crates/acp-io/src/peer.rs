@@ -25,7 +25,9 @@ use crate::wire_log::WireLog;
 /// going on. Its stdout is read by a [`Conversation`](crate::Conversation) as it is asked for more: to
 /// ask for nothing is to hold the agent back.
 ///
-/// [`Peer::end`] ends it in good order; dropping it kills it.
+/// [`Peer::end`] ends it in good order; dropping it kills it. What has left its group is found if it is
+/// below us, so a caller whose agents are processes of this machine
+/// [becomes their subreaper](aifo_process::become_subreaper).
 #[derive(Debug)]
 pub struct Peer {
     child: Child,

@@ -13,6 +13,7 @@ mod offer;
 mod passing;
 mod path_map;
 mod prompts;
+mod terminals;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -28,6 +29,7 @@ use crate::tool_calls::ToolCalls;
 use end::{Asked, At, End, Stream};
 use link::Link;
 use offer::Offer;
+use terminals::Terminals;
 
 pub use event::{RelayEvent, RelayedTurn};
 pub use path_map::{PathMap, Way};
@@ -87,6 +89,7 @@ pub struct Relay {
     /// Whose turn it is to be read from.
     next: Side,
     offer: Offer,
+    terminals: Terminals,
     sessions: BTreeMap<String, Link>,
     /// Prompts that have come.
     prompts: u64,
@@ -179,6 +182,7 @@ impl Relay {
             agent: End::new(&config.limits),
             next: Side::Editor,
             offer: Offer::new(config.files, config.terminal),
+            terminals: Terminals::default(),
             config,
             sessions: BTreeMap::new(),
             prompts: 0,
@@ -281,7 +285,12 @@ impl Relay {
     pub fn respond(&mut self, id: &Id, outcome: Result<Value, RpcError>, now: Instant) -> bool {
         self.now = now;
         let is_ours = matches!(self.agent.asked.get(id), Some(Asked::Host));
-        is_ours && self.answer(Side::Agent, id, outcome, Map::new())
+        if is_ours {
+            let shown = self.terminals.answered(id, outcome.as_ref().ok());
+            self.answer(Side::Agent, id, outcome, Map::new());
+            shown.into_iter().for_each(|shown| self.show_anew(shown));
+        }
+        is_ours
     }
 
     /// The tool calls of a session, as far as they are known.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::editor::set_request;
 use super::end::{Asked, At, Stream, Undecided, What};
@@ -10,6 +10,7 @@ use super::event::RelayEvent;
 use super::fields::Fields;
 use super::link::Link;
 use super::path_map::Way;
+use super::terminals::Shown;
 use super::{CANCEL_REQUEST, Relay, Served, Side};
 use crate::event::Withdrawal;
 use crate::message::{Id, RpcError, code};
@@ -18,6 +19,7 @@ use crate::strays::count;
 use crate::update::session_of;
 
 const PERMISSION: &str = "session/request_permission";
+const UPDATE: &str = "session/update";
 
 impl Relay {
     pub(super) fn agent_asks(
@@ -32,6 +34,7 @@ impl Relay {
         }
         match self.offer.whose(&method) {
             Served::Ours => {
+                self.terminals.asked(&id, &method, &params);
                 self.agent.asked.push(id.clone(), Asked::Host);
                 self.events.push_back(RelayEvent::Request { id, method, params });
             }
@@ -64,7 +67,12 @@ impl Relay {
     ) {
         match method.as_str() {
             CANCEL_REQUEST => return self.agent_withdraws(params, beside),
-            "session/update" => self.update(&params),
+            UPDATE => {
+                self.update(&params);
+                if let Some(update) = params.get_mut("update") {
+                    self.terminals.show(update);
+                }
+            }
             _ => {}
         }
         Fields::new(&self.config.map, Way::Outward).params(&method, &mut params);
@@ -125,6 +133,9 @@ impl Relay {
         let sent = match self.editor.stream {
             Stream::Ended => None,
             Stream::Open => {
+                if let Some(call) = params.get_mut("toolCall") {
+                    self.terminals.show(call);
+                }
                 Fields::new(&self.config.map, Way::Outward).params(PERMISSION, &mut params);
                 let method = PERMISSION.to_owned();
                 let what = What::Other { method: method.clone() };
@@ -136,6 +147,19 @@ impl Relay {
             _ => _ = self.answer(Side::Agent, id, Ok(Decision::Cancelled.to_result()), Map::new()),
         }
         true
+    }
+
+    /// Tells the editor the content of a call anew, as there is news of a terminal in it.
+    pub(super) fn show_anew(&mut self, Shown { session, call }: Shown) {
+        let tools = self.sessions.get(&session).map(Link::tools);
+        let content = tools.and_then(|tools| tools.get(&call)?.member("content"));
+        let Some(content) = content.cloned() else { return };
+        let mut update =
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": call, "content": content});
+        self.terminals.show(&mut update);
+        let mut params = json!({"sessionId": session, "update": update});
+        Fields::new(&self.config.map, Way::Outward).params(UPDATE, &mut params);
+        self.tell(Side::Editor, UPDATE.to_owned(), params, Map::new());
     }
 
     /// The agent does not want an answer any more. It still gets one.

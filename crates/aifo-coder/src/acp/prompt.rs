@@ -72,12 +72,13 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
     };
     let config = Config { limits, streaming: streaming(stage.profile.stream), ..Config::default() };
     let ending = peer_limits(&stage.profile);
+    let program = stage.command.as_std().get_program().to_string_lossy().into_owned();
     let started = Conversation::start(stage.command, config, ending, stage.log, stage.hosts);
     let conversation = match started {
         Ok(conversation) => conversation,
         Err(error) => {
             behind.close().await;
-            return Err(error).with_context(|| format!("cannot start '{}'", stage.name));
+            return Err(error).with_context(|| format!("cannot start '{program}'"));
         }
     };
     let (errand, end) = errand.run(conversation, &mut signals).await;

@@ -53,6 +53,51 @@ fn what_is_ours_is_told_and_answered_once() {
 }
 
 #[test]
+fn a_terminal_of_ours_is_a_text_to_the_editor() {
+    let mut story = story(Served::Nobody, Served::Ours);
+    story.prompt("p");
+    story.agent();
+    story.editor();
+    let create = json!({"sessionId": "s", "command": "make", "args": ["-j4"]});
+    story.agent_says(json!({"id": 1, "method": "terminal/create", "params": create}));
+    assert!(story.relay.respond(&id(1), Ok(json!({"terminalId": "t1"})), story.now));
+    let blocks = json!([{"type": "terminal", "terminalId": "t1"}]);
+    let body = json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "make", "content": blocks});
+    let params = json!({"sessionId": "s", "update": body});
+    story.agent_says(json!({"method": "session/update", "params": params}));
+    let text =
+        |message: &Value| message["params"]["update"]["content"][0]["content"]["text"].clone();
+    let told = story.editor();
+    assert_eq!((told.len(), text(&told[0])), (1, json!("```\n$ make -j4\n```")));
+
+    let output = json!({"sessionId": "s", "terminalId": "t1"});
+    story.agent_says(json!({"id": 2, "method": "terminal/output", "params": output}));
+    let result = json!({"output": "all done\n", "exitStatus": {"exitCode": 0}});
+    assert!(story.relay.respond(&id(2), Ok(result.clone()), story.now));
+    story.collect();
+    let told = story.editor();
+    assert_eq!(told.len(), 1, "the editor is told without the agent's doing");
+    let update = &told[0]["params"]["update"];
+    assert_eq!(
+        (&update["toolCallId"], &update["sessionUpdate"]),
+        (&json!("c"), &json!("tool_call_update"))
+    );
+    assert_eq!(text(&told[0]), "```\n$ make -j4\nall done\n```\nexit code 0");
+    assert_eq!(story.agent().last(), Some(&ok(2, result)), "and the agent has what it asked for");
+    // What is known of the call is what the agent said.
+    let call = story.relay.tools("s").unwrap().get("c").unwrap();
+    assert_eq!(call.member("content"), Some(&blocks));
+
+    let params = json!({"sessionId": "s", "toolCall": {"toolCallId": "c", "content": blocks},
+        "options": [{"optionId": "y", "kind": "allow_once", "name": "Yes"}]});
+    story.agent_says(json!({"id": 3, "method": "session/request_permission", "params": params}));
+    assert!(story.relay.ask_editor(&id(3), story.now));
+    story.collect();
+    let asked = story.editor();
+    assert!(asked[0]["params"]["toolCall"]["content"][0]["content"]["text"].is_string());
+}
+
+#[test]
 fn what_the_editor_serves_goes_there_and_what_nobody_serves_nowhere() {
     let mut story = story(Served::Editors, Served::Nobody);
     story.agent();
