@@ -36,6 +36,7 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
     let agent = agent.map(str::to_owned);
     let mut signals = EndSignals::listen()?;
     let (format, timeout, resume) = (flags.format, flags.timeout, flags.resume);
+    let idle = flags.idle_timeout;
     let is_quiet = flags.agent.session.quiet;
     let (stage, behind) = match Stage::set(flags.agent, agent.as_deref(), &mut signals).await? {
         Setting::Up(stage, behind) => (*stage, behind),
@@ -68,6 +69,8 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
     let limits = Limits {
         initialize: stage.profile.initialize,
         prompt_total: timeout.map(Duration::from_secs),
+        // A time that no clock reaches.
+        prompt_idle: Some(idle).filter(|secs| *secs > 0).map_or(Duration::MAX, Duration::from_secs),
         ..Limits::default()
     };
     let config = Config { limits, streaming: streaming(stage.profile.stream), ..Config::default() };

@@ -22,6 +22,9 @@ pub(crate) struct Prompt {
     /// Cancel the turn after N seconds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
+    /// Cancel the turn when nothing has come for N seconds; 0 is never
+    #[arg(long, value_name = "N", default_value_t = 600)]
+    pub(crate) idle_timeout: u64,
     #[command(flatten)]
     pub(crate) agent: AcpAgent,
 }
