@@ -15,8 +15,9 @@ use nix::unistd::Pid;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::config::Verbosity;
 use crate::place;
-use crate::session::{Session, Verbosity};
+use crate::session::Session;
 use crate::shims::path_with_first;
 
 /// A command that is the agent, or stands for one.

@@ -12,9 +12,10 @@ use aifo_sidecar::{
 };
 use aifo_types::{Kind, Subnet};
 
+use crate::config::SessionConfig;
 use crate::confine::Confine;
+use crate::error::LaunchError;
 use crate::place;
-use crate::session::{LaunchError, SessionConfig};
 
 /// How sidecars run.
 #[derive(Clone, Debug, Default)]
@@ -165,7 +166,7 @@ const DEFAULT_PIDS: u32 = 4096;
 /// The commands that a session of this configuration would give to its engine, from the first to the
 /// last; none if it needs no engine.
 pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
-    let workspace = crate::session::real_directory(&config.workspace)?;
+    let workspace = crate::folder::real_directory(&config.workspace)?;
     let id = "SESSION";
     let folder = crate::folder::runtime_directory().join(format!("{}{id}", crate::folder::PREFIX));
     let tmp = temporary_directory().join(format!("{}{id}-tmp", crate::folder::PREFIX));

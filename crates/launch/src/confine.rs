@@ -3,7 +3,7 @@
 use aifo_process::{Enforcement, enforcement};
 use aifo_sidecar::LocalConfinement;
 
-use crate::session::LaunchError;
+use crate::error::LaunchError;
 
 /// What a session asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

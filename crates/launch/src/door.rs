@@ -12,9 +12,9 @@ use aifo_sidecar::{Backend, Fleet, Reporter, Startup};
 use aifo_types::{Endpoint, Kind, Token, ToolName, env};
 use nix::unistd::getuid;
 
+use crate::error::LaunchError;
 use crate::place::{ENTRY, SHIMS};
 use crate::serving::Serving;
-use crate::session::LaunchError;
 
 /// A container with a runner in which an agent can be started. It ends with this.
 #[derive(Debug)]

@@ -10,6 +10,8 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::unistd::getuid;
 
+use crate::error::LaunchError;
+
 /// A folder of our own, with mode 0700, removed with all its contents when this is dropped.
 ///
 /// It is locked for as long. The kernel lets go of the lock when we end, however that comes, so a
@@ -152,6 +154,13 @@ fn is_ours(path: &Path) -> bool {
         && path.symlink_metadata().is_ok_and(|metadata| {
             metadata.is_dir() && metadata.uid() == getuid().as_raw() && metadata.mode() & 0o022 == 0
         })
+}
+
+/// A directory without links on the way to it. Errors: it is none.
+pub(crate) fn real_directory(path: &Path) -> Result<PathBuf, LaunchError> {
+    let workspace = |source| LaunchError::Workspace { path: path.to_owned(), source };
+    let real = path.canonicalize().map_err(workspace)?;
+    if real.is_dir() { Ok(real) } else { Err(workspace(io::ErrorKind::NotADirectory.into())) }
 }
 
 #[cfg(test)]

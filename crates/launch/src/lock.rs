@@ -6,8 +6,8 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
+use crate::error::LaunchError;
 use crate::running::running_sessions;
-use crate::session::LaunchError;
 
 /// What an agent holds of its workspace. The kernel lets go of it when we end, however that comes.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct WorkspaceLock {
 impl WorkspaceLock {
     /// Takes the workspace. Errors: it cannot be opened, or another agent has it.
     pub fn take(workspace: &Path) -> Result<Self, LaunchError> {
-        let workspace = crate::session::real_directory(workspace)?;
+        let workspace = crate::folder::real_directory(workspace)?;
         let folder = File::open(&workspace)
             .map_err(|source| LaunchError::Workspace { path: workspace.clone(), source })?;
         match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {

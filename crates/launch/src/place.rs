@@ -11,8 +11,8 @@ use aifo_policy::{NotifyRules, Policy};
 use aifo_sidecar::{AgentContainer, CONTAINER_HOME};
 
 use crate::agents::AgentSpec;
+use crate::error::LaunchError;
 use crate::identity;
-use crate::session::LaunchError;
 use crate::shims::link_names;
 
 /// An agent that is to run in a container.
