@@ -42,7 +42,7 @@ impl Copies {
             let everybody = fs::Permissions::from_mode(0o755);
             fs::set_permissions(copies.folder.join(folder), everybody)?;
         }
-        for program in ["aifo-coder", "aifo-shim", "aifo-test-tool"] {
+        for program in ["aifo-coder", "aifo-shim", "aifo-test-tool", "aifo-test-agent"] {
             copies.add(&profile.join(program), &format!("debug/{program}"))?;
         }
         for program in &programs {
