@@ -1,6 +1,6 @@
 //! `aifo-coder prompt`: an agent does one thing, without anybody at it (`spec/acp-commands.md#prompt`).
 
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -95,6 +95,9 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
 }
 
 fn read_stdin() -> anyhow::Result<String> {
+    if io::stdin().is_terminal() {
+        eprintln!("aifo-coder: type the prompt, then Ctrl-D");
+    }
     let mut text = String::new();
     io::stdin().read_to_string(&mut text).context("cannot read the prompt from stdin")?;
     if text.trim().is_empty() {
