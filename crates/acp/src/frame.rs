@@ -66,13 +66,16 @@ impl FrameReader {
     /// Takes a copy of bytes that were read. Between two of these, ask
     /// [`next_frame`](FrameReader::next_frame) until there is none.
     pub fn receive(&mut self, bytes: &[u8]) {
-        self.buffer.drain(..self.start);
-        self.searched = self.searched.saturating_sub(self.start);
-        self.start = 0;
-        if self.buffer.capacity() > KEPT && self.buffer.len() < KEPT {
-            self.buffer.shrink_to(KEPT);
-        }
+        self.forget_lines();
         self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Gives back the room of a long line that was taken. Whoever made something of it holds it twice
+    /// until then.
+    pub fn give_back(&mut self) {
+        if self.start > KEPT {
+            self.forget_lines();
+        }
     }
 
     /// Tells that no more bytes come: what stands behind the last line end is a line, too.
@@ -109,6 +112,16 @@ impl FrameReader {
             if end.is_none() {
                 return Some(Frame::Eof);
             }
+        }
+    }
+
+    /// Lets go of what was taken.
+    fn forget_lines(&mut self) {
+        self.buffer.drain(..self.start);
+        self.searched = self.searched.saturating_sub(self.start);
+        self.start = 0;
+        if self.buffer.capacity() > KEPT && self.buffer.len() < KEPT {
+            self.buffer.shrink_to(KEPT);
         }
     }
 
@@ -263,5 +276,14 @@ mod tests {
         reader.receive(b"{}\n");
         assert_eq!(reader.next_frame(), Some(Frame::Line("{}")));
         assert!(reader.buffer.capacity() <= KEPT, "{}", reader.buffer.capacity());
+
+        line.extend(b"[]\n{");
+        reader.receive(&line);
+        assert!(matches!(reader.next_frame(), Some(Frame::Line(_))));
+        reader.give_back();
+        assert!(reader.buffer.capacity() <= KEPT, "{}", reader.buffer.capacity());
+        assert_eq!(reader.next_frame(), Some(Frame::Line("[]")));
+        reader.receive(b"}\n");
+        assert_eq!(reader.next_frame(), Some(Frame::Line("{}")));
     }
 }

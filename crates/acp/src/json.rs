@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::io::{self, Write};
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -42,13 +43,40 @@ pub fn parse_json(text: &str, limit: usize) -> Result<Value, JsonError> {
 ///
 /// [`LineTooLong`] if the line without its end would have more than `limit` bytes.
 pub fn encode_line(message: &Value, limit: usize) -> Result<Vec<u8>, LineTooLong> {
-    let mut line = message.to_string().into_bytes();
-    if line.len() > limit {
-        return Err(LineTooLong { len: line.len(), limit });
+    let mut line = Line { bytes: Vec::with_capacity(MOST_LINES), len: 0, limit };
+    // A value has text for keys, and writing to memory does not fail.
+    let _ = serde_json::to_writer(&mut line, message);
+    if line.len > limit {
+        return Err(LineTooLong { len: line.len, limit });
     }
-    line.push(b'\n');
-    Ok(line)
+    line.bytes.push(b'\n');
+    Ok(line.bytes)
 }
+
+/// A line as it is written. What is too long is counted and not kept: it is as much again as the
+/// message that it is made of.
+struct Line {
+    bytes: Vec<u8>,
+    len: usize,
+    limit: usize,
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.len = self.len.saturating_add(bytes.len());
+        if self.len <= self.limit {
+            self.bytes.extend_from_slice(bytes);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// As long as most lines are, in bytes.
+const MOST_LINES: usize = 256;
 
 /// A message of ours that is longer than a line may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -105,7 +105,7 @@ pub use passage::{Passage, Streaming};
 pub use pending::{Completion, Pending};
 pub use permission::{Decision, OptionKind, PermissionOption, PermissionRequest, Verdict};
 pub use relay::{PathMap, Relay, RelayConfig, RelayEvent, RelayedTurn, Served, Side, Way};
-pub use report::{decision_report, report_line, reports};
+pub use report::{decision_report, report_line, reports, turn_end_report};
 pub use session::{Session, When};
 pub use strays::Strays;
 pub use timeline::{Answer, AnswerFrom, Entry, Position, Room, Timeline};

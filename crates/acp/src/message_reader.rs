@@ -103,6 +103,8 @@ impl MessageReader {
             Some(value) => self.inbound(value),
             None => self.next_line()?,
         };
+        // What the message is made of has been copied from its line.
+        self.frames.give_back();
         self.traffic.count(&next);
         Some(next)
     }

@@ -7,6 +7,7 @@ use crate::event::{CancelCause, Event, Failure, TurnEnd};
 use crate::message::Id;
 use crate::permission::{Decision, PermissionRequest};
 use crate::session::When;
+use crate::timeline::Answer;
 use crate::tool_call::{Standing, ToolCall};
 use crate::tool_calls::ToolChange;
 use crate::update::{Update, UpdateKind};
@@ -38,13 +39,40 @@ pub fn reports(event: &Event) -> Vec<Value> {
         Event::Notification { method, params } => {
             json!({"type": "notification", "method": method, "params": params})
         }
-        Event::TurnEnded(end) => turn_end(end),
+        Event::TurnEnded(end) => turn_end_report(end, end.answer.clone()),
         Event::Overdue { session } => json!({"type": "overdue", "session": session}),
         Event::Noise(noise) => json!({"type": "noise", "why": noise.to_string()}),
         Event::TooLong { len } => json!({"type": "too_long", "bytes": len}),
         Event::Closed => json!({"type": "closed"}),
     };
     vec![report]
+}
+
+/// How a turn ended, with its answer, which may be long and goes into the report as it is.
+pub fn turn_end_report(end: &TurnEnd, answer: Answer) -> Value {
+    let (stop_reason, error) = match &end.outcome {
+        Ok(reason) => (Some(reason.word()), Value::Null),
+        Err(failure) => (None, failure_report(failure)),
+    };
+    let mut report = json!({
+        "type": "final",
+        "session": end.session,
+        "turn": end.turn,
+        "text": null,
+        "content": null,
+        "stop_reason": stop_reason,
+        "error": error,
+        "cancelled": end.cancelled.map(CancelCause::word),
+        "usage": end.response.get("usage"),
+        "updates": end.counts.kinds,
+        "dropped": end.counts.dropped,
+    });
+    if let Value::Object(members) = &mut report {
+        // `json!` would copy them.
+        members.insert("text".to_owned(), Value::String(answer.text));
+        members.insert("content".to_owned(), Value::Array(answer.blocks));
+    }
+    report
 }
 
 /// How a permission was decided, and by which rule, in the words of whoever decided.
@@ -145,26 +173,6 @@ fn permission(id: &Id, request: &PermissionRequest) -> Value {
         "session": request.session,
         "call": request.call.as_ref().map(call),
         "options": options.collect::<Vec<Value>>(),
-    })
-}
-
-fn turn_end(end: &TurnEnd) -> Value {
-    let (stop_reason, error) = match &end.outcome {
-        Ok(reason) => (Some(reason.word()), Value::Null),
-        Err(failure) => (None, failure_report(failure)),
-    };
-    json!({
-        "type": "final",
-        "session": end.session,
-        "turn": end.turn,
-        "text": end.answer.text,
-        "content": end.answer.blocks,
-        "stop_reason": stop_reason,
-        "error": error,
-        "cancelled": end.cancelled.map(CancelCause::word),
-        "usage": end.response.get("usage"),
-        "updates": end.counts.kinds,
-        "dropped": end.counts.dropped,
     })
 }
 

@@ -124,10 +124,10 @@ impl Session {
     /// What of the turn's answer is certain and was not read before; see [`Timeline::read_on`].
     ///
     /// [`Timeline::read_on`]: crate::Timeline::read_on
-    pub fn read_on(&self, from: &mut Position) -> String {
+    pub fn read_on(&self, from: &mut Position) -> Vec<&str> {
         match &self.phase {
             Phase::Turn(turn) => turn.timeline.read_on(from),
-            Phase::Loading | Phase::Idle => String::new(),
+            Phase::Loading | Phase::Idle => Vec::new(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::content::{Channel, Piece};
 use crate::json::weight;
@@ -124,7 +124,7 @@ impl Timeline {
 
     /// What of the answer's text is certain and was not read before `from`, which is moved on.
     /// Whatever comes later only adds to it.
-    pub fn read_on(&self, from: &mut Position) -> String {
+    pub fn read_on(&self, from: &mut Position) -> Vec<&str> {
         let certain = match self.streaming {
             Streaming::Delta => self.entries.len(),
             // The last chunk is the one that tells.
@@ -132,13 +132,13 @@ impl Timeline {
             // A message may be told anew, whatever came after it.
             Streaming::Snapshot => 0,
         };
-        let mut read = String::new();
+        let mut read = Vec::new();
         while let Some(entry) = self.entries.get(from.entry).filter(|_| from.entry < certain) {
             if let Entry::Text(passage) = entry
                 && passage.channel == Channel::Answer
             {
                 let text = passage.text(self.streaming);
-                read.push_str(text.get(from.offset..).unwrap_or_default());
+                read.extend(text.get(from.offset..).filter(|text| !text.is_empty()));
                 from.offset = text.len();
             }
             if from.entry.saturating_add(1) == self.entries.len() {
@@ -263,13 +263,18 @@ impl Answer {
     fn push_text(&mut self, text: &mut String) {
         if !text.is_empty() {
             self.text.push_str(text);
-            self.blocks.push(json!({"type": "text", "text": std::mem::take(text)}));
+            // `json!` would copy what it is given, and it may be as much as a turn keeps.
+            let text = Value::String(std::mem::take(text));
+            let members = [("type".to_owned(), "text".into()), ("text".to_owned(), text)];
+            self.blocks.push(Value::Object(members.into_iter().collect()));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn timeline(streaming: Streaming) -> Timeline {
@@ -310,10 +315,10 @@ mod tests {
                     Some(chunk) => say(&mut timeline, None, chunk),
                     None => assert_eq!(timeline.push_tool("t"), Room::Found),
                 }
-                let read = timeline.read_on(&mut position);
+                let read = timeline.read_on(&mut position).concat();
                 assert_eq!(read, expected, "{streaming:?} {chunk:?}");
                 all.push_str(&read);
-                assert_eq!(timeline.read_on(&mut position), "", "and nothing twice");
+                assert!(timeline.read_on(&mut position).is_empty(), "and nothing twice");
             }
             assert!(timeline.into_answer(AnswerFrom::All).text.starts_with(&all));
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use aifo_acp::{
     Client, Decision, Event, Id, PermissionRequest, Position, Standing, TurnEnd, decision_report,
-    reports,
+    reports, turn_end_report,
 };
 use aifo_acp_io::WireLog;
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ impl Output {
         let Event::Update { update, change, .. } = event else { return Ok(()) };
         let Some(session) = client.session(update.session()) else { return Ok(()) };
         let certain = session.read_on(&mut answer.position);
-        answer.print(&certain)?;
+        certain.into_iter().try_for_each(|text| answer.print(text))?;
         let is_end = |standing: &Standing| matches!(standing, Standing::Ended(_));
         let ended = change
             .as_ref()
@@ -106,16 +106,14 @@ impl Output {
         Ok(())
     }
 
-    /// Tells how it ended. Nothing comes after it.
-    pub(crate) fn ended(&mut self, end: &TurnEnd) -> io::Result<()> {
+    /// Tells how it ended, with the answer, which is gone from it then. Nothing comes after it.
+    pub(crate) fn ended(&mut self, end: &mut TurnEnd) -> io::Result<()> {
+        let answer = std::mem::take(&mut end.answer);
         match &mut self.form {
-            Form::Json => {
-                let event = Event::TurnEnded(Box::new(end.clone()));
-                reports(&event).iter().try_for_each(print_json)
-            }
-            Form::Text(answer) => {
-                answer.print(end.answer.text.get(answer.printed..).unwrap_or_default())?;
-                answer.end_line()
+            Form::Json => print_json(&turn_end_report(end, answer)),
+            Form::Text(printed) => {
+                printed.print(answer.text.get(printed.printed..).unwrap_or_default())?;
+                printed.end_line()
             }
         }
     }
@@ -174,7 +172,8 @@ impl Answer {
 /// A line whose reader has it at once.
 fn print_json(report: &Value) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{report}")?;
+    serde_json::to_writer(&mut stdout, report)?;
+    stdout.write_all(b"\n")?;
     stdout.flush()
 }
 

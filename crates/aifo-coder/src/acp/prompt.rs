@@ -161,14 +161,14 @@ impl Errand {
     }
 
     fn take(&mut self, event: Event, agent: &mut Agent) -> anyhow::Result<()> {
-        if let Event::TurnEnded(end) = event {
+        if let Event::TurnEnded(mut end) = event {
             let outcome = match &end.outcome {
                 Ok(reason) => reason.word().to_owned(),
                 Err(failure) => failure.to_string(),
             };
             summary::tell(&end.session, &outcome, &end.counts, agent.client().traffic());
             summary::tell_answer(&end.session, &end.answer);
-            self.output.ended(&end).context(NO_STDOUT)?;
+            self.output.ended(&mut end).context(NO_STDOUT)?;
             self.end = Some(end);
             return Ok(());
         }
