@@ -29,8 +29,19 @@ pub struct Bridge<H> {
     calls: Calls,
     /// Where the agent's stdout stands.
     pipe: Pipe,
-    is_editor_gone: bool,
+    audience: Audience,
     buffer: Vec<u8>,
+}
+
+/// Where the editor stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Audience {
+    /// It is there.
+    There,
+    /// It says no more; it may listen.
+    Silent,
+    /// It is gone, or to be told nothing more.
+    Gone,
 }
 
 impl<H: Host> Bridge<H> {
@@ -51,7 +62,7 @@ impl<H: Host> Bridge<H> {
             host: Arc::new(host),
             calls: Calls::default(),
             pipe: Pipe::Open,
-            is_editor_gone: false,
+            audience: Audience::There,
             buffer: vec![0; READ],
         })
     }
@@ -83,7 +94,12 @@ impl<H: Host> Bridge<H> {
                     return Some(event);
                 }
             }
-            let is_told = self.is_editor_gone || self.relay.backlog(Side::Editor) == 0;
+            if self.audience == Audience::Gone {
+                // Or it would hold back the agent, which has still to be heard to end by itself.
+                while self.relay.poll_transmit(Side::Editor).is_some() {}
+            }
+            // Who says no more has a moment to listen, at the end.
+            let is_told = self.audience != Audience::There || self.relay.backlog(Side::Editor) == 0;
             if self.pipe == Pipe::Ended && is_told {
                 return None;
             }
@@ -93,17 +109,16 @@ impl<H: Host> Bridge<H> {
 
     /// Nothing more is taken from the editor, nor told to it: its turns are cancelled.
     pub fn dismiss_editor(&mut self) {
-        if !self.is_editor_gone {
-            self.is_editor_gone = true;
-            self.relay.receive_eof(Side::Editor, Instant::now());
-        }
+        self.part(Audience::Gone);
     }
 
     /// Ends the agent, if it has not, once the editor has what is for it. Of all that the agent
     /// started, nothing runs any more then.
-    pub async fn end(self) -> PeerEnd {
+    pub async fn end(mut self) -> PeerEnd {
         drop(self.calls);
-        let (end, (), ()) = tokio::join!(self.peer.end(), self.host.end(), self.editor.to.finish());
+        let rest = std::iter::from_fn(|| lines(&mut self.relay, Side::Editor)).collect();
+        let told = self.editor.to.finish(rest);
+        let (end, (), ()) = tokio::join!(self.peer.end(), self.host.end(), told);
         end
     }
 
@@ -145,7 +160,7 @@ impl<H: Host> Bridge<H> {
             }
         };
         let (relay, pipe) = (&mut self.relay, self.pipe);
-        let (mut ended, mut is_editor_lost) = (false, false);
+        let (mut ended, mut parted) = (false, None);
         tokio::select! {
             (id, outcome) = self.calls.next() => {
                 self.calls.stop(&id);
@@ -158,17 +173,19 @@ impl<H: Host> Bridge<H> {
                     _ => ended = true,
                 }
             }
-            room = self.editor.to.room(), if relay.backlog(Side::Editor) > 0 && !self.is_editor_gone => {
-                match (room, relay.poll_transmit(Side::Editor)) {
-                    (Some(room), Some(line)) => room.send(line),
-                    _ => is_editor_lost = true,
+            room = self.editor.to.room(), if relay.backlog(Side::Editor) > 0 => {
+                match (room, lines(relay, Side::Editor)) {
+                    (Some(room), Some(lines)) => room.send(lines),
+                    _ => parted = Some(Audience::Gone),
                 }
             }
             () = due => relay.handle_timeout(Instant::now()),
-            bytes = self.editor.from.recv(), if relay.wants(Side::Editor) && !self.is_editor_gone => {
+            bytes = self.editor.from.recv(),
+                if relay.wants(Side::Editor) && self.audience == Audience::There =>
+            {
                 match bytes {
                     Some(bytes) => relay.receive(Side::Editor, &bytes, Instant::now()),
-                    None => is_editor_lost = true,
+                    None => parted = Some(Audience::Silent),
                 }
             }
             () = self.peer.exited.wait(), if pipe == Pipe::Open => {
@@ -194,9 +211,17 @@ impl<H: Host> Bridge<H> {
             self.relay.set_end_reason(self.peer.last_words());
             self.hang_up();
         }
-        if is_editor_lost {
-            self.dismiss_editor();
+        if let Some(audience) = parted {
+            self.part(audience);
         }
+    }
+
+    /// Takes nothing more from the editor.
+    fn part(&mut self, audience: Audience) {
+        if self.audience == Audience::There {
+            self.relay.receive_eof(Side::Editor, Instant::now());
+        }
+        self.audience = audience;
     }
 
     /// Nothing more is taken from the agent.
@@ -206,4 +231,15 @@ impl<H: Host> Bridge<H> {
             self.pipe = Pipe::Ended;
         }
     }
+}
+
+/// What waits for one end, as much of it as is worth one write.
+fn lines(relay: &mut Relay, to: Side) -> Option<Vec<u8>> {
+    let mut lines = relay.poll_transmit(to)?;
+    while lines.len() < READ
+        && let Some(line) = relay.poll_transmit(to)
+    {
+        lines.extend(line);
+    }
+    Some(lines)
 }

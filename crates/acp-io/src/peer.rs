@@ -78,8 +78,8 @@ pub struct PeerEnd {
     pub stderr: String,
 }
 
-/// Lines that wait to be written. Each may be long, so there are few.
-const LINES: usize = 16;
+/// Lines that wait behind another to be written. Each may be long, so there is one.
+const LINES: usize = 1;
 /// One read of a pipe: what it holds.
 pub(crate) const READ: usize = 64 * 1024;
 /// For what stands in a pipe when its process has ended.

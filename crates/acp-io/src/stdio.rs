@@ -27,8 +27,8 @@ pub(crate) struct Lines {
 
 /// What was read and not yet taken: so many reads.
 const READS: usize = 8;
-/// Lines that wait to be written. Each may be long, so there are few.
-const LINES: usize = 16;
+/// Writes that wait behind another. Each may be of a long line, so there is one.
+const WRITES: usize = 1;
 /// For somebody to read the last of it.
 const LAST: Duration = Duration::from_secs(2);
 
@@ -38,7 +38,7 @@ impl Stdio {
         let (input, output) =
             (input.as_fd().try_clone_to_owned()?, output.as_fd().try_clone_to_owned()?);
         let (give, from) = mpsc::channel(READS);
-        let (lines, to_write) = mpsc::channel(LINES);
+        let (lines, to_write) = mpsc::channel(WRITES);
         let (tell, written) = oneshot::channel();
         let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
         thread("aifo-stdin").spawn(move || read(input, &give))?;
@@ -52,16 +52,27 @@ impl Stdio {
 }
 
 impl Lines {
-    /// Room for one line; `None` once nobody reads any more. Cancel-safe.
+    /// Room for some lines; `None` once nobody reads any more. Cancel-safe.
     pub(crate) async fn room(&self) -> Option<mpsc::Permit<'_, Vec<u8>>> {
         self.lines.as_ref()?.reserve().await.ok()
     }
 
-    /// Waits until all is written, or nobody reads it.
-    pub(crate) async fn finish(mut self) {
-        self.lines = None;
+    /// Writes what is left, and waits until all is written, or nobody reads it.
+    pub(crate) async fn finish(mut self, rest: Vec<Vec<u8>>) {
+        let lines = self.lines.take();
+        let all = async {
+            for rest in rest {
+                // Whoever is gone hears nothing.
+                let Some(lines) = &lines else { return };
+                if lines.send(rest).await.is_err() {
+                    return;
+                }
+            }
+            drop(lines);
+            let _ = self.written.await;
+        };
         // Who does not read by then never will.
-        let _ = timeout(LAST, self.written).await;
+        let _ = timeout(LAST, all).await;
     }
 }
 

@@ -1,0 +1,197 @@
+//! An editor of few words, whose lines may be of any length.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+
+use aifo_tests::acp_agent::SESSION;
+use aifo_tests::{AcpAgent, Script, Setup, eventually_within};
+use serde_json::{Value, json};
+
+use crate::{PATIENCE, stays_small};
+
+/// An editor that has a session with an agent, through `aifo-coder acp`. A thread writes what it says,
+/// another one reads; that one is never far ahead of whoever hears.
+pub(crate) struct Editor {
+    pub(crate) agent: AcpAgent,
+    pub(crate) child: Child,
+    setup: Setup,
+    to: Option<Sender<Said>>,
+    lines: Option<Receiver<Vec<u8>>>,
+    /// The bytes that were taken off it.
+    written: Arc<AtomicU64>,
+    asked: u64,
+}
+
+/// What it says.
+enum Said {
+    Bytes(Vec<u8>),
+    /// The same bytes so many times.
+    Again(Vec<u8>, u64),
+}
+
+impl Editor {
+    /// Starts an agent, and has it open a session.
+    #[track_caller]
+    pub(crate) fn with(script: &Script) -> Self {
+        let agent = AcpAgent::new(script);
+        let setup = Setup::new();
+        let mut coder = setup.coder();
+        coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);
+        let mut child = coder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (to, said) = channel();
+        let (give, lines) = sync_channel(1);
+        let written = Arc::new(AtomicU64::new(0));
+        let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let counted = Arc::clone(&written);
+        thread::spawn(move || write(stdin, &said, &counted));
+        thread::spawn(move || read(BufReader::new(stdout), &give));
+        let (to, lines) = (Some(to), Some(lines));
+        let mut editor = Editor { agent, child, setup, to, lines, written, asked: 0 };
+        assert!(editor.asks("initialize", json!({"protocolVersion": 1}))["result"].is_object());
+        let cwd = editor.setup.workspace();
+        let opened = editor.asks("session/new", json!({"cwd": cwd, "mcpServers": []}));
+        assert_eq!(opened["result"]["sessionId"], SESSION);
+        editor
+    }
+
+    /// Asks for a turn: the id of the request.
+    pub(crate) fn prompt(&mut self) -> u64 {
+        let prompt = json!([{"type": "text", "text": "hello"}]);
+        self.ask("session/prompt", json!({"sessionId": SESSION, "prompt": prompt}))
+    }
+
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> u64 {
+        self.asked += 1;
+        let (id, line) = (self.asked, "\n");
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        self.say(format!("{request}{line}"));
+        id
+    }
+
+    /// Says bytes as they are.
+    pub(crate) fn say(&self, bytes: impl Into<Vec<u8>>) {
+        self.said(Said::Bytes(bytes.into()));
+    }
+
+    pub(crate) fn say_again(&self, bytes: impl Into<Vec<u8>>, times: u64) {
+        self.said(Said::Again(bytes.into(), times));
+    }
+
+    fn said(&self, said: Said) {
+        self.to.as_ref().expect("it still speaks").send(said).expect("its writer waits for that");
+    }
+
+    /// How many bytes of what it said were taken.
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// The next line.
+    #[track_caller]
+    pub(crate) fn hear(&self) -> Vec<u8> {
+        let line = self.lines.as_ref().expect("it still listens").recv_timeout(PATIENCE);
+        line.unwrap_or_else(|e| panic!("there is no line: {e}"))
+    }
+
+    /// The answer to a request, and how many lines came before it.
+    #[track_caller]
+    pub(crate) fn answer(&self, id: u64) -> (Value, u64) {
+        let mut others = 0;
+        loop {
+            let line = self.hear();
+            let text = std::str::from_utf8(&line).expect("it is text");
+            // Most lines are updates, and many.
+            if !text.contains("\"method\":") {
+                let answer: Value = serde_json::from_str(text).expect("it is JSON");
+                if answer["id"] == id {
+                    return (answer, others);
+                }
+            }
+            others += 1;
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn asks(&mut self, method: &str, params: Value) -> Value {
+        let id = self.ask(method, params);
+        self.answer(id).0
+    }
+
+    /// What was started is small, still.
+    #[track_caller]
+    pub(crate) fn has_little(&self) {
+        stays_small(self.pid());
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Says no more.
+    pub(crate) fn falls_silent(&mut self) {
+        self.to = None;
+    }
+
+    /// Listens no more: whoever still writes to it is told so.
+    pub(crate) fn turns_away(&mut self) {
+        self.lines = None;
+    }
+
+    /// Goes; the exit code of what it had started. Nothing of the agent is left.
+    #[track_caller]
+    pub(crate) fn leaves(mut self) -> i32 {
+        self.falls_silent();
+        self.turns_away();
+        self.ends()
+    }
+
+    /// Waits for the end of what it had started.
+    #[track_caller]
+    pub(crate) fn ends(&mut self) -> i32 {
+        let mut status = None;
+        eventually_within(PATIENCE, "it has ended", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        assert_eq!(self.agent.alive(), [0; 0]);
+        status.and_then(|status| status.code()).expect("no signal ended it")
+    }
+}
+
+impl Drop for Editor {
+    /// A test that fails leaves nothing behind.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn write(mut stdin: ChildStdin, said: &Receiver<Said>, written: &AtomicU64) {
+    let mut write = |bytes: &[u8]| {
+        written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        stdin.write_all(bytes)
+    };
+    for said in said {
+        let all = match said {
+            Said::Bytes(bytes) => write(&bytes),
+            Said::Again(bytes, times) => (0..times).try_for_each(|_| write(&bytes)),
+        };
+        if all.is_err() {
+            return;
+        }
+    }
+}
+
+fn read(mut stdout: impl BufRead, give: &SyncSender<Vec<u8>>) {
+    loop {
+        let mut line = Vec::new();
+        let is_line = stdout.read_until(b'\n', &mut line).is_ok_and(|count| count > 0);
+        if !is_line || give.send(line).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Whoever does not read holds back whoever writes to it, and all of it comes when it reads again.
+
+use aifo_tests::acp_agent::SESSION;
+use aifo_tests::{Awaited, Script, Signal, Step, eventually_within, send_signal};
+use serde_json::json;
+
+use crate::editor::Editor;
+use crate::{PATIENCE, long_chunk, turn};
+
+/// Lines of a flood, and the length of each: twice as much as may be held of anything.
+const LINES: u64 = 4096;
+const LINE: u64 = 64 << 10;
+
+/// A flood of the agent's that is followed by this.
+fn flood(then: Step) -> Script {
+    let flood = Step::Repeat { times: LINES, steps: long_chunk(LINE) };
+    turn([flood, then])
+}
+
+/// A flood of the editor's: notifications that the agent does not know.
+fn noise() -> Vec<u8> {
+    let around = json!({"jsonrpc": "2.0", "method": "_noise", "params": {"text": ""}}).to_string();
+    let text = "x".repeat(LINE as usize - around.len() - 1);
+    let noise = json!({"jsonrpc": "2.0", "method": "_noise", "params": {"text": text}});
+    format!("{noise}\n").into_bytes()
+}
+
+/// Waits until a process waits for room in a pipe.
+fn is_held(pid: i32) {
+    let waits_for = format!("/proc/{pid}/wchan");
+    eventually_within(PATIENCE, "the agent is held back", || {
+        std::fs::read_to_string(&waits_for).unwrap_or_default().contains("pipe_write")
+    });
+}
+
+#[test]
+fn an_editor_that_does_not_read_holds_back_the_agent() {
+    let mut editor = Editor::with(&flood(Step::say(".")));
+    let id = editor.prompt();
+    is_held(editor.agent.pids()[0]);
+    let (answer, lines) = editor.answer(id);
+    assert_eq!(lines, LINES + 1);
+    assert_eq!(answer["result"]["stopReason"], "end_turn");
+    editor.has_little();
+    assert_eq!(editor.leaves(), 0);
+}
+
+#[test]
+fn an_editor_that_never_reads_again_and_leaves_is_not_waited_for() {
+    let mut editor = Editor::with(&flood(Step::WaitFor(Awaited::End)));
+    editor.prompt();
+    is_held(editor.agent.pids()[0]);
+    // It keeps its end of the pipe.
+    editor.falls_silent();
+    assert_eq!(editor.ends(), 0);
+}
+
+#[test]
+fn an_editor_that_is_gone_holds_back_nobody() {
+    // The agent has to be heard to its end for that: only then does it read that it is cancelled.
+    let mut editor = Editor::with(&flood(Step::wait_for("session/cancel")));
+    editor.prompt();
+    is_held(editor.agent.pids()[0]);
+    editor.falls_silent();
+    editor.turns_away();
+    assert_eq!(editor.ends(), 0);
+    assert_eq!(editor.agent.received_of("session/cancel").len(), 1);
+}
+
+#[test]
+fn an_agent_that_does_not_read_holds_back_the_editor() {
+    let go = || Step::WaitForWord("go".into());
+    let last = Step::wait_for("_last");
+    let mut editor = Editor::with(&turn([Step::say("."), go(), last]));
+    let id = editor.prompt();
+    editor.hear();
+    let before = editor.written();
+    editor.say_again(noise(), LINES);
+    let last = json!({"jsonrpc": "2.0", "method": "_last", "params": {"sessionId": SESSION}});
+    editor.say(format!("{last}\n"));
+    // More of it was taken than the agent's pipe holds, and less than all when the agent reads on.
+    eventually_within(PATIENCE, "some of it was taken", || editor.written() - before > 4 << 20);
+    editor.has_little();
+    editor.agent.tell("go");
+    assert_eq!(editor.answer(id).0["result"]["stopReason"], "end_turn");
+    editor.has_little();
+    assert_eq!(editor.agent.received_of("_noise").len() as u64, LINES);
+    assert_eq!(editor.leaves(), 0);
+}
+
+#[test]
+fn an_agent_that_never_reads_again_is_given_up() {
+    let mut editor = Editor::with(&turn([Step::say("."), Step::Hang]));
+    let id = editor.prompt();
+    editor.hear();
+    editor.say_again(noise(), LINES);
+    let (answer, _) = editor.answer(id);
+    assert_eq!(answer["error"]["code"], -32603, "{answer}");
+    editor.has_little();
+    assert_eq!(editor.ends(), 1);
+}
+
+#[test]
+fn an_agent_that_is_killed_while_the_editor_floods_has_ended() {
+    let mut editor = Editor::with(&turn([Step::say("."), Step::Hang]));
+    let id = editor.prompt();
+    editor.hear();
+    let before = editor.written();
+    editor.say_again(noise(), LINES);
+    eventually_within(PATIENCE, "some of it was taken", || editor.written() - before > 4 << 20);
+    send_signal(editor.agent.pids()[0], Signal::SIGKILL);
+    let (answer, _) = editor.answer(id);
+    assert_eq!(answer["error"]["code"], -32603, "{answer}");
+    assert_eq!(editor.ends(), 1);
+}

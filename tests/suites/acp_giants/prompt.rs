@@ -1,0 +1,110 @@
+//! `aifo-coder prompt`, with an answer that is more than anybody wants to read.
+
+use std::io::Read;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use aifo_tests::{AcpAgent, Setup, Step, eventually_within};
+
+use crate::{ENDLESS, FRAME, PATIENCE, almost_a_million, long_chunk, stays_small, turn};
+
+/// What stdout brought.
+#[derive(Clone, Debug, Default)]
+struct Heard {
+    bytes: u64,
+    lines: u64,
+    /// Its last bytes.
+    end: Vec<u8>,
+}
+
+impl Heard {
+    /// Reads on as it comes, in a thread.
+    fn listen(mut stdout: impl Read + Send + 'static) -> Arc<Mutex<Heard>> {
+        let heard = Arc::new(Mutex::new(Heard::default()));
+        let shared = Arc::clone(&heard);
+        thread::spawn(move || {
+            let mut buffer = vec![0; 64 << 10];
+            while let Ok(count @ 1..) = stdout.read(&mut buffer) {
+                let mut heard = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                heard.take(&buffer[..count]);
+            }
+        });
+        heard
+    }
+
+    fn take(&mut self, new: &[u8]) {
+        self.bytes += new.len() as u64;
+        self.lines += new.split(|&byte| byte == b'\n').count() as u64 - 1;
+        self.end.extend(&new[new.len().saturating_sub(256)..]);
+        self.end.drain(..self.end.len().saturating_sub(256));
+    }
+
+    fn ends_in(&self, text: &str) -> bool {
+        self.end.ends_with(text.as_bytes())
+    }
+}
+
+/// Prompts an agent that says this and then a dot, looks at the memory when all is printed, and gives
+/// what that was. The agent stays until then.
+#[track_caller]
+fn check(format: &str, steps: Vec<Step>) -> Heard {
+    let agent = AcpAgent::new(
+        &turn([steps, vec![Step::say(".")]].concat())
+            .at_end([Step::IgnoreSignals, Step::WaitForWord("measured".into())]),
+    );
+    let setup = Setup::new();
+    let (read, write) = std::io::pipe().unwrap();
+    let mut prompt = setup.coder();
+    prompt.args(["prompt", "--backend", "local", "--quiet", "--format", format]);
+    prompt.args(["--agent-command", &agent.command_line(), "hello"]);
+    let mut child = prompt.stdin(Stdio::null()).stdout(write).spawn().unwrap();
+    drop(prompt);
+    let heard = Heard::listen(read);
+    let pid = child.id().cast_signed();
+    let so_far = || heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    // The last member of the last report, or the end of the answer.
+    let end = if format == "json" { "\"dropped\":0}\n" } else { ".\n" };
+    eventually_within(PATIENCE, "all of it was printed", || {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended: {:?}", so_far());
+        so_far().ends_in(end)
+    });
+    stays_small(pid);
+    agent.tell("measured");
+    let mut status = None;
+    eventually_within(PATIENCE, "it has ended", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert_eq!(status.and_then(|status| status.code()), Some(0));
+    assert_eq!(agent.alive(), [0; 0]);
+    so_far()
+}
+
+#[test]
+fn a_line_as_long_as_may_be_is_all_of_the_answer() {
+    let text = check("text", long_chunk(FRAME));
+    assert!(text.bytes > FRAME - 256 && text.ends_in("xxx.\n"), "{text:?}");
+    // As it came, and twice at the end.
+    let json = check("json", long_chunk(FRAME));
+    assert!(json.bytes > 3 * (FRAME - 256), "{json:?}");
+}
+
+#[test]
+fn a_line_of_gigabytes_is_skipped() {
+    let giant = || vec![Step::Fill(b'x', ENDLESS), Step::line("")];
+    assert_eq!(check("text", giant()).bytes, 2);
+    assert!(check("json", giant()).bytes < 1 << 20);
+}
+
+#[test]
+fn a_million_updates_are_told_one_by_one() {
+    assert_eq!(check("text", almost_a_million()).bytes, 499_999 + 2);
+    assert!(check("json", almost_a_million()).lines > 1_000_000);
+}
+
+#[test]
+fn a_flood_on_stderr_is_drained() {
+    assert_eq!(check("text", vec![Step::Stderr(64 << 20)]).bytes, 2);
+    assert!(check("json", vec![Step::Stderr(64 << 20)]).bytes < 1 << 20);
+}
