@@ -6,6 +6,7 @@
 mod call;
 mod containers;
 mod cpu;
+mod frames;
 mod mailbox;
 mod measure;
 mod messages;

@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use super::call::{Tool, Way};
 use super::containers;
+use super::frames;
 use super::mailbox;
 use super::measure::Bench;
 use super::messages;
@@ -140,6 +141,16 @@ pub(super) const ROWS: &[Row] = &[
         name: "agent's messages to an editor, to rewriting",
         bound: AtMost { musl: 2.0, glibc: 2.0 },
         measure: messages::relayed_against_rewriting,
+    },
+    Row {
+        name: "a frame through the bridge, to a pipe round trip",
+        bound: AtMost { musl: 5.0, glibc: 5.0 },
+        measure: frames::update,
+    },
+    Row {
+        name: "two frames through the bridge: a request",
+        bound: AtMost { musl: 10.0, glibc: 10.0 },
+        measure: frames::request,
     },
     Row {
         name: "containers: true, to docker exec",

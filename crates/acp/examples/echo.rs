@@ -1,0 +1,45 @@
+//! An agent that answers at once, for `cargo xtask bench`: every request by an empty result, and every
+//! byte that it reads from the file that it is given by an update of its session.
+
+use std::fs::File;
+use std::io::{self, BufRead, Read, Write};
+use std::{env, thread};
+
+use serde_json::{Value, json};
+
+fn main() -> io::Result<()> {
+    let told = env::args_os().nth(1).ok_or(io::ErrorKind::InvalidInput)?;
+    thread::spawn(move || tell_updates(File::open(told)?));
+    for line in io::stdin().lock().lines() {
+        let message: Value = serde_json::from_str(&line?)?;
+        let result = match message["method"].as_str() {
+            Some("initialize") => json!({"protocolVersion": 1}),
+            Some("session/new") => json!({"sessionId": SESSION}),
+            _ => json!({}),
+        };
+        if let Some(id) = message.get("id") {
+            say(&json!({"jsonrpc": "2.0", "id": id, "result": result}))?;
+        }
+    }
+    Ok(())
+}
+
+fn tell_updates(mut told: impl Read) -> io::Result<()> {
+    let content = json!({"type": "text", "text": "some words of an answer"});
+    let body = json!({"sessionUpdate": "agent_message_chunk", "content": content});
+    let params = json!({"sessionId": SESSION, "update": body});
+    let update = json!({"jsonrpc": "2.0", "method": "session/update", "params": params});
+    while told.read(&mut [0])? == 1 {
+        say(&update)?;
+    }
+    Ok(())
+}
+
+/// A line in one write.
+fn say(message: &Value) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(format!("{message}\n").as_bytes())?;
+    stdout.flush()
+}
+
+const SESSION: &str = "echo";

@@ -1,0 +1,141 @@
+//! A frame on its way through `aifo-coder acp`, against the round trip of a line over bare pipes.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use super::measure::{Bench, WARM_UP};
+use super::report::Measured::{self, Slowdown};
+use super::stats::Pairs;
+use crate::scratch::Scratch;
+use crate::serve;
+use crate::shell;
+
+/// An agent is told to say something by a pipe that goes around us, and what it says comes through.
+pub(super) fn update(bench: &Bench<'_>) -> Result<Measured> {
+    measure(bench, Talk::update)
+}
+
+/// An agent is asked through us, and answers through us: two frames.
+pub(super) fn request(bench: &Bench<'_>) -> Result<Measured> {
+    measure(bench, Talk::request)
+}
+
+fn measure(bench: &Bench<'_>, way: fn(&mut Talk) -> Result<Duration>) -> Result<Measured> {
+    let agent = build()?;
+    let (mut native, mut bridged) = (Talk::native(&agent)?, Talk::bridged(bench, &agent)?);
+    Pairs::measure(WARM_UP, || way(&mut native), || way(&mut bridged))?;
+    // Each takes microseconds, so there may be many.
+    let rounds = bench.depth.calls() * 20;
+    Pairs::measure(rounds, || way(&mut native), || way(&mut bridged)).map(Slowdown)
+}
+
+/// An editor and its agent.
+struct Talk {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    /// What the agent is told to say something by.
+    word: File,
+    asked: u64,
+    line: Vec<u8>,
+    _scratch: Scratch,
+}
+
+impl Talk {
+    /// With nobody in between.
+    fn native(agent: &PathBuf) -> Result<Self> {
+        let scratch = Scratch::new("aifo-bench-bare")?;
+        let fifo = fifo(&scratch)?;
+        Talk::start(Command::new(agent).arg(&fifo), scratch, fifo)
+    }
+
+    /// Through `aifo-coder acp`.
+    fn bridged(bench: &Bench<'_>, agent: &PathBuf) -> Result<Self> {
+        let scratch = Scratch::new("aifo-bench-bridge")?;
+        let fifo = fifo(&scratch)?;
+        let line = format!("'{}' '{}'", agent.display(), fifo.display());
+        let mut coder = Command::new(&bench.dist.coder);
+        coder.args(["acp", "--backend", "local", "--agent-command", &line]);
+        coder.current_dir(&bench.workspace).env("AIFO_SHIM_BIN", &bench.dist.shim);
+        coder.env("PATH", serve::path_with(&bench.calls.tools)?);
+        Talk::start(&mut coder, scratch, fifo)
+    }
+
+    fn start(command: &mut Command, scratch: Scratch, fifo: PathBuf) -> Result<Self> {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        let stdin = child.stdin.take().context("no stdin")?;
+        let stdout = BufReader::new(child.stdout.take().context("no stdout")?);
+        // Of a pipe with a name that has no reader yet, both ends can be had at once.
+        let word = OpenOptions::new().read(true).write(true).open(fifo)?;
+        let line = Vec::new();
+        let mut talk = Talk { child, stdin, stdout, word, asked: 0, line, _scratch: scratch };
+        talk.ask("initialize", r#"{"protocolVersion":1}"#)?;
+        let cwd = std::env::current_dir()?;
+        talk.ask("session/new", &format!(r#"{{"cwd":"{}","mcpServers":[]}}"#, cwd.display()))?;
+        Ok(talk)
+    }
+
+    fn update(&mut self) -> Result<Duration> {
+        let start = Instant::now();
+        self.word.write_all(b".")?;
+        self.hear()?;
+        Ok(start.elapsed())
+    }
+
+    fn request(&mut self) -> Result<Duration> {
+        let start = Instant::now();
+        self.ask("_echo", r#"{"text":"some words of a question"}"#)?;
+        Ok(start.elapsed())
+    }
+
+    /// Asks for something, and hears the answer.
+    fn ask(&mut self, method: &str, params: &str) -> Result<()> {
+        self.asked += 1;
+        let id = self.asked;
+        let request = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}{}"#,
+            '\n'
+        );
+        self.stdin.write_all(request.as_bytes())?;
+        self.hear()
+    }
+
+    fn hear(&mut self) -> Result<()> {
+        self.line.clear();
+        if self.stdout.read_until(b'\n', &mut self.line)? == 0 {
+            bail!("the agent has ended");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        // One that is gone already has nothing to be told; of the agent nothing stays behind.
+        _ = kill(serve::pid(&self.child), Signal::SIGTERM);
+        _ = self.child.wait();
+    }
+}
+
+fn fifo(scratch: &Scratch) -> Result<PathBuf> {
+    let fifo = scratch.file("word");
+    mkfifo(&fifo, Mode::S_IRWXU)?;
+    Ok(fifo)
+}
+
+/// An agent that answers at once: an example of the crate `acp`.
+fn build() -> Result<PathBuf> {
+    let folder = shell::root().join("target/dist");
+    let mut cargo = shell::cargo(["build", "--release", "-p", "aifo-acp", "--example", "echo"]);
+    shell::run(cargo.arg("--target-dir").arg(&folder))?;
+    Ok(folder.join("release/examples/echo"))
+}
