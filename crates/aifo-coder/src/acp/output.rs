@@ -1,6 +1,6 @@
 //! What `prompt` tells, and in which form.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::Arc;
 
 use aifo_acp::{
@@ -16,6 +16,8 @@ use crate::console::plain;
 /// Stdout, and for people stderr as well.
 pub(crate) struct Output {
     form: Form,
+    /// What is printed is written when there is nothing else to do, or enough of it.
+    stdout: BufWriter<Stdout>,
     /// Whether stderr tells of calls and denials.
     is_quiet: bool,
     /// Where decisions are told, too.
@@ -47,7 +49,8 @@ impl Output {
                 shares_terminal: io::stdout().is_terminal() && io::stderr().is_terminal(),
             }),
         };
-        Output { form, is_quiet, log }
+        let stdout = BufWriter::with_capacity(AT_ONCE, io::stdout());
+        Output { form, stdout, is_quiet, log }
     }
 
     /// Tells what has happened, if that is anybody's business.
@@ -59,14 +62,15 @@ impl Output {
         }
         let answer = match &mut self.form {
             Form::Json => {
-                return reports(event).iter().try_for_each(print_json);
+                let print = |report| print_json(&mut self.stdout, report);
+                return reports(event).iter().try_for_each(print);
             }
             Form::Text(answer) => answer,
         };
         let Event::Update { update, change, .. } = event else { return Ok(()) };
         let Some(session) = client.session(update.session()) else { return Ok(()) };
         let certain = session.read_on(&mut answer.position);
-        certain.into_iter().try_for_each(|text| answer.print(text))?;
+        certain.into_iter().try_for_each(|text| answer.print(&mut self.stdout, text))?;
         let is_end = |standing: &Standing| matches!(standing, Standing::Ended(_));
         let ended = change
             .as_ref()
@@ -89,7 +93,7 @@ impl Output {
     ) -> io::Result<()> {
         let report = decision_report(id, decision, rule);
         if let Form::Json = self.form {
-            print_json(&report)?;
+            print_json(&mut self.stdout, &report)?;
         }
         if let Some(log) = &self.log {
             log.record_decision(report);
@@ -110,26 +114,43 @@ impl Output {
     pub(crate) fn ended(&mut self, end: &mut TurnEnd) -> io::Result<()> {
         let answer = std::mem::take(&mut end.answer);
         match &mut self.form {
-            Form::Json => print_json(&turn_end_report(end, answer)),
+            Form::Json => print_json(&mut self.stdout, &turn_end_report(end, answer))?,
             Form::Text(printed) => {
-                printed.print(answer.text.get(printed.printed..).unwrap_or_default())?;
-                printed.end_line()
+                let rest = answer.text.get(printed.printed..).unwrap_or_default();
+                printed.print(&mut self.stdout, rest)?;
+                printed.end_line(&mut self.stdout)?;
             }
         }
+        self.stdout.flush()
     }
 
     /// Tells that no turn came to an end.
     pub(crate) fn failed(&mut self, why: &str) -> io::Result<()> {
         match &mut self.form {
-            Form::Json => print_json(&json!({
-                "type": "final",
-                "text": "",
-                "content": [],
-                "stop_reason": null,
-                "error": {"message": why},
-            })),
-            Form::Text(answer) => answer.end_line(),
+            Form::Json => {
+                let error = json!({"message": why});
+                let report = json!({
+                    "type": "final",
+                    "text": "",
+                    "content": [],
+                    "stop_reason": null,
+                    "error": error,
+                });
+                print_json(&mut self.stdout, &report)?;
+            }
+            Form::Text(answer) => answer.end_line(&mut self.stdout)?,
         }
+        self.stdout.flush()
+    }
+
+    /// Whether something is printed that nobody has yet.
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.stdout.buffer().is_empty()
+    }
+
+    /// Whoever reads has all that is printed.
+    pub(crate) fn catch_up(&mut self) -> io::Result<()> {
+        self.stdout.flush()
     }
 
     /// One line for people.
@@ -141,42 +162,41 @@ impl Output {
             && answer.shares_terminal
         {
             // A terminal that is gone is told of by what is printed next.
-            let _ = answer.end_line();
+            let _ = answer.end_line(&mut self.stdout);
         }
+        let _ = self.stdout.flush();
         // Nobody is left to be told that stderr is gone.
         let _ = writeln!(io::stderr(), "aifo-coder: {}", plain(line));
     }
 }
 
 impl Answer {
-    fn print(&mut self, text: &str) -> io::Result<()> {
+    fn print(&mut self, stdout: &mut impl Write, text: &str) -> io::Result<()> {
         if text.is_empty() {
             return Ok(());
         }
         self.printed = self.printed.saturating_add(text.len());
         self.ends_line = text.ends_with('\n');
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(text.as_bytes())?;
-        stdout.flush()
+        stdout.write_all(text.as_bytes())
     }
 
-    fn end_line(&mut self) -> io::Result<()> {
+    fn end_line(&mut self, stdout: &mut impl Write) -> io::Result<()> {
         if !self.ends_line {
             self.ends_line = true;
-            writeln!(io::stdout())?;
+            writeln!(stdout)?;
         }
         Ok(())
     }
 }
 
-/// A line whose reader has it at once.
-fn print_json(report: &Value) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    serde_json::to_writer(&mut stdout, report)?;
-    stdout.write_all(b"\n")?;
-    stdout.flush()
+fn print_json(stdout: &mut impl Write, report: &Value) -> io::Result<()> {
+    serde_json::to_writer(&mut *stdout, report)?;
+    stdout.write_all(b"\n")
 }
 
 fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
     if text.is_empty() { other } else { text }
 }
+
+/// What is written at once, in bytes: what a pipe holds.
+const AT_ONCE: usize = 64 * 1024;

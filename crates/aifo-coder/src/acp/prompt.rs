@@ -1,5 +1,6 @@
 //! `aifo-coder prompt`: an agent does one thing, without anybody at it (`spec/acp-commands.md#prompt`).
 
+use std::future::ready;
 use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -134,6 +135,12 @@ impl Errand {
         }
         while self.end.is_none() && self.failure.is_none() {
             tokio::select! {
+                biased;
+                signal = signals.told() => {
+                    if self.told_to_end.replace(signal).is_some() || !self.cancel(&mut agent) {
+                        self.failure = Some("it was told to end".to_owned());
+                    }
+                }
                 event = agent.next() => match event {
                     Some(event) => {
                         if let Err(error) = self.take(event, &mut agent) {
@@ -142,9 +149,10 @@ impl Errand {
                     }
                     None => self.failure = Some("it has ended".to_owned()),
                 },
-                signal = signals.told() => {
-                    if self.told_to_end.replace(signal).is_some() || !self.cancel(&mut agent) {
-                        self.failure = Some("it was told to end".to_owned());
+                // Nothing has happened: whoever reads along is to have what there is.
+                () = ready(()), if self.output.is_behind() => {
+                    if let Err(error) = self.output.catch_up() {
+                        self.failure = Some(format!("{NO_STDOUT}: {error}"));
                     }
                 }
             }
