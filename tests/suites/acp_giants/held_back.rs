@@ -11,9 +11,12 @@ use crate::{PATIENCE, long_chunk, turn};
 const LINES: u64 = 4096;
 const LINE: u64 = 64 << 10;
 
+/// What is more than waits for one who does not read.
+const ENOUGH: u64 = 256;
+
 /// A flood of the agent's that is followed by this.
-fn flood(then: Step) -> Script {
-    let flood = Step::Repeat { times: LINES, steps: long_chunk(LINE) };
+fn flood(lines: u64, then: Step) -> Script {
+    let flood = Step::Repeat { times: lines, steps: long_chunk(LINE) };
     turn([flood, then])
 }
 
@@ -35,7 +38,7 @@ fn is_held(pid: i32) {
 
 #[test]
 fn an_editor_that_does_not_read_holds_back_the_agent() {
-    let mut editor = Editor::with(&flood(Step::say(".")));
+    let mut editor = Editor::with(&flood(LINES, Step::say(".")));
     let id = editor.prompt();
     is_held(editor.agent.pids()[0]);
     let (answer, lines) = editor.answer(id);
@@ -47,7 +50,7 @@ fn an_editor_that_does_not_read_holds_back_the_agent() {
 
 #[test]
 fn an_editor_that_never_reads_again_and_leaves_is_not_waited_for() {
-    let mut editor = Editor::with(&flood(Step::WaitFor(Awaited::End)));
+    let mut editor = Editor::with(&flood(ENOUGH, Step::WaitFor(Awaited::End)));
     editor.prompt();
     is_held(editor.agent.pids()[0]);
     // It keeps its end of the pipe.
@@ -58,7 +61,7 @@ fn an_editor_that_never_reads_again_and_leaves_is_not_waited_for() {
 #[test]
 fn an_editor_that_is_gone_holds_back_nobody() {
     // The agent has to be heard to its end for that: only then does it read that it is cancelled.
-    let mut editor = Editor::with(&flood(Step::wait_for("session/cancel")));
+    let mut editor = Editor::with(&flood(ENOUGH, Step::wait_for("session/cancel")));
     editor.prompt();
     is_held(editor.agent.pids()[0]);
     editor.falls_silent();
