@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -51,14 +51,14 @@ struct Talk {
 
 impl Talk {
     /// With nobody in between.
-    fn native(agent: &PathBuf) -> Result<Self> {
+    fn native(agent: &Path) -> Result<Self> {
         let scratch = Scratch::new("aifo-bench-bare")?;
         let fifo = fifo(&scratch)?;
         Talk::start(Command::new(agent).arg(&fifo), scratch, fifo)
     }
 
     /// Through `aifo-coder acp`.
-    fn bridged(bench: &Bench<'_>, agent: &PathBuf) -> Result<Self> {
+    fn bridged(bench: &Bench<'_>, agent: &Path) -> Result<Self> {
         let scratch = Scratch::new("aifo-bench-bridge")?;
         let fifo = fifo(&scratch)?;
         let line = format!("'{}' '{}'", agent.display(), fifo.display());
