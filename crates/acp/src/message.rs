@@ -43,7 +43,7 @@ pub enum Id {
 
 /// The error of an answer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{message} ({code})")]
+#[error("{message} ({code}){}", self.details())]
 pub struct RpcError {
     /// What kind of error, see [`code`]; 0 if it has none.
     pub code: i64,
@@ -232,10 +232,23 @@ fn whole(number: f64) -> Option<u64> {
     is_whole.then_some(number as u64)
 }
 
+/// How many characters of the data are told.
+const DETAILS: usize = 300;
+
 impl RpcError {
     /// An error of ours.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         RpcError { code, message: message.into(), data: Value::Null }
+    }
+
+    /// What stands in the data for people, and begins with ": ". The message is often no more than a name
+    /// of the code.
+    fn details(&self) -> String {
+        let named = ["details", "reason", "message", "error"].map(|name| self.data.get(name));
+        let texts = named.into_iter().flatten().chain([&self.data]).filter_map(Value::as_str);
+        let text = texts.map(str::trim).find(|text| !text.is_empty() && *text != self.message);
+        let text: String = text.unwrap_or_default().chars().take(DETAILS).collect();
+        if text.is_empty() { text } else { format!(": {text}") }
     }
 
     /// `None` for `null`. Whatever else there is, is an error, of the form it should have or not.
@@ -333,6 +346,21 @@ mod tests {
         ];
         for (value, why) in rows {
             assert_eq!(classify(value.clone()), [Message::Invalid(why)], "{value}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_told_with_what_its_data_says() {
+        let told = |data: Value| RpcError { code: -1, message: "no".into(), data }.to_string();
+        assert_eq!(
+            told(json!({"details": "no such model", "path": "/x"})),
+            "no (-1): no such model"
+        );
+        assert_eq!(told(json!({"message": " no key\n"})), "no (-1): no key");
+        assert_eq!(told(json!("not today")), "no (-1): not today");
+        assert_eq!(told(json!("a".repeat(1000))).len(), "no (-1): ".len() + DETAILS);
+        for silent in [json!(null), json!("no"), json!([1]), json!({"reason": 7, "error": ""})] {
+            assert_eq!(told(silent.clone()), "no (-1)", "{silent}");
         }
     }
 
