@@ -127,18 +127,13 @@ impl Peer {
         self.stderr.text()
     }
 
-    /// How its process ended, if it has, and the last that it said on stderr: a line for people.
+    /// How its process ended, if it has, and the last that it said on stderr: a line for people, empty
+    /// if neither is known.
     pub fn last_words(&self) -> String {
-        let mut words = match &self.exited.how {
-            Some(how) => format!("the agent has ended: {how}"),
-            None => "the agent has ended".to_owned(),
-        };
         let stderr = self.stderr();
-        if let Some(line) = stderr.lines().rfind(|line| !line.trim().is_empty()) {
-            words.push_str(": ");
-            words.push_str(line.trim());
-        }
-        words
+        let line = stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
+        let words: Vec<&str> = self.exited.how.as_deref().into_iter().chain(line).collect();
+        words.join(": ")
     }
 
     /// Kills it, and all that it started. Nothing of it is waited for.
