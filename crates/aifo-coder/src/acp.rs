@@ -8,6 +8,7 @@ mod profile;
 mod prompt;
 mod replay;
 mod resume;
+mod settling;
 mod stage;
 mod summary;
 mod told;

@@ -4,8 +4,8 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::Arc;
 
 use aifo_acp::{
-    Client, Decision, Event, Id, PermissionRequest, Position, Standing, TurnEnd, decision_report,
-    reports, turn_end_report,
+    Client, Decision, Event, Id, PermissionRequest, Position, Standing, ToolCall, TurnEnd, When,
+    decision_report, reports, turn_end_report,
 };
 use aifo_acp_io::WireLog;
 use serde_json::{Value, json};
@@ -67,7 +67,9 @@ impl Output {
             }
             Form::Text(answer) => answer,
         };
-        let Event::Update { update, change, .. } = event else { return Ok(()) };
+        let Event::Update { update, change, when } = event else { return Ok(()) };
+        // What was before is no news.
+        let (When::Turn(_) | When::Late(_)) = when else { return Ok(()) };
         let Some(session) = client.session(update.session()) else { return Ok(()) };
         let certain = session.read_on(&mut answer.position);
         certain.into_iter().try_for_each(|text| answer.print(&mut self.stdout, text))?;
@@ -76,8 +78,8 @@ impl Output {
             .as_ref()
             .filter(|change| is_end(&change.after) && !change.before.as_ref().is_some_and(is_end));
         if let Some(call) = ended.and_then(|change| session.tools().get(&change.id)) {
-            let (kind, title) = (or(call.kind(), "call"), or(call.title(), call.id()));
-            self.say(&format!("{kind} '{title}' {}", call.standing().word()));
+            let (kind, what) = (or(call.kind(), "call"), what(call));
+            self.say(&format!("{kind} '{what}' {}", call.standing().word()));
         }
         Ok(())
     }
@@ -100,12 +102,12 @@ impl Output {
         }
         let call = request.call.as_ref();
         let kind = call.map_or("call", |call| or(call.kind(), "call"));
-        let title = call.map_or("?", |call| or(call.title(), call.id()));
+        let what = call.map_or_else(|| "?".to_owned(), what);
         match remedy {
             Some(remedy) => {
-                self.say(&format!("denied {kind} '{title}': {rule}; {remedy}"));
+                self.say(&format!("denied {kind} '{what}': {rule}; {remedy}"));
             }
-            None => tracing::debug!(kind, title, rule, "permission"),
+            None => tracing::debug!(kind, what, rule, "permission"),
         }
         Ok(())
     }
@@ -192,6 +194,11 @@ impl Answer {
 fn print_json(stdout: &mut impl Write, report: &Value) -> io::Result<()> {
     serde_json::to_writer(&mut *stdout, report)?;
     stdout.write_all(b"\n")
+}
+
+/// What a call does, for people: its command if that is known, as a title may be anything.
+fn what(call: &ToolCall) -> String {
+    call.command().unwrap_or_else(|| or(call.title(), call.id()).to_owned())
 }
 
 fn or<'a>(text: &'a str, other: &'a str) -> &'a str {

@@ -4,7 +4,7 @@ use std::future::ready;
 use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aifo_acp::{
     CancelCause, Cancelling, Config, Event, Failure, Id, Limits, PermissionRequest, Refused,
@@ -20,6 +20,7 @@ use crate::acp::judge::Judge;
 use crate::acp::output::Output;
 use crate::acp::profile::{peer_limits, streaming};
 use crate::acp::resume::Sessions;
+use crate::acp::settling::Settling;
 use crate::acp::stage::{Setting, Stage};
 use crate::acp::summary;
 use crate::acp::told::failed;
@@ -58,6 +59,7 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
     };
     let errand = Errand {
         text,
+        settling: None,
         cwd: stage.cwd.clone(),
         resumed,
         judge: stage.judge,
@@ -113,6 +115,8 @@ struct Errand {
     cwd: PathBuf,
     /// The session to go on with.
     resumed: Option<String>,
+    /// It has been loaded, and its history may still come.
+    settling: Option<Settling>,
     judge: Judge,
     output: Output,
     /// The one it came to.
@@ -149,6 +153,12 @@ impl Errand {
                     }
                     None => self.failure = Some("it has ended".to_owned()),
                 },
+                session = settled(self.settling.as_ref()) => {
+                    self.settling = None;
+                    if let Err(error) = self.prompt(session, &mut agent) {
+                        self.failure = Some(format!("{error:#}"));
+                    }
+                }
                 // Nothing has happened: whoever reads along is to have what there is.
                 () = ready(()), if self.output.is_behind() => {
                     if let Err(error) = self.output.catch_up() {
@@ -183,14 +193,18 @@ impl Errand {
         self.output.event(&event, agent.client()).context(NO_STDOUT)?;
         match event {
             Event::Ready(_) => self.open(agent),
-            Event::Opened { session, .. } => {
-                let prompt = json!([{"type": "text", "text": self.text}]);
-                agent.tell(|client, now| client.prompt(&session, prompt, now))?;
-                self.session = Some(session);
+            Event::Opened { session, .. } if self.resumed.is_some() => {
+                self.settling = Some(Settling::begin(session, &Limits::default(), Instant::now()));
+                Ok(())
+            }
+            Event::Opened { session, .. } => self.prompt(session, agent),
+            Event::Update { .. } => {
+                self.settling.iter_mut().for_each(|settling| settling.heard(Instant::now()));
                 Ok(())
             }
             Event::Failed { method, failure, .. } if method == "session/load" => {
                 tracing::warn!(%failure, "the session cannot be gone on with, so it is a new one");
+                self.resumed = None;
                 self.open_new(agent)
             }
             Event::Failed { failure, .. } => bail!("{}", in_words(&failure)),
@@ -207,6 +221,7 @@ impl Errand {
             Ok(_) => Ok(()),
             Err(refused @ Refused::NotOffered(_)) => {
                 tracing::warn!("{refused}, so it is a new session");
+                self.resumed = None;
                 self.open_new(agent)
             }
             Err(refused) => Err(refused.into()),
@@ -216,6 +231,13 @@ impl Errand {
     fn open_new(&self, agent: &mut Agent) -> anyhow::Result<()> {
         let params = self.parameters();
         agent.tell(|client, now| client.new_session(params, now))?;
+        Ok(())
+    }
+
+    fn prompt(&mut self, session: String, agent: &mut Agent) -> anyhow::Result<()> {
+        let prompt = json!([{"type": "text", "text": self.text}]);
+        agent.tell(|client, now| client.prompt(&session, prompt, now))?;
+        self.session = Some(session);
         Ok(())
     }
 
@@ -258,6 +280,14 @@ impl Errand {
                 FAILED
             }
         }
+    }
+}
+
+/// The session that has settled, once there is one. Cancel-safe.
+async fn settled(settling: Option<&Settling>) -> String {
+    match settling {
+        None => std::future::pending().await,
+        Some(settling) => settling.settled().await,
     }
 }
 

@@ -12,6 +12,8 @@ pub(crate) fn failed(name: &str, why: &str, end: &PeerEnd, noise: &str) -> anyho
         Ok(status) => status.to_string(),
         Err(error) => format!("how it ended is unknown: {error}"),
     };
+    // What would help stands last.
+    let (why, hint) = why.split_once("\nhint: ").unwrap_or((why, ""));
     let mut text = format!("{name}: {why} ({status})");
     for (what, said) in [("on stderr", end.stderr.as_str()), ("instead of messages", noise)] {
         let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -20,6 +22,9 @@ pub(crate) fn failed(name: &str, why: &str, end: &PeerEnd, noise: &str) -> anyho
             text.push_str(&format!("\nit said {what}:"));
             last.iter().for_each(|line| text.push_str(&format!("\n  {line}")));
         }
+    }
+    if !hint.is_empty() {
+        text.push_str(&format!("\nhint: {hint}"));
     }
     anyhow!(text)
 }
