@@ -35,12 +35,12 @@ pub(crate) async fn bridge(flags: Acp) -> anyhow::Result<ExitCode> {
             return Err(error);
         }
     };
-    let (over, end) = serve(bridge, &judge, log.as_deref(), &mut signals).await;
+    let over = serve(bridge, &judge, log.as_deref(), &mut signals).await;
     behind.close().await;
     Ok(match over {
         Over::EditorGone => ExitCode::SUCCESS,
         Over::ToldToEnd(signal) => called_off(signal),
-        Over::AgentGone { noise } => {
+        Over::AgentGone { noise, end } => {
             console::fail(&failed(&name, "the agent has ended", &end, &noise));
             ExitCode::FAILURE
         }
@@ -51,7 +51,7 @@ pub(crate) async fn bridge(flags: Acp) -> anyhow::Result<ExitCode> {
 enum Over {
     EditorGone,
     ToldToEnd(u8),
-    AgentGone { noise: String },
+    AgentGone { noise: String, end: PeerEnd },
 }
 
 fn start(
@@ -88,7 +88,7 @@ async fn serve(
     judge: &Judge,
     log: Option<&WireLog>,
     signals: &mut EndSignals,
-) -> (Over, PeerEnd) {
+) -> Over {
     let mut told = None;
     let mut is_released = false;
     loop {
@@ -100,19 +100,26 @@ async fn serve(
             },
             signal = signals.told() => {
                 if told.replace(signal).is_some() {
-                    break;
+                    // Dropping the bridge kills the agent.
+                    return Over::ToldToEnd(signal);
                 }
                 // As if the editor had gone: turns are cancelled, then the agent is ended.
                 bridge.dismiss_editor();
             }
         }
     }
-    let over = match told {
+    let noise = bridge.relay().noise(Side::Agent).to_owned();
+    // Editors wait for two seconds, then send TERM, and soon after it KILL, which would leave our
+    // containers to themselves: so TERM ends the agent at once.
+    let end = tokio::select! {
+        end = bridge.end() => end,
+        signal = signals.told() => return Over::ToldToEnd(signal),
+    };
+    match told {
         Some(signal) => Over::ToldToEnd(signal),
         None if is_released => Over::EditorGone,
-        None => Over::AgentGone { noise: bridge.relay().noise(Side::Agent).to_owned() },
-    };
-    (over, bridge.end().await)
+        None => Over::AgentGone { noise, end },
+    }
 }
 
 fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge, log: Option<&WireLog>) {
