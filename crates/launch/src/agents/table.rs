@@ -195,6 +195,7 @@ const ROWS: &[Row] = &[
             // Without a terminal it has no shell.
             fs: true,
             terminal: true,
+            kill_on_eof: true,
             ..Acp::plain(&["kimi", "acp"])
         }),
     },
