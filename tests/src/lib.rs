@@ -27,6 +27,7 @@ mod binaries;
 mod client;
 mod connection;
 mod containers;
+mod editor;
 mod engine;
 mod footprint;
 pub mod frames;
@@ -41,6 +42,7 @@ mod running;
 mod scratch;
 mod session;
 mod setup;
+mod site;
 mod stage;
 mod terminal;
 mod tmux;
@@ -55,6 +57,7 @@ pub use binaries::{Binaries, binaries, example};
 pub use client::{Client, Finished, Started};
 pub use connection::{Address, Connection};
 pub use containers::{Contained, Containers, EVERY_TOOL, static_shim};
+pub use editor::Editor;
 pub use engine::{Engine, Image};
 pub use footprint::Footprint;
 pub use invocation::{Invocation, Stdio};
@@ -63,14 +66,15 @@ pub use mailbox::{Answered, Mailbox, host};
 pub use nix::sys::signal::Signal;
 pub use noise::{BLOCK, Noise};
 pub use procfs::{
-    Sidecar, argv, census, children, descendants, environment, fd_count, is_alive, is_stopped,
-    is_zombie, open_files, send_signal, status_field, status_kib,
+    Sidecar, about, argv, census, children, descendants, environment, fd_count, is_alive,
+    is_stopped, is_zombie, open_files, send_signal, status_field, status_kib,
 };
 pub use request::{Request, form, percent_encode};
 pub use running::{Outcome, Running};
 pub use scratch::{Scratch, files_below};
 pub use session::{Session, fresh_id};
 pub use setup::{Listen, Setup, Tool};
+pub use site::Site;
 pub use stage::{Left, Stage, Way, program};
 pub use terminal::{Seated, Terminal};
 pub use tmux::Tmux;

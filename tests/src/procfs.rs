@@ -24,6 +24,19 @@ pub fn argv(pid: i32) -> Vec<String> {
     zero_terminated(pid, "cmdline")
 }
 
+/// The processes that have to do with a folder, by their command line: it is named there or in their
+/// environment, or they are in a container that has it mounted.
+pub fn about(folder: &Path) -> Vec<(i32, String)> {
+    let named = folder.to_string_lossy().into_owned();
+    let is_about = |&pid: &i32| {
+        let words = argv(pid).into_iter().chain(environment(pid)).any(|word| word.contains(&named));
+        let mounts = || fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        words || mounts().contains(&named)
+    };
+    let line = |pid: i32| (pid, argv(pid).join(" "));
+    pids().filter(|&pid| is_alive(pid)).filter(is_about).map(line).collect()
+}
+
 /// The direct children of a process, zombies too.
 pub fn children(pid: i32) -> Vec<i32> {
     pids().filter(|&child| stat(child).is_some_and(|(_, parent)| parent == pid)).collect()

@@ -9,103 +9,35 @@ mod terminal;
 
 use std::fs;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use aifo_tests::model::{Agent, FakeModel, Script, Start, ToolResult};
+use aifo_tests::model::{Script, Start, ToolResult};
 use aifo_tests::{
-    Containers, Engine, Outcome, Running, Signal, eventually, eventually_within, is_alive,
-    is_zombie,
+    Outcome, Running, Signal, Site, eventually, eventually_within, is_alive, is_zombie,
 };
-use serde_json::Value;
-
-/// A site for one agent's errand.
-struct Site {
-    containers: Containers,
-    agent: Agent,
-    engine: Engine,
-}
 
 const MAKEFILE: &str = "where:\n\t@echo made for $${CCACHE_DIR:-nobody}\nfails:\n\t@exit 7\n";
 const APP: &str = "console.log('node keeps', process.env.NPM_CONFIG_CACHE || 'nothing');\n";
 const HEREDOC: &str =
     "python3 - <<'EOF'\nimport os\nprint('python keeps', os.environ.get('PIP_CACHE_DIR'))\nEOF";
 
-/// The agents of a run, those that `AIFO_TEST_AGENTS` names, by their images; one without is named.
+/// The agents of a run, each with the project.
 fn sites(story: &str) -> Vec<Site> {
-    let Some(engine) = Engine::of_run(story) else { return Vec::new() };
-    let wanted = std::env::var("AIFO_TEST_AGENTS").unwrap_or_default();
-    let wanted = |agent: &Agent| {
-        let mut names = wanted.split(',').filter(|name| !name.is_empty()).peekable();
-        names.peek().is_none() || names.any(|name| name == agent.name())
-    };
-    let ready = |agent: &Agent| {
-        let image = format!("aifo-agent-{}:latest", agent.name());
-        let known = engine.command(["image", "inspect", &image]).output();
-        let is_ready = known.is_ok_and(|known| known.status.success());
-        if !is_ready {
-            let build = format!("cargo xtask images build agent-{}", agent.name());
-            // Nobody is left to be told that stderr is gone.
-            let _ = writeln!(std::io::stderr(), "skipped: {story}: {}: {build}", agent.name());
-        }
-        is_ready
-    };
-    let agents = Agent::ALL.into_iter().filter(wanted).filter(ready);
-    agents.map(|agent| Site::new(&engine, agent)).collect()
+    let sites = Site::of_run(story, &["c-cpp", "node", "python", "rust"]);
+    for site in &sites {
+        fs::write(site.workspace().join("Makefile"), MAKEFILE).unwrap();
+        fs::write(site.workspace().join("app.js"), APP).unwrap();
+    }
+    sites
 }
 
-impl Site {
-    fn new(engine: &Engine, agent: Agent) -> Self {
-        let kinds = ["c-cpp", "node", "python", "rust"];
-        let containers =
-            kinds.iter().fold(Containers::of(engine), |containers, kind| containers.kind(kind));
-        let workspace = containers.setup().workspace();
-        fs::write(workspace.join("Makefile"), MAKEFILE).unwrap();
-        fs::write(workspace.join("app.js"), APP).unwrap();
-        Site { containers, agent, engine: engine.clone() }
-    }
-
-    /// A model that containers reach.
-    fn model(&self, script: Script) -> FakeModel {
-        let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        FakeModel::bind(everywhere, script).expect("a port is free")
-    }
-
-    /// `aifo-coder run` of the agent with what it is started with, and what it reads.
-    fn run(self, start: Start) -> (Command, String, Self) {
-        let Site { mut containers, agent, engine } = self;
-        for (name, value) in &start.environment {
-            containers = containers.env(&format!("AIFO_ENV_{name}"), value);
-        }
-        let home = containers.setup().scratch().join("home");
-        for (path, text) in &start.files {
-            // In a container it has all of its files in its folder.
-            let path = if *path == ".claude.json" { ".claude/.claude.json" } else { path };
-            let file = home.join(path);
-            fs::create_dir_all(file.parent().expect("it is below HOME")).unwrap();
-            fs::write(file, text).unwrap();
-        }
-        let mut run = containers.command("run");
-        run.args(&start.command);
-        (run, start.stdin, Site { containers, agent, engine })
-    }
-
-    /// The calls of the session's log.
-    fn calls(&self) -> Vec<Value> {
-        let folder = self.containers.setup().scratch().join("home/.local/state/aifo/log");
-        let logs = fs::read_dir(folder).into_iter().flatten().flatten();
-        let logs: Vec<PathBuf> = logs.map(|entry| entry.path()).collect();
-        let texts = logs.iter().map(|log| fs::read_to_string(log).unwrap());
-        let lines: Vec<String> =
-            texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
-        lines.iter().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
-    }
-
-    fn left(&self) -> Vec<String> {
-        self.engine.all_of(self.containers.setup().scratch())
-    }
+/// `aifo-coder run` of an agent with what it is started with, and what it reads.
+fn run(site: Site, start: Start) -> (Command, String, Site) {
+    let site = site.furnished(&start);
+    let mut run = site.command("run");
+    run.args(&start.command);
+    (run, start.stdin, site)
 }
 
 /// How long an agent may take for its errand: some load for many seconds.
@@ -115,13 +47,6 @@ const GOODBYE: Duration = Duration::from_secs(10);
 
 fn is_over(pid: i32) -> bool {
     !is_alive(pid) || is_zombie(pid)
-}
-
-/// Our address, where nothing but a route is looked up for it.
-fn our_address() -> String {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a port is free");
-    socket.connect(("192.0.2.1", 9)).expect("there is a route");
-    socket.local_addr().expect("it is connected").ip().to_string()
 }
 
 #[track_caller]
@@ -147,13 +72,13 @@ fn tools_run_in_sidecars_and_what_they_say_comes_back() {
         let script =
             expected.iter().fold(Script::new(), |script, (line, _, _)| script.shell(*line));
         let script = script.say("All six are done.");
-        let name = site.agent.name();
-        let model = site.model(script);
-        let start = site.agent.headless(&model.url_at(&our_address()), model.script());
-        let (mut command, stdin, site) = site.run(without_the_rows_own(start));
-        let run = fed(&mut command, &stdin);
-        eventually_within(PATIENCE, &format!("{name} has ended"), || is_over(run.pid()));
-        let outcome = run.finish();
+        let name = site.name();
+        let (model, url) = site.model(script);
+        let start = site.agent.headless(&url, model.script());
+        let (mut command, stdin, site) = run(site, without_the_rows_own(start));
+        let running = fed(&mut command, &stdin);
+        eventually_within(PATIENCE, &format!("{name} has ended"), || is_over(running.pid()));
+        let outcome = running.finish();
         assert_eq!(outcome.code(), Some(0), "{name}: {outcome:?}");
         model.finished();
         assert!(!outcome.stderr.contains("aifo-coder: WARNING"), "{name}: {outcome:?}");
@@ -183,12 +108,12 @@ fn tools_run_in_sidecars_and_what_they_say_comes_back() {
 #[ignore = "container: cargo xtask test agents"]
 fn an_agent_that_is_ended_takes_its_tool_along() {
     for site in sites("an_agent_that_is_ended_takes_its_tool_along") {
-        let name = site.agent.name();
+        let name = site.name();
         let sleeps = "python3 -c \"open('started','w').close(); import time; time.sleep(987)\"";
-        let model = site.model(Script::new().shell(sleeps).say("It is over."));
-        let start = site.agent.headless(&model.url_at(&our_address()), model.script());
-        let (mut command, stdin, site) = site.run(without_the_rows_own(start));
-        let started = site.containers.setup().workspace().join("started");
+        let (model, url) = site.model(Script::new().shell(sleeps).say("It is over."));
+        let start = site.agent.headless(&url, model.script());
+        let (mut command, stdin, site) = run(site, without_the_rows_own(start));
+        let started = site.workspace().join("started");
         let running = fed(&mut command, &stdin);
         let has_started = format!("{name} has its tool started");
         eventually_within(PATIENCE, &has_started, || started.exists());

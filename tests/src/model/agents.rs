@@ -98,7 +98,7 @@ impl Agent {
                 .args(["--no-daemon", "--dangerously-bypass-approvals-and-sandbox"])
                 .variable("FAKE_KEY", KEY)
                 .file(".codex/config.toml", codex(&v1)),
-            Agent::Opencode => agent.json(".config/opencode/opencode.json", &opencode(&v1)),
+            Agent::Opencode => agent.json(OPENCODE, &opencode(&v1, "allow")),
             Agent::Aider => agent
                 .args(["--model", &format!("openai/{TEXT_MODEL}"), "--edit-format", "diff"])
                 .args(["--no-git", "--no-fancy-input", "--no-pretty", "--no-stream"])
@@ -144,6 +144,24 @@ impl Agent {
                 .variable("FAKE_KEY", KEY)
                 .file(".vibe/config.toml", vibe(&v1)),
         }
+    }
+
+    /// What it is started with where it is spoken to over ACP, to ask before it runs a command; `None`
+    /// of those that do not speak it. Of the command there is the name alone: the launcher knows the rest.
+    pub fn asking(self, url: &str) -> Option<Start> {
+        let v1 = format!("{url}/v1");
+        let mut agent = self.interactive(url);
+        agent.command.truncate(1);
+        Some(match self {
+            Agent::Aider => return None,
+            Agent::Opencode => agent.json(OPENCODE, &opencode(&v1, "ask")),
+            // Neither takes variables or a provider's key for being logged in.
+            Agent::Kimi => {
+                agent.json(".kimi/credentials/kimi-code.json", &json!({"access_token": KEY}))
+            }
+            Agent::Openhands => agent.json(".openhands/agent_settings.json", &openhands(&v1)),
+            _ => agent,
+        })
     }
 }
 
@@ -199,12 +217,15 @@ wire_api = "responses"
     )
 }
 
-fn opencode(v1: &str) -> Value {
+/// Where opencode has its settings.
+const OPENCODE: &str = ".config/opencode/opencode.json";
+
+fn opencode(v1: &str, permission: &str) -> Value {
     json!({
         "model": format!("fake/{MODEL}"),
         "autoupdate": false,
         "share": "disabled",
-        "permission": "allow",
+        "permission": permission,
         "provider": {"fake": {
             "npm": "@ai-sdk/openai-compatible",
             "options": {"baseURL": v1, "apiKey": KEY},
@@ -230,6 +251,14 @@ fn claude() -> Value {
         "hasCompletedOnboarding": true,
         "bypassPermissionsModeAccepted": true,
         "customApiKeyResponses": {"approved": [key], "rejected": []},
+    })
+}
+
+fn openhands(v1: &str) -> Value {
+    let model = format!("openai/{MODEL}");
+    json!({
+        "kind": "Agent",
+        "llm": {"model": model, "base_url": v1, "api_key": KEY, "usage_id": "agent"},
     })
 }
 

@@ -75,6 +75,11 @@ fn reply(dialect: Dialect, prompt: Prompt, script: &Script) -> Answered {
                     (Turn::Shell(command), Some(tool)) => {
                         Reply::Call(tool.run(format!("call_{number}"), command))
                     }
+                    (Turn::Call(tool, arguments), _) => Reply::Call(Call {
+                        id: format!("call_{number}"),
+                        tool: tool.clone(),
+                        arguments: arguments.clone(),
+                    }),
                     (Turn::Shell(_), None) => Reply::Text(suggestion(next)),
                 }
             }

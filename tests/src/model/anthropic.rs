@@ -1,5 +1,7 @@
 //! Anthropic's Messages (`POST /v1/messages`).
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use serde_json::{Value, json};
 
 use super::dialect::{Delivery, Prompt, Reply, list, schema, text, word};
@@ -75,9 +77,16 @@ fn stop(reply: &Reply) -> &'static str {
     }
 }
 
+/// An id that no other message has: claude takes messages of one id for one, when it goes on with a
+/// session.
+fn message_id() -> String {
+    static SERIAL: AtomicU64 = AtomicU64::new(0);
+    format!("msg_{}", SERIAL.fetch_add(1, Ordering::Relaxed))
+}
+
 fn message(model: &str, stop: Value, content: &[Value]) -> Value {
     json!({
-        "id": "msg_0", "type": "message", "role": "assistant", "model": model, "content": content,
+        "id": message_id(), "type": "message", "role": "assistant", "model": model, "content": content,
         "stop_reason": stop, "stop_sequence": null,
         "usage": {"input_tokens": 1, "output_tokens": 1},
     })

@@ -5,7 +5,7 @@ use serde::Deserialize;
 /// A command of the script, and what the model was told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolResult {
-    /// As the script has it.
+    /// As the script has it; of a call, the tool's name.
     pub command: String,
     /// The agent's report, all of it: what was printed, and its own words around it.
     pub output: String,

@@ -1,5 +1,7 @@
 //! What the model does, turn by turn, and which turn is next.
 
+use serde_json::Value;
+
 use super::ToolResult;
 use super::report;
 use super::tools::suggestion;
@@ -13,10 +15,12 @@ pub struct Script {
 }
 
 /// One answer of the model.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Turn {
     /// Has a command run by the agent's shell tool.
     Shell(String),
+    /// Has one of the agent's tools called, whatever it does, by its name and with these arguments.
+    Call(String, Value),
     /// Says something, which ends the agent's work until its user speaks again.
     Say(String),
 }
@@ -33,7 +37,7 @@ pub(super) enum Past {
 }
 
 /// Where a conversation has got to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Place<'a> {
     /// What was reported of the commands so far.
     pub(super) results: Vec<ToolResult>,
@@ -42,7 +46,7 @@ pub(super) struct Place<'a> {
 }
 
 /// What the model does now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Next<'a> {
     /// A turn of the script, by its number.
     Turn(usize, &'a Turn),
@@ -68,6 +72,13 @@ impl Script {
         self
     }
 
+    /// Then it has a tool of that agent's called, which has to know these arguments.
+    #[must_use]
+    pub fn call(mut self, tool: impl Into<String>, arguments: Value) -> Self {
+        self.turns.push(Turn::Call(tool.into(), arguments));
+        self
+    }
+
     /// Then it says something, and leaves it to the user to go on.
     #[must_use]
     pub fn say(mut self, text: impl Into<String>) -> Self {
@@ -83,7 +94,7 @@ impl Script {
     /// How many commands it has run when that turn has come, from 0.
     pub(super) fn commands_up_to(&self, turn: usize) -> usize {
         let turns = self.turns.iter().take(turn.saturating_add(1));
-        turns.filter(|turn| matches!(turn, Turn::Shell(_))).count()
+        turns.filter(|turn| !matches!(turn, Turn::Say(_))).count()
     }
 
     /// The number of the last turn, if there is any.
@@ -95,7 +106,7 @@ impl Script {
     pub(super) fn last_words(&self) -> &str {
         let said = self.turns.iter().rev().find_map(|turn| match turn {
             Turn::Say(text) => Some(text.as_str()),
-            Turn::Shell(_) => None,
+            Turn::Shell(_) | Turn::Call(..) => None,
         });
         said.unwrap_or("There is nothing left to do.")
     }
@@ -118,7 +129,7 @@ impl Script {
                 (Turn::Shell(command), Past::Heard(text)) if suggested => {
                     results.push(ToolResult::suggested(command, text));
                 }
-                (Turn::Shell(command), Past::Reported(report)) => {
+                (Turn::Shell(command) | Turn::Call(command, _), Past::Reported(report)) => {
                     bits.push(report.as_str());
                     if report::running(report).is_some() {
                         continue;

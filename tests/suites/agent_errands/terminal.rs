@@ -6,7 +6,7 @@ use std::process::Command;
 use aifo_tests::Tmux;
 use aifo_tests::model::{Agent, Script};
 
-use super::{our_address, sites, without_the_rows_own};
+use super::{run, sites, without_the_rows_own};
 
 /// Between the user's terminal and the agent: tells how the terminal was before and after.
 const AROUND: &str =
@@ -27,15 +27,16 @@ fn manners(agent: Agent) -> Option<(&'static str, &'static [&'static str])> {
 fn an_agent_has_the_terminal_and_gives_it_back() {
     for site in sites("an_agent_has_the_terminal_and_gives_it_back") {
         let Some((ready, end)) = manners(site.agent) else { continue };
-        let name = site.agent.name();
-        let model = site.model(Script::new().shell("make where").say("That was the end of it."));
-        let start = site.agent.interactive(&model.url_at(&our_address()));
-        let (run, _, site) = site.run(without_the_rows_own(start));
+        let name = site.name();
+        let (model, url) =
+            site.model(Script::new().shell("make where").say("That was the end of it."));
+        let start = site.agent.interactive(&url);
+        let (command, _, site) = run(site, without_the_rows_own(start));
         let mut around = Command::new("/bin/sh");
-        around.args(["-c", AROUND, "-"]).arg(run.get_program()).args(run.get_args());
-        around.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        around.args(["-c", AROUND, "-"]).arg(command.get_program()).args(command.get_args());
+        around.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         around.env("TERM", "tmux-256color").env("COLORTERM", "truecolor");
-        let workspace = site.containers.setup().workspace();
+        let workspace = site.workspace();
         let tmux = Tmux::start(around.current_dir(&workspace));
         let patient = |what: &str| {
             let started = std::time::Instant::now();

@@ -1,0 +1,183 @@
+//! An editor that speaks ACP with what it starts, line by line, and does what a test says.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::running::Collector;
+use crate::{Outcome, Signal, eventually_within, send_signal};
+
+/// An editor, and the agent that it has started. Dropped: that is killed.
+#[derive(Debug)]
+pub struct Editor {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    heard: Arc<Heard>,
+    stderr: Collector,
+    /// The messages before this one have been dealt with.
+    next: usize,
+    asked: i64,
+}
+
+/// What has come, whole lines of JSON.
+#[derive(Debug, Default)]
+struct Heard {
+    messages: Mutex<(Vec<Value>, Stream)>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stream {
+    #[default]
+    Open,
+    Ended,
+}
+
+impl Editor {
+    /// How long anything may take: agents load for half a minute, and a sidecar may have to come up.
+    pub const PATIENCE: Duration = Duration::from_secs(240);
+
+    /// Starts an agent.
+    #[track_caller]
+    pub fn start(command: &mut Command) -> Self {
+        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = pipes.spawn().unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
+        let stdout = child.stdout.take().expect("stdout is a pipe");
+        let stderr = Collector::of(child.stderr.take().expect("stderr is a pipe"));
+        let stdin = child.stdin.take();
+        let heard = Arc::new(Heard::default());
+        let shared = Arc::clone(&heard);
+        thread::spawn(move || shared.read(BufReader::new(stdout)));
+        Editor { child, stdin, heard, stderr, next: 0, asked: 0 }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Asks for something: the id of the request.
+    #[track_caller]
+    pub fn ask(&mut self, method: &str, params: &Value) -> i64 {
+        self.asked += 1;
+        let id = self.asked;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        id
+    }
+
+    /// Tells something that has no answer.
+    #[track_caller]
+    pub fn tell(&mut self, method: &str, params: &Value) {
+        self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+    }
+
+    /// Answers a request of the agent's.
+    #[track_caller]
+    pub fn answer(&mut self, request: &Value, result: &Value) {
+        self.send(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result}));
+    }
+
+    /// Waits for the next message that is like this; those before it are passed over.
+    #[track_caller]
+    pub fn hear(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+        let start = Instant::now();
+        let mut messages = self.heard.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let new = messages.0.iter().enumerate().skip(self.next);
+            if let Some((at, message)) = new.into_iter().find(|(_, message)| is_it(message)) {
+                self.next = at + 1;
+                return message.clone();
+            }
+            let left = Self::PATIENCE.checked_sub(start.elapsed());
+            let Some(left) = left.filter(|_| messages.1 == Stream::Open) else {
+                let told = json!(messages.0.get(self.next..)).to_string();
+                drop(messages);
+                panic!("never heard: {what}\nbut {told}\nstderr: {}", self.stderr.so_far());
+            };
+            let woken = self.heard.changed.wait_timeout(messages, left);
+            messages = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Waits for the answer to a request of ours: its result, or its error.
+    #[track_caller]
+    pub fn answered(&mut self, id: i64) -> Result<Value, Value> {
+        let answer = self.hear(&format!("the answer to {id}"), |message| {
+            message["id"] == id && message.get("method").is_none()
+        });
+        match answer.get("error") {
+            Some(error) => Err(error.clone()),
+            None => Ok(answer["result"].clone()),
+        }
+    }
+
+    /// Everything that has come so far.
+    pub fn heard(&self) -> Vec<Value> {
+        self.heard.messages.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// The last that it said on stderr.
+    pub fn stderr(&self) -> String {
+        self.stderr.so_far()
+    }
+
+    /// Says no more, and waits for the end.
+    #[track_caller]
+    pub fn leave(mut self) -> Outcome {
+        drop(self.stdin.take());
+        self.over()
+    }
+
+    /// Sends it a signal, and waits for the end.
+    #[track_caller]
+    pub fn end_by(mut self, signal: Signal) -> Outcome {
+        send_signal(self.pid(), signal);
+        self.over()
+    }
+
+    #[track_caller]
+    fn over(&mut self) -> Outcome {
+        let mut status = None;
+        eventually_within(Self::PATIENCE, "the agent has ended", || {
+            status = self.child.try_wait().expect("the child is ours");
+            status.is_some()
+        });
+        let status = status.expect("the loop ends with a status");
+        Outcome { status, stdout: Vec::new(), stderr: self.stderr.so_far() }
+    }
+
+    #[track_caller]
+    fn send(&mut self, message: &Value) {
+        let stdin = self.stdin.as_mut().expect("it has not left");
+        let sent = writeln!(stdin, "{message}").and_then(|()| stdin.flush());
+        sent.unwrap_or_else(|e| panic!("{message} is not taken: {e}: {}", self.stderr.so_far()));
+    }
+}
+
+impl Heard {
+    fn read(&self, lines: impl BufRead) {
+        for line in lines.lines().map_while(Result::ok) {
+            // What is no message is kept as well: nothing but messages may come.
+            let message = serde_json::from_str(&line).unwrap_or(Value::String(line));
+            self.note(|heard| heard.0.push(message));
+        }
+        self.note(|heard| heard.1 = Stream::Ended);
+    }
+
+    fn note(&self, change: impl FnOnce(&mut (Vec<Value>, Stream))) {
+        change(&mut self.messages.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_all();
+    }
+}
+
+impl Drop for Editor {
+    fn drop(&mut self) {
+        // After the end both are no-ops: std remembers that the child was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

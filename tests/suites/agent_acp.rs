@@ -1,0 +1,120 @@
+//! Real agents are spoken to over ACP: each in its container, for a scripted model, its tools in
+//! sidecars (`spec/acp-commands.md`).
+//!
+//! What a tool prints proves where it ran: a variable that only one kind's sidecar has. That it ran at
+//! all is a file.
+
+#[path = "agent_acp/bridge.rs"]
+mod bridge;
+#[path = "agent_acp/kimi.rs"]
+mod kimi;
+#[path = "agent_acp/package.rs"]
+mod package;
+#[path = "agent_acp/prompt.rs"]
+mod prompt;
+
+use std::fs;
+use std::time::{Duration, UNIX_EPOCH};
+
+use aifo_tests::model::{Agent, FakeModel, Script};
+use aifo_tests::{Editor, Site, eventually_within};
+use serde_json::{Value, json};
+
+/// What the agent runs.
+const MAKE: &str = "make where";
+const MAKEFILE: &str = "where:\n\t@echo made for $${CCACHE_DIR:-nobody}\n\t@touch ran\n";
+/// What it prints in the c-cpp sidecar.
+const MADE: &str = "made for /var/cache/aifo/ccache";
+
+/// The agents of a run that speak ACP, each with its project and a model that follows a script.
+fn sites(story: &str, script: &Script) -> Vec<(Site, FakeModel)> {
+    empty_sites(story).into_iter().filter_map(|site| furnished(site, script)).collect()
+}
+
+/// The agents of a run, with nothing in their workspaces.
+fn empty_sites(story: &str) -> Vec<Site> {
+    Site::of_run(story, &["c-cpp"])
+}
+
+/// An agent's site with the project, and a model that follows a script; `None` of those that do not
+/// speak ACP.
+fn furnished(site: Site, script: &Script) -> Option<(Site, FakeModel)> {
+    fs::write(site.workspace().join("Makefile"), MAKEFILE).unwrap();
+    let (model, url) = site.model(script.clone());
+    let start = site.agent.asking(&url)?;
+    Some((site.furnished(&start), model))
+}
+
+/// Whether the tool has run since this was last asked.
+fn has_run(site: &Site) -> bool {
+    fs::remove_file(site.workspace().join("ran")).is_ok()
+}
+
+/// gemini names what it keeps of a session by the minute, and loses it when the session is loaded in the
+/// minute that it began in.
+fn let_it_be_loadable(agent: Agent) {
+    if agent == Agent::Gemini {
+        let minute = || UNIX_EPOCH.elapsed().expect("1970 is over").as_secs() / 60;
+        let began = minute();
+        eventually_within(Duration::from_secs(90), "the minute is over", || minute() > began);
+    }
+}
+
+/// Whether it tells that a session is not there that is to be loaded; openhands begins one of that id.
+fn knows_its_sessions(agent: Agent) -> bool {
+    agent != Agent::Openhands
+}
+
+/// Introduces an editor, which serves nothing, and tells what the agent said of itself.
+#[track_caller]
+fn introduced(editor: &mut Editor) -> Value {
+    let params = json!({
+        "protocolVersion": 1,
+        "clientCapabilities": {"fs": {"readTextFile": false, "writeTextFile": false}},
+        "clientInfo": {"name": "an editor of the tests", "version": "1"},
+    });
+    let id = editor.ask("initialize", &params);
+    let agent = editor.answered(id).unwrap();
+    assert_eq!(agent["protocolVersion"], 1, "{agent}");
+    agent
+}
+
+/// Opens a session in the workspace.
+#[track_caller]
+fn opened(editor: &mut Editor, site: &Site) -> String {
+    let id = editor.ask("session/new", &json!({"cwd": site.workspace(), "mcpServers": []}));
+    let opened = editor.answered(id).unwrap_or_else(|e| panic!("{}: {e}", site.name()));
+    opened["sessionId"].as_str().expect("a session has an id").to_owned()
+}
+
+/// Prompts: the id of the request.
+#[track_caller]
+fn prompted(editor: &mut Editor, session: &str, text: &str) -> i64 {
+    let prompt = json!([{"type": "text", "text": text}]);
+    editor.ask("session/prompt", &json!({"sessionId": session, "prompt": prompt}))
+}
+
+/// Waits for the request for a permission.
+#[track_caller]
+fn permission(editor: &mut Editor) -> Value {
+    editor.hear("a request for permission", |message| {
+        message["method"] == "session/request_permission" && message.get("id").is_some()
+    })
+}
+
+/// Answers a permission by the first option of this kind.
+#[track_caller]
+fn decide(editor: &mut Editor, permission: &Value, kind: &str) {
+    let options = permission["params"]["options"].as_array().expect("there are options");
+    let option =
+        options.iter().find(|option| option["kind"] == kind).expect("there is that option");
+    let outcome = json!({"outcome": "selected", "optionId": option["optionId"]});
+    editor.answer(permission, &json!({"outcome": outcome}));
+}
+
+/// What an agent said in these messages, without what it thought.
+fn said(messages: &[Value]) -> String {
+    let chunks = messages.iter().map(|message| &message["params"]["update"]);
+    let chunks = chunks.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
+    chunks.filter_map(|update| update["content"]["text"].as_str()).collect()
+}
