@@ -116,5 +116,5 @@ fn one_that_cannot_be_started_is_told() {
     prompt.args(["prompt", "--backend", "local", "--agent-command", "/no/such/agent", "hello"]);
     let outcome = aifo_tests::Outcome::of(&mut prompt);
     outcome.exited(86);
-    assert!(outcome.stderr.contains("cannot start 'agent'"), "{outcome:?}");
+    assert!(outcome.stderr.contains("cannot start '/no/such/agent'"), "{outcome:?}");
 }

@@ -78,8 +78,9 @@ fn start(
     };
     let limits = peer_limits(&stage.profile);
     let editor = Stdio::start(&std::io::stdin(), &std::io::stdout())?;
+    let program = stage.command.as_std().get_program().to_string_lossy().into_owned();
     let bridge = Bridge::start(stage.command, config, limits, stage.log, stage.hosts, editor);
-    bridge.with_context(|| format!("cannot start '{}'", stage.name))
+    bridge.with_context(|| format!("cannot start '{program}'"))
 }
 
 /// Passes on what the two say, until one of them has gone.
