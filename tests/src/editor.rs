@@ -125,10 +125,15 @@ impl Editor {
         self.stderr.so_far()
     }
 
+    /// Ends its own stream.
+    pub fn say_no_more(&mut self) {
+        drop(self.stdin.take());
+    }
+
     /// Says no more, and waits for the end.
     #[track_caller]
     pub fn leave(mut self) -> Outcome {
-        drop(self.stdin.take());
+        self.say_no_more();
         self.over()
     }
 

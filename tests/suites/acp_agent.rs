@@ -7,6 +7,8 @@ mod answers;
 mod calls;
 #[path = "acp_agent/cancelling.rs"]
 mod cancelling;
+#[path = "acp_agent/editor.rs"]
+mod editor;
 #[path = "acp_agent/endings.rs"]
 mod endings;
 #[path = "acp_agent/hosts.rs"]

@@ -38,7 +38,8 @@ async def main(folder, program, *args):
     # Without being told, the package passes on next to nothing of the environment.
     env = dict(os.environ)
     # And by itself it reads no line of more than 64 KiB; qwen writes one of half a megabyte.
-    pipes = {"limit": 32 * 1024 * 1024}
+    # It would kill the agent after four seconds, which a machine that is busy may take.
+    pipes = {"limit": 32 * 1024 * 1024, "shutdown_timeout": 60.0}
     started = acp.spawn_agent_process(editor, program, *args, env=env, transport_kwargs=pipes)
     async with started as (agent, process):
         info = schema.Implementation(name="editor.py", version="1")
