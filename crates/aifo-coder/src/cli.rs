@@ -1,6 +1,7 @@
 //! The command line: every flag once, with its help.
 
 mod acp;
+mod help;
 mod permissions;
 mod session;
 
@@ -10,6 +11,11 @@ use std::path::PathBuf;
 use aifo_doors::{CommandName, InvalidCommandName};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
+
+use self::help::{
+    ACP, ACP_USAGE, CACHE, CLEANUP, COMPLETIONS, CONFIG, DOCTOR, EXAMPLES, EXEC, EXIT_CODES, LOG,
+    PROMPT, PROMPT_USAGE, PROXY, RUN, RUN_USAGE, WHY,
+};
 
 pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, Format, Prompt, Server};
 pub(crate) use self::permissions::YesTo;
@@ -384,158 +390,6 @@ pub(crate) struct Man {
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) folder: PathBuf,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  aifo-coder run codex               an agent in its container, its tools in sidecars
-  aifo-coder run -- make             a command of this machine, its tools in sidecars
-  aifo-coder exec -- cargo test      one tool call
-  aifo-coder why python3 -m pytest   what would become of a call
-  aifo-coder proxy make              this machine's make, for containers
-  aifo-coder log -f                  the calls as they come
-
-Exit codes: those of the command; 86 nothing ran; 1 a question without an answer; 2 the command line \
-was wrong.";
-
-const EXIT_CODES: &str = "\
-Exit codes: the command's own; 128+n if signal n ended it; 127 the command was not found; 126 it \
-could not be executed; 86 nothing ran; 2 the command line was wrong. A tool's shim also exits with \
-124 (the tool ran into the time limit) and 125 (its ending is unknown).";
-
-const RUN_USAGE: &str = "\
-aifo-coder run [OPTIONS] AGENT [ARGS]..
-       aifo-coder run [OPTIONS] [--image IMAGE] -- COMMAND [ARGS]..";
-
-const RUN: &str = "\
-Examples:
-  aifo-coder run codex
-  aifo-coder run --toolchain rust --toolchain node claude --continue
-  aifo-coder run --image ubuntu:24.04 -- bash
-  aifo-coder run --max-secs 600 -- bash -c 'make && ./check'
-
-What the agent keeps (~/.codex, ..) and its credentials by name are let into its container, see \
-`aifo-coder agents`; AIFO_ENV_NAME=value gives it NAME. A command after `--` without --image runs on \
-this machine, with its own environment.
-
-Exit codes: the command's own; 128+n if signal n ended it; 127 the command was not found; 126 it \
-could not be executed; 86 nothing ran; 2 the command line was wrong. A tool's shim also exits with \
-124 (the tool ran into the time limit) and 125 (its ending is unknown).";
-
-const PROMPT_USAGE: &str = "\
-aifo-coder prompt [OPTIONS] AGENT [TEXT]
-       aifo-coder prompt [OPTIONS] --agent-command COMMAND [TEXT]";
-
-const PROMPT: &str = "\
-Examples:
-  aifo-coder prompt gemini 'What does this project do?'
-  aifo-coder prompt opencode --yes-to edit --yes-to execute 'Mend the failing test'
-  git diff | aifo-coder prompt codex --format json | jq -r 'select(.type == \"final\").text'
-  aifo-coder prompt --agent-command 'my-agent --acp' --backend local 'Hello'
-
-What no rule of your configuration and no --yes-to allows is denied: nobody is there to be asked.
-
-Exit codes: 0 the agent is done; 1 it failed; 3 it refuses; 4 no more tokens; 5 no more requests; 6 \
-another reason; 7 it was cancelled by itself; 124 it took too long; 128+n signal n cancelled it; 86 \
-nothing ran; 2 the command line was wrong.";
-
-const ACP_USAGE: &str = "\
-aifo-coder acp [OPTIONS] AGENT
-       aifo-coder acp [OPTIONS] --agent-command COMMAND
-       aifo-coder acp replay [--format HOW] FILE..";
-
-const ACP: &str = "\
-It is for an editor to start, with the project as current directory. Zed, in settings.json:
-
-  \"agent_servers\": {
-    \"Gemini in aifo\": {
-      \"type\": \"custom\", \"command\": \"aifo-coder\", \"args\": [\"acp\", \"gemini\"], \"env\": {}
-    }
-  }
-
-Toad:
-
-  toad acp \"aifo-coder acp gemini\"
-
-What no rule of your configuration decides, the editor asks you.
-
-Exit codes: 0 the editor has gone; 1 the agent failed; 86 nothing ran; 2 the command line was wrong.";
-
-const EXEC: &str = "\
-Examples:
-  aifo-coder exec -- cargo test
-  aifo-coder exec --toolchain c-cpp -- make -j4
-  aifo-coder exec --session 5d0c -- cargo build
-
-Exit codes: the tool's own; 128+n if signal n ended it; 86 nothing ran; 124 the tool ran into the \
-time limit; 125 its ending is unknown; 126 it could not be executed; 127 it was not found; 2 the \
-command line was wrong.";
-
-const PROXY: &str = "\
-Examples:
-  aifo-coder proxy make                      then, in a container: .swe-swe/proxy/make build
-  aifo-coder proxy make docker --client binary
-  aifo-coder proxy --global --max-secs 600 gh
-
-PROXY_TIMEOUT in the container says for how many seconds a client waits, 300 by default, 0 for ever.
-
-Exit codes: 0 it was told to end, and has; 86 it did not come up; 2 the command line was wrong. A \
-client's: the command's own; 128+n if signal n ended it; 124 it waited or ran too long; 125 nothing ran, \
-or the ending is unknown; 126 it could not be executed; 127 it is gone.";
-
-const WHY: &str = "\
-Examples:
-  aifo-coder why cargo test
-  aifo-coder why --toolchain node tsc --noEmit
-  aifo-coder why --agent codex node /usr/local/bin/codex
-  aifo-coder why --json make | jq .route
-
-Exit codes: 0 the question was answered, whatever the answer; 1 it was not; 2 the command line was \
-wrong.";
-
-const LOG: &str = "\
-Examples:
-  aifo-coder log
-  aifo-coder log --failed 5d0c
-  aifo-coder log --json | jq 'select(.wall_ms > 1000)'";
-
-const CLEANUP: &str = "\
-Sessions that run, or are just starting, are never touched, nor are those of other users.
-
-Exit codes: 0 nothing is left, or nothing was to be removed; 1 something could not be removed; 2 the \
-command line was wrong.";
-
-const CACHE: &str = "\
-Examples:
-  aifo-coder cache list --sizes
-  aifo-coder cache clear rust
-
-Exit codes: 0 it is done; 1 something could not be removed; 2 the command line was wrong.";
-
-const DOCTOR: &str = "\
-It starts sidecars as a session with the same options would, makes some tool calls in them, and takes \
-them down again. Nothing of it stays.
-
-Exit codes: 0 nothing failed; 1 something did; 2 the command line was wrong.";
-
-const CONFIG: &str = "\
-Values come from the built-in defaults, your own file, the environment and flags, each over the one \
-before. A project's .aifo.toml can only tighten: deny tools and variables, lower limits, leave \
-toolchains out, switch notifications off.
-
-Examples:
-  aifo-coder config show --toolchain rust
-  $EDITOR \"$(aifo-coder config path)\"
-  aifo-coder config check";
-
-const COMPLETIONS: &str = "\
-Examples:
-  source <(aifo-coder completions bash)                      in ~/.bashrc
-  source <(aifo-coder completions zsh)                       in ~/.zshrc, after compinit
-  aifo-coder completions fish | source                       in ~/.config/fish/config.fish
-  eval (aifo-coder completions elvish | slurp)               in ~/.config/elvish/rc.elv
-  aifo-coder completions powershell | Out-String | iex       in $PROFILE
-
-The names of agents and kinds are those of your configuration at that time.";
 
 #[cfg(test)]
 mod tests {
