@@ -5,6 +5,28 @@
 //! log of what went over the wire.
 //!
 //! Out of scope: what the agent may do, and where it runs: whoever starts it hands in a command.
+//!
+//! ```
+//! use aifo_acp::{Config, Event};
+//! use aifo_acp_io::{Conversation, NoHost, PeerLimits};
+//! use tokio::process::Command;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut command = Command::new("sh");
+//! command.args(["-c", r#"read -r _; echo '{"id":1,"result":{"protocolVersion":1}}'; cat"#]);
+//! let limits = PeerLimits::default();
+//! let mut agent = Conversation::start(command, Config::default(), limits, None, NoHost)?;
+//! agent.tell(|client, now| client.initialize("example", "1", now))?;
+//! assert!(matches!(agent.next().await, Some(Event::Ready(_))));
+//! assert!(agent.end().await.status?.success(), "the end of its stdin is enough");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Architecture invariant: an agent is a process with three pipes, and nothing here knows a container
+//! or a session. Whatever it does, nobody waits for it without a bound, and when it has been ended
+//! nothing that it started runs any more.
 
 mod bridge;
 mod calls;
