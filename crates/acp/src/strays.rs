@@ -11,7 +11,7 @@ pub struct Strays {
     pub duplicate_requests: u64,
     /// Requests that nobody serves.
     pub unknown_requests: u64,
-    /// Requests above [`Limits::requests`].
+    /// Requests above [`Limits::requests`](crate::Limits::requests).
     pub busy_requests: u64,
     /// Updates of sessions that are not ours.
     pub foreign_updates: u64,
