@@ -175,7 +175,7 @@ impl<H: Host> Bridge<H> {
             }
             room = self.editor.to.room(), if relay.backlog(Side::Editor) > 0 => {
                 match (room, lines(relay, Side::Editor)) {
-                    (Some(room), Some(lines)) => room.send(lines),
+                    (Some(room), Some(lines)) => self.editor.to.write(room, lines),
                     _ => parted = Some(Audience::Gone),
                 }
             }

@@ -1,8 +1,15 @@
 //! The other end on our own stdin and stdout: an editor that started us.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, send};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -11,18 +18,36 @@ use crate::peer::READ;
 
 /// Two streams that are ours since we were started: what they are nobody knows, pipes, sockets or
 /// files, and their modes are not ours to change. So each has a thread that reads or writes as anybody
-/// would.
+/// would; a line that can be written without waiting is, and saves a wake-up.
 #[derive(Debug)]
 pub struct Stdio {
     pub(crate) from: mpsc::Receiver<Vec<u8>>,
     pub(crate) to: Lines,
 }
 
-/// What is written, by a thread.
+/// What is written.
 #[derive(Debug)]
 pub(crate) struct Lines {
     lines: Option<mpsc::Sender<Vec<u8>>>,
     written: oneshot::Receiver<()>,
+    output: Arc<Output>,
+}
+
+/// Where it is written to.
+#[derive(Debug)]
+struct Output {
+    stream: File,
+    kind: Kind,
+    /// Writes that the thread has been given and has not done.
+    behind: AtomicUsize,
+}
+
+/// What a stream is, as far as it tells how to write to it without waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Pipe,
+    Socket,
+    Other,
 }
 
 /// What was read and not yet taken: so many reads.
@@ -40,14 +65,16 @@ impl Stdio {
         let (give, from) = mpsc::channel(READS);
         let (lines, to_write) = mpsc::channel(WRITES);
         let (tell, written) = oneshot::channel();
+        let output = Arc::new(Output::new(output)?);
+        let writes = Arc::clone(&output);
         let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
         thread("aifo-stdin").spawn(move || read(input, &give))?;
         thread("aifo-stdout").spawn(move || {
-            write(output, to_write);
+            write(&writes, to_write);
             // Whoever wanted to know may be gone.
             let _ = tell.send(());
         })?;
-        Ok(Stdio { from, to: Lines { lines: Some(lines), written } })
+        Ok(Stdio { from, to: Lines { lines: Some(lines), written, output } })
     }
 }
 
@@ -57,6 +84,17 @@ impl Lines {
         self.lines.as_ref()?.reserve().await.ok()
     }
 
+    /// Writes lines there is room for: at once if that needs no waiting, else by the thread.
+    pub(crate) fn write(&self, room: mpsc::Permit<'_, Vec<u8>>, mut lines: Vec<u8>) {
+        let written = self.output.write_at_once(&lines);
+        if written == lines.len() {
+            return;
+        }
+        lines.drain(..written);
+        self.output.behind.fetch_add(1, Ordering::AcqRel);
+        room.send(lines);
+    }
+
     /// Writes what is left, and waits until all is written, or nobody reads it.
     pub(crate) async fn finish(mut self, rest: Vec<Vec<u8>>) {
         let lines = self.lines.take();
@@ -64,6 +102,7 @@ impl Lines {
             for rest in rest {
                 // Whoever is gone hears nothing.
                 let Some(lines) = &lines else { return };
+                self.output.behind.fetch_add(1, Ordering::AcqRel);
                 if lines.send(rest).await.is_err() {
                     return;
                 }
@@ -78,7 +117,7 @@ impl Lines {
 
 /// Reads until the end, or nobody wants it.
 fn read(input: OwnedFd, give: &mpsc::Sender<Vec<u8>>) {
-    let mut input = std::fs::File::from(input);
+    let mut input = File::from(input);
     let mut buffer = vec![0; READ];
     loop {
         match input.read(&mut buffer) {
@@ -95,11 +134,106 @@ fn read(input: OwnedFd, give: &mpsc::Sender<Vec<u8>>) {
     }
 }
 
-fn write(output: OwnedFd, mut lines: mpsc::Receiver<Vec<u8>>) {
-    let mut output = std::fs::File::from(output);
+fn write(output: &Output, mut lines: mpsc::Receiver<Vec<u8>>) {
     while let Some(line) = lines.blocking_recv() {
-        if output.write_all(&line).is_err() {
+        if (&output.stream).write_all(&line).is_err() {
             return;
         }
+        output.behind.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Output {
+    fn new(stream: OwnedFd) -> io::Result<Self> {
+        let stream = File::from(stream);
+        let kind = match stream.metadata()?.file_type() {
+            kind if kind.is_fifo() => Kind::Pipe,
+            kind if kind.is_socket() => Kind::Socket,
+            _ => Kind::Other,
+        };
+        Ok(Output { stream, kind, behind: AtomicUsize::new(0) })
+    }
+
+    /// Writes as much as can be without waiting, and says how much that was. What fails is left to
+    /// the thread, which fails as well.
+    fn write_at_once(&self, bytes: &[u8]) -> usize {
+        if self.behind.load(Ordering::Acquire) > 0 {
+            return 0;
+        }
+        match self.kind {
+            // A pipe that can be written to has room for a page.
+            Kind::Pipe if bytes.len() <= PAGE && self.is_writable() => {
+                (&self.stream).write(bytes).unwrap_or_default()
+            }
+            Kind::Socket => {
+                let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+                send(self.stream.as_raw_fd(), bytes, flags).unwrap_or_default()
+            }
+            Kind::Pipe | Kind::Other => 0,
+        }
+    }
+
+    fn is_writable(&self) -> bool {
+        let mut streams = [PollFd::new(self.stream.as_fd(), PollFlags::POLLOUT)];
+        let ready = poll(&mut streams, PollTimeout::ZERO);
+        let [stream] = streams;
+        ready == Ok(1) && stream.revents() == Some(PollFlags::POLLOUT)
+    }
+}
+
+/// What a pipe has room for at least, if it has any: a buffer (`pipe(7)`).
+const PAGE: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    /// Whoever reads gets every line.
+    fn check(to: impl Into<OwnedFd>, mut from: impl Read + Send + 'static) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let null = File::open("/dev/null").unwrap();
+        let stdio = Stdio::start(&null, &to.into()).unwrap();
+        // Short ones, long ones, and many: at once, by the thread, and both in turns.
+        let line = |number: usize| format!("{number}{}\n", "x".repeat(number * 97 % 9000));
+        let reader = std::thread::spawn(move || {
+            let mut read = Vec::new();
+            from.read_to_end(&mut read).unwrap();
+            read
+        });
+        runtime.block_on(async {
+            for number in 0..2000 {
+                let room = stdio.to.room().await.unwrap();
+                stdio.to.write(room, line(number).into_bytes());
+            }
+            stdio.to.finish(vec![b"rest\n".to_vec()]).await;
+        });
+        let read = reader.join().unwrap();
+        let expected: String = (0..2000).map(line).chain(["rest\n".to_owned()]).collect();
+        assert!(read == expected.as_bytes(), "{} of {} bytes", read.len(), expected.len());
+    }
+
+    #[test]
+    fn lines_come_whole_and_in_their_order_whatever_the_stream_is() {
+        let (from, to) = io::pipe().unwrap();
+        check(to, from);
+        let (from, to) = UnixStream::pair().unwrap();
+        check(to, from);
+    }
+
+    #[test]
+    fn what_would_have_to_wait_is_left_to_the_thread() {
+        let (from, to) = io::pipe().unwrap();
+        let output = Output::new(to.into()).unwrap();
+        let line = vec![b'x'; PAGE];
+        let mut count = 0;
+        while output.write_at_once(&line) == PAGE {
+            count += 1;
+        }
+        assert!(count > 0, "there was room");
+        assert_eq!(output.write_at_once(b"x"), 0, "and is none");
+        assert_eq!(Output::new(File::open("/dev/null").unwrap().into()).unwrap().kind, Kind::Other);
+        drop(from);
+        assert_eq!(output.write_at_once(b"x"), 0, "nobody reads");
     }
 }
