@@ -1,4 +1,5 @@
-//! A frame on its way through `aifo-coder acp`, against the round trip of a line over bare pipes.
+//! A frame on its way through `aifo-coder acp`, against the round trip of a line over bare pipes, all of it
+//! on one processor.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -7,9 +8,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
-use nix::unistd::mkfifo;
+use nix::unistd::{Pid, mkfifo};
 
 use super::measure::{Bench, WARM_UP};
 use super::report::Measured::{self, Slowdown};
@@ -30,11 +32,36 @@ pub(super) fn request(bench: &Bench<'_>) -> Result<Measured> {
 
 fn measure(bench: &Bench<'_>, way: fn(&mut Talk) -> Result<Duration>) -> Result<Measured> {
     let agent = build()?;
+    let _one = OneProcessor::take()?;
     let (mut native, mut bridged) = (Talk::native(&agent)?, Talk::bridged(bench, &agent)?);
     Pairs::measure(WARM_UP, || way(&mut native), || way(&mut bridged))?;
     // Each takes microseconds, so there may be many.
     let rounds = bench.depth.calls() * 20;
     Pairs::measure(rounds, || way(&mut native), || way(&mut bridged)).map(Slowdown)
+}
+
+/// This process, and all that it starts meanwhile, on one processor. Where somebody is woken tells
+/// whether that takes 3 us or 20, and of two ways that are measured in turns each would find its own
+/// habit: that would be compared, and not the ways.
+struct OneProcessor(CpuSet);
+
+impl OneProcessor {
+    fn take() -> Result<Self> {
+        let ourselves = Pid::from_raw(0);
+        let all = sched_getaffinity(ourselves)?;
+        let first = (0..CpuSet::count()).find(|cpu| all.is_set(*cpu).unwrap_or_default());
+        let mut one = CpuSet::new();
+        one.set(first.context("there is no processor")?)?;
+        sched_setaffinity(ourselves, &one)?;
+        Ok(OneProcessor(all))
+    }
+}
+
+impl Drop for OneProcessor {
+    fn drop(&mut self) {
+        // What was allowed before is allowed again.
+        _ = sched_setaffinity(Pid::from_raw(0), &self.0);
+    }
 }
 
 /// An editor and its agent.
