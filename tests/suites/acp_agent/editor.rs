@@ -3,6 +3,32 @@
 use aifo_tests::{AcpAgent, Editor, Group, Script, Setup, Signal, Step, eventually};
 use serde_json::json;
 
+use crate::requests::answer;
+use crate::turn;
+
+#[test]
+fn who_is_told_to_serve_serves_whatever_the_profile_says() {
+    let setup = Setup::new();
+    let file = setup.workspace().join("a");
+    std::fs::write(&file, "text").unwrap();
+    let read = json!({"sessionId": "$session", "path": file});
+    let asks = vec![Step::ask("r", "fs/read_text_file", read), Step::stop("end_turn")];
+    let agent = AcpAgent::new(&turn(asks));
+    let mut coder = setup.coder();
+    coder.args(["acp", "--backend", "local", "--files", "aifo"]);
+    coder.args(["--agent-command", &agent.command_line()]);
+    let mut editor = Editor::start(&mut coder);
+    let introduced = editor.ask("initialize", &json!({"protocolVersion": 1}));
+    editor.answered(introduced).unwrap();
+    let cwd = setup.workspace();
+    let opened = editor.ask("session/new", &json!({"cwd": cwd, "mcpServers": []}));
+    let session = editor.answered(opened).unwrap()["sessionId"].clone();
+    let prompt = json!([{"type": "text", "text": "go"}]);
+    let prompted = editor.ask("session/prompt", &json!({"sessionId": session, "prompt": prompt}));
+    editor.answered(prompted).unwrap();
+    assert_eq!(answer(&agent, "r")["result"]["content"], "text");
+}
+
 #[test]
 fn term_ends_an_agent_at_once_that_takes_its_time_to_end() {
     let stays = [Step::IgnoreSignals, Step::Spawn(Group::Agents), Step::Hang];

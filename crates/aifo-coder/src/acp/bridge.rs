@@ -66,8 +66,8 @@ fn start(
         map = map.outward(&text(alias), &workspace).both_ways(&tmp, &text(stage.place.tmp()));
     }
     let config = RelayConfig {
-        files: served(files, stage.hosts.files.is_some()),
-        terminal: served(terminals, stage.hosts.terminals.is_some()),
+        files: served(files, stage.profile.fs),
+        terminal: served(terminals, stage.profile.terminal),
         map,
         remedy: format!(
             "it is not in the workspace '{workspace}'; start aifo-coder acp with --workspace, or in \

@@ -7,17 +7,18 @@ use aifo_acp_io::{Ended, Host, Served};
 use aifo_doors::{Files, Terminals};
 use serde_json::Value;
 
-/// The hosts of one agent; what is not there is not served.
-#[derive(Debug, Default)]
+/// The hosts of one agent. Which of them it is told of, its profile says; an editor's user may say more.
+#[derive(Debug)]
 pub(crate) struct Hosts {
-    pub(crate) files: Option<Arc<Files>>,
-    pub(crate) terminals: Option<Terminals>,
+    pub(crate) files: Arc<Files>,
+    pub(crate) terminals: Terminals,
+    /// By the profile.
+    pub(crate) serves: Serves,
 }
 
 impl Host for Hosts {
     fn serves(&self) -> Serves {
-        let files = self.files.is_some();
-        Serves { read_text_file: files, write_text_file: files, terminal: self.terminals.is_some() }
+        self.serves
     }
 
     fn call(self: Arc<Self>, method: String, params: Value) -> Served {
@@ -25,14 +26,14 @@ impl Host for Hosts {
             let nobody =
                 || RpcError::new(code::METHOD_NOT_FOUND, format!("nobody serves '{method}'"));
             if let Some(rest) = method.strip_prefix("fs/") {
-                let files = Arc::clone(self.files.as_ref().ok_or_else(nobody)?);
+                let files = Arc::clone(&self.files);
                 return match rest {
                     "read_text_file" => on_disk(move || files.read(&params)).await,
                     "write_text_file" => on_disk(move || files.write(&params)).await,
                     _ => Err(nobody()),
                 };
             }
-            let terminals = self.terminals.as_ref().ok_or_else(nobody)?;
+            let terminals = &self.terminals;
             match method.as_str() {
                 "terminal/create" => terminals.create(&params),
                 "terminal/output" => terminals.output(&params),
@@ -45,11 +46,7 @@ impl Host for Hosts {
     }
 
     fn end(self: Arc<Self>) -> Ended {
-        Box::pin(async move {
-            if let Some(terminals) = &self.terminals {
-                terminals.end_all().await;
-            }
-        })
+        Box::pin(async move { self.terminals.end_all().await })
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use aifo_acp::Serves;
 use aifo_acp_io::{WireLog, WireLogLimits};
 use aifo_doors::{Files, TerminalCommand, TerminalConfig, Terminals, Workspace, Writing};
 use aifo_launch::{AcpProfile, Agent, Place, Session, Tally, WorkspaceLock, given_variables};
@@ -156,8 +157,13 @@ async fn dress(
     let opened = opened.with_context(|| format!("cannot open '{}'", workspace.display()))?;
     let files = Files::new(Arc::clone(&opened), missing_file(&profile), Writing::Served);
     let hosts = Hosts {
-        files: profile.fs.then(|| Arc::new(files)),
-        terminals: profile.terminal.then(|| terminals(opened, &cwd, &place, &judge)),
+        files: Arc::new(files),
+        terminals: terminals(opened, &cwd, &place, &judge),
+        serves: Serves {
+            read_text_file: profile.fs,
+            write_text_file: profile.fs,
+            terminal: profile.terminal,
+        },
     };
     let tmp = session.tmp().to_owned();
     Ok(Stage { name, command, profile, hosts, judge, log, cwd, workspace, tmp, place })
