@@ -13,6 +13,7 @@ use super::call::{Calls, Side, Tool, Way, expect_success};
 use super::measure::{AT_ONCE, Bench, WARM_UP};
 use super::report::Measured::{self, Absent, Slowdown, Throughput};
 use super::stats::Pairs;
+use crate::images::Engine;
 use crate::scratch::Scratch;
 use crate::serve::{Backend, Options, Serve};
 use crate::shell;
@@ -61,8 +62,8 @@ pub(super) fn at_once(bench: &Bench<'_>) -> Result<Measured> {
 
 /// The start of a session of five sidecars against five `docker run -d`, started together by hand.
 pub(super) fn start_of_session(bench: &Bench<'_>) -> Result<Measured> {
-    if !is_ready()? {
-        return Ok(Absent { program: ENGINE });
+    if let Some(reason) = unready()? {
+        return Ok(Absent(reason));
     }
     let by_hand = || {
         let names = KINDS.map(|kind| format!("aifo-bench-{kind}-{}", std::process::id()));
@@ -126,8 +127,8 @@ fn in_session(
     bench: &Bench<'_>,
     measure: impl FnOnce(&Session) -> Result<Measured>,
 ) -> Result<Measured> {
-    if !is_ready()? {
-        return Ok(Absent { program: ENGINE });
+    if let Some(reason) = unready()? {
+        return Ok(Absent(reason));
     }
     let session = Session::start(bench, &["c-cpp"])?;
     let measured = measure(&session);
@@ -135,12 +136,16 @@ fn in_session(
     measured
 }
 
-/// Whether the engine answers and has what our image is made of, which it is then.
-fn is_ready() -> Result<bool> {
+/// Makes our image. `Some` is why that cannot be done: the engine does not answer, or lacks the image
+/// that ours is made from.
+fn unready() -> Result<Option<String>> {
+    if let Err(error) = Engine::Docker.answers() {
+        return Ok(Some(format!("{ENGINE} does not answer: {error}")));
+    }
     let mut inspect = engine(&["image", "inspect", BASE]);
     inspect.stdout(Stdio::null()).stderr(Stdio::null());
     if !inspect.status().is_ok_and(|status| status.success()) {
-        return Ok(false);
+        return Ok(Some(format!("images are missing: {BASE}; run cargo xtask images test")));
     }
     let folder = Scratch::new("aifo-bench-image")?;
     let name = Tool::True.name();
@@ -151,7 +156,7 @@ fn is_ready() -> Result<bool> {
     let mut build = engine(&["build", "--quiet", "--tag", IMAGE]);
     // The builder that every daemon brings along.
     shell::read(build.arg(context).env("DOCKER_BUILDKIT", "0"))?;
-    Ok(true)
+    Ok(None)
 }
 
 /// What somebody would type who wants the same of the engine: its isolation, and nothing of ours.

@@ -30,7 +30,7 @@ pub(super) fn binary(bench: &Bench<'_>) -> Result<Measured> {
 /// `true` by the script with inotify-tools, to a shell that runs it: the script is one as well.
 pub(super) fn script(bench: &Bench<'_>) -> Result<Measured> {
     if shell::find_in_path("inotifywait").is_none() {
-        return Ok(Absent { program: "inotifywait" });
+        return Ok(Absent("no inotifywait".to_owned()));
     }
     let mailbox = Mailbox::start(bench, "script")?;
     let bash = shell::find_in_path("bash").context("no `bash` in the PATH")?;

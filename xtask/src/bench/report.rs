@@ -20,8 +20,8 @@ pub(super) enum Measured {
     Throughput(Pairs),
     /// A size in MiB.
     Mib(f64),
-    /// Nothing, for want of this program.
-    Absent { program: &'static str },
+    /// Nothing, for this reason.
+    Absent(String),
 }
 
 /// The bound of a row, by the C library that the binaries were linked with.
@@ -53,7 +53,7 @@ impl Measured {
             Measured::Slowdown(pairs) => pairs.slowdown(),
             Measured::Throughput(pairs) => 1.0 / pairs.slowdown(),
             Measured::Mib(size) => *size,
-            Measured::Absent { .. } => f64::NAN,
+            Measured::Absent(_) => f64::NAN,
         }
     }
 
@@ -61,7 +61,7 @@ impl Measured {
         match self {
             Measured::Slowdown(_) | Measured::Throughput(_) => "x",
             Measured::Mib(_) => "MiB",
-            Measured::Absent { .. } => "",
+            Measured::Absent(_) => "",
         }
     }
 
@@ -71,7 +71,7 @@ impl Measured {
             Measured::Slowdown(pairs) | Measured::Throughput(pairs) => {
                 Some([pairs.native(), pairs.proxied()])
             }
-            Measured::Mib(_) | Measured::Absent { .. } => None,
+            Measured::Mib(_) | Measured::Absent(_) => None,
         }
     }
 }
@@ -123,8 +123,8 @@ impl Figure {
         });
         let [native_p10, native, proxied_p10, proxied] = times;
         let unit = self.measured.unit();
-        let measured = match self.measured {
-            Measured::Absent { program } => format!("no {program}"),
+        let measured = match &self.measured {
+            Measured::Absent(reason) => reason.clone(),
             _ => format!("{} {unit}", shown(self.measured.value())),
         };
         let relation = self.bound.relation();
@@ -251,7 +251,7 @@ mod tests {
             (Measured::Slowdown(pairs()), most, ["1.33 x", "<= 1.20 x", "OVER"]),
             (Measured::Throughput(pairs()), least, ["0.75 x", ">= 0.65 x", "ok"]),
             (Measured::Slowdown(pairs()), Bound::Reported, ["1.33 x", "-", "-"]),
-            (Measured::Absent { program: "node" }, Bound::Reported, ["no node", "-", "-"]),
+            (Measured::Absent("no node".to_owned()), Bound::Reported, ["no node", "-", "-"]),
         ];
         for (measured, bound, expected) in rows {
             assert_eq!(Figure::new("row", measured, bound, Libc::Musl).row()[5..], expected);

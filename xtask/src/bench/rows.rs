@@ -172,5 +172,5 @@ pub(super) const ROWS: &[Row] = &[
 
 fn from_parent(bench: &Bench<'_>, parent: Parent) -> Result<Measured> {
     let pairs = bench.calls_from(parent)?;
-    Ok(pairs.map_or(Absent { program: parent.program() }, Slowdown))
+    Ok(pairs.map_or_else(|| Absent(format!("no {}", parent.program())), Slowdown))
 }
