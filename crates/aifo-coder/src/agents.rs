@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use aifo_launch::{AgentSpec, Choice, Engine};
+use aifo_launch::{AgentSpec, Choice, Engine, TrustedPrograms};
 use serde::Serialize;
 
 use crate::cli::Agents;
@@ -36,7 +36,8 @@ pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
 }
 
 async fn find(choice: Choice) -> Result<Engine, String> {
-    match engines::within(Engine::find(choice)).await {
+    let programs = TrustedPrograms::here();
+    match engines::within(Engine::find(choice, &programs)).await {
         Some(found) => found.map_err(|error| error.to_string()),
         None => Err("the engine did not answer".to_owned()),
     }

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 
 use aifo_launch::{
     Attachments, Choice, Containers, Engine, EngineError, Images, SessionConfig, SidecarBackend,
-    missing_images, project_version,
+    TrustedPrograms, missing_images, project_version,
 };
 use aifo_types::Kind;
 use anyhow::{Context, bail};
 
 use crate::config::{Backend, Config};
-use crate::paint;
+use crate::{console, paint};
 
 /// What `auto` may come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +28,13 @@ pub(crate) async fn choose(
     config: &Config,
     workspace: &Path,
     fallback: Fallback,
+    programs: &TrustedPrograms,
 ) -> anyhow::Result<SidecarBackend> {
     let wanted = config.containers.backend.value;
     let Some(choice) = wanted.engine() else {
         return local(config, "the backend is local");
     };
-    let engine = match Engine::find(choice).await {
+    let engine = match Engine::find(choice, programs).await {
         Ok(engine) => engine,
         Err(error) if wanted == Backend::Auto && fallback == Fallback::None => bail!(
             "{error}\n\
@@ -42,11 +43,7 @@ pub(crate) async fn choose(
             remedy(&error, "start docker or podman")
         ),
         Err(error) if wanted == Backend::Auto => {
-            // On a machine without engines nobody misses them.
-            if !matches!(error, EngineError::NotFound(_)) {
-                tracing::info!("{error}; {INSTEAD}");
-            }
-            return local(config, &error.to_string());
+            return instead(config, &error.to_string());
         }
         Err(error) => bail!(
             "{error}\n\
@@ -66,12 +63,7 @@ pub(crate) async fn choose(
         if !missing.is_empty() {
             let flavor = containers.engine.flavor();
             let reason = format!("{flavor} has no image {}", missing.join(", "));
-            // Who has made images for some kinds expects containers.
-            match missing.len() < unnamed.len() {
-                true => tracing::warn!("{reason}; {INSTEAD}"),
-                false => tracing::info!("{reason}; {INSTEAD}"),
-            }
-            return local(config, &reason);
+            return instead(config, &reason);
         }
     }
     // Only now: as processes of this machine, tools find these things by themselves.
@@ -83,6 +75,7 @@ pub(crate) async fn choose(
 pub(crate) async fn attached(
     config: &Config,
     backend: &SidecarBackend,
+    programs: &TrustedPrograms,
 ) -> anyhow::Result<Option<Attachments>> {
     let told = &config.containers.attached;
     if told.is_empty() {
@@ -91,7 +84,7 @@ pub(crate) async fn attached(
     let engine = match backend {
         SidecarBackend::Containers(containers) => containers.engine.clone(),
         // The others may well be processes of this machine.
-        SidecarBackend::Local => Engine::find(Choice::Any)
+        SidecarBackend::Local => Engine::find(Choice::Any, programs)
             .await
             .context("no container can be attached\nhint: start the engine that runs it")?,
     };
@@ -100,8 +93,17 @@ pub(crate) async fn attached(
     Ok(Some(Attachments { engine, containers: containers.collect() }))
 }
 
-/// Without containers, for this reason. What only they can do and was asked for is not left out in
-/// silence.
+/// Takes processes of this machine in place of containers that cannot be had, and says so and why: the
+/// user may rely on containers. `--quiet` is the wish not to read it.
+fn instead(config: &Config, reason: &str) -> anyhow::Result<SidecarBackend> {
+    let backend = local(config, reason)?;
+    let reason = reason.split("\nhint:").next().unwrap_or_default();
+    tracing::info!(target: console::PROGRESS, "{reason}; tools run as processes of this machine");
+    Ok(backend)
+}
+
+/// Processes of this machine, for this reason. Errors: a flag asks for something that only containers
+/// can do.
 fn local(config: &Config, reason: &str) -> anyhow::Result<SidecarBackend> {
     if let Some(flag) = config.containers.asked_by_flag() {
         bail!(
@@ -142,8 +144,6 @@ fn remedy(error: &EngineError, usual: &'static str) -> &'static str {
         false => usual,
     }
 }
-
-const INSTEAD: &str = "tools run as processes of this machine";
 
 /// Prints the commands that a session of this configuration would give to its engine.
 pub(crate) fn show_plan(config: &SessionConfig) -> anyhow::Result<ExitCode> {

@@ -57,7 +57,8 @@ pub(crate) fn start(chatter: Chatter) {
     }
 }
 
-/// The target of what is told of a session on its way up.
+/// The target of lines about a session that starts: where it runs, and what it waits for. They are
+/// shown unless the user wants silence.
 pub(crate) const PROGRESS: &str = "aifo_coder::progress";
 
 /// A level, or `target=level` pairs with commas: `info`, `warn,aifo_proxy=trace`. It has the last

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use aifo_launch::{Engine, Flavor, ShimBinary, ShimBinaryError};
+use aifo_launch::{Engine, Flavor, ShimBinary, ShimBinaryError, TrustedPrograms};
 
 use self::report::{Finding, Status};
 use crate::cli::Doctor;
@@ -19,6 +19,7 @@ use crate::console::{self, Chatter};
 use crate::engines::{self, Asked};
 use crate::paint::{self, Paint};
 use crate::run::called_off;
+use crate::settings;
 use crate::start::EndSignals;
 
 pub(crate) async fn doctor(flags: &Doctor) -> anyhow::Result<ExitCode> {
@@ -57,6 +58,7 @@ struct Scene {
     /// Why it would not start, and `config` is only what is built in.
     mistake: Option<ConfigError>,
     workspace: std::path::PathBuf,
+    programs: TrustedPrograms,
     /// Of those that may be used here.
     engines: Vec<Asked>,
     shim: Result<ShimBinary, ShimBinaryError>,
@@ -72,13 +74,14 @@ impl Scene {
             Err(error) if error.is_usage() => return Err(error.into()),
             Err(error) => (Config::builtin(), Some(error)),
         };
+        let programs = settings::programs(&workspace, &config);
         let wanted = config.containers.backend.value;
         let mut engines = match wanted {
             Backend::Local => Vec::new(),
-            Backend::Auto | Backend::Engine(_) => engines::ask_all().await,
+            Backend::Auto | Backend::Engine(_) => engines::ask_all(&programs).await,
         };
         engines.retain(|asked| wanted == Backend::Auto || wanted == Backend::Engine(asked.flavor));
-        Ok(Scene { config, mistake, workspace, engines, shim: ShimBinary::find() })
+        Ok(Scene { config, mistake, workspace, engines, programs, shim: ShimBinary::find() })
     }
 
     /// The engine that was asked for by name, if one was.
@@ -117,6 +120,8 @@ const CHECKS: &[Check] = &[
     Check { what: "tiocsti", answer: Answer::Look(machine::tiocsti) },
     Check { what: "open files", answer: Answer::Look(machine::open_files) },
     Check { what: "terminal", answer: Answer::Look(machine::terminal) },
+    Check { what: "workspace", answer: Answer::Look(session::workspace) },
+    Check { what: "programs", answer: Answer::Look(session::programs) },
     Check { what: "config", answer: Answer::Look(session::config) },
     Check { what: "runtime folder", answer: Answer::Look(session::runtime_folder) },
     Check { what: "killed sessions", answer: Answer::Look(session::killed) },

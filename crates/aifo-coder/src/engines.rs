@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aifo_launch::{Choice, Engine, EngineError, Flavor};
+use aifo_launch::{Choice, Engine, EngineError, Flavor, TrustedPrograms};
 
 /// An engine that is installed, and what it said.
 pub(crate) struct Asked {
@@ -12,7 +12,8 @@ pub(crate) struct Asked {
 }
 
 /// Asks every engine that is installed what it is, at the same time.
-pub(crate) async fn ask_all() -> Vec<Asked> {
+pub(crate) async fn ask_all(programs: &TrustedPrograms) -> Vec<Asked> {
+    let ask = |flavor| ask(flavor, programs);
     let (docker, podman) = tokio::join!(ask(Flavor::Docker), ask(Flavor::Podman));
     [docker, podman].into_iter().flatten().collect()
 }
@@ -20,7 +21,7 @@ pub(crate) async fn ask_all() -> Vec<Asked> {
 /// Those that answer. The others are named on stderr: what they hold is not known.
 pub(crate) async fn answering() -> Vec<Engine> {
     let mut engines = Vec::new();
-    for Asked { flavor, answer } in ask_all().await {
+    for Asked { flavor, answer } in ask_all(&TrustedPrograms::here()).await {
         match answer {
             Ok(engine) => engines.push(engine),
             Err(reason) => eprintln!("aifo-coder: what {flavor} holds is not known: {reason}"),
@@ -30,8 +31,8 @@ pub(crate) async fn answering() -> Vec<Engine> {
 }
 
 /// `None` if it is not installed.
-async fn ask(flavor: Flavor) -> Option<Asked> {
-    let answer = match within(Engine::find(Choice::The(flavor))).await {
+async fn ask(flavor: Flavor, programs: &TrustedPrograms) -> Option<Asked> {
+    let answer = match within(Engine::find(Choice::The(flavor), programs)).await {
         Some(Err(EngineError::NotFound(_))) => return None,
         Some(found) => found.map_err(|error| error.to_string()),
         None => Err(format!("{flavor} did not answer within {} s", PATIENCE.as_secs())),

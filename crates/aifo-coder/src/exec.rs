@@ -57,7 +57,7 @@ pub(crate) fn join(session: &str, command: &[OsString]) -> anyhow::Result<ExitCo
         format!("cannot join session '{}', which may have just ended", session.id)
     })?;
     let shim = ShimBinary::find()?;
-    let mut command = Command::new(shim.path());
+    let mut command = Command::new(shim.program());
     let error = command.arg0(tool.as_str()).args(args).envs(variables).exec();
     Err(error).with_context(|| format!("cannot run '{}'", shim.path().display()))
 }

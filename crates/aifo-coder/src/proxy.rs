@@ -34,7 +34,7 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     }
     let mut signals = EndSignals::listen()?;
     let host = Host {
-        runner_program: shim.path().to_owned(),
+        runner_program: shim.program(),
         workspace: workspace.clone(),
         path,
         open_files: raise_open_files()?,

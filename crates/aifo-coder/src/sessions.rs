@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use aifo_launch::{Choice, Container, Engine, Flavor, RunningTool, SessionInfo, running_sessions};
+use aifo_launch::{
+    Choice, Container, Engine, Flavor, RunningTool, SessionInfo, TrustedPrograms, running_sessions,
+};
 use anyhow::bail;
 use serde::Serialize;
 
@@ -33,7 +35,10 @@ async fn containers_of(sessions: &[SessionInfo]) -> Vec<Container> {
             continue;
         }
         let listed = engines::within(async {
-            Engine::find(Choice::The(flavor)).await?.containers(None).await
+            Engine::find(Choice::The(flavor), &TrustedPrograms::here())
+                .await?
+                .containers(None)
+                .await
         });
         match listed.await {
             Some(Ok(containers)) => found.extend(containers),

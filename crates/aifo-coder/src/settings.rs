@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use aifo_launch::{SessionConfig, ShimBinary, Startup, Verbosity};
+use aifo_launch::{
+    CheckedWorkspace, SessionConfig, ShimBinary, Startup, TrustedPrograms, Verbosity,
+};
+use std::path::Path;
 
 use crate::backend::{self, Fallback};
 use crate::cli::Session;
@@ -37,7 +40,10 @@ pub(crate) async fn session_config_with(
     config: &Config,
     fallback: Fallback,
 ) -> anyhow::Result<SessionConfig> {
-    let workspace = &flags.project.workspace;
+    // Before anything is started, be it our own shim.
+    let workspace = CheckedWorkspace::new(&flags.project.workspace)?;
+    let workspace = workspace.path();
+    let programs = programs(workspace, config);
     if config.toolchains.value.list.is_empty() {
         tracing::warn!(
             "no toolchain fits the files of '{}', so every tool will be refused; \
@@ -47,8 +53,8 @@ pub(crate) async fn session_config_with(
     }
     let mut session = SessionConfig::new(workspace, ShimBinary::find()?);
     session.toolchains.clone_from(&config.toolchains.value.list);
-    session.backend = backend::choose(config, workspace, fallback).await?;
-    session.attached = backend::attached(config, &session.backend).await?;
+    session.backend = backend::choose(config, workspace, fallback, &programs).await?;
+    session.attached = backend::attached(config, &session.backend, &programs).await?;
     session.startup = match config.toolchains.value.starts {
         Starts::AtOnce => Startup::AtOnce,
         Starts::OnDemand => {
@@ -69,6 +75,11 @@ pub(crate) async fn session_config_with(
         session.verbosity = Verbosity::Verbose;
     }
     Ok(session)
+}
+
+/// The programs that may be started for work on a workspace.
+pub(crate) fn programs(workspace: &Path, config: &Config) -> TrustedPrograms {
+    TrustedPrograms::for_workspace(workspace).without_state_of(&config.agents)
 }
 
 /// How many sidecars come up at the start.

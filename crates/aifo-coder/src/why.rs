@@ -22,6 +22,7 @@ use crate::backend::{self, Fallback};
 use crate::cli::Why;
 use crate::config::{self, Backend, Config};
 use crate::paint;
+use crate::settings;
 
 pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
     let explanation = explain(flags).await?;
@@ -54,13 +55,16 @@ async fn explain(flags: &Why) -> anyhow::Result<Explanation> {
 
 /// Where a session would have its sidecars. An engine is asked only where its answer decides.
 async fn place(config: &Config, workspace: &Path) -> anyhow::Result<Place> {
+    let programs = settings::programs(workspace, config);
     Ok(match config.containers.backend.value {
         Backend::Local => Place::Machine,
         Backend::Engine(_) => Place::Containers,
-        Backend::Auto => match backend::choose(config, workspace, Fallback::Local).await? {
-            SidecarBackend::Local => Place::Machine,
-            SidecarBackend::Containers(_) => Place::Containers,
-        },
+        Backend::Auto => {
+            match backend::choose(config, workspace, Fallback::Local, &programs).await? {
+                SidecarBackend::Local => Place::Machine,
+                SidecarBackend::Containers(_) => Place::Containers,
+            }
+        }
     })
 }
 

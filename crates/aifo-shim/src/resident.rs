@@ -2,7 +2,7 @@
 //!
 //! Whoever starts it hands over its control connection as stdin, or says where to connect:
 //! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write PATH]..
-//! [--writable PATH].. [--apart SUBNET]..`
+//! [--writable PATH].. [--apart SUBNET]..`; `aifo-runner watch` waits for the end of the launcher.
 
 use std::ffi::OsString;
 use std::io;
@@ -40,6 +40,7 @@ pub(crate) fn run(args: &[OsString]) -> ShimEnd {
             }
             None => return usage(),
         },
+        Some("watch") if words.is_empty() => take_fd(0).and_then(aifo_runner::watch),
         Some("unlink") if words.is_empty() => aifo_runner::unlink_own(),
         _ => return usage(),
     };

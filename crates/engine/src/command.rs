@@ -2,19 +2,20 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::path::{Path, PathBuf};
+
+use crate::program::Program;
 
 /// A program, its arguments, and what is added to its environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineCommand {
-    pub(crate) program: PathBuf,
+    pub(crate) program: Program,
     pub(crate) args: Vec<OsString>,
     pub(crate) environment: Vec<(OsString, OsString)>,
 }
 
 impl EngineCommand {
-    pub(crate) fn new(program: &Path) -> Self {
-        EngineCommand { program: program.to_owned(), args: Vec::new(), environment: Vec::new() }
+    pub(crate) fn new(program: &Program) -> Self {
+        EngineCommand { program: program.clone(), args: Vec::new(), environment: Vec::new() }
     }
 
     /// Adds an argument.
@@ -37,8 +38,8 @@ impl EngineCommand {
 
     /// Ready to be run.
     pub(crate) fn prepare(&self) -> std::process::Command {
-        let mut command = std::process::Command::new(&self.program);
-        command.args(&self.args);
+        let mut command = std::process::Command::new(&self.program.file);
+        command.args(&self.args).env("PATH", &self.program.path);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
@@ -48,7 +49,8 @@ impl EngineCommand {
 impl fmt::Display for EngineCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A user pastes it where PATH finds the same program.
-        let program = self.program.file_name().unwrap_or(self.program.as_os_str());
+        let file = &self.program.file;
+        let program = file.file_name().unwrap_or(file.as_os_str());
         f.write_str(&quoted(program))?;
         for arg in &self.args {
             write!(f, " {}", quoted(arg))?;
@@ -73,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_line_to_paste() {
-        let command = EngineCommand::new(Path::new("/usr/bin/docker"))
+        let command = EngineCommand::new(&Program::at("/usr/bin/docker"))
             .args(["run", "--env", "TOKEN", "--label", "a=it's", "", "a b"])
             .variable("TOKEN".as_ref(), "secret".as_ref());
         let line = r"docker run --env TOKEN --label 'a=it'\''s' '' 'a b'";

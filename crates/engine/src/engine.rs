@@ -1,18 +1,19 @@
 //! Finding an engine, and having it do something.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use crate::command::EngineCommand;
 use crate::facts::Facts;
+use crate::program::{MissingProgram, Program, Programs};
 
 /// An engine that has answered.
 #[derive(Clone, Debug)]
 pub struct Engine {
     flavor: Flavor,
-    program: PathBuf,
+    program: Program,
     facts: Facts,
 }
 
@@ -40,6 +41,19 @@ pub enum EngineError {
     /// No program of that name is in PATH.
     #[error("no container engine was found: {0} in PATH")]
     NotFound(&'static str),
+    /// The only program of that name in PATH must not be started.
+    #[error(
+        "{flavor} is not started: '{}' is not a trusted program: {why}\n\
+         hint: put the directory of the system's own {flavor} into PATH", file.display()
+    )]
+    Untrusted {
+        /// Which one.
+        flavor: Flavor,
+        /// The program.
+        file: PathBuf,
+        /// Why it is not trusted.
+        why: &'static str,
+    },
     /// It is installed, but its daemon is not running, or not ours to use.
     #[error("{flavor} does not answer: {reason}")]
     Silent {
@@ -106,13 +120,19 @@ impl Choice {
 }
 
 impl Engine {
-    /// Looks for an engine in PATH and asks it what it is. Errors: there is none, it does not answer,
-    /// or it is not fit for us; of several, what the first that is installed said.
-    pub async fn find(choice: Choice) -> Result<Self, EngineError> {
+    /// Finds an engine among `programs` and asks for its facts. Errors: there is none, it does not
+    /// answer, or it cannot be used; of several, the error of the first that is installed.
+    pub async fn find(choice: Choice, programs: &impl Programs) -> Result<Self, EngineError> {
         let mut failure = None;
         for flavor in choice.flavors() {
-            let Ok(program) = which::which(flavor.program()) else { continue };
-            match Engine::at(flavor, program).await {
+            let found = match programs.find(flavor.program()) {
+                Ok(program) => Engine::at(flavor, program).await,
+                Err(MissingProgram::Absent) => continue,
+                Err(MissingProgram::Untrusted { file, why }) => {
+                    Err(EngineError::Untrusted { flavor, file, why })
+                }
+            };
+            match found {
                 Ok(engine) => return Ok(engine),
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -124,7 +144,7 @@ impl Engine {
         })))
     }
 
-    async fn at(flavor: Flavor, program: PathBuf) -> Result<Self, EngineError> {
+    async fn at(flavor: Flavor, program: Program) -> Result<Self, EngineError> {
         let command = EngineCommand::new(&program);
         let command = match flavor {
             Flavor::Docker => command.args(["info", "--format", "{{json .}}"]),
@@ -278,7 +298,7 @@ fn remedy(reason: &str) -> &'static str {
 
 /// `docker network create`: what failed, without its details.
 fn verb(command: &EngineCommand) -> String {
-    let program = Path::new(&command.program).file_name().unwrap_or_default().to_string_lossy();
+    let program = command.program.file.file_name().unwrap_or_default().to_string_lossy();
     let words = command.args.iter().map(|arg| arg.to_string_lossy());
     let words = words.take_while(|word| !word.starts_with('-')).take(2);
     std::iter::once(program).chain(words).collect::<Vec<_>>().join(" ")
@@ -306,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_named_by_its_verb() {
-        let what = EngineCommand::new(Path::new("/usr/bin/docker"))
+        let what = EngineCommand::new(&Program::at("/usr/bin/docker"))
             .args(["network", "create", "--label", "a", "n"]);
         let error = EngineError::Failed { what: Box::new(what), reason: "no".to_owned() };
         assert_eq!(error.to_string(), "docker network create failed: no");

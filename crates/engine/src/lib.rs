@@ -7,10 +7,10 @@
 //! call, where no engine is asked for anything.
 //!
 //! ```no_run
-//! use aifo_engine::{Choice, Engine};
+//! use aifo_engine::{Choice, Engine, Programs};
 //!
-//! # async fn look() -> Result<(), aifo_engine::EngineError> {
-//! let engine = Engine::find(Choice::Any).await?;
+//! # async fn look(programs: &impl Programs) -> Result<(), aifo_engine::EngineError> {
+//! let engine = Engine::find(Choice::Any, programs).await?;
 //! for container in engine.containers(None).await? {
 //!     println!("{} belongs to session {}", container.name, container.session);
 //! }
@@ -18,7 +18,8 @@
 //! # }
 //! ```
 //!
-//! Architecture invariant: no secret is ever an argument here. A value that could be one reaches the
+//! Architecture invariant: this crate searches no PATH; its caller says which program is an engine, and
+//! which are trusted ([`Programs`]). No secret is ever an argument here. A value that could be one reaches the
 //! engine through the environment of its command.
 
 mod command;
@@ -27,6 +28,7 @@ mod engine;
 mod facts;
 mod inventory;
 mod labels;
+mod program;
 mod user_container;
 
 pub use command::EngineCommand;
@@ -35,4 +37,5 @@ pub use engine::{Choice, Engine, EngineError, Flavor, last_words};
 pub use facts::{CgroupVersion, Facts};
 pub use inventory::{Container, NetworkEntry};
 pub use labels::{Label, Labels};
+pub use program::{MissingProgram, Program, Programs};
 pub use user_container::{ExecAs, UserContainer};

@@ -5,7 +5,7 @@
 
 use aifo_launch::{
     Agent, AgentPlace, AgentSpec, Choice, Containers, Engine, Session, SessionConfig, ShimBinary,
-    SidecarBackend,
+    SidecarBackend, TrustedPrograms,
 };
 use aifo_types::Kind;
 
@@ -17,7 +17,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let agent = Agent::new(command.iter().map(Into::into).collect()).ok_or("which command?")?;
 
-    let mut containers = Containers::of(Engine::find(Choice::Any).await?);
+    let programs = TrustedPrograms::for_workspace(workspace.as_ref());
+    let mut containers = Containers::of(Engine::find(Choice::Any, &programs).await?);
     let kind = Kind::parse(kind)?;
     containers.images.named.insert(kind.clone(), image.clone());
     let mut config = SessionConfig::new(workspace, ShimBinary::find()?);

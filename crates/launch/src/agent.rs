@@ -18,6 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config::Verbosity;
 use crate::place;
 use crate::session::Session;
+use crate::shim_binary::ShimBinary;
 use crate::shims::path_with_first;
 
 /// A command that is the agent, or stands for one.
@@ -110,6 +111,7 @@ impl Agent {
         let mut contract = self.contract(session);
         let place = match session.door() {
             None => {
+                session.watch_host()?;
                 write_settings(&session.shims().join(SETTINGS), &contract)?;
                 Place::Here(Here {
                     path: path_with_first(&session.shims(), std::env::var_os("PATH")),
@@ -129,7 +131,7 @@ impl Agent {
                 }
                 write_settings(&place::front(session.folder()).join(SETTINGS), &contract)?;
                 Place::Container(Inside {
-                    shim: session.shim().to_owned(),
+                    shim: session.shim().clone(),
                     workspace: session.workspace().to_owned(),
                     url: door.endpoint().to_string(),
                     token: door.token().clone(),
@@ -178,7 +180,7 @@ pub struct Here {
 /// An agent's container, as it is reached from outside.
 #[derive(Clone, Debug)]
 pub struct Inside {
-    shim: PathBuf,
+    shim: ShimBinary,
     workspace: PathBuf,
     url: String,
     token: Token,
@@ -238,7 +240,7 @@ impl Here {
 impl Inside {
     /// A shim of our own, which carries the terminal and the signals of what runs in the container.
     fn command(&self, program: &OsStr, variables: &[(String, String)]) -> Command {
-        let mut command = Command::new(&self.shim);
+        let mut command = Command::new(self.shim.program());
         command.arg0("aifo-shim").args(["--call", place::ENTRY]).arg(program);
         for (name, value) in std::env::vars_os() {
             let Some(rest) = name.as_bytes().strip_prefix(env::PREFIX.as_bytes()) else { continue };
@@ -336,7 +338,7 @@ mod tests {
         }
 
         let inside = Place::Container(Inside {
-            shim: "/shim".into(),
+            shim: ShimBinary::stand_in(),
             workspace: "/ws".into(),
             url: "unix:///agent.sock".into(),
             token: Token::from_random([7; 16]),

@@ -9,6 +9,7 @@ use aifo_sidecar::{cache_volumes, local_caches};
 use aifo_types::Kind;
 
 use crate::folder::remove_tree;
+use crate::trusted::TrustedPrograms;
 
 /// A cache that is there.
 #[derive(Clone, Debug)]
@@ -120,7 +121,8 @@ impl Cache {
             }
             CachePlace::Folder(folder) => folder.clone(),
         };
-        let mut du = tokio::process::Command::new("du");
+        let du = TrustedPrograms::here().program("du").ok()?;
+        let mut du = tokio::process::Command::new(du);
         du.args(["-sh"]).arg(folder).stdin(Stdio::null()).kill_on_drop(true);
         let told = String::from_utf8(du.output().await.ok()?.stdout).ok()?;
         told.split_whitespace().next().map(str::to_owned)

@@ -16,7 +16,9 @@ use aifo_types::Endpoint;
 use nix::unistd::getuid;
 
 use crate::backend::temporary_directory;
-use crate::folder::{Abandoned, TMP_SUFFIX, is_held, remove_tree, runtime_directory, session_of};
+use crate::folder::{
+    Abandoned, TMP_SUFFIX, is_held, is_own, remove_tree, runtime_directory, session_of,
+};
 use crate::running::{SessionInfo, session_folders};
 
 /// What is left of one session. As long as this lives nobody else removes it.
@@ -121,7 +123,7 @@ pub async fn survey(engines: &[Engine], id: &str) -> Survey {
 /// The sessions of this user that were killed, as their folders tell. It costs one look at the
 /// runtime folder.
 pub fn killed_sessions() -> Vec<String> {
-    let folders = session_folders(&runtime_directory()).filter(|path| is_own_folder(path));
+    let folders = session_folders(&runtime_directory()).filter(|path| is_own(path));
     let dead = folders.filter(|path| !is_held(path)).filter_map(|path| {
         let name = path.file_name()?.to_str()?;
         // A temporary directory may outlive its session in good order, if a tool has locked it up.
@@ -161,7 +163,7 @@ fn in_folder(folder: &Path, found: &mut BTreeMap<String, Remains>) {
     let Some(session) = folder.file_name().and_then(|name| session_of(name.to_str()?)) else {
         return;
     };
-    if !is_own_folder(folder) {
+    if !is_own(folder) {
         return;
     }
     let Some(taken) = Abandoned::take(folder) else { return };
@@ -175,7 +177,7 @@ fn in_folder(folder: &Path, found: &mut BTreeMap<String, Remains>) {
     }
     // Where a temporary directory lies depends on the environment of that time.
     if card.tmp.parent().is_some_and(|parent| !places().iter().any(|place| place == parent))
-        && is_own_folder(&card.tmp)
+        && is_own(&card.tmp)
         && let Some(taken) = Abandoned::take(&card.tmp)
     {
         remains.hold(taken, &card.tmp);
@@ -205,10 +207,6 @@ fn abandoned_socket(card: &SessionInfo, folder: &Path) -> Option<PathBuf> {
     let is_dead =
         || UnixStream::connect(&path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
     (!path.starts_with(folder) && is_ours && is_dead()).then_some(path)
-}
-
-fn is_own_folder(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|found| found.is_dir() && found.uid() == getuid().as_raw())
 }
 
 impl Part {

@@ -8,6 +8,7 @@ use aifo_proxy::BindError;
 use aifo_sidecar::SidecarError;
 use aifo_types::Kind;
 
+use crate::ground::GroundError;
 use crate::shim_binary::ShimBinaryError;
 use crate::toolchain::Version;
 
@@ -25,6 +26,9 @@ pub enum LaunchError {
         /// Why not.
         source: io::Error,
     },
+    /// An agent must not be given this directory.
+    #[error(transparent)]
+    Ground(GroundError),
     /// Containers would not find their own system any more.
     #[error(
         "'{}' cannot be the workspace of containers: they have their own system there\n\

@@ -93,6 +93,16 @@ impl Abandoned {
     }
 }
 
+/// Whether a path is a directory of this user's that no other user can enter. A link is none.
+pub(crate) fn is_private(path: &Path) -> bool {
+    is_own(path) && path.symlink_metadata().is_ok_and(|found| found.mode() & 0o077 == 0)
+}
+
+/// Whether a path is a directory of this user's. A link is none.
+pub(crate) fn is_own(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_dir() && found.uid() == getuid().as_raw())
+}
+
 fn open_folder(path: &Path) -> Result<File, Errno> {
     let flags = (OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);

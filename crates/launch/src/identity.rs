@@ -1,9 +1,9 @@
 //! Who the user is, as programs in the agent's container are told.
 
-use std::process::Stdio;
-
 use nix::unistd::{getgid, getuid};
-use tokio::process::Command;
+
+use crate::git::git;
+use crate::trusted::TrustedPrograms;
 
 /// `/etc/passwd`: root, and whoever the caller is there. A caller who is root has the same home.
 pub(crate) fn passwd(home: &str, shell: &str, as_root: bool) -> String {
@@ -34,8 +34,9 @@ pub(crate) fn group(as_root: bool) -> String {
 
 /// `/etc/gitconfig`: whom commits are by, as git on this machine has it for all repositories; empty if
 /// it has nothing, or is not there.
-pub(crate) async fn gitconfig() -> String {
-    let (name, email) = tokio::join!(git_says("user.name"), git_says("user.email"));
+pub(crate) async fn gitconfig(programs: &TrustedPrograms) -> String {
+    let setting = |key| git_setting(programs, key);
+    let (name, email) = tokio::join!(setting("user.name"), setting("user.email"));
     let line = |key: &str, value: Option<String>| {
         value.map(|value| format!("\t{key} = {}\n", quoted(&value))).unwrap_or_default()
     };
@@ -43,12 +44,11 @@ pub(crate) async fn gitconfig() -> String {
     if lines.is_empty() { lines } else { format!("[user]\n{lines}") }
 }
 
-async fn git_says(key: &str) -> Option<String> {
-    let mut git = Command::new("git");
+async fn git_setting(programs: &TrustedPrograms, key: &str) -> Option<String> {
+    let mut git = git(programs)?;
     // Not the project's: that is in its own file, which the agent sees.
-    git.args(["config", "--global", "--includes", "--get", key]).current_dir("/");
-    git.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    let output = git.output().await.ok()?;
+    let output =
+        git.args(["config", "--global", "--includes", "--get", key]).output().await.ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     let value = text.strip_suffix('\n').unwrap_or(&text);
     (output.status.success() && !value.is_empty()).then(|| value.to_owned())

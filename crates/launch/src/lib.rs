@@ -47,8 +47,12 @@ mod detect;
 mod door;
 mod error;
 mod folder;
+mod git;
+mod ground;
+mod host_watch;
 mod identity;
 mod lock;
+mod own_directories;
 mod place;
 mod registries;
 mod running;
@@ -59,12 +63,14 @@ mod shims;
 mod start;
 mod tally;
 mod toolchain;
+mod trusted;
 mod versions;
 
 pub use agent::{Agent, AgentEnd, Here, Inside, Place, given_variables};
 pub use agents::{AcpProfile, AgentSpec, MissingFile, Smart, Stream, known_agents};
 pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
+    MissingProgram, Program, Programs,
 };
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_proxy::{Limits, RunningTool};
@@ -80,6 +86,7 @@ pub use confine::Confine;
 pub use detect::detect_kinds;
 pub use error::LaunchError;
 pub use folder::runtime_directory;
+pub use ground::{CheckedWorkspace, GroundError};
 pub use lock::WorkspaceLock;
 pub use place::AgentPlace;
 pub use registries::{Admission, AdmissionError, Places};
@@ -89,4 +96,5 @@ pub use shim_binary::{ShimBinary, ShimBinaryError};
 pub use shims::path_without_shims;
 pub use tally::Tally;
 pub use toolchain::{Toolchain, Version, VersionSource};
+pub use trusted::TrustedPrograms;
 pub use versions::project_version;

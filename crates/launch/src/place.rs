@@ -12,8 +12,10 @@ use aifo_sidecar::{AgentContainer, CONTAINER_HOME};
 
 use crate::agents::AgentSpec;
 use crate::error::LaunchError;
+use crate::ground;
 use crate::identity;
 use crate::shims::link_names;
+use crate::trusted::TrustedPrograms;
 
 /// An agent that is to run in a container.
 #[derive(Clone, Debug)]
@@ -41,6 +43,13 @@ const FILES: [(&str, &str); 4] = [
     ("gitconfig", "/etc/gitconfig"),
 ];
 
+/// Checks every state directory that the container would get. Errors: an agent must not write there.
+pub(crate) fn check_state(place: &AgentPlace) -> Result<(), LaunchError> {
+    let Some(home) = &place.home else { return Ok(()) };
+    let mut state = place.spec.state.iter().map(|state| home.join(state));
+    state.try_for_each(|state| ground::check_state(&state)).map_err(LaunchError::Ground)
+}
+
 /// What the container is made of, given the session's folder. Nothing of it need be there yet.
 pub(crate) fn container(place: &AgentPlace, folder: &Path) -> AgentContainer {
     let mut mounts = vec![Mount::bind(&front(folder), Path::new(FRONT), true)];
@@ -61,6 +70,7 @@ pub(crate) async fn furnish(
     place: &AgentPlace,
     folder: &Path,
     tools: (&Policy, &NotifyRules),
+    programs: &TrustedPrograms,
     as_root: bool,
 ) -> Result<(), LaunchError> {
     let shims = shims(folder);
@@ -73,7 +83,7 @@ pub(crate) async fn furnish(
         include_str!("agents/zz-aifo.sh").to_owned(),
         identity::passwd(CONTAINER_HOME, &shell, as_root),
         identity::group(as_root),
-        identity::gitconfig().await,
+        identity::gitconfig(programs).await,
     ];
     for ((name, _), text) in FILES.iter().zip(texts) {
         let file = files.join(name);

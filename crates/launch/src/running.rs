@@ -1,7 +1,7 @@
 //! The sessions that run on this machine, as they tell of themselves.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,7 +13,7 @@ use aifo_types::{Kind, Token, env};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::folder::{is_held, runtime_directory, session_of};
+use crate::folder::{PREFIX, TMP_SUFFIX, is_held, is_private, runtime_directory, session_of};
 
 /// What a session tells about itself in its folder.
 #[derive(Clone, Debug)]
@@ -129,9 +129,21 @@ impl SessionInfo {
         Board::read(&self.folder.join(BOARD)).unwrap_or_default()
     }
 
-    /// What a session, living or not, tells in this folder; `None` if it was never ready.
+    /// The record of a session, living or not, in its directory. `None` if it was never ready, or if
+    /// the record is not believed: the directory must be the caller's alone, and paths that are read
+    /// or removed later must follow from the id in its name.
     pub(crate) fn read(folder: &Path) -> Option<Self> {
+        if !is_private(folder) {
+            return None;
+        }
         let card: Card = serde_json::from_slice(&fs::read(folder.join(CARD)).ok()?).ok()?;
+        let is_named = |path: &Path, name: String| path.file_name() == Some(OsStr::new(&name));
+        let follows = is_named(folder, format!("{PREFIX}{}", card.id))
+            && is_named(&card.tmp, format!("{PREFIX}{}{TMP_SUFFIX}", card.id))
+            && is_named(&card.log, format!("{}.jsonl", card.id));
+        if !follows {
+            return None;
+        }
         Some(SessionInfo {
             id: card.id,
             pid: card.pid,
@@ -188,4 +200,48 @@ fn parse_kinds(names: &[String]) -> Vec<Kind> {
 
 fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::Folder;
+
+    const ID: &str = "5d0c3b7f9a21e846";
+
+    fn record(id: &str, tmp: &str, log: &str) -> String {
+        serde_json::json!({
+            "id": id, "pid": 1, "workspace": "/w", "url": "unix:///s", "kinds": [],
+            "backend": "local", "started_unix_ms": 0, "log": log, "tmp": tmp,
+        })
+        .to_string()
+    }
+
+    #[test]
+    fn a_record_is_believed_where_its_paths_follow_from_its_id() {
+        let parent = std::env::temp_dir().join(format!("aifo-records-{}", std::process::id()));
+        fs::create_dir(&parent).unwrap();
+        let folder = Folder::create(parent.join(format!("aifo-{ID}"))).unwrap();
+        let tmp = format!("/somewhere/aifo-{ID}-tmp");
+        let log = format!("/state/{ID}.jsonl");
+        let other = "0123456789abcdef";
+        let rows = [
+            (record(ID, &tmp, &log), true),
+            (record(other, &tmp, &log), false),
+            (record(ID, "/home/me/precious", &log), false),
+            (record(ID, &format!("/somewhere/aifo-{other}-tmp"), &log), false),
+            (record(ID, &format!("{tmp}/.."), &log), false),
+            (record(ID, &tmp, "/home/me/.ssh/id_rsa"), false),
+        ];
+        for (text, expected) in rows {
+            fs::write(folder.path().join(CARD), &text).unwrap();
+            assert_eq!(SessionInfo::read(folder.path()).is_some(), expected, "{text}");
+        }
+        fs::write(folder.path().join(CARD), record(ID, &tmp, &log)).unwrap();
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(folder.path(), open).unwrap();
+        assert!(SessionInfo::read(folder.path()).is_none(), "others could have entered");
+        drop(folder);
+        fs::remove_dir(&parent).unwrap();
+    }
 }

@@ -1,8 +1,9 @@
 //! A session that is up, and its end.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use aifo_sidecar::{ContainerBackend, Fleet};
 use aifo_types::{Kind, Token, ToolName};
@@ -11,8 +12,10 @@ use tokio::task::JoinSet;
 use crate::config::Verbosity;
 use crate::door::Door;
 use crate::folder::Folder;
+use crate::host_watch::HostWatch;
 use crate::running::SessionInfo;
 use crate::serving::Serving;
+use crate::shim_binary::ShimBinary;
 use crate::tally::{Tally, TallyKeeper};
 
 /// A running session. [`Session::close`] ends it in good order; dropping it is the emergency exit,
@@ -35,8 +38,10 @@ pub struct Session {
     pub(crate) tally: Arc<TallyKeeper>,
     /// Which of the agent's tools is asked whether all is well.
     pub(crate) probe: Option<ToolName>,
-    pub(crate) shim: PathBuf,
+    pub(crate) shim: ShimBinary,
     pub(crate) serving: Serving,
+    /// Once the agent runs on this machine: ends it if this process is killed.
+    pub(crate) host_watch: OnceLock<HostWatch>,
     /// The folder of the socket, if it had to be made for it.
     pub(crate) _socket_folder: Option<Folder>,
 }
@@ -107,7 +112,17 @@ impl Session {
         self.door.as_ref()
     }
 
-    pub(crate) fn shim(&self) -> &Path {
+    /// From here on, what was started with the session's token ends if this process is killed.
+    pub(crate) fn watch_host(&self) -> io::Result<()> {
+        if self.host_watch.get().is_none() {
+            let watch = HostWatch::start(&self.shim, &self.token)?;
+            // Of two that came at the same time one is dropped, which ends it.
+            let _ = self.host_watch.set(watch);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn shim(&self) -> &ShimBinary {
         &self.shim
     }
 

@@ -1,14 +1,23 @@
-//! Finding the shim that belongs to us.
+//! The `aifo-shim` binary that belongs to this launcher.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use aifo_types::env;
 
 /// The `aifo-shim` binary: the shims' target and every sidecar's runner.
+///
+/// It is opened once. Processes of this machine are started from that descriptor, so a file that takes
+/// its place later is not executed.
 #[derive(Clone, Debug)]
 pub struct ShimBinary {
     path: PathBuf,
+    file: Arc<File>,
 }
 
 /// Why there is no usable shim.
@@ -51,10 +60,7 @@ impl ShimBinary {
     /// Looks where `AIFO_SHIM_BIN` says, else beside our own executable, else in `../lib/aifo` from
     /// there, and checks that what it finds is of our version.
     pub fn find() -> Result<Self, ShimBinaryError> {
-        let places = match std::env::var_os(env::SHIM_BIN) {
-            Some(path) => vec![PathBuf::from(path)],
-            None => beside_us(),
-        };
+        let places = candidates();
         let found = places.iter().find(|path| path.is_file());
         let found = found.and_then(|path| path.canonicalize().ok());
         let Some(path) = found else {
@@ -62,23 +68,29 @@ impl ShimBinary {
                 places.iter().map(|path| format!("'{}'", path.display())).collect();
             return Err(ShimBinaryError::NotFound { looked_at: looked_at.join(" and ") });
         };
-        let shim = ShimBinary { path };
+        let opened = File::open(&path);
+        let file = opened.map_err(|error| broken(&path, error.to_string()))?;
+        let shim = ShimBinary { path, file: Arc::new(file) };
         shim.check_version()?;
         Ok(shim)
     }
 
-    /// Where it is; an absolute path without links.
-    pub fn path(&self) -> &std::path::Path {
+    /// Where it is; an absolute path without links. For links and mounts; a process of this machine is
+    /// started from [`program`](Self::program).
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
+    /// A name of the opened file, for a process that this one starts.
+    pub fn program(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    }
+
     fn check_version(&self) -> Result<(), ShimBinaryError> {
-        let broken = |why: String| ShimBinaryError::Broken { path: self.path.clone(), why };
-        let output = Command::new(&self.path)
-            .arg("--version")
-            .env_clear()
-            .output()
-            .map_err(|error| broken(error.to_string()))?;
+        let broken = |why| broken(&self.path, why);
+        let mut command = Command::new(self.program());
+        command.arg0("aifo-shim").arg("--version").env_clear();
+        let output = command.output().map_err(|error: io::Error| broken(error.to_string()))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let theirs =
             text.strip_prefix("aifo-shim ").and_then(|rest| rest.split_whitespace().next());
@@ -92,6 +104,24 @@ impl ShimBinary {
             None => Err(broken(format!("'--version' ended with {}", output.status))),
         }
     }
+}
+
+#[cfg(test)]
+impl ShimBinary {
+    /// A value for tests that start nothing.
+    pub(crate) fn stand_in() -> Self {
+        let file = Arc::new(File::open("/dev/null").expect("it is always there"));
+        ShimBinary { path: "/shim".into(), file }
+    }
+}
+
+fn broken(path: &Path, why: String) -> ShimBinaryError {
+    ShimBinaryError::Broken { path: path.to_owned(), why }
+}
+
+/// Where the shim may be, the first choice first.
+pub(crate) fn candidates() -> Vec<PathBuf> {
+    std::env::var_os(env::SHIM_BIN).map_or_else(beside_us, |path| vec![PathBuf::from(path)])
 }
 
 fn beside_us() -> Vec<PathBuf> {

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use aifo_process::raise_open_files;
@@ -24,6 +24,7 @@ use crate::config::{SessionConfig, Verbosity};
 use crate::door::{Door, DoorConfig};
 use crate::error::LaunchError;
 use crate::folder::{Folder, PREFIX, TMP_SUFFIX, real_directory, runtime_directory};
+use crate::ground::CheckedWorkspace;
 use crate::place;
 use crate::running::{BOARD, SessionInfo, in_order, keep_card};
 use crate::serving::Serving;
@@ -31,6 +32,7 @@ use crate::session::{Session, clean};
 use crate::shims::{link_tools, path_without_shims};
 use crate::tally::TallyKeeper;
 use crate::toolchain::{Toolchain, VersionSource};
+use crate::trusted::TrustedPrograms;
 
 impl Session {
     /// Brings everything up: folders, shims, sidecars, proxy, in this order. It must be called on
@@ -144,7 +146,8 @@ impl Session {
             door,
             tally,
             probe,
-            shim: config.shim.path().to_owned(),
+            shim: config.shim.clone(),
+            host_watch: OnceLock::new(),
             serving: Serving::start(proxy, front.listener),
             _socket_folder: front.folder,
         })
@@ -164,12 +167,13 @@ struct Ground {
 impl Ground {
     /// Checks what can be checked, and makes folders and shims.
     fn lay(config: &SessionConfig) -> Result<Self, LaunchError> {
-        let workspace = real_directory(&config.workspace)?;
+        let workspace = CheckedWorkspace::new(&config.workspace)?.path().to_owned();
         if let SidecarBackend::Local = config.backend {
             what_is_installed_will_do(&config.toolchains)?;
         }
-        if config.agent.is_some() {
+        if let Some(agent) = &config.agent {
             check_agent_place(config)?;
+            place::check_state(agent)?;
         }
         let id = new_id()?;
         let folder = session_folder(&runtime_directory(), &id)?;
@@ -225,7 +229,7 @@ impl Backends {
     async fn choose(config: &SessionConfig, ground: &Ground) -> Result<Self, LaunchError> {
         let Ground { id, workspace, shared_tmp, .. } = ground;
         let local = LocalBackend {
-            runner_program: config.shim.path().to_owned(),
+            runner_program: config.shim.program(),
             workspace: workspace.clone(),
             tmp: Some(shared_tmp.clone()),
             path: path_without_shims(std::env::var_os("PATH")),
@@ -249,7 +253,9 @@ impl Backends {
                 let mut agent = None;
                 if let Some(asked) = &config.agent {
                     let tools = (&config.policy, &config.notify);
-                    place::furnish(asked, folder, tools, containers.runs_as_root()).await?;
+                    let programs = TrustedPrograms::for_workspace(workspace);
+                    let as_root = containers.runs_as_root();
+                    place::furnish(asked, folder, tools, &programs, as_root).await?;
                     agent = Some(place::container(asked, folder));
                 }
                 let backend = backend::container_backend(

@@ -6,12 +6,12 @@
 
 use std::fs;
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aifo_types::{ExecId, Signal, env};
 use nix::unistd::{Pid, getpid};
 
-use crate::descendants::{descendants_of, is_zombie};
+use crate::descendants::{all_processes, descendants_of, is_zombie};
 use crate::sys;
 
 /// The variable by which the processes of one exec are known: `AIFO_EXEC=<exec id>`.
@@ -22,6 +22,11 @@ impl Mark {
     /// The mark of the exec called `id`.
     pub fn of(id: &ExecId) -> Self {
         Mark(format!("{}={id}", env::EXEC_MARK))
+    }
+
+    /// Any variable, as `NAME=value`, that only the processes in question have.
+    pub fn of_variable(variable: String) -> Self {
+        Mark(variable)
     }
 
     /// The variable, as `NAME=value`.
@@ -64,8 +69,35 @@ pub fn processes_marked(mark: &Mark) -> Vec<Pid> {
 /// Each is pinned by a pidfd before its mark is read again, so a number that was reused meanwhile
 /// is never hit.
 pub fn signal_marked(mark: &Mark, signal: Signal) -> usize {
+    signal_each(processes_marked(mark), mark, signal)
+}
+
+/// Ends every process of this machine that has this mark and may be signalled, wherever it is in the
+/// process tree, except for the calling one: TERM first, and KILL for what is left after `patience`.
+/// Returns when none is left, or [`sweep`] would give up.
+pub fn end_everywhere(mark: &Mark, patience: Duration) {
+    let marked = || all_processes().filter(|pid| *pid != getpid() && mark.is_on(*pid));
+    let deadline = Instant::now() + patience;
+    signal_each(marked().collect(), mark, Signal::Term);
+    // A stopped process gets its TERM when it continues.
+    signal_each(marked().collect(), mark, Signal::Cont);
+    while Instant::now() < deadline && marked().next().is_some() {
+        std::thread::sleep(BETWEEN_LOOKS);
+    }
+    for _ in 0..MAX_WALKS {
+        if signal_each(marked().collect(), mark, Signal::Kill) == 0 {
+            return;
+        }
+        std::thread::sleep(BETWEEN_READS);
+    }
+}
+
+/// How often is looked whether processes have ended that were asked to.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+fn signal_each(pids: Vec<Pid>, mark: &Mark, signal: Signal) -> usize {
     let mut count = 0;
-    for pid in processes_marked(mark) {
+    for pid in pids {
         let Ok(pidfd) = sys::pidfd_open(pid) else { continue };
         if !mark.is_on(pid) {
             continue;
@@ -101,6 +133,30 @@ const MAX_WALKS: usize = 64;
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn processes_end_wherever_they_are() {
+        let id = ExecId::from_random(sys::random_bits().unwrap());
+        let mark = Mark::of_variable(format!("AIFO_TEST_SESSION={id}"));
+        let _guard = crate::reaper::lock_children();
+        let start = |script: &str| {
+            let mut shell = Command::new("setsid");
+            shell.args(["sh", "-c", script]).env("AIFO_TEST_SESSION", id.as_str());
+            shell.spawn().unwrap()
+        };
+        let mut willing = start("sleep 1000; :");
+        let mut stubborn = start("trap '' TERM; while :; do sleep 1; done");
+        let mut stopped = start("kill -STOP $$; sleep 1000; :");
+        let count = || all_processes().filter(|pid| mark.is_on(*pid)).count();
+        while count() < 5 {
+            std::thread::yield_now();
+        }
+        end_everywhere(&mark, Duration::from_millis(200));
+        for child in [&mut willing, &mut stubborn, &mut stopped] {
+            assert!(!child.wait().unwrap().success());
+        }
+        assert_eq!(count(), 0);
+    }
 
     #[test]
     fn a_mark_survives_setsid_and_double_fork() {

@@ -51,7 +51,7 @@ pub fn descendants_of(root: Pid) -> Vec<Pid> {
 }
 
 /// Every process id of the system, as /proc lists them.
-fn all_processes() -> impl Iterator<Item = Pid> {
+pub(crate) fn all_processes() -> impl Iterator<Item = Pid> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
 }

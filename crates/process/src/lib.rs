@@ -43,7 +43,7 @@ mod sys;
 pub mod terminal;
 mod unix_address;
 
-pub use census::{Mark, processes_marked, signal_marked, sweep};
+pub use census::{Mark, end_everywhere, processes_marked, signal_marked, sweep};
 pub use confine::{ConfineError, Confinement, Enforcement, confine, enforcement};
 pub use descendants::{descendants_of, end_descendants};
 pub use escalation::{Escalation, Ladder};

@@ -47,6 +47,7 @@ mod poller;
 mod project;
 mod server;
 mod stdio;
+mod watch;
 
 pub use apart::{APART, keep_apart};
 pub use control::Control;
@@ -55,3 +56,4 @@ pub use guard::{CONNECT, GUARDED_BY, STREAM, WRITABLE, WRITE, guard};
 pub use monitor::monitor;
 pub use own::{Owner, own};
 pub use server::{ServeError, serve};
+pub use watch::watch;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use aifo_launch::{killed_sessions, runtime_directory};
+use aifo_launch::{CheckedWorkspace, killed_sessions, runtime_directory};
 
 use super::Scene;
 use super::report::Finding;
@@ -18,6 +18,29 @@ pub(super) fn config(scene: &Scene) -> Vec<Finding> {
         return vec![Finding::warn("config", text, fix)];
     }
     vec![Finding::ok("config", format!("a session here would have {}", kinds.join(", ")))]
+}
+
+/// Whether an agent may be given the workspace.
+pub(super) fn workspace(scene: &Scene) -> Vec<Finding> {
+    vec![match CheckedWorkspace::new(&scene.workspace) {
+        Ok(workspace) => Finding::ok("workspace", format!("{}", workspace.path().display())),
+        Err(error) => Finding::failure("workspace", &error, "name another with --workspace"),
+    }]
+}
+
+/// The programs of this machine that sessions would start, and those that they would not.
+pub(super) fn programs(scene: &Scene) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for name in ["docker", "podman", "git"] {
+        let (trusted, refused) = scene.programs.search(name);
+        let check = format!("program {name}");
+        findings.extend(refused.into_iter().map(|(file, why)| {
+            let text = format!("'{}' is never started: {why}", file.display());
+            Finding::warn(&check, text, "take its directory out of PATH")
+        }));
+        findings.extend(trusted.map(|file| Finding::ok(&check, file.display().to_string())));
+    }
+    findings
 }
 
 pub(super) fn runtime_folder(_scene: &Scene) -> Vec<Finding> {

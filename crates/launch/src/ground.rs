@@ -1,0 +1,116 @@
+//! Where a workspace and an agent's state may lie (`spec/trust.md#ground-check`).
+//!
+//! An agent writes to its workspace and to its state directories. So neither may hold, or be part of,
+//! anything that aifo itself trusts: the user's home, aifo's own directories, its programs.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::LaunchError;
+use crate::folder::real_directory;
+use crate::own_directories::{home, lies_in_session, own_directories, real_path, session_parents};
+
+/// A directory that an agent may be given to write to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckedWorkspace(PathBuf);
+
+impl CheckedWorkspace {
+    /// Resolves and checks a workspace root. Errors: it is no directory, or an agent that can write
+    /// to it could change what aifo trusts.
+    pub fn new(path: &Path) -> Result<Self, LaunchError> {
+        let real = real_directory(path)?;
+        check(&real, "workspace").map_err(LaunchError::Ground)?;
+        Ok(CheckedWorkspace(real))
+    }
+
+    /// The workspace root; a real path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// A directory that an agent must not be given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{}' cannot be {article} {role}: it {relation} {what} '{}'\nhint: {hint}",
+    path.display(),
+    other.display(),
+    article = if *role == "workspace" { "the" } else { "a" }
+)]
+pub struct GroundError {
+    /// The directory.
+    pub path: PathBuf,
+    /// `workspace` or `state directory`.
+    pub role: &'static str,
+    /// `is`, `contains` or `lies in`.
+    pub relation: &'static str,
+    /// What it would expose, such as `your home directory`.
+    pub what: &'static str,
+    /// Where that is.
+    pub other: PathBuf,
+    /// The remedy.
+    pub hint: &'static str,
+}
+
+/// Checks an agent's state directory, which need not exist yet.
+pub(crate) fn check_state(path: &Path) -> Result<(), GroundError> {
+    check(&real_path(path), "state directory")
+}
+
+/// Checks a real path that an agent is to write to.
+fn check(path: &Path, role: &'static str) -> Result<(), GroundError> {
+    let refuse = |relation, what, other: &Path, hint| {
+        let (path, other) = (path.to_owned(), other.to_owned());
+        Err(GroundError { path, role, relation, what, other, hint })
+    };
+    if let Some(home) = home().map(|home| real_path(&home))
+        && let Some(relation) = around(path, &home)
+    {
+        return refuse(relation, "your home directory", &home, OWN_DIRECTORY);
+    }
+    for own in own_directories() {
+        let relation = around(path, &own.path).or(inside(path, &own.path));
+        if let Some(relation) = relation {
+            return refuse(relation, own.what, &own.path, OWN_DIRECTORY);
+        }
+    }
+    for parent in session_parents() {
+        if let Some(relation) = around(path, &parent) {
+            let what = "the directory of aifo's sessions";
+            return refuse(relation, what, &parent, RUNTIME);
+        }
+    }
+    if lies_in_session(path) {
+        return refuse("lies in", "the directory of a session,", path, OWN_DIRECTORY);
+    }
+    for program in own_programs() {
+        if program.starts_with(path) {
+            return refuse("contains", "aifo's own program", &program, INSTALL);
+        }
+    }
+    Ok(())
+}
+
+const OWN_DIRECTORY: &str = "give the project a directory of its own, and name it with --workspace";
+const RUNTIME: &str = "set XDG_RUNTIME_DIR and TMPDIR to directories outside of it, or give the project \
+                       a directory of its own";
+const INSTALL: &str =
+    "install aifo-coder and aifo-shim outside of it: cargo xtask dist --out ~/.local/bin";
+
+fn around(path: &Path, other: &Path) -> Option<&'static str> {
+    match other.starts_with(path) {
+        true if other == path => Some("is"),
+        true => Some("contains"),
+        false => None,
+    }
+}
+
+fn inside(path: &Path, other: &Path) -> Option<&'static str> {
+    path.starts_with(other).then_some("lies in")
+}
+
+/// The running program, and the shim that belongs to it.
+fn own_programs() -> Vec<PathBuf> {
+    let ours = std::env::current_exe().into_iter();
+    let programs = ours.chain(crate::shim_binary::candidates());
+    programs.filter_map(|path| path.canonicalize().ok()).collect()
+}

@@ -1,0 +1,104 @@
+//! The directories that aifo keeps things in, whatever the session.
+
+use std::path::{Path, PathBuf};
+
+use crate::backend::temporary_directory;
+use crate::call_log::state_directory;
+use crate::folder::{runtime_directory, session_of};
+
+/// A directory of aifo's own, and its name in an error message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnDirectory {
+    pub(crate) what: &'static str,
+    /// A real path as far as it exists.
+    pub(crate) path: PathBuf,
+}
+
+/// Configuration, state, data and caches of aifo. Nothing below them is a workspace, and no workspace
+/// lies around one of them.
+pub(crate) fn own_directories() -> Vec<OwnDirectory> {
+    let below = |variable, home| base(variable, home).map(|base| base.join("aifo"));
+    let directories = [
+        ("aifo's configuration directory", below("XDG_CONFIG_HOME", ".config")),
+        ("aifo's state directory", state_directory()),
+        ("aifo's data directory", below("XDG_DATA_HOME", ".local/share")),
+        ("aifo's cache directory", cache_directory()),
+    ];
+    let named = directories.into_iter().filter_map(|(what, path)| Some((what, path?)));
+    named.map(|(what, path)| OwnDirectory { what, path: real_path(&path) }).collect()
+}
+
+/// The caches of local sidecars: `$XDG_CACHE_HOME/aifo`, else `~/.cache/aifo`.
+pub(crate) fn cache_directory() -> Option<PathBuf> {
+    base("XDG_CACHE_HOME", ".cache").map(|base| base.join("aifo"))
+}
+
+/// The directories in which sessions make theirs. They may be shared with other programs, as `/tmp`.
+pub(crate) fn session_parents() -> Vec<PathBuf> {
+    let parents = [runtime_directory(), std::env::temp_dir(), temporary_directory()];
+    let mut parents = parents.map(|path| real_path(&path)).to_vec();
+    parents.sort();
+    parents.dedup();
+    parents
+}
+
+/// Whether a real path is a session's directory or lies in one.
+pub(crate) fn lies_in_session(path: &Path) -> bool {
+    let parents = session_parents();
+    path.ancestors().any(|directory| {
+        let name = directory.file_name().and_then(|name| name.to_str());
+        let is_sessions = name.and_then(session_of).is_some();
+        is_sessions && parents.iter().any(|parent| directory.parent() == Some(parent))
+    })
+}
+
+/// A path with its links resolved as far as it exists.
+pub(crate) fn real_path(path: &Path) -> PathBuf {
+    let real = path.ancestors().find_map(|existing| {
+        let rest = path.strip_prefix(existing).ok()?;
+        // Joining an empty rest would add a slash.
+        let real = existing.canonicalize().ok()?;
+        Some(if rest.as_os_str().is_empty() { real } else { real.join(rest) })
+    });
+    real.unwrap_or_else(|| path.to_owned())
+}
+
+/// The user's home: `HOME`, if it is an absolute path.
+pub(crate) fn home() -> Option<PathBuf> {
+    absolute("HOME")
+}
+
+fn base(variable: &str, home_relative: &str) -> Option<PathBuf> {
+    absolute(variable).or_else(|| Some(home()?.join(home_relative)))
+}
+
+fn absolute(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_resolved_as_far_as_it_exists() {
+        let base = std::env::temp_dir().join(format!("aifo-real-path-{}", std::process::id()));
+        std::fs::create_dir_all(base.join("there")).unwrap();
+        std::os::unix::fs::symlink(base.join("there"), base.join("link")).unwrap();
+        let there = base.join("there").canonicalize().unwrap();
+        assert_eq!(real_path(&base.join("link")), there);
+        assert_eq!(real_path(&base.join("link/not/yet")), there.join("not/yet"));
+        std::fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn session_directories_are_known_by_parent_and_name() {
+        let parent = &session_parents()[0];
+        let id = "aifo-5d0c3b7f9a21e846";
+        assert!(lies_in_session(&parent.join(id)));
+        assert!(lies_in_session(&parent.join(id).join("back/rust")));
+        assert!(lies_in_session(&parent.join(format!("{id}-tmp/x"))));
+        assert!(!lies_in_session(&parent.join("aifo-work")));
+        assert!(!lies_in_session(&parent.join("elsewhere").join(id)));
+    }
+}

@@ -1,0 +1,198 @@
+//! Programs of this machine that the launcher may start (`spec/trust.md#programs`).
+//!
+//! PATH is the user's, but an agent can write to directories that stand in it: the virtual environment
+//! of the project, its `node_modules/.bin`. A program from there would run outside of every sandbox.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use aifo_engine::{MissingProgram, Program, Programs};
+use nix::unistd::{AccessFlags, access};
+
+use crate::agents::{AgentSpec, known_agents};
+use crate::own_directories::{cache_directory, home, lies_in_session, real_path};
+use crate::running::running_sessions;
+
+/// Finds the programs that the launcher starts on this machine: engines, git.
+///
+/// A program is trusted if its real path lies in no directory that an agent can write to: the
+/// workspace and the repository around it, the workspaces of running sessions, session directories,
+/// agents' state directories, aifo's caches. Relative and empty entries of PATH do not count, nor
+/// directories and files that every user can write to.
+#[derive(Clone, Debug)]
+pub struct TrustedPrograms {
+    /// PATH as it was given.
+    path: OsString,
+    /// Real paths of directories that an agent can write to.
+    agent_writable: Vec<PathBuf>,
+}
+
+impl TrustedPrograms {
+    /// For work on a workspace, which may be a part of its repository; with the PATH of this process.
+    pub fn for_workspace(workspace: &Path) -> Self {
+        let sessions = running_sessions().into_iter().map(|session| session.workspace);
+        let workspace = real_path(workspace);
+        let repository = repository_around(&workspace);
+        let agent_writable = [workspace].into_iter().chain(repository);
+        let agent_writable = agent_writable.chain(sessions).chain(cache_directory());
+        TrustedPrograms {
+            path: std::env::var_os("PATH").unwrap_or_default(),
+            agent_writable: agent_writable.map(|path| real_path(&path)).collect(),
+        }
+        .without_state_of(&known_agents())
+    }
+
+    /// Trusts nothing in the state directories of these agents either.
+    #[must_use]
+    pub fn without_state_of(mut self, agents: &[AgentSpec]) -> Self {
+        if let Some(home) = home() {
+            let state = agents.iter().flat_map(|agent| &agent.state);
+            self.agent_writable.extend(state.map(|state| real_path(&home.join(state))));
+        }
+        self
+    }
+
+    /// For commands without a workspace: the current directory counts as one.
+    pub fn here() -> Self {
+        TrustedPrograms::for_workspace(Path::new("."))
+    }
+
+    /// The entries of PATH that a trusted program may look in for its helpers.
+    pub fn path(&self) -> OsString {
+        let kept = self.entries().filter(|directory| {
+            directory.canonicalize().is_ok_and(|real| self.objection(&real).is_none())
+        });
+        // Only a directory with a ':' in its name cannot be joined, and none came out of a PATH.
+        std::env::join_paths(kept).unwrap_or_default()
+    }
+
+    /// The trusted program of this name that comes first in PATH.
+    pub fn program(&self, name: &str) -> Result<PathBuf, MissingProgram> {
+        let (trusted, refused) = self.search(name);
+        trusted.ok_or_else(|| match refused.into_iter().next() {
+            Some((file, why)) => MissingProgram::Untrusted { file, why },
+            None => MissingProgram::Absent,
+        })
+    }
+
+    /// The trusted program of this name, and those before it in PATH that are not, with the reasons.
+    pub fn search(&self, name: &str) -> (Option<PathBuf>, Vec<(PathBuf, &'static str)>) {
+        let mut refused = Vec::new();
+        for file in self.entries().map(|directory| directory.join(name)) {
+            if !file.is_file() || access(&file, AccessFlags::X_OK).is_err() {
+                continue;
+            }
+            let Ok(real) = file.canonicalize() else { continue };
+            match self.objection(&real) {
+                None => return (Some(file), refused),
+                Some(why) => refused.push((file, why)),
+            }
+        }
+        (None, refused)
+    }
+
+    fn entries(&self) -> impl Iterator<Item = PathBuf> + use<'_> {
+        std::env::split_paths(OsStr::new(&self.path)).filter(|entry| entry.is_absolute())
+    }
+
+    /// Why a file or directory is not trusted; `None` if it is.
+    fn objection(&self, real: &Path) -> Option<&'static str> {
+        if self.agent_writable.iter().any(|directory| real.starts_with(directory)) {
+            return Some("an agent can write to its directory");
+        }
+        if lies_in_session(real) {
+            return Some("it lies in the directory of a session");
+        }
+        real.ancestors().any(is_writable_by_all).then_some("every user can write to it")
+    }
+}
+
+impl Programs for TrustedPrograms {
+    fn find(&self, name: &str) -> Result<Program, MissingProgram> {
+        // The name under which PATH has it, not the real one: a program may go by its name.
+        let file = self.program(name)?;
+        Ok(Program { file, path: self.path() })
+    }
+}
+
+/// The repository that a directory is part of, up to the user's home.
+fn repository_around(directory: &Path) -> Option<PathBuf> {
+    let home = home().map(|home| real_path(&home));
+    let below_home = directory.ancestors().take_while(|it| Some(*it) != home.as_deref());
+    below_home.filter(|it| it.join(".git").symlink_metadata().is_ok()).last().map(PathBuf::from)
+}
+
+/// Whether users other than the owner can replace this. A sticky directory, as `/tmp`, protects what
+/// others have made in it.
+fn is_writable_by_all(path: &Path) -> bool {
+    path.metadata().is_ok_and(|it| it.mode() & 0o002 != 0 && it.mode() & 0o1000 == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// A directory with an executable `name` in it.
+    fn with_program(directory: PathBuf, name: &str) -> PathBuf {
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(name), "#!/bin/sh\n").unwrap();
+        mode(&directory.join(name), 0o755);
+        directory
+    }
+
+    fn mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn programs(path: &[&Path], agent_writable: &[&Path]) -> TrustedPrograms {
+        TrustedPrograms {
+            path: std::env::join_paths(path).unwrap(),
+            agent_writable: agent_writable.iter().map(|path| real_path(path)).collect(),
+        }
+    }
+
+    #[test]
+    fn programs_that_an_agent_can_write_are_passed_over() {
+        let base = std::env::temp_dir().join(format!("aifo-trusted-{}", std::process::id()));
+        let workspace = base.join("project");
+        let venv = with_program(workspace.join(".venv/bin"), "docker");
+        let open = with_program(base.join("open"), "docker");
+        mode(&open, 0o777);
+        let system = with_program(base.join("system"), "docker");
+        let linked = base.join("linked");
+        fs::create_dir(&linked).unwrap();
+        symlink(venv.join("docker"), linked.join("docker")).unwrap();
+
+        let relative = Path::new("./node_modules/.bin");
+        let all = [&venv, Path::new(""), Path::new("."), relative, &linked, &open, &system];
+        let trusted = programs(&all, &[&workspace]);
+        assert_eq!(trusted.program("docker").unwrap(), system.join("docker"));
+        let expected = std::env::join_paths([&linked, &system]).unwrap();
+        assert_eq!(trusted.path(), expected, "helpers are searched where programs are");
+
+        let refused = |path: &[&Path]| programs(path, &[&workspace]).program("docker").unwrap_err();
+        for entry in [&venv, &linked, &open] {
+            assert!(matches!(refused(&[entry]), MissingProgram::Untrusted { .. }), "{entry:?}");
+        }
+        assert_eq!(refused(&[Path::new("."), &base]), MissingProgram::Absent);
+
+        fs::write(system.join("docker"), "").unwrap();
+        mode(&system.join("docker"), 0o644);
+        assert_eq!(refused(&[&system]), MissingProgram::Absent, "it cannot be executed");
+        fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn a_workspace_within_a_repository() {
+        let base = std::env::temp_dir().join(format!("aifo-repository-{}", std::process::id()));
+        fs::create_dir_all(base.join("repository/.git")).unwrap();
+        fs::create_dir_all(base.join("repository/crates/one")).unwrap();
+        let inner = base.join("repository/crates/one");
+        assert_eq!(repository_around(&inner), Some(base.join("repository")));
+        assert_eq!(repository_around(&base), None);
+        fs::remove_dir_all(&base).unwrap();
+    }
+}

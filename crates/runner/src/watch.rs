@@ -1,0 +1,36 @@
+//! Ends the processes that a launcher has started on this machine, once the launcher is gone.
+//!
+//! A launcher that is killed cannot end its command any more, and nothing else would: the command is
+//! no sidecar's, so no guard is above it.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use aifo_process::{Mark, end_everywhere, forbid_tracing};
+
+/// Reads from `launcher`, a pipe, a line with the variable `NAME=value` that marks the processes, and
+/// waits. A further byte is the launcher's word that it has ended in good order: then nothing is done.
+/// The end of the pipe without it means that the launcher was killed: every process with that variable
+/// gets TERM, and KILL two seconds later.
+pub fn watch(launcher: OwnedFd) -> io::Result<()> {
+    // The variable is a secret.
+    forbid_tracing()?;
+    let mut launcher = BufReader::new(File::from(launcher)).take(MAX_BYTES);
+    let mut variable = String::new();
+    launcher.read_line(&mut variable)?;
+    let Some(variable) = variable.strip_suffix('\n').filter(|it| it.contains('=')) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    if launcher.read(&mut [0])? == 0 {
+        end_everywhere(&Mark::of_variable(variable.to_owned()), PATIENCE);
+    }
+    Ok(())
+}
+
+/// How long a process may take to end before it is killed.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// More than a name and a token need.
+const MAX_BYTES: u64 = 4096;
