@@ -224,3 +224,29 @@ fn tools_on_this_machine_are_announced_unless_that_was_asked_for() {
         }
     }
 }
+
+#[test]
+fn a_mailbox_serves_no_program_that_shadows_anothers_name() {
+    let setup = setup();
+    let trace = setup.scratch().join("trace");
+    let venv = setup.workspace().join(".venv/bin");
+    plant(&venv, "cargo", &trace);
+    plant(&venv, "only-here", &trace);
+    let path = format!("{}:{}:/usr/bin:/bin", venv.display(), setup.tools().display());
+    let mut proxy = setup.coder();
+    proxy.args(["proxy", "cargo", "only-here"]).env("PATH", &path);
+    let daemon = Running::start(&mut proxy);
+    daemon.expect("[proxy] Container script: .swe-swe/proxy/only-here\n");
+    daemon.complains("command 'only-here' is '");
+    let call = |name: &str| {
+        let mut client = Command::new(setup.workspace().join(".swe-swe/proxy").join(name));
+        client.args(["exit", "7"]).current_dir(setup.workspace());
+        Outcome::of(client.env_clear().env("PATH", "/usr/bin:/bin"))
+    };
+    call("cargo").exited(7);
+    assert!(!trace.exists());
+    call("only-here").exited(1);
+    assert!(trace.exists(), "the user named it");
+    daemon.signal(Signal::SIGTERM);
+    daemon.finish().exited(0);
+}

@@ -10,8 +10,8 @@ use std::time::Duration;
 use aifo_doors::{
     Client, Command, CommandName, Directory, Host, Mailbox, MailboxConfig, Stop, host_fleet,
 };
-use aifo_launch::{ShimBinary, path_without_shims};
-use aifo_process::{Lookup, find_in_path, raise_open_files};
+use aifo_launch::{MissingProgram, ShimBinary, TrustedPrograms, path_without_shims};
+use aifo_process::raise_open_files;
 use anyhow::{Context, bail};
 use tokio::sync::watch;
 
@@ -26,10 +26,11 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     let shim = ShimBinary::find()?;
     let (directory, shown) = open_directory(&flags)?;
     let path = path_without(&path_without_shims(std::env::var_os("PATH")), &shown);
+    let programs = TrustedPrograms::for_workspace(&workspace).with_path(path.clone());
     let mut commands: Vec<Command> = Vec::new();
     for name in flags.commands {
         if commands.iter().all(|known| known.name != name) {
-            commands.push(find(name, &path)?);
+            commands.push(find(name, &programs)?);
         }
     }
     let mut signals = EndSignals::listen()?;
@@ -80,10 +81,16 @@ async fn pass_on(signals: &mut EndSignals, tell: &watch::Sender<Stop>) {
     std::future::pending::<()>().await;
 }
 
-fn find(name: CommandName, path: &OsStr) -> anyhow::Result<Command> {
-    match find_in_path(name.as_str(), path) {
-        Lookup::Found(program) => Ok(Command { name, program }),
-        Lookup::NotExecutable(_) | Lookup::Absent => bail!("command '{name}' not found in PATH"),
+/// The program of a command: the first in PATH that clients of the mailbox cannot write to. A program
+/// of the workspace is taken if PATH has no other, since the user named it, and with a warning.
+fn find(name: CommandName, programs: &TrustedPrograms) -> anyhow::Result<Command> {
+    match programs.program(name.as_str()) {
+        Ok(program) => Ok(Command { name, program }),
+        Err(MissingProgram::Untrusted { file: program, why }) => {
+            tracing::warn!("command '{name}' is '{}': {why}", program.display());
+            Ok(Command { name, program })
+        }
+        Err(MissingProgram::Absent) => bail!("command '{name}' not found in PATH"),
     }
 }
 

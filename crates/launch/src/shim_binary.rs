@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +18,8 @@ use aifo_types::env;
 #[derive(Clone, Debug)]
 pub struct ShimBinary {
     path: PathBuf,
-    file: Arc<File>,
+    /// `None` for a script around the shim: its interpreter opens it by its path.
+    file: Option<Arc<File>>,
 }
 
 /// Why there is no usable shim.
@@ -68,9 +70,9 @@ impl ShimBinary {
                 places.iter().map(|path| format!("'{}'", path.display())).collect();
             return Err(ShimBinaryError::NotFound { looked_at: looked_at.join(" and ") });
         };
-        let opened = File::open(&path);
-        let file = opened.map_err(|error| broken(&path, error.to_string()))?;
-        let shim = ShimBinary { path, file: Arc::new(file) };
+        let opened = open_program(&path);
+        let file = opened.map_err(|error| broken(&path, error.to_string()))?.map(Arc::new);
+        let shim = ShimBinary { path, file };
         shim.check_version()?;
         Ok(shim)
     }
@@ -83,7 +85,10 @@ impl ShimBinary {
 
     /// A name of the opened file, for a process that this one starts.
     pub fn program(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+        match &self.file {
+            Some(file) => PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())),
+            None => self.path.clone(),
+        }
     }
 
     fn check_version(&self) -> Result<(), ShimBinaryError> {
@@ -110,9 +115,16 @@ impl ShimBinary {
 impl ShimBinary {
     /// A value for tests that start nothing.
     pub(crate) fn stand_in() -> Self {
-        let file = Arc::new(File::open("/dev/null").expect("it is always there"));
-        ShimBinary { path: "/shim".into(), file }
+        ShimBinary { path: "/shim".into(), file: None }
     }
+}
+
+/// Opens a program; `None` if it is a script.
+fn open_program(path: &Path) -> io::Result<Option<File>> {
+    let file = File::open(path)?;
+    let mut start = [0; 2];
+    let length = file.read_at(&mut start, 0)?;
+    Ok((start[..length] != *b"#!").then_some(file))
 }
 
 fn broken(path: &Path, why: String) -> ShimBinaryError {

@@ -58,6 +58,12 @@ impl TrustedPrograms {
         TrustedPrograms::for_workspace(Path::new("."))
     }
 
+    /// Searches another PATH.
+    #[must_use]
+    pub fn with_path(self, path: OsString) -> Self {
+        TrustedPrograms { path, ..self }
+    }
+
     /// The entries of PATH that a trusted program may look in for its helpers.
     pub fn path(&self) -> OsString {
         let kept = self.entries().filter(|directory| {
