@@ -9,7 +9,7 @@ use aifo_tests::{Outcome, Setup, binaries};
 
 const OURS: &str = env!("CARGO_PKG_VERSION");
 
-/// A setup with an installation of its own in the workspace: `bin/aifo-coder`, and shims as wanted.
+/// A setup with an installation of its own: `bin/aifo-coder`, and shims as wanted.
 struct Installation {
     setup: Setup,
     root: PathBuf,
@@ -18,7 +18,7 @@ struct Installation {
 impl Installation {
     fn new() -> Self {
         let setup = Setup::new();
-        let root = setup.workspace().join("installed");
+        let root = setup.scratch().join("installed");
         fs::create_dir_all(root.join("bin")).unwrap();
         fs::create_dir_all(root.join("lib/aifo")).unwrap();
         fs::copy(&binaries().coder, root.join("bin/aifo-coder")).unwrap();
