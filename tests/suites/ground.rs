@@ -226,7 +226,7 @@ fn tools_on_this_machine_are_announced_unless_that_was_asked_for() {
 }
 
 #[test]
-fn a_mailbox_serves_no_program_that_shadows_anothers_name() {
+fn a_mailbox_serves_no_program_that_shadows_a_host_command() {
     let setup = setup();
     let trace = setup.scratch().join("trace");
     let venv = setup.workspace().join(".venv/bin");

@@ -337,8 +337,8 @@ fn a_cancel_is_told_to_both_sides() {
 }
 
 #[test]
-fn a_tool_that_is_not_there_is_the_proxys_to_tell() {
-    let Some(one) = PidOne::start("a_tool_that_is_not_there_is_the_proxys_to_tell") else {
+fn the_proxy_reports_a_missing_tool() {
+    let Some(one) = PidOne::start("the_proxy_reports_a_missing_tool") else {
         return;
     };
     let (serial, mut client) = one.ask("no-such-tool", &fresh_id(), &[]);

@@ -134,8 +134,8 @@ fn start() -> impl Strategy<Value = Start> {
     let handover = (bytes(), bytes());
     let handover = handover.prop_map(|(greeting, received)| Handover { greeting, received });
     let tell = prop_oneof![Just(Tell::Start), Just(Tell::End)];
-    let proxys = (any::<u32>(), exec_id(), elsewhere, option::of(absolute()), environment);
-    (proxys, option::of(handover), tell, invocation()).prop_map(
+    let from_proxy = (any::<u32>(), exec_id(), elsewhere, option::of(absolute()), environment);
+    (from_proxy, option::of(handover), tell, invocation()).prop_map(
         |((serial, id, elsewhere, program, environment), client, tell, invocation)| Start {
             serial,
             id,
