@@ -54,7 +54,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "tidy",
-        help: "crate arrows, pure crates, links, unsafe, leftovers, manifests",
+        help: "crate arrows, pure crates, links, unsafe, leftovers, manifests, proofs",
         run: tidy::run,
     },
     Command {

@@ -6,6 +6,7 @@ mod arrows;
 mod leftovers;
 mod links;
 mod manifests;
+mod proofs;
 mod purity;
 mod source;
 mod unsafety;
@@ -24,13 +25,14 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
     let packages = workspace::packages()?;
     let sources = rust_sources()?;
     let pages = pages()?;
-    let checks: [(&str, Vec<Finding>); 6] = [
+    let checks: [(&str, Vec<Finding>); 7] = [
         ("arrows", arrows::check(&packages, page(&pages, arrows::PAGE))),
         ("pure crates", purity::check(&sources)),
         ("links", links::check(&pages, &sources)),
         ("unsafe", unsafety::check(&sources)),
         ("leftovers", leftovers::check(&sources)),
         ("manifests", manifests::check(&packages)),
+        ("proofs", proofs::check(&pages, &sources)),
     ];
     for (name, findings) in &checks {
         match findings.len() {
