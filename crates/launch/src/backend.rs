@@ -1,21 +1,18 @@
 //! How the sidecars of a session run.
 
 use std::fs::DirBuilder;
-use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use aifo_engine::{Engine, EngineCommand, Flavor, Labels};
+use aifo_engine::{Engine, Flavor, Labels};
 use aifo_sidecar::{
     Admitted, AgentContainer, Backend, Caches, ContainerBackend, ContainerConfig, Images, Net,
     Transport,
 };
 use aifo_types::{Kind, Subnet};
 
-use crate::config::SessionConfig;
 use crate::confine::Confine;
 use crate::error::LaunchError;
-use crate::place;
 
 /// How sidecars run.
 #[derive(Clone, Debug, Default)]
@@ -163,32 +160,6 @@ impl Containers {
 /// More than a build needs, and less than takes a machine down.
 const DEFAULT_PIDS: u32 = 4096;
 
-/// The commands that a session of this configuration would give to its engine, from the first to the
-/// last; none if it needs no engine.
-pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
-    let workspace = crate::folder::real_directory(&config.workspace)?;
-    let id = "SESSION";
-    let folder = crate::folder::runtime_directory().join(format!("{}{id}", crate::folder::PREFIX));
-    let tmp = temporary_directory().join(format!("{}{id}-tmp", crate::folder::PREFIX));
-    let runner = config.shim.path();
-    let attached = config.attached.as_ref();
-    let commands = attached.map(|it| it.plan(id, &folder, runner, &workspace));
-    let mut commands = commands.unwrap_or_default();
-    let is_attached = |kind: &Kind| attached.is_some_and(|it| it.containers.contains_key(kind));
-    let others: Vec<Kind> =
-        config.toolchains.iter().map(|it| it.kind.clone()).filter(|it| !is_attached(it)).collect();
-    let SidecarBackend::Containers(containers) = &config.backend else { return Ok(commands) };
-    if !others.is_empty() || config.agent.is_some() {
-        check_workspace(&workspace)?;
-        let runner = (runner, config.runner_transport);
-        let agent = config.agent.as_ref().map(|agent| place::container(agent, &folder));
-        let backend = containers.backend(id, &folder, runner, &workspace, &tmp, agent);
-        let plan = backend.plan(&others);
-        commands.extend(plan.map_err(|error| LaunchError::System(io::Error::other(error)))?);
-    }
-    Ok(commands)
-}
-
 /// What brings up the sidecars of a session, and what they are told that is not there yet.
 pub(crate) fn container_backend(
     containers: &Containers,
@@ -205,16 +176,9 @@ pub(crate) fn container_backend(
     Ok(containers.backend(session, folder, runner, workspace, tmp, agent))
 }
 
-/// Where the session's temporary directory lies on the host. Not below `/tmp`, as which it is mounted
-/// too.
-pub(crate) fn temporary_directory() -> PathBuf {
-    let place = PathBuf::from("/var/tmp");
-    if place.is_dir() { place } else { std::env::temp_dir() }
-}
-
 /// Containers have the workspace at its own path, so that absolute paths mean the same there. Errors:
 /// that would hide the system of the image.
-fn check_workspace(workspace: &Path) -> Result<(), LaunchError> {
+pub(crate) fn check_workspace(workspace: &Path) -> Result<(), LaunchError> {
     let systems = [
         "/",
         "/bin",

@@ -15,10 +15,10 @@ use aifo_engine::{Engine, EngineError};
 use aifo_types::Endpoint;
 use nix::unistd::getuid;
 
-use crate::backend::temporary_directory;
 use crate::folder::{
     Abandoned, TMP_SUFFIX, is_held, is_own, remove_tree, runtime_directory, session_of,
 };
+use crate::own_directories::session_parents;
 use crate::running::{SessionInfo, session_folders};
 
 /// What is left of one session. As long as this lives nobody else removes it.
@@ -111,7 +111,7 @@ pub async fn survey(engines: &[Engine], id: &str) -> Survey {
             survey.silent.push(error);
         }
     }
-    for place in places() {
+    for place in session_parents() {
         for folder in session_folders(&place) {
             in_folder(&folder, &mut found);
         }
@@ -130,14 +130,6 @@ pub fn killed_sessions() -> Vec<String> {
         Some(session_of(name)?.to_owned()).filter(|_| !name.ends_with(TMP_SUFFIX))
     });
     dead.collect()
-}
-
-/// Where sessions make folders: the runtime folder, and both that may be the temporary one.
-fn places() -> Vec<PathBuf> {
-    let mut places = vec![runtime_directory(), std::env::temp_dir(), temporary_directory()];
-    places.sort();
-    places.dedup();
-    places
 }
 
 async fn on_engine(
@@ -176,7 +168,10 @@ fn in_folder(folder: &Path, found: &mut BTreeMap<String, Remains>) {
         remains.parts.insert(at, Part::Socket { path, folder: card.socket_folder });
     }
     // Where a temporary directory lies depends on the environment of that time.
-    if card.tmp.parent().is_some_and(|parent| !places().iter().any(|place| place == parent))
+    if card
+        .tmp
+        .parent()
+        .is_some_and(|parent| !session_parents().iter().any(|place| place == parent))
         && is_own(&card.tmp)
         && let Some(taken) = Abandoned::take(&card.tmp)
     {

@@ -18,17 +18,9 @@ pub enum LaunchError {
     /// There is no usable shim.
     #[error(transparent)]
     Shim(#[from] ShimBinaryError),
-    /// The workspace is not a directory.
-    #[error("'{}' cannot be the workspace: {source}", path.display())]
-    Workspace {
-        /// What was asked for.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
     /// An agent must not be given this directory.
     #[error(transparent)]
-    Ground(GroundError),
+    Ground(#[from] GroundError),
     /// Containers would not find their own system any more.
     #[error(
         "'{}' cannot be the workspace of containers: they have their own system there\n\

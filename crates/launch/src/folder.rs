@@ -10,8 +10,6 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::unistd::getuid;
 
-use crate::error::LaunchError;
-
 /// A folder of our own, with mode 0700, removed with all its contents when this is dropped.
 ///
 /// It is locked for as long. The kernel lets go of the lock when we end, however that comes, so a
@@ -166,11 +164,11 @@ fn is_ours(path: &Path) -> bool {
         })
 }
 
-/// A directory without links on the way to it. Errors: it is none.
-pub(crate) fn real_directory(path: &Path) -> Result<PathBuf, LaunchError> {
-    let workspace = |source| LaunchError::Workspace { path: path.to_owned(), source };
-    let real = path.canonicalize().map_err(workspace)?;
-    if real.is_dir() { Ok(real) } else { Err(workspace(io::ErrorKind::NotADirectory.into())) }
+/// Where the session's temporary directory lies on the host. Not below `/tmp`, as which it is mounted
+/// too.
+pub(crate) fn temporary_directory() -> PathBuf {
+    let place = PathBuf::from("/var/tmp");
+    if place.is_dir() { place } else { std::env::temp_dir() }
 }
 
 #[cfg(test)]

@@ -3,10 +3,9 @@
 //! An agent writes to its workspace and to its state directories. So neither may hold, or be part of,
 //! anything that aifo itself trusts: the user's home, aifo's own directories, its programs.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::error::LaunchError;
-use crate::folder::real_directory;
 use crate::own_directories::{home, lies_in_session, own_directories, real_path, session_parents};
 
 /// A directory that an agent may be given to write to.
@@ -16,9 +15,9 @@ pub struct CheckedWorkspace(PathBuf);
 impl CheckedWorkspace {
     /// Resolves and checks a workspace root. Errors: it is no directory, or an agent that can write
     /// to it could change what aifo trusts.
-    pub fn new(path: &Path) -> Result<Self, LaunchError> {
+    pub fn new(path: &Path) -> Result<Self, GroundError> {
         let real = real_directory(path)?;
-        check(&real, "workspace").map_err(LaunchError::Ground)?;
+        check(&real, "the workspace")?;
         Ok(CheckedWorkspace(real))
     }
 
@@ -28,39 +27,56 @@ impl CheckedWorkspace {
     }
 }
 
-/// A directory that an agent must not be given.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "'{}' cannot be {article} {role}: it {relation} {what} '{}'\nhint: {hint}",
-    path.display(),
-    other.display(),
-    article = if *role == "workspace" { "the" } else { "a" }
-)]
-pub struct GroundError {
-    /// The directory.
-    pub path: PathBuf,
-    /// `workspace` or `state directory`.
-    pub role: &'static str,
-    /// `is`, `contains` or `lies in`.
-    pub relation: &'static str,
-    /// What it would expose, such as `your home directory`.
-    pub what: &'static str,
-    /// Where that is.
-    pub other: PathBuf,
-    /// The remedy.
-    pub hint: &'static str,
+/// Why a directory is not given to an agent.
+#[derive(Debug, thiserror::Error)]
+pub enum GroundError {
+    /// There is no such directory.
+    #[error("'{}' cannot be the workspace: {source}", path.display())]
+    NotADirectory {
+        /// What was asked for.
+        path: PathBuf,
+        /// Why it cannot be opened.
+        source: io::Error,
+    },
+    /// Something that aifo trusts would be exposed.
+    #[error(
+        "'{}' cannot be {role}: it {relation} {what} '{}'\nhint: {hint}",
+        path.display(),
+        other.display()
+    )]
+    Exposes {
+        /// The directory.
+        path: PathBuf,
+        /// `the workspace` or `a state directory`.
+        role: &'static str,
+        /// `is`, `contains` or `lies in`.
+        relation: &'static str,
+        /// What it would expose, such as `your home directory`.
+        what: &'static str,
+        /// Where that is.
+        other: PathBuf,
+        /// The remedy.
+        hint: &'static str,
+    },
+}
+
+/// A directory without links on the way to it.
+pub(crate) fn real_directory(path: &Path) -> Result<PathBuf, GroundError> {
+    let failed = |source| GroundError::NotADirectory { path: path.to_owned(), source };
+    let real = path.canonicalize().map_err(failed)?;
+    if real.is_dir() { Ok(real) } else { Err(failed(io::ErrorKind::NotADirectory.into())) }
 }
 
 /// Checks an agent's state directory, which need not exist yet.
 pub(crate) fn check_state(path: &Path) -> Result<(), GroundError> {
-    check(&real_path(path), "state directory")
+    check(&real_path(path), "a state directory")
 }
 
 /// Checks a real path that an agent is to write to.
 fn check(path: &Path, role: &'static str) -> Result<(), GroundError> {
     let refuse = |relation, what, other: &Path, hint| {
         let (path, other) = (path.to_owned(), other.to_owned());
-        Err(GroundError { path, role, relation, what, other, hint })
+        Err(GroundError::Exposes { path, role, relation, what, other, hint })
     };
     if let Some(home) = home().map(|home| real_path(&home))
         && let Some(relation) = around(path, &home)

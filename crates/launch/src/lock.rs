@@ -7,6 +7,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::error::LaunchError;
+use crate::ground::{GroundError, real_directory};
 use crate::running::running_sessions;
 
 /// What an agent holds of its workspace. The kernel lets go of it when we end, however that comes.
@@ -19,9 +20,9 @@ pub struct WorkspaceLock {
 impl WorkspaceLock {
     /// Takes the workspace. Errors: it cannot be opened, or another agent has it.
     pub fn take(workspace: &Path) -> Result<Self, LaunchError> {
-        let workspace = crate::folder::real_directory(workspace)?;
+        let workspace = real_directory(workspace)?;
         let folder = File::open(&workspace)
-            .map_err(|source| LaunchError::Workspace { path: workspace.clone(), source })?;
+            .map_err(|source| GroundError::NotADirectory { path: workspace.clone(), source })?;
         match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Ok(WorkspaceLock { _lock: Some(lock) }),
             Err((_, Errno::EAGAIN)) => Err(taken(&workspace)),

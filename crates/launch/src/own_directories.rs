@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::backend::temporary_directory;
 use crate::call_log::state_directory;
-use crate::folder::{runtime_directory, session_of};
+use crate::folder::{runtime_directory, session_of, temporary_directory};
 
 /// A directory of aifo's own, and its name in an error message.
 #[derive(Clone, Debug, PartialEq, Eq)]

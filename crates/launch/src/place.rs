@@ -47,7 +47,7 @@ const FILES: [(&str, &str); 4] = [
 pub(crate) fn check_state(place: &AgentPlace) -> Result<(), LaunchError> {
     let Some(home) = &place.home else { return Ok(()) };
     let mut state = place.spec.state.iter().map(|state| home.join(state));
-    state.try_for_each(|state| ground::check_state(&state)).map_err(LaunchError::Ground)
+    state.try_for_each(|state| ground::check_state(&state)).map_err(LaunchError::from)
 }
 
 /// What the container is made of, given the session's folder. Nothing of it need be there yet.

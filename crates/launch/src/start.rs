@@ -23,7 +23,7 @@ use crate::check;
 use crate::config::{SessionConfig, Verbosity};
 use crate::door::{Door, DoorConfig};
 use crate::error::LaunchError;
-use crate::folder::{Folder, PREFIX, TMP_SUFFIX, real_directory, runtime_directory};
+use crate::folder::{Folder, PREFIX, TMP_SUFFIX, runtime_directory, temporary_directory};
 use crate::ground::CheckedWorkspace;
 use crate::place;
 use crate::running::{BOARD, SessionInfo, in_order, keep_card};
@@ -179,13 +179,13 @@ impl Ground {
         let folder = session_folder(&runtime_directory(), &id)?;
         let temporary = match config.backend {
             SidecarBackend::Local => std::env::temp_dir(),
-            SidecarBackend::Containers(_) => backend::temporary_directory(),
+            SidecarBackend::Containers(_) => temporary_directory(),
         };
         let tmp = session_folder(&temporary, &format!("{id}{TMP_SUFFIX}"))?;
         let shims = folder.path().join("shims");
         make_folder(&shims)?;
         link_tools(&shims, config.shim.path(), &config.policy, &config.notify)?;
-        let shared_tmp = real_directory(tmp.path())?;
+        let shared_tmp = tmp.path().canonicalize()?;
         Ok(Ground { id, workspace, folder, tmp, shared_tmp })
     }
 }

@@ -1,11 +1,9 @@
 //! What a session offers of a kind: which version, and who says so.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use aifo_types::Kind;
-
-use crate::versions::project_version;
 
 /// A sidecar that a session is to offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,15 +29,6 @@ pub enum VersionSource {
     User,
     /// A file of the project's. Where there is only one version to be had, it is a wish.
     ProjectFile(PathBuf),
-}
-
-impl Toolchain {
-    /// The same with the version that the project's files ask for, unless the user asks for one.
-    #[must_use]
-    pub fn or_projects(self, workspace: &Path) -> Self {
-        let version = self.version.or_else(|| project_version(&self.kind, workspace));
-        Toolchain { version, ..self }
-    }
 }
 
 impl From<Kind> for Toolchain {
