@@ -39,7 +39,7 @@ pub use directory::{asks_only_for_version, normalise};
 pub use forwarding::{Forwarded, Forwarding, InvalidVariable, Passing, Staying};
 pub use host_commands::{HostCommand, HostCommands};
 pub use kinds::{DEV_TOOLS, KindSpec, kinds};
-pub use notify::{Executables, Notification, NotifyEnvironment, NotifyRules};
+pub use notify::{CallerOptions, Executables, Notification, NotifyEnvironment, NotifyRules};
 pub use permissions::{
     Asked, Fallback, InvalidRule, PermissionRule, PermissionRules, Ruled, Ruling, Stated,
 };
