@@ -43,7 +43,7 @@ pub use given::{decode_given, encode_given};
 pub use kind::{InvalidKind, Kind};
 pub use refusal::{Refusal, Status};
 pub use request::ExecRequest;
-pub use secret::{HIDDEN, names_secret};
+pub use secret::{HIDDEN, is_secret, names_secret, secret_in_line, secret_in_word};
 pub use signal::Signal;
 pub use subnet::{InvalidSubnet, Subnet};
 pub use terminal::{TerminalModes, WindowSize};
