@@ -11,7 +11,7 @@ use aifo_types::Kind;
 use anyhow::{Context, bail};
 
 use crate::config::{Backend, Config};
-use crate::paint;
+use crate::{console, paint};
 
 /// What `auto` may come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ const INSTEAD: &str = "tools run as processes of this machine";
 pub(crate) fn show_plan(config: &SessionConfig) -> anyhow::Result<ExitCode> {
     let commands = aifo_launch::plan(config)?;
     if commands.is_empty() {
-        eprintln!("aifo-coder: no engine is needed: tools run as processes of this machine");
+        console::say("no engine is needed: tools run as processes of this machine");
     }
     let lines: String = commands.iter().map(|command| format!("{command}\n")).collect();
     paint::print(&lines)?;

@@ -8,6 +8,7 @@ mod links;
 mod manifests;
 mod purity;
 mod source;
+mod terminal;
 mod unsafety;
 
 use std::ffi::OsString;
@@ -24,11 +25,12 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
     let packages = workspace::packages()?;
     let sources = rust_sources()?;
     let pages = pages()?;
-    let checks: [(&str, Vec<Finding>); 6] = [
+    let checks: [(&str, Vec<Finding>); 7] = [
         ("arrows", arrows::check(&packages, page(&pages, arrows::PAGE))),
         ("pure crates", purity::check(&sources)),
         ("links", links::check(&pages, &sources)),
         ("unsafe", unsafety::check(&sources)),
+        ("terminal", terminal::check(&sources)),
         ("leftovers", leftovers::check(&sources)),
         ("manifests", manifests::check(&packages)),
     ];

@@ -128,7 +128,7 @@ async fn dress(
     if wanted.spec.is_some() {
         let findings = agent.check(session).await;
         for finding in findings.context("the agent's place cannot be looked at")? {
-            eprintln!("aifo-coder: WARNING: {}", console::plain(&finding.to_string()));
+            console::say(format_args!("WARNING: {finding}"));
         }
     }
     let place = agent.enter(session).context("the agent's place cannot be entered")?;
