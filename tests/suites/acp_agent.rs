@@ -21,6 +21,8 @@ mod log;
 mod memory;
 #[path = "acp_agent/requests.rs"]
 mod requests;
+#[path = "acp_agent/rules.rs"]
+mod rules;
 #[path = "acp_agent/sessions.rs"]
 mod sessions;
 #[path = "acp_agent/terminal.rs"]
