@@ -21,8 +21,12 @@ mod log;
 mod memory;
 #[path = "acp_agent/requests.rs"]
 mod requests;
+#[path = "acp_agent/rules.rs"]
+mod rules;
 #[path = "acp_agent/sessions.rs"]
 mod sessions;
+#[path = "acp_agent/terminal.rs"]
+mod terminal;
 
 use std::process::Command;
 
@@ -50,8 +54,12 @@ impl Stage {
 
     /// `aifo-coder prompt` with this agent, no sidecars, and reports on stdout.
     fn prompt(&self, options: &[&str]) -> Command {
+        self.prompt_as("json", options)
+    }
+
+    fn prompt_as(&self, format: &str, options: &[&str]) -> Command {
         let mut prompt = self.setup.coder();
-        prompt.args(["prompt", "--backend", "local", "--format", "json"]);
+        prompt.args(["prompt", "--backend", "local", "--format", format]);
         prompt.args(["--agent-command", &self.agent.command_line()]).args(options).arg("hello");
         prompt
     }

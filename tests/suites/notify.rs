@@ -181,6 +181,32 @@ fn a_configured_command_is_judged_as_any_other() {
     check_refused(&notify(&session, "say", &["hi"]), 403, &refused);
 }
 
+/// `say -f FILE` would read a file of the user's aloud, `say -o FILE` would write one.
+#[test]
+fn a_callers_options_are_refused_unless_the_user_allows_them() {
+    let session = setup().start();
+    for (args, option) in [(&["-f", "/etc/passwd"][..], "-f"), (&["hi", "--", "-o"], "--")] {
+        let refused = format!("option '{option}' not allowed for notifications");
+        check_refused(&notify(&session, "say", args), 403, &refused);
+    }
+    let outcome = Outcome::of(session.shim("say").args(["-f", "/etc/passwd"]));
+    let line = "aifo-shim: option '-f' not allowed for notifications";
+    assert_eq!(outcome.exited(86).only_line(), line);
+
+    let setup = setup();
+    let say = safe(&setup).join("say").into_os_string().into_string().unwrap();
+    let session = configure(setup, &[&say, "args", "{args}"]).start();
+    let refused = "option '-o' not allowed for notifications";
+    check_refused(&notify(&session, "say", &["-o", "x"]), 403, refused);
+
+    let setup = self::setup();
+    let folder = setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("config.toml"), "[notify]\noptions = true\n").unwrap();
+    let session = setup.start();
+    assert_eq!(notify(&session, "say", &["args", "-o", "--", "x"]).text(), "-o\0--\0x\0");
+}
+
 #[test]
 fn it_has_a_time_limit_of_its_own() {
     let body = "echo begun; /bin/sleep 1000 & echo $! > \"$1\"; wait";

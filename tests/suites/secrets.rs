@@ -45,6 +45,38 @@ fn no_process_of_a_sidecar_has_the_token() {
     call.answer();
 }
 
+/// A name that keeps a variable back keeps its value out of the lines and of `why`, too.
+#[test]
+fn the_value_of_a_secret_name_is_in_no_log() {
+    let page = include_str!("../../spec/environment.md");
+    let rows = page.split("\n## Secrets\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = rows.lines().filter(|line| line.starts_with("| `") && line.contains("| yes"));
+    let names: Vec<_> = rows.flat_map(|row| row.split('`').skip(1).step_by(2)).collect();
+    assert!(names.contains(&"GITHUB_PAT"), "{names:?}");
+    let forms = |name: &&str| {
+        [
+            format!("{name}=hidden-1"),
+            format!("--{name}"),
+            "hidden-2".into(),
+            format!("{name}: hidden-3"),
+        ]
+    };
+    let args: Vec<String> = names.iter().flat_map(forms).collect();
+    let session = Setup::new().verbose().start();
+    let words = ["say", "visible"].into_iter().chain(args.iter().map(String::as_str));
+    let id = fresh_id();
+    assert_eq!(session.answer(&session.exec("make", words).id(&id)).status(), 200);
+    assert_eq!(session.log_lines(&["exec tool=make", "visible", &id]).len(), 1);
+    assert!(!session.log().contains("hidden"), "{}", session.log());
+
+    let setup = Setup::new();
+    let mut why = setup.coder();
+    let outcome = Outcome::of(why.args(["why", "make", "visible"]).args(&args));
+    let text = outcome.text();
+    let call = text.lines().find(|line| line.contains("visible")).unwrap();
+    assert!(!call.contains("hidden"), "{call}");
+}
+
 #[test]
 fn arguments_that_look_like_secrets_are_redacted() {
     let session = Setup::new().verbose().start();

@@ -205,6 +205,7 @@ fn what_never_reaches_a_sidecar() {
         Question { name: "no-shim", words: &["ls", "-l"], ..none },
         Question { name: "no-such-command", words: &["frobnicate"], ..none },
         Question { name: "say", user: notify, words: &["say", "done"], ..none },
+        Question { name: "say-option", user: notify, words: &["say", "-f", "/etc/passwd"], ..none },
         Question {
             name: "say-not-safe",
             user: "[notify]\nsafe_dirs = []",

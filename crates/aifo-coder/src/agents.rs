@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::cli::Agents;
 use crate::config::{self, Config, Flags};
+use crate::console;
 use crate::{engines, paint};
 
 pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
@@ -26,11 +27,9 @@ pub(crate) async fn list(flags: &Agents) -> anyhow::Result<ExitCode> {
     }
     paint::print(&table(&rows))?;
     if let Err(reason) = engine {
-        eprintln!("aifo-coder: images are not known: {}", crate::console::plain(&reason));
+        console::say(format_args!("images are not known: {reason}"));
     } else if rows.iter().any(|row| row.image_ready == Some(false)) {
-        eprintln!(
-            "aifo-coder: an image that is missing is built by `cargo xtask images build agent-NAME`"
-        );
+        console::say("an image that is missing is built by `cargo xtask images build agent-NAME`");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -149,7 +149,7 @@ fn remedy(error: &EngineError, usual: &'static str) -> &'static str {
 pub(crate) fn show_plan(config: &SessionConfig) -> anyhow::Result<ExitCode> {
     let commands = aifo_launch::plan(config)?;
     if commands.is_empty() {
-        eprintln!("aifo-coder: no engine is needed: tools run as processes of this machine");
+        console::say("no engine is needed: tools run as processes of this machine");
     }
     let lines: String = commands.iter().map(|command| format!("{command}\n")).collect();
     paint::print(&lines)?;

@@ -69,7 +69,7 @@ pub(crate) fn after(tally: Tally, id: &str) -> Option<String> {
 }
 
 fn one_line(text: &str) -> String {
-    crate::console::plain(text).to_string()
+    aifo_types::escape_line(text)
 }
 
 #[cfg(test)]

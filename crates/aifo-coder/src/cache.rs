@@ -3,13 +3,12 @@
 use std::process::ExitCode;
 
 use aifo_launch::{Cache, caches};
-use aifo_types::Kind;
+use aifo_types::{Kind, escape_line};
 use serde::Serialize;
 
 use crate::cli::CacheCommand;
 use crate::config::{Config, Source};
-use crate::console::{self, plain};
-use crate::{engines, paint};
+use crate::{console, engines, paint};
 
 pub(crate) async fn run(command: &CacheCommand) -> anyhow::Result<ExitCode> {
     match command {
@@ -32,7 +31,7 @@ async fn list(kinds: &[String], sizes: bool, json: bool) -> anyhow::Result<ExitC
     if json {
         paint::print_json(&rows)?;
     } else if rows.is_empty() {
-        eprintln!("aifo-coder: there is no cache");
+        console::say("there is no cache");
     } else {
         let head = ["KIND", "BACKEND", "NAME", if sizes { "SIZE" } else { "" }].map(str::to_owned);
         let rows = rows
@@ -47,11 +46,11 @@ async fn list(kinds: &[String], sizes: bool, json: bool) -> anyhow::Result<ExitC
 async fn clear(kinds: &[String], dry_run: bool) -> anyhow::Result<ExitCode> {
     let caches = found(kinds).await?;
     if caches.is_empty() {
-        eprintln!("aifo-coder: there is no cache");
+        console::say("there is no cache");
     }
     let mut stays = false;
     for cache in caches {
-        let name = format!("{} ({})", plain(&cache.name()), cache.backend());
+        let name = format!("{} ({})", escape_line(&cache.name()), cache.backend());
         if dry_run {
             paint::print(&format!("would remove {name}\n"))?;
             continue;
@@ -72,7 +71,7 @@ async fn found(words: &[String]) -> anyhow::Result<Vec<Cache>> {
     let kinds = kinds_named(words)?;
     let (caches, errors) = caches(&engines::answering().await, &kinds).await;
     for error in errors {
-        eprintln!("aifo-coder: what an engine keeps is not known: {}", plain(&error.to_string()));
+        console::say(format_args!("what an engine keeps is not known: {error}"));
     }
     Ok(caches)
 }

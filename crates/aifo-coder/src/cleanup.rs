@@ -3,25 +3,22 @@
 use std::process::ExitCode;
 
 use aifo_launch::{Part, RemoveError, killed_sessions, running_sessions, survey};
+use aifo_types::escape_line;
 use serde::Serialize;
 
 use crate::cli::Cleanup;
-use crate::console::{self, plain};
-use crate::{engines, paint};
+use crate::{console, engines, paint};
 
 pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     let engines = engines::answering().await;
     let id = flags.session.as_deref().unwrap_or_default();
     let survey = survey(&engines, id).await;
     for error in &survey.silent {
-        eprintln!(
-            "aifo-coder: what an engine holds is not known in full: {}",
-            plain(&error.to_string())
-        );
+        console::say(format_args!("what an engine holds is not known in full: {error}"));
     }
     if !id.is_empty() {
         for session in running_sessions().iter().filter(|session| session.id.starts_with(id)) {
-            eprintln!("aifo-coder: session {} runs, so nothing of it is removed", session.id);
+            console::say(format_args!("session {} runs, so nothing of it is removed", session.id));
         }
     }
     let mut rows = Vec::new();
@@ -41,7 +38,7 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     if flags.json {
         paint::print_json(&rows)?;
     } else if rows.is_empty() {
-        eprintln!("aifo-coder: nothing is left of any session");
+        console::say("nothing is left of any session");
     }
     let stays = rows.iter().any(|row| row.error.is_some());
     Ok(if stays { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -96,7 +93,7 @@ impl Row {
     }
 
     fn tell(&self, part: &Part, fate: &Fate) -> anyhow::Result<()> {
-        let part = plain(&part.to_string());
+        let part = escape_line(&part.to_string());
         match fate {
             Fate::Found => paint::print(&format!("would remove {part}\n")),
             Fate::Removed => paint::print(&format!("removed {part}\n")),

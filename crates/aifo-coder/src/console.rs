@@ -1,8 +1,9 @@
-//! What we say on stderr: one line each, in one form.
+//! What we say on stderr: one line each, in one form, without characters that speak to a terminal.
 
-use std::fmt::{self, Write as _};
+use std::fmt::{self, Display, Write as _};
 use std::io::{IsTerminal, Write as _};
 
+use aifo_types::escape_line;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::Targets;
@@ -65,6 +66,17 @@ pub(crate) const PROGRESS: &str = "aifo_coder::progress";
 /// word where it is set.
 const RUST_LOG: &str = "RUST_LOG";
 
+/// Prints a line for people.
+pub(crate) fn say(text: impl Display) {
+    // A stderr that is gone has no reader.
+    let _ = writeln!(std::io::stderr(), "aifo-coder: {}", escape_line(&text.to_string()));
+}
+
+/// Prints lines for people, without our name before them.
+pub(crate) fn say_lines(text: &str) {
+    let _ = write!(std::io::stderr(), "{}", aifo_types::escape_text(text));
+}
+
 /// Tells why the whole command failed; a hint in the error's text comes on a line of its own.
 pub(crate) fn fail(error: &anyhow::Error) {
     let text = story(error);
@@ -73,7 +85,7 @@ pub(crate) fn fail(error: &anyhow::Error) {
     for (index, line) in text.lines().enumerate() {
         let prefix = if index == 0 { "aifo-coder: " } else { "" };
         // Nobody is left to be told that stderr is gone.
-        let _ = writeln!(stderr, "{clear}{prefix}{}", plain(line));
+        let _ = writeln!(stderr, "{clear}{prefix}{}", escape_line(line));
     }
 }
 
@@ -127,34 +139,11 @@ impl Visit for Fields {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let text = plain(&format!("{value:?}"));
+        let text = escape_line(&format!("{value:?}"));
         // Writing to a String does not fail.
         let _ = match field.name() {
             "message" => write!(self.message, "{text}"),
             name => write!(self.rest, " {name}={text}"),
         };
-    }
-}
-
-/// A text without characters that could end the line or speak to the terminal.
-pub(crate) fn plain(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() {
-            line.extend(character.escape_default());
-        } else {
-            line.push(character);
-        }
-    }
-    line
-}
-
-#[cfg(test)]
-mod tests {
-    use super::plain;
-
-    #[test]
-    fn a_line_stays_a_line() {
-        assert_eq!(plain("a b\n\x1b[2J\u{9b}é"), "a b\\n\\u{1b}[2J\\u{9b}é");
     }
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use aifo_launch::{Choice, Engine, EngineError, Flavor, TrustedPrograms};
 
+use crate::console;
+
 /// An engine that is installed, and what it said.
 pub(crate) struct Asked {
     pub(crate) flavor: Flavor,
@@ -24,7 +26,7 @@ pub(crate) async fn answering() -> Vec<Engine> {
     for Asked { flavor, answer } in ask_all(&TrustedPrograms::here()).await {
         match answer {
             Ok(engine) => engines.push(engine),
-            Err(reason) => eprintln!("aifo-coder: what {flavor} holds is not known: {reason}"),
+            Err(reason) => console::say(format_args!("what {flavor} holds is not known: {reason}")),
         }
     }
     engines

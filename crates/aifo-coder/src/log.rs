@@ -4,7 +4,7 @@ mod call;
 mod clock;
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 
 use self::call::Call;
 use crate::cli::Log;
-use crate::paint::Paint;
+use crate::paint::{self, Paint};
 use crate::sessions;
 
 pub(crate) fn log(flags: &Log) -> anyhow::Result<ExitCode> {
@@ -105,7 +105,7 @@ impl Printer<'_> {
     fn print(&self, unread: &mut Vec<u8>) -> io::Result<()> {
         let end = unread.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let whole: Vec<u8> = unread.drain(..end).collect();
-        let mut text = Vec::new();
+        let mut text = String::new();
         for line in whole.split(|byte| *byte == b'\n') {
             // What is no call is a line that was cut off by something worse than us.
             let Ok(call) = serde_json::from_slice::<Call>(line) else { continue };
@@ -113,14 +113,12 @@ impl Printer<'_> {
                 continue;
             }
             if self.flags.json {
-                text.extend_from_slice(line);
-                text.push(b'\n');
+                text += &String::from_utf8_lossy(line);
+                text.push('\n');
             } else {
-                text.extend_from_slice(call.line(self.paint).as_bytes());
+                text += &call.line(self.paint);
             }
         }
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(&text)?;
-        stdout.flush()
+        if self.flags.json { paint::write_json(&text) } else { paint::write(&text) }
     }
 }

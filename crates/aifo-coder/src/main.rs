@@ -3,6 +3,9 @@
 //! Thin: files, environment and flags become a session's configuration, the session is
 //! `aifo-launch`'s.
 
+// What a terminal shows goes through `console` and `paint`, which escape it.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod acp;
 mod agents;
 mod backend;

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
+use aifo_types::{escape_json, escape_line, escape_text};
 use anyhow::Context;
 
 /// Whether colours may be used.
@@ -33,31 +34,72 @@ impl Paint {
 
     fn wrap(self, code: &str, text: impl Display) -> String {
         match self {
-            Paint::Colours => format!("\x1b[{code}m{text}\x1b[0m"),
+            Paint::Colours => format!("{COLOUR}{code}m{text}{COLOUR_END}"),
             Paint::Plain => text.to_string(),
         }
     }
 }
 
-/// Prints an answer. A reader that has gone has read enough.
+/// Prints an answer, in which nothing but our colours speaks to the terminal. A reader that has gone has
+/// read enough.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    to_end(write(text))
+}
+
+/// Prints a value as indented JSON.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    to_end(write_json(&(serde_json::to_string_pretty(value)? + "\n")))
+}
+
+/// Writes a part of an answer, as [`print`] does. Errors: those of stdout.
+pub(crate) fn write(text: &str) -> io::Result<()> {
+    write_as_is(&escape_but_colours(text))
+}
+
+/// Writes JSON, the characters in its strings escaped. Errors: those of stdout.
+pub(crate) fn write_json(json: &str) -> io::Result<()> {
+    write_as_is(&escape_json(json))
+}
+
+fn write_as_is(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+}
+
+fn to_end(written: io::Result<()>) -> anyhow::Result<()> {
+    match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         printed => printed.context("cannot write to stdout"),
     }
 }
 
-/// Prints a value as indented JSON.
-pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    print(&(serde_json::to_string_pretty(value)? + "\n"))
+/// The text for a terminal. Our own colours stay: a foreign text can have no more than them.
+fn escape_but_colours(text: &str) -> String {
+    let is_ours = |rest: &&str| {
+        let code = rest.split_once('m').map_or("", |(code, _)| code);
+        ["0", "2", "31", "32"].contains(&code)
+    };
+    let mut parts = text.split(COLOUR);
+    let mut escaped = escape_text(parts.next().unwrap_or_default()).into_owned();
+    for part in parts {
+        if is_ours(&part) {
+            escaped += COLOUR;
+        } else {
+            escaped += &escape_text(COLOUR);
+        }
+        escaped += &escape_text(part);
+    }
+    escaped
 }
+
+const COLOUR: &str = "\x1b[";
+const COLOUR_END: &str = "\x1b[0m";
 
 /// Rows in columns, two spaces between them; the last column is not padded. Control characters are
 /// escaped, so that a row stays a row.
 pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let rows: Vec<[String; N]> =
-        rows.iter().map(|row| row.each_ref().map(|cell| crate::console::plain(cell))).collect();
+        rows.iter().map(|row| row.each_ref().map(|cell| escape_line(cell))).collect();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
@@ -75,6 +117,21 @@ pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_but_our_colours_speaks_to_the_terminal() {
+        let ours = Paint::Colours.bad("x") + &Paint::Colours.good("y") + &Paint::Colours.faint("z");
+        assert_eq!(escape_but_colours(&ours), ours);
+        let rows = [
+            ("a\n\tb", "a\n\tb"),
+            ("\x1b[2J\x1b]52;c;x\x07", r"\u{1b}[2J\u{1b}]52;c;x\u{7}"),
+            ("\x1b[31;5mx\x1b[", r"\u{1b}[31;5mx\u{1b}["),
+            ("\u{202e}x", r"\u{202e}x"),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(escape_but_colours(text), expected);
+        }
+    }
 
     #[test]
     fn columns_are_as_wide_as_they_must_be() {

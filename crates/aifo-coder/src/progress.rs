@@ -5,10 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use aifo_launch::{News, Reporter};
-use aifo_types::Kind;
+use aifo_types::{Kind, escape_line};
 use tracing::Level;
 
-use crate::console::{PROGRESS, plain};
+use crate::console::PROGRESS;
 
 /// What comes up within this time is not worth a line.
 const WORTH_A_LINE: Duration = Duration::from_millis(300);
@@ -73,7 +73,7 @@ impl Board {
         // What took no time leaves nothing on the screen.
         if self.starting > 0 || self.took >= WORTH_A_LINE {
             for (kind, text) in &self.lines {
-                let line = plain(&format!("aifo-coder: {kind}: {text}"));
+                let line = escape_line(&format!("aifo-coder: {kind}: {text}"));
                 drawing.extend(line.chars().take(WIDTH).chain(['\n']));
             }
             self.drawn = self.lines.len();

@@ -1,7 +1,6 @@
 //! `aifo-coder proxy`: commands of this machine, for containers that share a directory with it.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,11 +11,13 @@ use aifo_doors::{
 };
 use aifo_launch::{MissingProgram, ShimBinary, TrustedPrograms, path_without_shims};
 use aifo_process::raise_open_files;
+use aifo_types::escape_line;
 use anyhow::{Context, bail};
 use tokio::sync::watch;
 
 use crate::cli::{ClientKind, Proxy};
 use crate::console::{self, Chatter};
+use crate::paint;
 use crate::start::EndSignals;
 
 pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
@@ -133,17 +134,11 @@ const FOLDERS: [&str; 2] = [".swe-swe/", "proxy"];
 
 /// Whoever reads these lines can place requests.
 fn announce(commands: &[Command], shown: &Path) -> std::io::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    for Command { name, .. } in commands {
-        let client = shown.join(name.as_str());
-        writeln!(stdout, "[proxy] Listening for '{name}' commands...")?;
-        writeln!(
-            stdout,
-            "[proxy] Container script: {}",
-            console::plain(&client.to_string_lossy())
-        )?;
-    }
-    stdout.flush()
+    let lines = commands.iter().map(|Command { name, .. }| {
+        let client = escape_line(&shown.join(name.as_str()).to_string_lossy());
+        format!("[proxy] Listening for '{name}' commands...\n[proxy] Container script: {client}\n")
+    });
+    paint::write(&lines.collect::<String>())
 }
 
 impl Proxy {

@@ -58,16 +58,16 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     if let (false, Some(image), SidecarBackend::Containers(containers)) =
         (is_quiet, &wanted.image, &backend)
     {
-        eprint!("{}", banner::before(&session, spec, &image.name, containers));
+        console::say_lines(&banner::before(&session, spec, &image.name, containers));
     }
     for finding in findings.context("the agent's place cannot be looked at")? {
-        eprintln!("aifo-coder: WARNING: {}", console::plain(&finding.to_string()));
+        console::say(format_args!("WARNING: {finding}"));
     }
     let end = agent.run(&session).await;
     let id = session.id().to_owned();
     let tally = session.close().await;
     if let Some(text) = banner::after(tally, &id).filter(|_| !is_quiet) {
-        eprintln!("aifo-coder: {text}");
+        console::say(format_args!("{text}"));
     }
     ended(end?, &agent)
 }

@@ -1,6 +1,5 @@
 //! `aifo-coder serve`: proxy and sidecars, for somebody else's launcher.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use aifo_launch::Session;
@@ -9,6 +8,7 @@ use anyhow::Context;
 use crate::backend;
 use crate::cli::Serve;
 use crate::console::Chatter;
+use crate::paint;
 use crate::settings;
 use crate::start::{EndSignals, Started, start};
 
@@ -36,9 +36,7 @@ pub(crate) async fn serve(flags: Serve) -> anyhow::Result<ExitCode> {
 
 /// Whoever reads these lines can connect.
 fn announce(session: &Session) -> anyhow::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    for (name, value) in session.variables() {
-        writeln!(stdout, "{name}={}", value.display())?;
-    }
-    Ok(stdout.flush()?)
+    let lines = session.variables().into_iter();
+    let lines = lines.map(|(name, value)| format!("{name}={}\n", value.display()));
+    Ok(paint::write(&lines.collect::<String>())?)
 }

@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use aifo_launch::{
     Choice, Container, Engine, Flavor, RunningTool, SessionInfo, TrustedPrograms, running_sessions,
 };
+use aifo_types::escape_line;
 use anyhow::bail;
 use serde::Serialize;
 
 use crate::cli::Sessions;
-use crate::console::plain;
-use crate::{engines, paint};
+use crate::{console, engines, paint};
 
 pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
     let sessions = running_sessions();
@@ -20,7 +20,7 @@ pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
     if flags.json {
         paint::print_json(&rows)?;
     } else if rows.is_empty() {
-        eprintln!("aifo-coder: no session is running");
+        console::say("no session is running");
     } else {
         paint::print(&table(&rows))?;
     }
@@ -43,9 +43,9 @@ async fn containers_of(sessions: &[SessionInfo]) -> Vec<Container> {
         match listed.await {
             Some(Ok(containers)) => found.extend(containers),
             Some(Err(error)) => {
-                eprintln!("aifo-coder: containers are not known: {}", plain(&error.to_string()));
+                console::say(format_args!("containers are not known: {error}"));
             }
-            None => eprintln!("aifo-coder: containers are not known: {flavor} did not answer"),
+            None => console::say(format_args!("containers are not known: {flavor} did not answer")),
         }
     }
     found
@@ -71,14 +71,14 @@ fn table(rows: &[Row<'_>]) -> String {
     for (line, row) in lines.zip(rows) {
         tell(line);
         if let Some(agent) = row.agent {
-            tell(&plain(&format!("  agent {agent}")));
+            tell(&escape_line(&format!("  agent {agent}")));
         }
         for ContainerRow { name, status, image } in &row.containers {
-            tell(&plain(&format!("  container {name}: {status}, of {image}")));
+            tell(&escape_line(&format!("  container {name}: {status}, of {image}")));
         }
         for RunningRow { tool, kind, secs, .. } in &row.running {
             let time = uptime(Duration::from_secs(*secs));
-            tell(&plain(&format!("  running {tool} in {kind} for {time}")));
+            tell(&escape_line(&format!("  running {tool} in {kind} for {time}")));
         }
     }
     text

@@ -75,7 +75,7 @@ fn fail(why: &str) -> ShimEnd {
 fn say(text: &str) {
     use std::io::Write;
     // Nobody is left to be told that stderr is gone.
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    let _ = writeln!(std::io::stderr().lock(), "{}", aifo_types::escape_text(text));
 }
 
 /// When we give up waiting; `None` is never.

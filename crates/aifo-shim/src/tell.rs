@@ -3,12 +3,14 @@
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
+use aifo_types::escape_line;
+
 /// Prints one line, set off from half a line that may stand on a terminal.
 pub(crate) fn line(text: impl Display) {
     let mut stderr = std::io::stderr().lock();
     let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "" };
     // Formatted first, so that it leaves in one write and is not mixed with others.
-    let line = format!("{clear}aifo-shim: {}\n", plain(&text.to_string()));
+    let line = format!("{clear}aifo-shim: {}\n", one_line(&text.to_string()));
     // Nobody is left to be told that stderr is gone.
     let _ = stderr.write_all(line.as_bytes());
 }
@@ -21,14 +23,6 @@ pub(crate) fn progress(text: &str) {
 }
 
 /// Text without what could end the line or speak to the terminal.
-fn plain(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for character in text.trim_end().chars() {
-        match character {
-            '\n' => line.push_str("; "),
-            character if character.is_control() => line.extend(character.escape_default()),
-            character => line.push(character),
-        }
-    }
-    line
+fn one_line(text: &str) -> String {
+    text.trim_end().split('\n').map(escape_line).collect::<Vec<_>>().join("; ")
 }

@@ -53,9 +53,9 @@ mod workspace;
 
 pub use aifo_mailbox::{CommandName, Directory, InvalidCommandName};
 pub use client::Client;
-pub use files::{FileLimits, Files, MissingFile, Writing};
+pub use files::{Access, FileJudge, FileLimits, Files, MissingFile, Writing};
 pub use host::{Host, host_fleet};
 pub use mailbox::{Mailbox, Stop};
 pub use opening::{Command, MailboxConfig, MailboxError};
-pub use terminals::{InPlace, Judge, TerminalCommand, TerminalConfig, Terminals};
-pub use workspace::Workspace;
+pub use terminals::{InPlace, TerminalCommand, TerminalConfig, TerminalJudge, Terminals};
+pub use workspace::{Resolved, Workspace};

@@ -3,12 +3,13 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use aifo_acp::RpcError;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2, readlink};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
 
 use crate::rpc::{invalid, refused};
@@ -20,6 +21,17 @@ pub struct Workspace {
     root: OwnedFd,
     /// The longest first, as one may lie below the other.
     names: Vec<PathBuf>,
+}
+
+/// Where a path leads that an agent names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolved {
+    /// Beneath the workspace, relative to it; links are followed.
+    Beneath(PathBuf),
+    /// It is spelled as beneath the workspace, and leads out of it, or cannot be followed.
+    Nowhere,
+    /// It is spelled as outside of the workspace, where nothing is followed.
+    Elsewhere,
 }
 
 impl Workspace {
@@ -70,6 +82,43 @@ impl Workspace {
                 Err(Errno::EAGAIN | Errno::EINTR) if attempts.next().is_some() => {}
                 opened => return opened,
             }
+        }
+    }
+
+    /// Where something that was opened beneath the workspace really lies, relative to it. ENOENT if it
+    /// has no name any more, EXDEV if that is elsewhere by now.
+    pub(crate) fn real_path(&self, opened: BorrowedFd<'_>) -> nix::Result<PathBuf> {
+        let named = |fd: BorrowedFd<'_>| {
+            let path = readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()).as_str())?;
+            // How the kernel marks a name that was taken away; another one may end so, too.
+            let is_marked = path.as_bytes().ends_with(b" (deleted)");
+            match is_marked && fstat(fd)?.st_nlink == 0 {
+                true => Err(Errno::ENOENT),
+                false => Ok(PathBuf::from(path)),
+            }
+        };
+        let (root, path) = (named(self.root.as_fd())?, named(opened)?);
+        path.strip_prefix(root).map(Path::to_owned).map_err(|_| Errno::EXDEV)
+    }
+
+    /// Where a path of the agent's really leads.
+    pub fn resolve(&self, path: &str) -> Resolved {
+        match self.beneath(path).map(|beneath| self.resolve_beneath(beneath)) {
+            Ok(Ok(path)) => Resolved::Beneath(path),
+            Ok(Err(_)) => Resolved::Nowhere,
+            Err(_) => Resolved::Elsewhere,
+        }
+    }
+
+    /// As far as a path is there links are followed, and what is missing of it comes behind as it is
+    /// spelled.
+    pub(crate) fn resolve_beneath(&self, path: &Path) -> nix::Result<PathBuf> {
+        match (self.open_beneath(path, OFlag::O_PATH), path.parent(), path.file_name()) {
+            (Ok(opened), ..) => self.real_path(opened.as_fd()),
+            (Err(Errno::ENOENT), Some(parent), Some(name)) => {
+                Ok(self.resolve_beneath(parent)?.join(name))
+            }
+            (Err(errno), ..) => Err(errno),
         }
     }
 
@@ -157,6 +206,48 @@ mod tests {
         let long = format!("/ws/{}", "a/".repeat(LONGEST));
         let refused = workspace.beneath(&long).unwrap_err();
         assert!(refused.message.len() < 100, "a long path is not told again");
+    }
+
+    #[test]
+    fn a_path_is_resolved_as_far_as_it_is_there() {
+        let folder = std::env::temp_dir().join(format!("aifo-resolve-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(folder.join(".git/sub")).unwrap();
+        std::fs::write(folder.join(".git/config"), "").unwrap();
+        std::fs::write(folder.join("x (deleted)"), "").unwrap();
+        for (target, link) in [
+            (".git", "dir"),
+            (".git/config", "file"),
+            ("..", "up"),
+            ("loop", "loop"),
+            ("no", "no-one"),
+        ] {
+            std::os::unix::fs::symlink(target, folder.join(link)).unwrap();
+        }
+        let workspace = Workspace::open(folder.clone(), [PathBuf::from("/ws")]).unwrap();
+        let rows = [
+            ("/ws/.git/config", Some(".git/config")),
+            ("/ws/file", Some(".git/config")),
+            ("/ws/dir/config", Some(".git/config")),
+            ("/ws/dir/sub/../new/er", Some(".git/new/er")),
+            ("/ws/new/er", Some("new/er")),
+            ("/ws/no-one", Some("no-one")),
+            ("/ws/x (deleted)", Some("x (deleted)")),
+            ("/ws", Some("")),
+            ("/ws/up/x", None),
+            ("/ws/loop", None),
+        ];
+        for (path, expected) in rows {
+            let expected =
+                expected.map_or(Resolved::Nowhere, |path| Resolved::Beneath(path.into()));
+            assert_eq!(workspace.resolve(path), expected, "{path}");
+        }
+        for path in ["/etc/passwd", "x", "/ws-evil"] {
+            assert_eq!(workspace.resolve(path), Resolved::Elsewhere, "{path}");
+        }
+        let gone = workspace.open_beneath(Path::new(".git/config"), OFlag::O_RDONLY).unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+        assert_eq!(workspace.real_path(gone.as_fd()), Err(Errno::ENOENT));
     }
 
     #[test]

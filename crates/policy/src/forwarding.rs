@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
+use aifo_types::names_secret;
+
 pub use self::reasons::{Passing, Staying};
 
 /// The rules by which a session passes variables on: our table, widened by its user, narrowed by
@@ -112,7 +114,7 @@ impl Forwarding {
     pub fn judge(&self, name: &[u8], value: &[u8], workspace: &Path) -> Forwarded {
         match self.decide(name, value, workspace) {
             // Both stay. It is for whoever asks why that the better reason is looked for.
-            Forwarded::Stays(Staying::Unlisted) if table::names_secret(name) => {
+            Forwarded::Stays(Staying::Unlisted) if names_secret(name) => {
                 Forwarded::Stays(Staying::Secret)
             }
             decided => decided,
@@ -173,7 +175,7 @@ impl Forwarding {
             None => Forwarded::Stays(Staying::Unlisted),
         };
         match decided {
-            Forwarded::Passes(_) if table::names_secret(name) => Forwarded::Stays(Staying::Secret),
+            Forwarded::Passes(_) if names_secret(name) => Forwarded::Stays(Staying::Secret),
             Forwarded::Passes(_) if value::holds_login(value) => Forwarded::Stays(Staying::Login),
             decided => decided,
         }
@@ -253,6 +255,24 @@ mod tests {
             count += 1;
         }
         assert!(count > 50, "only {count} examples found");
+    }
+
+    /// The names that every consumer of the list is held to: each that stands for a secret, or not.
+    #[test]
+    fn no_secret_of_the_page_passes_but_by_its_full_name() {
+        let mut forwarding = Forwarding::builtin();
+        forwarding.allow("*").unwrap();
+        let secrets = PAGE.split("\n## Secrets\n").nth(1).unwrap().split("\n## ").next().unwrap();
+        let rows = secrets.lines().filter(|line| line.starts_with("| `") && line.contains("| yes"));
+        let mut count = 0;
+        for name in rows.flat_map(|row| row.split('`').skip(1).step_by(2)) {
+            assert!(
+                matches!(judge(&forwarding, &format!("{name}=x")), Forwarded::Stays(_)),
+                "{name}"
+            );
+            count += 1;
+        }
+        assert!(count > 20, "only {count} names found");
     }
 
     #[test]

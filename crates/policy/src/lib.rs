@@ -39,9 +39,10 @@ pub use directory::{asks_only_for_version, normalise};
 pub use forwarding::{Forwarded, Forwarding, InvalidVariable, Passing, Staying};
 pub use host_commands::{HostCommand, HostCommands};
 pub use kinds::{DEV_TOOLS, KindSpec, kinds};
-pub use notify::{Executables, Notification, NotifyEnvironment, NotifyRules};
+pub use notify::{CallerOptions, Executables, Notification, NotifyEnvironment, NotifyRules};
 pub use permissions::{
-    Asked, Fallback, InvalidRule, PermissionRule, PermissionRules, Ruled, Ruling, Stated,
+    Asked, AskedCommand, Fallback, InvalidRule, PermissionRule, PermissionRules, RuleCommand,
+    Ruled, Ruling, Stated,
 };
 pub use policy::{Allowance, KindPolicy, Policy};
 pub use redact::redact;

@@ -15,12 +15,25 @@ pub struct NotifyRules {
     pub command: Option<Vec<String>>,
     /// Basenames that may be asked for. Empty: no notifications at all.
     pub allowlist: Vec<String>,
+    /// Whether a caller's arguments may be options.
+    pub options: CallerOptions,
     /// Where an executable must really lie.
     pub safe_dirs: Vec<PathBuf>,
     /// What of our environment the command gets.
     pub environment: NotifyEnvironment,
     /// How long it may take, or `None` for the session's own limit.
     pub timeout: Option<Duration>,
+}
+
+/// Whether the arguments that a caller sends may begin with `-`. An option of a notification command
+/// can read a file of the user's, or write one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallerOptions {
+    /// They may not; a lone `-` and `--` are none either.
+    #[default]
+    Refused,
+    /// They may: the user trusts every option of the command.
+    Allowed,
 }
 
 /// What of the host's environment a notification command gets.
@@ -55,6 +68,7 @@ impl Default for NotifyRules {
         NotifyRules {
             command: None,
             allowlist: vec!["say".to_owned()],
+            options: CallerOptions::Refused,
             safe_dirs: safe_dirs.map(PathBuf::from).to_vec(),
             environment: NotifyEnvironment::Full,
             timeout: None,
@@ -103,7 +117,7 @@ impl NotifyRules {
                         "notifications executable '{executable}' is not there"
                     ));
                 };
-                (program, merge(fixed, args)?)
+                (program, self.merge(fixed, args)?)
             }
             None => {
                 let found =
@@ -111,7 +125,7 @@ impl NotifyRules {
                 let Some(program) = found else {
                     return refused(format!("command '{command}' is in no safe directory"));
                 };
-                (program, args.to_vec())
+                (program, self.checked(args)?.to_vec())
             }
         };
         if !self.is_safe(&program, host) {
@@ -135,31 +149,47 @@ impl NotifyRules {
         }
     }
 
+    /// The configured arguments with the caller's in place of `{args}`.
+    fn merge(&self, fixed: &[String], args: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Refusal> {
+        let bytes = |words: &[String]| words.iter().map(|word| word.clone().into_bytes()).collect();
+        if let Some((last, before)) = fixed.split_last()
+            && last == "{args}"
+        {
+            let mut argv: Vec<Vec<u8>> = bytes(before);
+            argv.extend_from_slice(self.checked(args)?);
+            return Ok(argv);
+        }
+        let fixed: Vec<Vec<u8>> = bytes(fixed);
+        if fixed == args {
+            // The user wrote each of them, options too.
+            return Ok(fixed);
+        }
+        Err(Refusal::NotificationRefused(format!(
+            "arguments mismatch: configured '{}', got '{}'",
+            crate::redact(&fixed),
+            crate::redact(args)
+        )))
+    }
+
+    /// The caller's arguments, if each of them may be passed on.
+    fn checked<'a>(&self, args: &'a [Vec<u8>]) -> Result<&'a [Vec<u8>], Refusal> {
+        let option = match self.options {
+            CallerOptions::Refused => args.iter().find(|arg| arg.starts_with(b"-")),
+            CallerOptions::Allowed => None,
+        };
+        match option {
+            None => Ok(args),
+            Some(option) => Err(Refusal::NotificationRefused(format!(
+                "option '{}' not allowed for notifications",
+                crate::redact(std::slice::from_ref(option))
+            ))),
+        }
+    }
+
     fn is_safe(&self, program: &Path, host: &impl Executables) -> bool {
         let mut safe = self.safe_dirs.iter().filter_map(|dir| host.real_path(dir));
         safe.any(|dir| program.starts_with(dir))
     }
-}
-
-/// The configured arguments with the caller's in place of `{args}`.
-fn merge(fixed: &[String], args: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Refusal> {
-    let bytes = |words: &[String]| words.iter().map(|word| word.clone().into_bytes()).collect();
-    if let Some((last, before)) = fixed.split_last()
-        && last == "{args}"
-    {
-        let mut argv: Vec<Vec<u8>> = bytes(before);
-        argv.extend_from_slice(args);
-        return Ok(argv);
-    }
-    let fixed: Vec<Vec<u8>> = bytes(fixed);
-    if fixed == args {
-        return Ok(fixed);
-    }
-    Err(Refusal::NotificationRefused(format!(
-        "arguments mismatch: configured '{}', got '{}'",
-        crate::redact(&fixed),
-        crate::redact(args)
-    )))
 }
 
 #[cfg(test)]
@@ -230,6 +260,46 @@ mod tests {
         let unsafe_place = "notifications executable '/home/me/say' is not in a safe directory";
         check(&home, "say", &[], Err(unsafe_place));
         check(&rules(&["say"]), "say", &[], Err("notifications executable 'say' is not absolute"));
+    }
+
+    #[test]
+    fn a_callers_arguments_are_no_options() {
+        let by_name = NotifyRules::default();
+        let command = |words: &[&str]| NotifyRules {
+            command: Some(words.iter().map(|word| (*word).to_owned()).collect()),
+            ..NotifyRules::default()
+        };
+        let open = command(&["/usr/bin/say", "-v", "{args}"]);
+        let refusals = [
+            (&["-f", "/home/me/.ssh/id_rsa"][..], "option '-f'"),
+            (&["hi", "-o/home/me/x"], "option '-o/home/me/x'"),
+            (&["--input-file=/etc/passwd"], "option '--input-file=/etc/passwd'"),
+            (&["--token=s3"], "option '--token=[redacted]'"),
+            (&["--", "hi"], "option '--'"),
+            (&["-"], "option '-'"),
+            (&["-\x1b[2J"], "option '\"-\\x1b[2J\"'"),
+        ];
+        for (args, expected) in refusals {
+            let expected = format!("{expected} not allowed for notifications");
+            for rules in [&by_name, &open] {
+                check(rules, "say", args, Err(&expected));
+            }
+        }
+        check(&by_name, "say", &["5 - 3 = 2", ""], Ok("/usr/bin/espeak say 5 - 3 = 2 "));
+
+        let fixed = command(&["/usr/bin/say", "-f", "/done.txt"]);
+        check(&fixed, "say", &["-f", "/done.txt"], Ok("/usr/bin/espeak say -f /done.txt"));
+        let mismatch = "arguments mismatch: configured '-f /done.txt', got '-f /x'";
+        check(&fixed, "say", &["-f", "/x"], Err(mismatch));
+
+        for rules in [by_name, open] {
+            let expected = match rules.command {
+                None => "/usr/bin/espeak say -f -- x",
+                Some(_) => "/usr/bin/espeak say -v -f -- x",
+            };
+            let trusting = NotifyRules { options: CallerOptions::Allowed, ..rules };
+            check(&trusting, "say", &["-f", "--", "x"], Ok(expected));
+        }
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Which of the permissions that an agent asks for it gets: `spec/acp.md#rules`.
 
 mod asked;
+mod command;
 mod rule;
+mod shell;
 
 use std::fmt;
 
 pub use self::asked::Asked;
+pub use self::command::{AskedCommand, RuleCommand};
 pub use self::rule::{InvalidRule, PermissionRule};
 
 /// The rules of a session, each with where it comes from. Of those that hold the first counts:
@@ -66,6 +69,8 @@ pub enum Fallback {
 pub struct Ruling {
     /// What is to be done.
     pub verdict: Ruled,
+    /// Whether a rule says so, and not the default.
+    pub is_of_rule: bool,
     /// The rule that says so, as a configuration file spells it.
     pub rule: String,
     /// Where the rule stands.
@@ -100,7 +105,12 @@ impl<S: fmt::Display> PermissionRules<S> {
                     Fallback::Ask => Ruled::Ask,
                     Fallback::Deny => Ruled::Deny,
                 };
-                Ruling { verdict, rule: "default".to_owned(), from: self.default.from.to_string() }
+                Ruling {
+                    verdict,
+                    is_of_rule: false,
+                    rule: "default".to_owned(),
+                    from: self.default.from.to_string(),
+                }
             })
     }
 }
@@ -118,7 +128,7 @@ impl Ruling {
 /// On one line: `deny: { path = ".git" } (/home/me/.config/aifo/config.toml:3)`.
 impl fmt::Display for Ruling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ruling { verdict, rule, from } = self;
+        let Ruling { verdict, rule, from, .. } = self;
         write!(f, "{}: {rule} ({from})", verdict.as_str())
     }
 }
@@ -155,7 +165,7 @@ fn first<S: fmt::Display>(
     holds: impl Fn(&PermissionRule) -> bool,
 ) -> Option<Ruling> {
     let Stated { what, from } = rules.iter().find(|stated| holds(&stated.what))?;
-    Some(Ruling { verdict, rule: what.to_string(), from: from.to_string() })
+    Some(Ruling { verdict, is_of_rule: true, rule: what.to_string(), from: from.to_string() })
 }
 
 #[cfg(test)]
@@ -169,7 +179,7 @@ mod tests {
     }
 
     fn command(text: &str) -> PermissionRule {
-        PermissionRule { command: Some(text.into()), ..PermissionRule::all() }
+        PermissionRule { command: RuleCommand::parse(text), ..PermissionRule::all() }
     }
 
     fn path(text: &str) -> PermissionRule {
@@ -199,6 +209,8 @@ mod tests {
         let [kind, command, paths] = parts[..] else { panic!("{call}") };
         let paths: Vec<&str> = paths.split_whitespace().collect();
         let command = Some(command).filter(|command| !command.is_empty());
+        let command = command.map(AskedCommand::of_text);
+        let command = command.as_ref();
         let workspace = [PathBuf::from("/w"), PathBuf::from("/workspace")];
         let cwd = Path::new("/w");
         rules.judge(&Asked { kind, command, paths: &paths, workspace: &workspace, cwd }).verdict
@@ -224,10 +236,18 @@ mod tests {
     #[test]
     fn what_allows_covers_all_that_is_named() {
         let src_edits = PermissionRule { kind: Some("edit".into()), ..path("src") };
-        let make_in_src = PermissionRule { command: Some("make".into()), ..path("src") };
+        let make_in_src = PermissionRule { command: RuleCommand::parse("make"), ..path("src") };
         let rows = [
             (kind("read"), "read | | /etc/passwd", true),
             (kind("read"), "edit | | a", false),
+            (kind("read"), "read | cat x | x", false),
+            (kind("fetch"), "fetch | curl x | ", false),
+            (kind("execute"), "execute | a && b | ", true),
+            (kind("other"), " | make | ", true),
+            (command("cargo test"), "execute | cargo  'test' | ", true),
+            (command("cargo test"), "execute | bash -lc 'cargo test' | ", true),
+            (command("cargo test"), "execute | cargo test; x | ", false),
+            (command("cargo test"), "execute | cargo test > x | ", false),
             (kind("brand_new"), "brand_new | | ", true),
             (kind("other"), " | | ", true),
             (command("cargo test"), "execute | cargo test | ", true),
@@ -265,6 +285,9 @@ mod tests {
             (path(".git"), "edit | | .gitignore", false),
             (path(".git"), "edit | | ", false),
             (command("rm -rf /"), "execute | rm -rf / | ", true),
+            (command("rm -rf /"), "execute | cd x && rm -rf / | ", true),
+            (command("rm -rf /"), "execute | sh -c 'x; rm -rf /' | ", true),
+            (command("rm -rf /"), "execute | rm -rf /x | ", false),
             (kind("delete"), "delete | | a", true),
             (
                 PermissionRule { kind: Some("edit".into()), ..path(".git") },
@@ -287,6 +310,8 @@ mod tests {
     fn a_ruling_tells_its_rule_and_where_nobody_is_asked_it_is_a_denial() {
         let rules = rules(&[kind("delete")], &[command("make")], &[kind("edit")], Fallback::Ask);
         let told = |kind, command| {
+            let command = Option::map(command, AskedCommand::of_text);
+            let command = command.as_ref();
             let ruling = rules.judge(&Asked { kind, command, ..Asked::default() });
             (ruling.to_string(), ruling.unasked().to_string())
         };

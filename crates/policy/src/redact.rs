@@ -1,26 +1,25 @@
 //! What of an argument list may stand in a log.
 
-use aifo_types::{HIDDEN, names_secret};
+use aifo_types::{HIDDEN, is_secret, secret_in_word};
 
 /// The arguments as one line of text: quoted where they hold anything but plain characters, cut
-/// where they are long, and without the values that follow `--token`, `--password`, `--api-key` and
-/// the like, be it as the next word or behind `=`.
+/// where they are long, and without what is a secret by its name: the word that follows `--token`, and
+/// what stands behind `--token=` or `Authorization: `.
 pub fn redact(args: &[Vec<u8>]) -> String {
     let mut words = Vec::new();
     let mut left = MAX_LINE;
-    let mut hide_next = false;
+    // The option before, which may say what the next word is.
+    let mut option: &[u8] = b"";
     for arg in args {
-        let word = if std::mem::take(&mut hide_next) {
-            HIDDEN.to_owned()
-        } else {
-            match arg.iter().position(|byte| *byte == b'=') {
-                Some(equals) if names_secret(&arg[..equals]) => {
-                    quote(&arg[..equals]) + "=" + HIDDEN
+        let before = std::mem::take(&mut option);
+        let word = match secret_in_word(arg) {
+            _ if is_secret(before, arg) => HIDDEN.to_owned(),
+            Some(at) => quote(arg.get(..at).unwrap_or_default()) + HIDDEN,
+            None => {
+                if arg.starts_with(b"-") {
+                    option = arg;
                 }
-                _ => {
-                    hide_next = arg.starts_with(b"-") && names_secret(arg);
-                    quote(arg)
-                }
+                quote(arg)
             }
         };
         let Some(rest) = left.checked_sub(word.len()) else {
@@ -72,7 +71,7 @@ mod tests {
 
     #[test]
     fn secrets_are_left_out() {
-        let rows: [(&[&[u8]], &str); 8] = [
+        let rows: [(&[&[u8]], &str); 12] = [
             (&[b"--token", b"s3", b"x"], "--token [redacted] x"),
             (&[b"--api-key=s3"], "--api-key=[redacted]"),
             (&[b"--API_KEY", b"s3"], "--API_KEY [redacted]"),
@@ -81,10 +80,39 @@ mod tests {
             (&[b"GITHUB_TOKEN=s3"], "GITHUB_TOKEN=[redacted]"),
             (&[b"--token", b"--token", b"s3"], "--token [redacted] s3"),
             (&[b"--tokenize", b"x", b"token", b"y"], "--tokenize x token y"),
+            (&[b"--max-tokens", b"4096", b"--max-tokens=7"], "--max-tokens 4096 --max-tokens=7"),
+            (&[b"-H", b"Authorization: Bearer s3"], "-H Authorization:[redacted]"),
+            (&[b"--config=net.token=s3"], "--config=net.token=[redacted]"),
+            (&[b"test", b"token::parse"], "test token::parse"),
         ];
         for (args, expected) in rows {
             assert_eq!(line(args), expected);
         }
+    }
+
+    /// The names that every consumer of the list is held to.
+    #[test]
+    fn the_value_of_every_secret_of_the_page_is_left_out() {
+        let page = include_str!("../../../spec/environment.md");
+        let rows = page.split("\n## Secrets\n").nth(1).unwrap().split("\n## ").next().unwrap();
+        let mut count = 0;
+        for row in rows.lines().filter(|line| line.starts_with("| `")) {
+            let secret = row.trim_end_matches(" |").ends_with("| yes");
+            for name in row.split('`').skip(1).step_by(2) {
+                let option = format!("--{name}");
+                let forms = [
+                    line(&[format!("{name}=s3").as_bytes()]),
+                    line(&[format!("{option}=s3").as_bytes()]),
+                    line(&[option.as_bytes(), b"s3"]),
+                    line(&[b"-H", format!("{name}: s3").as_bytes()]),
+                ];
+                for form in forms {
+                    assert_eq!(!form.contains("s3"), secret, "{name}: {form}");
+                }
+                count += 1;
+            }
+        }
+        assert!(count > 30, "only {count} names found");
     }
 
     #[test]

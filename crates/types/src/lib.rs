@@ -1,8 +1,8 @@
 //! The words of the domain, each checked once, where it enters.
 //!
 //! In scope: tool names, exec ids, tokens, signals, endings, endpoints, subnets, the request to run
-//! a tool, the refusals a proxy gives, and the names of the environment contract. All of it is plain data:
-//! a value that exists is valid.
+//! a tool, the refusals a proxy gives, the names of the environment contract, which names stand for secrets, and
+//! text that is fit for a terminal. All of it is plain data: a value that exists is valid.
 //!
 //! Out of scope: bytes on a wire (`aifo-wire`), which tool may run where (`aifo-policy`), and the
 //! operating system (`aifo-process`).
@@ -24,6 +24,7 @@
 mod ending;
 mod endpoint;
 pub mod env;
+mod escape;
 mod exec_id;
 mod given;
 mod kind;
@@ -38,12 +39,13 @@ mod tool;
 
 pub use ending::{Ending, exit};
 pub use endpoint::{Endpoint, EndpointError};
+pub use escape::{escape_json, escape_line, escape_text};
 pub use exec_id::{ExecId, InvalidExecId};
 pub use given::{decode_given, encode_given};
 pub use kind::{InvalidKind, Kind};
 pub use refusal::{Refusal, Status};
 pub use request::ExecRequest;
-pub use secret::{HIDDEN, names_secret};
+pub use secret::{HIDDEN, is_secret, names_secret, secret_in_line, secret_in_word};
 pub use signal::Signal;
 pub use subnet::{InvalidSubnet, Subnet};
 pub use terminal::{TerminalModes, WindowSize};

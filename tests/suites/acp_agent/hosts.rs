@@ -10,7 +10,7 @@ use crate::requests::answer;
 use crate::{Stage, turn};
 
 /// A request about a file, by its id.
-fn file(id: &str, method: &str, path: &str, content: &str) -> Step {
+pub(crate) fn file(id: &str, method: &str, path: &str, content: &str) -> Step {
     Step::ask(id, method, json!({"sessionId": "$session", "path": path, "content": content}))
 }
 
@@ -34,7 +34,7 @@ fn stage(steps: impl FnOnce(&str) -> Vec<Step>) -> Stage {
     stage
 }
 
-const PROFILE: &str = r#"
+pub(crate) const PROFILE: &str = r#"
 [agents.aifo-test-agent]
 image = "none:1"
 command = ["aifo-test-agent"]

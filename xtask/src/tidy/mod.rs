@@ -9,6 +9,7 @@ mod manifests;
 mod proofs;
 mod purity;
 mod source;
+mod terminal;
 mod unsafety;
 
 use std::ffi::OsString;
@@ -25,11 +26,12 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
     let packages = workspace::packages()?;
     let sources = rust_sources()?;
     let pages = pages()?;
-    let checks: [(&str, Vec<Finding>); 7] = [
+    let checks: [(&str, Vec<Finding>); 8] = [
         ("arrows", arrows::check(&packages, page(&pages, arrows::PAGE))),
         ("pure crates", purity::check(&sources)),
         ("links", links::check(&pages, &sources)),
         ("unsafe", unsafety::check(&sources)),
+        ("terminal", terminal::check(&sources)),
         ("leftovers", leftovers::check(&sources)),
         ("manifests", manifests::check(&packages)),
         ("proofs", proofs::check(&pages, &sources)),

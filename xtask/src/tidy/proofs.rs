@@ -72,6 +72,9 @@ fn owner(path: &str) -> Option<&str> {
     if let Some(rest) = path.strip_prefix("tests/suites/") {
         return rest.split(['/', '.']).next();
     }
+    if path.starts_with("xtask/") {
+        return Some("xtask");
+    }
     let name = path.strip_prefix("crates/")?.split('/').next()?;
     Some(name.strip_prefix("aifo-").filter(|name| *name == "shim").unwrap_or(name))
 }

@@ -1,6 +1,6 @@
 //! What of a connection may not stand in a log.
 
-use aifo_types::{HIDDEN, names_secret};
+use aifo_types::{HIDDEN, is_secret, names_secret, secret_in_line, secret_in_word};
 use serde_json::{Map, Value};
 
 /// Takes secrets out of what is logged (`spec/acp-wire.md#secrets`): those that are known, wherever they
@@ -37,15 +37,8 @@ impl Redactor {
     pub(super) fn text(&self, text: &str) -> String {
         let mut text = text.to_owned();
         self.known(&mut text);
-        let is_sign = |(_, byte): &(usize, u8)| matches!(byte, b'=' | b':');
-        let named = text.bytes().enumerate().filter(is_sign).find(|(at, _)| {
-            let before = text.get(..*at).unwrap_or_default().trim_end_matches(['"', '\'', ' ']);
-            let is_end = |char: char| !char.is_ascii_alphanumeric() && !"-_.".contains(char);
-            let name = before.rsplit(is_end).next().unwrap_or_default();
-            names_secret(name.as_bytes())
-        });
-        if let Some((at, _)) = named {
-            text.truncate(at.saturating_add(1));
+        if let Some(at) = secret_in_line(text.as_bytes()) {
+            text.truncate(at);
             text.push_str(HIDDEN);
         }
         text
@@ -62,37 +55,35 @@ impl Redactor {
 
     /// Among words of a command line an option tells what the next one is.
     fn items(&self, items: &mut [Value]) {
-        let mut hide_next = false;
+        let mut option = String::new();
         for item in items {
+            let before = std::mem::take(&mut option);
             let Value::String(word) = item else {
-                hide_next = false;
                 self.frame(item);
                 continue;
             };
-            if std::mem::take(&mut hide_next) {
+            if is_secret(before.as_bytes(), word.as_bytes()) {
                 *word = HIDDEN.to_owned();
                 continue;
             }
-            match word.split_once('=') {
-                Some((name, _)) if names_secret(name.as_bytes()) => {
-                    *word = format!("{name}={HIDDEN}");
-                }
-                Some(_) => self.known(word),
-                None => {
-                    hide_next = word.starts_with('-') && names_secret(word.as_bytes());
-                    self.known(word);
-                }
+            if let Some(at) = secret_in_word(word.as_bytes()) {
+                word.truncate(at);
+                word.push_str(HIDDEN);
+            } else if word.starts_with('-') {
+                option.clone_from(word);
             }
+            self.known(word);
         }
     }
 
     fn members(&self, members: &mut Map<String, Value>) {
         // A variable or a header: `{"name": "API_KEY", "value": ".."}`.
-        let name = members.get("name").and_then(Value::as_str).unwrap_or_default();
-        let is_secret = names_secret(name.as_bytes());
+        let variable = members.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         for (name, value) in members {
-            if names_secret(name.as_bytes()) || (is_secret && name == "value") {
-                hide(value);
+            if names_secret(name.as_bytes()) {
+                hide(name, value);
+            } else if name == "value" && names_secret(variable.as_bytes()) {
+                hide(&variable, value);
             } else if name == "headers" {
                 self.headers(value);
             } else {
@@ -104,11 +95,11 @@ impl Redactor {
     /// Any header may carry a key, whatever it is called.
     fn headers(&self, headers: &mut Value) {
         match headers {
-            Value::Object(headers) => headers.values_mut().for_each(hide),
+            Value::Object(headers) => headers.values_mut().for_each(|value| hide(HEADER, value)),
             Value::Array(headers) => {
                 for header in headers {
                     match header.get_mut("value") {
-                        Some(value) => hide(value),
+                        Some(value) => hide(HEADER, value),
                         None => self.frame(header),
                     }
                 }
@@ -118,15 +109,24 @@ impl Redactor {
     }
 }
 
-/// Takes out everything of a value but its form.
-fn hide(value: &mut Value) {
-    match value {
-        Value::Null | Value::Bool(_) => {}
-        Value::Array(items) => items.iter_mut().for_each(hide),
-        Value::Object(members) => members.values_mut().for_each(hide),
-        Value::Number(_) | Value::String(_) => *value = HIDDEN.into(),
+/// Takes out everything that is a secret of this name, but its form.
+fn hide(name: &str, value: &mut Value) {
+    let hidden = match value {
+        Value::Null | Value::Bool(_) => false,
+        Value::Array(items) => return items.iter_mut().for_each(|item| hide(name, item)),
+        Value::Object(members) => {
+            return members.values_mut().for_each(|member| hide(name, member));
+        }
+        Value::Number(number) => is_secret(name.as_bytes(), number.to_string().as_bytes()),
+        Value::String(text) => is_secret(name.as_bytes(), text.as_bytes()),
+    };
+    if hidden {
+        *value = HIDDEN.into();
     }
 }
+
+/// The name that every header has here.
+const HEADER: &str = "Authorization";
 
 /// A secret that is shorter than this is none, in bytes.
 const SHORTEST: usize = 4;
@@ -166,11 +166,38 @@ mod tests {
             ),
             (json!(["a s3cret-longer", "abc"]), json!(["a [redacted]er", "abc"])),
             (json!("token: 5"), json!("token: 5")),
+            (json!({"tokens": {"in": 5, "of": "x"}}), json!({"tokens": {"in": 5, "of": HIDDEN}})),
+            (json!({"args": ["--max-tokens", "4096"]}), json!({"args": ["--max-tokens", "4096"]})),
         ];
         for (mut value, expected) in rows {
             redactor().frame(&mut value);
             assert_eq!(value, expected);
         }
+    }
+
+    /// The names that every consumer of the list is held to.
+    #[test]
+    fn the_value_of_every_secret_of_the_page_is_left_out() {
+        let page = include_str!("../../../../spec/environment.md");
+        let rows = page.split("\n## Secrets\n").nth(1).unwrap().split("\n## ").next().unwrap();
+        let mut count = 0;
+        for row in rows.lines().filter(|line| line.starts_with("| `")) {
+            let secret = row.trim_end_matches(" |").ends_with("| yes");
+            for name in row.split('`').skip(1).step_by(2) {
+                let mut value = json!([{name: "hush"}, {"name": name, "value": "hush"},
+                    ["a", format!("{name}=hush")], ["a", format!("--{name}"), "hush"]]);
+                redactor().frame(&mut value);
+                for form in value.as_array().unwrap() {
+                    assert_eq!(!form.to_string().contains("hush"), secret, "{name}: {form}");
+                }
+                for sign in ["=", ": ", "\": \""] {
+                    let line = redactor().text(&format!("> {name}{sign}hush"));
+                    assert_eq!(!line.contains("hush"), secret, "{line}");
+                }
+                count += 1;
+            }
+        }
+        assert!(count > 30, "only {count} names found");
     }
 
     #[test]

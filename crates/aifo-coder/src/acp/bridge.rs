@@ -123,6 +123,12 @@ async fn serve(
     }
 }
 
+/// A command as a log may have it.
+fn redacted(text: &str) -> String {
+    let words = shlex::split(text).unwrap_or_else(|| vec![text.to_owned()]);
+    aifo_policy::redact(&words.into_iter().map(String::into_bytes).collect::<Vec<_>>())
+}
+
 fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge, log: Option<&WireLog>) {
     match event {
         RelayEvent::Permission { id, request } => {
@@ -131,6 +137,7 @@ fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge, log: Optio
             let (kind, command) =
                 (call.map_or("", |call| call.kind()), call.and_then(|call| call.command()));
             let is_asked = decision.is_none();
+            let command = command.map(|text| redacted(&text));
             tracing::debug!(kind, command, rule, is_asked, "permission");
             match decision {
                 Some(decision) => {

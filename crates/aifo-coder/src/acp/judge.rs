@@ -1,10 +1,12 @@
 //! What becomes of a request for permission (`spec/acp-commands.md#permissions`).
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use aifo_acp::{Decision, PermissionRequest, Verdict};
-use aifo_doors::TerminalCommand;
-use aifo_policy::{Asked, PermissionRules, Ruled, Ruling};
+use aifo_acp::{Decision, PermissionRequest, ToolCall, Verdict};
+use aifo_doors::{Access, Resolved, TerminalCommand, Workspace};
+use aifo_policy::{Asked, AskedCommand, PermissionRule, PermissionRules, Ruled, Ruling};
+use serde_json::Value;
 
 use crate::config::Source;
 
@@ -16,8 +18,22 @@ pub(crate) struct Judge {
     pub(crate) allow_option: Option<String>,
     /// The names that the workspace has where the agent is.
     pub(crate) workspace: Vec<PathBuf>,
+    /// The same as a directory, in which links are followed.
+    pub(crate) place: Arc<Workspace>,
     /// Where the agent works.
     pub(crate) cwd: PathBuf,
+}
+
+/// What an agent comes with. Each way in is one of these, so that one function judges all of them.
+#[derive(Clone, Copy)]
+pub(crate) enum Entry<'a> {
+    /// `session/request_permission`
+    Permission(&'a PermissionRequest),
+    /// `terminal/create`, and the real directory beneath the workspace.
+    Terminal(&'a TerminalCommand, &'a Path),
+    /// `fs/read_text_file` and `fs/write_text_file`: the path, and where it really leads beneath the
+    /// workspace.
+    File(Access, &'a str, &'a Path),
 }
 
 /// What is answered, and why.
@@ -33,7 +49,7 @@ pub(crate) struct Decided {
 impl Judge {
     /// Decides where nobody can be asked.
     pub(crate) fn decide(&self, request: &PermissionRequest) -> Decided {
-        let ruling = self.ruling(request);
+        let ruling = self.ruling(Entry::Permission(request));
         let rule = ruling.to_string();
         if ruling.verdict == Ruled::Allow {
             if let Some(decision) = self.allow(request) {
@@ -45,6 +61,9 @@ impl Judge {
         }
         let kind = request.call.as_ref().map_or("", |call| call.kind());
         let kind = if kind.is_empty() { "other" } else { kind };
+        let runs = request.call.as_ref().is_some_and(|call| command_of(call).is_some());
+        let is_word = PermissionRule::named(kind).is_none_or(|rule| rule.covers_commands());
+        let kind = if runs && !is_word { "all" } else { kind };
         let remedy = match ruling.verdict {
             Ruled::Deny => "a rule denies it, whatever else allows it".to_owned(),
             _ => format!("--yes-to {kind} allows it"),
@@ -54,7 +73,7 @@ impl Judge {
 
     /// What the rules say; `None` is that a person has to be asked.
     pub(crate) fn consult(&self, request: &PermissionRequest) -> (Option<Decision>, String) {
-        let ruling = self.ruling(request);
+        let ruling = self.ruling(Entry::Permission(request));
         let decision = match ruling.verdict {
             Ruled::Allow => self.allow(request),
             Ruled::Deny => request.choose(Verdict::Deny, None),
@@ -63,18 +82,12 @@ impl Judge {
         (decision, ruling.to_string())
     }
 
-    /// Whether a command may run in a terminal. Permission for it was asked for elsewhere, if at all;
-    /// what a rule denies, is not run. The error is what its agent reads.
-    pub(crate) fn terminal(&self, command: &TerminalCommand) -> Result<(), String> {
-        let ruling = self.rules.judge(&Asked {
-            kind: "execute",
-            command: Some(&command.line),
-            paths: &[],
-            workspace: &self.workspace,
-            cwd: Path::new(&command.cwd),
-        });
+    /// Whether aifo does itself what an agent wants. Permission for it was asked for elsewhere, if at all;
+    /// what a rule denies, is not done. The error is what its agent reads.
+    pub(crate) fn serve(&self, entry: Entry<'_>) -> Result<(), String> {
+        let ruling = self.ruling(entry);
         match ruling.verdict {
-            Ruled::Deny if ruling.rule != "default" => Err(format!("denied by policy: {ruling}")),
+            Ruled::Deny if ruling.is_of_rule => Err(format!("denied by policy: {ruling}")),
             Ruled::Allow | Ruled::Deny | Ruled::Ask => Ok(()),
         }
     }
@@ -83,18 +96,93 @@ impl Judge {
         request.choose(Verdict::Allow, self.allow_option.as_deref())
     }
 
-    fn ruling(&self, request: &PermissionRequest) -> Ruling {
-        let call = request.call.as_ref();
-        let command = call.and_then(|call| call.command());
-        let paths = call.map(|call| call.paths()).unwrap_or_default();
+    /// What the rules say of anything that an agent comes with.
+    fn ruling(&self, entry: Entry<'_>) -> Ruling {
+        let (kind, command, mut paths) = match entry {
+            Entry::Permission(request) => match &request.call {
+                None => ("", None, Vec::new()),
+                Some(call) => {
+                    let paths = call.paths().into_iter().map(str::to_owned).collect();
+                    (call.kind(), command_of(call), self.with_real_paths(paths))
+                }
+            },
+            Entry::Terminal(command, real) => {
+                let paths = vec![command.cwd.clone(), self.beneath(real)];
+                ("execute", Some(AskedCommand::of_argv(&command.argv)), paths)
+            }
+            Entry::File(access, path, real) => {
+                let kind = match access {
+                    Access::Read => "read",
+                    Access::Write => "edit",
+                };
+                (kind, None, vec![path.to_owned(), self.beneath(real)])
+            }
+        };
+        paths.dedup();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         self.rules.judge(&Asked {
-            kind: call.map_or("", |call| call.kind()),
-            command: command.as_deref(),
+            kind,
+            command: command.as_ref(),
             paths: &paths,
             workspace: &self.workspace,
             cwd: &self.cwd,
         })
     }
+
+    /// The paths, and where those beneath the workspace really lead.
+    fn with_real_paths(&self, mut paths: Vec<String>) -> Vec<String> {
+        let mut real = Vec::new();
+        for (index, path) in paths.iter().enumerate() {
+            let spelled = self.cwd.join(path);
+            let resolved = match spelled.to_str() {
+                Some(spelled) if index < MOST_RESOLVED => self.place.resolve(spelled),
+                _ => Resolved::Nowhere,
+            };
+            match resolved {
+                Resolved::Beneath(path) => real.push(self.beneath(&path)),
+                // What leads there is not covered by any path.
+                Resolved::Nowhere => real.push(NOWHERE.to_owned()),
+                Resolved::Elsewhere => {}
+            }
+        }
+        paths.append(&mut real);
+        paths.sort_unstable();
+        paths
+    }
+
+    /// The name of what lies beneath the workspace.
+    fn beneath(&self, real: &Path) -> String {
+        let root = self.workspace.first().map(PathBuf::as_path).unwrap_or(Path::new("/"));
+        root.join(real).to_string_lossy().into_owned()
+    }
+}
+
+/// So many paths of one call are followed.
+const MOST_RESOLVED: usize = 1024;
+
+/// A path that no rule knows.
+const NOWHERE: &str = "~";
+
+/// The command of a call. Two that differ, and one in an unknown form, are a command, too.
+fn command_of(call: &ToolCall) -> Option<AskedCommand> {
+    if let Some(text) = call.command() {
+        return Some(AskedCommand::of_text(&text));
+    }
+    let input = call.member("rawInput")?;
+    let is_blank = |value: &Value| value.as_str().is_some_and(|text| text.trim().is_empty());
+    let values = ["command", "cmd"].into_iter().filter_map(|name| input.get(name));
+    let values: Vec<&Value> = values.filter(|value| !value.is_null() && !is_blank(value)).collect();
+    let words = |value: &Value| match value {
+        Value::Array(words) => words.iter().filter_map(Value::as_str).map(quoted).collect(),
+        other => vec![other.as_str().unwrap_or_default().to_owned()],
+    };
+    let texts: Vec<String> = values.iter().map(|value| words(value).join(" ")).collect();
+    (!texts.is_empty()).then(|| AskedCommand::of_any(texts.iter().map(String::as_str)))
+}
+
+/// A word as a shell takes it for itself.
+fn quoted(word: &str) -> String {
+    shlex::try_quote(word).map(Into::into).unwrap_or_default()
 }
 
 fn denied(request: &PermissionRequest, rule: String, remedy: String) -> Decided {

@@ -8,10 +8,11 @@ use aifo_acp::{
     decision_report, reports, turn_end_report,
 };
 use aifo_acp_io::WireLog;
+use aifo_types::{escape_json, escape_text};
 use serde_json::{Value, json};
 
 use crate::cli::Format;
-use crate::console::plain;
+use crate::console;
 
 /// Stdout, and for people stderr as well.
 pub(crate) struct Output {
@@ -34,8 +35,22 @@ struct Answer {
     position: Position,
     printed: usize,
     ends_line: bool,
+    reader: Reader,
     /// Whether what is told on stderr comes between what is printed.
     shares_terminal: bool,
+}
+
+/// What reads the answer: a terminal obeys some of its characters.
+#[derive(Clone, Copy)]
+enum Reader {
+    Terminal,
+    Program,
+}
+
+impl Reader {
+    fn of_stdout() -> Self {
+        if io::stdout().is_terminal() { Reader::Terminal } else { Reader::Program }
+    }
 }
 
 impl Output {
@@ -46,6 +61,7 @@ impl Output {
                 position: Position::default(),
                 printed: 0,
                 ends_line: true,
+                reader: Reader::of_stdout(),
                 shares_terminal: io::stdout().is_terminal() && io::stderr().is_terminal(),
             }),
         };
@@ -167,8 +183,7 @@ impl Output {
             let _ = answer.end_line(&mut self.stdout);
         }
         let _ = self.stdout.flush();
-        // Nobody is left to be told that stderr is gone.
-        let _ = writeln!(io::stderr(), "aifo-coder: {}", plain(line));
+        console::say(line);
     }
 }
 
@@ -179,7 +194,10 @@ impl Answer {
         }
         self.printed = self.printed.saturating_add(text.len());
         self.ends_line = text.ends_with('\n');
-        stdout.write_all(text.as_bytes())
+        match self.reader {
+            Reader::Program => stdout.write_all(text.as_bytes()),
+            Reader::Terminal => stdout.write_all(escape_text(text).as_bytes()),
+        }
     }
 
     fn end_line(&mut self, stdout: &mut impl Write) -> io::Result<()> {
@@ -192,7 +210,7 @@ impl Answer {
 }
 
 fn print_json(stdout: &mut impl Write, report: &Value) -> io::Result<()> {
-    serde_json::to_writer(&mut *stdout, report)?;
+    stdout.write_all(escape_json(&report.to_string()).as_bytes())?;
     stdout.write_all(b"\n")
 }
 

@@ -99,7 +99,7 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
 
 fn read_stdin() -> anyhow::Result<String> {
     if io::stdin().is_terminal() {
-        eprintln!("aifo-coder: type the prompt, then Ctrl-D");
+        console::say("type the prompt, then Ctrl-D");
     }
     let mut text = String::new();
     io::stdin().read_to_string(&mut text).context("cannot read the prompt from stdin")?;

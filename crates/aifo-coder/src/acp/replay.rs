@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use aifo_acp::{Config, report_line};
 use aifo_acp_io::{News, Told, replay as replayed};
+use aifo_types::{escape_json, escape_line};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
@@ -20,8 +21,8 @@ pub(crate) fn replay(files: &[PathBuf], format: Format) -> anyhow::Result<ExitCo
         misfits += u64::from(matches!(told.news, News::Misfit(_)));
         for report in told.reports() {
             let line = match format {
-                Format::Json => report.to_string(),
-                Format::Text => for_people(&told, &report),
+                Format::Json => escape_json(&report.to_string()).into_owned(),
+                Format::Text => escape_line(&for_people(&told, &report)),
             };
             if written.is_ok() {
                 written = writeln!(stdout, "{line}");

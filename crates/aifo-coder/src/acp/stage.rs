@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 use tokio::process::Command;
 
 use crate::acp::hosts::Hosts;
-use crate::acp::judge::Judge;
+use crate::acp::judge::{Entry, Judge};
 use crate::acp::profile::missing_file;
 use crate::backend::{self, Fallback};
 use crate::cli::AcpAgent;
@@ -128,7 +128,7 @@ async fn dress(
     if wanted.spec.is_some() {
         let findings = agent.check(session).await;
         for finding in findings.context("the agent's place cannot be looked at")? {
-            eprintln!("aifo-coder: WARNING: {}", console::plain(&finding.to_string()));
+            console::say(format_args!("WARNING: {finding}"));
         }
     }
     let place = agent.enter(session).context("the agent's place cannot be entered")?;
@@ -147,15 +147,20 @@ async fn dress(
             Some(Arc::new(log.with_context(failed)?))
         }
     };
+    let opened = Workspace::open(workspace.clone(), alias.clone()).map(Arc::new);
+    let opened = opened.with_context(|| format!("cannot open '{}'", workspace.display()))?;
     let judge = Judge {
         rules: config.permissions,
         allow_option: profile.allow_option.clone(),
         workspace: alias.iter().cloned().chain([workspace.clone()]).collect(),
+        place: Arc::clone(&opened),
         cwd: cwd.clone(),
     };
-    let opened = Workspace::open(workspace.clone(), alias).map(Arc::new);
-    let opened = opened.with_context(|| format!("cannot open '{}'", workspace.display()))?;
     let files = Files::new(Arc::clone(&opened), missing_file(&profile), Writing::Served);
+    let for_files = judge.clone();
+    let files = files.judged(Arc::new(move |access, path, real| {
+        for_files.serve(Entry::File(access, path, real))
+    }));
     let hosts = Hosts {
         files: Arc::new(files),
         terminals: terminals(opened, &cwd, &place, &judge),
@@ -177,7 +182,9 @@ fn terminals(workspace: Arc<Workspace>, cwd: &Path, place: &Place, judge: &Judge
         Ok(place.command_with(program, variables))
     };
     let mut config = TerminalConfig::new(workspace, cwd, Arc::new(in_place));
-    config.judge = Arc::new(move |command: &TerminalCommand| judge.terminal(command));
+    config.judge = Arc::new(move |command: &TerminalCommand, real: &Path| {
+        judge.serve(Entry::Terminal(command, real))
+    });
     Terminals::new(config)
 }
 

@@ -86,6 +86,7 @@ pub(crate) struct NotifyEntries {
     pub(crate) enabled: Option<Spanned<bool>>,
     pub(crate) command: Option<Spanned<Vec<String>>>,
     pub(crate) allow: Option<Spanned<Vec<String>>>,
+    pub(crate) options: Option<Spanned<bool>>,
     pub(crate) safe_dirs: Option<Spanned<Vec<PathBuf>>>,
     pub(crate) trim_env: Option<Spanned<bool>>,
     pub(crate) env_allow: Option<Spanned<Vec<String>>>,
@@ -261,6 +262,7 @@ mod tests {
             enabled = true
             command = ["/usr/bin/notify-send", "{args}"]
             allow = ["notify-send"]
+            options = true
             safe_dirs = ["/usr/bin"]
             trim_env = true
             env_allow = ["DISPLAY"]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use aifo_policy::{Fallback, InvalidRule, PermissionRule, Stated};
+use aifo_policy::{Fallback, InvalidRule, PermissionRule, RuleCommand, Stated};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -100,10 +100,13 @@ pub(crate) fn shown(rule: &PermissionRule) -> Value {
     match PermissionRule::words().find(|word| PermissionRule::named(word).as_ref() == Some(rule)) {
         Some(word) => json!(word),
         None => {
-            let conditions =
-                [("kind", &rule.kind), ("command", &rule.command), ("path", &rule.path)];
-            let told = conditions.into_iter().filter_map(|(key, text)| Some((key, text.clone()?)));
-            told.map(|(key, text)| (key.to_owned(), Value::String(text))).collect()
+            let conditions = [
+                ("kind", rule.kind.as_deref()),
+                ("command", rule.command.as_ref().map(RuleCommand::as_str)),
+                ("path", rule.path.as_deref()),
+            ];
+            let told = conditions.into_iter().filter_map(|(key, text)| Some((key, text?)));
+            told.map(|(key, text)| (key.to_owned(), Value::from(text))).collect()
         }
     }
 }
@@ -145,19 +148,28 @@ fn rule(entry: &RuleEntry, aim: Aim, source: &Source) -> Result<PermissionRule, 
         RuleEntry::Table(table) => table,
     };
     let RuleTable { kind, command, path } = table;
-    let rule = PermissionRule { kind: kind.clone(), command: command.clone(), path: path.clone() };
-    let checked = match aim {
-        Aim::Allow => rule.check_allowing(),
-        Aim::HoldUp => rule.check(),
-    };
     let error = |invalid: InvalidRule| {
         let hint = match &invalid {
             InvalidRule::Empty => "what is about everything is \"all\"",
             InvalidRule::EmptyText(_) => "leave it out, or say what it is about",
             InvalidRule::NoPath(_) => "for example: { path = \"src\" }",
             InvalidRule::NotOfFiles(_) => "name the command, or leave the path out",
+            InvalidRule::NotOneCommand(_) => {
+                "name one program with its arguments, in quotes what a shell would take for more"
+            }
         };
         ConfigError::new(source, invalid.to_string()).hint(hint)
+    };
+    let command = command.as_ref().map(|text| match RuleCommand::parse(text) {
+        Some(command) => Ok(command),
+        None if text.trim().is_empty() => Err(error(InvalidRule::EmptyText("command"))),
+        None => Err(error(InvalidRule::NotOneCommand(text.clone()))),
+    });
+    let rule =
+        PermissionRule { kind: kind.clone(), command: command.transpose()?, path: path.clone() };
+    let checked = match aim {
+        Aim::Allow => rule.check_allowing(),
+        Aim::HoldUp => rule.check(),
     };
     checked.map(|()| rule).map_err(error)
 }
@@ -191,7 +203,7 @@ impl<'de> Visitor<'de> for WordOrTable {
 mod tests {
     use std::path::Path;
 
-    use aifo_policy::Asked;
+    use aifo_policy::{Asked, AskedCommand};
 
     use super::*;
 
@@ -206,6 +218,8 @@ mod tests {
 
     fn judge(config: &Config, kind: &str, command: Option<&str>, paths: &[&str]) -> String {
         let (workspace, cwd) = (["/w".into()], Path::new("/w"));
+        let command = command.map(AskedCommand::of_text);
+        let command = command.as_ref();
         let asked = Asked { kind, command, paths, workspace: &workspace, cwd };
         config.permissions.judge(&asked).to_string()
     }
@@ -257,6 +271,12 @@ mod tests {
                 "allow = [\n  'read',\n  {},\n]",
                 "/u.toml:4: a rule has a kind, a command or a path\n",
             ),
+            ("deny = [{ command = ' ' }]", "/u.toml:2: the command of a rule is empty\nhint: "),
+            (
+                "deny = [{ command = 'cd x && make' }]",
+                "/u.toml:2: 'cd x && make' is not one command\nhint: name one program with its",
+            ),
+            ("allow = [{ command = 'rm $X' }]", "/u.toml:2: 'rm $X' is not one command\nhint: "),
             ("deny = [{ path = '' }]", "/u.toml:2: the path of a rule is empty\nhint: "),
             ("deny = [{ path = '~/.ssh' }]", "/u.toml:2: '~/.ssh' is neither absolute nor"),
             (

@@ -72,6 +72,7 @@ pub(crate) fn entries(config: &Config) -> Vec<Entry> {
         row("notify.enabled", json!(notify.enabled.value), "", &notify.enabled),
         row("notify.command", json!(notify.command.value), "by its name", &notify.command),
         row("notify.allow", json!(notify.allow.value), "", &notify.allow),
+        row("notify.options", json!(notify.options.value), "", &notify.options),
         row("notify.safe_dirs", json!(notify.safe_dirs.value), "", &notify.safe_dirs),
         row("notify.trim_env", json!(notify.trim_env.value), "", &notify.trim_env),
         row("notify.env_allow", json!(notify.env_allow.value), "", &notify.env_allow),

@@ -141,6 +141,7 @@ impl Config {
         }
         self.notify.enabled.set(file.told(&entries.enabled));
         self.notify.allow.set(file.told(&entries.allow));
+        self.notify.options.set(file.told(&entries.options));
         self.notify.safe_dirs.set(file.told(&entries.safe_dirs));
         self.notify.trim_env.set(file.told(&entries.trim_env));
         self.notify.env_allow.set(file.told(&entries.env_allow));

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use aifo_launch::{self as launch, AgentSpec, Confine, Limits, known_agents};
 use aifo_policy::{
-    Fallback, Forwarding, NotifyEnvironment, NotifyRules, PermissionRules, Policy, Stated,
+    CallerOptions, Fallback, Forwarding, NotifyEnvironment, NotifyRules, PermissionRules, Policy,
+    Stated,
 };
 use aifo_types::{Endpoint, Kind};
 
@@ -84,6 +85,7 @@ pub(crate) struct Notify {
     pub(crate) enabled: Sourced<bool>,
     pub(crate) command: Sourced<Option<Vec<String>>>,
     pub(crate) allow: Sourced<Vec<String>>,
+    pub(crate) options: Sourced<bool>,
     pub(crate) safe_dirs: Sourced<Vec<PathBuf>>,
     pub(crate) trim_env: Sourced<bool>,
     pub(crate) env_allow: Sourced<Vec<String>>,
@@ -132,6 +134,7 @@ impl Config {
                 enabled: Sourced::builtin(true),
                 command: Sourced::builtin(notify.command),
                 allow: Sourced::builtin(notify.allowlist),
+                options: Sourced::builtin(notify.options == CallerOptions::Allowed),
                 safe_dirs: Sourced::builtin(notify.safe_dirs),
                 trim_env: Sourced::builtin(false),
                 env_allow: Sourced::builtin(Vec::new()),
@@ -189,6 +192,10 @@ impl Notify {
         let mut rules = NotifyRules {
             command: self.command.value.clone(),
             allowlist: self.allow.value.clone(),
+            options: match self.options.value {
+                true => CallerOptions::Allowed,
+                false => CallerOptions::Refused,
+            },
             safe_dirs: self.safe_dirs.value.clone(),
             environment: match self.trim_env.value {
                 true => NotifyEnvironment::Trimmed(self.env_allow.value.clone()),

@@ -1,8 +1,8 @@
 //! What a check found, and how it is told.
 
+use aifo_types::escape_line;
 use serde::Serialize;
 
-use crate::console::plain;
 use crate::paint::Paint;
 
 /// One thing that was found.
@@ -63,9 +63,10 @@ impl Finding {
             Status::Warn => paint.bad("warn"),
             Status::Fail => paint.bad("fail"),
         };
-        let mut lines = format!("{word}  {}: {}\n", plain(&self.check), plain(&self.finding));
+        let mut lines =
+            format!("{word}  {}: {}\n", escape_line(&self.check), escape_line(&self.finding));
         if let Some(fix) = &self.fix {
-            lines += &format!("      fix: {}\n", plain(fix));
+            lines += &format!("      fix: {}\n", escape_line(fix));
         }
         lines
     }

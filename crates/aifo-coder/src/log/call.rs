@@ -1,9 +1,9 @@
 //! One call of a log, as a line for people.
 
+use aifo_types::escape_line;
 use serde::Deserialize;
 
 use super::clock::{Moment, duration};
-use crate::console::plain;
 use crate::paint::Paint;
 
 /// What of a call's record is shown. A key that a newer version added is passed over, one that is
@@ -63,15 +63,15 @@ impl Call {
             _ => (duration(self.wall_ms), memory(self.max_rss_kib)),
         };
         let time = paint.faint(Moment::from_unix_ms(self.time));
-        let kind = plain(self.kind.as_deref().unwrap_or("-"));
-        let call = plain(&self.tool) + " " + &plain(&self.argv);
+        let kind = escape_line(self.kind.as_deref().unwrap_or("-"));
+        let call = escape_line(&self.tool) + " " + &escape_line(&self.argv);
         let mut line =
             format!("{time}  {ending}  {wall:>12}  {memory:>9}  {kind:<8}  {}", call.trim_end());
         if let Some(limit) = &self.limit {
-            line += &paint.faint(format!("  # limit on {}", plain(limit)));
+            line += &paint.faint(format!("  # limit on {}", escape_line(limit)));
         }
         if let Some(reason) = &self.reason {
-            line += &paint.faint(format!("  # {}", plain(reason)));
+            line += &paint.faint(format!("  # {}", escape_line(reason)));
         }
         line + "\n"
     }

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use aifo_decide::{Program, Reason};
+use aifo_types::escape_line;
 
 use super::explanation::{Explanation, Fate, Mode, Route, Variable};
-use crate::console::plain;
 
 /// How much is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(crate) fn tell(told: &Explanation, detail: Detail) -> String {
     }
     let line = |(key, value): (&str, String)| {
         let key = format!("{key}:");
-        format!("{key:<13}{}\n", plain(&value))
+        format!("{key:<13}{}\n", escape_line(&value))
     };
     lines.into_iter().map(line).collect()
 }

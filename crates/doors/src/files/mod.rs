@@ -3,24 +3,40 @@
 mod read;
 mod write;
 
+use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use aifo_acp::{RpcError, code};
 use serde_json::{Value, json};
 
 use self::read::Slice;
-use crate::rpc::{error, text};
+use crate::rpc::{error, invalid, text};
 use crate::workspace::Workspace;
+
+/// Says whether a file may be served: how, at the path that its agent names, and where it really lies
+/// beneath the workspace. An error is the reason that the agent reads. It is asked again whenever more is
+/// known of where that is.
+pub type FileJudge = Arc<dyn Fn(Access, &str, &Path) -> Result<(), String> + Send + Sync>;
+
+/// What is done with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It is read.
+    Read,
+    /// It is written.
+    Write,
+}
 
 /// Serves `fs/read_text_file` and `fs/write_text_file` (`spec/acp-hosts.md`).
 ///
 /// Both block for as long as the disk takes.
-#[derive(Debug)]
 pub struct Files {
     workspace: Arc<Workspace>,
     missing: MissingFile,
     writing: Writing,
     limits: FileLimits,
+    judge: FileJudge,
 }
 
 /// What an agent gets that reads a file which is not there.
@@ -67,7 +83,12 @@ impl Files {
         writing: Writing,
         limits: FileLimits,
     ) -> Self {
-        Files { workspace, missing, writing, limits }
+        Files { workspace, missing, writing, limits, judge: Arc::new(|_, _, _| Ok(())) }
+    }
+
+    /// Serves only what is not refused.
+    pub fn judged(self, judge: FileJudge) -> Self {
+        Files { judge, ..self }
     }
 
     /// `fs/read_text_file`: `path`, and maybe `line` and `limit`; gives `content`.
@@ -75,7 +96,8 @@ impl Files {
         let path = text(params, "path")?;
         let slice = Slice::parse(params)?;
         let beneath = self.workspace.beneath(path)?;
-        match read::read(&self.workspace, path, beneath, slice, &self.limits) {
+        let judge = |real: &Path| self.check(Access::Read, path, real);
+        match read::read(&self.workspace, path, beneath, slice, &self.limits, judge) {
             Err(error) if error.code == code::NOT_FOUND && self.missing == MissingFile::Empty => {
                 Ok(json!({"content": ""}))
             }
@@ -91,8 +113,25 @@ impl Files {
         let path = text(params, "path")?;
         let content = text(params, "content")?;
         let beneath = self.workspace.beneath(path)?;
-        write::write(&self.workspace, path, beneath, content.as_bytes(), &self.limits)?;
+        let judge = |real: &Path| self.check(Access::Write, path, real);
+        write::write(&self.workspace, path, beneath, content.as_bytes(), &self.limits, judge)?;
         Ok(json!({}))
+    }
+
+    fn check(&self, access: Access, path: &str, real: &Path) -> Result<(), RpcError> {
+        (self.judge)(access, path, real).map_err(|why| invalid(format!("'{path}': {why}")))
+    }
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Files { workspace, missing, writing, limits, .. } = self;
+        f.debug_struct("Files")
+            .field("workspace", workspace)
+            .field("missing", missing)
+            .field("writing", writing)
+            .field("limits", limits)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reading a text, or some lines of it.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use aifo_acp::RpcError;
@@ -35,18 +36,23 @@ impl Slice {
     }
 }
 
-/// The lines of the file at `path`, exactly as they stand there, with their ends.
+/// The lines of the file at `path`, exactly as they stand there, with their ends. The path is judged as far
+/// as it leads, then the file that was opened.
 pub(super) fn read(
     workspace: &Workspace,
     path: &str,
     beneath: &Path,
     slice: Slice,
     limits: &FileLimits,
+    judge: impl Fn(&Path) -> Result<(), RpcError>,
 ) -> Result<String, RpcError> {
+    let refuse = |errno| refused(path, errno);
+    judge(&workspace.resolve_beneath(beneath).map_err(refuse)?)?;
     // Neither a FIFO nor a terminal must hold us or become ours before it is looked at.
     let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let opened = workspace.open_beneath(beneath, flags).and_then(regular);
-    let (file, _) = opened.map_err(|errno| refused(path, errno))?;
+    let (file, _) = opened.map_err(refuse)?;
+    judge(&workspace.real_path(file.as_fd()).map_err(refuse)?)?;
     let bytes = match lines(file, slice, limits) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => {

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 
@@ -18,13 +18,15 @@ use crate::rpc::{failed, invalid, refused};
 use crate::workspace::{Workspace, regular};
 
 /// Puts `content` at `path`, in place of the file that is there, or as a new one with the folders
-/// that it lacks.
+/// that it lacks. The path is judged as far as it leads, before anything is made, then the folder that was
+/// opened.
 pub(super) fn write(
     workspace: &Workspace,
     path: &str,
     beneath: &Path,
     content: &[u8],
     limits: &FileLimits,
+    judge: impl Fn(&Path) -> Result<(), RpcError>,
 ) -> Result<(), RpcError> {
     if content.len() > limits.write {
         let most = limits.write;
@@ -34,7 +36,9 @@ pub(super) fn write(
         return Err(invalid(format!("'{path}' does not name a file")));
     };
     let refuse = |errno| refused(path, errno);
+    judge(&workspace.resolve_beneath(beneath).map_err(refuse)?)?;
     let folder = workspace.open_or_make(parent).map_err(refuse)?;
+    judge(&workspace.real_path(folder.as_fd()).map_err(refuse)?.join(name))?;
     let before = present(&folder, name).map_err(refuse)?;
     if before.is_some_and(|before| before.st_nlink > 1) {
         return Err(invalid(format!("'{path}' has further names, as a hard link")));

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aifo_acp::RpcError;
@@ -19,15 +20,16 @@ use tokio::process::Command;
 
 pub use self::command::TerminalCommand;
 use self::terminal::Terminal;
-use crate::rpc::{failed, not_found, optional, text};
+use crate::rpc::{failed, not_found, optional, refused, text};
 use crate::workspace::Workspace;
 
 /// Makes a command that runs a program in the agent's place, with these variables over those that are
 /// there. Arguments, directory and streams are to be set; no value may become an argument.
 pub type InPlace = Arc<dyn Fn(&OsStr, &[(String, String)]) -> io::Result<Command> + Send + Sync>;
 
-/// Says whether a command may run; an error is the reason that its agent reads.
-pub type Judge = Arc<dyn Fn(&TerminalCommand) -> Result<(), String> + Send + Sync>;
+/// Says whether a command may run, and in the directory that really is at this path beneath the
+/// workspace; an error is the reason that its agent reads.
+pub type TerminalJudge = Arc<dyn Fn(&TerminalCommand, &Path) -> Result<(), String> + Send + Sync>;
 
 /// Serves `terminal/*` for one connection with an agent (`spec/acp-hosts.md#terminals`). When it goes,
 /// so does all that it runs. It wants a runtime around it.
@@ -47,7 +49,7 @@ pub struct TerminalConfig {
     /// How they get into the agent's place.
     pub place: InPlace,
     /// Which of them run.
-    pub judge: Judge,
+    pub judge: TerminalJudge,
     /// Terminals that are not released, at once. acpx and Zed have no bound.
     pub terminals: usize,
     /// Bytes of output that one keeps, whatever its agent asks for. Real ones ask for 16 000 to
@@ -76,7 +78,7 @@ enum Prepared {
 impl TerminalConfig {
     /// One in which every command runs, with the limits as they are by default.
     pub fn new(workspace: Arc<Workspace>, cwd: impl Into<String>, place: InPlace) -> Self {
-        let judge: Judge = Arc::new(|_| Ok(()));
+        let judge: TerminalJudge = Arc::new(|_, _| Ok(()));
         TerminalConfig { workspace, cwd: cwd.into(), place, judge, terminals: 32, output: 1 << 20 }
     }
 }
@@ -156,7 +158,9 @@ impl Terminals {
     /// What is to be spawned, or why nothing is.
     fn prepare(&self, command: TerminalCommand) -> Result<Prepared, RpcError> {
         let cwd = self.config.workspace.directory(&command.cwd)?;
-        if let Err(reason) = (self.config.judge)(&command) {
+        let real = self.config.workspace.real_path(cwd.as_fd());
+        let real = real.map_err(|errno| refused(&command.cwd, errno))?;
+        if let Err(reason) = (self.config.judge)(&command, &real) {
             return Ok(Prepared::Denied(reason));
         }
         let mut argv = command.argv.into_iter();

@@ -305,9 +305,10 @@ async fn what_is_denied_is_a_terminal_that_says_why() {
     let judged = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&judged);
     let mut config = config(&scratch);
-    config.judge = Arc::new(move |command| {
-        seen.lock().unwrap().push((command.line.clone(), command.cwd.clone()));
-        if command.line.starts_with("rm") {
+    config.judge = Arc::new(move |command, real| {
+        let told = (command.argv.join("|"), command.cwd.clone(), real.to_owned());
+        seen.lock().unwrap().push(told);
+        if command.argv.iter().any(|word| word.starts_with("rm")) {
             Err("denied by the rule 'no-rm'".into())
         } else {
             Ok(())
@@ -323,8 +324,16 @@ async fn what_is_denied_is_a_terminal_that_says_why() {
     terminals.release(&denied).await.unwrap();
     let allowed = create(&terminals, json!({"command": "echo", "args": ["a b"]}));
     assert_eq!(ended(&terminals, &allowed).await, ("a b\n".to_owned(), exited(0)));
-    let told = [("rm -f file", "/ws"), ("echo 'a b'", "/ws")];
-    let told = told.map(|(line, cwd)| (line.to_owned(), cwd.to_owned()));
+    fs::create_dir_all(scratch.ws(".git/sub")).unwrap();
+    std::os::unix::fs::symlink(".git", scratch.ws("link")).unwrap();
+    let elsewhere = json!({"command": "true", "cwd": "/ws/link/sub"});
+    ended(&terminals, &create(&terminals, elsewhere)).await;
+    let told = [
+        ("sh|-c|rm -f file", "/ws", ""),
+        ("echo|a b", "/ws", ""),
+        ("true", "/ws/link/sub", ".git/sub"),
+    ];
+    let told = told.map(|(argv, cwd, real)| (argv.to_owned(), cwd.to_owned(), real.into()));
     assert_eq!(*judged.lock().unwrap(), told);
 }
 

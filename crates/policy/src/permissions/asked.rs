@@ -2,14 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use super::command::AskedCommand;
+
 /// A call of a tool as far as it is told exactly: no titles, no texts for people.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// The agent's word for what it does; `""`, if it says nothing, is `other`.
     pub kind: &'a str,
     /// All of its command, if it has one.
-    pub command: Option<&'a str>,
-    /// Every path that it names, as the agent spells it.
+    pub command: Option<&'a AskedCommand>,
+    /// Every path that it names, as the agent spells it, and where each really leads as far as that is
+    /// known.
     pub paths: &'a [&'a str],
     /// The absolute names of the workspace, each of which an agent may use. Paths of rules are
     /// relative to it.

@@ -6,6 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::asked::Asked;
+use super::command::RuleCommand;
 use crate::directory::normalise;
 
 /// The kinds of tool calls that the protocol has. An agent may say any other word.
@@ -27,8 +28,8 @@ const TOOL_KINDS: [&str; 10] = [
 pub struct PermissionRule {
     /// The kind of the call.
     pub kind: Option<String>,
-    /// All of the command, as the agent tells it.
-    pub command: Option<String>,
+    /// A program with its arguments.
+    pub command: Option<RuleCommand>,
     /// A file, or a folder and all beneath it: absolute, or relative to the workspace.
     pub path: Option<String>,
 }
@@ -44,6 +45,9 @@ pub enum InvalidRule {
     NoPath(String),
     /// It would allow, by a path alone, what is no matter of files: a call of this kind.
     NotOfFiles(String),
+    /// Its command is not one program with its arguments; or it would allow one of which a shell
+    /// expands a word.
+    NotOneCommand(String),
 }
 
 /// The word for everything.
@@ -71,8 +75,8 @@ impl PermissionRule {
 
     /// Errors: it could never hold, or everything would.
     pub fn check(&self) -> Result<(), InvalidRule> {
-        let conditions = [("kind", &self.kind), ("command", &self.command), ("path", &self.path)];
-        if conditions.iter().all(|(_, text)| text.is_none()) {
+        let conditions = [("kind", &self.kind), ("path", &self.path)];
+        if self.command.is_none() && conditions.iter().all(|(_, text)| text.is_none()) {
             return Err(InvalidRule::Empty);
         }
         let empty =
@@ -92,6 +96,9 @@ impl PermissionRule {
     pub fn check_allowing(&self) -> Result<(), InvalidRule> {
         self.check()?;
         match (&self.kind, &self.command, &self.path) {
+            (_, Some(command), _) if !command.is_plain() => {
+                Err(InvalidRule::NotOneCommand(command.as_str().to_owned()))
+            }
             (Some(kind), None, Some(_)) if !is_of_files(kind) => {
                 Err(InvalidRule::NotOfFiles(kind.clone()))
             }
@@ -108,21 +115,35 @@ impl PermissionRule {
             told && !asked.paths.is_empty()
                 && asked.paths.iter().all(|path| is_beneath(path, rule, asked))
         });
-        paths && self.is_of_kind(asked) && self.is_of_command(asked)
+        let command = match (&self.command, asked.command) {
+            (Some(rule), Some(command)) => command.is(rule),
+            (Some(_), None) => false,
+            (None, Some(_)) => self.covers_commands(),
+            (None, None) => true,
+        };
+        paths && command && self.is_of_kind(asked)
     }
 
-    /// Whether it holds the call up: one path of several is enough.
+    /// Whether it lets calls of its kind pass that have a command: a word such as `read` says that there
+    /// is none.
+    pub fn covers_commands(&self) -> bool {
+        let runs = |kind: &String| {
+            !TOOL_KINDS.contains(&kind.as_str()) || ["execute", "other"].contains(&kind.as_str())
+        };
+        self.command.is_some() || self.kind.as_ref().is_none_or(runs)
+    }
+
+    /// Whether it holds the call up: one path of several is enough, and one command of several.
     pub(super) fn stops(&self, asked: &Asked<'_>) -> bool {
         let any = |rule: &String| asked.paths.iter().any(|path| is_beneath(path, rule, asked));
-        self.path.as_ref().is_none_or(any) && self.is_of_kind(asked) && self.is_of_command(asked)
+        let runs = |rule| asked.command.is_some_and(|command| command.runs(rule));
+        self.path.as_ref().is_none_or(any)
+            && self.is_of_kind(asked)
+            && self.command.as_ref().is_none_or(runs)
     }
 
     fn is_of_kind(&self, asked: &Asked<'_>) -> bool {
         self.kind.as_ref().is_none_or(|kind| kind == asked.kind())
-    }
-
-    fn is_of_command(&self, asked: &Asked<'_>) -> bool {
-        self.command.as_ref().is_none_or(|command| asked.command == Some(command))
     }
 }
 
@@ -135,10 +156,12 @@ impl fmt::Display for PermissionRule {
                 f.write_str(&quoted(kind))
             }
             (kind, command, path) => {
-                let conditions = [("kind", kind), ("command", command), ("path", path)];
-                let told = conditions.into_iter().filter_map(|(key, text)| {
-                    text.as_ref().map(|text| format!("{key} = {}", quoted(text)))
-                });
+                let command = command.as_ref().map(RuleCommand::as_str);
+                let conditions =
+                    [("kind", kind.as_deref()), ("command", command), ("path", path.as_deref())];
+                let told = conditions
+                    .into_iter()
+                    .filter_map(|(key, text)| text.map(|text| format!("{key} = {}", quoted(text))));
                 write!(f, "{{ {} }}", told.collect::<Vec<_>>().join(", "))
             }
         }
@@ -155,6 +178,9 @@ impl fmt::Display for InvalidRule {
             }
             InvalidRule::NotOfFiles(kind) => {
                 write!(f, "what is done by '{kind}' is not told by its paths")
+            }
+            InvalidRule::NotOneCommand(text) => {
+                write!(f, "'{}' is not one command", text.escape_debug())
             }
         }
     }
@@ -221,7 +247,8 @@ mod tests {
 
     fn rule(kind: &str, command: &str, path: &str) -> PermissionRule {
         let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        PermissionRule { kind: told(kind), command: told(command), path: told(path) }
+        let command = RuleCommand::parse(command);
+        PermissionRule { kind: told(kind), command, path: told(path) }
     }
 
     #[test]
@@ -231,7 +258,7 @@ mod tests {
             (rule("read", "", ""), r#""read""#),
             (rule("brand_new", "", ""), r#"{ kind = "brand_new" }"#),
             (rule("edit", "", "src"), r#"{ kind = "edit", path = "src" }"#),
-            (rule("", "echo \"a\\b\"\n\u{1b}", ""), r#"{ command = "echo \"a\\b\"\n\u001B" }"#),
+            (rule("", "echo \"a\\b\n\u{1b}\"", ""), r#"{ command = "echo \"a\\b\n\u001B\"" }"#),
         ];
         for (rule, expected) in rows {
             assert_eq!(rule.to_string(), expected);
@@ -240,9 +267,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_a_rule() {
-        let spaces = PermissionRule { command: Some(" ".into()), ..PermissionRule::all() };
+        let spaces = PermissionRule { kind: Some(" ".into()), ..PermissionRule::all() };
         assert_eq!(PermissionRule::all().check(), Err(InvalidRule::Empty));
-        assert_eq!(spaces.check(), Err(InvalidRule::EmptyText("command")));
+        assert_eq!(spaces.check(), Err(InvalidRule::EmptyText("kind")));
+        let globbed = rule("", "rm *", "");
+        assert_eq!(globbed.check(), Ok(()), "it may deny");
+        assert_eq!(globbed.check_allowing(), Err(InvalidRule::NotOneCommand("rm *".into())));
         for path in ["~/x", "a\0b"] {
             assert_eq!(rule("", "", path).check(), Err(InvalidRule::NoPath(path.into())));
         }

@@ -1,0 +1,273 @@
+//! The command of a call, in the one form in which rules compare it.
+
+use super::shell::ShellText;
+
+/// A command as it would be run: `spec/acp.md#commands`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AskedCommand {
+    /// Its words, if it is one program with its arguments, and nothing else.
+    alone: Option<Vec<String>>,
+    /// The words of every program that can be seen in it.
+    parts: Vec<Vec<String>>,
+}
+
+impl AskedCommand {
+    /// A text that a shell is given.
+    pub fn of_text(text: &str) -> Self {
+        of_text(text, 0)
+    }
+
+    /// Words as they are executed.
+    pub fn of_argv(argv: &[String]) -> Self {
+        of_argv(argv.to_vec(), 0)
+    }
+
+    /// One of several texts, and it is not known which. So none of them is allowed, and each may be
+    /// denied.
+    pub fn of_any<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
+        let parts = texts.into_iter().flat_map(|text| of_text(text, 0).parts).collect();
+        AskedCommand { alone: None, parts }
+    }
+
+    /// Whether it is this program with these arguments, and runs nothing else.
+    pub(super) fn is(&self, command: &RuleCommand) -> bool {
+        self.alone.as_ref() == Some(&command.argv)
+    }
+
+    /// Whether it runs this program with these arguments, perhaps among others. A program without a
+    /// path is meant wherever it lies.
+    pub(super) fn runs(&self, command: &RuleCommand) -> bool {
+        let Some((program, args)) = command.argv.split_first() else { return false };
+        self.parts.iter().any(|part| {
+            part.split_first().is_some_and(|(ours, rest)| {
+                let is_program =
+                    ours == program || (!program.contains('/') && base(ours) == program);
+                is_program && rest == args
+            })
+        })
+    }
+}
+
+/// The command of a rule, split once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleCommand {
+    text: String,
+    argv: Vec<String>,
+    is_plain: bool,
+}
+
+impl RuleCommand {
+    /// `None` for what is not one program with its arguments.
+    pub fn parse(text: &str) -> Option<Self> {
+        let AskedCommand { alone, mut parts } = AskedCommand::of_text(text);
+        let is_plain = alone.is_some();
+        let argv = match alone {
+            Some(argv) => argv,
+            // A word that a shell would expand can be denied by its spelling.
+            None if parts.len() == 1 => parts.pop()?,
+            None => return None,
+        };
+        Some(RuleCommand { text: text.to_owned(), argv, is_plain })
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether each of its words stands for itself, so that it can be allowed.
+    pub(super) fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+}
+
+fn of_text(text: &str, depth: usize) -> AskedCommand {
+    let ShellText { mut commands, is_plain } = ShellText::parse(text);
+    if is_plain && let Some(argv) = commands.pop() {
+        return of_argv(argv, depth);
+    }
+    let parts = commands.into_iter().flat_map(|argv| of_argv(argv, depth).parts).collect();
+    AskedCommand { alone: None, parts }
+}
+
+fn of_argv(argv: Vec<String>, depth: usize) -> AskedCommand {
+    if depth > DEEPEST || argv.is_empty() {
+        return AskedCommand::default();
+    }
+    let Some(texts) = shells_texts(&argv) else {
+        return AskedCommand { parts: vec![argv.clone()], alone: Some(argv) };
+    };
+    let inner: Vec<AskedCommand> = texts.iter().map(|text| of_text(text, depth + 1)).collect();
+    let parts = inner.iter().flat_map(|command| command.parts.clone());
+    let alone = match inner.as_slice() {
+        [only] if runs_nothing_else(&argv) => only.alone.clone(),
+        _ => None,
+    };
+    AskedCommand { parts: parts.chain([argv]).collect(), alone }
+}
+
+/// How many shells within shells are followed.
+const DEEPEST: usize = 16;
+
+const SHELLS: [&str; 9] = ["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "fish"];
+/// Where such a name is the system's shell.
+const SHELL_DIRS: [&str; 4] = ["", "/bin/", "/usr/bin/", "/usr/local/bin/"];
+
+/// The arguments of a shell that may be the text of its `-c`; `None` of what is none, or has none.
+fn shells_texts(argv: &[String]) -> Option<Vec<&str>> {
+    let mut words = argv.iter().map(String::as_str);
+    let mut program = base(words.next()?);
+    if matches!(program, "busybox" | "toybox") {
+        program = words.next()?;
+    }
+    if !SHELLS.contains(&program) {
+        return None;
+    }
+    let is_option = |word: &&str| word.starts_with(['-', '+']) && word.len() > 1;
+    let (options, others): (Vec<&str>, Vec<&str>) = words.partition(is_option);
+    let is_command = |option: &&str| {
+        option.starts_with("--command") || (!option.starts_with("--") && option.contains('c'))
+    };
+    let within = options.iter().filter_map(|option| option.strip_prefix("--command="));
+    let texts = others.into_iter().chain(within).collect();
+    options.iter().any(is_command).then_some(texts)
+}
+
+/// Whether a shell's words are nothing but `sh -l -c TEXT`, in any spelling.
+fn runs_nothing_else(argv: &[String]) -> bool {
+    let [program, options @ .., _] = argv else { return false };
+    let name = base(program);
+    let dir = program.strip_suffix(name).unwrap_or_default();
+    let is_known = SHELL_DIRS.contains(&dir) && SHELLS.contains(&name) && name != "fish";
+    let known =
+        |option: &String| matches!(option.as_str(), "-l" | "--login" | "-c" | "-lc" | "-cl");
+    is_known && options.iter().all(known)
+}
+
+fn base(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn argv(words: &[&str]) -> AskedCommand {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        AskedCommand::of_argv(&words)
+    }
+
+    /// Whether it is `make CC=gcc`, and whether it runs that.
+    #[track_caller]
+    fn check(command: &AskedCommand, is: bool, runs: bool) {
+        let rule = RuleCommand::parse("make CC=gcc").unwrap();
+        assert_eq!((command.is(&rule), command.runs(&rule)), (is, runs), "{command:?}");
+    }
+
+    #[test]
+    fn a_text_and_words_are_one_command() {
+        for text in ["make CC=gcc", "  make  'CC=gcc' ", "make CC=\"gcc\"", "ma\\ke CC=gcc"] {
+            check(&AskedCommand::of_text(text), true, true);
+        }
+        check(&argv(&["make", "CC=gcc"]), true, true);
+        check(&argv(&["make CC=gcc"]), false, false);
+        for text in ["make", "make CC=gcc x", "make CC=gccx", "make CC gcc", "CC=gcc make", ""] {
+            check(&AskedCommand::of_text(text), false, false);
+        }
+        for text in ["/usr/bin/make CC=gcc", "./make CC=gcc"] {
+            check(&AskedCommand::of_text(text), false, true);
+        }
+    }
+
+    #[test]
+    fn a_shell_that_runs_one_command_is_that_command() {
+        let options: [&[&str]; 6] =
+            [&["-c"], &["-lc"], &["-cl"], &["-l", "-c"], &["--login", "-c"], &["-c", "-l"]];
+        for shell in ["sh", "bash", "dash", "ash", "zsh", "/bin/sh", "/usr/bin/bash"] {
+            for options in options {
+                let words = [&[shell], options, &["make CC=gcc"]].concat();
+                check(&argv(&words), true, true);
+                let text = words.iter().map(|word| shlex::try_quote(word).unwrap());
+                check(&AskedCommand::of_text(&text.collect::<Vec<_>>().join(" ")), true, true);
+            }
+        }
+        check(&argv(&["sh", "-c", "bash -lc 'make CC=gcc'"]), true, true);
+    }
+
+    #[test]
+    fn a_shell_that_runs_more_is_not_that_command_and_runs_it() {
+        let rows: [&[&str]; 13] = [
+            &["bash", "-lc", "cd x && make CC=gcc"],
+            &["bash", "-lc", "make CC=gcc; x"],
+            &["bash", "-lc", "make CC=gcc", "x"],
+            &["bash", "-ic", "make CC=gcc"],
+            &["bash", "-ec", "make CC=gcc"],
+            &["bash", "--rcfile", "x", "-c", "make CC=gcc"],
+            &["bash", "-o", "pipefail", "-c", "make CC=gcc | tee x"],
+            &["bash", "+x", "-c", "make CC=gcc"],
+            &["/tmp/sh", "-c", "make CC=gcc"],
+            &["fish", "-c", "make CC=gcc"],
+            &["fish", "--command=make CC=gcc"],
+            &["busybox", "sh", "-c", "make CC=gcc"],
+            &["sh", "-c", "x; sh -c 'echo $(make CC=gcc)'"],
+        ];
+        for words in rows {
+            check(&argv(words), false, true);
+        }
+        check(&argv(&["bash", "make", "CC=gcc"]), false, false);
+        check(&argv(&["bash", "-lc", "echo make CC=gcc"]), false, false);
+        check(&AskedCommand::of_any(["x", "make CC=gcc"]), false, true);
+    }
+
+    #[test]
+    fn a_compound_text_is_no_command_and_runs_each_of_its_own() {
+        let rows = [
+            "make CC=gcc; x",
+            "x && make CC=gcc",
+            "make CC=gcc | x",
+            "make CC=gcc\nx",
+            "make CC=gcc &",
+            "make CC=gcc > log",
+            "(make CC=gcc)",
+            "A=1 make CC=gcc",
+            "echo $(make CC=gcc)",
+            "echo `make CC=gcc`",
+            "if make CC=gcc; then x; fi",
+            "x || bash -lc 'make CC=gcc'",
+        ];
+        for text in rows {
+            check(&AskedCommand::of_text(text), false, true);
+        }
+        // What a shell puts in is not known.
+        for text in ["make $X", "make CC=g*", "$M CC=gcc", "make CC=$(x)"] {
+            check(&AskedCommand::of_text(text), false, false);
+        }
+    }
+
+    #[test]
+    fn the_command_of_a_rule_is_one_program() {
+        let argv = |text| RuleCommand::parse(text).map(|command| (command.argv, command.is_plain));
+        let words =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        assert_eq!(argv("make  CC=gcc"), Some((words(&["make", "CC=gcc"]), true)));
+        assert_eq!(argv("bash -lc 'make CC=gcc'"), Some((words(&["make", "CC=gcc"]), true)));
+        assert_eq!(argv("rm -rf *"), Some((words(&["rm", "-rf", "*"]), false)));
+        for text in ["", " ", "a && b", "A=1", "bash -lc 'a; b'"] {
+            assert_eq!(argv(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn shells_within_shells_end() {
+        let deep = |count: usize| {
+            let mut words = argv(&["make", "CC=gcc"]);
+            let mut text = "make CC=gcc".to_owned();
+            for _ in 0..count {
+                text = format!("sh -c {}", shlex::try_quote(&text).unwrap());
+                words = AskedCommand::of_text(&text);
+            }
+            words
+        };
+        check(&deep(5), true, true);
+    }
+}

@@ -1,0 +1,127 @@
+//! Text that an agent, a tool or a workspace chose, made fit for a terminal: `spec/cli.md#foreign-text`.
+//!
+//! Each character is judged alone, so a text that comes in pieces needs no state between them.
+
+use std::borrow::Cow;
+
+/// One line: without characters that end the line, speak to the terminal, hide, or reorder what is read.
+pub fn escape_line(text: &str) -> String {
+    escape(text, |_| false).into_owned()
+}
+
+/// Lines as they are, with their tabs, and words whose letters are joined; otherwise as
+/// [`escape_line`].
+pub fn escape_text(text: &str) -> Cow<'_, str> {
+    escape(text, |char| matches!(char, '\n' | '\t' | JOINER | NON_JOINER))
+}
+
+/// JSON that is the same value, with every such character in its strings as JSON escapes it.
+pub fn escape_json(json: &str) -> Cow<'_, str> {
+    // Outside of strings JSON has none of them but white space, and in strings not even that.
+    let stays = |char: char| !is_hidden(char) || matches!(char, '\n' | '\t' | '\r');
+    if json.chars().all(stays) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len());
+    for char in json.chars() {
+        if stays(char) {
+            escaped.push(char);
+        } else {
+            let mut units = [0; 2];
+            let units = char.encode_utf16(&mut units).iter();
+            let units = units.map(|unit| format!("\\u{unit:04x}"));
+            escaped.extend(units);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+fn escape(text: &str, passes: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let stays = |char: char| !is_hidden(char) || passes(char);
+    if text.chars().all(stays) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len());
+    for char in text.chars() {
+        if stays(char) {
+            escaped.push(char);
+        } else {
+            escaped.extend(char.escape_default());
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+const NON_JOINER: char = '\u{200c}';
+const JOINER: char = '\u{200d}';
+
+/// Whether a terminal obeys a character, or shows nothing of it, instead of showing it: the control
+/// characters, and those that Unicode ignores or formats by.
+fn is_hidden(char: char) -> bool {
+    if char.is_ascii() {
+        return char.is_ascii_control();
+    }
+    matches!(char,
+        // The second row of control characters, which a terminal may take for an escape.
+        '\u{80}'..='\u{9f}'
+        // A hyphen that may not show, and a joiner of marks.
+        | '\u{ad}' | '\u{34f}'
+        // Directions: marks, embeddings, overrides, isolates; ends of lines and paragraphs.
+        | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        // Fillers and variation selectors of scripts.
+        | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{3164}'
+        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        // Tags and further variation selectors: a whole text can be hidden in them.
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_speaks_to_the_terminal_hides_or_reorders() {
+        let rows = [
+            ("a b é 日本 \u{1f600}\u{fe0f} \\n", "a b é 日本 \u{1f600}\u{fe0f} \\n"),
+            ("\u{1b}]52;c;aGk=\u{7}", r"\u{1b}]52;c;aGk=\u{7}"),
+            ("\u{9b}2J\u{7f}\0", r"\u{9b}2J\u{7f}\u{0}"),
+            ("a\rb", r"a\rb"),
+            ("a\u{202e}b\u{2066}c\u{2069}", r"a\u{202e}b\u{2066}c\u{2069}"),
+            ("\u{200e}\u{200f}\u{61c}", r"\u{200e}\u{200f}\u{61c}"),
+            ("\u{200b}\u{2060}\u{feff}\u{ad}", r"\u{200b}\u{2060}\u{feff}\u{ad}"),
+            ("\u{2028}\u{2029}", r"\u{2028}\u{2029}"),
+            ("\u{e0041}\u{e007f}", r"\u{e0041}\u{e007f}"),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(escape_line(text), expected);
+            assert_eq!(escape_text(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_line_stays_a_line_and_a_text_keeps_its_lines() {
+        let text = "a\n\tb \u{1f469}\u{200d}\u{1f467}";
+        assert_eq!(escape_line(text), "a\\n\\tb \u{1f469}\\u{200d}\u{1f467}");
+        assert_eq!(escape_text(text), text);
+    }
+
+    #[test]
+    fn a_text_that_is_cut_anywhere_is_the_same() {
+        let text = "x\u{1b}[31m\u{1b}]0;t\u{1b}\\\u{202e}y\u{e0041}\n";
+        let cut = |at| {
+            text.split_at_checked(at).map(|(a, b)| escape_text(a).into_owned() + &escape_text(b))
+        };
+        for cut in (0..text.len()).filter_map(cut) {
+            assert_eq!(cut, escape_text(text));
+        }
+    }
+
+    #[test]
+    fn json_keeps_its_value() {
+        let json = "{\n  \"a\": \"\u{9b}x\u{202e}\u{e0041}é\\u001b\"\n}";
+        let expected = "{\n  \"a\": \"\\u009bx\\u202e\\udb40\\udc41é\\u001b\"\n}";
+        assert_eq!(escape_json(json), expected);
+        assert_eq!(escape_json("{\"a\":1}"), "{\"a\":1}");
+    }
+}

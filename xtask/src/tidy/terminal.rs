@@ -1,0 +1,70 @@
+//! `aifo-coder` and the shim print through the functions that escape foreign text, so none is forgotten.
+
+use super::Finding;
+use super::source::{Source, Token};
+
+/// Where a binary prints, so that each `stdout` or `stderr` elsewhere is a finding: the functions that
+/// escape, what carries a tool's or a protocol's own bytes, and what escapes for itself.
+const PRINTERS: &[&str] = &[
+    "crates/aifo-coder/src/acp/bridge.rs",
+    "crates/aifo-coder/src/acp/output.rs",
+    "crates/aifo-coder/src/acp/replay.rs",
+    "crates/aifo-coder/src/console.rs",
+    "crates/aifo-coder/src/paint.rs",
+    "crates/aifo-coder/src/progress.rs",
+    "crates/aifo-shim/src/itself.rs",
+    "crates/aifo-shim/src/mailbox.rs",
+    "crates/aifo-shim/src/standard.rs",
+    "crates/aifo-shim/src/tell.rs",
+];
+
+/// The binaries that people see.
+const BINARIES: &[&str] = &["crates/aifo-coder/src/", "crates/aifo-shim/src/"];
+
+const MACROS: &[&str] = &["print", "println", "eprint", "eprintln"];
+
+/// Finds what prints past those functions.
+pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
+    let foreign = |source: &&Source| {
+        BINARIES.iter().any(|binary| source.path.starts_with(binary))
+            && !PRINTERS.contains(&source.path.as_str())
+    };
+    sources.iter().filter(foreign).flat_map(scan).collect()
+}
+
+fn scan(source: &Source) -> Vec<Finding> {
+    let tokens = source.product_tokens();
+    let lines = tokens.windows(5).filter(|window| prints(window)).map(|window| window[0].line);
+    let what = "prints foreign text unescaped; use console::say, paint::print or tell::line";
+    lines.map(|line| Finding::at(&source.path, line, what)).collect()
+}
+
+fn prints(window: &[Token<'_>]) -> bool {
+    let text = |at: usize| window.get(at).map_or("", |token| token.text);
+    let is_macro = MACROS.contains(&text(0)) && text(1) == "!";
+    let is_stream = matches!(text(0), "stdout" | "stderr") && text(1) == "(" && text(2) == ")";
+    let only_asks = text(3) == "." && text(4) == "is_terminal";
+    is_macro || (is_stream && !only_asks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_printers_print() {
+        let rows = [
+            ("fn f() { println!(\"x\"); g(); }", 1),
+            ("fn f() { let mut out = io::stderr().lock(); }", 1),
+            ("fn f() { if io::stdout().is_terminal() {} }", 0),
+            ("// println!\nlet s = \"eprintln!()\"; let stdout = 1; f(stdout);", 0),
+            ("#[cfg(test)]\nmod tests { fn f() { println!(\"x\"); g(); } }", 0),
+        ];
+        for (text, count) in rows {
+            let found = |path| check(&[Source::parse(path, text)]).len();
+            assert_eq!(found("crates/aifo-coder/src/x.rs"), count, "{text}");
+            assert_eq!(found("crates/aifo-coder/src/console.rs"), 0, "{text}");
+            assert_eq!(found("crates/proxy/src/x.rs"), 0, "{text}");
+        }
+    }
+}
