@@ -207,7 +207,9 @@ fn caches_are_writable_by_kind() {
         let session = setup.start();
         let run = |script: &str| session.answer(&session.exec(tool, ["-c", script]));
         for variable in variables {
-            let script = format!("[ -n \"${variable}\" ] && echo x > \"${variable}/new\"");
+            let script = format!(
+                "PATH=/usr/bin:/bin; mkdir -p \"${variable}\" && echo x > \"${variable}/new\""
+            );
             let answer = run(&script);
             assert_eq!(answer.exit_code(), Some("0"), "{kind} {variable}: {}", answer.text());
         }
@@ -260,6 +262,29 @@ fn cargos_home_is_writable_where_it_has_to_be_and_nowhere_else() {
     ] {
         assert_ne!(run(denied).exit_code(), Some("0"), "{denied}");
     }
+}
+
+/// A rule that is made for a path lets tools in wherever that leads. So a link that a tool leaves in its
+/// cache must not become the next session's rule.
+#[test]
+fn a_link_in_a_cache_lets_the_next_session_out_to_nowhere() {
+    let story = "confinement::a_link_in_a_cache_lets_the_next_session_out_to_nowhere";
+    if !Landlock::Writes.available(story) {
+        return;
+    }
+    let setup = Setup::new().kinds(&["go"]).tool("go", Tool::Link("/bin/sh".into()));
+    let private = setup.scratch().join("home/private");
+    fs::create_dir_all(&private).unwrap();
+    let run = |script: &str| {
+        let script = format!("PATH=/usr/bin:/bin; {script}");
+        let mut exec = setup.coder();
+        Outcome::of(exec.args(["exec", "--toolchain=go", "--", "go", "-c", &script]))
+    };
+    let link = format!("ln -s '{}' \"$GOMODCACHE\"", private.display());
+    run(&format!("rm -rf \"$GOPATH/pkg\"; mkdir -p \"$GOPATH/pkg\" && {link}")).exited(0);
+    let outcome = run("echo x > \"$GOMODCACHE/x\"");
+    assert!(outcome.stderr.contains("Permission denied"), "{outcome:?}");
+    assert_eq!(fs::read_dir(&private).unwrap().count(), 0);
 }
 
 #[test]

@@ -68,6 +68,11 @@ impl Places {
             let own = base.as_ref().map(|base| base.join(folder));
             match (environment(variable), own) {
                 (Some(theirs), _) => places.writable.push(theirs.into()),
+                // A rule follows links, and a tool may have put one there, to be let in elsewhere by the
+                // next session. The rule for the outer one is enough, and tools make what they miss.
+                (None, Some(own)) if places.writable.iter().any(|outer| own.starts_with(outer)) => {
+                    places.variables.push((variable, own.into_os_string()));
+                }
                 (None, Some(own)) if make_folder(&own) => {
                     places.variables.push((variable, own.clone().into_os_string()));
                     places.writable.push(own);
@@ -159,6 +164,7 @@ mod tests {
         let go =
             local_caches(&Kind::parse("go").unwrap(), |name| (name == "HOME").then(|| home.into()));
         assert_eq!(go, [own("go"), own("go-build")], "what lies in another goes with it");
+        assert_eq!(places("go", &[("HOME", home)]).writable, go, "and has no rule of its own");
         fs::remove_dir_all(&base).unwrap();
     }
 }
