@@ -96,8 +96,6 @@ pub struct Containers {
     pub pools: Option<Vec<Subnet>>,
     /// What each of them may use.
     pub limits: aifo_engine::Limits,
-    /// Whether downloads outlive the session.
-    pub caches: Caches,
     /// What else of the user's they get to see.
     pub admitted: Vec<Admitted>,
 }
@@ -118,7 +116,6 @@ impl Containers {
                 pids: Some(DEFAULT_PIDS),
                 cpus: None,
             },
-            caches: Caches::default(),
             admitted: Vec::new(),
         }
     }
@@ -136,7 +133,7 @@ impl Containers {
         session: &str,
         folder: &Path,
         runner: (&Path, RunnerTransport),
-        workspace: &Path,
+        (workspace, caches): (&Path, Caches),
         tmp: &Path,
         agent: Option<AgentContainer>,
     ) -> ContainerBackend {
@@ -153,7 +150,7 @@ impl Containers {
             publish: self.publish.clone(),
             pools: self.pools.clone(),
             limits: self.limits.clone(),
-            caches: self.caches,
+            caches,
             admitted: self.admitted.clone(),
             agent,
         })
@@ -182,7 +179,8 @@ pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
         check_workspace(&workspace)?;
         let runner = (runner, config.runner_transport);
         let agent = config.agent.as_ref().map(|agent| place::container(agent, &folder));
-        let backend = containers.backend(id, &folder, runner, &workspace, &tmp, agent);
+        let caches = config.caches.caches(&workspace);
+        let backend = containers.backend(id, &folder, runner, (&workspace, caches), &tmp, agent);
         let plan = backend.plan(&others);
         commands.extend(plan.map_err(|error| LaunchError::System(io::Error::other(error)))?);
     }
@@ -195,14 +193,14 @@ pub(crate) fn container_backend(
     session: &str,
     folder: &Path,
     runner: (&Path, RunnerTransport),
-    workspace: &Path,
+    (workspace, caches): (&Path, Caches),
     tmp: &Path,
     agent: Option<AgentContainer>,
 ) -> Result<ContainerBackend, LaunchError> {
     check_workspace(workspace)?;
     make_mount_point(tmp, workspace)?;
     make_mount_point(tmp, tmp)?;
-    Ok(containers.backend(session, folder, runner, workspace, tmp, agent))
+    Ok(containers.backend(session, folder, runner, (workspace, caches), tmp, agent))
 }
 
 /// Where the session's temporary directory lies on the host. Not below `/tmp`, as which it is mounted

@@ -50,6 +50,7 @@ mod folder;
 mod identity;
 mod lock;
 mod place;
+mod project;
 mod registries;
 mod running;
 mod serving;
@@ -68,7 +69,9 @@ pub use aifo_engine::{
 };
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_proxy::{Limits, RunningTool};
-pub use aifo_sidecar::{Admitted, Caches, Images, Net, News, Reporter, SidecarError, Startup};
+pub use aifo_sidecar::{
+    Admitted, CacheOwner, Images, Net, News, ProjectKey, Reporter, SidecarError, Startup,
+};
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend, missing_images, plan};
 pub use cache::{Cache, CacheError, CachePlace, caches};
@@ -82,6 +85,7 @@ pub use error::LaunchError;
 pub use folder::runtime_directory;
 pub use lock::WorkspaceLock;
 pub use place::AgentPlace;
+pub use project::{CacheScope, Project, recorded_root};
 pub use registries::{Admission, AdmissionError, Places};
 pub use running::{SessionInfo, running_sessions};
 pub use session::Session;
