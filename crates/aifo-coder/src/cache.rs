@@ -1,14 +1,18 @@
 //! `aifo-coder cache`: lists and removes what sidecars keep between sessions.
 
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 
-use aifo_launch::{Cache, CacheOwner, Project, ProjectKey, caches};
+use aifo_launch::{
+    Cache, CacheOwner, CacheScope, Engine, Project, ProjectKey, caches, state_directory,
+};
 use aifo_types::Kind;
 use anyhow::Context;
 use serde::Serialize;
 
 use crate::cli::{CacheClear, CacheCommand};
-use crate::config::{Config, Source};
+use crate::config::{self, Config, Source};
 use crate::console::{self, plain};
 use crate::{engines, paint};
 
@@ -115,6 +119,34 @@ impl Meant {
             }
         }
     }
+}
+
+/// Names the caches that projects shared before each had its own, until it has done so once.
+pub(crate) async fn name_unused(engines: &[Engine], dry_run: bool) -> anyhow::Result<()> {
+    let Some(marker) = state_directory().map(|state| state.join("unused-caches-named")) else {
+        return Ok(());
+    };
+    let is_used = |config: Config| config.containers.caches.value == CacheScope::User;
+    if marker.exists() || config::load_user().is_ok_and(is_used) {
+        return Ok(());
+    }
+    let (mut found, _) = caches(engines, &kinds_named(&[])?).await;
+    found.retain(|cache| cache.owner == CacheOwner::User);
+    if found.is_empty() {
+        return Ok(());
+    }
+    let names = found.iter().map(|cache| format!("{} ({})", plain(&cache.name()), cache.backend()));
+    eprintln!(
+        "aifo-coder: sessions no longer use the caches that projects shared: {}\n\
+         hint: remove them with: aifo-coder cache clear --user",
+        names.collect::<Vec<_>>().join(", ")
+    );
+    if !dry_run && let Some(state) = marker.parent() {
+        // Without it the next cleanup names them again.
+        let _ = DirBuilder::new().recursive(true).mode(0o700).create(state);
+        let _ = File::create(&marker);
+    }
+    Ok(())
 }
 
 /// The caches of the kinds that were named, or of all.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::cli::Cleanup;
 use crate::console::{self, plain};
-use crate::{engines, paint};
+use crate::{cache, engines, paint};
 
 pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     let engines = engines::answering().await;
@@ -42,6 +42,9 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
         paint::print_json(&rows)?;
     } else if rows.is_empty() {
         eprintln!("aifo-coder: nothing is left of any session");
+    }
+    if id.is_empty() {
+        cache::name_unused(&engines, flags.dry_run).await?;
     }
     let stays = rows.iter().any(|row| row.error.is_some());
     Ok(if stays { ExitCode::FAILURE } else { ExitCode::SUCCESS })
