@@ -42,7 +42,9 @@ fn write(path: &Path, text: &str) {
 /// A tool's call in a session of its own, with this kind's sidecar alone.
 fn call(setup: &Setup, engine: &Engine, kind: &str, tool: &[&str]) -> Outcome {
     let image = format!("{kind}={EVERY_TOOL}");
-    let options = ["exec", "--toolchain", kind, "--toolchain-image", &image, "--"];
+    let image = ["--toolchain-image", &image];
+    let options =
+        [&["exec", "--no-toolchain-cache", "--toolchain", kind], &image[..], &["--"]].concat();
     Outcome::of(&mut engine.coder(setup, &[&options[..], tool].concat()))
 }
 

@@ -10,8 +10,8 @@ use std::time::SystemTime;
 use aifo_process::raise_open_files;
 use aifo_proxy::{Board, Listener, Proxy, ProxyConfig, SharedPlaces, Transcript};
 use aifo_sidecar::{
-    CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend, LocalConfinement,
-    Transport,
+    CONTAINER_TMP, CONTAINER_WORKSPACE, Caches, ContainerBackend, Fleet, LocalBackend,
+    LocalConfinement, Transport,
 };
 use aifo_types::{Endpoint, Kind, Token};
 use nix::unistd::getuid;
@@ -162,6 +162,7 @@ struct Ground {
     tmp: Folder,
     /// The real path of the temporary directory.
     shared_tmp: PathBuf,
+    caches: Caches,
 }
 
 impl Ground {
@@ -186,7 +187,8 @@ impl Ground {
         make_folder(&shims)?;
         link_tools(&shims, config.shim.path(), &config.policy, &config.notify)?;
         let shared_tmp = tmp.path().canonicalize()?;
-        Ok(Ground { id, workspace, folder, tmp, shared_tmp })
+        let caches = config.caches.caches_recorded(&workspace);
+        Ok(Ground { id, workspace, folder, tmp, shared_tmp, caches })
     }
 }
 
@@ -236,6 +238,7 @@ impl Backends {
             open_files: raise_open_files()?,
             confinement: config.confinement.local()?,
             transport: config.runner_transport.local(),
+            caches: ground.caches.clone(),
         };
         let host = LocalBackend {
             confinement: LocalConfinement::Unconfined,
@@ -258,6 +261,7 @@ impl Backends {
                     place::furnish(asked, folder, tools, &programs, as_root).await?;
                     agent = Some(place::container(asked, folder));
                 }
+                let workspace = (workspace.as_path(), ground.caches.clone());
                 let backend = backend::container_backend(
                     containers, id, folder, runner, workspace, shared_tmp, agent,
                 )?;

@@ -209,7 +209,7 @@ fn it_is_the_caller_outside() {
     use std::os::unix::fs::{MetadataExt, chown};
     let group = fs::metadata("/var/run/docker.sock").unwrap().gid().to_string();
     let user = ["setpriv", "--reuid", "1000", "--regid", "1000", "--groups", &group];
-    let tools = containers(&engine).through(&user).switch("--no-toolchain-cache");
+    let tools = containers(&engine).through(&user);
     let setup = tools.setup();
     for folder in ["", "workspace", "workspace/Makefile", "home", "run"] {
         chown(setup.scratch().join(folder), Some(1000), Some(1000)).unwrap();
@@ -286,4 +286,7 @@ fn other_launchers_have_it_too() {
     assert!(text.starts_with(super::MADE), "{outcome:?}");
     assert!(text.contains("Ended(Exited(0)) after 1 tool calls"), "{outcome:?}");
     assert_eq!(left(&engine, &containers), [""; 0]);
+    // By default a session keeps its project's caches.
+    let cleared = containers.clear_caches(&containers.setup().workspace());
+    assert!(cleared.starts_with("removed aifo-ccache-"), "{cleared}");
 }
