@@ -75,7 +75,7 @@ fn programs_of_other_workspaces_are_never_started() {
     let exec = |workspace: &Path, more: &[&str]| {
         let path = format!("{}:{}", other.join(".venv/bin").display(), setup.tools().display());
         let mut coder = setup.coder();
-        coder.args(["exec", "--toolchain=rust", "--workspace"]).arg(workspace).args(more);
+        coder.args(["exec", "--toolchain=rust"]).args(more).current_dir(workspace);
         Outcome::of(coder.args(["--", "cargo", "exit", "0"]).env("PATH", path))
     };
     exec(&other, &["--backend=local"]).exited(0);

@@ -35,16 +35,15 @@ impl CacheScope {
             CacheScope::None => Caches::None,
         }
     }
+}
 
-    /// Returns the caches of a session that starts, and records its project and its workspace: from
-    /// then on their keys can be traced to their paths, and no program in them is trusted.
-    pub(crate) fn caches_recorded(self, workspace: &Path) -> Caches {
-        for project in [Project::of(workspace), Project { root: workspace.to_owned() }] {
-            if let Err(error) = project.record() {
-                tracing::debug!("the project of key {} is not recorded: {error}", project.key());
-            }
+/// Records the project of a session's workspace, and the workspace: from then on their keys can be
+/// traced to their paths, and no program in them is trusted. A record that cannot be written is logged.
+pub(crate) fn record_session(workspace: &Path) {
+    for project in [Project::of(workspace), Project { root: workspace.to_owned() }] {
+        if let Err(error) = project.record() {
+            tracing::debug!("the project of key {} is not recorded: {error}", project.key());
         }
-        self.caches(workspace)
     }
 }
 

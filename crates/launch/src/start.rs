@@ -18,7 +18,7 @@ use nix::unistd::getuid;
 use tokio::task::JoinSet;
 
 use crate::backend::{self, Chosen, SidecarBackend};
-use crate::call_log;
+use crate::call_log::{self, CallLogs};
 use crate::check;
 use crate::config::{SessionConfig, Verbosity};
 use crate::door::{Door, DoorConfig};
@@ -26,6 +26,7 @@ use crate::error::LaunchError;
 use crate::folder::{Folder, PREFIX, TMP_SUFFIX, runtime_directory, temporary_directory};
 use crate::ground::CheckedWorkspace;
 use crate::place;
+use crate::project::record_session;
 use crate::running::{BOARD, SessionInfo, in_order, keep_card};
 use crate::serving::Serving;
 use crate::session::{Session, clean};
@@ -187,7 +188,10 @@ impl Ground {
         make_folder(&shims)?;
         link_tools(&shims, config.shim.path(), &config.policy, &config.notify)?;
         let shared_tmp = tmp.path().canonicalize()?;
-        let caches = config.caches.caches_recorded(&workspace);
+        if config.call_logs == CallLogs::Kept {
+            record_session(&workspace);
+        }
+        let caches = config.caches.caches(&workspace);
         Ok(Ground { id, workspace, folder, tmp, shared_tmp, caches })
     }
 }
