@@ -153,6 +153,8 @@ enum Release {
     No,
     /// It has gone; until then the agent may answer what it was asked.
     At(Option<Instant>),
+    /// All that it was asked is answered, or late; until then it may take what it is answered.
+    Flushing(Option<Instant>),
     /// That was told.
     Told,
 }
@@ -215,12 +217,17 @@ impl Relay {
     /// The next thing that has come of it. After `None`, there may be more once lines were taken.
     pub fn poll_event(&mut self) -> Option<RelayEvent> {
         loop {
-            self.release();
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            let (from, inbound) = self.next_inbound()?;
-            self.take(from, inbound);
+            match self.next_inbound() {
+                Some((from, inbound)) => self.take(from, inbound),
+                // Only now: what was read of the agent and not parsed yet may be a request.
+                None => {
+                    self.release();
+                    return self.events.pop_front();
+                }
+            }
         }
     }
 
@@ -249,7 +256,7 @@ impl Relay {
     /// When [`handle_timeout`](Relay::handle_timeout) next has something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let release = match self.release {
-            Release::At(until) => until,
+            Release::At(until) | Release::Flushing(until) => until,
             Release::No | Release::Told => None,
         };
         self.sessions.values().filter_map(Link::poll_timeout).chain(release).min()

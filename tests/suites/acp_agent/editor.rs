@@ -29,6 +29,49 @@ fn who_is_told_to_serve_serves_whatever_the_profile_says() {
     assert_eq!(answer(&agent, "r")["result"]["content"], "text");
 }
 
+/// An editor and an agent with a session, and no sidecars.
+#[track_caller]
+fn with_session(setup: &Setup, agent: &AcpAgent, options: &[&str]) -> Editor {
+    let mut coder = setup.coder();
+    coder.args(["acp", "--backend", "local"]).args(options);
+    coder.args(["--agent-command", &agent.command_line()]);
+    let mut editor = Editor::start(&mut coder);
+    let introduced = editor.ask("initialize", &json!({"protocolVersion": 1}));
+    editor.answered(introduced).unwrap();
+    let opened = editor.ask("session/new", &json!({"cwd": setup.workspace(), "mcpServers": []}));
+    editor.answered(opened).unwrap();
+    editor
+}
+
+#[test]
+fn an_editor_that_leaves_between_turns_leaves_no_request_unanswered() {
+    let call = json!({"toolCallId": "t", "title": "make", "kind": "execute"});
+    let sleeps = json!({"sessionId": "$session", "command": "/bin/sleep", "args": ["1000"]});
+    let id = json!({"sessionId": "$session", "terminalId": "$answer:c/result/terminalId"});
+    let agent = AcpAgent::new(&turn([
+        Step::ask("c", "terminal/create", sleeps),
+        Step::request("w", "terminal/wait_for_exit", id),
+        Step::stop("end_turn"),
+        Step::request("p", "session/request_permission", Step::permission(call)),
+        Step::request("e", "elicitation/create", json!({"sessionId": "$session"})),
+    ]));
+    let setup = Setup::new();
+    let mut editor = with_session(&setup, &agent, &["--terminals", "aifo"]);
+    let prompt = json!([{"type": "text", "text": "go"}]);
+    let prompted =
+        editor.ask("session/prompt", &json!({"sessionId": "session-1", "prompt": prompt}));
+    editor.answered(prompted).unwrap();
+    editor.hear("the last request", |message| message["method"] == "elicitation/create");
+    editor.leave().exited(0);
+    let cancelled = json!({"outcome": {"outcome": "cancelled"}});
+    assert_eq!(answer(&agent, "p")["result"], cancelled);
+    for id in ["w", "e"] {
+        let answer = answer(&agent, id);
+        assert_eq!(answer["error"]["code"], -32603, "{answer}");
+    }
+    assert_eq!(agent.alive(), [0; 0]);
+}
+
 #[test]
 fn term_ends_an_agent_at_once_that_takes_its_time_to_end() {
     let stays = [Step::IgnoreSignals, Step::Spawn(Group::Agents), Step::Hang];
