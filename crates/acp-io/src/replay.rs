@@ -198,6 +198,13 @@ impl<F: FnMut(Told)> Replay<F> {
             self.config.serves = serves(&params);
         }
         let now = self.clock.instant();
+        // The turn before was over for the sender: a prompt that a relay has queued follows at once.
+        if method == "session/prompt"
+            && let Some(session) = params.get("sessionId").and_then(Value::as_str)
+            && self.client().finish_turn(session, now)
+        {
+            self.settle();
+        }
         let client = self.client();
         let text = |of: &Value, name: &str| {
             of.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()

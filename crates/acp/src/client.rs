@@ -22,6 +22,7 @@ use crate::permission::Decision;
 use crate::session::Session;
 use crate::strays::Strays;
 use crate::timeline::AnswerFrom;
+use crate::turn::TurnPhase;
 use crate::update::Update;
 use crate::waiting::Waiting;
 use asked::Asked;
@@ -232,6 +233,17 @@ impl Client {
         self.send("session/prompt", params, ask, None, now)?;
         self.heard = now;
         Ok(self.sessions.get_mut(session).map(|session| session.begin(now)).unwrap_or_default())
+    }
+
+    /// Ends a turn that was answered, without waiting for what may still come. False if there is none.
+    pub fn finish_turn(&mut self, session: &str, now: Instant) -> bool {
+        self.now = now;
+        let turn = self.sessions.get(session).and_then(Session::turn);
+        let is_answered = turn == Some(TurnPhase::Draining);
+        if is_answered {
+            self.end_turn(session);
+        }
+        is_answered
     }
 
     /// Asks the agent to end a session's turn. It is told, then every permission that waits is

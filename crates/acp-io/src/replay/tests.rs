@@ -126,6 +126,31 @@ fn a_turn_comes_out_as_it_was() {
 }
 
 #[test]
+fn a_prompt_may_follow_the_answer_at_once() {
+    let again =
+        |id: u64| json!({"id": id, "method": "session/prompt", "params": {"sessionId": "s"}});
+    let log = Log::open()
+        .came(5, say("one"))
+        .came(6, json!({"id": 13, "result": {"stopReason": "end_turn"}}))
+        .out(6, again(14))
+        .came(7, say("two"))
+        .came(7, json!({"id": 14, "result": {"stopReason": "cancelled"}}))
+        .out(7, again(15))
+        .came(8, json!({"id": 15, "error": {"code": -1, "message": "no"}}));
+    let expected = [
+        "draft one",
+        "final one end_turn",
+        "sent session/prompt 14",
+        "draft two",
+        "final two cancelled",
+        "sent session/prompt 15",
+        "final",
+        "closed",
+    ];
+    assert_eq!(log.told(), expected);
+}
+
+#[test]
 fn what_the_clock_did_it_does_again() {
     let log = Log::open()
         .came(5, ask("p"))
