@@ -20,6 +20,7 @@ use std::time::Instant;
 
 use serde_json::{Map, Value};
 
+use crate::capabilities::OtherVersion;
 use crate::limits::Limits;
 use crate::message::{Id, RpcError};
 use crate::message_reader::Traffic;
@@ -94,8 +95,10 @@ pub struct Relay {
     /// Prompts that have come.
     prompts: u64,
     events: VecDeque<RelayEvent>,
-    /// Why the agent has ended, if somebody knows.
+    /// Why the agent has ended, if that is known.
     end_reason: String,
+    /// What the agent has answered to `initialize` instead of a version that aifo speaks.
+    other_version: Option<OtherVersion>,
     release: Release,
     now: Instant,
 }
@@ -190,6 +193,7 @@ impl Relay {
             prompts: 0,
             events: VecDeque::new(),
             end_reason: String::new(),
+            other_version: None,
             release: Release::No,
             now,
         }
@@ -350,6 +354,7 @@ impl Side {
     }
 }
 
+const INITIALIZE: &str = "initialize";
 const CANCEL: &str = "session/cancel";
 const CANCEL_REQUEST: &str = "$/cancel_request";
 

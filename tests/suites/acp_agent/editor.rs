@@ -73,6 +73,23 @@ fn an_editor_that_leaves_between_turns_leaves_no_request_unanswered() {
 }
 
 #[test]
+fn an_agent_of_a_later_version_is_refused() {
+    let agent = AcpAgent::new(
+        &Script::polite().on("initialize", [Step::Answer(json!({"protocolVersion": 2}))]),
+    );
+    let setup = Setup::new();
+    let mut coder = setup.coder();
+    coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);
+    let mut editor = Editor::start(&mut coder);
+    let introduced = editor.ask("initialize", &json!({"protocolVersion": 2}));
+    let error = editor.answered(introduced).unwrap_err();
+    let text = error["message"].as_str().unwrap();
+    assert!(text.contains("version 2") && text.contains("\nhint: "), "{error}");
+    assert_eq!(agent.received_of("initialize")[0]["params"]["protocolVersion"], 1);
+    editor.leave().exited(0);
+}
+
+#[test]
 fn term_ends_an_agent_at_once_that_takes_its_time_to_end() {
     let stays = [Step::IgnoreSignals, Step::Spawn(Group::Agents), Step::Hang];
     let agent = AcpAgent::new(&Script::polite().at_end(stays));
