@@ -144,8 +144,9 @@ impl Editor {
         self.over()
     }
 
+    /// Waits for its end.
     #[track_caller]
-    fn over(&mut self) -> Outcome {
+    pub fn over(&mut self) -> Outcome {
         let mut status = None;
         eventually_within(Self::PATIENCE, "the agent has ended", || {
             status = self.child.try_wait().expect("the child is ours");

@@ -19,6 +19,8 @@ mod lines;
 mod log;
 #[path = "acp_agent/memory.rs"]
 mod memory;
+#[path = "acp_agent/refusals.rs"]
+mod refusals;
 #[path = "acp_agent/requests.rs"]
 mod requests;
 #[path = "acp_agent/rules.rs"]
