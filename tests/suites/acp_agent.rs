@@ -17,6 +17,8 @@ mod hosts;
 mod lines;
 #[path = "acp_agent/log.rs"]
 mod log;
+#[path = "acp_agent/login.rs"]
+mod login;
 #[path = "acp_agent/memory.rs"]
 mod memory;
 #[path = "acp_agent/refusals.rs"]

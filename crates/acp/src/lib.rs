@@ -104,7 +104,9 @@ pub use message_reader::{Inbound, MessageReader, Noise, Traffic};
 pub use passage::{Passage, Streaming};
 pub use pending::{Completion, Pending};
 pub use permission::{Decision, OptionKind, PermissionOption, PermissionRequest, Verdict};
-pub use relay::{PathMap, Relay, RelayConfig, RelayEvent, RelayedTurn, Served, Side, Way};
+pub use relay::{
+    PathMap, Relay, RelayConfig, RelayEvent, RelayedTurn, Served, Side, TerminalLogin, Way,
+};
 pub use report::{decision_report, report_line, reports, turn_end_report};
 pub use session::{Session, When};
 pub use strays::Strays;

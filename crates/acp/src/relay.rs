@@ -13,6 +13,7 @@ mod offer;
 mod passing;
 mod path_map;
 mod prompts;
+mod terminal_login;
 mod terminals;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -34,6 +35,7 @@ use terminals::Terminals;
 
 pub use event::{RelayEvent, RelayedTurn};
 pub use path_map::{PathMap, Way};
+pub use terminal_login::TerminalLogin;
 
 /// What stands between an editor, which has started us as its agent, and the agent, whose client we
 /// are (`spec/acp-relay.md`).
@@ -127,6 +129,9 @@ pub struct RelayConfig {
     pub queued_bytes: usize,
     /// Bytes of lines that wait to be written to one end, from which on the other is not read.
     pub backlog: usize,
+    /// What the editor starts for an agent's authentication in a terminal; `None` to pass that as it
+    /// came, for an editor that starts the agent itself.
+    pub terminal_login: Option<TerminalLogin>,
 }
 
 /// Who serves requests of the agent.
@@ -175,6 +180,7 @@ impl Default for RelayConfig {
             queued_prompts: 8,
             queued_bytes: 32 << 20,
             backlog: 4 << 20,
+            terminal_login: None,
         }
     }
 }

@@ -68,7 +68,7 @@ mod toolchain;
 mod trusted;
 mod versions;
 
-pub use agent::{Agent, AgentEnd, Here, Inside, Place, given_variables};
+pub use agent::{Agent, AgentEnd, GIVEN_PREFIX, Here, Inside, Place, given_variables};
 pub use agents::{AcpProfile, AgentSpec, MissingFile, Smart, Stream, known_agents};
 pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,

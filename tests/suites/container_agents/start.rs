@@ -32,6 +32,25 @@ fn it_ends_as_its_agent_does() {
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
+fn an_agent_of_an_editor_authenticates_in_its_container() {
+    let name = "an_agent_of_an_editor_authenticates_in_its_container";
+    let Some(engine) = Engine::of_run(name) else { return };
+    let containers = containers(&engine);
+    let mut login = containers.command("acp");
+    let script =
+        "test -t 0 && echo terminal; echo \"$0 $* A=$A B=$B\"; test -e /workspace && exit 7";
+    login.args(["--quiet", "--image", EVERY_TOOL, "--agent-command"]);
+    login.args([&format!("sh -c '{script}' acp"), "--", "--backend", "local"]);
+    login.env("AIFO_ENV_A", "1").env("B", "2");
+    let terminal = Terminal::new();
+    let started = terminal.start(&login);
+    terminal.expect("terminal\r\n").expect("acp --backend local A=1 B=\r\n");
+    assert_eq!(started.finish(), Ok(7), "{}", terminal.shown());
+    assert_eq!(left(&engine, &containers), [""; 0]);
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
 fn it_says_what_holds_and_what_came_of_it() {
     let Some(engine) = Engine::of_run("it_says_what_holds_and_what_came_of_it") else { return };
     let tools = containers(&engine);

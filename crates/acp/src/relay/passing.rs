@@ -103,14 +103,19 @@ impl Relay {
             (Ok(_), What::Prompt { .. }) => {}
             (Err(error), _) => fields.error(error),
         }
-        // A session of another version would pass through the states of version 1: the editor must not
-        // open one.
         if from == Side::Agent
             && matches!(&sent.what, What::Other { method } if method == INITIALIZE)
-            && let Some(other) = outcome.as_ref().ok().and_then(later_version)
+            && let Ok(result) = &mut outcome
         {
-            outcome = Err(not_spoken(&other));
-            self.other_version = Some(other);
+            if let Some(login) = &self.config.terminal_login {
+                login.rewrite(result);
+            }
+            // A session of another version would pass through the states of version 1: the editor must
+            // not open one.
+            if let Some(other) = later_version(result) {
+                outcome = Err(not_spoken(&other));
+                self.other_version = Some(other);
+            }
         }
         match sent.what {
             What::Other { .. } => _ = self.answer(from.other(), &sent.id, outcome, beside),

@@ -1,10 +1,12 @@
 //! `aifo-coder acp`: between an editor and an agent (`spec/acp-commands.md#acp`).
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use aifo_acp::{PathMap, RelayConfig, RelayEvent, RpcError, Served, Side, code, decision_report};
+use aifo_acp::{
+    PathMap, RelayConfig, RelayEvent, RpcError, Served, Side, TerminalLogin, code, decision_report,
+};
 use aifo_acp_io::{Bridge, FIRST_REQUEST, PeerEnd, Stdio, WireLog, refuse_editor};
+use aifo_launch::GIVEN_PREFIX;
 use aifo_types::exit;
 use anyhow::Context;
 use serde_json::json;
@@ -21,9 +23,9 @@ use crate::console;
 use crate::run::called_off;
 use crate::start::EndSignals;
 
-pub(crate) async fn bridge(flags: Acp) -> anyhow::Result<ExitCode> {
+pub(crate) async fn bridge(flags: Acp, name: Option<String>) -> anyhow::Result<ExitCode> {
     let mut signals = EndSignals::listen()?;
-    match session(flags, &mut signals).await {
+    match session(flags, name, &mut signals).await {
         Err(error) => Ok(refuse(&error, &mut signals).await),
         ended => ended,
     }
@@ -33,10 +35,7 @@ pub(crate) async fn bridge(flags: Acp) -> anyhow::Result<ExitCode> {
 async fn refuse(error: &anyhow::Error, signals: &mut EndSignals) -> ExitCode {
     console::fail(error);
     let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
-    // A person at a terminal has read it.
-    if !stdin.is_terminal()
-        && let Ok(editor) = Stdio::start(&stdin, &stdout)
-    {
+    if let Ok(editor) = Stdio::start(&stdin, &stdout) {
         let error = editor_error(error);
         tokio::select! {
             () = refuse_editor(editor, &error, FIRST_REQUEST) => {}
@@ -57,9 +56,13 @@ fn editor_error(error: &anyhow::Error) -> RpcError {
     RpcError { data: Some(data), ..RpcError::new(code::INTERNAL, text) }
 }
 
-async fn session(flags: Acp, signals: &mut EndSignals) -> anyhow::Result<ExitCode> {
+async fn session(
+    flags: Acp,
+    name: Option<String>,
+    signals: &mut EndSignals,
+) -> anyhow::Result<ExitCode> {
     // What an editor says while the session comes up is read when that is there.
-    let (stage, behind) = match Stage::set(flags.agent, flags.name.as_deref(), signals).await? {
+    let (stage, behind) = match Stage::set(flags.agent, name.as_deref(), signals).await? {
         Setting::Up(stage, behind) => (*stage, *behind),
         Setting::Shown => return Ok(ExitCode::SUCCESS),
         Setting::CalledOff(signal) => return Ok(called_off(signal)),
@@ -112,6 +115,10 @@ fn start(
              that directory"
         ),
         roots: vec![workspace],
+        terminal_login: Some(TerminalLogin {
+            words: Acp::own_words(),
+            variable_prefix: GIVEN_PREFIX.to_owned(),
+        }),
         ..RelayConfig::default()
     };
     let limits = peer_limits(&stage.profile);
