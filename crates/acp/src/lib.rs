@@ -90,7 +90,7 @@ mod waiting;
 pub use agent_client_protocol_schema as schema;
 
 pub use capabilities::{Agent, OtherVersion, Serves};
-pub use client::{Cancelling, Client, Config, Refused, State};
+pub use client::{Cancelling, Client, Config, Refused, Requests, State};
 pub use content::{Channel, Piece, pieces};
 pub use counts::Counts;
 pub use data_uri::{Image, ImageKind, rewrite_data_uris};

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use aifo_acp::{
-    PathMap, RelayConfig, RelayEvent, RpcError, Served, Side, TerminalLogin, code, decision_report,
+    PathMap, RelayConfig, RelayEvent, Requests, RpcError, Served, Side, TerminalLogin, code,
+    decision_report,
 };
 use aifo_acp_io::{Bridge, FIRST_REQUEST, PeerEnd, Stdio, WireLog, refuse_editor};
 use aifo_launch::GIVEN_PREFIX;
@@ -57,10 +58,11 @@ fn editor_error(error: &anyhow::Error) -> RpcError {
 }
 
 async fn session(
-    flags: Acp,
+    mut flags: Acp,
     name: Option<String>,
     signals: &mut EndSignals,
 ) -> anyhow::Result<ExitCode> {
+    flags.agent.requests = Requests::Relayed;
     // What an editor says while the session comes up is read when that is there.
     let (stage, behind) = match Stage::set(flags.agent, name.as_deref(), signals).await? {
         Setting::Up(stage, behind) => (*stage, *behind),

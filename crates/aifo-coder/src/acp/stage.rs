@@ -143,8 +143,8 @@ async fn dress(
     let log = match &flags.wire_log {
         None => None,
         Some(folder) => {
-            let log =
-                WireLog::open(folder, WireLogLimits::default(), &name, secrets(session, &wanted));
+            let (limits, secrets) = (WireLogLimits::default(), secrets(session, &wanted));
+            let log = WireLog::open(folder, limits, &name, flags.requests, secrets);
             let failed = || format!("no log can be written in '{}'", folder.display());
             Some(Arc::new(log.with_context(failed)?))
         }

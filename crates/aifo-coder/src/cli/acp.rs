@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use aifo_acp::Requests;
 use aifo_launch::Stream;
 use clap::{Args, CommandFactory, Subcommand, ValueEnum, ValueHint};
 
@@ -137,6 +138,9 @@ pub(crate) struct AcpAgent {
     /// Log what is said either way into files in this folder
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) wire_log: Option<PathBuf>,
+    /// Whose requests the agent gets, as its log says.
+    #[arg(skip)]
+    pub(crate) requests: Requests,
     #[command(flatten)]
     pub(crate) yes_to: YesTo,
     #[command(flatten)]
