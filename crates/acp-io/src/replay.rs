@@ -256,7 +256,7 @@ impl<F: FnMut(Told)> Replay<F> {
     fn notify(&mut self, method: &str, params: &Value) -> Result<(), Misfit> {
         let is_relayed = self.config.requests == Requests::Relayed;
         if method != "session/cancel" {
-            // An editor may tell anything.
+            // An editor may send any notification.
             if is_relayed {
                 return Ok(());
             }

@@ -121,7 +121,7 @@ impl FrameReader {
         }
     }
 
-    /// Skips a byte order mark. Returns false until enough bytes have come to tell.
+    /// Skips a byte order mark. Returns false until enough bytes have come to decide.
     fn skip_byte_order_mark(&mut self) -> bool {
         let begins = BYTE_ORDER_MARK.starts_with(&self.buffer);
         if begins && self.buffer.len() < BYTE_ORDER_MARK.len() && self.input == Input::Open {

@@ -45,7 +45,7 @@ pub(crate) struct Acp {
     )]
     first: Option<OsString>,
     /// Arguments of the agent's own: it runs with them in this terminal, in its container, to
-    /// authenticate or to be set up. What is an option of aifo-coder too has to stand behind `--`
+    /// authenticate or to be set up. Put `--` before an argument that is an option of aifo-coder too
     #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<OsString>,
     /// Who serves the agent's fs/*: aifo, confined to the workspace; editor, with what is not saved, and
