@@ -10,21 +10,21 @@ use std::path::Path;
 
 use aifo_types::names_secret;
 
-pub use self::reasons::{Passing, Staying};
+pub use self::reasons::{PassReason, StayReason};
 
 /// The rules by which a session passes variables on: our table, widened by its user, narrowed by
 /// its workspace.
 ///
 /// ```
 /// use std::path::Path;
-/// use aifo_policy::{Forwarded, Forwarding, Passing};
+/// use aifo_policy::{ForwardDecision, Forwarding, PassReason};
 ///
 /// let mut forwarding = Forwarding::builtin();
 /// forwarding.allow("FOO").unwrap();
 /// forwarding.set("MODE", "fast").unwrap();
 /// let workspace = Path::new("/workspace");
 /// let judged = forwarding.judge(b"FOO", b"1", workspace);
-/// assert_eq!(judged, Forwarded::Passes(Passing::Listed));
+/// assert_eq!(judged, ForwardDecision::Passes(PassReason::Listed));
 ///
 /// let callers = [&b"CI=1"[..], b"FOO=1", b"HOME=/root", b"MODE=slow", b"BAR=2"];
 /// let tools = forwarding.filter(callers, workspace);
@@ -45,11 +45,11 @@ pub struct Forwarding {
 /// What becomes of a variable, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Forwarded {
+pub enum ForwardDecision {
     /// The tool gets it.
-    Passes(Passing),
+    Passes(PassReason),
     /// The tool does not.
-    Stays(Staying),
+    Stays(StayReason),
 }
 
 /// Why a name, or a pattern of names, cannot be allowed, denied or set.
@@ -58,7 +58,7 @@ pub enum InvalidVariable {
     /// It is empty, or holds white space, a comma, a `=`, or a `*` that is not its end.
     Malformed(String),
     /// The sidecar has its own, and nobody else sets it.
-    Sidecars(String),
+    Reserved(String),
 }
 
 impl Forwarding {
@@ -81,7 +81,7 @@ impl Forwarding {
     /// Passes on a name, or the names that begin with `PREFIX` of a `PREFIX*`. A name passes
     /// whatever the table says of it; a prefix adds to the table, and secrets stay.
     pub fn allow(&mut self, names: &str) -> Result<(), InvalidVariable> {
-        match well_formed(names)? {
+        match parse_pattern(names)? {
             Pattern::Name(name) => self.listed.insert(name.to_owned()),
             Pattern::Prefix(prefix) => self.listed_prefixes.insert(prefix.to_owned()),
         };
@@ -90,15 +90,15 @@ impl Forwarding {
 
     /// Keeps back a name or a `PREFIX*`, whatever passes it, be it [set](Forwarding::set).
     pub fn deny(&mut self, names: &str) -> Result<(), InvalidVariable> {
-        well_formed(names)?;
+        parse_pattern(names)?;
         self.denied.insert(names.to_owned());
-        self.set.retain(|name, _| !table::fits(names, name.as_bytes()));
+        self.set.retain(|name, _| !table::matches_pattern(names, name.as_bytes()));
         Ok(())
     }
 
     /// Gives every tool a variable, in place of the caller's.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), InvalidVariable> {
-        let Pattern::Name(_) = well_formed(name)? else {
+        let Pattern::Name(_) = parse_pattern(name)? else {
             return Err(InvalidVariable::Malformed(name.to_owned()));
         };
         if value.contains('\0') {
@@ -111,11 +111,11 @@ impl Forwarding {
     }
 
     /// What becomes of a caller's variable. `workspace` is the root as the caller sees it.
-    pub fn judge(&self, name: &[u8], value: &[u8], workspace: &Path) -> Forwarded {
+    pub fn judge(&self, name: &[u8], value: &[u8], workspace: &Path) -> ForwardDecision {
         match self.decide(name, value, workspace) {
             // Both stay. It is for whoever asks why that the better reason is looked for.
-            Forwarded::Stays(Staying::Unlisted) if names_secret(name) => {
-                Forwarded::Stays(Staying::Secret)
+            ForwardDecision::Stays(StayReason::Unlisted) if names_secret(name) => {
+                ForwardDecision::Stays(StayReason::Secret)
             }
             decided => decided,
         }
@@ -132,7 +132,7 @@ impl Forwarding {
             let Some(equals) = variable.iter().position(|byte| *byte == b'=') else { return false };
             let (name, value) = variable.split_at(equals);
             let value = value.get(1..).unwrap_or_default();
-            matches!(self.decide(name, value, workspace), Forwarded::Passes(_))
+            matches!(self.decide(name, value, workspace), ForwardDecision::Passes(_))
         };
         let passing = variables.into_iter().filter(passes).map(<[u8]>::to_vec);
         let set = self.set.iter().map(|(name, value)| format!("{name}={value}").into_bytes());
@@ -151,38 +151,42 @@ impl Forwarding {
     }
 
     /// The rules in their order.
-    fn decide(&self, name: &[u8], value: &[u8], workspace: &Path) -> Forwarded {
+    fn decide(&self, name: &[u8], value: &[u8], workspace: &Path) -> ForwardDecision {
         if name.is_empty() {
-            return Forwarded::Stays(Staying::Nameless);
+            return ForwardDecision::Stays(StayReason::NoName);
         }
-        if table::is_sidecars(name) {
-            return Forwarded::Stays(Staying::Sidecars);
+        if table::is_reserved(name) {
+            return ForwardDecision::Stays(StayReason::SidecarOwn);
         }
         if self.denies(name) {
-            return Forwarded::Stays(Staying::Denied);
+            return ForwardDecision::Stays(StayReason::Denied);
         }
         let text = std::str::from_utf8(name).unwrap_or_default();
         if self.set.contains_key(text) {
-            return Forwarded::Stays(Staying::Replaced);
+            return ForwardDecision::Stays(StayReason::Replaced);
         }
         if self.listed.contains(text) {
-            return Forwarded::Passes(Passing::Listed);
+            return ForwardDecision::Passes(PassReason::Listed);
         }
         let prefixed = || self.listed_prefixes.iter().any(|start| text.starts_with(start.as_str()));
         let decided = match table::row(name) {
             Some(row) => row.judge(value, workspace),
-            None if prefixed() => Forwarded::Passes(Passing::Listed),
-            None => Forwarded::Stays(Staying::Unlisted),
+            None if prefixed() => ForwardDecision::Passes(PassReason::Listed),
+            None => ForwardDecision::Stays(StayReason::Unlisted),
         };
         match decided {
-            Forwarded::Passes(_) if names_secret(name) => Forwarded::Stays(Staying::Secret),
-            Forwarded::Passes(_) if value::holds_login(value) => Forwarded::Stays(Staying::Login),
+            ForwardDecision::Passes(_) if names_secret(name) => {
+                ForwardDecision::Stays(StayReason::Secret)
+            }
+            ForwardDecision::Passes(_) if value::has_credentials(value) => {
+                ForwardDecision::Stays(StayReason::Credentials)
+            }
             decided => decided,
         }
     }
 
     fn denies(&self, name: &[u8]) -> bool {
-        self.denied.iter().any(|pattern| table::fits(pattern, name))
+        self.denied.iter().any(|pattern| table::matches_pattern(pattern, name))
     }
 }
 
@@ -192,7 +196,7 @@ impl fmt::Display for InvalidVariable {
             InvalidVariable::Malformed(name) => {
                 write!(f, "'{}' cannot be a variable", name.escape_debug())
             }
-            InvalidVariable::Sidecars(name) => {
+            InvalidVariable::Reserved(name) => {
                 write!(f, "a tool's {name} is the sidecar's own, and no caller's")
             }
         }
@@ -208,7 +212,7 @@ enum Pattern<'a> {
     Prefix(&'a str),
 }
 
-fn well_formed(names: &str) -> Result<Pattern<'_>, InvalidVariable> {
+fn parse_pattern(names: &str) -> Result<Pattern<'_>, InvalidVariable> {
     let pattern = match names.strip_suffix('*') {
         Some(prefix) => Pattern::Prefix(prefix),
         None => Pattern::Name(names),
@@ -220,8 +224,8 @@ fn well_formed(names: &str) -> Result<Pattern<'_>, InvalidVariable> {
     if names.is_empty() || name.contains(odd) {
         return Err(InvalidVariable::Malformed(names.to_owned()));
     }
-    if table::is_sidecars(name.as_bytes()) {
-        return Err(InvalidVariable::Sidecars(names.to_owned()));
+    if table::is_reserved(name.as_bytes()) {
+        return Err(InvalidVariable::Reserved(names.to_owned()));
     }
     Ok(pattern)
 }
@@ -232,7 +236,7 @@ mod tests {
 
     const PAGE: &str = include_str!("../../../spec/environment.md");
 
-    fn judge(forwarding: &Forwarding, variable: &str) -> Forwarded {
+    fn judge(forwarding: &Forwarding, variable: &str) -> ForwardDecision {
         let (name, value) = variable.split_once('=').unwrap();
         forwarding.judge(name.as_bytes(), value.as_bytes(), Path::new("/workspace"))
     }
@@ -247,11 +251,11 @@ mod tests {
             let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
             let [variable, expected] = cells[..] else { panic!("{row}") };
             let variable = variable.trim_matches('`');
-            let told = match judge(&forwarding, variable) {
-                Forwarded::Passes(why) => format!("passes: {why}"),
-                Forwarded::Stays(why) => format!("stays: {why}"),
+            let text = match judge(&forwarding, variable) {
+                ForwardDecision::Passes(why) => format!("passes: {why}"),
+                ForwardDecision::Stays(why) => format!("stays: {why}"),
             };
-            assert_eq!(told, expected, "{variable}");
+            assert_eq!(text, expected, "{variable}");
             count += 1;
         }
         assert!(count > 50, "only {count} examples found");
@@ -267,7 +271,7 @@ mod tests {
         let mut count = 0;
         for name in rows.flat_map(|row| row.split('`').skip(1).step_by(2)) {
             assert!(
-                matches!(judge(&forwarding, &format!("{name}=x")), Forwarded::Stays(_)),
+                matches!(judge(&forwarding, &format!("{name}=x")), ForwardDecision::Stays(_)),
                 "{name}"
             );
             count += 1;
@@ -280,21 +284,24 @@ mod tests {
         let mut forwarding = Forwarding::builtin();
         for name in ["TMPDIR", "RUSTC_WRAPPER", "GITHUB_TOKEN", "PYTHONPATH", "BASH_ENV"] {
             let variable = format!("{name}=https://me:pw@host/x");
-            assert!(matches!(judge(&forwarding, &variable), Forwarded::Stays(_)), "{name}");
+            assert!(matches!(judge(&forwarding, &variable), ForwardDecision::Stays(_)), "{name}");
             forwarding.allow(name).unwrap();
-            let listed = Forwarded::Passes(Passing::Listed);
+            let listed = ForwardDecision::Passes(PassReason::Listed);
             assert_eq!(judge(&forwarding, &variable), listed, "{name}");
         }
         for names in ["PATH", "HOME", "LD_PRELOAD", "LD_*", "DYLD_*", "AIFO_EXEC", "AIFO_SHIM_*"] {
-            let refused = Err(InvalidVariable::Sidecars(names.to_owned()));
+            let refused = Err(InvalidVariable::Reserved(names.to_owned()));
             assert_eq!(forwarding.allow(names), refused);
             assert!(forwarding.set(names, "x").is_err(), "{names}");
         }
         forwarding.allow("*").unwrap();
         for variable in ["PATH=/x", "LD_PRELOAD=/x", "AIFO_EXEC=x", "CARGO_HOME=/x", "A_SECRET=x"] {
-            assert!(matches!(judge(&forwarding, variable), Forwarded::Stays(_)), "{variable}");
+            assert!(
+                matches!(judge(&forwarding, variable), ForwardDecision::Stays(_)),
+                "{variable}"
+            );
         }
-        assert_eq!(judge(&forwarding, "FOO=/x"), Forwarded::Passes(Passing::Listed));
+        assert_eq!(judge(&forwarding, "FOO=/x"), ForwardDecision::Passes(PassReason::Listed));
     }
 
     #[test]
@@ -305,7 +312,7 @@ mod tests {
         let callers = [&b"LANG=C"[..], b"CI=1", b"A=", b"", b"=x", b"NO_COLOR", b"TERM=\xff"];
         let tools = forwarding.filter(callers, Path::new("/workspace"));
         assert_eq!(tools, [&b"LANG=C"[..], b"TERM=\xff", b"A=b=c", b"CI="]);
-        assert_eq!(judge(&forwarding, "CI=1"), Forwarded::Stays(Staying::Replaced));
+        assert_eq!(judge(&forwarding, "CI=1"), ForwardDecision::Stays(StayReason::Replaced));
         assert!(forwarding.set("A*", "x").is_err());
         assert!(forwarding.set("A", "x\0y").is_err());
     }
@@ -319,7 +326,7 @@ mod tests {
         forwarding.set("FOOD", "1").unwrap();
         forwarding.deny("CI").unwrap();
         for variable in ["FOO=1", "FOOT=1", "FOOD=1", "CI=1"] {
-            assert_eq!(judge(&forwarding, variable), Forwarded::Stays(Staying::Denied));
+            assert_eq!(judge(&forwarding, variable), ForwardDecision::Stays(StayReason::Denied));
         }
         assert!(forwarding.filter([&b"FOOT=1"[..]], Path::new("/")).is_empty());
     }

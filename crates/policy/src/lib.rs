@@ -36,14 +36,14 @@ mod redact;
 mod route;
 
 pub use directory::{asks_only_for_version, normalise};
-pub use forwarding::{Forwarded, Forwarding, InvalidVariable, Passing, Staying};
+pub use forwarding::{ForwardDecision, Forwarding, InvalidVariable, PassReason, StayReason};
 pub use host_commands::{HostCommand, HostCommands};
 pub use kinds::{DEV_TOOLS, KindSpec, kinds};
 pub use notify::{CallerOptions, Executables, Notification, NotifyEnvironment, NotifyRules};
 pub use permissions::{
-    Asked, AskedCommand, Fallback, InvalidRule, PermissionRule, PermissionRules, RuleCommand,
-    Ruled, Ruling, Stated,
+    AccessRequest, CallCommand, DefaultVerdict, InvalidRule, PermissionDecision, PermissionRule,
+    PermissionRules, PermissionVerdict, RuleCommand, WithSource,
 };
 pub use policy::{Allowance, KindPolicy, Policy};
 pub use redact::redact;
-pub use route::{Reason, Route, running_first};
+pub use route::{Route, RouteReason, running_first};

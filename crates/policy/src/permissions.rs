@@ -1,14 +1,14 @@
 //! Which of the permissions that an agent asks for it gets: `spec/acp.md#rules`.
 
-mod asked;
 mod command;
+mod request;
 mod rule;
 mod shell;
 
 use std::fmt;
 
-pub use self::asked::Asked;
-pub use self::command::{AskedCommand, RuleCommand};
+pub use self::command::{CallCommand, RuleCommand};
+pub use self::request::AccessRequest;
 pub use self::rule::{InvalidRule, PermissionRule};
 
 /// The rules of a session, each with where it comes from. Of those that hold the first counts:
@@ -16,47 +16,47 @@ pub use self::rule::{InvalidRule, PermissionRule};
 ///
 /// ```
 /// use std::path::{Path, PathBuf};
-/// use aifo_policy::{Asked, Fallback, PermissionRule, PermissionRules, Ruled, Stated};
+/// use aifo_policy::{AccessRequest, DefaultVerdict, PermissionRule, PermissionRules, PermissionVerdict, WithSource};
 ///
-/// let mut rules = PermissionRules::new(Stated { what: Fallback::Ask, from: "built in" });
-/// let edit = PermissionRule::named("edit").unwrap();
-/// rules.allow.push(Stated { what: edit, from: "--yes-to" });
+/// let mut rules = PermissionRules::new(WithSource { value: DefaultVerdict::Ask, source: "built in" });
+/// let edit = PermissionRule::from_keyword("edit").unwrap();
+/// rules.allow.push(WithSource { value: edit, source: "--yes-to" });
 /// let git = PermissionRule { path: Some(".git".into()), ..PermissionRule::all() };
-/// rules.deny.push(Stated { what: git, from: "config.toml:3" });
+/// rules.deny.push(WithSource { value: git, source: "config.toml:3" });
 ///
 /// let workspace = [PathBuf::from("/workspace")];
 /// let judge = |path| {
 ///     let cwd = Path::new("/workspace");
-///     rules.judge(&Asked { kind: "edit", command: None, paths: &[path], workspace: &workspace, cwd })
+///     rules.judge(&AccessRequest { kind: "edit", command: None, paths: &[path], workspace: &workspace, cwd })
 /// };
-/// assert_eq!(judge("/workspace/src/a.rs").verdict, Ruled::Allow);
+/// assert_eq!(judge("/workspace/src/a.rs").verdict, PermissionVerdict::Allow);
 /// let denied = judge("/workspace/src/../.git/config");
 /// assert_eq!(denied.to_string(), r#"deny: { path = ".git" } (config.toml:3)"#);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermissionRules<S> {
     /// What is denied, whatever allows it. A rule by path holds if any of the paths is beneath it.
-    pub deny: Vec<Stated<PermissionRule, S>>,
+    pub deny: Vec<WithSource<PermissionRule, S>>,
     /// What is allowed. A rule by path holds if all of the paths, at least one, are beneath it.
-    pub allow: Vec<Stated<PermissionRule, S>>,
+    pub allow: Vec<WithSource<PermissionRule, S>>,
     /// What a person decides, whatever the default says.
-    pub ask: Vec<Stated<PermissionRule, S>>,
+    pub ask: Vec<WithSource<PermissionRule, S>>,
     /// What becomes of everything else.
-    pub default: Stated<Fallback, S>,
+    pub default: WithSource<DefaultVerdict, S>,
 }
 
 /// Something that was said, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stated<T, S> {
+pub struct WithSource<T, S> {
     /// What was said.
-    pub what: T,
+    pub value: T,
     /// The line, flag or other place, as its `Display` tells it.
-    pub from: S,
+    pub source: S,
 }
 
 /// What becomes of a call that no rule speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fallback {
+pub enum DefaultVerdict {
     /// A person decides.
     Ask,
     /// It is denied.
@@ -66,106 +66,113 @@ pub enum Fallback {
 /// What the rules say of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Ruling {
+pub struct PermissionDecision {
     /// What is to be done.
-    pub verdict: Ruled,
+    pub verdict: PermissionVerdict,
     /// Whether a rule says so, and not the default.
-    pub is_of_rule: bool,
+    pub is_from_rule: bool,
     /// The rule that says so, as a configuration file spells it.
     pub rule: String,
     /// Where the rule stands.
-    pub from: String,
+    pub source: String,
 }
 
 /// What is to be done with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ruled {
+pub enum PermissionVerdict {
     /// Let it pass, this once.
     Allow,
     /// Do not.
     Deny,
-    /// A person decides. Where nobody can be asked: [`Ruling::unasked`].
+    /// A person decides. Where nobody can be asked: [`PermissionDecision::non_interactive`].
     Ask,
 }
 
 impl<S: fmt::Display> PermissionRules<S> {
     /// No rules, but what becomes of everything.
-    pub fn new(default: Stated<Fallback, S>) -> Self {
+    pub fn new(default: WithSource<DefaultVerdict, S>) -> Self {
         PermissionRules { deny: Vec::new(), allow: Vec::new(), ask: Vec::new(), default }
     }
 
     /// What becomes of a call, and by which rule.
-    pub fn judge(&self, asked: &Asked<'_>) -> Ruling {
-        let stops = PermissionRule::stops;
-        first(&self.deny, Ruled::Deny, |rule| stops(rule, asked))
-            .or_else(|| first(&self.allow, Ruled::Allow, |rule| rule.allows(asked)))
-            .or_else(|| first(&self.ask, Ruled::Ask, |rule| stops(rule, asked)))
+    pub fn judge(&self, request: &AccessRequest<'_>) -> PermissionDecision {
+        let applies = PermissionRule::applies;
+        first(&self.deny, PermissionVerdict::Deny, |rule| applies(rule, request))
+            .or_else(|| first(&self.allow, PermissionVerdict::Allow, |rule| rule.allows(request)))
+            .or_else(|| first(&self.ask, PermissionVerdict::Ask, |rule| applies(rule, request)))
             .unwrap_or_else(|| {
-                let verdict = match self.default.what {
-                    Fallback::Ask => Ruled::Ask,
-                    Fallback::Deny => Ruled::Deny,
+                let verdict = match self.default.value {
+                    DefaultVerdict::Ask => PermissionVerdict::Ask,
+                    DefaultVerdict::Deny => PermissionVerdict::Deny,
                 };
-                Ruling {
+                PermissionDecision {
                     verdict,
-                    is_of_rule: false,
+                    is_from_rule: false,
                     rule: "default".to_owned(),
-                    from: self.default.from.to_string(),
+                    source: self.default.source.to_string(),
                 }
             })
     }
 }
 
-impl Ruling {
+impl PermissionDecision {
     /// What becomes of it where nobody can be asked: a question is a denial.
-    pub fn unasked(self) -> Self {
+    pub fn non_interactive(self) -> Self {
         match self.verdict {
-            Ruled::Allow | Ruled::Deny => self,
-            Ruled::Ask => Ruling { verdict: Ruled::Deny, ..self },
+            PermissionVerdict::Allow | PermissionVerdict::Deny => self,
+            PermissionVerdict::Ask => {
+                PermissionDecision { verdict: PermissionVerdict::Deny, ..self }
+            }
         }
     }
 }
 
 /// On one line: `deny: { path = ".git" } (/home/me/.config/aifo/config.toml:3)`.
-impl fmt::Display for Ruling {
+impl fmt::Display for PermissionDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ruling { verdict, rule, from, .. } = self;
-        write!(f, "{}: {rule} ({from})", verdict.as_str())
+        let PermissionDecision { verdict, rule, source, .. } = self;
+        write!(f, "{}: {rule} ({source})", verdict.as_str())
     }
 }
 
-impl Ruled {
+impl PermissionVerdict {
     /// The word for it, as configuration and logs spell it.
     pub fn as_str(self) -> &'static str {
         match self {
-            Ruled::Allow => "allow",
-            Ruled::Deny => "deny",
-            Ruled::Ask => "ask",
+            PermissionVerdict::Allow => "allow",
+            PermissionVerdict::Deny => "deny",
+            PermissionVerdict::Ask => "ask",
         }
     }
 }
 
-impl Fallback {
+impl DefaultVerdict {
     /// What `default` means in a file.
     pub fn parse(word: &str) -> Option<Self> {
-        [Fallback::Ask, Fallback::Deny].into_iter().find(|known| known.as_str() == word)
+        [DefaultVerdict::Ask, DefaultVerdict::Deny].into_iter().find(|known| known.as_str() == word)
     }
 
     /// The word for it.
     pub fn as_str(self) -> &'static str {
         match self {
-            Fallback::Ask => "ask",
-            Fallback::Deny => "deny",
+            DefaultVerdict::Ask => "ask",
+            DefaultVerdict::Deny => "deny",
         }
     }
 }
 
 fn first<S: fmt::Display>(
-    rules: &[Stated<PermissionRule, S>],
-    verdict: Ruled,
+    rules: &[WithSource<PermissionRule, S>],
+    verdict: PermissionVerdict,
     holds: impl Fn(&PermissionRule) -> bool,
-) -> Option<Ruling> {
-    let Stated { what, from } = rules.iter().find(|stated| holds(&stated.what))?;
-    Some(Ruling { verdict, is_of_rule: true, rule: what.to_string(), from: from.to_string() })
+) -> Option<PermissionDecision> {
+    let WithSource { value, source } = rules.iter().find(|sourced| holds(&sourced.value))?;
+    Some(PermissionDecision {
+        verdict,
+        is_from_rule: true,
+        rule: value.to_string(),
+        source: source.to_string(),
+    })
 }
 
 #[cfg(test)]
@@ -190,30 +197,32 @@ mod tests {
         deny: &[PermissionRule],
         allow: &[PermissionRule],
         ask: &[PermissionRule],
-        default: Fallback,
+        default: DefaultVerdict,
     ) -> PermissionRules<&'static str> {
-        let stated = |rules: &[PermissionRule]| {
-            rules.iter().map(|rule| Stated { what: rule.clone(), from: "f:1" }).collect()
+        let sourced = |rules: &[PermissionRule]| {
+            rules.iter().map(|rule| WithSource { value: rule.clone(), source: "f:1" }).collect()
         };
         PermissionRules {
-            deny: stated(deny),
-            allow: stated(allow),
-            ask: stated(ask),
-            default: Stated { what: default, from: "built in" },
+            deny: sourced(deny),
+            allow: sourced(allow),
+            ask: sourced(ask),
+            default: WithSource { value: default, source: "built in" },
         }
     }
 
     /// A verdict, from `kind | command | paths`.
-    fn judge(rules: &PermissionRules<&'static str>, call: &str) -> Ruled {
+    fn judge(rules: &PermissionRules<&'static str>, call: &str) -> PermissionVerdict {
         let parts: Vec<&str> = call.split('|').map(str::trim).collect();
         let [kind, command, paths] = parts[..] else { panic!("{call}") };
         let paths: Vec<&str> = paths.split_whitespace().collect();
         let command = Some(command).filter(|command| !command.is_empty());
-        let command = command.map(AskedCommand::of_text);
+        let command = command.map(CallCommand::from_text);
         let command = command.as_ref();
         let workspace = [PathBuf::from("/w"), PathBuf::from("/workspace")];
         let cwd = Path::new("/w");
-        rules.judge(&Asked { kind, command, paths: &paths, workspace: &workspace, cwd }).verdict
+        rules
+            .judge(&AccessRequest { kind, command, paths: &paths, workspace: &workspace, cwd })
+            .verdict
     }
 
     #[test]
@@ -221,11 +230,17 @@ mod tests {
         let everything = || vec![PermissionRule::all()];
         let none = Vec::new;
         let rows = [
-            (everything(), everything(), everything(), Fallback::Ask, Ruled::Deny),
-            (none(), everything(), everything(), Fallback::Deny, Ruled::Allow),
-            (none(), none(), everything(), Fallback::Deny, Ruled::Ask),
-            (none(), none(), none(), Fallback::Deny, Ruled::Deny),
-            (none(), none(), none(), Fallback::Ask, Ruled::Ask),
+            (
+                everything(),
+                everything(),
+                everything(),
+                DefaultVerdict::Ask,
+                PermissionVerdict::Deny,
+            ),
+            (none(), everything(), everything(), DefaultVerdict::Deny, PermissionVerdict::Allow),
+            (none(), none(), everything(), DefaultVerdict::Deny, PermissionVerdict::Ask),
+            (none(), none(), none(), DefaultVerdict::Deny, PermissionVerdict::Deny),
+            (none(), none(), none(), DefaultVerdict::Ask, PermissionVerdict::Ask),
         ];
         for (deny, allow, ask, default, expected) in rows {
             let rules = rules(&deny, &allow, &ask, default);
@@ -271,8 +286,8 @@ mod tests {
             (PermissionRule::all(), " | | ", true),
         ];
         for (rule, call, allowed) in rows {
-            let expected = if allowed { Ruled::Allow } else { Ruled::Deny };
-            let rules = rules(&[], std::slice::from_ref(&rule), &[], Fallback::Deny);
+            let expected = if allowed { PermissionVerdict::Allow } else { PermissionVerdict::Deny };
+            let rules = rules(&[], std::slice::from_ref(&rule), &[], DefaultVerdict::Deny);
             assert_eq!(judge(&rules, call), expected, "{rule}: {call}");
         }
     }
@@ -296,24 +311,29 @@ mod tests {
             ),
         ];
         for (rule, call, held) in rows {
-            let denying =
-                rules(std::slice::from_ref(&rule), &[PermissionRule::all()], &[], Fallback::Ask);
-            let expected = if held { Ruled::Deny } else { Ruled::Allow };
+            let denying = rules(
+                std::slice::from_ref(&rule),
+                &[PermissionRule::all()],
+                &[],
+                DefaultVerdict::Ask,
+            );
+            let expected = if held { PermissionVerdict::Deny } else { PermissionVerdict::Allow };
             assert_eq!(judge(&denying, call), expected, "{rule}: {call}");
-            let asking = rules(&[], &[], std::slice::from_ref(&rule), Fallback::Deny);
-            let expected = if held { Ruled::Ask } else { Ruled::Deny };
+            let asking = rules(&[], &[], std::slice::from_ref(&rule), DefaultVerdict::Deny);
+            let expected = if held { PermissionVerdict::Ask } else { PermissionVerdict::Deny };
             assert_eq!(judge(&asking, call), expected, "{rule}: {call}");
         }
     }
 
     #[test]
     fn a_ruling_tells_its_rule_and_where_nobody_is_asked_it_is_a_denial() {
-        let rules = rules(&[kind("delete")], &[command("make")], &[kind("edit")], Fallback::Ask);
+        let rules =
+            rules(&[kind("delete")], &[command("make")], &[kind("edit")], DefaultVerdict::Ask);
         let told = |kind, command| {
-            let command = Option::map(command, AskedCommand::of_text);
+            let command = Option::map(command, CallCommand::from_text);
             let command = command.as_ref();
-            let ruling = rules.judge(&Asked { kind, command, ..Asked::default() });
-            (ruling.to_string(), ruling.unasked().to_string())
+            let ruling = rules.judge(&AccessRequest { kind, command, ..AccessRequest::default() });
+            (ruling.to_string(), ruling.non_interactive().to_string())
         };
         let same = |text: &str| (text.to_owned(), text.to_owned());
         assert_eq!(told("delete", None), same("deny: \"delete\" (f:1)"));

@@ -13,29 +13,29 @@ pub struct Route {
     /// Which one.
     pub kind: Kind,
     /// Why this one.
-    pub reason: Reason,
+    pub reason: RouteReason,
 }
 
 /// The rule by which a sidecar was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum RouteReason {
     /// The tool belongs to this kind alone.
     OwnKind,
     /// A dev tool goes to the first running kind, in the order of preference, that has it.
     FirstThatHasIt,
 }
 
-impl Reason {
+impl RouteReason {
     /// The rule's name, as logs spell it.
     pub fn as_str(self) -> &'static str {
         match self {
-            Reason::OwnKind => "own-kind",
-            Reason::FirstThatHasIt => "first-that-has-it",
+            RouteReason::OwnKind => "own-kind",
+            RouteReason::FirstThatHasIt => "first-that-has-it",
         }
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for RouteReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -56,8 +56,8 @@ impl Policy {
             .map(|(kind, allowance)| Route {
                 kind: kind.clone(),
                 reason: match allowance {
-                    Allowance::Own => Reason::OwnKind,
-                    Allowance::Shared => Reason::FirstThatHasIt,
+                    Allowance::Own => RouteReason::OwnKind,
+                    Allowance::Shared => RouteReason::FirstThatHasIt,
                 },
             })
             .collect();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use aifo_policy::{Fallback, InvalidRule, PermissionRule, RuleCommand, Stated};
+use aifo_policy::{DefaultVerdict, InvalidRule, PermissionRule, RuleCommand, WithSource};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -63,30 +63,29 @@ impl Config {
         let entries = &file.entries.permissions;
         self.permissions.deny.extend(rules(file, &entries.deny, Aim::HoldUp)?);
         if let Some(Sourced { value: word, source }) = file.told(&entries.default) {
-            let what = Fallback::parse(&word).ok_or_else(|| {
+            let value = DefaultVerdict::parse(&word).ok_or_else(|| {
                 let what = format!("'{word}' cannot be the default");
                 ConfigError::new(&source, what).hint("say \"ask\" or \"deny\"")
             })?;
-            self.permissions.default = Stated { what, from: source };
+            self.permissions.default = WithSource { value, source };
         }
         Ok(())
     }
 
     /// Allows what a flag names.
     pub(crate) fn say_yes_to(&mut self, rules: &[PermissionRule]) {
-        let stated = |rule: &PermissionRule| {
-            let from = Source::Flag("--yes-to");
-            Stated { what: rule.clone(), from }
-        };
-        self.permissions.allow.extend(rules.iter().map(stated));
+        let allowed = rules
+            .iter()
+            .map(|rule| WithSource { value: rule.clone(), source: Source::Flag("--yes-to") });
+        self.permissions.allow.extend(allowed);
     }
 }
 
 /// The rule of a single word. Errors: what is wrong, and what was meant.
 pub(crate) fn rule_named(word: &str) -> Result<PermissionRule, (String, String)> {
-    PermissionRule::named(word).ok_or_else(|| {
+    PermissionRule::from_keyword(word).ok_or_else(|| {
         let what = format!("there is no kind of tool call '{word}'");
-        let known = || PermissionRule::words();
+        let known = || PermissionRule::keywords();
         let hint = match suggestion(word, known()) {
             Some(meant) => format!("did you mean '{meant}'?"),
             None => format!("known are: {}", known().collect::<Vec<_>>().join(", ")),
@@ -97,7 +96,9 @@ pub(crate) fn rule_named(word: &str) -> Result<PermissionRule, (String, String)>
 
 /// A rule as JSON shows it.
 pub(crate) fn shown(rule: &PermissionRule) -> Value {
-    match PermissionRule::words().find(|word| PermissionRule::named(word).as_ref() == Some(rule)) {
+    match PermissionRule::keywords()
+        .find(|word| PermissionRule::from_keyword(word).as_ref() == Some(rule))
+    {
         Some(word) => json!(word),
         None => {
             let conditions = [
@@ -129,12 +130,12 @@ fn rules(
     file: &File,
     entry: &Option<Spanned<Vec<Spanned<RuleEntry>>>>,
     aim: Aim,
-) -> Result<Vec<Stated<PermissionRule, Source>>, ConfigError> {
+) -> Result<Vec<WithSource<PermissionRule, Source>>, ConfigError> {
     let entries = entry.iter().flat_map(Spanned::get_ref);
     let rule = |entry: &Spanned<RuleEntry>| {
-        let from = file.source(entry.span());
-        let what = rule(entry.get_ref(), aim, &from)?;
-        Ok(Stated { what, from })
+        let source = file.source(entry.span());
+        let value = rule(entry.get_ref(), aim, &source)?;
+        Ok(WithSource { value, source })
     };
     entries.map(rule).collect()
 }
@@ -152,9 +153,9 @@ fn rule(entry: &RuleEntry, aim: Aim, source: &Source) -> Result<PermissionRule, 
         let hint = match &invalid {
             InvalidRule::Empty => "what is about everything is \"all\"",
             InvalidRule::EmptyText(_) => "leave it out, or say what it is about",
-            InvalidRule::NoPath(_) => "for example: { path = \"src\" }",
-            InvalidRule::NotOfFiles(_) => "name the command, or leave the path out",
-            InvalidRule::NotOneCommand(_) => {
+            InvalidRule::InvalidPath(_) => "for example: { path = \"src\" }",
+            InvalidRule::NotFileKind(_) => "name the command, or leave the path out",
+            InvalidRule::NotSingleCommand(_) => {
                 "name one program with its arguments, in quotes what a shell would take for more"
             }
         };
@@ -163,12 +164,12 @@ fn rule(entry: &RuleEntry, aim: Aim, source: &Source) -> Result<PermissionRule, 
     let command = command.as_ref().map(|text| match RuleCommand::parse(text) {
         Some(command) => Ok(command),
         None if text.trim().is_empty() => Err(error(InvalidRule::EmptyText("command"))),
-        None => Err(error(InvalidRule::NotOneCommand(text.clone()))),
+        None => Err(error(InvalidRule::NotSingleCommand(text.clone()))),
     });
     let rule =
         PermissionRule { kind: kind.clone(), command: command.transpose()?, path: path.clone() };
     let checked = match aim {
-        Aim::Allow => rule.check_allowing(),
+        Aim::Allow => rule.check_for_allow(),
         Aim::HoldUp => rule.check(),
     };
     checked.map(|()| rule).map_err(error)
@@ -203,7 +204,7 @@ impl<'de> Visitor<'de> for WordOrTable {
 mod tests {
     use std::path::Path;
 
-    use aifo_policy::{Asked, AskedCommand};
+    use aifo_policy::{AccessRequest, CallCommand};
 
     use super::*;
 
@@ -218,9 +219,9 @@ mod tests {
 
     fn judge(config: &Config, kind: &str, command: Option<&str>, paths: &[&str]) -> String {
         let (workspace, cwd) = (["/w".into()], Path::new("/w"));
-        let command = command.map(AskedCommand::of_text);
+        let command = command.map(CallCommand::from_text);
         let command = command.as_ref();
-        let asked = Asked { kind, command, paths, workspace: &workspace, cwd };
+        let asked = AccessRequest { kind, command, paths, workspace: &workspace, cwd };
         config.permissions.judge(&asked).to_string()
     }
 
@@ -232,7 +233,7 @@ mod tests {
                     deny = [{ path = '.git' }, 'delete']\n\
                     default = 'deny'\n";
         let mut config = config(user, "[permissions]\ndeny = [{ path = 'secrets' }]").unwrap();
-        config.say_yes_to(&[PermissionRule::named("fetch").unwrap()]);
+        config.say_yes_to(&[PermissionRule::from_keyword("fetch").unwrap()]);
         let rows = [
             ("read", None, "a", "allow: \"read\" (/u.toml:2)"),
             ("execute", Some("cargo test"), "", "allow: { command = \"cargo test\" } (/u.toml:3)"),

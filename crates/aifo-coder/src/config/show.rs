@@ -151,10 +151,12 @@ fn permission_entries(rules: &PermissionRules<Source>) -> Vec<Entry> {
     let lists = [("allow", &rules.allow), ("ask", &rules.ask), ("deny", &rules.deny)];
     let rows = lists.into_iter().flat_map(|(list, rules)| {
         let key = format!("permissions.{list}");
-        rules.iter().map(move |stated| entry(&key, json!([rule(&stated.what)]), "", &stated.from))
+        rules
+            .iter()
+            .map(move |sourced| entry(&key, json!([rule(&sourced.value)]), "", &sourced.source))
     });
     let default = &rules.default;
-    let last = entry("permissions.default", json!(default.what.as_str()), "", &default.from);
+    let last = entry("permissions.default", json!(default.value.as_str()), "", &default.source);
     rows.chain([last]).collect()
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use aifo_launch::{self as launch, AgentSpec, Confine, Limits, known_agents};
 use aifo_policy::{
-    CallerOptions, Fallback, Forwarding, NotifyEnvironment, NotifyRules, PermissionRules, Policy,
-    Stated,
+    CallerOptions, DefaultVerdict, Forwarding, NotifyEnvironment, NotifyRules, PermissionRules,
+    Policy, WithSource,
 };
 use aifo_types::{Endpoint, Kind};
 
@@ -147,9 +147,9 @@ impl Config {
             },
             agents: known_agents(),
             agent_rows: Vec::new(),
-            permissions: PermissionRules::new(Stated {
-                what: Fallback::Ask,
-                from: Source::BuiltIn,
+            permissions: PermissionRules::new(WithSource {
+                value: DefaultVerdict::Ask,
+                source: Source::BuiltIn,
             }),
         }
     }

@@ -121,7 +121,7 @@ fn span<T>(entry: &Option<toml::Spanned<T>>) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aifo_policy::{Forwarded, Staying};
+    use aifo_policy::{ForwardDecision, StayReason};
     use std::path::Path;
 
     fn config(user: &str, workspace: &str) -> Result<Config, String> {
@@ -148,7 +148,7 @@ mod tests {
         let rust = config.policy.kind_named("rust").unwrap();
         assert_eq!((rust.allowance("just"), rust.allowance("cargo")), (None, None));
         let judged = config.forwarding.judge(b"CI", b"1", Path::new("/w"));
-        assert_eq!(judged, Forwarded::Stays(Staying::Denied));
+        assert_eq!(judged, ForwardDecision::Stays(StayReason::Denied));
         assert_eq!(config.confine.value, aifo_launch::Confine::Required);
         assert!(config.notify.rules().allowlist.is_empty());
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why a tool gets a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passing {
+pub enum PassReason {
     /// The user listed its name, or the beginning of it.
     Listed,
     /// Language, character set, formats and time zone of the caller.
@@ -23,11 +23,11 @@ pub enum Passing {
 
 /// Why a tool does not get a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Staying {
+pub enum StayReason {
     /// It has no name.
-    Nameless,
+    NoName,
     /// The sidecar has its own, which no listing changes.
-    Sidecars,
+    SidecarOwn,
     /// The configuration denies it.
     Denied,
     /// The configuration sets it to something else.
@@ -35,50 +35,50 @@ pub enum Staying {
     /// Its name is that of a secret.
     Secret,
     /// Its value holds a user's name or password.
-    Login,
+    Credentials,
     /// It tells of the caller, not of the work.
-    Callers,
+    CallerOwn,
     /// It would change every shell a tool starts.
     Shell,
     /// It says where things are, which differs in the sidecar.
-    Place,
+    SidecarPath,
     /// Its value leads out of the workspace.
-    Elsewhere,
+    OutsideWorkspace,
     /// It names a descriptor, which does not go along.
     Descriptor,
     /// No rule passes it.
     Unlisted,
 }
 
-impl fmt::Display for Passing {
+impl fmt::Display for PassReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Passing::Listed => "you list it",
-            Passing::Locale => "locale",
-            Passing::Display => "colour and terminal",
-            Passing::Automation => "automation",
-            Passing::Diagnosis => "diagnosis",
-            Passing::Toolchain => "how a toolchain works",
-            Passing::Network => "how the network is reached",
+            PassReason::Listed => "you list it",
+            PassReason::Locale => "locale",
+            PassReason::Display => "colour and terminal",
+            PassReason::Automation => "automation",
+            PassReason::Diagnosis => "diagnosis",
+            PassReason::Toolchain => "how a toolchain works",
+            PassReason::Network => "how the network is reached",
         })
     }
 }
 
-impl fmt::Display for Staying {
+impl fmt::Display for StayReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Staying::Nameless => "it has no name",
-            Staying::Sidecars => "the sidecar's own",
-            Staying::Denied => "denied",
-            Staying::Replaced => "set to something else",
-            Staying::Secret => "named like a secret",
-            Staying::Login => "holds a login",
-            Staying::Callers => "the caller's own",
-            Staying::Shell => "changes every shell",
-            Staying::Place => "a place in the sidecar",
-            Staying::Elsewhere => "leads out of the workspace",
-            Staying::Descriptor => "names a descriptor",
-            Staying::Unlisted => "unlisted",
+            StayReason::NoName => "it has no name",
+            StayReason::SidecarOwn => "the sidecar's own",
+            StayReason::Denied => "denied",
+            StayReason::Replaced => "set to something else",
+            StayReason::Secret => "named like a secret",
+            StayReason::Credentials => "holds a login",
+            StayReason::CallerOwn => "the caller's own",
+            StayReason::Shell => "changes every shell",
+            StayReason::SidecarPath => "a place in the sidecar",
+            StayReason::OutsideWorkspace => "leads out of the workspace",
+            StayReason::Descriptor => "names a descriptor",
+            StayReason::Unlisted => "unlisted",
         })
     }
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::asked::Asked;
 use super::command::RuleCommand;
+use super::request::AccessRequest;
 use crate::directory::normalise;
 
 /// The kinds of tool calls that the protocol has. An agent may say any other word.
@@ -42,12 +42,12 @@ pub enum InvalidRule {
     /// A condition is an empty text, by its key.
     EmptyText(&'static str),
     /// A path that begins with `~`, or holds a NUL.
-    NoPath(String),
+    InvalidPath(String),
     /// It would allow, by a path alone, what is no matter of files: a call of this kind.
-    NotOfFiles(String),
+    NotFileKind(String),
     /// Its command is not one program with its arguments; or it would allow one of which a shell
     /// expands a word.
-    NotOneCommand(String),
+    NotSingleCommand(String),
 }
 
 /// The word for everything.
@@ -60,12 +60,12 @@ impl PermissionRule {
     }
 
     /// The words that are a rule alone: the kinds that the protocol has, and `all`.
-    pub fn words() -> impl Iterator<Item = &'static str> {
+    pub fn keywords() -> impl Iterator<Item = &'static str> {
         TOOL_KINDS.into_iter().chain([ALL])
     }
 
-    /// What one of the [`words`](Self::words) says.
-    pub fn named(word: &str) -> Option<Self> {
+    /// What one of the [`keywords`](Self::keywords) says.
+    pub fn from_keyword(word: &str) -> Option<Self> {
         if word == ALL {
             return Some(PermissionRule::all());
         }
@@ -86,21 +86,21 @@ impl PermissionRule {
         }
         match &self.path {
             Some(path) if path.starts_with('~') || path.contains('\0') => {
-                Err(InvalidRule::NoPath(path.clone()))
+                Err(InvalidRule::InvalidPath(path.clone()))
             }
             _ => Ok(()),
         }
     }
 
     /// As [`check`](Self::check), for a rule that is to allow.
-    pub fn check_allowing(&self) -> Result<(), InvalidRule> {
+    pub fn check_for_allow(&self) -> Result<(), InvalidRule> {
         self.check()?;
         match (&self.kind, &self.command, &self.path) {
             (_, Some(command), _) if !command.is_plain() => {
-                Err(InvalidRule::NotOneCommand(command.as_str().to_owned()))
+                Err(InvalidRule::NotSingleCommand(command.as_str().to_owned()))
             }
-            (Some(kind), None, Some(_)) if !is_of_files(kind) => {
-                Err(InvalidRule::NotOfFiles(kind.clone()))
+            (Some(kind), None, Some(_)) if !is_file_kind(kind) => {
+                Err(InvalidRule::NotFileKind(kind.clone()))
             }
             _ => Ok(()),
         }
@@ -108,20 +108,20 @@ impl PermissionRule {
 
     /// Whether it lets the call pass: all that the call names has to be covered. A path covers what
     /// is done with files; what a command does is not told by the paths that come with it.
-    pub(super) fn allows(&self, asked: &Asked<'_>) -> bool {
+    pub(super) fn allows(&self, request: &AccessRequest<'_>) -> bool {
         let paths = self.path.as_ref().is_none_or(|rule| {
-            let told =
-                self.command.is_some() || (asked.command.is_none() && is_of_files(asked.kind()));
-            told && !asked.paths.is_empty()
-                && asked.paths.iter().all(|path| is_beneath(path, rule, asked))
+            let told = self.command.is_some()
+                || (request.command.is_none() && is_file_kind(request.kind()));
+            told && !request.paths.is_empty()
+                && request.paths.iter().all(|path| is_below(path, rule, request))
         });
-        let command = match (&self.command, asked.command) {
+        let command = match (&self.command, request.command) {
             (Some(rule), Some(command)) => command.is(rule),
             (Some(_), None) => false,
             (None, Some(_)) => self.covers_commands(),
             (None, None) => true,
         };
-        paths && command && self.is_of_kind(asked)
+        paths && command && self.matches_kind(request)
     }
 
     /// Whether it lets calls of its kind pass that have a command: a word such as `read` says that there
@@ -134,16 +134,16 @@ impl PermissionRule {
     }
 
     /// Whether it holds the call up: one path of several is enough, and one command of several.
-    pub(super) fn stops(&self, asked: &Asked<'_>) -> bool {
-        let any = |rule: &String| asked.paths.iter().any(|path| is_beneath(path, rule, asked));
-        let runs = |rule| asked.command.is_some_and(|command| command.runs(rule));
+    pub(super) fn applies(&self, request: &AccessRequest<'_>) -> bool {
+        let any = |rule: &String| request.paths.iter().any(|path| is_below(path, rule, request));
+        let runs = |rule| request.command.is_some_and(|command| command.runs(rule));
         self.path.as_ref().is_none_or(any)
-            && self.is_of_kind(asked)
+            && self.matches_kind(request)
             && self.command.as_ref().is_none_or(runs)
     }
 
-    fn is_of_kind(&self, asked: &Asked<'_>) -> bool {
-        self.kind.as_ref().is_none_or(|kind| kind == asked.kind())
+    fn matches_kind(&self, request: &AccessRequest<'_>) -> bool {
+        self.kind.as_ref().is_none_or(|kind| kind == request.kind())
     }
 }
 
@@ -151,17 +151,17 @@ impl PermissionRule {
 impl fmt::Display for PermissionRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.kind, &self.command, &self.path) {
-            (None, None, None) => f.write_str(&quoted(ALL)),
-            (Some(kind), None, None) if PermissionRule::named(kind).is_some() => {
-                f.write_str(&quoted(kind))
+            (None, None, None) => f.write_str(&toml_string(ALL)),
+            (Some(kind), None, None) if PermissionRule::from_keyword(kind).is_some() => {
+                f.write_str(&toml_string(kind))
             }
             (kind, command, path) => {
                 let command = command.as_ref().map(RuleCommand::as_str);
                 let conditions =
                     [("kind", kind.as_deref()), ("command", command), ("path", path.as_deref())];
-                let told = conditions
-                    .into_iter()
-                    .filter_map(|(key, text)| text.map(|text| format!("{key} = {}", quoted(text))));
+                let told = conditions.into_iter().filter_map(|(key, text)| {
+                    text.map(|text| format!("{key} = {}", toml_string(text)))
+                });
                 write!(f, "{{ {} }}", told.collect::<Vec<_>>().join(", "))
             }
         }
@@ -173,13 +173,13 @@ impl fmt::Display for InvalidRule {
         match self {
             InvalidRule::Empty => f.write_str("a rule has a kind, a command or a path"),
             InvalidRule::EmptyText(key) => write!(f, "the {key} of a rule is empty"),
-            InvalidRule::NoPath(path) => {
+            InvalidRule::InvalidPath(path) => {
                 write!(f, "'{path}' is neither absolute nor relative to the workspace")
             }
-            InvalidRule::NotOfFiles(kind) => {
+            InvalidRule::NotFileKind(kind) => {
                 write!(f, "what is done by '{kind}' is not told by its paths")
             }
-            InvalidRule::NotOneCommand(text) => {
+            InvalidRule::NotSingleCommand(text) => {
                 write!(f, "'{}' is not one command", text.escape_debug())
             }
         }
@@ -189,14 +189,14 @@ impl fmt::Display for InvalidRule {
 impl std::error::Error for InvalidRule {}
 
 /// Whether calls of this kind are about the files that they name, and nothing else.
-fn is_of_files(kind: &str) -> bool {
+fn is_file_kind(kind: &str) -> bool {
     ["read", "edit", "delete", "move", "search"].contains(&kind)
 }
 
 /// Whether a path of a call is the rule's, or beneath it, component by component.
-fn is_beneath(path: &str, rule: &str, asked: &Asked<'_>) -> bool {
-    let Some(workspace) = asked.workspace.first() else { return false };
-    match (place(path, asked.cwd, asked), place(rule, workspace, asked)) {
+fn is_below(path: &str, rule: &str, request: &AccessRequest<'_>) -> bool {
+    let Some(workspace) = request.workspace.first() else { return false };
+    match (resolve(path, request.cwd, request), resolve(rule, workspace, request)) {
         (Some(path), Some(rule)) => path.starts_with(rule),
         _ => false,
     }
@@ -204,27 +204,27 @@ fn is_beneath(path: &str, rule: &str, asked: &Asked<'_>) -> bool {
 
 /// Where a path leads by its spelling: relative ones from `base` on, and the workspace under the
 /// first of its names. `None` for what only somebody else can read.
-fn place(path: &str, base: &Path, asked: &Asked<'_>) -> Option<PathBuf> {
+fn resolve(path: &str, base: &Path, request: &AccessRequest<'_>) -> Option<PathBuf> {
     if path.starts_with('~') || path.contains("://") {
         return None;
     }
-    let path = spelled_out(&base.join(path))?;
-    let mut names = asked.workspace.iter().filter_map(|name| spelled_out(name));
+    let path = normalised(&base.join(path))?;
+    let mut names = request.workspace.iter().filter_map(|name| normalised(name));
     let rest = names.find_map(|name| path.strip_prefix(name).ok().map(Path::to_owned));
-    match (rest, asked.workspace.first()) {
-        (Some(rest), Some(first)) => Some(spelled_out(first)?.join(rest)),
+    match (rest, request.workspace.first()) {
+        (Some(rest), Some(first)) => Some(normalised(first)?.join(rest)),
         _ => Some(path),
     }
 }
 
 /// An absolute path without `.` and `..`.
-fn spelled_out(path: &Path) -> Option<PathBuf> {
+fn normalised(path: &Path) -> Option<PathBuf> {
     let plain = normalise(path.as_os_str().as_bytes()).ok()?;
     Some(PathBuf::from(OsString::from_vec(plain)))
 }
 
 /// A text as TOML has it.
-fn quoted(text: &str) -> String {
+fn toml_string(text: &str) -> String {
     let mut quoted = String::from('"');
     for letter in text.chars() {
         match letter {
@@ -272,24 +272,24 @@ mod tests {
         assert_eq!(spaces.check(), Err(InvalidRule::EmptyText("kind")));
         let globbed = rule("", "rm *", "");
         assert_eq!(globbed.check(), Ok(()), "it may deny");
-        assert_eq!(globbed.check_allowing(), Err(InvalidRule::NotOneCommand("rm *".into())));
+        assert_eq!(globbed.check_for_allow(), Err(InvalidRule::NotSingleCommand("rm *".into())));
         for path in ["~/x", "a\0b"] {
-            assert_eq!(rule("", "", path).check(), Err(InvalidRule::NoPath(path.into())));
+            assert_eq!(rule("", "", path).check(), Err(InvalidRule::InvalidPath(path.into())));
         }
         for kind in ["execute", "fetch", "brand_new"] {
             let of_paths = rule(kind, "", "src");
             assert_eq!(of_paths.check(), Ok(()), "it may deny");
-            assert_eq!(of_paths.check_allowing(), Err(InvalidRule::NotOfFiles(kind.into())));
-            assert_eq!(rule(kind, "make", "src").check_allowing(), Ok(()));
+            assert_eq!(of_paths.check_for_allow(), Err(InvalidRule::NotFileKind(kind.into())));
+            assert_eq!(rule(kind, "make", "src").check_for_allow(), Ok(()));
         }
-        assert_eq!(rule("edit", "", "src").check_allowing(), Ok(()));
+        assert_eq!(rule("edit", "", "src").check_for_allow(), Ok(()));
     }
 
     #[test]
     fn words() {
-        assert_eq!(PermissionRule::named("all"), Some(PermissionRule::all()));
-        assert_eq!(PermissionRule::named("edit"), Some(rule("edit", "", "")));
-        assert_eq!(PermissionRule::named("Edit"), None);
+        assert_eq!(PermissionRule::from_keyword("all"), Some(PermissionRule::all()));
+        assert_eq!(PermissionRule::from_keyword("edit"), Some(rule("edit", "", "")));
+        assert_eq!(PermissionRule::from_keyword("Edit"), None);
     }
 
     #[test]
@@ -317,10 +317,10 @@ mod tests {
             ("a\0b", ".", false),
         ];
         for (path, rule, expected) in rows {
-            let asked = Asked { workspace: &workspace, cwd, ..Asked::default() };
-            assert_eq!(is_beneath(path, rule, &asked), expected, "{path} {rule}");
+            let request = AccessRequest { workspace: &workspace, cwd, ..AccessRequest::default() };
+            assert_eq!(is_below(path, rule, &request), expected, "{path} {rule}");
         }
-        let nowhere = Asked { cwd, ..Asked::default() };
-        assert!(!is_beneath("/a", "/a", &nowhere), "without a workspace nothing is anywhere");
+        let nowhere = AccessRequest { cwd, ..AccessRequest::default() };
+        assert!(!is_below("/a", "/a", &nowhere), "without a workspace nothing is anywhere");
     }
 }

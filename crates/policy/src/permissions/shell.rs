@@ -57,7 +57,7 @@ impl Reader<'_> {
             match char {
                 ' ' | '\t' => simple.end_word(),
                 '\n' | ';' | '|' | '&' | ')' => {
-                    self.odd();
+                    self.not_plain();
                     self.end_command(&mut simple);
                 }
                 '(' => {
@@ -77,10 +77,10 @@ impl Reader<'_> {
                     Some('\n') => {}
                     Some('`') if end == Some('`') => self.end_command(&mut simple),
                     Some(char) => simple.word().push(char),
-                    None => self.odd(),
+                    None => self.not_plain(),
                 },
                 '#' if is_start => {
-                    self.odd();
+                    self.not_plain();
                     while self.chars.next_if(|char| *char != '\n').is_some() {}
                 }
                 char => {
@@ -91,7 +91,7 @@ impl Reader<'_> {
                         char => char.is_control(),
                     };
                     if expands {
-                        self.odd();
+                        self.not_plain();
                     }
                     simple.word().push(char);
                 }
@@ -101,14 +101,14 @@ impl Reader<'_> {
     }
 
     /// It is more than words that stand for themselves.
-    fn odd(&mut self) {
+    fn not_plain(&mut self) {
         self.found.is_plain = false;
     }
 
     /// A list within this one. Beyond some depth it is words like others.
     fn nested(&mut self, end: char) {
-        self.odd();
-        if self.depth < DEEPEST {
+        self.not_plain();
+        if self.depth < MAX_DEPTH {
             self.depth += 1;
             self.list(Some(end));
             self.depth -= 1;
@@ -122,7 +122,7 @@ impl Reader<'_> {
                 char => word.push(char),
             }
         }
-        self.odd();
+        self.not_plain();
     }
 
     fn double_quoted(&mut self, word: &mut String) {
@@ -142,12 +142,12 @@ impl Reader<'_> {
                 char => word.push(char),
             }
         }
-        self.odd();
+        self.not_plain();
     }
 
     /// What follows is put in by the shell. A variable stays as it is spelled.
     fn dollar(&mut self, word: &mut String) {
-        self.odd();
+        self.not_plain();
         match self.chars.peek() {
             Some('(') => {
                 self.chars.next();
@@ -161,7 +161,7 @@ impl Reader<'_> {
     }
 
     fn redirection(&mut self, simple: &mut Simple) {
-        self.odd();
+        self.not_plain();
         // The descriptor, as in `2>`.
         if simple.word.as_ref().is_some_and(|word| word.bytes().all(|byte| byte.is_ascii_digit())) {
             simple.word = None;
@@ -178,13 +178,14 @@ impl Reader<'_> {
     fn end_command(&mut self, simple: &mut Simple) {
         simple.end_word();
         let mut words = std::mem::take(simple).words;
-        let before = words.iter().take_while(|word| is_assignment(word) || is_lead(word)).count();
+        let before =
+            words.iter().take_while(|word| is_assignment(word) || is_prefix_word(word)).count();
         if before > 0 {
-            self.odd();
+            self.not_plain();
             words.drain(..before);
         }
         if words.first().is_some_and(|word| RESERVED.contains(&word.as_str())) {
-            self.odd();
+            self.not_plain();
         }
         if !words.is_empty() {
             self.found.commands.push(words);
@@ -207,17 +208,18 @@ impl Simple {
 }
 
 /// How deep substitutions are followed.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// Words of the shell's own that a command may follow at once.
-const LEADS: [&str; 10] = ["if", "then", "elif", "else", "do", "while", "until", "!", "{", "time"];
+const PREFIX_WORDS: [&str; 10] =
+    ["if", "then", "elif", "else", "do", "while", "until", "!", "{", "time"];
 
 /// Words of the shell's own that are no command.
 const RESERVED: [&str; 12] =
     ["for", "in", "case", "esac", "fi", "done", "select", "function", "coproc", "[[", "]]", "}"];
 
-fn is_lead(word: &str) -> bool {
-    LEADS.contains(&word)
+fn is_prefix_word(word: &str) -> bool {
+    PREFIX_WORDS.contains(&word)
 }
 
 /// `NAME=..`, `NAME+=..` or `NAME[..]=..`

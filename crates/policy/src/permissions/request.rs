@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use super::command::AskedCommand;
+use super::command::CallCommand;
 
 /// A call of a tool as far as it is told exactly: no titles, no texts for people.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct AccessRequest<'a> {
     /// The agent's word for what it does; `""`, if it says nothing, is `other`.
     pub kind: &'a str,
     /// All of its command, if it has one.
-    pub command: Option<&'a AskedCommand>,
+    pub command: Option<&'a CallCommand>,
     /// Every path that it names, as the agent spells it, and where each really leads as far as that is
     /// known.
     pub paths: &'a [&'a str],
@@ -21,15 +21,15 @@ pub struct Asked<'a> {
     pub cwd: &'a Path,
 }
 
-impl Asked<'_> {
+impl AccessRequest<'_> {
     pub(super) fn kind(&self) -> &str {
         if self.kind.is_empty() { "other" } else { self.kind }
     }
 }
 
-impl Default for Asked<'_> {
+impl Default for AccessRequest<'_> {
     /// Nothing is told, and no path is anywhere.
     fn default() -> Self {
-        Asked { kind: "", command: None, paths: &[], workspace: &[], cwd: Path::new("/") }
+        AccessRequest { kind: "", command: None, paths: &[], workspace: &[], cwd: Path::new("/") }
     }
 }
