@@ -17,9 +17,9 @@ use self::help::{
     PROMPT, PROMPT_USAGE, PROXY, RUN, RUN_USAGE, WHY,
 };
 
-pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, Format, Prompt, Server};
+pub(crate) use self::acp::{Acp, AcpAgent, AcpCommand, OutputFormat, Prompt, ServedBy};
 pub(crate) use self::permissions::YesTo;
-pub(crate) use self::session::{Project, Session, Smart};
+pub(crate) use self::session::{Project, Session, SmartFlags};
 use crate::config::{ContainerFlags, Flags};
 
 /// Coding agents beside their tools, not among them: tool calls run in per-language sidecars, under
@@ -95,7 +95,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) force_share: bool,
     #[command(flatten)]
-    pub(crate) smart: Smart,
+    pub(crate) smart: SmartFlags,
     /// The agent, see `aifo-coder agents`, and what it is given, options too: it runs in a container of
     /// its own. Or, after `--`, any command: it runs on this machine, or with --image in a container
     #[arg(
@@ -111,7 +111,7 @@ pub(crate) struct Run {
 
 /// What the words of [`Run`] name.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Words<'a> {
+pub(crate) enum RunTarget<'a> {
     /// An agent, and its arguments.
     Agent(&'a OsString, &'a [OsString]),
     /// A command, with its program.
@@ -121,13 +121,13 @@ pub(crate) enum Words<'a> {
 impl Run {
     /// What the words name, given the whole command line that they end: a `--` before the first makes
     /// them a command.
-    pub(crate) fn words(&self, line: &[OsString]) -> Words<'_> {
+    pub(crate) fn target(&self, line: &[OsString]) -> RunTarget<'_> {
         let before = line.len().checked_sub(self.words.len() + 1).and_then(|at| line.get(at));
         match self.words.split_first() {
             Some((agent, args)) if before.is_none_or(|word| word != "--") => {
-                Words::Agent(agent, args)
+                RunTarget::Agent(agent, args)
             }
-            _ => Words::Command(&self.words),
+            _ => RunTarget::Command(&self.words),
         }
     }
 }
@@ -229,7 +229,7 @@ pub(crate) struct Why {
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
     #[command(flatten)]
-    pub(crate) smart: Smart,
+    pub(crate) smart: SmartFlags,
     /// Tell of every variable of this environment whether it would pass, and why
     #[arg(short, long)]
     pub(crate) verbose: bool,
@@ -403,7 +403,7 @@ pub(crate) struct Completions {
 pub(crate) struct Man {
     /// The folder, made if it is missing
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
 }
 
 #[cfg(test)]
@@ -436,9 +436,9 @@ mod tests {
             let line: Vec<OsString> =
                 ["aifo-coder", "run"].iter().chain(args).map(OsString::from).collect();
             match Cli::try_parse_from(&line).unwrap().command {
-                Command::Run(run) => match run.words(&line) {
-                    Words::Agent(agent, args) => format!("{agent:?} is given {args:?}"),
-                    Words::Command(command) => format!("{command:?}"),
+                Command::Run(run) => match run.target(&line) {
+                    RunTarget::Agent(agent, args) => format!("{agent:?} is given {args:?}"),
+                    RunTarget::Command(command) => format!("{command:?}"),
                 },
                 other => panic!("{other:?}"),
             }

@@ -29,12 +29,12 @@ pub(crate) use self::containers::{Backend, ContainerFlags, backend_words, net_wo
 pub(crate) use self::error::ConfigError;
 pub(crate) use self::file::{File, user_file_path, workspace_file_path};
 pub(crate) use self::flags::Flags;
-pub(crate) use self::permissions::rule_named;
-pub(crate) use self::show::{Entry, entries};
+pub(crate) use self::permissions::parse_rule_keyword;
+pub(crate) use self::show::{ConfigEntry, entries};
 pub(crate) use self::source::{Source, Sourced};
-pub(crate) use self::toolchains::{Starts, Toolchains};
+pub(crate) use self::toolchains::{StartMode, Toolchains};
 pub(crate) use self::values::{
-    Config, Effect, EnvEffect, EnvRule, ToolRule, confine_words, parse_confine, user_file_name,
+    Config, EnvEffect, EnvRule, ToolEffect, ToolRule, confine_words, parse_confine, user_file_name,
 };
 
 /// Puts all layers together for a session over `workspace`.
@@ -42,7 +42,7 @@ pub(crate) fn load(workspace: &Path, flags: &Flags) -> Result<Config, ConfigErro
     let workspace = &real(workspace);
     let mut config = Config::builtin();
     if let Some(file) = user_file_path().map(|path| File::read(&path)).transpose()?.flatten() {
-        file.keep_out_of(workspace)?;
+        file.check_outside(workspace)?;
         config.apply_user(&file)?;
     }
     config.apply_environment(&|name| std::env::var_os(name))?;

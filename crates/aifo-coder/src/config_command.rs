@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 
 use crate::cli::ConfigCommand;
-use crate::config::{self, Config, ConfigError, Entry, File, Flags};
+use crate::config::{self, Config, ConfigEntry, ConfigError, File, Flags};
 use crate::paint;
 
 pub(crate) fn run(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
@@ -52,7 +52,7 @@ struct Shown<'a> {
     /// `None` without a home.
     user_file: Option<PathBuf>,
     workspace_file: PathBuf,
-    values: &'a [Entry],
+    values: &'a [ConfigEntry],
 }
 
 /// The files that a session over `workspace` would read.
@@ -61,21 +61,21 @@ fn check_usual(workspace: &Path) -> anyhow::Result<()> {
     let user = config::user_file_path();
     // One after the other, as a session reads them: a workspace may speak of a user's kinds.
     let mut config = Config::builtin();
-    let mut told = String::new();
+    let mut report = String::new();
     for path in user.into_iter().chain([config::workspace_file_path(workspace)]) {
         let verdict = match File::read(&path)? {
             Some(file) => {
                 if !file.is_workspaces() {
-                    file.keep_out_of(workspace)?;
+                    file.check_outside(workspace)?;
                 }
                 judge(&file, &mut config)?;
                 "ok"
             }
             None => "not there",
         };
-        told += &format!("{}: {verdict}\n", path.display());
+        report += &format!("{}: {verdict}\n", path.display());
     }
-    paint::print(&told)
+    paint::print(&report)
 }
 
 /// Errors: what the file says cannot be.

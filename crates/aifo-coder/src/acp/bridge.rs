@@ -18,7 +18,7 @@ use crate::acp::profile::peer_limits;
 use crate::acp::stage::{Setting, Stage};
 use crate::acp::summary;
 use crate::acp::told::failed;
-use crate::cli::{Acp, Server};
+use crate::cli::{Acp, ServedBy};
 use crate::code_of;
 use crate::console;
 use crate::run::called_off;
@@ -99,8 +99,8 @@ enum Over {
 
 fn start(
     stage: Stage,
-    files: Option<Server>,
-    terminals: Option<Server>,
+    files: Option<ServedBy>,
+    terminals: Option<ServedBy>,
 ) -> anyhow::Result<Bridge<Hosts>> {
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
     let (workspace, tmp) = (text(&stage.workspace), text(&stage.tmp));
@@ -226,11 +226,11 @@ fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge, log: Optio
 }
 
 /// What the user says, or else the agent's profile.
-fn served(said: Option<Server>, by_profile: bool) -> Served {
+fn served(said: Option<ServedBy>, by_profile: bool) -> Served {
     match said {
-        Some(Server::Aifo) => Served::Ours,
-        Some(Server::Editor) => Served::Editors,
-        Some(Server::None) => Served::Nobody,
+        Some(ServedBy::Aifo) => Served::Ours,
+        Some(ServedBy::Editor) => Served::Editors,
+        Some(ServedBy::None) => Served::Nobody,
         None if by_profile => Served::Ours,
         None => Served::Nobody,
     }

@@ -11,7 +11,7 @@ use aifo_acp_io::WireLog;
 use aifo_types::{escape_json, escape_text};
 use serde_json::{Value, json};
 
-use crate::cli::Format;
+use crate::cli::OutputFormat;
 use crate::console;
 
 /// Stdout, and for people stderr as well.
@@ -54,10 +54,10 @@ impl Reader {
 }
 
 impl Output {
-    pub(crate) fn new(format: Format, is_quiet: bool, log: Option<Arc<WireLog>>) -> Self {
+    pub(crate) fn new(format: OutputFormat, is_quiet: bool, log: Option<Arc<WireLog>>) -> Self {
         let form = match format {
-            Format::Json => Form::Json,
-            Format::Text => Form::Text(Answer {
+            OutputFormat::Json => Form::Json,
+            OutputFormat::Text => Form::Text(Answer {
                 position: Position::default(),
                 printed: 0,
                 ends_line: true,

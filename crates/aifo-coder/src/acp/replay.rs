@@ -10,10 +10,10 @@ use aifo_types::{escape_json, escape_line};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::cli::Format;
+use crate::cli::OutputFormat;
 
 /// Tells it. Code 1 if something is not as it was.
-pub(crate) fn replay(files: &[PathBuf], format: Format) -> anyhow::Result<ExitCode> {
+pub(crate) fn replay(files: &[PathBuf], format: OutputFormat) -> anyhow::Result<ExitCode> {
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
     let mut misfits = 0_u64;
@@ -21,8 +21,8 @@ pub(crate) fn replay(files: &[PathBuf], format: Format) -> anyhow::Result<ExitCo
         misfits += u64::from(matches!(told.news, News::Misfit(_)));
         for report in told.reports() {
             let line = match format {
-                Format::Json => escape_json(&report.to_string()).into_owned(),
-                Format::Text => escape_line(&for_people(&told, &report)),
+                OutputFormat::Json => escape_json(&report.to_string()).into_owned(),
+                OutputFormat::Text => escape_line(&for_people(&told, &report)),
             };
             if written.is_ok() {
                 written = writeln!(stdout, "{line}");

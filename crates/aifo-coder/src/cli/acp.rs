@@ -17,7 +17,7 @@ pub(crate) struct Prompt {
     pub(crate) words: Vec<String>,
     /// What comes on stdout: text, the answer; json, all that happens, an object a line
     #[arg(long, value_name = "HOW", value_enum, default_value = "text")]
-    pub(crate) format: Format,
+    pub(crate) format: OutputFormat,
     /// Go on with that session of the agent's, or with the last one here
     #[arg(long, value_name = "SESSION", num_args = 0..=1, require_equals = true)]
     pub(crate) resume: Option<Option<String>>,
@@ -51,11 +51,11 @@ pub(crate) struct Acp {
     /// Who serves the agent's fs/*: aifo, confined to the workspace; editor, with what is not saved, and
     /// with all that the editor can reach; none. By default aifo for agents that make do with it
     #[arg(long, value_name = "WHO", value_enum)]
-    pub(crate) files: Option<Server>,
+    pub(crate) files: Option<ServedBy>,
     /// Who serves the agent's terminal/*: aifo, where the agent is, its tools in sidecars; editor, on
     /// this machine, past every rule; none. By default aifo for agents that use them
     #[arg(long, value_name = "WHO", value_enum)]
-    pub(crate) terminals: Option<Server>,
+    pub(crate) terminals: Option<ServedBy>,
     #[command(flatten)]
     pub(crate) agent: AcpAgent,
 }
@@ -101,7 +101,7 @@ pub(crate) enum AcpCommand {
     Replay {
         /// As lines for people, or one JSON object a line
         #[arg(long, value_name = "HOW", value_enum, default_value = "text")]
-        format: Format,
+        format: OutputFormat,
         /// The log; of one that has several files, in their order
         #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
         files: Vec<PathBuf>,
@@ -110,7 +110,7 @@ pub(crate) enum AcpCommand {
 
 /// Who serves something that the agent asks its client for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Server {
+pub(crate) enum ServedBy {
     Aifo,
     Editor,
     None,
@@ -148,7 +148,7 @@ pub(crate) struct AcpAgent {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     Text,
     Json,
 }

@@ -3,7 +3,7 @@
 use aifo_policy::PermissionRule;
 use clap::Args;
 
-use crate::config::{Flags, rule_named};
+use crate::config::{Flags, parse_rule_keyword};
 
 /// What is allowed without asking.
 #[derive(Debug, Args)]
@@ -23,5 +23,5 @@ impl YesTo {
 }
 
 fn parse(word: &str) -> Result<PermissionRule, String> {
-    rule_named(word).map_err(|(what, hint)| format!("{what}: {hint}"))
+    parse_rule_keyword(word).map_err(|(what, hint)| format!("{what}: {hint}"))
 }

@@ -41,7 +41,7 @@ pub(crate) struct Session {
     pub(crate) verbose: bool,
     // The last: its heading holds for all that follows.
     #[command(flatten)]
-    pub(crate) containers: Containers,
+    pub(crate) containers: ContainerArgs,
 }
 
 /// Which project, and what it needs.
@@ -63,7 +63,7 @@ pub(crate) struct Project {
 
 /// Whose programs a runtime of the agent's own takes.
 #[derive(Debug, Args)]
-pub(crate) struct Smart {
+pub(crate) struct SmartFlags {
     /// node runs programs from outside the workspace where the agent is
     #[arg(long)]
     pub(crate) smart_node: bool,
@@ -75,7 +75,7 @@ pub(crate) struct Smart {
 /// How sidecars run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Containers")]
-pub(crate) struct Containers {
+pub(crate) struct ContainerArgs {
     /// How sidecars run: docker, podman, local (child processes, no container), or auto: in
     /// containers if an engine answers and has the images, else local. By default auto [env:
     /// AIFO_BACKEND]
@@ -130,7 +130,7 @@ impl Session {
     }
 }
 
-impl Containers {
+impl ContainerArgs {
     fn flags(&self) -> ContainerFlags {
         ContainerFlags {
             backend: self.backend.clone(),
@@ -153,7 +153,7 @@ impl Project {
     }
 }
 
-impl Smart {
+impl SmartFlags {
     /// Adds what was given.
     pub(crate) fn add_to(&self, flags: Flags) -> Flags {
         Flags {

@@ -35,15 +35,15 @@ pub(crate) fn change(
     entry: &Spanned<AcpEntries>,
 ) -> Result<(), ConfigError> {
     let entries = entry.get_ref();
-    let command = file.told(&entries.command);
-    if let Some(told) = &command
-        && told.value.first().is_none_or(String::is_empty)
+    let command = file.sourced(&entries.command);
+    if let Some(sourced) = &command
+        && sourced.value.first().is_none_or(String::is_empty)
     {
-        return Err(ConfigError::new(&told.source, "a command has a program"));
+        return Err(ConfigError::new(&sourced.source, "a command has a program"));
     }
     let known = spec.acp.take();
     let Some(command) =
-        command.map(|told| told.value).or_else(|| Some(known.as_ref()?.command.clone()))
+        command.map(|sourced| sourced.value).or_else(|| Some(known.as_ref()?.command.clone()))
     else {
         let what = format!("nothing is known of how '{}' speaks ACP", spec.name);
         let error = ConfigError::new(&file.source(entry.span()), what);
@@ -59,26 +59,26 @@ pub(crate) fn change(
         (&entries.kill_on_eof, &mut acp.kill_on_eof),
     ];
     for (entry, place) in switches {
-        *place = file.told(entry).map_or(*place, |told| told.value);
+        *place = file.sourced(entry).map_or(*place, |sourced| sourced.value);
     }
-    if let Some(told) = file.told(&entries.missing_file) {
-        acp.missing_file = word(&told, MissingFile::parse, "\"error\" or \"empty\"")?;
+    if let Some(sourced) = file.sourced(&entries.missing_file) {
+        acp.missing_file = word(&sourced, MissingFile::parse, "\"error\" or \"empty\"")?;
     }
-    if let Some(told) = file.told(&entries.stream) {
-        acp.stream = word(&told, Stream::parse, "\"delta\", \"snapshot\" or \"auto\"")?;
+    if let Some(sourced) = file.sourced(&entries.stream) {
+        acp.stream = word(&sourced, Stream::parse, "\"delta\", \"snapshot\" or \"auto\"")?;
     }
-    if let Some(told) = file.told(&entries.allow_option) {
+    if let Some(sourced) = file.sourced(&entries.allow_option) {
         // An empty word takes the table's away.
-        acp.allow_option = Some(told.value).filter(|option| !option.is_empty());
+        acp.allow_option = Some(sourced.value).filter(|option| !option.is_empty());
     }
-    if let Some(told) = file.told(&entries.initialize_secs) {
-        if told.value == 0 {
-            let error = ConfigError::new(&told.source, "an agent takes time to answer");
+    if let Some(sourced) = file.sourced(&entries.initialize_secs) {
+        if sourced.value == 0 {
+            let error = ConfigError::new(&sourced.source, "an agent takes time to answer");
             return Err(error.hint("at least one second"));
         }
-        acp.initialize = Duration::from_secs(told.value);
+        acp.initialize = Duration::from_secs(sourced.value);
     }
-    if let Some(set) = file.told(&entries.set) {
+    if let Some(set) = file.sourced(&entries.set) {
         for (name, value) in set.value {
             check_variable(&name, &set.source)?;
             acp.set.retain(|(known, _)| *known != name);
@@ -101,13 +101,13 @@ pub(crate) fn shown(acp: &AcpProfile) -> Value {
 }
 
 fn word<T>(
-    told: &Sourced<String>,
+    sourced: &Sourced<String>,
     parse: impl Fn(&str) -> Option<T>,
     known: &str,
 ) -> Result<T, ConfigError> {
-    parse(&told.value).ok_or_else(|| {
-        let what = format!("'{}' is not a word for it", told.value);
-        ConfigError::new(&told.source, what).hint(format!("say {known}"))
+    parse(&sourced.value).ok_or_else(|| {
+        let what = format!("'{}' is not a word for it", sourced.value);
+        ConfigError::new(&sourced.source, what).hint(format!("say {known}"))
     })
 }
 

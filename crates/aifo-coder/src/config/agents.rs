@@ -81,13 +81,13 @@ pub(crate) fn any(rows: &BTreeMap<String, Spanned<AgentRow>>) -> Option<Range<us
 }
 
 fn change(spec: &mut AgentSpec, file: &File, row: &AgentRow) -> Result<(), ConfigError> {
-    if let Some(image) = file.told(&row.image) {
+    if let Some(image) = file.sourced(&row.image) {
         if image.value.trim().is_empty() {
             return Err(ConfigError::new(&image.source, "an image has a name"));
         }
         spec.image = Some(image.value);
     }
-    if let Some(command) = file.told(&row.command) {
+    if let Some(command) = file.sourced(&row.command) {
         if command.value.first().is_none_or(String::is_empty) {
             return Err(ConfigError::new(&command.source, "a command has a program"));
         }
@@ -99,37 +99,38 @@ fn change(spec: &mut AgentSpec, file: &File, row: &AgentRow) -> Result<(), Confi
         (&row.settings, &mut spec.settings),
     ];
     for (entry, place) in places {
-        let Some(told) = file.told(entry) else { continue };
-        if let Some(outside) = told.value.iter().find(|path| !is_below(path)) {
+        let Some(sourced) = file.sourced(entry) else { continue };
+        if let Some(outside) = sourced.value.iter().find(|path| !is_below(path)) {
             let what = format!("'{}' is not below HOME", outside.display());
-            return Err(ConfigError::new(&told.source, what).hint("for example: [\".it\"]"));
+            return Err(ConfigError::new(&sourced.source, what).hint("for example: [\".it\"]"));
         }
-        *place = told.value;
+        *place = sourced.value;
     }
-    if let Some(names) = file.told(&row.variables) {
+    if let Some(names) = file.sourced(&row.variables) {
         for name in &names.value {
             check_variable(name, &names.source)?;
         }
         spec.variables = names.value;
     }
-    if let Some(set) = file.told(&row.set) {
+    if let Some(set) = file.sourced(&row.set) {
         for (name, value) in set.value {
             check_variable(&name, &set.source)?;
             spec.set.retain(|(known, _)| *known != name);
             spec.set.push((name, value));
         }
     }
-    spec.smart.node = file.told(&row.node).map_or(spec.smart.node, |told| told.value);
-    spec.smart.python = file.told(&row.python).map_or(spec.smart.python, |told| told.value);
+    spec.smart.node = file.sourced(&row.node).map_or(spec.smart.node, |sourced| sourced.value);
+    spec.smart.python =
+        file.sourced(&row.python).map_or(spec.smart.python, |sourced| sourced.value);
     for (entry, place) in [(&row.local_python, Some(&mut spec.local_python)), (&row.shell, None)] {
-        let Some(told) = file.told(entry) else { continue };
-        if !told.value.is_absolute() {
-            let what = format!("'{}' is not absolute", told.value.display());
-            return Err(ConfigError::new(&told.source, what));
+        let Some(sourced) = file.sourced(entry) else { continue };
+        if !sourced.value.is_absolute() {
+            let what = format!("'{}' is not absolute", sourced.value.display());
+            return Err(ConfigError::new(&sourced.source, what));
         }
         match place {
-            Some(python) => *python = Some(told.value),
-            None => spec.shell = told.value,
+            Some(python) => *python = Some(sourced.value),
+            None => spec.shell = sourced.value,
         }
     }
     match &row.acp {
@@ -160,8 +161,8 @@ pub(crate) fn check_variable(name: &str, source: &Source) -> Result<(), ConfigEr
     Ok(())
 }
 
-fn is_below(folder: &Path) -> bool {
-    let mut parts = folder.components().peekable();
+fn is_below(directory: &Path) -> bool {
+    let mut parts = directory.components().peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 

@@ -9,7 +9,7 @@ use aifo_types::{Kind, Subnet};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::config::environment::{Lookup, text};
+use crate::config::environment::{VariableLookup, text};
 use crate::config::error::ConfigError;
 use crate::config::file::File;
 use crate::config::registries::Registries;
@@ -18,7 +18,7 @@ use crate::config::values::Config;
 
 /// How sidecars run, and what of it only containers know.
 #[derive(Clone, Debug)]
-pub(crate) struct Containers {
+pub(crate) struct ContainerSettings {
     pub(crate) backend: Sourced<Backend>,
     pub(crate) net: Sourced<Net>,
     pub(crate) publish: Sourced<Vec<String>>,
@@ -38,7 +38,7 @@ pub(crate) struct Containers {
     pub(crate) image_tag: Sourced<String>,
     /// Images named for a kind.
     pub(crate) images: BTreeMap<Kind, Sourced<String>>,
-    /// Containers of the user's own, by the kind that is routed there.
+    /// The user's own containers, by the kind that is routed to them.
     pub(crate) attached: BTreeMap<Kind, Sourced<String>>,
     pub(crate) registries: Registries,
 }
@@ -82,7 +82,7 @@ pub(crate) enum CachesEntry {
 
 impl ContainerEntries {
     /// Where something of it stands that is no cache's, if anything does.
-    pub(crate) fn any_but_caches(&self) -> Option<Range<usize>> {
+    pub(crate) fn first_except_caches(&self) -> Option<Range<usize>> {
         let ContainerEntries { net, publish, memory, pids, cpus, .. } = self;
         let words = [net, memory, &self.image_prefix, &self.image_tag];
         let mut spans: Vec<_> = words.into_iter().flatten().map(Spanned::span).collect();
@@ -152,18 +152,22 @@ pub(crate) fn caches_word(caches: CacheScope) -> &'static str {
 }
 
 /// Reads `caches` of a file. Errors: a word that it does not take.
-pub(crate) fn caches(told: Sourced<CachesEntry>) -> Result<Sourced<CacheScope>, ConfigError> {
-    let Sourced { value, source } = told;
+pub(crate) fn parse_caches(
+    sourced: Sourced<CachesEntry>,
+) -> Result<Sourced<CacheScope>, ConfigError> {
+    let Sourced { value, source } = sourced;
     match value {
-        CachesEntry::Word(word) => chosen(&CACHES, Sourced::new(word, source), "scope of caches"),
+        CachesEntry::Word(word) => {
+            parse_word(&CACHES, Sourced::new(word, source), "scope of caches")
+        }
         CachesEntry::Switch(true) => Ok(Sourced::new(CacheScope::Project, source)),
         CachesEntry::Switch(false) => Ok(Sourced::new(CacheScope::None, source)),
     }
 }
 
-impl Containers {
+impl ContainerSettings {
     pub(crate) fn builtin() -> Self {
-        Containers {
+        ContainerSettings {
             backend: Sourced::builtin(Backend::Auto),
             net: Sourced::builtin(Net::default()),
             publish: Sourced::builtin(Vec::new()),
@@ -181,7 +185,7 @@ impl Containers {
     }
 
     /// The first flag that only containers can obey, if one was given.
-    pub(crate) fn asked_by_flag(&self) -> Option<&'static str> {
+    pub(crate) fn container_flag(&self) -> Option<&'static str> {
         let flag = |source: &Source| match source {
             Source::Flag(name) => Some(*name),
             _ => None,
@@ -199,31 +203,31 @@ impl Containers {
 
     pub(crate) fn apply_file(&mut self, file: &File) -> Result<(), ConfigError> {
         let entries = &file.entries;
-        let told = &entries.containers;
-        if let Some(word) = file.told(&entries.backend) {
-            self.backend = chosen(&Backend::WORDS, word, "backend")?;
+        let containers = &entries.containers;
+        if let Some(word) = file.sourced(&entries.backend) {
+            self.backend = parse_word(&Backend::WORDS, word, "backend")?;
         }
-        if let Some(word) = file.told(&told.net) {
-            self.net = chosen(&NETS, word, "kind of network")?;
+        if let Some(word) = file.sourced(&containers.net) {
+            self.net = parse_word(&NETS, word, "kind of network")?;
         }
-        if let Some(Sourced { value, source }) = file.told(&told.memory) {
-            self.memory = Sourced::new(Some(size(&value, &source)?), source);
+        if let Some(Sourced { value, source }) = file.sourced(&containers.memory) {
+            self.memory = Sourced::new(Some(parse_size(&value, &source)?), source);
         }
-        if let Some(cpus) = file.told(&told.cpus) {
-            self.cpus = positive(cpus)?;
+        if let Some(cpus) = file.sourced(&containers.cpus) {
+            self.cpus = parse_cpus(cpus)?;
         }
-        if let Some(Sourced { value, source }) = file.told(&told.pids) {
+        if let Some(Sourced { value, source }) = file.sourced(&containers.pids) {
             self.pids = Sourced::new(Some(value), source);
         }
-        if let Some(words) = file.told(&told.pools) {
-            self.pools = subnets(words)?;
+        if let Some(words) = file.sourced(&containers.pools) {
+            self.pools = parse_subnets(words)?;
         }
-        self.publish.set(file.told(&told.publish));
-        if let Some(told) = file.told(&told.caches) {
-            self.caches = caches(told)?;
+        self.publish.set(file.sourced(&containers.publish));
+        if let Some(sourced) = file.sourced(&containers.caches) {
+            self.caches = parse_caches(sourced)?;
         }
-        self.image_prefix.set(file.told(&told.image_prefix));
-        self.image_tag.set(file.told(&told.image_tag));
+        self.image_prefix.set(file.sourced(&containers.image_prefix));
+        self.image_tag.set(file.sourced(&containers.image_tag));
         self.registries.apply_file(file)
     }
 
@@ -232,16 +236,16 @@ impl Containers {
             word.clone().map(|word| Sourced::new(word, Source::Flag(name)))
         };
         if let Some(word) = word(&flags.backend, "--backend") {
-            self.backend = chosen(&Backend::WORDS, word, "backend")?;
+            self.backend = parse_word(&Backend::WORDS, word, "backend")?;
         }
         if let Some(word) = word(&flags.net, "--net") {
-            self.net = chosen(&NETS, word, "kind of network")?;
+            self.net = parse_word(&NETS, word, "kind of network")?;
         }
         if let Some(Sourced { value, source }) = word(&flags.memory, "--memory") {
-            self.memory = Sourced::new(Some(size(&value, &source)?), source);
+            self.memory = Sourced::new(Some(parse_size(&value, &source)?), source);
         }
         if let Some(cpus) = flags.cpus {
-            self.cpus = positive(Sourced::new(cpus, Source::Flag("--cpus")))?;
+            self.cpus = parse_cpus(Sourced::new(cpus, Source::Flag("--cpus")))?;
         }
         if let Some(pids) = flags.pids {
             self.pids = Sourced::new(Some(pids), Source::Flag("--pids"));
@@ -292,14 +296,14 @@ impl Config {
     /// `AIFO_BACKEND`, `AIFO_CODER_IMAGE_*`, and `AIFO_<KIND>_TOOLCHAIN_IMAGE` of every kind.
     pub(crate) fn apply_container_environment(
         &mut self,
-        lookup: Lookup<'_>,
+        lookup: VariableLookup<'_>,
     ) -> Result<(), ConfigError> {
         self.containers.image_prefix.set(text(lookup, aifo_types::env::IMAGE_PREFIX)?);
         self.containers.image_tag.set(text(lookup, aifo_types::env::IMAGE_TAG)?);
         self.containers.registries.apply_environment(lookup)?;
         let backend = text(lookup, aifo_types::env::BACKEND)?;
         if let Some(word) = backend {
-            self.containers.backend = chosen(&Backend::WORDS, word, "backend")?;
+            self.containers.backend = parse_word(&Backend::WORDS, word, "backend")?;
         }
         let kinds = self.policy.kinds().iter().map(|policy| policy.kind.to_string());
         for kind in kinds.collect::<Vec<_>>() {
@@ -325,12 +329,12 @@ fn word_of<T: Copy + PartialEq>(words: &[(T, &'static str)], value: T) -> &'stat
     words.iter().find(|(known, _)| *known == value).map(|(_, word)| *word).unwrap_or_default()
 }
 
-fn chosen<T: Copy>(
+fn parse_word<T: Copy>(
     words: &[(T, &'static str)],
-    told: Sourced<String>,
+    sourced: Sourced<String>,
     what: &str,
 ) -> Result<Sourced<T>, ConfigError> {
-    let Sourced { value, source } = told;
+    let Sourced { value, source } = sourced;
     match words.iter().find(|(_, word)| *word == value) {
         Some((chosen, _)) => Ok(Sourced::new(*chosen, source)),
         None => {
@@ -341,15 +345,17 @@ fn chosen<T: Copy>(
     }
 }
 
-fn positive(told: Sourced<f64>) -> Result<Sourced<Option<f64>>, ConfigError> {
-    if told.value.is_finite() && told.value > 0.0 {
-        return Ok(Sourced::new(Some(told.value), told.source));
+fn parse_cpus(sourced: Sourced<f64>) -> Result<Sourced<Option<f64>>, ConfigError> {
+    if sourced.value.is_finite() && sourced.value > 0.0 {
+        return Ok(Sourced::new(Some(sourced.value), sourced.source));
     }
-    Err(ConfigError::new(&told.source, "a part of a processor is a number above 0, such as 1.5"))
+    Err(ConfigError::new(&sourced.source, "a part of a processor is a number above 0, such as 1.5"))
 }
 
-fn subnets(told: Sourced<Vec<String>>) -> Result<Sourced<Option<Vec<Subnet>>>, ConfigError> {
-    let Sourced { value, source } = told;
+fn parse_subnets(
+    sourced: Sourced<Vec<String>>,
+) -> Result<Sourced<Option<Vec<Subnet>>>, ConfigError> {
+    let Sourced { value, source } = sourced;
     let parsed = value.iter().map(|word| word.parse()).collect::<Result<Vec<Subnet>, _>>();
     match parsed {
         Ok(subnets) => Ok(Sourced::new(Some(subnets), source)),
@@ -358,7 +364,7 @@ fn subnets(told: Sourced<Vec<String>>) -> Result<Sourced<Option<Vec<Subnet>>>, C
 }
 
 /// Bytes, as the engines write them: `512m`, `4g`.
-fn size(word: &str, source: &Source) -> Result<u64, ConfigError> {
+fn parse_size(word: &str, source: &Source) -> Result<u64, ConfigError> {
     let word = word.trim().to_ascii_lowercase();
     let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match word.get(digits.len()..).unwrap_or_default() {
@@ -398,10 +404,10 @@ mod tests {
             ("7000000", 7_000_000),
         ];
         for (word, bytes) in rows {
-            assert_eq!(size(word, &source).unwrap(), bytes, "{word}");
+            assert_eq!(parse_size(word, &source).unwrap(), bytes, "{word}");
         }
         for word in ["", "g", "-1", "4x", "1k", "99999999999g"] {
-            assert!(size(word, &source).is_err(), "{word}");
+            assert!(parse_size(word, &source).is_err(), "{word}");
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::config::agents::AgentRow;
 use crate::config::containers::ContainerEntries;
 use crate::config::error::{ConfigError, suggestion};
 use crate::config::permissions::PermissionEntries;
-use crate::config::source::{Place, Source, Sourced};
+use crate::config::source::{FileLine, Source, Sourced};
 
 /// A file that has been read, with what it says.
 #[derive(Debug)]
@@ -104,8 +104,9 @@ pub(crate) struct AgentEntries {
 
 /// `$XDG_CONFIG_HOME/aifo/config.toml`, else `~/.config/aifo/config.toml`; `None` without a home.
 pub(crate) fn user_file_path() -> Option<PathBuf> {
-    let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
+    let directory =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = directory("XDG_CONFIG_HOME").or_else(|| Some(directory("HOME")?.join(".config")));
     base.map(|base| base.join("aifo/config.toml"))
 }
 
@@ -160,7 +161,7 @@ impl File {
     }
 
     /// Errors: it lies below `workspace`, so that an agent could widen its own rights.
-    pub(crate) fn keep_out_of(&self, workspace: &Path) -> Result<(), ConfigError> {
+    pub(crate) fn check_outside(&self, workspace: &Path) -> Result<(), ConfigError> {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if !real(&self.path).starts_with(real(workspace)) {
             return Ok(());
@@ -177,15 +178,15 @@ impl File {
     /// Where a part of the text stands.
     pub(crate) fn source(&self, span: Range<usize>) -> Source {
         let line = self.lines.partition_point(|start| *start <= span.start).max(1);
-        let place = Place { path: self.path.clone(), line };
+        let line = FileLine { path: self.path.clone(), line };
         match self.owner {
-            Owner::User => Source::UserFile(place),
-            Owner::Workspace => Source::WorkspaceFile(place),
+            Owner::User => Source::UserFile(line),
+            Owner::Workspace => Source::WorkspaceFile(line),
         }
     }
 
     /// A value of the file with its place, if it is there.
-    pub(crate) fn told<T: Clone>(&self, entry: &Option<Spanned<T>>) -> Option<Sourced<T>> {
+    pub(crate) fn sourced<T: Clone>(&self, entry: &Option<Spanned<T>>) -> Option<Sourced<T>> {
         let entry = entry.as_ref()?;
         Some(Sourced::new(entry.get_ref().clone(), self.source(entry.span())))
     }
@@ -304,11 +305,11 @@ mod tests {
             default = "deny"
         "#;
         let file = File::parse(Path::new("/c.toml"), text).unwrap();
-        let told = file.told(&file.entries.max_secs).unwrap();
-        assert_eq!((told.value, told.source.to_string().as_str()), (600, "/c.toml:4"));
+        let sourced = file.sourced(&file.entries.max_secs).unwrap();
+        assert_eq!((sourced.value, sourced.source.to_string().as_str()), (600, "/c.toml:4"));
         let rust = file.entries.kind.get("rust").unwrap().get_ref();
-        let told = file.told(&rust.deny).unwrap();
-        assert_eq!(told.source.to_string(), "/c.toml:16");
+        let sourced = file.sourced(&rust.deny).unwrap();
+        assert_eq!(sourced.source.to_string(), "/c.toml:16");
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Config {
         self.confine.set(flag(flags.confine, "--confine"));
         self.apply_variables(&flags.env)?;
         self.apply_container_flags(&flags.containers)?;
-        self.say_yes_to(&flags.yes_to);
+        self.allow_by_flag(&flags.yes_to);
         self.agent.node.set(flag(flags.smart_node, "--smart-node"));
         self.agent.python.set(flag(flags.smart_python, "--smart-python"));
         Ok(())

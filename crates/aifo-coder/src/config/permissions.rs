@@ -44,25 +44,25 @@ pub(crate) struct RuleTable {
 
 /// What a rule is there for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Aim {
+enum RuleEffect {
     Allow,
-    HoldUp,
+    Restrict,
 }
 
 impl Config {
     /// Adds what a user's file says.
     pub(crate) fn apply_permissions(&mut self, file: &File) -> Result<(), ConfigError> {
         let entries = &file.entries.permissions;
-        self.permissions.allow.extend(rules(file, &entries.allow, Aim::Allow)?);
-        self.permissions.ask.extend(rules(file, &entries.ask, Aim::HoldUp)?);
+        self.permissions.allow.extend(rules(file, &entries.allow, RuleEffect::Allow)?);
+        self.permissions.ask.extend(rules(file, &entries.ask, RuleEffect::Restrict)?);
         self.narrow_permissions(file)
     }
 
     /// Adds what denies, which every file may.
     pub(crate) fn narrow_permissions(&mut self, file: &File) -> Result<(), ConfigError> {
         let entries = &file.entries.permissions;
-        self.permissions.deny.extend(rules(file, &entries.deny, Aim::HoldUp)?);
-        if let Some(Sourced { value: word, source }) = file.told(&entries.default) {
+        self.permissions.deny.extend(rules(file, &entries.deny, RuleEffect::Restrict)?);
+        if let Some(Sourced { value: word, source }) = file.sourced(&entries.default) {
             let value = DefaultVerdict::parse(&word).ok_or_else(|| {
                 let what = format!("'{word}' cannot be the default");
                 ConfigError::new(&source, what).hint("say \"ask\" or \"deny\"")
@@ -73,7 +73,7 @@ impl Config {
     }
 
     /// Allows what a flag names.
-    pub(crate) fn say_yes_to(&mut self, rules: &[PermissionRule]) {
+    pub(crate) fn allow_by_flag(&mut self, rules: &[PermissionRule]) {
         let allowed = rules
             .iter()
             .map(|rule| WithSource { value: rule.clone(), source: Source::Flag("--yes-to") });
@@ -82,7 +82,7 @@ impl Config {
 }
 
 /// The rule of a single word. Errors: what is wrong, and what was meant.
-pub(crate) fn rule_named(word: &str) -> Result<PermissionRule, (String, String)> {
+pub(crate) fn parse_rule_keyword(word: &str) -> Result<PermissionRule, (String, String)> {
     PermissionRule::from_keyword(word).ok_or_else(|| {
         let what = format!("there is no kind of tool call '{word}'");
         let known = || PermissionRule::keywords();
@@ -106,44 +106,48 @@ pub(crate) fn shown(rule: &PermissionRule) -> Value {
                 ("command", rule.command.as_ref().map(RuleCommand::as_str)),
                 ("path", rule.path.as_deref()),
             ];
-            let told = conditions.into_iter().filter_map(|(key, text)| Some((key, text?)));
-            told.map(|(key, text)| (key.to_owned(), Value::from(text))).collect()
+            let present = conditions.into_iter().filter_map(|(key, text)| Some((key, text?)));
+            present.map(|(key, text)| (key.to_owned(), Value::from(text))).collect()
         }
     }
 }
 
 /// What the workspace's file may not say, with the words for it: all that could give something.
 /// A rule that asks does, where the default is to deny.
-pub(crate) fn not_narrowing(
+pub(crate) fn loosening(
     entries: &PermissionEntries,
 ) -> impl Iterator<Item = (Range<usize>, String)> {
     let default = entries.default.as_ref().filter(|word| *word.get_ref() == "ask");
-    let told = [
+    let keys = [
         (entries.allow.as_ref().map(Spanned::span), "allow allows calls"),
         (entries.ask.as_ref().map(Spanned::span), "ask lets calls be asked for"),
         (default.map(Spanned::span), "default = \"ask\" lets calls be asked for"),
     ];
-    told.into_iter().filter_map(|(span, does)| Some((span?, format!("[permissions] {does}"))))
+    keys.into_iter().filter_map(|(span, does)| Some((span?, format!("[permissions] {does}"))))
 }
 
 fn rules(
     file: &File,
     entry: &Option<Spanned<Vec<Spanned<RuleEntry>>>>,
-    aim: Aim,
+    effect: RuleEffect,
 ) -> Result<Vec<WithSource<PermissionRule, Source>>, ConfigError> {
     let entries = entry.iter().flat_map(Spanned::get_ref);
     let rule = |entry: &Spanned<RuleEntry>| {
         let source = file.source(entry.span());
-        let value = rule(entry.get_ref(), aim, &source)?;
+        let value = rule(entry.get_ref(), effect, &source)?;
         Ok(WithSource { value, source })
     };
     entries.map(rule).collect()
 }
 
-fn rule(entry: &RuleEntry, aim: Aim, source: &Source) -> Result<PermissionRule, ConfigError> {
+fn rule(
+    entry: &RuleEntry,
+    effect: RuleEffect,
+    source: &Source,
+) -> Result<PermissionRule, ConfigError> {
     let table = match entry {
         RuleEntry::Word(word) => {
-            let named = rule_named(word);
+            let named = parse_rule_keyword(word);
             return named.map_err(|(what, hint)| ConfigError::new(source, what).hint(hint));
         }
         RuleEntry::Table(table) => table,
@@ -168,9 +172,9 @@ fn rule(entry: &RuleEntry, aim: Aim, source: &Source) -> Result<PermissionRule, 
     });
     let rule =
         PermissionRule { kind: kind.clone(), command: command.transpose()?, path: path.clone() };
-    let checked = match aim {
-        Aim::Allow => rule.check_for_allow(),
-        Aim::HoldUp => rule.check(),
+    let checked = match effect {
+        RuleEffect::Allow => rule.check_for_allow(),
+        RuleEffect::Restrict => rule.check(),
     };
     checked.map(|()| rule).map_err(error)
 }
@@ -233,7 +237,7 @@ mod tests {
                     deny = [{ path = '.git' }, 'delete']\n\
                     default = 'deny'\n";
         let mut config = config(user, "[permissions]\ndeny = [{ path = 'secrets' }]").unwrap();
-        config.say_yes_to(&[PermissionRule::from_keyword("fetch").unwrap()]);
+        config.allow_by_flag(&[PermissionRule::from_keyword("fetch").unwrap()]);
         let rows = [
             ("read", None, "a", "allow: \"read\" (/u.toml:2)"),
             ("execute", Some("cargo test"), "", "allow: { command = \"cargo test\" } (/u.toml:3)"),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use aifo_launch::{Admission, Admitted, Places};
 use aifo_types::env;
 
-use crate::config::environment::{Lookup, switch};
+use crate::config::environment::{VariableLookup, switch};
 use crate::config::error::{ConfigError, suggestion};
 use crate::config::file::File;
 use crate::config::source::{Source, Sourced};
@@ -25,36 +25,39 @@ impl Registries {
     }
 
     pub(crate) fn apply_file(&mut self, file: &File) -> Result<(), ConfigError> {
-        let told = &file.entries.containers;
-        if let Some(Sourced { value: words, source }) = file.told(&told.admit) {
+        let containers = &file.entries.containers;
+        if let Some(Sourced { value: words, source }) = file.sourced(&containers.admit) {
             let admissions = words.iter().map(|word| admission(word, &source));
             self.admit.clear();
             for admission in admissions.collect::<Result<Vec<_>, _>>()? {
-                if self.admit.iter().all(|told| told.value != admission) {
+                if self.admit.iter().all(|sourced| sourced.value != admission) {
                     self.admit.push(Sourced::new(admission, source.clone()));
                 }
             }
         }
-        if let Some(told) = file.told(&told.ca_bundle) {
-            if !told.value.is_absolute() {
-                let what = format!("ca_bundle '{}' is not absolute", told.value.display());
-                return Err(ConfigError::new(&told.source, what));
+        if let Some(sourced) = file.sourced(&containers.ca_bundle) {
+            if !sourced.value.is_absolute() {
+                let what = format!("ca_bundle '{}' is not absolute", sourced.value.display());
+                return Err(ConfigError::new(&sourced.source, what));
             }
-            self.ca_bundle.set(Some(told));
+            self.ca_bundle.set(Some(sourced));
         }
         Ok(())
     }
 
     /// `AIFO_TOOLCHAIN_SSH_FORWARD` has the last word about the agent.
-    pub(crate) fn apply_environment(&mut self, lookup: Lookup<'_>) -> Result<(), ConfigError> {
+    pub(crate) fn apply_environment(
+        &mut self,
+        lookup: VariableLookup<'_>,
+    ) -> Result<(), ConfigError> {
         let Some(Sourced { value: wanted, source }) = switch(lookup, env::SSH_FORWARD)? else {
             return Ok(());
         };
-        let is_agent = |told: &Sourced<Admission>| told.value == Admission::SshAgent;
+        let is_agent = |sourced: &Sourced<Admission>| sourced.value == Admission::SshAgent;
         match wanted {
             true if self.admit.iter().any(is_agent) => {}
             true => self.admit.push(Sourced::new(Admission::SshAgent, source)),
-            false => self.admit.retain(|told| !is_agent(told)),
+            false => self.admit.retain(|sourced| !is_agent(sourced)),
         }
         Ok(())
     }
@@ -63,13 +66,13 @@ impl Registries {
     pub(crate) fn admitted(&self) -> Result<Vec<Admitted>, ConfigError> {
         let variable = |name: &str| std::env::var_os(name);
         let places = Places { variable: &variable, ca_bundle: self.ca_bundle.value.as_deref() };
-        let admit = |told: &Sourced<Admission>| {
-            told.value.admitted(&places).map_err(|error| {
-                let hint = match &told.source {
+        let admit = |sourced: &Sourced<Admission>| {
+            sourced.value.admitted(&places).map_err(|error| {
+                let hint = match &sourced.source {
                     Source::Environment(name) => format!("unset {name}, or put it there"),
-                    _ => format!("take \"{}\" out of admit, or put it there", told.value),
+                    _ => format!("take \"{}\" out of admit, or put it there", sourced.value),
                 };
-                ConfigError::new(&told.source, error.to_string()).hint(hint)
+                ConfigError::new(&sourced.source, error.to_string()).hint(hint)
             })
         };
         self.admit.iter().map(admit).collect()
@@ -99,8 +102,8 @@ mod tests {
         registries.apply_file(&file).map_err(|error| error.to_string())?;
         let lookup = |name: &str| (name == env::SSH_FORWARD).then(|| OsString::from(forward));
         registries.apply_environment(&lookup).map_err(|error| error.to_string())?;
-        let told = |it: &Sourced<Admission>| (it.value.to_string(), it.source.to_string());
-        Ok(registries.admit.iter().map(told).collect())
+        let shown = |it: &Sourced<Admission>| (it.value.to_string(), it.source.to_string());
+        Ok(registries.admit.iter().map(shown).collect())
     }
 
     #[test]

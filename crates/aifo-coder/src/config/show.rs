@@ -5,15 +5,15 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::config::acp;
-use crate::config::containers::{Containers, caches_word, net_word};
+use crate::config::containers::{ContainerSettings, caches_word, net_word};
 use crate::config::permissions::shown as rule;
 use crate::config::registries::Registries;
 use crate::config::source::{Layer, Source, Sourced};
-use crate::config::values::{Config, Effect, confine_word};
+use crate::config::values::{Config, ToolEffect, confine_word};
 
 /// One value as `config show` prints it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Entry {
+pub(crate) struct ConfigEntry {
     /// As a file spells it, with its table: `notify.allow`.
     pub(crate) key: String,
     pub(crate) value: Value,
@@ -25,7 +25,7 @@ pub(crate) struct Entry {
     pub(crate) from: String,
 }
 
-impl Entry {
+impl ConfigEntry {
     /// The value as a configuration file would spell it.
     pub(crate) fn shown(&self) -> String {
         match &self.value {
@@ -36,7 +36,7 @@ impl Entry {
 }
 
 /// All of them, in the order of the documentation.
-pub(crate) fn entries(config: &Config) -> Vec<Entry> {
+pub(crate) fn entries(config: &Config) -> Vec<ConfigEntry> {
     let endpoint = config.listen.value.as_ref().map(ToString::to_string);
     let mut all = vec![
         row("toolchains", json!(config.toolchains.value.words()), "none", &config.toolchains),
@@ -56,8 +56,8 @@ pub(crate) fn entries(config: &Config) -> Vec<Entry> {
     all.extend(container_entries(&config.containers));
     all.extend(config.tool_rules.iter().map(|rule| {
         let effect = match rule.effect {
-            Effect::Allow => "allow",
-            Effect::Deny => "deny",
+            ToolEffect::Allow => "allow",
+            ToolEffect::Deny => "deny",
         };
         let key = format!("kind.{}.{effect}", rule.kind);
         row(&key, json!(rule.tools.value), "", &rule.tools)
@@ -101,7 +101,7 @@ pub(crate) fn entries(config: &Config) -> Vec<Entry> {
     all
 }
 
-fn container_entries(containers: &Containers) -> Vec<Entry> {
+fn container_entries(containers: &ContainerSettings) -> Vec<ConfigEntry> {
     let mut all = vec![
         row("backend", json!(containers.backend.value.as_str()), "", &containers.backend),
         row("containers.net", json!(net_word(containers.net.value)), "", &containers.net),
@@ -147,7 +147,7 @@ fn container_entries(containers: &Containers) -> Vec<Entry> {
     all
 }
 
-fn permission_entries(rules: &PermissionRules<Source>) -> Vec<Entry> {
+fn permission_entries(rules: &PermissionRules<Source>) -> Vec<ConfigEntry> {
     let lists = [("allow", &rules.allow), ("ask", &rules.ask), ("deny", &rules.deny)];
     let rows = lists.into_iter().flat_map(|(list, rules)| {
         let key = format!("permissions.{list}");
@@ -164,12 +164,12 @@ fn words(of: &[impl ToString]) -> Vec<String> {
     of.iter().map(ToString::to_string).collect()
 }
 
-fn registry_entries(registries: &Registries) -> Vec<Entry> {
+fn registry_entries(registries: &Registries) -> Vec<ConfigEntry> {
     let key = "containers.admit";
-    let mut all: Vec<Entry> = registries
+    let mut all: Vec<ConfigEntry> = registries
         .admit
         .iter()
-        .map(|told| row(key, json!([told.value.as_str()]), "", told))
+        .map(|sourced| row(key, json!([sourced.value.as_str()]), "", sourced))
         .collect();
     if all.is_empty() {
         all.push(row(key, json!([]), "", &Sourced::builtin(())));
@@ -179,10 +179,16 @@ fn registry_entries(registries: &Registries) -> Vec<Entry> {
     all
 }
 
-fn row<T>(key: &str, value: Value, absent: &'static str, sourced: &Sourced<T>) -> Entry {
+fn row<T>(key: &str, value: Value, absent: &'static str, sourced: &Sourced<T>) -> ConfigEntry {
     entry(key, value, absent, &sourced.source)
 }
 
-fn entry(key: &str, value: Value, absent: &'static str, source: &Source) -> Entry {
-    Entry { key: key.to_owned(), value, absent, layer: source.layer(), from: source.to_string() }
+fn entry(key: &str, value: Value, absent: &'static str, source: &Source) -> ConfigEntry {
+    ConfigEntry {
+        key: key.to_owned(),
+        value,
+        absent,
+        layer: source.layer(),
+        from: source.to_string(),
+    }
 }

@@ -21,18 +21,18 @@ pub(crate) enum Source {
     /// The files of this workspace.
     Detected(PathBuf),
     /// The user's own configuration file.
-    UserFile(Place),
+    UserFile(FileLine),
     /// A variable of this name.
     Environment(Cow<'static, str>),
     /// A flag of this name.
     Flag(&'static str),
     /// The workspace's file.
-    WorkspaceFile(Place),
+    WorkspaceFile(FileLine),
 }
 
 /// A line of a file, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FileLine {
     pub(crate) path: PathBuf,
     pub(crate) line: usize,
 }
@@ -64,8 +64,8 @@ impl<T> Sourced<T> {
     }
 
     /// Replaces the value if there is a new one.
-    pub(crate) fn set(&mut self, told: Option<Sourced<impl Into<T>>>) {
-        if let Some(Sourced { value, source }) = told {
+    pub(crate) fn set(&mut self, sourced: Option<Sourced<impl Into<T>>>) {
+        if let Some(Sourced { value, source }) = sourced {
             *self = Sourced { value: value.into(), source };
         }
     }
@@ -89,14 +89,14 @@ impl fmt::Display for Source {
         match self {
             Source::BuiltIn => f.write_str("built in"),
             Source::Detected(workspace) => write!(f, "the files of {}", workspace.display()),
-            Source::UserFile(place) | Source::WorkspaceFile(place) => place.fmt(f),
+            Source::UserFile(line) | Source::WorkspaceFile(line) => line.fmt(f),
             Source::Environment(name) => f.write_str(name),
             Source::Flag(name) => f.write_str(name),
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FileLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.path.display(), self.line)
     }

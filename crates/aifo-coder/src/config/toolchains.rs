@@ -3,7 +3,7 @@
 use aifo_launch::{Toolchain, Version, VersionSource};
 use aifo_types::Kind;
 
-use crate::config::environment::{Lookup, text};
+use crate::config::environment::{VariableLookup, text};
 use crate::config::error::ConfigError;
 use crate::config::source::{Source, Sourced};
 use crate::config::values::Config;
@@ -12,13 +12,13 @@ use crate::config::values::Config;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Toolchains {
     pub(crate) list: Vec<Toolchain>,
-    pub(crate) starts: Starts,
+    pub(crate) start_mode: StartMode,
 }
 
 /// When their sidecars start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Starts {
-    AtOnce,
+pub(crate) enum StartMode {
+    Eager,
     /// With the first call of a tool.
     OnDemand,
 }
@@ -33,15 +33,15 @@ impl Config {
         &self,
         words: Sourced<Vec<String>>,
     ) -> Result<Sourced<Toolchains>, ConfigError> {
-        let mut named = Toolchains { list: Vec::new(), starts: Starts::AtOnce };
+        let mut named = Toolchains { list: Vec::new(), start_mode: StartMode::Eager };
         for word in &words.value {
             if word.eq_ignore_ascii_case(AUTO) {
-                named.starts = Starts::OnDemand;
+                named.start_mode = StartMode::OnDemand;
             } else {
                 named.add(self.toolchain_named(word, &words.source)?, &words.source)?;
             }
         }
-        if named.starts == Starts::OnDemand {
+        if named.start_mode == StartMode::OnDemand {
             let all = self.policy.kinds().iter().map(|policy| match named.find(&policy.kind) {
                 Some(toolchain) => toolchain.clone(),
                 None => policy.kind.clone().into(),
@@ -52,7 +52,7 @@ impl Config {
     }
 
     /// Versions for kinds that nobody has chosen one for yet: `AIFO_<KIND>_TOOLCHAIN_VERSION`.
-    pub(crate) fn apply_versions(&mut self, lookup: Lookup<'_>) -> Result<(), ConfigError> {
+    pub(crate) fn apply_versions(&mut self, lookup: VariableLookup<'_>) -> Result<(), ConfigError> {
         let unversioned = |toolchain: &&mut Toolchain| toolchain.version.is_none();
         for toolchain in self.toolchains.value.list.iter_mut().filter(unversioned) {
             let name = aifo_types::env::toolchain_version(toolchain.kind.as_str());
@@ -87,7 +87,7 @@ impl Toolchains {
     /// These kinds, of no particular version, all at once.
     pub(crate) fn of(kinds: Vec<Kind>) -> Self {
         let list = kinds.into_iter().map(Toolchain::from).collect();
-        Toolchains { list, starts: Starts::AtOnce }
+        Toolchains { list, start_mode: StartMode::Eager }
     }
 
     pub(crate) fn kinds(&self) -> Vec<Kind> {
@@ -100,7 +100,7 @@ impl Toolchains {
 
     /// The words that mean the same.
     pub(crate) fn words(&self) -> Vec<String> {
-        let auto = (self.starts == Starts::OnDemand).then(|| AUTO.to_owned());
+        let auto = (self.start_mode == StartMode::OnDemand).then(|| AUTO.to_owned());
         let words = self.list.iter().map(|toolchain| match &toolchain.version {
             Some(version) => format!("{}@{version}", toolchain.kind),
             None => toolchain.kind.to_string(),

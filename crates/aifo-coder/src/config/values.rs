@@ -10,7 +10,7 @@ use aifo_policy::{
 };
 use aifo_types::{Endpoint, Kind};
 
-use crate::config::containers::Containers;
+use crate::config::containers::ContainerSettings;
 use crate::config::error::{ConfigError, suggestion};
 use crate::config::file::user_file_path;
 use crate::config::source::{Source, Sourced};
@@ -31,15 +31,15 @@ pub(crate) struct Config {
     /// The agent's own python; `None`: the system's.
     pub(crate) local_python: Sourced<Option<PathBuf>>,
     pub(crate) confine: Sourced<Confine>,
-    pub(crate) containers: Containers,
+    pub(crate) containers: ContainerSettings,
     pub(crate) policy: Policy,
     /// How `policy` differs from ours.
     pub(crate) tool_rules: Vec<ToolRule>,
     pub(crate) forwarding: Forwarding,
     /// How `forwarding` differs from ours.
     pub(crate) env_rules: Vec<EnvRule>,
-    pub(crate) notify: Notify,
-    pub(crate) agent: Agent,
+    pub(crate) notify: NotifySettings,
+    pub(crate) agent: AgentSettings,
     /// The table of agents, by name.
     pub(crate) agents: Vec<AgentSpec>,
     /// Which rows of it differ from ours.
@@ -52,13 +52,13 @@ pub(crate) struct Config {
 #[derive(Clone, Debug)]
 pub(crate) struct ToolRule {
     pub(crate) kind: Kind,
-    pub(crate) effect: Effect,
+    pub(crate) effect: ToolEffect,
     pub(crate) tools: Sourced<Vec<String>>,
 }
 
 /// What a change does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub(crate) enum ToolEffect {
     Allow,
     Deny,
 }
@@ -81,7 +81,7 @@ pub(crate) enum EnvEffect {
 
 /// Which commands may notify the user.
 #[derive(Clone, Debug)]
-pub(crate) struct Notify {
+pub(crate) struct NotifySettings {
     pub(crate) enabled: Sourced<bool>,
     pub(crate) command: Sourced<Option<Vec<String>>>,
     pub(crate) allow: Sourced<Vec<String>>,
@@ -95,8 +95,8 @@ pub(crate) struct Notify {
 
 /// Which calls of a runtime the agent's own copy takes.
 #[derive(Clone, Debug)]
-pub(crate) struct Agent {
-    pub(crate) smart: Sourced<Smart>,
+pub(crate) struct AgentSettings {
+    pub(crate) smart: Sourced<SmartMode>,
     /// Over `smart`, for node alone.
     pub(crate) node: Sourced<Option<bool>>,
     /// Over `smart`, for python alone.
@@ -105,7 +105,7 @@ pub(crate) struct Agent {
 
 /// The rule for both runtimes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Smart {
+pub(crate) enum SmartMode {
     /// As the table of agents says.
     Auto,
     On,
@@ -125,12 +125,12 @@ impl Config {
             listen: Sourced::builtin(None),
             local_python: Sourced::builtin(None),
             confine: Sourced::builtin(Confine::Auto),
-            containers: Containers::builtin(),
+            containers: ContainerSettings::builtin(),
             policy: Policy::builtin(),
             tool_rules: Vec::new(),
             forwarding: Forwarding::builtin(),
             env_rules: Vec::new(),
-            notify: Notify {
+            notify: NotifySettings {
                 enabled: Sourced::builtin(true),
                 command: Sourced::builtin(notify.command),
                 allow: Sourced::builtin(notify.allowlist),
@@ -140,8 +140,8 @@ impl Config {
                 env_allow: Sourced::builtin(Vec::new()),
                 timeout_secs: Sourced::builtin(None),
             },
-            agent: Agent {
-                smart: Sourced::builtin(Smart::Auto),
+            agent: AgentSettings {
+                smart: Sourced::builtin(SmartMode::Auto),
                 node: Sourced::builtin(None),
                 python: Sourced::builtin(None),
             },
@@ -175,9 +175,9 @@ impl Config {
     pub(crate) fn smart_for(&self, agent: Option<&str>) -> launch::Smart {
         let row = agent.and_then(|name| self.agents.iter().find(|row| row.name == name));
         let rule = match self.agent.smart.value {
-            Smart::Auto => row.map(|row| row.smart).unwrap_or_default(),
-            Smart::On => launch::Smart { node: true, python: true },
-            Smart::Off => launch::Smart::default(),
+            SmartMode::Auto => row.map(|row| row.smart).unwrap_or_default(),
+            SmartMode::On => launch::Smart { node: true, python: true },
+            SmartMode::Off => launch::Smart::default(),
         };
         launch::Smart {
             node: self.agent.node.value.unwrap_or(rule.node),
@@ -186,7 +186,7 @@ impl Config {
     }
 }
 
-impl Notify {
+impl NotifySettings {
     /// What the proxy judges by.
     pub(crate) fn rules(&self) -> NotifyRules {
         let mut rules = NotifyRules {
@@ -210,16 +210,18 @@ impl Notify {
     }
 }
 
-impl Smart {
+impl SmartMode {
     pub(crate) fn parse(word: &str) -> Option<Self> {
-        [Smart::Auto, Smart::On, Smart::Off].into_iter().find(|smart| smart.as_str() == word)
+        [SmartMode::Auto, SmartMode::On, SmartMode::Off]
+            .into_iter()
+            .find(|smart| smart.as_str() == word)
     }
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Smart::Auto => "auto",
-            Smart::On => "on",
-            Smart::Off => "off",
+            SmartMode::Auto => "auto",
+            SmartMode::On => "on",
+            SmartMode::Off => "off",
         }
     }
 }

@@ -4,25 +4,25 @@
 use std::ops::Range;
 
 use crate::config::agents;
-use crate::config::containers::{CachesEntry, caches};
+use crate::config::containers::{CachesEntry, parse_caches};
 use crate::config::error::ConfigError;
 use crate::config::file::{Entries, File};
 use crate::config::permissions;
 use crate::config::source::Sourced;
-use crate::config::user::{at_least_one, confine};
+use crate::config::user::{check_max_executions, confine_mode};
 use crate::config::values::{Config, user_file_name};
 
 impl Config {
     /// Narrows what held before. Errors: what would not narrow, and mistakes.
     pub(crate) fn tighten(&mut self, file: &File) -> Result<(), ConfigError> {
         let entries = &file.entries;
-        if let Some((span, what)) = not_narrowing(entries).next() {
+        if let Some((span, what)) = loosening(entries).next() {
             let what = format!("{what}, which a workspace's file may not do");
             let hint = format!("this belongs in your own file, '{}'", user_file_name());
             return Err(ConfigError::new(&file.source(span), what).hint(hint));
         }
-        if let Some(told) = file.told(&entries.toolchains) {
-            let Sourced { value: kept, source } = self.toolchains_named(told)?;
+        if let Some(sourced) = file.sourced(&entries.toolchains) {
+            let Sourced { value: kept, source } = self.toolchains_named(sourced)?;
             let list = &mut self.toolchains.value.list;
             let all = list.len();
             list.retain(|toolchain| kept.find(&toolchain.kind).is_some());
@@ -30,48 +30,48 @@ impl Config {
                 self.toolchains.source = source;
             }
         }
-        if let Some(Sourced { value, source }) = file.told(&entries.max_secs)
+        if let Some(Sourced { value, source }) = file.sourced(&entries.max_secs)
             && self.max_secs.value.is_none_or(|limit| value < limit)
         {
             self.max_secs = Sourced::new(Some(value), source);
         }
-        if let Some(told) = file.told(&entries.max_executions)
-            && told.value < self.max_executions.value
+        if let Some(sourced) = file.sourced(&entries.max_executions)
+            && sourced.value < self.max_executions.value
         {
-            self.max_executions = at_least_one(told)?;
+            self.max_executions = check_max_executions(sourced)?;
         }
-        if let Some(told) = file.told(&entries.confine) {
-            self.confine = confine(told)?;
+        if let Some(sourced) = file.sourced(&entries.confine) {
+            self.confine = confine_mode(sourced)?;
         }
         for (name, kind) in &entries.kind {
             let source = file.source(kind.span());
             let known = self.kind_named(name, &source)?;
-            self.deny(&known, file.told(&kind.get_ref().deny))?;
+            self.deny(&known, file.sourced(&kind.get_ref().deny))?;
         }
-        if let Some(names) = file.told(&entries.env.deny) {
+        if let Some(names) = file.sourced(&entries.env.deny) {
             self.deny_variables(names)?;
         }
-        if let Some(told) = file.told(&entries.containers.caches) {
-            let told = caches(told)?;
-            if told.value > self.containers.caches.value {
-                self.containers.caches = told;
+        if let Some(sourced) = file.sourced(&entries.containers.caches) {
+            let sourced = parse_caches(sourced)?;
+            if sourced.value > self.containers.caches.value {
+                self.containers.caches = sourced;
             }
         }
-        self.notify.enabled.set(file.told(&entries.notify.enabled));
+        self.notify.enabled.set(file.sourced(&entries.notify.enabled));
         self.narrow_permissions(file)
     }
 }
 
 /// What of a file does something else than narrow, with the words for it.
-fn not_narrowing(entries: &Entries) -> impl Iterator<Item = (Range<usize>, String)> {
+fn loosening(entries: &Entries) -> impl Iterator<Item = (Range<usize>, String)> {
     let Entries { env, notify, agent, .. } = entries;
     let kinds = entries.kind.iter().flat_map(|(name, kind)| {
         let kind = kind.get_ref();
         let tools = kind.tools.as_ref().map(|tools| (tools.span(), "lists tools"));
         let allow = kind.allow.as_ref().map(|tools| (tools.span(), "allows tools"));
         let image = kind.image.as_ref().map(|image| (image.span(), "chooses an image"));
-        let told = tools.into_iter().chain(allow).chain(image);
-        told.map(move |(span, does)| (span, format!("[kind.{name}] {does}")))
+        let spans = tools.into_iter().chain(allow).chain(image);
+        spans.map(move |(span, does)| (span, format!("[kind.{name}] {does}")))
     });
     let version = entries.toolchains.as_ref();
     let version = version.filter(|words| words.get_ref().iter().any(|word| word.contains('@')));
@@ -93,7 +93,10 @@ fn not_narrowing(entries: &Entries) -> impl Iterator<Item = (Range<usize>, Strin
         (span(&entries.verbose), "verbose changes what is told"),
         (span(&entries.listen), "listen chooses where the proxy is reached"),
         (span(&entries.backend), "backend chooses where tools run"),
-        (entries.containers.any_but_caches(), "[containers] chooses what containers are made of"),
+        (
+            entries.containers.first_except_caches(),
+            "[containers] chooses what containers are made of",
+        ),
         (shared.map(toml::Spanned::span), "[containers] caches = \"user\" shares caches"),
         (span(&entries.local_python), "local_python chooses a program to run"),
         (span(&env.allow), "[env] allow passes variables on"),
@@ -111,7 +114,7 @@ fn not_narrowing(entries: &Entries) -> impl Iterator<Item = (Range<usize>, Strin
         (agents::any(&entries.agents), "[agents] chooses what agents are and get"),
     ];
     let others = others.into_iter().filter_map(|(span, what)| Some((span?, what.to_owned())));
-    kinds.chain(others).chain(permissions::not_narrowing(&entries.permissions))
+    kinds.chain(others).chain(permissions::loosening(&entries.permissions))
 }
 
 fn span<T>(entry: &Option<toml::Spanned<T>>) -> Option<Range<usize>> {
