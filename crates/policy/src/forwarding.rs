@@ -1,4 +1,4 @@
-//! Which of a caller's variables a tool gets: `spec/environment.md`.
+//! Forwards the caller's variables to tools (`spec/environment.md`).
 
 mod reasons;
 mod table;
@@ -12,8 +12,8 @@ use aifo_types::names_secret;
 
 pub use self::reasons::{PassReason, StayReason};
 
-/// The rules by which a session passes variables on: our table, widened by its user, narrowed by
-/// its workspace.
+/// The forwarding rules of a session: the built-in table, extended by the user, restricted by the
+/// workspace.
 ///
 /// ```
 /// use std::path::Path;
@@ -23,8 +23,8 @@ pub use self::reasons::{PassReason, StayReason};
 /// forwarding.allow("FOO").unwrap();
 /// forwarding.set("MODE", "fast").unwrap();
 /// let workspace = Path::new("/workspace");
-/// let judged = forwarding.judge(b"FOO", b"1", workspace);
-/// assert_eq!(judged, ForwardDecision::Passes(PassReason::Listed));
+/// let decision = forwarding.judge(b"FOO", b"1", workspace);
+/// assert_eq!(decision, ForwardDecision::Passes(PassReason::Listed));
 ///
 /// let callers = [&b"CI=1"[..], b"FOO=1", b"HOME=/root", b"MODE=slow", b"BAR=2"];
 /// let tools = forwarding.filter(callers, workspace);
@@ -32,54 +32,54 @@ pub use self::reasons::{PassReason, StayReason};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forwarding {
-    /// Names that pass whatever our table says.
+    /// Allowed names; they override the table.
     listed: BTreeSet<String>,
-    /// Beginnings of names that pass where our table says nothing.
+    /// Allowed prefixes, for names that the table does not have.
     listed_prefixes: BTreeSet<String>,
-    /// Patterns of names that stay.
+    /// Denied patterns.
     denied: BTreeSet<String>,
-    /// What every tool gets.
+    /// Variables that every tool gets.
     set: BTreeMap<String, String>,
 }
 
-/// What becomes of a variable, and why.
+/// Whether a variable is forwarded, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ForwardDecision {
     /// The tool gets it.
     Passes(PassReason),
-    /// The tool does not.
+    /// The tool does not get it.
     Stays(StayReason),
 }
 
-/// Why a name, or a pattern of names, cannot be allowed, denied or set.
+/// Why a name or pattern cannot be allowed, denied or set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvalidVariable {
-    /// It is empty, or holds white space, a comma, a `=`, or a `*` that is not its end.
+    /// It is empty, or contains white space, a comma, `=`, or a `*` before its end.
     Malformed(String),
-    /// The sidecar has its own, and nobody else sets it.
+    /// The sidecar sets this variable itself.
     Reserved(String),
 }
 
 impl Forwarding {
-    /// Our own table, as it is without any configuration.
+    /// Returns the built-in table.
     pub fn builtin() -> Self {
         Forwarding::default()
     }
 
-    /// Our own table and what [`additions_text`](Forwarding::additions_text) says. What cannot be
-    /// allowed is passed over.
+    /// Returns the built-in table with the names of an [`additions_text`](Forwarding::additions_text).
+    /// Invalid names are ignored.
     pub fn with_additions(text: &str) -> Self {
         let mut forwarding = Forwarding::builtin();
         for names in text.split(',') {
-            // Whoever wrote the text was told already.
+            // The launcher reported invalid names already.
             let _ = forwarding.allow(names.trim());
         }
         forwarding
     }
 
-    /// Passes on a name, or the names that begin with `PREFIX` of a `PREFIX*`. A name passes
-    /// whatever the table says of it; a prefix adds to the table, and secrets stay.
+    /// Allows a name, or a prefix written as `PREFIX*`. A name overrides the table. A prefix only adds to
+    /// it, and does not allow secrets.
     pub fn allow(&mut self, names: &str) -> Result<(), InvalidVariable> {
         match parse_pattern(names)? {
             Pattern::Name(name) => self.listed.insert(name.to_owned()),
@@ -88,7 +88,8 @@ impl Forwarding {
         Ok(())
     }
 
-    /// Keeps back a name or a `PREFIX*`, whatever passes it, be it [set](Forwarding::set).
+    /// Denies a name or a `PREFIX*`. This overrides [`allow`](Forwarding::allow) and
+    /// [`set`](Forwarding::set).
     pub fn deny(&mut self, names: &str) -> Result<(), InvalidVariable> {
         parse_pattern(names)?;
         self.denied.insert(names.to_owned());
@@ -96,7 +97,7 @@ impl Forwarding {
         Ok(())
     }
 
-    /// Gives every tool a variable, in place of the caller's.
+    /// Sets a variable of every tool, in place of the caller's.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), InvalidVariable> {
         let Pattern::Name(_) = parse_pattern(name)? else {
             return Err(InvalidVariable::Malformed(name.to_owned()));
@@ -110,10 +111,10 @@ impl Forwarding {
         Ok(())
     }
 
-    /// What becomes of a caller's variable. `workspace` is the root as the caller sees it.
+    /// Decides about a variable of the caller. `workspace` is the root as the caller sees it.
     pub fn judge(&self, name: &[u8], value: &[u8], workspace: &Path) -> ForwardDecision {
         match self.decide(name, value, workspace) {
-            // Both stay. It is for whoever asks why that the better reason is looked for.
+            // Not forwarded either way; this reason is the more helpful one in `why`.
             ForwardDecision::Stays(StayReason::Unlisted) if names_secret(name) => {
                 ForwardDecision::Stays(StayReason::Secret)
             }
@@ -121,8 +122,8 @@ impl Forwarding {
         }
     }
 
-    /// The variables that a tool gets, each `NAME=value`: those of the caller's that pass, in their
-    /// order, and those that are set.
+    /// Returns the variables that a tool gets, each as `NAME=value`: the caller's forwarded ones in their
+    /// order, then those that are set.
     pub fn filter<'a>(
         &self,
         variables: impl IntoIterator<Item = &'a [u8]>,
@@ -139,18 +140,18 @@ impl Forwarding {
         passing.chain(set).collect()
     }
 
-    /// What [`allow`](Forwarding::allow) added, separated by commas: what a shim has to know.
+    /// Returns the allowed names and prefixes, separated by commas, for shims.
     pub fn additions_text(&self) -> String {
         let prefixes = self.listed_prefixes.iter().map(|prefix| format!("{prefix}*"));
         self.listed.iter().cloned().chain(prefixes).collect::<Vec<_>>().join(",")
     }
 
-    /// The names of the variables that every tool gets, sorted.
+    /// Returns the names of the variables that are set, sorted.
     pub fn set_names(&self) -> impl Iterator<Item = &str> {
         self.set.keys().map(String::as_str)
     }
 
-    /// The rules in their order.
+    /// Applies the rules in order.
     fn decide(&self, name: &[u8], value: &[u8], workspace: &Path) -> ForwardDecision {
         if name.is_empty() {
             return ForwardDecision::Stays(StayReason::NoName);
@@ -194,10 +195,10 @@ impl fmt::Display for InvalidVariable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             InvalidVariable::Malformed(name) => {
-                write!(f, "'{}' cannot be a variable", name.escape_debug())
+                write!(f, "invalid variable '{}'", name.escape_debug())
             }
             InvalidVariable::Reserved(name) => {
-                write!(f, "a tool's {name} is the sidecar's own, and no caller's")
+                write!(f, "variable '{name}' is reserved: the sidecar sets its own")
             }
         }
     }
@@ -205,10 +206,10 @@ impl fmt::Display for InvalidVariable {
 
 impl std::error::Error for InvalidVariable {}
 
-/// What a user may write for names.
+/// A name or a prefix.
 enum Pattern<'a> {
     Name(&'a str),
-    /// Without its `*`.
+    /// Without the `*`.
     Prefix(&'a str),
 }
 
@@ -261,7 +262,7 @@ mod tests {
         assert!(count > 50, "only {count} examples found");
     }
 
-    /// The names that every consumer of the list is held to: each that stands for a secret, or not.
+    /// Checks the page's names, as every user of the list does.
     #[test]
     fn no_secret_of_the_page_passes_but_by_its_full_name() {
         let mut forwarding = Forwarding::builtin();
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listed_name_beats_all_but_the_sidecars_own() {
+    fn listed_names_override_all_but_reserved_ones() {
         let mut forwarding = Forwarding::builtin();
         for name in ["TMPDIR", "RUSTC_WRAPPER", "GITHUB_TOKEN", "PYTHONPATH", "BASH_ENV"] {
             let variable = format!("{name}=https://me:pw@host/x");
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_takes_the_callers_place() {
+    fn set_variables_replace_the_callers() {
         let mut forwarding = Forwarding::builtin();
         forwarding.set("CI", "").unwrap();
         forwarding.set("A", "b=c").unwrap();
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_denied_stays_whatever_passes_it() {
+    fn denied_variables_are_never_forwarded() {
         let mut forwarding = Forwarding::builtin();
         forwarding.allow("FOO").unwrap();
         forwarding.set("FOOT", "1").unwrap();
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shim_is_told_what_was_added() {
+    fn additions_survive_a_round_trip_as_text() {
         let mut forwarding = Forwarding::builtin();
         assert_eq!(forwarding.additions_text(), "");
         for names in ["MY_*", "FOO", "npm_config_//r.example/:_authToken"] {
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nobody_can_mean() {
+    fn malformed_names_are_rejected() {
         for name in ["", "A=", "A B", "A,B", "*A", "A**", "A\n"] {
             let refused = Err(InvalidVariable::Malformed(name.to_owned()));
             assert_eq!(Forwarding::builtin().allow(name), refused);

@@ -1,4 +1,4 @@
-//! Which of the permissions that an agent asks for it gets: `spec/acp.md#rules`.
+//! Rules for an agent's permission requests (`spec/acp.md#rules`).
 
 mod command;
 mod request;
@@ -11,8 +11,8 @@ pub use self::command::{CallCommand, RuleCommand};
 pub use self::request::AccessRequest;
 pub use self::rule::{InvalidRule, PermissionRule};
 
-/// The rules of a session, each with where it comes from. Of those that hold the first counts:
-/// denying ones, allowing ones, asking ones, the default.
+/// The permission rules of a session, each with its source. The first match decides, in the order deny,
+/// allow, ask, default.
 ///
 /// ```
 /// use std::path::{Path, PathBuf};
@@ -35,66 +35,66 @@ pub use self::rule::{InvalidRule, PermissionRule};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermissionRules<S> {
-    /// What is denied, whatever allows it. A rule by path holds if any of the paths is beneath it.
+    /// Rules that deny. A path rule matches if any path of the call is below it.
     pub deny: Vec<WithSource<PermissionRule, S>>,
-    /// What is allowed. A rule by path holds if all of the paths, at least one, are beneath it.
+    /// Rules that allow. A path rule matches if the call has paths and all are below it.
     pub allow: Vec<WithSource<PermissionRule, S>>,
-    /// What a person decides, whatever the default says.
+    /// Rules that ask the user. They match like deny rules.
     pub ask: Vec<WithSource<PermissionRule, S>>,
-    /// What becomes of everything else.
+    /// The verdict for other calls.
     pub default: WithSource<DefaultVerdict, S>,
 }
 
-/// Something that was said, and where.
+/// A configured value with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WithSource<T, S> {
-    /// What was said.
+    /// The value.
     pub value: T,
-    /// The line, flag or other place, as its `Display` tells it.
+    /// The file and line, or the flag.
     pub source: S,
 }
 
-/// What becomes of a call that no rule speaks of.
+/// The verdict for a call that no rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultVerdict {
-    /// A person decides.
+    /// The user decides.
     Ask,
-    /// It is denied.
+    /// The call is denied.
     Deny,
 }
 
-/// What the rules say of a call.
+/// The decision about a call, with the rule that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct PermissionDecision {
-    /// What is to be done.
+    /// The verdict.
     pub verdict: PermissionVerdict,
-    /// Whether a rule says so, and not the default.
+    /// Whether a rule matched, as opposed to the default.
     pub is_from_rule: bool,
-    /// The rule that says so, as a configuration file spells it.
+    /// The rule as TOML, or `default`.
     pub rule: String,
-    /// Where the rule stands.
+    /// The source of the rule.
     pub source: String,
 }
 
-/// What is to be done with a call.
+/// The verdict about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PermissionVerdict {
-    /// Let it pass, this once.
+    /// The call is allowed, this once.
     Allow,
-    /// Do not.
+    /// The call is denied.
     Deny,
-    /// A person decides. Where nobody can be asked: [`PermissionDecision::non_interactive`].
+    /// The user decides; see [`PermissionDecision::non_interactive`] for sessions without one.
     Ask,
 }
 
 impl<S: fmt::Display> PermissionRules<S> {
-    /// No rules, but what becomes of everything.
+    /// Creates an empty list of rules with this default.
     pub fn new(default: WithSource<DefaultVerdict, S>) -> Self {
         PermissionRules { deny: Vec::new(), allow: Vec::new(), ask: Vec::new(), default }
     }
 
-    /// What becomes of a call, and by which rule.
+    /// Decides about a call.
     pub fn judge(&self, request: &AccessRequest<'_>) -> PermissionDecision {
         let applies = PermissionRule::applies;
         first(&self.deny, PermissionVerdict::Deny, |rule| applies(rule, request))
@@ -116,7 +116,7 @@ impl<S: fmt::Display> PermissionRules<S> {
 }
 
 impl PermissionDecision {
-    /// What becomes of it where nobody can be asked: a question is a denial.
+    /// Turns `Ask` into `Deny`, for sessions without a user to ask.
     pub fn non_interactive(self) -> Self {
         match self.verdict {
             PermissionVerdict::Allow | PermissionVerdict::Deny => self,
@@ -127,7 +127,7 @@ impl PermissionDecision {
     }
 }
 
-/// On one line: `deny: { path = ".git" } (/home/me/.config/aifo/config.toml:3)`.
+/// Formats the decision as one line: `deny: { path = ".git" } (/home/me/.config/aifo/config.toml:3)`.
 impl fmt::Display for PermissionDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PermissionDecision { verdict, rule, source, .. } = self;
@@ -136,7 +136,7 @@ impl fmt::Display for PermissionDecision {
 }
 
 impl PermissionVerdict {
-    /// The word for it, as configuration and logs spell it.
+    /// Returns the word in configuration and logs.
     pub fn as_str(self) -> &'static str {
         match self {
             PermissionVerdict::Allow => "allow",
@@ -147,12 +147,12 @@ impl PermissionVerdict {
 }
 
 impl DefaultVerdict {
-    /// What `default` means in a file.
+    /// Parses `permissions.default`.
     pub fn parse(word: &str) -> Option<Self> {
         [DefaultVerdict::Ask, DefaultVerdict::Deny].into_iter().find(|known| known.as_str() == word)
     }
 
-    /// The word for it.
+    /// Returns the word in configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             DefaultVerdict::Ask => "ask",
@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    /// A verdict, from `kind | command | paths`.
+    /// Returns the verdict about `kind | command | paths`.
     fn judge(rules: &PermissionRules<&'static str>, call: &str) -> PermissionVerdict {
         let parts: Vec<&str> = call.split('|').map(str::trim).collect();
         let [kind, command, paths] = parts[..] else { panic!("{call}") };
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ladder() {
+    fn deny_comes_before_allow_before_ask_before_the_default() {
         let everything = || vec![PermissionRule::all()];
         let none = Vec::new;
         let rows = [
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_allows_covers_all_that_is_named() {
+    fn allow_rules_must_cover_every_path_and_the_command() {
         let src_edits = PermissionRule { kind: Some("edit".into()), ..path("src") };
         let make_in_src = PermissionRule { command: RuleCommand::parse("make"), ..path("src") };
         let rows = [
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_denies_or_asks_needs_one_of_them() {
+    fn deny_and_ask_rules_match_any_path_or_command() {
         let rows = [
             (path(".git"), "edit | | src/a .git/config", true),
             (path(".git"), "execute | git gc | /workspace/.git", true),
@@ -326,24 +326,25 @@ mod tests {
     }
 
     #[test]
-    fn a_ruling_tells_its_rule_and_where_nobody_is_asked_it_is_a_denial() {
+    fn a_decision_names_its_rule_and_without_a_user_ask_becomes_deny() {
         let rules =
             rules(&[kind("delete")], &[command("make")], &[kind("edit")], DefaultVerdict::Ask);
-        let told = |kind, command| {
+        let decide = |kind, command| {
             let command = Option::map(command, CallCommand::from_text);
             let command = command.as_ref();
-            let ruling = rules.judge(&AccessRequest { kind, command, ..AccessRequest::default() });
-            (ruling.to_string(), ruling.non_interactive().to_string())
+            let decision =
+                rules.judge(&AccessRequest { kind, command, ..AccessRequest::default() });
+            (decision.to_string(), decision.non_interactive().to_string())
         };
         let same = |text: &str| (text.to_owned(), text.to_owned());
-        assert_eq!(told("delete", None), same("deny: \"delete\" (f:1)"));
-        assert_eq!(told("execute", Some("make")), same("allow: { command = \"make\" } (f:1)"));
+        assert_eq!(decide("delete", None), same("deny: \"delete\" (f:1)"));
+        assert_eq!(decide("execute", Some("make")), same("allow: { command = \"make\" } (f:1)"));
         assert_eq!(
-            told("edit", None),
+            decide("edit", None),
             ("ask: \"edit\" (f:1)".into(), "deny: \"edit\" (f:1)".into())
         );
         assert_eq!(
-            told("fetch", None),
+            decide("fetch", None),
             ("ask: default (built in)".into(), "deny: default (built in)".into())
         );
     }

@@ -170,10 +170,7 @@ mod tests {
             ),
             ("[agents.qwen.acp]\nstream = 'x'", "hint: say \"delta\", \"snapshot\" or \"auto\""),
             ("[agents.qwen.acp]\ninitialize_secs = 0", "/c.toml:2: an agent takes time to answer"),
-            (
-                "[agents.qwen.acp]\nset = { PATH = '/x' }",
-                "/c.toml:2: a tool's PATH is the sidecar's",
-            ),
+            ("[agents.qwen.acp]\nset = { PATH = '/x' }", "/c.toml:2: variable 'PATH' is reserved"),
             ("[agents.qwen.acp]\nterminals = true", "hint: did you mean 'terminal'?"),
         ];
         for (text, expected) in rows {

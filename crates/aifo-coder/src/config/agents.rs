@@ -204,7 +204,7 @@ mod tests {
             ("[agents.codex]\nstate = ['/etc']", "/c.toml:2: '/etc' is not below HOME"),
             ("[agents.codex]\nstate = ['.a/../..']", "/c.toml:2: '.a/../..' is not below HOME"),
             ("[agents.codex]\nvariables = ['X_*']", "/c.toml:2: 'X_*' is not the exact name"),
-            ("[agents.codex]\nset = { PATH = '/x' }", "/c.toml:2: a tool's PATH is the sidecar's"),
+            ("[agents.codex]\nset = { PATH = '/x' }", "/c.toml:2: variable 'PATH' is reserved"),
             ("[agents.codex]\nlocal_python = 'python3'", "/c.toml:2: 'python3' is not absolute"),
             ("[agents.Codex]\nimage = 'x'", "/c.toml:1: 'Codex' cannot name an agent"),
             ("[agents.codex]\nimages = 'x'", "/c.toml:2: there is no key 'images'"),

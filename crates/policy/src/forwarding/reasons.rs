@@ -1,52 +1,52 @@
-//! Why a variable passes, or stays.
+//! Reasons to forward a variable or not; the texts are those of `spec/environment.md`.
 
 use std::fmt;
 
-/// Why a tool gets a variable.
+/// Why a variable is forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassReason {
-    /// The user listed its name, or the beginning of it.
+    /// The user allowed its name or a prefix of it.
     Listed,
-    /// Language, character set, formats and time zone of the caller.
+    /// Language, character set, formats and time zone.
     Locale,
-    /// How wide, and in which colours.
+    /// Width and colours of the output.
     Display,
-    /// Whether a machine works here.
+    /// Continuous integration and other unattended use.
     Automation,
-    /// How much is told.
+    /// Verbosity and logs.
     Diagnosis,
-    /// How a toolchain works.
+    /// Settings of a toolchain.
     Toolchain,
-    /// How the network is reached.
+    /// Settings of the network.
     Network,
 }
 
-/// Why a tool does not get a variable.
+/// Why a variable is not forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StayReason {
-    /// It has no name.
+    /// Its name is empty.
     NoName,
-    /// The sidecar has its own, which no listing changes.
+    /// The sidecar sets its own; the user cannot allow it.
     SidecarOwn,
     /// The configuration denies it.
     Denied,
-    /// The configuration sets it to something else.
+    /// The configuration sets another value.
     Replaced,
     /// Its name is that of a secret.
     Secret,
-    /// Its value holds a user's name or password.
+    /// Its value contains a user name or password.
     Credentials,
-    /// It tells of the caller, not of the work.
+    /// It describes the caller's own session or desktop.
     CallerOwn,
-    /// It would change every shell a tool starts.
+    /// It changes every shell that a tool starts.
     Shell,
-    /// It says where things are, which differs in the sidecar.
+    /// It is a path of the caller's installation; the sidecar has its own.
     SidecarPath,
-    /// Its value leads out of the workspace.
+    /// Its value is a path outside the workspace.
     OutsideWorkspace,
-    /// It names a descriptor, which does not go along.
+    /// It names a descriptor, which the tool does not inherit.
     Descriptor,
-    /// No rule passes it.
+    /// No rule allows it.
     Unlisted,
 }
 

@@ -1,47 +1,47 @@
-//! The table of variables, as `spec/environment.md#table` prints it.
+//! The built-in table of variables (`spec/environment.md#table`).
 
 use std::path::Path;
 
 use super::value;
 use super::{ForwardDecision, PassReason, StayReason};
 
-/// What is judged in one way.
+/// Variables with a common rule.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// Names; a `*` at the end stands for any rest.
+    /// Names, or prefixes followed by `*`.
     names: &'static [&'static str],
     rule: Rule,
 }
 
-/// How variables are judged.
+/// When variables are forwarded.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
     Stays(StayReason),
-    /// Whatever its value is.
+    /// Always.
     Passes(PassReason),
-    /// Unless the value is an absolute path, or a list of them, that leads out of the workspace.
-    /// `/dev/null` is everywhere.
+    /// Unless the value is an absolute path, or a list of them, outside the workspace. `/dev/null` is
+    /// allowed.
     PathInside(PassReason),
-    /// A path, or a list of them, each of which must be relative or lie below the workspace.
+    /// If each path of the list is relative or inside the workspace.
     PathsInside(PassReason),
-    /// Options, none of which may name a path outside the workspace.
+    /// If no option contains a path outside the workspace.
     OptionsInside(PassReason),
-    /// Unless it holds a `@`: an address may lack its scheme and have a login still.
+    /// Unless the value contains `@`: an address without a scheme may contain credentials.
     NoCredentials(PassReason),
-    /// Unless it tells of a jobserver.
+    /// Unless the value contains a jobserver option.
     NoJobserver(PassReason),
 }
 
-/// The row that speaks of a name: the first that fits.
+/// Returns the first row that matches a name.
 pub(crate) fn row(name: &[u8]) -> Option<&'static Row> {
-    // A shim asks this for its whole environment: most names differ from most patterns at once.
+    // A shim looks up its whole environment: comparing the first byte rejects most patterns.
     let first = name.first();
     let matches =
         |pattern: &&str| pattern.as_bytes().first() == first && matches_pattern(pattern, name);
     TABLE.iter().find(|row| row.names.iter().any(matches))
 }
 
-/// Whether a name is one of a pattern's.
+/// Returns whether a name matches a pattern.
 pub(crate) fn matches_pattern(pattern: &str, name: &[u8]) -> bool {
     match pattern.as_bytes().split_last() {
         Some((b'*', prefix)) => name.starts_with(prefix),
@@ -49,8 +49,8 @@ pub(crate) fn matches_pattern(pattern: &str, name: &[u8]) -> bool {
     }
 }
 
-/// Whether nothing that anybody lists changes the sidecar's own: a foreign PATH would run foreign
-/// programs, a loader's variable puts code into each.
+/// Returns whether the sidecar sets this variable itself. The caller's PATH would select other programs,
+/// and a variable of the loader would inject code into each.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
     RESERVED.iter().any(|pattern| matches_pattern(pattern, name))
 }
@@ -85,10 +85,10 @@ impl Row {
     }
 }
 
-/// Names that nobody may pass on, list or set.
+/// Variables that cannot be forwarded, allowed or set.
 const RESERVED: &[&str] = &["PATH", "HOME", "LD_*", "DYLD_*", "AIFO_*"];
 
-/// The first row that fits decides.
+/// The first row that matches decides.
 static TABLE: &[Row] = &[
     Row {
         names: &[
@@ -271,7 +271,7 @@ static TABLE: &[Row] = &[
         names: &["RUST*", "CARGO_*", "MIRIFLAGS", "NEXTEST_*", "INSTA_*", "PROPTEST_*"],
         rule: Rule::PathInside(PassReason::Toolchain),
     },
-    // One by one: `GO*` would be GOOGLE_APPLICATION_CREDENTIALS and its like too.
+    // Names, because `GO*` would match GOOGLE_APPLICATION_CREDENTIALS too.
     Row {
         names: &[
             "GO111MODULE",
@@ -345,7 +345,7 @@ mod tests {
 
     const PAGE: &str = include_str!("../../../../spec/environment.md");
 
-    /// The rows of a table of the page: names, and the word that says what becomes of them.
+    /// Returns the rows of a table of the page: names, and the rule's text.
     fn printed(heading: &str) -> Vec<(Vec<&'static str>, &'static str)> {
         let section = PAGE.split(&format!("\n## {heading}\n")).nth(1).expect("the page has it");
         let section = section.split("\n## ").next().unwrap();
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_prints_the_sidecars_own() {
+    fn the_page_prints_the_reserved_names() {
         let list = |words: &[&str]| {
             words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" ")
         };
@@ -394,8 +394,8 @@ mod tests {
         for row in TABLE {
             for pattern in row.names {
                 let name = pattern.replace('*', "X");
-                let found = super::row(name.as_bytes()).expect("a row speaks of it");
-                assert!(std::ptr::eq(found, row), "{pattern} is another row's already");
+                let found = super::row(name.as_bytes()).expect("a row matches it");
+                assert!(std::ptr::eq(found, row), "{pattern} matches an earlier row");
                 assert!(!is_reserved(name.as_bytes()), "{pattern}");
                 let stays = matches!(row.rule, Rule::Stays(_));
                 assert!(stays || !names_secret(name.as_bytes()), "{pattern} would never pass");

@@ -1,4 +1,4 @@
-//! What a variable's value tells.
+//! Checks of variables' values.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::normalise;
 
-/// Whether an address in it has a user's name or password, as `https://me:secret@host` has.
+/// Returns whether the value contains a URL with a user name or password: `https://me:secret@host`.
 pub(crate) fn has_credentials(value: &[u8]) -> bool {
     const SCHEME_END: &[u8] = b"://";
     let mut rest = value;
@@ -21,14 +21,14 @@ pub(crate) fn has_credentials(value: &[u8]) -> bool {
     false
 }
 
-/// Whether one of the paths, separated by `:`, lies neither below the workspace nor, being relative
-/// or empty, below the directory of the call, which is the tool's too.
+/// Returns whether one of the paths, separated by `:`, is absolute and outside the workspace. Relative and
+/// empty paths refer to the call's directory, which is the tool's too.
 pub(crate) fn has_path_outside(value: &[u8], workspace: &Path) -> bool {
     value.split(|byte| *byte == b':').any(|path| is_outside(path, workspace))
 }
 
-/// Whether one of several words, or what follows its `=`, is an absolute path outside the
-/// workspace, be it as a URL or in quotes.
+/// Returns whether a word, or the part after its `=`, is an absolute path outside the workspace. The path
+/// may be quoted or a `file://` URL.
 pub(crate) fn has_option_outside(value: &[u8], workspace: &Path) -> bool {
     let separates = |byte: &u8| byte.is_ascii_whitespace() || b"=\"'".contains(byte);
     value.split(separates).any(|word| {
@@ -37,8 +37,8 @@ pub(crate) fn has_option_outside(value: &[u8], workspace: &Path) -> bool {
     })
 }
 
-/// Whether it is make's, with a jobserver: the descriptors, or the pipe, of a make that runs where
-/// the caller is.
+/// Returns whether the value contains make's jobserver option, which names descriptors or a pipe of the
+/// caller's make.
 pub(crate) fn has_jobserver(value: &[u8]) -> bool {
     const OPTION: &[u8] = b"--jobserver";
     value.windows(OPTION.len()).any(|bytes| bytes == OPTION)

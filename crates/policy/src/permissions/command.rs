@@ -1,54 +1,54 @@
-//! The command of a call, in the one form in which rules compare it.
+//! Commands of calls and rules, in a form that can be compared.
 
 use super::shell::ShellText;
 
-/// A command as it would be run: `spec/acp.md#commands`.
+/// The command of a call (`spec/acp.md#commands`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallCommand {
-    /// Its words, if it is one program with its arguments, and nothing else.
+    /// The words, if the command is exactly one program with its arguments.
     single: Option<Vec<String>>,
-    /// The words of every program that can be seen in it.
+    /// The words of every program in it, as far as they can be parsed.
     parts: Vec<Vec<String>>,
 }
 
 impl CallCommand {
-    /// A text that a shell is given.
+    /// Parses shell text.
     pub fn from_text(text: &str) -> Self {
         of_text(text, 0)
     }
 
-    /// Words as they are executed.
+    /// Parses an argument list.
     pub fn from_argv(argv: &[String]) -> Self {
         of_argv(argv.to_vec(), 0)
     }
 
-    /// One of several texts, and it is not known which. So none of them is allowed, and each may be
-    /// denied.
+    /// Combines several texts of which one will run. Allow rules match none of them, deny rules match
+    /// each.
     pub fn from_any<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         let parts = texts.into_iter().flat_map(|text| of_text(text, 0).parts).collect();
         CallCommand { single: None, parts }
     }
 
-    /// Whether it is this program with these arguments, and runs nothing else.
+    /// Returns whether it is exactly this program with these arguments.
     pub(super) fn is(&self, command: &RuleCommand) -> bool {
         self.single.as_ref() == Some(&command.argv)
     }
 
-    /// Whether it runs this program with these arguments, perhaps among others. A program without a
-    /// path is meant wherever it lies.
+    /// Returns whether one of its programs is this one with these arguments. A rule's program without a
+    /// directory matches in any directory.
     pub(super) fn runs(&self, command: &RuleCommand) -> bool {
         let Some((program, args)) = command.argv.split_first() else { return false };
         self.parts.iter().any(|part| {
-            part.split_first().is_some_and(|(ours, rest)| {
+            part.split_first().is_some_and(|(name, rest)| {
                 let is_program =
-                    ours == program || (!program.contains('/') && base(ours) == program);
+                    name == program || (!program.contains('/') && base(name) == program);
                 is_program && rest == args
             })
         })
     }
 }
 
-/// The command of a rule, split once.
+/// The command of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleCommand {
     text: String,
@@ -57,25 +57,25 @@ pub struct RuleCommand {
 }
 
 impl RuleCommand {
-    /// `None` for what is not one program with its arguments.
+    /// Parses a rule's command; `None` unless it is one program with its arguments.
     pub fn parse(text: &str) -> Option<Self> {
         let CallCommand { single, mut parts } = CallCommand::from_text(text);
         let is_plain = single.is_some();
         let argv = match single {
             Some(argv) => argv,
-            // A word that a shell would expand can be denied by its spelling.
+            // A word with an expansion can be denied as it is written.
             None if parts.len() == 1 => parts.pop()?,
             None => return None,
         };
         Some(RuleCommand { text: text.to_owned(), argv, is_plain })
     }
 
-    /// As it was written.
+    /// Returns the original text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether each of its words stands for itself, so that it can be allowed.
+    /// Returns whether it has no shell expansion, so that it can be allowed.
     pub(super) fn is_plain(&self) -> bool {
         self.is_plain
     }
@@ -106,14 +106,14 @@ fn of_argv(argv: Vec<String>, depth: usize) -> CallCommand {
     CallCommand { parts: parts.chain([argv]).collect(), single }
 }
 
-/// How many shells within shells are followed.
+/// Maximum nesting of shells.
 const MAX_DEPTH: usize = 16;
 
 const SHELLS: [&str; 9] = ["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "fish"];
-/// Where such a name is the system's shell.
+/// Directories of the system's shells.
 const SHELL_DIRS: [&str; 4] = ["", "/bin/", "/usr/bin/", "/usr/local/bin/"];
 
-/// The arguments of a shell that may be the text of its `-c`; `None` of what is none, or has none.
+/// Returns the arguments that may be the text of a shell's `-c`, or `None` without a shell or `-c`.
 fn shell_texts(argv: &[String]) -> Option<Vec<&str>> {
     let mut words = argv.iter().map(String::as_str);
     let mut program = base(words.next()?);
@@ -133,7 +133,7 @@ fn shell_texts(argv: &[String]) -> Option<Vec<&str>> {
     options.iter().any(is_command).then_some(texts)
 }
 
-/// Whether a shell's words are nothing but `sh -l -c TEXT`, in any spelling.
+/// Returns whether the words are `sh -l -c TEXT` in any spelling, without other options.
 fn runs_nothing_else(argv: &[String]) -> bool {
     let [program, options @ .., _] = argv else { return false };
     let name = base(program);
@@ -157,7 +157,7 @@ mod tests {
         CallCommand::from_argv(&words)
     }
 
-    /// Whether it is `make CC=gcc`, and whether it runs that.
+    /// Checks `is` and `runs` for `make CC=gcc`.
     #[track_caller]
     fn check(command: &CallCommand, is: bool, runs: bool) {
         let rule = RuleCommand::parse("make CC=gcc").unwrap();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_that_runs_more_is_not_that_command_and_runs_it() {
+    fn a_shell_with_more_than_one_command_only_runs_it() {
         let rows: [&[&str]; 13] = [
             &["bash", "-lc", "cd x && make CC=gcc"],
             &["bash", "-lc", "make CC=gcc; x"],
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compound_text_is_no_command_and_runs_each_of_its_own() {
+    fn a_compound_text_runs_each_of_its_commands() {
         let rows = [
             "make CC=gcc; x",
             "x && make CC=gcc",
@@ -238,7 +238,7 @@ mod tests {
         for text in rows {
             check(&CallCommand::from_text(text), false, true);
         }
-        // What a shell puts in is not known.
+        // Expansions are unknown.
         for text in ["make $X", "make CC=g*", "$M CC=gcc", "make CC=$(x)"] {
             check(&CallCommand::from_text(text), false, false);
         }
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn shells_within_shells_end() {
+    fn nested_shells_are_followed() {
         let deep = |count: usize| {
             let mut words = argv(&["make", "CC=gcc"]);
             let mut text = "make CC=gcc".to_owned();

@@ -1,23 +1,22 @@
-//! What an agent asks to be allowed.
+//! The input of the permission rules.
 
 use std::path::{Path, PathBuf};
 
 use super::command::CallCommand;
 
-/// A call of a tool as far as it is told exactly: no titles, no texts for people.
+/// A tool call of an agent, without titles and other free text.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessRequest<'a> {
-    /// The agent's word for what it does; `""`, if it says nothing, is `other`.
+    /// The kind of the call; `""` means `other`.
     pub kind: &'a str,
-    /// All of its command, if it has one.
+    /// The command, if it has one.
     pub command: Option<&'a CallCommand>,
-    /// Every path that it names, as the agent spells it, and where each really leads as far as that is
-    /// known.
+    /// Every path of the call, as the agent sent it, and with links resolved where possible.
     pub paths: &'a [&'a str],
-    /// The absolute names of the workspace, each of which an agent may use. Paths of rules are
-    /// relative to it.
+    /// The absolute paths of the workspace, any of which an agent may use. Rules' paths are relative to
+    /// it.
     pub workspace: &'a [PathBuf],
-    /// What the agent's own relative paths are relative to.
+    /// The directory for the agent's relative paths.
     pub cwd: &'a Path,
 }
 
@@ -28,7 +27,7 @@ impl AccessRequest<'_> {
 }
 
 impl Default for AccessRequest<'_> {
-    /// Nothing is told, and no path is anywhere.
+    /// A call of kind `other` without a workspace, so no path rule matches.
     fn default() -> Self {
         AccessRequest { kind: "", command: None, paths: &[], workspace: &[], cwd: Path::new("/") }
     }

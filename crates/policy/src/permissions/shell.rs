@@ -1,15 +1,15 @@
-//! The simple commands of a shell's text, as far as they can be seen without a shell.
+//! Splits shell text into simple commands without running a shell.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// The simple commands of a text, in their order.
+/// The simple commands of a text, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ShellText {
-    /// The words of each, without quotes, redirections and assignments before it. A substitution is a
-    /// NUL, which no argument has.
+    /// The words of each, without quotes, redirections and leading assignments. A substitution is
+    /// replaced with NUL, which no argument contains.
     pub(super) commands: Vec<Vec<String>>,
-    /// Whether it is one simple command, of words that stand for themselves in every shell.
+    /// Whether the text is one simple command without expansions in any shell.
     pub(super) is_plain: bool,
 }
 
@@ -34,18 +34,18 @@ struct Reader<'a> {
     depth: usize,
 }
 
-/// A simple command on its way.
+/// The simple command that is being read.
 #[derive(Default)]
 struct Simple {
     words: Vec<String>,
-    /// The word that is being read; a quoted one may be empty.
+    /// The current word; a quoted one may be empty.
     word: Option<String>,
     /// Whether the next word names the file of a redirection.
     is_redirected: bool,
 }
 
 impl Reader<'_> {
-    /// Reads to the end, or to the character that ends a substitution.
+    /// Reads a list up to the end of the text or of a substitution.
     fn list(&mut self, end: Option<char>) {
         let mut simple = Simple::default();
         while let Some(char) = self.chars.next() {
@@ -73,7 +73,7 @@ impl Reader<'_> {
                 }
                 '$' => self.dollar(simple.word()),
                 '\\' => match self.chars.next() {
-                    // A line that goes on.
+                    // A line continuation.
                     Some('\n') => {}
                     Some('`') if end == Some('`') => self.end_command(&mut simple),
                     Some(char) => simple.word().push(char),
@@ -100,12 +100,12 @@ impl Reader<'_> {
         self.end_command(&mut simple);
     }
 
-    /// It is more than words that stand for themselves.
+    /// Records that the text is more than plain words.
     fn not_plain(&mut self) {
         self.found.is_plain = false;
     }
 
-    /// A list within this one. Beyond some depth it is words like others.
+    /// Reads a nested list. Beyond `MAX_DEPTH` its text is read as words.
     fn nested(&mut self, end: char) {
         self.not_plain();
         if self.depth < MAX_DEPTH {
@@ -145,7 +145,7 @@ impl Reader<'_> {
         self.not_plain();
     }
 
-    /// What follows is put in by the shell. A variable stays as it is spelled.
+    /// Reads an expansion. A variable is kept as it is written.
     fn dollar(&mut self, word: &mut String) {
         self.not_plain();
         match self.chars.peek() {
@@ -154,7 +154,7 @@ impl Reader<'_> {
                 word.push('\0');
                 self.nested(')');
             }
-            // `$'..'` is a way to quote.
+            // `$'..'` is a quoted word.
             Some('\'' | '"') => {}
             _ => word.push('$'),
         }
@@ -207,14 +207,14 @@ impl Simple {
     }
 }
 
-/// How deep substitutions are followed.
+/// Maximum nesting of substitutions.
 const MAX_DEPTH: usize = 32;
 
-/// Words of the shell's own that a command may follow at once.
+/// Reserved words that a command may follow.
 const PREFIX_WORDS: [&str; 10] =
     ["if", "then", "elif", "else", "do", "while", "until", "!", "{", "time"];
 
-/// Words of the shell's own that are no command.
+/// Other reserved words.
 const RESERVED: [&str; 12] =
     ["for", "in", "case", "esac", "fi", "done", "select", "function", "coproc", "[[", "]]", "}"];
 
@@ -222,7 +222,7 @@ fn is_prefix_word(word: &str) -> bool {
     PREFIX_WORDS.contains(&word)
 }
 
-/// `NAME=..`, `NAME+=..` or `NAME[..]=..`
+/// Matches `NAME=..`, `NAME+=..` and `NAME[..]=..`.
 fn is_assignment(word: &str) -> bool {
     let Some((name, _)) = word.split_once('=') else { return false };
     let name = name.strip_suffix('+').unwrap_or(name);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_words_are_what_shlex_says() {
+    fn plain_words_match_shlex() {
         let rows = [
             "make",
             " make  CC=gcc\t-j4 ",
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_than_words_is_not_plain_and_is_taken_apart() {
+    fn compound_text_is_not_plain_and_is_split() {
         let rows: [(&str, &[&str]); 47] = [
             ("make; rm x", &["make", "rm x"]),
             ("cd x && make CC=gcc", &["cd x", "make CC=gcc"]),
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_overflows_and_nothing_panics() {
+    fn deep_nesting_neither_overflows_nor_panics() {
         for part in ["$(", "`", "(", "\"$(", "<(", "'", "\\", "a=", "<"] {
             assert!(!ShellText::parse(&part.repeat(50_001)).is_plain, "{part}");
         }
