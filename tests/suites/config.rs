@@ -123,7 +123,7 @@ fn a_users_file_that_an_agent_could_edit_is_not_read() {
     };
     let outcome = coder(&setup, &["exec", "--toolchain=rust", "--", "sh", "-c", "true"]);
     let stderr = &outcome.exited(86).stderr;
-    assert!(stderr.contains("lies in the workspace"), "{stderr}");
+    assert!(stderr.contains("is in the workspace"), "{stderr}");
     assert!(stderr.contains("hint: choose a smaller workspace"), "{stderr}");
 }
 

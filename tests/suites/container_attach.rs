@@ -287,7 +287,7 @@ fn a_kind_has_one_place() {
         Outcome::of(setup.coder().args(words)).exited(2).stderr.clone()
     };
     let told = refused(&["--attach", "a=rust", "--toolchain-image", "rust=rust:1"]);
-    assert!(told.contains("rust has an image by --toolchain-image, and is attached"), "{told}");
+    assert!(told.contains("rust has both --attach and --toolchain-image"), "{told}");
     let told = refused(&["--attach", "a=rust", "--attach", "b=rust"]);
-    assert!(told.contains("rust is attached to 'a' already"), "{told}");
+    assert!(told.contains("rust is already attached to 'a'"), "{told}");
 }

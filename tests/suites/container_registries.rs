@@ -95,7 +95,7 @@ fn what_is_not_there_is_told_with_its_key() {
     let outcome = call(&setup, &engine, "node", &["make", "probe"]);
     let told = format!(
         "aifo-coder: {}:2: npmrc is admitted, but there is no '{}'\n\
-         hint: take \"npmrc\" out of admit, or put it there\n",
+         hint: remove \"npmrc\" from admit, or make it available\n",
         setup.scratch().join("home/.config/aifo/config.toml").display(),
         npmrc.display()
     );

@@ -1,7 +1,7 @@
-//! What holds for a session, and where each value comes from (`spec/config.md`).
+//! Configuration of a session, with the source of each value (`spec/config.md`).
 //!
-//! Built-in values, then the user's file, the environment, and flags, each over the one before; at
-//! last the workspace's own file, which can only make things tighter, because an agent can edit it.
+//! The user's file overrides built-in values, the environment overrides the file, and flags override both.
+//! The workspace's file comes last and can only restrict, because an agent can edit it.
 
 mod acp;
 mod agents;
@@ -37,7 +37,7 @@ pub(crate) use self::values::{
     Config, EnvEffect, EnvRule, ToolEffect, ToolRule, confine_words, parse_confine, user_file_name,
 };
 
-/// Puts all layers together for a session over `workspace`.
+/// Loads all layers for a session over `workspace`.
 pub(crate) fn load(workspace: &Path, flags: &Flags) -> Result<Config, ConfigError> {
     let workspace = &real(workspace);
     let mut config = Config::builtin();
@@ -59,7 +59,7 @@ pub(crate) fn load(workspace: &Path, flags: &Flags) -> Result<Config, ConfigErro
     Ok(config)
 }
 
-/// What the user's file says, for commands that are about no workspace.
+/// Loads the user's file only, for commands without a workspace.
 pub(crate) fn load_user() -> Result<Config, ConfigError> {
     let mut config = Config::builtin();
     if let Some(file) = user_file_path().map(|path| File::read(&path)).transpose()?.flatten() {
@@ -68,7 +68,7 @@ pub(crate) fn load_user() -> Result<Config, ConfigError> {
     Ok(config)
 }
 
-/// The workspace as messages name it. One that is not there is the session's to refuse.
+/// Returns the real path of the workspace, or `workspace` if it does not exist, which the session reports.
 pub(crate) fn real(workspace: &Path) -> PathBuf {
     workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned())
 }

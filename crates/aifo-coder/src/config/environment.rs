@@ -1,4 +1,4 @@
-//! What the environment says, by the names of the contract.
+//! The environment layer.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -12,11 +12,11 @@ use crate::config::source::{Source, Sourced};
 use crate::config::user::{check_max_executions, limit};
 use crate::config::values::{Config, SmartMode};
 
-/// Where a variable's value is looked up.
+/// Looks up a variable's value.
 pub(crate) type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 impl Config {
-    /// Puts what the environment says over what held before. A variable that is empty says nothing.
+    /// Overrides values with the environment's. Empty variables are ignored.
     pub(crate) fn apply_environment(
         &mut self,
         lookup: VariableLookup<'_>,
@@ -48,7 +48,7 @@ impl Config {
         Ok(())
     }
 
-    /// As a shim reads it: the runtimes' own switches count only while the main one is on.
+    /// Applies the smart switches as a shim does: those of a runtime only count if the main one is on.
     fn apply_smart(&mut self, lookup: VariableLookup<'_>) -> Result<(), ConfigError> {
         let Some(main) = switch(lookup, env::SMART)? else { return Ok(()) };
         let smart = if main.value { SmartMode::On } else { SmartMode::Off };
@@ -64,7 +64,7 @@ impl Config {
     }
 }
 
-/// Any port of the address the environment names.
+/// Returns any port of the environment's address.
 fn tcp(lookup: VariableLookup<'_>) -> Result<Option<Endpoint>, ConfigError> {
     let host = text(lookup, env::BIND_HOST)?.map(|sourced| sourced.value);
     let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
@@ -78,7 +78,10 @@ fn number<T: FromStr>(
     let Some(Sourced { value, source }) = text(lookup, name)? else { return Ok(None) };
     match value.parse() {
         Ok(number) => Ok(Some(Sourced::new(number, source))),
-        Err(_) => Err(ConfigError::new(&source, format!("'{value}' is not a whole number"))),
+        Err(_) => Err(ConfigError::new(
+            &source,
+            format!("invalid value '{value}': expected a whole number"),
+        )),
     }
 }
 
@@ -114,7 +117,7 @@ pub(crate) fn text(
     let source = Source::Environment(name);
     match value.map(OsString::into_string) {
         Some(Ok(value)) if !value.is_empty() => Ok(Some(Sourced::new(value, source))),
-        Some(Err(_)) => Err(ConfigError::new(&source, "is not text")),
+        Some(Err(_)) => Err(ConfigError::new(&source, "value is not valid UTF-8")),
         _ => Ok(None),
     }
 }
@@ -140,7 +143,7 @@ mod tests {
         assert_eq!(older.max_secs.value, Some(7));
         assert_eq!(config(&[(env::MAX_SECS, "0")]).unwrap().max_secs.value, None);
         let error = config(&[(env::MAX_SECS, "5m")]).unwrap_err();
-        assert_eq!(error, "AIFO_TOOLEEXEC_MAX_SECS: '5m' is not a whole number");
+        assert_eq!(error, "AIFO_TOOLEEXEC_MAX_SECS: invalid value '5m': expected a whole number");
         assert!(config(&[(env::MAX_CONNECTIONS, "0")]).is_err());
     }
 
@@ -163,7 +166,11 @@ mod tests {
             (smart.node, smart.python)
         };
         assert_eq!(smart(&[]), (true, false), "the table");
-        assert_eq!(smart(&[(env::SMART_PYTHON, "1")]), (true, false), "alone it says nothing");
+        assert_eq!(
+            smart(&[(env::SMART_PYTHON, "1")]),
+            (true, false),
+            "ignored without the main switch"
+        );
         assert_eq!(smart(&[(env::SMART, "1")]), (false, false));
         assert_eq!(smart(&[(env::SMART, "1"), (env::SMART_PYTHON, "on")]), (false, true));
         assert_eq!(smart(&[(env::SMART, "0"), (env::SMART_NODE, "1")]), (false, false));

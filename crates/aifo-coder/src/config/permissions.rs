@@ -1,4 +1,4 @@
-//! `[permissions]`: which of the permissions that an agent asks for it gets (`spec/acp.md#rules`).
+//! `[permissions]`: rules for an agent's permission requests (`spec/acp.md#rules`).
 
 use std::fmt;
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub(crate) struct PermissionEntries {
     pub(crate) default: Option<Spanned<String>>,
 }
 
-/// A rule as a file has it.
+/// A rule in a file.
 #[derive(Debug)]
 pub(crate) enum RuleEntry {
     /// A kind of call, or `all`.
@@ -42,7 +42,7 @@ pub(crate) struct RuleTable {
     path: Option<String>,
 }
 
-/// What a rule is there for.
+/// The effect of the list that a rule is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RuleEffect {
     Allow,
@@ -50,7 +50,7 @@ enum RuleEffect {
 }
 
 impl Config {
-    /// Adds what a user's file says.
+    /// Adds the rules of the user's file.
     pub(crate) fn apply_permissions(&mut self, file: &File) -> Result<(), ConfigError> {
         let entries = &file.entries.permissions;
         self.permissions.allow.extend(rules(file, &entries.allow, RuleEffect::Allow)?);
@@ -58,21 +58,20 @@ impl Config {
         self.narrow_permissions(file)
     }
 
-    /// Adds what denies, which every file may.
+    /// Adds deny rules and the default, which the workspace's file may do too.
     pub(crate) fn narrow_permissions(&mut self, file: &File) -> Result<(), ConfigError> {
         let entries = &file.entries.permissions;
         self.permissions.deny.extend(rules(file, &entries.deny, RuleEffect::Restrict)?);
         if let Some(Sourced { value: word, source }) = file.sourced(&entries.default) {
             let value = DefaultVerdict::parse(&word).ok_or_else(|| {
-                let what = format!("'{word}' cannot be the default");
-                ConfigError::new(&source, what).hint("say \"ask\" or \"deny\"")
+                ConfigError::invalid_value(&source, &word, "permissions.default", &["ask", "deny"])
             })?;
             self.permissions.default = WithSource { value, source };
         }
         Ok(())
     }
 
-    /// Allows what a flag names.
+    /// Adds the allow rules of `--yes-to`.
     pub(crate) fn allow_by_flag(&mut self, rules: &[PermissionRule]) {
         let allowed = rules
             .iter()
@@ -81,20 +80,20 @@ impl Config {
     }
 }
 
-/// The rule of a single word. Errors: what is wrong, and what was meant.
+/// Parses a rule of one word. Errors: the message and the hint.
 pub(crate) fn parse_rule_keyword(word: &str) -> Result<PermissionRule, (String, String)> {
     PermissionRule::from_keyword(word).ok_or_else(|| {
         let what = format!("there is no kind of tool call '{word}'");
         let known = || PermissionRule::keywords();
         let hint = match suggestion(word, known()) {
             Some(meant) => format!("did you mean '{meant}'?"),
-            None => format!("known are: {}", known().collect::<Vec<_>>().join(", ")),
+            None => format!("known kinds: {}", known().collect::<Vec<_>>().join(", ")),
         };
         (what, hint)
     })
 }
 
-/// A rule as JSON shows it.
+/// Returns a rule as JSON.
 pub(crate) fn shown(rule: &PermissionRule) -> Value {
     match PermissionRule::keywords()
         .find(|word| PermissionRule::from_keyword(word).as_ref() == Some(rule))
@@ -112,16 +111,16 @@ pub(crate) fn shown(rule: &PermissionRule) -> Value {
     }
 }
 
-/// What the workspace's file may not say, with the words for it: all that could give something.
-/// A rule that asks does, where the default is to deny.
+/// Returns the keys that a workspace's file may not have, with their effect. An ask rule extends permissions
+/// if the default is to deny.
 pub(crate) fn loosening(
     entries: &PermissionEntries,
 ) -> impl Iterator<Item = (Range<usize>, String)> {
     let default = entries.default.as_ref().filter(|word| *word.get_ref() == "ask");
     let keys = [
         (entries.allow.as_ref().map(Spanned::span), "allow allows calls"),
-        (entries.ask.as_ref().map(Spanned::span), "ask lets calls be asked for"),
-        (default.map(Spanned::span), "default = \"ask\" lets calls be asked for"),
+        (entries.ask.as_ref().map(Spanned::span), "ask lets calls ask the user"),
+        (default.map(Spanned::span), "default = \"ask\" lets calls ask the user"),
     ];
     keys.into_iter().filter_map(|(span, does)| Some((span?, format!("[permissions] {does}"))))
 }
@@ -155,12 +154,12 @@ fn rule(
     let RuleTable { kind, command, path } = table;
     let error = |invalid: InvalidRule| {
         let hint = match &invalid {
-            InvalidRule::Empty => "what is about everything is \"all\"",
-            InvalidRule::EmptyText(_) => "leave it out, or say what it is about",
+            InvalidRule::Empty => "to match every call, use \"all\"",
+            InvalidRule::EmptyText(_) => "remove it, or give it a value",
             InvalidRule::InvalidPath(_) => "for example: { path = \"src\" }",
-            InvalidRule::NotFileKind(_) => "name the command, or leave the path out",
+            InvalidRule::NotFileKind(_) => "add a command, or remove the path",
             InvalidRule::NotSingleCommand(_) => {
-                "name one program with its arguments, in quotes what a shell would take for more"
+                "use one program with its arguments, and quote special characters of the shell"
             }
         };
         ConfigError::new(source, invalid.to_string()).hint(hint)
@@ -185,7 +184,7 @@ impl<'de> Deserialize<'de> for RuleEntry {
     }
 }
 
-/// Not an untagged enum, whose mistakes would have neither names nor remedies.
+/// Not an untagged enum, whose errors would have neither keys nor hints.
 struct WordOrTable;
 
 impl<'de> Visitor<'de> for WordOrTable {
@@ -225,12 +224,12 @@ mod tests {
         let (workspace, cwd) = (["/w".into()], Path::new("/w"));
         let command = command.map(CallCommand::from_text);
         let command = command.as_ref();
-        let asked = AccessRequest { kind, command, paths, workspace: &workspace, cwd };
-        config.permissions.judge(&asked).to_string()
+        let request = AccessRequest { kind, command, paths, workspace: &workspace, cwd };
+        config.permissions.judge(&request).to_string()
     }
 
     #[test]
-    fn each_decision_names_its_line() {
+    fn decisions_name_their_source() {
         let user = "[permissions]\n\
                     allow = ['read',\n  { command = 'cargo test' },\n  { kind = 'edit', path = 'src' }]\n\
                     ask = ['execute']\n\
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes() {
+    fn invalid_rules() {
         let rows = [
             (
                 "allow = ['reed']",
@@ -266,7 +265,7 @@ mod tests {
             ),
             (
                 "deny = ['brand_new']",
-                "hint: known are: read, edit, delete, move, search, execute, ",
+                "hint: known kinds: read, edit, delete, move, search, execute, ",
             ),
             (
                 "allow = [{ comand = 'x' }]",
@@ -279,7 +278,7 @@ mod tests {
             ("deny = [{ command = ' ' }]", "/u.toml:2: the rule's command is empty\nhint: "),
             (
                 "deny = [{ command = 'cd x && make' }]",
-                "/u.toml:2: 'cd x && make' is not a single command\nhint: name one program with its",
+                "/u.toml:2: 'cd x && make' is not a single command\nhint: use one program with its",
             ),
             (
                 "allow = [{ command = 'rm $X' }]",
@@ -295,7 +294,7 @@ mod tests {
             ("allow = 'read'", "/u.toml:2: invalid type"),
             (
                 "default = 'allow'",
-                "/u.toml:2: 'allow' cannot be the default\nhint: say \"ask\" or \"deny\"",
+                "/u.toml:2: invalid value 'allow' for permissions.default: expected ask or deny",
             ),
         ];
         for (text, expected) in rows {
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_only_takes_away() {
+    fn a_workspace_can_only_restrict() {
         let denied = config("[permissions]\nallow = ['all']", "[permissions]\ndeny = ['all']");
         assert!(judge(&denied.unwrap(), "read", None, &[]).starts_with("deny: \"all\""));
         let default = config("", "[permissions]\ndefault = 'deny'").unwrap();

@@ -1,4 +1,4 @@
-//! Every value as a row: key, value, where it comes from.
+//! The rows of `config show`: key, value, source.
 
 use aifo_policy::PermissionRules;
 use serde::Serialize;
@@ -11,22 +11,22 @@ use crate::config::registries::Registries;
 use crate::config::source::{Layer, Source, Sourced};
 use crate::config::values::{Config, ToolEffect, confine_word};
 
-/// One value as `config show` prints it.
+/// A row of `config show`.
 #[derive(Debug, Serialize)]
 pub(crate) struct ConfigEntry {
-    /// As a file spells it, with its table: `notify.allow`.
+    /// The key with its table: `notify.allow`.
     pub(crate) key: String,
     pub(crate) value: Value,
-    /// What the value's absence means.
+    /// Shown for a value that is not set.
     #[serde(skip)]
     absent: &'static str,
     layer: Layer,
-    /// The line, variable or flag, in words.
+    /// The line, variable or flag.
     pub(crate) from: String,
 }
 
 impl ConfigEntry {
-    /// The value as a configuration file would spell it.
+    /// Returns the value as TOML, or the text for an absent one.
     pub(crate) fn shown(&self) -> String {
         match &self.value {
             Value::Null => format!("({})", self.absent),
@@ -35,7 +35,7 @@ impl ConfigEntry {
     }
 }
 
-/// All of them, in the order of the documentation.
+/// Returns all rows, in the order of `spec/config.md`.
 pub(crate) fn entries(config: &Config) -> Vec<ConfigEntry> {
     let endpoint = config.listen.value.as_ref().map(ToString::to_string);
     let mut all = vec![
@@ -67,10 +67,10 @@ pub(crate) fn entries(config: &Config) -> Vec<ConfigEntry> {
         row(&key, json!(rule.names.value), "", &rule.names)
     }));
     let notify = &config.notify;
-    let limit = "as for tools";
+    let limit = "as max_secs";
     all.extend([
         row("notify.enabled", json!(notify.enabled.value), "", &notify.enabled),
-        row("notify.command", json!(notify.command.value), "by its name", &notify.command),
+        row("notify.command", json!(notify.command.value), "looked up by name", &notify.command),
         row("notify.allow", json!(notify.allow.value), "", &notify.allow),
         row("notify.options", json!(notify.options.value), "", &notify.options),
         row("notify.safe_dirs", json!(notify.safe_dirs.value), "", &notify.safe_dirs),
@@ -79,7 +79,7 @@ pub(crate) fn entries(config: &Config) -> Vec<ConfigEntry> {
         row("notify.timeout_secs", json!(notify.timeout_secs.value), limit, &notify.timeout_secs),
     ]);
     let agent = &config.agent;
-    let rule = "as agent.smart says";
+    let rule = "as agent.smart";
     all.extend([
         row("agent.smart", json!(agent.smart.value.as_str()), "", &agent.smart),
         row("agent.node", json!(agent.node.value), rule, &agent.node),
@@ -87,7 +87,7 @@ pub(crate) fn entries(config: &Config) -> Vec<ConfigEntry> {
     ]);
     all.extend(config.agent_rows.iter().filter_map(|name| {
         let spec = config.agents.iter().find(|spec| spec.name == name.value)?;
-        // Values may be anybody's secret; names are not.
+        // Names only: values may be secret.
         let set: Vec<_> = spec.set.iter().map(|(name, _)| name).collect();
         let value = json!({
             "image": spec.image, "command": spec.command, "state": spec.state, "private": spec.private, "settings": spec.settings,

@@ -1,4 +1,4 @@
-//! Where a value comes from.
+//! Sources of configured values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,21 +6,21 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-/// A value with the layer that had the last word.
+/// A value with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sourced<T> {
     pub(crate) value: T,
     pub(crate) source: Source,
 }
 
-/// A layer, and the place in it.
+/// A layer, and the line, variable or flag in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// Nobody said anything.
+    /// The default.
     BuiltIn,
-    /// The files of this workspace.
+    /// Detected from the files of this workspace.
     Detected(PathBuf),
-    /// The user's own configuration file.
+    /// The user's configuration file.
     UserFile(FileLine),
     /// A variable of this name.
     Environment(Cow<'static, str>),
@@ -58,12 +58,12 @@ impl<T> Sourced<T> {
         Sourced::new(value, Source::BuiltIn)
     }
 
-    /// Whether nobody has said anything yet.
+    /// Returns whether this is the default.
     pub(crate) fn is_builtin(&self) -> bool {
         self.source == Source::BuiltIn
     }
 
-    /// Replaces the value if there is a new one.
+    /// Replaces the value if `sourced` has one.
     pub(crate) fn set(&mut self, sourced: Option<Sourced<impl Into<T>>>) {
         if let Some(Sourced { value, source }) = sourced {
             *self = Sourced { value: value.into(), source };

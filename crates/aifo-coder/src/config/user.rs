@@ -1,4 +1,4 @@
-//! The user's own file, which may say anything.
+//! The user's file, which may set every key.
 
 use aifo_launch::Confine;
 use aifo_types::{Endpoint, Kind, ToolName};
@@ -7,10 +7,12 @@ use crate::config::error::{ConfigError, suggestion};
 use crate::config::file::{File, KindEntries};
 use crate::config::source::{Source, Sourced};
 use crate::config::toolchains::AUTO;
-use crate::config::values::{Config, SmartMode, ToolEffect, ToolRule, parse_confine};
+use crate::config::values::{
+    Config, SmartMode, ToolEffect, ToolRule, confine_words, parse_confine,
+};
 
 impl Config {
-    /// Puts what a user's file says over what held before.
+    /// Overrides values with those of the user's file.
     pub(crate) fn apply_user(&mut self, file: &File) -> Result<(), ConfigError> {
         let entries = &file.entries;
         for (name, kind) in &entries.kind {
@@ -36,7 +38,8 @@ impl Config {
         }
         if let Some(sourced) = file.sourced(&entries.local_python) {
             if !sourced.value.is_absolute() {
-                let what = format!("local_python '{}' is not absolute", sourced.value.display());
+                let what =
+                    format!("local_python '{}' is not an absolute path", sourced.value.display());
                 return Err(ConfigError::new(&sourced.source, what));
             }
             self.local_python.set(Some(sourced));
@@ -49,8 +52,7 @@ impl Config {
         self.apply_notify(file)?;
         if let Some(Sourced { value, source }) = file.sourced(&entries.agent.smart) {
             let smart = SmartMode::parse(&value).ok_or_else(|| {
-                let what = format!("'{value}' is not a way to be smart");
-                ConfigError::new(&source, what).hint("say \"auto\", \"on\" or \"off\"")
+                ConfigError::invalid_value(&source, &value, "agent.smart", &["auto", "on", "off"])
             })?;
             self.agent.smart = Sourced::new(smart, source);
         }
@@ -72,9 +74,9 @@ impl Config {
         let kind = match (&known, &entries.tools) {
             (Some(kind), None) => kind.clone(),
             (Some(kind), Some(tools)) => {
-                let what = format!("toolchain '{kind}' has its tools already");
+                let what = format!("toolchain '{kind}' already has tools");
                 let source = file.source(tools.span());
-                return Err(ConfigError::new(&source, what).hint("add to them with: allow = [..]"));
+                return Err(ConfigError::new(&source, what).hint("add tools with: allow = [..]"));
             }
             (None, Some(_)) => new_kind(name).map_err(|what| ConfigError::new(header, what))?,
             (None, None) => return Err(self.unknown_kind(name, header)),
@@ -93,7 +95,7 @@ impl Config {
         self.deny(&kind, file.sourced(&entries.deny))
     }
 
-    /// Takes tools away from a kind, which every file may do.
+    /// Denies tools of a kind, which the workspace's file may do too.
     pub(crate) fn deny(
         &mut self,
         kind: &Kind,
@@ -111,7 +113,7 @@ impl Config {
         let known = self.policy.kinds().iter().map(|policy| policy.kind.as_str());
         match suggestion(name, known) {
             Some(meant) => error.hint(format!("did you mean [kind.{meant}]?")),
-            None => error.hint("a new one lists its tools: tools = [..]"),
+            None => error.hint("define a new toolchain with: tools = [..]"),
         }
     }
 
@@ -134,7 +136,7 @@ impl Config {
         if let Some(sourced) = file.sourced(&entries.command) {
             let program = sourced.value.first().map(String::as_str).unwrap_or_default();
             if !program.starts_with('/') {
-                let what = format!("the command '{program}' is not an absolute path");
+                let what = format!("command '{program}' is not an absolute path");
                 let hint = "for example: command = [\"/usr/bin/notify-send\", \"{args}\"]";
                 return Err(ConfigError::new(&sourced.source, what).hint(hint));
             }
@@ -151,28 +153,24 @@ impl Config {
     }
 }
 
-/// Seconds as people write them: 0 is no limit.
+/// Converts seconds to a limit; 0 is none.
 pub(crate) fn limit(seconds: u64) -> Option<u64> {
     (seconds > 0).then_some(seconds)
 }
 
-/// Whether tools are held to their place, by its word.
+/// Parses `confine`.
 pub(crate) fn confine_mode(sourced: Sourced<String>) -> Result<Sourced<Confine>, ConfigError> {
     let Sourced { value, source } = sourced;
     match parse_confine(&value) {
         Some(confine) => Ok(Sourced::new(confine, source)),
-        None => Err(ConfigError::new(&source, format!("'{value}' is not a way to confine"))
-            .hint("say \"auto\", \"required\" or \"off\"")),
+        None => Err(ConfigError::invalid_value(&source, &value, "confine", &confine_words())),
     }
 }
 
-/// With none at once, nothing would ever run.
+/// Rejects 0, with which no tool would run.
 pub(crate) fn check_max_executions(sourced: Sourced<usize>) -> Result<Sourced<usize>, ConfigError> {
     if sourced.value == 0 {
-        return Err(ConfigError::new(
-            &sourced.source,
-            "at least one tool must be able to run at once",
-        ));
+        return Err(ConfigError::new(&sourced.source, "max_executions must be at least 1"));
     }
     Ok(sourced)
 }
@@ -180,23 +178,25 @@ pub(crate) fn check_max_executions(sourced: Sourced<usize>) -> Result<Sourced<us
 fn new_kind(name: &str) -> Result<Kind, String> {
     let kind = Kind::parse(name).map_err(|invalid| invalid.to_string())?;
     if kind == Kind::host() {
-        return Err(format!("'{kind}' cannot name a toolchain: it stands for the host itself"));
+        return Err(format!("'{kind}' cannot name a toolchain: reserved for the host"));
     }
     if kind == Kind::agent() {
-        return Err(format!("'{kind}' cannot name a toolchain: it stands for the agent itself"));
+        return Err(format!("'{kind}' cannot name a toolchain: reserved for the agent"));
     }
     if kind.as_str() == AUTO {
-        return Err(format!("'{kind}' cannot name a toolchain: it stands for all of them"));
+        return Err(format!("'{kind}' cannot name a toolchain: reserved for all toolchains"));
     }
     Ok(kind)
 }
 
 fn parse_tool_names(sourced: &Sourced<Vec<String>>) -> Result<Vec<ToolName>, ConfigError> {
     let parse = |name: &String| match ToolName::parse(name.as_bytes()) {
-        // Under such a name the shim would be something else than that tool.
+        // The shim binary runs other programs under such names.
         Ok(tool) if !tool.as_str().starts_with("aifo-") => Ok(tool),
-        Ok(_) => Err(format!("'{name}' cannot be a tool: names in aifo- are ours")),
-        Err(invalid) => Err(format!("'{name}' cannot be a tool: {invalid}")),
+        Ok(_) => {
+            Err(format!("invalid tool name '{name}': names starting with 'aifo-' are reserved"))
+        }
+        Err(invalid) => Err(format!("invalid tool name '{name}': {invalid}")),
     };
     let parsed = sourced.value.iter().map(parse).collect::<Result<_, _>>();
     parsed.map_err(|what| ConfigError::new(&sourced.source, what))

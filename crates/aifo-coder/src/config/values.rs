@@ -1,4 +1,4 @@
-//! Every value a session has, and what they are when nobody says anything.
+//! The values of a session, and their defaults.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,35 +16,35 @@ use crate::config::file::user_file_path;
 use crate::config::source::{Source, Sourced};
 use crate::config::toolchains::Toolchains;
 
-/// What holds.
+/// The configuration of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) toolchains: Sourced<Toolchains>,
-    /// How long a sidecar that was started on demand may have nothing to do; `None`: for ever.
+    /// Idle time after which a sidecar that was started on demand is stopped; `None`: never.
     pub(crate) idle_stop_secs: Sourced<Option<u64>>,
-    /// `None`: a tool may run as long as it likes.
+    /// `None`: no time limit.
     pub(crate) max_secs: Sourced<Option<u64>>,
     pub(crate) max_executions: Sourced<usize>,
     pub(crate) verbose: Sourced<bool>,
-    /// `None`: a unix socket in the session's folder.
+    /// `None`: a unix socket in the session directory.
     pub(crate) listen: Sourced<Option<Endpoint>>,
-    /// The agent's own python; `None`: the system's.
+    /// The agent's python; `None`: the system's.
     pub(crate) local_python: Sourced<Option<PathBuf>>,
     pub(crate) confine: Sourced<Confine>,
     pub(crate) containers: ContainerSettings,
     pub(crate) policy: Policy,
-    /// How `policy` differs from ours.
+    /// Changes to the built-in policy.
     pub(crate) tool_rules: Vec<ToolRule>,
     pub(crate) forwarding: Forwarding,
-    /// How `forwarding` differs from ours.
+    /// Changes to the built-in forwarding rules.
     pub(crate) env_rules: Vec<EnvRule>,
     pub(crate) notify: NotifySettings,
     pub(crate) agent: AgentSettings,
     /// The table of agents, by name.
     pub(crate) agents: Vec<AgentSpec>,
-    /// Which rows of it differ from ours.
+    /// Rows that the user changed or added.
     pub(crate) agent_rows: Vec<Sourced<String>>,
-    /// What an agent is permitted that asks.
+    /// Rules for an agent's permission requests.
     pub(crate) permissions: PermissionRules<Source>,
 }
 
@@ -56,22 +56,22 @@ pub(crate) struct ToolRule {
     pub(crate) tools: Sourced<Vec<String>>,
 }
 
-/// What a change does.
+/// The effect of a [`ToolRule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ToolEffect {
     Allow,
     Deny,
 }
 
-/// A change of which variables a tool gets.
+/// A change of the variables that tools get.
 #[derive(Clone, Debug)]
 pub(crate) struct EnvRule {
     pub(crate) effect: EnvEffect,
-    /// Values are nobody's to print.
+    /// Names only: values may be secret.
     pub(crate) names: Sourced<Vec<String>>,
 }
 
-/// What a change does.
+/// The effect of an [`EnvRule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EnvEffect {
     Allow,
@@ -79,7 +79,7 @@ pub(crate) enum EnvEffect {
     Set,
 }
 
-/// Which commands may notify the user.
+/// `[notify]`: commands that notify the user.
 #[derive(Clone, Debug)]
 pub(crate) struct NotifySettings {
     pub(crate) enabled: Sourced<bool>,
@@ -89,31 +89,31 @@ pub(crate) struct NotifySettings {
     pub(crate) safe_dirs: Sourced<Vec<PathBuf>>,
     pub(crate) trim_env: Sourced<bool>,
     pub(crate) env_allow: Sourced<Vec<String>>,
-    /// `None`: the tools' own limit.
+    /// `None`: the time limit of tools.
     pub(crate) timeout_secs: Sourced<Option<u64>>,
 }
 
-/// Which calls of a runtime the agent's own copy takes.
+/// `[agent]`: smart decisions, per runtime.
 #[derive(Clone, Debug)]
 pub(crate) struct AgentSettings {
     pub(crate) smart: Sourced<SmartMode>,
-    /// Over `smart`, for node alone.
+    /// Overrides `smart` for node.
     pub(crate) node: Sourced<Option<bool>>,
-    /// Over `smart`, for python alone.
+    /// Overrides `smart` for python.
     pub(crate) python: Sourced<Option<bool>>,
 }
 
-/// The rule for both runtimes.
+/// Smart decisions for both runtimes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SmartMode {
-    /// As the table of agents says.
+    /// As in the table of agents.
     Auto,
     On,
     Off,
 }
 
 impl Config {
-    /// What holds when nobody says anything.
+    /// Returns the built-in configuration.
     pub(crate) fn builtin() -> Self {
         let notify = NotifyRules::default();
         Config {
@@ -154,24 +154,25 @@ impl Config {
         }
     }
 
-    /// The kind that a word names, be it an alias.
+    /// Finds a kind by name or alias.
     pub(crate) fn kind_named(&self, word: &str, source: &Source) -> Result<Kind, ConfigError> {
         if let Some(found) = self.policy.kind_named(word) {
             return Ok(found.kind.clone());
         }
         let known: Vec<_> = self.policy.kinds().iter().map(|policy| policy.kind.as_str()).collect();
-        let what = format!("there is no toolchain '{word}'; known are: {}", known.join(", "));
+        let what =
+            format!("there is no toolchain '{word}'; known toolchains: {}", known.join(", "));
         let error = ConfigError::new(source, what);
         Err(match suggestion(word, known) {
             Some(meant) => error.hint(format!("did you mean '{meant}'?")),
             None => error.hint(format!(
-                "one of your own is made in '{}': [kind.NAME] with tools = [..]",
+                "define your own in '{}': [kind.NAME] with tools = [..]",
                 user_file_name()
             )),
         })
     }
 
-    /// Whether `node` and whether `python` calls are decided smartly for this agent.
+    /// Returns for which runtimes this agent's calls are decided smartly.
     pub(crate) fn smart_for(&self, agent: Option<&str>) -> launch::Smart {
         let row = agent.and_then(|name| self.agents.iter().find(|row| row.name == name));
         let rule = match self.agent.smart.value {
@@ -187,7 +188,7 @@ impl Config {
 }
 
 impl NotifySettings {
-    /// What the proxy judges by.
+    /// Returns the rules for the proxy.
     pub(crate) fn rules(&self) -> NotifyRules {
         let mut rules = NotifyRules {
             command: self.command.value.clone(),
@@ -226,10 +227,10 @@ impl SmartMode {
     }
 }
 
-/// A quarter of an hour: longer than a pause to think, shorter than one to eat.
+/// 15 minutes: longer than a pause between calls, shorter than a break.
 const IDLE_STOP_SECS: u64 = 15 * 60;
 
-/// How configuration and flags spell each.
+/// The words in configuration and flags.
 const CONFINE: [(Confine, &str); 3] =
     [(Confine::Auto, "auto"), (Confine::Required, "required"), (Confine::Off, "off")];
 
@@ -241,12 +242,12 @@ pub(crate) fn confine_word(confine: Confine) -> &'static str {
     CONFINE.iter().find(|(known, _)| *known == confine).map(|(_, word)| *word).unwrap_or_default()
 }
 
-/// What `--confine` takes.
+/// Returns the values of `--confine`.
 pub(crate) fn confine_words() -> Vec<&'static str> {
     CONFINE.iter().map(|(_, word)| *word).collect()
 }
 
-/// The user's own file as a hint names it.
+/// Returns the path of the user's file for hints.
 pub(crate) fn user_file_name() -> String {
     let path = user_file_path().unwrap_or_else(|| "~/.config/aifo/config.toml".into());
     path.display().to_string()

@@ -1,5 +1,4 @@
-//! The workspace's own file. Whoever works in the workspace can edit it, an agent too, so it can
-//! make things tighter and nothing else.
+//! The workspace's file. An agent can edit it, so it can only restrict.
 
 use std::ops::Range;
 
@@ -13,7 +12,7 @@ use crate::config::user::{check_max_executions, confine_mode};
 use crate::config::values::{Config, user_file_name};
 
 impl Config {
-    /// Narrows what held before. Errors: what would not narrow, and mistakes.
+    /// Restricts the configuration. Errors: keys that would extend it, and invalid values.
     pub(crate) fn tighten(&mut self, file: &File) -> Result<(), ConfigError> {
         let entries = &file.entries;
         if let Some((span, what)) = loosening(entries).next() {
@@ -62,7 +61,7 @@ impl Config {
     }
 }
 
-/// What of a file does something else than narrow, with the words for it.
+/// Returns the keys that a workspace's file may not have, with their effect.
 fn loosening(entries: &Entries) -> impl Iterator<Item = (Range<usize>, String)> {
     let Entries { env, notify, agent, .. } = entries;
     let kinds = entries.kind.iter().flat_map(|(name, kind)| {
@@ -86,24 +85,21 @@ fn loosening(entries: &Entries) -> impl Iterator<Item = (Range<usize>, String)> 
         .filter(|entry| matches!(entry.get_ref(), CachesEntry::Word(word) if word == "user"));
     let others = [
         (version.map(toml::Spanned::span), "toolchains with an @ chooses a version"),
-        (span(&entries.idle_stop_secs), "idle_stop_secs says how long sidecars stay"),
-        (no_limit.map(toml::Spanned::span), "max_secs = 0 takes the limit away"),
+        (span(&entries.idle_stop_secs), "idle_stop_secs changes when sidecars stop"),
+        (no_limit.map(toml::Spanned::span), "max_secs = 0 removes the limit"),
         (switched_on.map(toml::Spanned::span), "[notify] enabled = true switches notifications on"),
-        (confine.map(toml::Spanned::span), "confine other than \"required\" lets tools go"),
-        (span(&entries.verbose), "verbose changes what is told"),
-        (span(&entries.listen), "listen chooses where the proxy is reached"),
+        (confine.map(toml::Spanned::span), "confine other than \"required\" weakens confinement"),
+        (span(&entries.verbose), "verbose changes the log"),
+        (span(&entries.listen), "listen changes the proxy's address"),
         (span(&entries.backend), "backend chooses where tools run"),
-        (
-            entries.containers.first_except_caches(),
-            "[containers] chooses what containers are made of",
-        ),
+        (entries.containers.first_except_caches(), "[containers] configures containers"),
         (shared.map(toml::Spanned::span), "[containers] caches = \"user\" shares caches"),
         (span(&entries.local_python), "local_python chooses a program to run"),
-        (span(&env.allow), "[env] allow passes variables on"),
-        (span(&env.set), "[env] set chooses variables of tools"),
+        (span(&env.allow), "[env] allow forwards variables"),
+        (span(&env.set), "[env] set sets variables of tools"),
         (span(&notify.command), "[notify] command chooses a program to run"),
         (span(&notify.allow), "[notify] allow allows commands"),
-        (span(&notify.options), "[notify] options allows a caller's options"),
+        (span(&notify.options), "[notify] options allows options of the caller"),
         (span(&notify.safe_dirs), "[notify] safe_dirs allows commands"),
         (span(&notify.trim_env), "[notify] trim_env changes an environment"),
         (span(&notify.env_allow), "[notify] env_allow changes an environment"),
@@ -111,7 +107,7 @@ fn loosening(entries: &Entries) -> impl Iterator<Item = (Range<usize>, String)> 
         (span(&agent.smart), "[agent] smart changes where programs run"),
         (span(&agent.node), "[agent] node changes where programs run"),
         (span(&agent.python), "[agent] python changes where programs run"),
-        (agents::any(&entries.agents), "[agents] chooses what agents are and get"),
+        (agents::any(&entries.agents), "[agents] configures agents"),
     ];
     let others = others.into_iter().filter_map(|(span, what)| Some((span?, what.to_owned())));
     kinds.chain(others).chain(permissions::loosening(&entries.permissions))
@@ -137,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn it_narrows() {
+    fn values_are_restricted() {
         let user = "confine = 'off'\ntoolchains = ['rust', 'node']\nmax_secs = 100\n[kind.rust]\nallow = ['just']";
         let narrow = "toolchains = ['node', 'go']\nmax_secs = 60\nmax_executions = 3\n\
                       confine = 'required'\n\
@@ -157,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn it_narrows_what_starts_on_demand() {
+    fn toolchains_on_demand_are_restricted() {
         let words = |user, workspace| config(user, workspace).unwrap().toolchains.value.words();
         let user = "toolchains = ['auto', 'rust@1.95']";
         assert_eq!(words(user, "toolchains = ['go', 'rust']"), ["auto", "rust@1.95", "go"]);
@@ -166,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tighter_already_stays() {
+    fn stricter_values_are_kept() {
         let config = config("max_secs = 100\nmax_executions = 2", "max_secs = 600").unwrap();
         assert_eq!(config.max_secs.value, Some(100));
         assert_eq!(config.max_secs.source.to_string(), "/u.toml:1");
@@ -180,7 +176,7 @@ mod tests {
             ("", "", Project),
             ("'user'", "", User),
             ("'none'", "", None),
-            // As files said it before there were words.
+            // The older boolean form.
             ("true", "", Project),
             ("false", "", None),
             ("'user'", "'project'", Project),
@@ -201,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_loosen_is_refused() {
+    fn keys_that_extend_are_rejected() {
         let rows = [
             "toolchains = ['rust@1.95']",
             "idle_stop_secs = 0",
@@ -241,35 +237,47 @@ mod tests {
     }
 
     #[test]
-    fn a_user_may_say_anything_but_nonsense() {
+    fn invalid_values_of_the_user_are_rejected() {
         let rows = [
             ("[kind.rsut]\nallow = []", "/u.toml:1: there is no toolchain 'rsut'\nhint: did you"),
-            ("[kind.java]\nallow = []", "hint: a new one lists its tools: tools = [..]"),
+            ("[kind.java]\nallow = []", "hint: define a new toolchain with: tools = [..]"),
             ("[kind.Java]\ntools = []", "'Java' cannot name a toolchain"),
             ("[containers]\npools = ['10.89.0.1/16']", "'10.89.0.1/16' is no range of addresses"),
             (
                 "[containers]\ncaches = 'all'",
-                "/u.toml:2: 'all' is not a scope of caches\nhint: say project, user, none",
+                "/u.toml:2: invalid value 'all' for containers.caches: expected project, user or none",
             ),
             ("[containers]\ncaches = 3", "/u.toml:2: caches is \"project\", \"user\" or \"none\""),
             ("[kind.host]\ntools = []", "/u.toml:1: 'host' cannot name a toolchain"),
-            ("[kind.auto]\ntools = []", "'auto' cannot name a toolchain: it stands for all"),
-            ("[kind.rust]\ntools = []", "/u.toml:2: toolchain 'rust' has its tools already"),
-            ("[kind.rust]\nallow = ['a/b']", "/u.toml:2: 'a/b' cannot be a tool"),
-            ("[kind.rust]\ndeny = ['aifo-runner']", "names in aifo- are ours"),
-            ("toolchains = ['rust', 'x']", "/u.toml:1: there is no toolchain 'x'; known are: c"),
-            ("max_executions = 0", "/u.toml:1: at least one"),
-            ("confine = 'yes'", "hint: say \"auto\", \"required\" or \"off\""),
+            ("[kind.auto]\ntools = []", "'auto' cannot name a toolchain: reserved for all"),
+            ("[kind.rust]\ntools = []", "/u.toml:2: toolchain 'rust' already has tools"),
+            ("[kind.rust]\nallow = ['a/b']", "/u.toml:2: invalid tool name 'a/b'"),
+            ("[kind.rust]\ndeny = ['aifo-runner']", "names starting with 'aifo-' are reserved"),
+            (
+                "toolchains = ['rust', 'x']",
+                "/u.toml:1: there is no toolchain 'x'; known toolchains: c",
+            ),
+            ("max_executions = 0", "/u.toml:1: max_executions must be at least 1"),
+            (
+                "confine = 'yes'",
+                "/u.toml:1: invalid value 'yes' for confine: expected auto, required or off",
+            ),
             ("listen = 'x'", "/u.toml:1: "),
-            ("local_python = 'python3'", "/u.toml:1: local_python 'python3' is not absolute"),
+            (
+                "local_python = 'python3'",
+                "/u.toml:1: local_python 'python3' is not an absolute path",
+            ),
             ("[env]\nallow = ['A', 'B C']", "/u.toml:2: invalid variable 'B C'"),
             ("[env]\ndeny = ['=']", "/u.toml:2: invalid variable '='"),
             ("[env]\nset = { 'A*' = '' }", "/u.toml:2: invalid variable 'A*'"),
             ("[env]\nset = { PATH = '/x' }", "/u.toml:2: variable 'PATH' is reserved"),
             ("[env]\nset = { A = 1 }", "/u.toml:2: invalid type: integer `1`"),
-            ("[notify]\ncommand = ['say']", "/u.toml:2: the command 'say' is not an absolute"),
-            ("[notify]\ncommand = []", "/u.toml:2: the command '' is not an absolute"),
-            ("[agent]\nsmart = 'yes'", "hint: say \"auto\", \"on\" or \"off\""),
+            ("[notify]\ncommand = ['say']", "/u.toml:2: command 'say' is not an absolute path"),
+            ("[notify]\ncommand = []", "/u.toml:2: command '' is not an absolute path"),
+            (
+                "[agent]\nsmart = 'yes'",
+                "/u.toml:2: invalid value 'yes' for agent.smart: expected auto, on or off",
+            ),
         ];
         for (text, expected) in rows {
             let error = config(text, "").unwrap_err();
