@@ -9,7 +9,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use aifo_mailbox::{Arguments, Call, Card, CommandName, Directory, card_file, limits};
+use aifo_mailbox::{
+    Arguments, CallerInfo, ClientInfo, CommandName, Directory, client_info_file, limits,
+};
 use aifo_process::{SignalSet, ignore_broken_pipes, ignored_signals};
 use aifo_types::{Signal, exit};
 use nix::unistd::{AccessFlags, access};
@@ -29,8 +31,8 @@ impl Place {
     /// are to know. Every shim passes here, so it costs one system call.
     pub(crate) fn ours() -> Option<Self> {
         let path = aifo_process::executed_path()?;
-        let card = card_file(path.to_str()?);
-        access(card.as_str(), AccessFlags::F_OK).ok()?;
+        let info = client_info_file(path.to_str()?);
+        access(info.as_str(), AccessFlags::F_OK).ok()?;
         let command = CommandName::parse(path.file_name()?.as_bytes()).ok()?;
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         Some(Place { folder: folder.unwrap_or(Path::new(".")).to_owned(), command })
@@ -81,7 +83,7 @@ fn say(text: &str) {
 /// When we give up waiting; `None` is never.
 fn deadline() -> Option<Instant> {
     let secs = std::env::var(TIMEOUT).ok().and_then(|secs| secs.parse().ok());
-    let secs = secs.unwrap_or(limits::ORPHAN.as_secs());
+    let secs = secs.unwrap_or(limits::ORPHAN_AGE.as_secs());
     Some(secs).filter(|secs| *secs > 0).map(|secs| Instant::now() + Duration::from_secs(secs))
 }
 
@@ -89,14 +91,15 @@ fn deadline() -> Option<Instant> {
 const TIMEOUT: &str = "PROXY_TIMEOUT";
 
 /// Where we are, and what of our environment passes.
-fn call(place: &Place, directory: &Directory) -> Call {
-    let name = card_file(place.command.as_str());
-    let card = directory.read(&name, limits::SMALL).ok();
-    let card =
-        card.and_then(|card| Card::parse(&String::from_utf8_lossy(&card))).unwrap_or_default();
-    let workspace = match &card.workspace {
+fn call(place: &Place, directory: &Directory) -> CallerInfo {
+    let name = client_info_file(place.command.as_str());
+    let info = directory.read(&name, limits::SMALL).ok();
+    let info = info
+        .and_then(|info| ClientInfo::parse(&String::from_utf8_lossy(&info)))
+        .unwrap_or_default();
+    let workspace = match &info.workspace {
         Some(way) => place.folder.join(way).canonicalize().ok(),
-        None => Some(PathBuf::from(&card.host)),
+        None => Some(PathBuf::from(&info.host)),
     };
     let variable = |name: &String| {
         let mut variable = name.clone().into_bytes();
@@ -104,10 +107,10 @@ fn call(place: &Place, directory: &Directory) -> Call {
         variable.extend(std::env::var_os(name)?.into_vec());
         Some(variable)
     };
-    Call {
+    CallerInfo {
         cwd: std::env::current_dir().ok().map(|cwd| cwd.into_os_string().into_vec()),
         workspace: workspace.map(|path| path.into_os_string().into_vec()),
-        variables: card.variables.iter().filter_map(variable).collect(),
+        variables: info.variables.iter().filter_map(variable).collect(),
     }
 }
 

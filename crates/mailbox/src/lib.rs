@@ -9,12 +9,12 @@
 //! Out of scope: running anything (`aifo-doors`), and the client that is a program (`aifo-shim`).
 //!
 //! ```
-//! use aifo_mailbox::{Arguments, Part, Stem};
+//! use aifo_mailbox::{Arguments, FileKind, RequestId};
 //!
-//! let (stem, part) = Stem::of_file(b"make.0f6c4be2.req").expect("a request");
-//! assert_eq!(part, Part::Request);
-//! assert_eq!(stem.command().map(|command| command.as_str()), Some("make"));
-//! assert_eq!(stem.file(Part::Stdout), "make.0f6c4be2.stdout");
+//! let (id, part) = RequestId::of_file(b"make.0f6c4be2.req").expect("a request");
+//! assert_eq!(part, FileKind::Request);
+//! assert_eq!(id.command().map(|command| command.as_str()), Some("make"));
+//! assert_eq!(id.file(FileKind::Stdout), "make.0f6c4be2.stdout");
 //! assert_eq!(Arguments::parse(b"build\0\0").0, [b"build".to_vec(), b"".to_vec()]);
 //! ```
 //!
@@ -22,11 +22,11 @@
 //! Nothing here follows a link, opens what is no regular file, or writes into a file that was there.
 
 mod arguments;
-mod call;
-mod card;
+mod caller_info;
 mod claim;
+mod client_info;
+mod command_exit;
 mod directory;
-mod ending;
 mod liveness;
 mod name;
 mod orphans;
@@ -36,18 +36,18 @@ mod script;
 mod watch;
 
 pub use arguments::{Arguments, ContainsNul};
-pub use call::{Call, Place};
-pub use card::Card;
-pub use claim::{Claim, ClaimError, Placed, Refused};
-pub use directory::{Directory, Unfit};
-pub use ending::{Ending, Reason};
-pub use liveness::{Beat, Heart, Liveness};
-pub use name::{CommandName, InvalidCommandName, Part, Stem, card_file, pid_file};
-pub use orphans::{OrphanRules, remove_orphans};
+pub use caller_info::{CallerInfo, WorkingDirectory};
+pub use claim::{Claim, ClaimError, ClientFiles, InvalidRequest};
+pub use client_info::ClientInfo;
+pub use command_exit::{CommandExit, ExitReason};
+pub use directory::{Directory, FileError};
+pub use liveness::{Heartbeat, HeartbeatFile, Liveness};
+pub use name::{CommandName, FileKind, InvalidCommandName, RequestId, client_info_file, pid_file};
+pub use orphans::{OrphanFilter, remove_orphans};
 pub use pid_file::{PidFile, PidFileError, served_commands};
-pub use queue::Queue;
-pub use script::script;
-pub use watch::{Seen, Watch, WatchId};
+pub use queue::RequestQueue;
+pub use script::client_script;
+pub use watch::{Watch, WatchEvent, WatchId};
 
 /// Bounds on what a container can make us hold or read (`spec/mailbox.md#trust`); sizes in bytes.
 pub mod limits {
@@ -68,11 +68,11 @@ pub mod limits {
     /// What one stream of a command may print: far more than anybody reads, less than a disk.
     pub const OUTPUT: u64 = 64 << 30;
     /// How far clients read ahead of what the command was given.
-    pub const AHEAD: u64 = 1024 * 1024;
+    pub const STDIN_AHEAD: u64 = 1024 * 1024;
     /// Nobody is told of anything so old: clients wait 300 s by themselves.
-    pub const ORPHAN: Duration = Duration::from_secs(300);
+    pub const ORPHAN_AGE: Duration = Duration::from_secs(300);
     /// How long a client may go without a sign of life if it holds no lock.
-    pub const SILENCE: Duration = Duration::from_secs(10);
+    pub const LIVENESS_TIMEOUT: Duration = Duration::from_secs(10);
     /// How often it gives one.
-    pub const BEAT: Duration = Duration::from_secs(2);
+    pub const TOUCH_INTERVAL: Duration = Duration::from_secs(2);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
-use crate::directory::{Directory, Unfit};
+use crate::directory::{Directory, FileError};
 use crate::limits;
 use crate::name::{CommandName, command_of_pid_file, pid_file};
 
@@ -48,16 +48,16 @@ impl PidFile {
         let system = |source| PidFileError::System { command: command.clone(), source };
         let mut stale = None;
         for _ in 0..ATTEMPTS {
-            match attempt(directory, &name).map_err(system)? {
-                Attempt::Locked(mut file) => {
+            match try_lock(directory, &name).map_err(system)? {
+                LockAttempt::Locked(mut file) => {
                     writeln!(file, "{}", std::process::id()).map_err(system)?;
                     return Ok(PidFile { name, file, stale });
                 }
-                Attempt::Removed(pid) => stale = pid.or(stale),
-                Attempt::Held(pid) => {
+                LockAttempt::Removed(pid) => stale = pid.or(stale),
+                LockAttempt::Held(pid) => {
                     // Somebody may only have looked whether it is held.
-                    sleep(PAUSE);
-                    if let Attempt::Held(again) = attempt(directory, &name).map_err(system)? {
+                    sleep(RECHECK_DELAY);
+                    if let LockAttempt::Held(again) = try_lock(directory, &name).map_err(system)? {
                         let pid = if again.is_empty() { pid } else { again };
                         return Err(PidFileError::AlreadyRunning { command: command.clone(), pid });
                     }
@@ -79,7 +79,7 @@ impl PidFile {
 /// The commands whose PID files are held, by whomever.
 pub fn served_commands(directory: &Directory) -> Vec<CommandName> {
     let mut commands = Vec::new();
-    let listed = directory.each_name(|name| commands.extend(command_of_pid_file(name)));
+    let listed = directory.for_each_name(|name| commands.extend(command_of_pid_file(name)));
     if listed.is_err() {
         commands.clear();
     }
@@ -88,12 +88,12 @@ pub fn served_commands(directory: &Directory) -> Vec<CommandName> {
 }
 
 fn is_held(directory: &Directory, name: &str) -> bool {
-    let file = directory.open_plain(name);
+    let file = directory.open_regular(name);
     file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// What came of one try.
-enum Attempt {
+enum LockAttempt {
     /// A new file, with its lock.
     Locked(File),
     /// What nobody held is gone; the number that stood there.
@@ -102,40 +102,40 @@ enum Attempt {
     Held(String),
 }
 
-fn attempt(directory: &Directory, name: &str) -> std::io::Result<Attempt> {
-    let (file, is_new) = match directory.open_plain_shared(name) {
+fn try_lock(directory: &Directory, name: &str) -> std::io::Result<LockAttempt> {
+    let (file, is_new) = match directory.open_regular_read_write(name) {
         Ok(file) => (file, false),
-        Err(Unfit::Missing) => match directory.create_shared(name) {
+        Err(FileError::Missing) => match directory.create_read_write(name) {
             Ok(file) => (file, true),
             // Somebody was quicker: there is one to be looked at now.
-            Err(Errno::EEXIST) => return Ok(Attempt::Removed(None)),
+            Err(Errno::EEXIST) => return Ok(LockAttempt::Removed(None)),
             Err(errno) => return Err(errno.into()),
         },
         // Whatever else has that name is in nobody's hands.
         Err(_) => {
             directory.remove(name)?;
-            return Ok(Attempt::Removed(None));
+            return Ok(LockAttempt::Removed(None));
         }
     };
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok(Attempt::Held(number(&file))),
+        Err(TryLockError::WouldBlock) => return Ok(LockAttempt::Held(pid_text(&file))),
         Err(TryLockError::Error(error)) => return Err(error),
     }
     if !directory.is_named(&file, name) {
         // It was replaced between opening and locking.
-        return Ok(Attempt::Removed(None));
+        return Ok(LockAttempt::Removed(None));
     }
     if is_new {
-        return Ok(Attempt::Locked(file));
+        return Ok(LockAttempt::Locked(file));
     }
-    let pid = number(&file);
+    let pid = pid_text(&file);
     directory.remove(name)?;
-    Ok(Attempt::Removed(Some(pid)))
+    Ok(LockAttempt::Removed(Some(pid)))
 }
 
 /// What stands in the file, if that is a number; it may be anything.
-fn number(mut file: &File) -> String {
+fn pid_text(mut file: &File) -> String {
     let mut text = String::new();
     let _ = file.seek(SeekFrom::Start(0));
     let _ = file.take(limits::SIGNAL).read_to_string(&mut text);
@@ -146,7 +146,7 @@ fn number(mut file: &File) -> String {
 
 const ATTEMPTS: usize = 16;
 /// Longer than a look at a lock takes.
-const PAUSE: Duration = Duration::from_millis(20);
+const RECHECK_DELAY: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use aifo_mailbox::{Directory, Part, Stem, limits};
+use aifo_mailbox::{Directory, FileKind, RequestId, limits};
 use aifo_process::terminal;
 use aifo_wire::Stdio;
 use nix::errno::Errno;
@@ -22,7 +22,7 @@ pub(super) struct Feed {
     /// A pipe, opened once more: others may read it and take what was announced to us.
     own: Option<OwnedFd>,
     file: File,
-    stem: Stem,
+    id: RequestId,
     sent: u64,
     taken: u64,
     is_over: bool,
@@ -34,7 +34,7 @@ impl Feed {
     /// `None` if there is nothing that could come: `/dev/null`, or no descriptor at all.
     pub(super) fn new(
         directory: &Directory,
-        stem: &Stem,
+        id: &RequestId,
         closed: [bool; 3],
     ) -> io::Result<Option<Self>> {
         let standard = Standard::all();
@@ -46,22 +46,14 @@ impl Feed {
         let standard = Standard::input();
         let is_pipe = stdin == Stdio::Passed && !is_file(&standard);
         let own = is_pipe.then(|| reopen(&standard, OFlag::O_RDONLY).ok()).flatten();
-        let file = directory.create(&stem.file(Part::Stdin))?;
-        Ok(Some(Feed {
-            standard,
-            own,
-            file,
-            stem: stem.clone(),
-            sent: 0,
-            taken: 0,
-            is_over: false,
-        }))
+        let file = directory.create(&id.file(FileKind::Stdin))?;
+        Ok(Some(Feed { standard, own, file, id: id.clone(), sent: 0, taken: 0, is_over: false }))
     }
 
     /// Reads a block if one has come and there is room for it.
     pub(super) fn carry(&mut self, directory: &Directory) {
         if self.is_full() {
-            self.taken = taken(directory, &self.stem).unwrap_or(self.taken);
+            self.taken = taken(directory, &self.id).unwrap_or(self.taken);
         }
         if self.is_over || self.is_full() || !self.is_ready() {
             return;
@@ -78,7 +70,7 @@ impl Feed {
             // Nothing will come from there: for the command this is the end.
             Ok(_) | Err(_) => {
                 self.is_over = true;
-                let _ = directory.create(&self.stem.file(Part::Eof));
+                let _ = directory.create(&self.id.file(FileKind::Eof));
             }
         }
     }
@@ -93,7 +85,7 @@ impl Feed {
     }
 
     fn is_full(&self) -> bool {
-        self.sent.saturating_sub(self.taken) >= limits::AHEAD
+        self.sent.saturating_sub(self.taken) >= limits::STDIN_AHEAD
     }
 
     /// A terminal stops who reads it in the background.
@@ -114,7 +106,7 @@ fn is_file(standard: &Standard) -> bool {
 }
 
 /// How much the command has been given, as the host says.
-fn taken(directory: &Directory, stem: &Stem) -> Option<u64> {
-    let text = directory.read(&stem.file(Part::Taken), limits::SIGNAL * 2).ok()?;
+fn taken(directory: &Directory, id: &RequestId) -> Option<u64> {
+    let text = directory.read(&id.file(FileKind::Taken), limits::SIGNAL * 2).ok()?;
     std::str::from_utf8(&text).ok()?.lines().next()?.parse().ok()
 }

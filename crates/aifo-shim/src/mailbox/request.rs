@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant, SystemTime};
 
-use aifo_mailbox::{Directory, Ending, Part, Reason, Stem, Watch, limits};
+use aifo_mailbox::{CommandExit, Directory, ExitReason, FileKind, RequestId, Watch, limits};
 use aifo_types::{ExecId, Signal, exit};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -23,7 +23,7 @@ use crate::standard::Standard;
 /// we are here, a command that still runs is ended.
 pub(super) struct Request {
     directory: Directory,
-    stem: Stem,
+    id: RequestId,
     /// Locked as long as we live, whatever ends us.
     alive: File,
     /// The same file under every name that it will have; its removal is the answer.
@@ -60,12 +60,12 @@ impl Request {
         let directory = Directory::open(&place.folder).map_err(words)?;
         let bits = aifo_process::random_bits().map_err(|error| error.to_string())?;
         let id = ExecId::from_random(bits);
-        let stem = Stem::new(place.command.clone(), id.as_str()).ok_or("its name is no id")?;
-        let alive = directory.create(&stem.file(Part::Alive)).map_err(words)?;
+        let id = RequestId::new(place.command.clone(), id.as_str()).ok_or("its name is no id")?;
+        let alive = directory.create(&id.file(FileKind::Alive)).map_err(words)?;
         let now = Instant::now();
         let mut request = Request {
             directory,
-            stem,
+            id,
             alive,
             request: None,
             watch: None,
@@ -82,14 +82,14 @@ impl Request {
     }
 
     fn fill(&mut self, place: &Place, args: &[OsString], closed: [bool; 3]) -> std::io::Result<()> {
-        let file = |part| self.stem.file(part);
-        let mut about = self.directory.create(&file(Part::Call))?;
+        let file = |kind| self.id.file(kind);
+        let mut about = self.directory.create(&file(FileKind::Call))?;
         about.write_all(&call(place, &self.directory).encode())?;
-        self.feed = Feed::new(&self.directory, &self.stem, closed)?;
-        let mut draft = self.directory.create(&file(Part::Draft))?;
+        self.feed = Feed::new(&self.directory, &self.id, closed)?;
+        let mut draft = self.directory.create(&file(FileKind::RequestDraft))?;
         let request = arguments(args).encode().map_err(std::io::Error::other)?;
         draft.write_all(&request)?;
-        self.directory.rename(&file(Part::Draft), &file(Part::Request))?;
+        self.directory.rename(&file(FileKind::RequestDraft), &file(FileKind::Request))?;
         self.request = Some(draft);
         Ok(())
     }
@@ -101,7 +101,7 @@ impl Request {
             if self.watch.is_none() && self.since.elapsed() >= MOMENT {
                 self.start_watching();
             }
-            let has_ended = self.directory.has(&self.stem.file(Part::Exit));
+            let has_ended = self.directory.exists(&self.id.file(FileKind::Exit));
             let flow = self.carry(has_ended);
             match flow {
                 Err(end) => return end,
@@ -111,7 +111,7 @@ impl Request {
             let now = Instant::now();
             if deadline.is_some_and(|deadline| deadline <= now) {
                 // Nobody takes it up any more from here on.
-                let _ = self.directory.remove(&self.stem.file(Part::Request));
+                let _ = self.directory.remove(&self.id.file(FileKind::Request));
                 say("timeout waiting for host to execute command");
                 return ShimEnd::Code(exit::TIMED_OUT);
             }
@@ -135,7 +135,7 @@ impl Request {
         let watch = Watch::new();
         if let (Ok(watch), Some(request)) = (&watch, &self.request) {
             // Where it cannot be, we look by ourselves.
-            let _ = watch.removal(request);
+            let _ = watch.watch_removal(request);
         }
         self.watch = watch.ok();
         // Without one we are as patient as with one.
@@ -165,13 +165,15 @@ impl Request {
     }
 
     fn open_taps(&mut self) {
-        let open = |part| self.directory.open_plain(&self.stem.file(part)).ok();
-        let (Some(stdout), Some(stderr)) = (open(Part::Stdout), open(Part::Stderr)) else { return };
-        let taken = open(Part::Taken);
+        let open = |kind| self.directory.open_regular(&self.id.file(kind)).ok();
+        let (Some(stdout), Some(stderr)) = (open(FileKind::Stdout), open(FileKind::Stderr)) else {
+            return;
+        };
+        let taken = open(FileKind::Taken);
         if let Some(watch) = &self.watch {
             for file in [Some(&stdout), Some(&stderr), taken.as_ref()].into_iter().flatten() {
                 // What is not told of is found a little later.
-                let _ = watch.growth(file);
+                let _ = watch.watch_growth(file);
             }
         }
         let taps = [(stdout, Standard::output()), (stderr, Standard::error())];
@@ -188,11 +190,15 @@ impl Request {
         watched.extend(taps.map(|fd| PollFd::new(fd, PollFlags::POLLOUT)));
         // An interrupted wait is as good as one that is over.
         let _ = ppoll(&mut watched, Some(TimeSpec::from_duration(time)), None);
-        while self.watch.as_ref().is_some_and(|it| it.next().is_ok_and(|seen| !seen.is_empty())) {}
+        while self
+            .watch
+            .as_ref()
+            .is_some_and(|it| it.read_events().is_ok_and(|seen| !seen.is_empty()))
+        {}
     }
 
     fn beat(&mut self, now: Instant) {
-        if now.saturating_duration_since(self.touched) >= limits::BEAT {
+        if now.saturating_duration_since(self.touched) >= limits::TOUCH_INTERVAL {
             self.touched = now;
             let _ = self.alive.set_modified(SystemTime::now());
         }
@@ -207,10 +213,10 @@ impl Request {
                 stops |= signal == Signal::Tstp;
             }
         }
-        let file = self.stem.file(Part::Signal);
+        let file = self.id.file(FileKind::Signal);
         if let Some(signal) = self.unsent.first().copied()
-            && !self.directory.has(&file)
-            && self.directory.put_bytes(&file, signal.name().as_bytes()).is_ok()
+            && !self.directory.exists(&file)
+            && self.directory.replace_bytes(&file, signal.name().as_bytes()).is_ok()
         {
             self.unsent.remove(0);
         }
@@ -221,11 +227,13 @@ impl Request {
     }
 
     fn ending(&self) -> ShimEnd {
-        let read = |part| self.directory.read(&self.stem.file(part), limits::SMALL).ok();
-        let reason = read(Part::Reason);
-        match read(Part::Exit).and_then(|exit| Ending::parse(&exit, reason.as_deref())) {
-            Some(Ending { reason: Some(Reason::Signal(number)), .. }) => ShimEnd::Signaled(number),
-            Some(Ending { code, .. }) => ShimEnd::Code(code),
+        let read = |kind| self.directory.read(&self.id.file(kind), limits::SMALL).ok();
+        let reason = read(FileKind::Reason);
+        match read(FileKind::Exit).and_then(|exit| CommandExit::parse(&exit, reason.as_deref())) {
+            Some(CommandExit { reason: Some(ExitReason::Signal(number)), .. }) => {
+                ShimEnd::Signaled(number)
+            }
+            Some(CommandExit { code, .. }) => ShimEnd::Code(code),
             None => fail("the ending of the command is unknown"),
         }
     }
@@ -233,14 +241,14 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        for file in self.stem.files().filter(|file| !is_hosts(file)) {
+        for file in self.id.files().filter(|file| !is_host_owned(file)) {
             let _ = self.directory.remove(&file);
         }
     }
 }
 
 /// What only the host may remove: by these names it knows that it has claimed a request.
-fn is_hosts(file: &str) -> bool {
-    Stem::of_file(file.as_bytes())
-        .is_some_and(|(_, part)| matches!(part, Part::Run | Part::ExitDraft))
+fn is_host_owned(file: &str) -> bool {
+    RequestId::of_file(file.as_bytes())
+        .is_some_and(|(_, kind)| matches!(kind, FileKind::Run | FileKind::ExitDraft))
 }

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// What a request says beside its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Call {
+pub struct CallerInfo {
     /// The caller's directory, as it is called where the caller is.
     pub cwd: Option<Vec<u8>>,
     /// The workspace, as it is called there.
@@ -17,31 +17,31 @@ pub struct Call {
 
 /// Where a command is to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum WorkingDirectory {
     /// At the workspace's root: the caller is nowhere that the host knows.
-    Root,
+    WorkspaceRoot,
     /// In this directory by its spelling; whether it really lies in the workspace is still to be seen.
-    Directory(PathBuf),
+    Below(PathBuf),
 }
 
-impl Call {
+impl CallerInfo {
     /// Reads a call; what it does not know it passes over.
     pub fn parse(bytes: &[u8]) -> Self {
-        let mut call = Call::default();
+        let mut caller = CallerInfo::default();
         for field in bytes.split(|byte| *byte == 0) {
             let mut halves = field.splitn(2, |byte| *byte == b'=');
             let (Some(key), Some(value)) = (halves.next(), halves.next()) else { continue };
             match key {
-                b"cwd" => call.cwd = Some(value.to_vec()),
-                b"workspace" => call.workspace = Some(value.to_vec()),
-                b"env" => call.variables.push(value.to_vec()),
+                b"cwd" => caller.cwd = Some(value.to_vec()),
+                b"workspace" => caller.workspace = Some(value.to_vec()),
+                b"env" => caller.variables.push(value.to_vec()),
                 _ => {}
             }
         }
-        call
+        caller
     }
 
-    /// The form that [`Call::parse`] reads. Values have no NUL: they come from a system that ends
+    /// The form that [`CallerInfo::parse`] reads. Values have no NUL: they come from a system that ends
     /// strings by it.
     pub fn encode(&self) -> Vec<u8> {
         let cwd = self.cwd.iter().map(|value| (&b"cwd"[..], value));
@@ -58,19 +58,19 @@ impl Call {
     }
 
     /// Where the command is to run, in the host's words for `root`, its workspace.
-    pub fn place(&self, root: &Path) -> Place {
+    pub fn working_directory(&self, root: &Path) -> WorkingDirectory {
         let path = |bytes: &Vec<u8>| PathBuf::from(OsStr::from_bytes(bytes));
-        let Some(cwd) = self.cwd.as_ref().map(path) else { return Place::Root };
+        let Some(cwd) = self.cwd.as_ref().map(path) else { return WorkingDirectory::WorkspaceRoot };
         if !cwd.is_absolute() || cwd.components().any(|part| part == Component::ParentDir) {
-            return Place::Root;
+            return WorkingDirectory::WorkspaceRoot;
         }
         let theirs = self.workspace.as_ref().map(path);
         let theirs = theirs.filter(|path| path.is_absolute() && path.parent().is_some());
         let names = theirs.iter().map(PathBuf::as_path).chain([root]);
         match names.filter_map(|name| cwd.strip_prefix(name).ok()).next() {
-            Some(below) if below.as_os_str().is_empty() => Place::Root,
-            Some(below) => Place::Directory(root.join(below)),
-            None => Place::Root,
+            Some(below) if below.as_os_str().is_empty() => WorkingDirectory::WorkspaceRoot,
+            Some(below) => WorkingDirectory::Below(root.join(below)),
+            None => WorkingDirectory::WorkspaceRoot,
         }
     }
 
@@ -90,17 +90,18 @@ mod tests {
 
     #[test]
     fn fields_come_in_any_order_and_unknown_ones_are_passed_over() {
-        let call = Call::parse(b"env=A=1\0new=x\0cwd=/w/a=b\0nonsense\0env=B=\0workspace=/w\0");
-        let expected = Call {
+        let caller =
+            CallerInfo::parse(b"env=A=1\0new=x\0cwd=/w/a=b\0nonsense\0env=B=\0workspace=/w\0");
+        let expected = CallerInfo {
             cwd: Some(b"/w/a=b".to_vec()),
             workspace: Some(b"/w".to_vec()),
             variables: vec![b"A=1".to_vec(), b"B=".to_vec()],
         };
-        assert_eq!(call, expected);
-        assert_eq!(Call::parse(&call.encode()), call);
-        assert_eq!(Call::parse(b""), Call::default());
+        assert_eq!(caller, expected);
+        assert_eq!(CallerInfo::parse(&caller.encode()), caller);
+        assert_eq!(CallerInfo::parse(b""), CallerInfo::default());
         let names = ["B".to_owned(), "C".to_owned()];
-        assert_eq!(call.variables_named(&names), [b"B=".to_vec()]);
+        assert_eq!(caller.variables_named(&names), [b"B=".to_vec()]);
     }
 
     #[test]
@@ -121,9 +122,12 @@ mod tests {
         ];
         for (cwd, workspace, expected) in rows {
             let bytes = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
-            let call = Call { cwd: bytes(cwd), workspace: bytes(workspace), variables: Vec::new() };
-            let expected = expected.map_or(Place::Root, |path| Place::Directory(path.into()));
-            assert_eq!(call.place(root), expected, "{cwd:?} {workspace:?}");
+            let caller =
+                CallerInfo { cwd: bytes(cwd), workspace: bytes(workspace), variables: Vec::new() };
+            let expected = expected.map_or(WorkingDirectory::WorkspaceRoot, |path| {
+                WorkingDirectory::Below(path.into())
+            });
+            assert_eq!(caller.working_directory(root), expected, "{cwd:?} {workspace:?}");
         }
     }
 }

@@ -4,16 +4,16 @@ use std::fmt;
 
 /// The exit code, and what it does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ending {
+pub struct CommandExit {
     /// What the client exits with.
     pub code: u8,
     /// Why, unless the command just exited so.
-    pub reason: Option<Reason>,
+    pub reason: Option<ExitReason>,
 }
 
 /// Why a command ended as it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum ExitReason {
     /// The signal of this number ended it.
     Signal(u8),
     /// It ran into the time limit.
@@ -28,41 +28,41 @@ pub enum Reason {
     Refused,
 }
 
-const WORDS: [(Reason, &str); 5] = [
-    (Reason::Timeout, "timeout"),
-    (Reason::Shutdown, "shutdown"),
-    (Reason::Output, "output"),
-    (Reason::Lost, "lost"),
-    (Reason::Refused, "refused"),
+const REASONS: [(ExitReason, &str); 5] = [
+    (ExitReason::Timeout, "timeout"),
+    (ExitReason::Shutdown, "shutdown"),
+    (ExitReason::Output, "output"),
+    (ExitReason::Lost, "lost"),
+    (ExitReason::Refused, "refused"),
 ];
 
-impl Ending {
+impl CommandExit {
     /// Reads what stands in the two files; `None` if that is no exit code.
     pub fn parse(exit: &[u8], reason: Option<&[u8]>) -> Option<Self> {
         let exit = exit.trim_ascii();
         let digits = exit.iter().all(u8::is_ascii_digit);
         let code = std::str::from_utf8(exit).ok().filter(|_| digits)?.parse().ok()?;
-        Some(Ending { code, reason: reason.and_then(Reason::parse) })
+        Some(CommandExit { code, reason: reason.and_then(ExitReason::parse) })
     }
 }
 
-impl Reason {
+impl ExitReason {
     /// Reads what [`fmt::Display`] writes.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?.trim();
         if let Some(number) = text.strip_prefix("signal ") {
-            return number.parse().ok().map(Reason::Signal);
+            return number.parse().ok().map(ExitReason::Signal);
         }
-        WORDS.iter().find(|(_, word)| *word == text).map(|(reason, _)| *reason)
+        REASONS.iter().find(|(_, word)| *word == text).map(|(reason, _)| *reason)
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for ExitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Reason::Signal(number) = self {
+        if let ExitReason::Signal(number) = self {
             return write!(f, "signal {number}");
         }
-        let word = WORDS.iter().find(|(reason, _)| reason == self).map_or("", |row| row.1);
+        let word = REASONS.iter().find(|(reason, _)| reason == self).map_or("", |row| row.1);
         f.write_str(word)
     }
 }
@@ -73,14 +73,15 @@ mod tests {
 
     #[test]
     fn reasons_are_words() {
-        let all = [Reason::Signal(9), Reason::Timeout, Reason::Shutdown, Reason::Output];
-        for reason in all.into_iter().chain([Reason::Lost, Reason::Refused]) {
+        let all =
+            [ExitReason::Signal(9), ExitReason::Timeout, ExitReason::Shutdown, ExitReason::Output];
+        for reason in all.into_iter().chain([ExitReason::Lost, ExitReason::Refused]) {
             let text = reason.to_string();
             assert!(!text.is_empty());
-            assert_eq!(Reason::parse(text.as_bytes()), Some(reason));
+            assert_eq!(ExitReason::parse(text.as_bytes()), Some(reason));
         }
         for text in ["", "signal", "signal x", "signal 256", "what"] {
-            assert_eq!(Reason::parse(text.as_bytes()), None, "{text}");
+            assert_eq!(ExitReason::parse(text.as_bytes()), None, "{text}");
         }
     }
 
@@ -96,9 +97,9 @@ mod tests {
             (b"\xff", None),
         ];
         for (exit, code) in rows {
-            assert_eq!(Ending::parse(exit, None).map(|ending| ending.code), code, "{exit:?}");
+            assert_eq!(CommandExit::parse(exit, None).map(|ending| ending.code), code, "{exit:?}");
         }
-        let killed = Ending::parse(b"137", Some(b"signal 9")).unwrap();
-        assert_eq!(killed.reason, Some(Reason::Signal(9)));
+        let killed = CommandExit::parse(b"137", Some(b"signal 9")).unwrap();
+        assert_eq!(killed.reason, Some(ExitReason::Signal(9)));
     }
 }
