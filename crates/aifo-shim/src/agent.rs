@@ -14,24 +14,24 @@ use aifo_types::{decode_given, env, exit};
 use nix::errno::Errno;
 use nix::unistd::execve;
 
-use crate::ending::ShimEnd;
-use crate::tell;
-use crate::variables::of_system_file;
+use crate::log;
+use crate::shim_exit::ShimExit;
+use crate::variables::system_file_variables;
 
 /// What stands before the image's own PATH, for every agent alike.
 const FIRST_IN_PATH: &str =
     "/opt/aifo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Replaces this process by the command, in the agent's environment. Returns only if that fails.
-pub(crate) fn become_agent(words: &[OsString]) -> ShimEnd {
+pub(crate) fn become_agent(words: &[OsString]) -> ShimExit {
     let Some((command, args)) = words.split_first() else {
-        tell::line("aifo-agent needs a command, and is not for people");
-        return ShimEnd::Code(exit::NOTHING_RAN);
+        log::line("aifo-agent needs a command, and is not for people");
+        return ShimExit::Code(exit::NOTHING_RAN);
     };
-    let environment = environment(std::env::vars_os(), &of_system_file());
+    let environment = environment(std::env::vars_os(), &system_file_variables());
     let Err(errno) = program(command, &environment)
         .and_then(|program| execute(&program, command, args, &environment));
-    tell::line(format_args!(
+    log::line(format_args!(
         "cannot execute '{}': {}",
         command.display(),
         match errno {
@@ -39,7 +39,7 @@ pub(crate) fn become_agent(words: &[OsString]) -> ShimEnd {
             errno => std::io::Error::from(errno).to_string(),
         }
     ));
-    ShimEnd::Code(match errno {
+    ShimExit::Code(match errno {
         Errno::ENOENT => exit::NOT_FOUND,
         _ => exit::NOT_EXECUTABLE,
     })

@@ -29,26 +29,26 @@ pub(crate) fn open(endpoint: &Endpoint) -> io::Result<OwnedFd> {
 }
 
 /// How much of a request left.
-pub(crate) enum Sent {
-    All,
+pub(crate) enum SendOutcome {
+    Complete,
     /// The proxy closed before it took everything; an answer may wait all the same.
-    Part,
+    Partial,
     /// It closed before it took anything: nothing can have run.
     Nothing,
 }
 
 /// Sends a request.
-pub(crate) fn send_request(socket: &OwnedFd, request: &[u8]) -> Sent {
+pub(crate) fn send_request(socket: &OwnedFd, request: &[u8]) -> SendOutcome {
     let mut rest = request;
     while !rest.is_empty() {
         match send(socket.as_raw_fd(), rest, MsgFlags::MSG_NOSIGNAL) {
             Ok(count) => rest = rest.get(count..).unwrap_or_default(),
             Err(Errno::EINTR) => {}
-            Err(_) if rest.len() == request.len() => return Sent::Nothing,
-            Err(_) => return Sent::Part,
+            Err(_) if rest.len() == request.len() => return SendOutcome::Nothing,
+            Err(_) => return SendOutcome::Partial,
         }
     }
-    Sent::All
+    SendOutcome::Complete
 }
 
 /// Reads what is there; 0 is the end of the stream.

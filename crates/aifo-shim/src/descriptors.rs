@@ -9,19 +9,23 @@ use nix::sys::stat::{SFlag, fstat, makedev};
 
 /// What a call's connection can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum FdTransport {
     /// Descriptors: it is a unix socket.
-    Passing,
+    Pass,
     /// Bytes alone.
-    Relaying,
+    Relay,
 }
 
 /// What becomes of 0, 1 and 2. `closed` says which of them our parent had left closed.
-pub(crate) fn classify(fds: [BorrowedFd<'_>; 3], closed: [bool; 3], way: Way) -> [Stdio; 3] {
+pub(crate) fn classify(
+    fds: [BorrowedFd<'_>; 3],
+    closed: [bool; 3],
+    transport: FdTransport,
+) -> [Stdio; 3] {
     let mut stdio = [Stdio::Closed; 3];
     for ((kind, fd), is_closed) in stdio.iter_mut().zip(fds).zip(closed) {
         if !is_closed {
-            *kind = classify_one(fd, way);
+            *kind = classify_one(fd, transport);
         }
     }
     let [_, output, error] = fds;
@@ -33,12 +37,12 @@ pub(crate) fn classify(fds: [BorrowedFd<'_>; 3], closed: [bool; 3], way: Way) ->
     stdio
 }
 
-fn classify_one(fd: BorrowedFd<'_>, way: Way) -> Stdio {
+fn classify_one(fd: BorrowedFd<'_>, transport: FdTransport) -> Stdio {
     let Ok(stat) = fstat(fd) else { return Stdio::Closed };
     match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
         SFlag::S_IFCHR if stat.st_rdev == makedev(1, 3) => Stdio::Null,
         SFlag::S_IFCHR if fd.is_terminal() => Stdio::Terminal,
-        SFlag::S_IFIFO | SFlag::S_IFREG if way == Way::Passing => Stdio::Passed,
+        SFlag::S_IFIFO | SFlag::S_IFREG if transport == FdTransport::Pass => Stdio::Passed,
         _ => Stdio::Relayed,
     }
 }
@@ -89,8 +93,8 @@ mod tests {
             ("a terminal", pty.slave, Terminal, Terminal),
         ];
         for (what, fd, passing, relaying) in rows {
-            assert_eq!(classify_one(fd.as_fd(), Way::Passing), passing, "{what}");
-            assert_eq!(classify_one(fd.as_fd(), Way::Relaying), relaying, "{what}");
+            assert_eq!(classify_one(fd.as_fd(), FdTransport::Pass), passing, "{what}");
+            assert_eq!(classify_one(fd.as_fd(), FdTransport::Relay), relaying, "{what}");
         }
     }
 
@@ -105,15 +109,15 @@ mod tests {
         let open = [false; 3];
         use Stdio::{Closed, Null, Passed, Relayed, Same};
         let rows = [
-            ([null, writer, twin], open, Way::Passing, [Null, Passed, Same]),
-            ([null, writer, twin], open, Way::Relaying, [Null, Relayed, Same]),
-            ([null, writer, other], open, Way::Passing, [Null, Passed, Passed]),
-            ([writer, null, null], open, Way::Passing, [Passed, Null, Null]),
-            ([writer, twin, null], open, Way::Passing, [Passed, Passed, Null]),
-            ([null, null, twin], [true, true, false], Way::Passing, [Closed, Closed, Passed]),
+            ([null, writer, twin], open, FdTransport::Pass, [Null, Passed, Same]),
+            ([null, writer, twin], open, FdTransport::Relay, [Null, Relayed, Same]),
+            ([null, writer, other], open, FdTransport::Pass, [Null, Passed, Passed]),
+            ([writer, null, null], open, FdTransport::Pass, [Passed, Null, Null]),
+            ([writer, twin, null], open, FdTransport::Pass, [Passed, Passed, Null]),
+            ([null, null, twin], [true, true, false], FdTransport::Pass, [Closed, Closed, Passed]),
         ];
-        for (fds, closed, way, expected) in rows {
-            let stdio = classify(fds, closed, way);
+        for (fds, closed, transport, expected) in rows {
+            let stdio = classify(fds, closed, transport);
             assert_eq!(stdio, expected);
             let count = stdio.iter().filter(|kind| **kind == Passed).count();
             assert_eq!(passed(fds, stdio).len(), count, "{expected:?}");

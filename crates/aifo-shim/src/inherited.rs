@@ -21,9 +21,9 @@ pub(crate) fn invocation(
     let limits = current_limits().into_iter();
     Invocation {
         argv,
-        cwd: Some(directory(cwd, std::env::var_os("PWD"))),
+        cwd: Some(logical_directory(cwd, std::env::var_os("PWD"))),
         environment,
-        umask: Some(mask()),
+        umask: Some(current_umask()),
         nice: Some(nice()),
         limits: limits.map(|it| SoftLimit { resource: it.resource, soft: it.soft }).collect(),
         ignored: ignored.bits(),
@@ -38,7 +38,7 @@ pub(crate) fn environment(forwarding: &Forwarding, workspace: &Path) -> Vec<Vec<
 }
 
 /// The terminal that the tool's is to resemble.
-pub(crate) fn describe(fd: BorrowedFd<'_>) -> Terminal {
+pub(crate) fn describe_terminal(fd: BorrowedFd<'_>) -> Terminal {
     // One that was hung up just now has neither size nor modes.
     let size = terminal::window_size(fd).unwrap_or_default();
     let modes = terminal::modes(fd).unwrap_or_default();
@@ -46,7 +46,7 @@ pub(crate) fn describe(fd: BorrowedFd<'_>) -> Terminal {
 }
 
 /// Where we are, by the way our parent came here if that is known: a path of links stays one.
-fn directory(cwd: &Path, pwd: Option<OsString>) -> Vec<u8> {
+fn logical_directory(cwd: &Path, pwd: Option<OsString>) -> Vec<u8> {
     let pwd = pwd.map(PathBuf::from).filter(|pwd| pwd != cwd && is_plain(pwd));
     let chosen = pwd.filter(|pwd| is_same_directory(pwd, cwd));
     chosen.unwrap_or_else(|| cwd.to_owned()).into_os_string().into_vec()
@@ -63,7 +63,7 @@ fn is_same_directory(a: &Path, b: &Path) -> bool {
 }
 
 /// The file mode creation mask, which can only be read by setting it: nobody else runs here.
-fn mask() -> u16 {
+fn current_umask() -> u16 {
     let mask = umask(Mode::empty());
     umask(mask);
     u16::try_from(mask.bits() & 0o777).unwrap_or_default()
@@ -75,22 +75,23 @@ mod tests {
 
     #[test]
     fn a_path_of_links_is_kept_if_it_leads_here() {
-        let folder = std::env::temp_dir().join(format!("aifo-shim-pwd-{}", std::process::id()));
-        std::fs::create_dir_all(folder.join("real/inner")).unwrap();
-        let _ = std::os::unix::fs::symlink("real", folder.join("link"));
-        let real = folder.join("real/inner").canonicalize().unwrap();
+        let directory = std::env::temp_dir().join(format!("aifo-shim-pwd-{}", std::process::id()));
+        std::fs::create_dir_all(directory.join("real/inner")).unwrap();
+        let _ = std::os::unix::fs::symlink("real", directory.join("link"));
+        let real = directory.join("real/inner").canonicalize().unwrap();
         let text = |path: &Path| path.as_os_str().to_owned();
-        let chosen =
-            |pwd: Option<OsString>| PathBuf::from(OsString::from_vec(directory(&real, pwd)));
+        let chosen = |pwd: Option<OsString>| {
+            PathBuf::from(OsString::from_vec(logical_directory(&real, pwd)))
+        };
 
-        let link = folder.join("link/inner");
+        let link = directory.join("link/inner");
         assert_eq!(chosen(Some(text(&link))), link);
-        let dotted = folder.join("link/../link/inner");
-        for other in [text(&dotted), text(&folder), "inner".into(), "/nonexistent".into()] {
+        let dotted = directory.join("link/../link/inner");
+        for other in [text(&dotted), text(&directory), "inner".into(), "/nonexistent".into()] {
             assert_eq!(chosen(Some(other.clone())), real, "{other:?}");
         }
         assert_eq!(chosen(None), real);
-        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

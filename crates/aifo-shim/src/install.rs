@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use aifo_policy::{NotifyRules, Policy};
 
 /// Where pythons of an image lie, each of which gets a link under its own versioned name.
-const PYTHON_PLACES: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/opt/venv/bin"];
+const PYTHON_DIRECTORIES: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/opt/venv/bin"];
 
 const SHIM: &str = "aifo-shim";
 
@@ -18,15 +18,15 @@ const SHIM: &str = "aifo-shim";
 /// changed.
 ///
 /// Errors: the folder cannot be written, or a file that is not ours has a tool's name.
-pub(crate) fn install(folder: &Path) -> io::Result<usize> {
-    fs::create_dir_all(folder)?;
+pub(crate) fn install(directory: &Path) -> io::Result<usize> {
+    fs::create_dir_all(directory)?;
     let names = names();
     for name in &names {
-        check_free(&folder.join(name))?;
+        check_free(&directory.join(name))?;
     }
-    place_binary(&folder.join(SHIM))?;
+    install_binary(&directory.join(SHIM))?;
     for name in &names {
-        let link = folder.join(name);
+        let link = directory.join(name);
         match fs::remove_file(&link) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -42,7 +42,7 @@ fn names() -> BTreeSet<String> {
     let policy = Policy::builtin();
     let mut names: BTreeSet<String> = policy.all_tools().into_iter().map(str::to_owned).collect();
     names.extend(NotifyRules::default().allowlist);
-    let entries = PYTHON_PLACES.iter().filter_map(|place| fs::read_dir(place).ok());
+    let entries = PYTHON_DIRECTORIES.iter().filter_map(|directory| fs::read_dir(directory).ok());
     for entry in entries.flatten().flatten() {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
@@ -68,15 +68,15 @@ fn check_free(path: &Path) -> io::Result<()> {
 }
 
 /// Puts a copy of us there, in one step, so that a running shim is never half a file.
-fn place_binary(target: &Path) -> io::Result<()> {
-    let ours = fs::canonicalize("/proc/self/exe")?;
-    if target.canonicalize().is_ok_and(|there| there == ours) {
+fn install_binary(target: &Path) -> io::Result<()> {
+    let binary = fs::canonicalize("/proc/self/exe")?;
+    if target.canonicalize().is_ok_and(|there| there == binary) {
         return Ok(());
     }
-    let mut beside = target.as_os_str().to_owned();
-    beside.push(format!(".{}", std::process::id()));
-    let beside = PathBuf::from(beside);
-    fs::copy(&ours, &beside)?;
-    fs::set_permissions(&beside, fs::Permissions::from_mode(0o755))?;
-    fs::rename(&beside, target)
+    let mut temporary = target.as_os_str().to_owned();
+    temporary.push(format!(".{}", std::process::id()));
+    let temporary = PathBuf::from(temporary);
+    fs::copy(&binary, &temporary)?;
+    fs::set_permissions(&temporary, fs::Permissions::from_mode(0o755))?;
+    fs::rename(&temporary, target)
 }

@@ -10,24 +10,24 @@ use aifo_types::{env, exit};
 use nix::errno::Errno;
 use nix::unistd::execve;
 
-use crate::ending::ShimEnd;
-use crate::tell;
+use crate::log;
+use crate::shim_exit::ShimExit;
 
 /// Replaces this process by the runtime: same pid, same signals, same fds, nothing of us left.
 /// Returns only if that fails.
-pub(crate) fn become_runtime(local: &Local, args: &[OsString]) -> ShimEnd {
+pub(crate) fn become_runtime(local: &Local, args: &[OsString]) -> ShimExit {
     let runtime = local.runtime.display();
     let pid = std::process::id().to_string();
     // An exec keeps the pid, a fork does not: finding our own there, we came by that very path.
     if std::env::var(env::LOCAL_GUARD).is_ok_and(|guard| guard == pid) {
-        tell::line(format_args!(
+        log::line(format_args!(
             "'{runtime}' leads back to aifo-shim; install a real runtime there, or take the link away"
         ));
-        return ShimEnd::Code(exit::NOTHING_RAN);
+        return ShimExit::Code(exit::NOTHING_RAN);
     }
     let Err(errno) = execute(local.runtime.as_os_str(), args, &pid);
-    tell::line(format_args!("cannot execute '{runtime}': {}", std::io::Error::from(errno)));
-    ShimEnd::Code(match errno {
+    log::line(format_args!("cannot execute '{runtime}': {}", std::io::Error::from(errno)));
+    ShimExit::Code(match errno {
         Errno::ENOENT => exit::NOT_FOUND,
         _ => exit::NOT_EXECUTABLE,
     })

@@ -10,34 +10,34 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod agent;
+mod cli;
 mod connection;
 mod descriptors;
-mod ending;
+mod failure;
+mod fd_writer;
+mod frame_connection;
 mod inherited;
-mod inlet;
 mod install;
-mod interrupts;
-mod itself;
-mod keyboard;
-mod line;
 mod local;
-mod loss;
+mod log;
 mod mailbox;
 mod native;
 mod notification;
-mod outlet;
+mod output_forwarder;
+mod parent_shell;
+mod polling;
 mod relay;
-mod resident;
+mod runner;
 mod settings;
-mod shell;
 mod shim;
+mod shim_exit;
+mod signal_forwarder;
 mod signals;
-mod sink;
-mod standard;
+mod standard_fd;
+mod stdin_forwarder;
 mod streamed;
-mod tell;
+mod terminal_input;
 mod variables;
-mod waiting;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -56,16 +56,16 @@ fn run() -> ! {
     let args: Vec<OsString> = args.collect();
     let ending = match name.as_bytes() {
         b"aifo-shim" | b"" => match args.split_first() {
-            Some((flag, call)) if flag == "--call" => itself::call(call, closed),
-            _ => itself::tell(&args),
+            Some((flag, call)) if flag == "--call" => cli::call(call, closed),
+            _ => cli::run(&args),
         },
         b"aifo-agent" => agent::become_agent(&args),
         b"aifo-runner" => {
             aifo_process::ignore_broken_pipes();
-            resident::run(&args)
+            runner::run(&args)
         }
-        tool => match mailbox::Place::ours() {
-            Some(place) => mailbox::run(&place, &args, closed),
+        tool => match mailbox::MailboxCommand::detect() {
+            Some(command) => mailbox::run(&command, &args, closed),
             None => shim::run(tool, &args, closed),
         },
     };

@@ -17,21 +17,21 @@ pub(crate) struct Settings {
     pub(crate) exec_id: Option<String>,
     pub(crate) protocol: Protocol,
     /// No descriptor is passed: all bytes go by the connection.
-    pub(crate) relays: bool,
+    pub(crate) relay_only: bool,
     /// What the user has tools get of the environment, beyond the table.
-    pub(crate) forwarded: String,
+    pub(crate) extra_variables: String,
     pub(crate) verbose: bool,
     pub(crate) notify_async: bool,
-    pub(crate) habits: Habits,
+    pub(crate) compat: CompatFlags,
 }
 
 /// The version that a call begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// Merged output and nothing else.
-    Two,
+    V2,
     /// Everything, or version 2 where the proxy does not speak it.
-    Three,
+    V3,
 }
 
 /// Where the proxy is, and what it wants to see.
@@ -43,7 +43,7 @@ pub(crate) struct ProxyAddress {
 
 /// Old habits that users may ask for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Habits {
+pub(crate) struct CompatFlags {
     pub(crate) exit_zero_on_sigint: bool,
     pub(crate) exit_zero_on_disconnect: bool,
     pub(crate) keep_parent_shell: bool,
@@ -72,14 +72,14 @@ impl Settings {
             decide,
             exec_id: variables.text(env::EXEC_ID),
             protocol: match variables.text(env::PROTO).as_deref().map(str::trim) {
-                Some("2") => Protocol::Two,
-                _ => Protocol::Three,
+                Some("2") => Protocol::V2,
+                _ => Protocol::V3,
             },
-            relays: variables.is_on(env::RELAY),
-            forwarded: variables.text(env::FORWARDED).unwrap_or_default(),
+            relay_only: variables.is_on(env::RELAY),
+            extra_variables: variables.text(env::FORWARDED).unwrap_or_default(),
             verbose: variables.is_on(env::VERBOSE),
             notify_async: variables.is_on(env::NOTIFY_ASYNC),
-            habits: Habits {
+            compat: CompatFlags {
                 exit_zero_on_sigint: variables.is_on(env::EXIT_ZERO_ON_SIGINT),
                 exit_zero_on_disconnect: variables.is_on(env::EXIT_ZERO_ON_DISCONNECT),
                 keep_parent_shell: variables

@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, raise};
 pub(crate) struct Signals {
     caught: CaughtSignals,
     /// Which have come, and how often those whose number counts.
-    heard: SignalSet,
+    received: SignalSet,
     interrupts: u32,
     continued: u32,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Signals {
 /// What is not caught: KILL and STOP cannot be; CHLD tells of children, and we have none; a write to
 /// a pipe without a reader is an error here; and TTIN and TTOU stop who touches a terminal from the
 /// background, which would be us.
-const OURS: [Signal; 6] = [
+const NOT_FORWARDED: [Signal; 6] = [
     Signal::SIGKILL,
     Signal::SIGSTOP,
     Signal::SIGCHLD,
@@ -34,15 +34,15 @@ impl Signals {
     /// From now on signals wait to be read. One that our parent ignores stays ignored.
     pub(crate) fn catch(ignored: SignalSet) -> nix::Result<Self> {
         let mut set = SignalSet::from_bits(!ignored.bits());
-        OURS.iter().for_each(|signal| set.remove(*signal as u8));
+        NOT_FORWARDED.iter().for_each(|signal| set.remove(*signal as u8));
         let caught = CaughtSignals::new(set)?;
-        Ok(Signals { caught, heard: SignalSet::default(), interrupts: 0, continued: 0 })
+        Ok(Signals { caught, received: SignalSet::default(), interrupts: 0, continued: 0 })
     }
 
     /// The next one that has come.
     pub(crate) fn next(&mut self) -> Option<u8> {
         let number = self.caught.next()?.number;
-        self.heard.insert(number);
+        self.received.insert(number);
         if number == Signal::SIGINT as u8 {
             self.interrupts = self.interrupts.saturating_add(1);
         }
@@ -53,28 +53,28 @@ impl Signals {
     }
 
     /// Whether one has come to us.
-    pub(crate) fn have_brought(&self, number: u8) -> bool {
-        self.heard.contains(number)
+    pub(crate) fn has_received(&self, number: u8) -> bool {
+        self.received.contains(number)
     }
 
     /// How often INT has come.
-    pub(crate) fn interrupts(&self) -> u32 {
+    pub(crate) fn interrupt_count(&self) -> u32 {
         self.interrupts
     }
 
     /// How often CONT has come.
-    pub(crate) fn continued(&self) -> u32 {
+    pub(crate) fn continue_count(&self) -> u32 {
         self.continued
     }
 
     /// Counts a CONT that nobody sent.
-    pub(crate) fn count_continued(&mut self) {
+    pub(crate) fn add_continue(&mut self) {
         self.continued = self.continued.wrapping_add(1);
     }
 
     /// Has those that came wait once more, for another who reads them.
-    pub(crate) fn give_back(&self) {
-        for number in self.heard.iter() {
+    pub(crate) fn raise_again(&self) {
+        for number in self.received.iter() {
             if let Ok(signal) = Signal::try_from(i32::from(number)) {
                 let _ = raise(signal);
             }
@@ -94,7 +94,7 @@ impl Signals {
         } else {
             let _ = raise(Signal::SIGSTOP);
         }
-        self.heard.remove(number);
+        self.received.remove(number);
     }
 }
 

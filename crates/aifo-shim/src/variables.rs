@@ -35,7 +35,7 @@ impl Variables {
         if complete {
             return Variables { file: HashMap::new() };
         }
-        let beside = folder_of_link(tool).map(|folder| folder.join(FILE_NAME));
+        let beside = link_directory(tool).map(|directory| directory.join(FILE_NAME));
         let files = beside.into_iter().chain([PathBuf::from(SYSTEM_FILE)]);
         let text = files.filter_map(|file| trusted_text(&file)).next().unwrap_or_default();
         Variables { file: parse(&text) }
@@ -52,7 +52,7 @@ impl Variables {
 }
 
 /// What the file of the whole system says, by name; nothing if there is none to be trusted.
-pub(crate) fn of_system_file() -> HashMap<String, String> {
+pub(crate) fn system_file_variables() -> HashMap<String, String> {
     trusted_text(Path::new(SYSTEM_FILE)).map(|text| parse(&text)).unwrap_or_default()
 }
 
@@ -61,7 +61,7 @@ fn from_environment(name: &str) -> Option<String> {
 }
 
 /// The folder in which the shell, or whoever called us, found the link.
-fn folder_of_link(tool: &[u8]) -> Option<PathBuf> {
+fn link_directory(tool: &[u8]) -> Option<PathBuf> {
     let called = PathBuf::from(std::env::args_os().next()?);
     let link = if called.components().count() > 1 {
         called
@@ -82,8 +82,8 @@ fn trusted_text(path: &Path) -> Option<String> {
     let file = options.open(path).ok()?;
     let metadata = file.metadata().ok()?;
     let owner = metadata.uid();
-    let ours = owner == getuid().as_raw() || owner == 0;
-    if !metadata.is_file() || !ours || metadata.mode() & 0o022 != 0 {
+    let is_trusted_owner = owner == getuid().as_raw() || owner == 0;
+    if !metadata.is_file() || !is_trusted_owner || metadata.mode() & 0o022 != 0 {
         return None;
     }
     let mut text = String::new();
@@ -94,8 +94,9 @@ fn trusted_text(path: &Path) -> Option<String> {
 /// `AIFO_NAME=value` lines; everything else is passed over.
 fn parse(text: &str) -> HashMap<String, String> {
     let lines = text.lines().filter_map(|line| line.trim().split_once('='));
-    let ours = lines.filter(|(name, value)| name.starts_with(env::PREFIX) && !value.is_empty());
-    ours.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    let variables =
+        lines.filter(|(name, value)| name.starts_with(env::PREFIX) && !value.is_empty());
+    variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 #[cfg(test)]

@@ -12,12 +12,12 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 
-use super::feed::Feed;
-use super::tap::{Flow, Tap};
-use super::{Place, arguments, call, fail, say};
-use crate::ending::{BROKEN_PIPE, ShimEnd};
+use super::file_tail::{FileTail, TailState};
+use super::stdin_spooler::StdinSpooler;
+use super::{MailboxCommand, arguments, caller_info, fail, print_error};
+use crate::shim_exit::{BROKEN_PIPE, ShimExit};
 use crate::signals::Signals;
-use crate::standard::Standard;
+use crate::standard_fd::StandardFd;
 
 /// What we have placed. Dropped, all of it and of its answer is removed: without the file that says that
 /// we are here, a command that still runs is ended.
@@ -30,9 +30,9 @@ pub(super) struct Request {
     request: Option<File>,
     /// For what takes longer than a moment: closing one takes the kernel some 10 ms.
     watch: Option<Watch>,
-    feed: Option<Feed>,
+    stdin: Option<StdinSpooler>,
     /// The streams, as soon as they are looked at.
-    taps: Option<[Tap; 2]>,
+    outputs: Option<[FileTail; 2]>,
     /// Signals that the host has not taken yet.
     unsent: Vec<Signal>,
     /// Since when we are here, or watch.
@@ -41,26 +41,26 @@ pub(super) struct Request {
 }
 
 /// A command of a moment has ended by then, and is only looked for.
-const MOMENT: Duration = Duration::from_millis(20);
+const POLL_PHASE: Duration = Duration::from_millis(20);
 /// How soon at first, and each time after a quarter more: what it takes is not seen much later.
-const GLANCE: Duration = Duration::from_micros(400);
+const FIRST_INTERVAL: Duration = Duration::from_micros(400);
 /// How soon something is looked for that nobody tells us of.
-const SOON: Duration = Duration::from_millis(20);
+const SHORT_INTERVAL: Duration = Duration::from_millis(20);
 /// On a shared directory that tells of no changes we look by ourselves.
-const PATIENCE: Duration = Duration::from_millis(250);
+const LONG_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Request {
     /// Places it. Errors are words for people; then nothing is left, and nothing runs.
     pub(super) fn place(
-        place: &Place,
+        mailbox: &MailboxCommand,
         args: &[OsString],
         closed: [bool; 3],
     ) -> Result<Self, String> {
         let words = |errno: Errno| errno.desc().to_owned();
-        let directory = Directory::open(&place.folder).map_err(words)?;
+        let directory = Directory::open(&mailbox.directory).map_err(words)?;
         let bits = aifo_process::random_bits().map_err(|error| error.to_string())?;
         let id = ExecId::from_random(bits);
-        let id = RequestId::new(place.command.clone(), id.as_str()).ok_or("its name is no id")?;
+        let id = RequestId::new(mailbox.command.clone(), id.as_str()).ok_or("its name is no id")?;
         let alive = directory.create(&id.file(FileKind::Alive)).map_err(words)?;
         let now = Instant::now();
         let mut request = Request {
@@ -69,23 +69,28 @@ impl Request {
             alive,
             request: None,
             watch: None,
-            feed: None,
-            taps: None,
+            stdin: None,
+            outputs: None,
             unsent: Vec::new(),
             since: now,
             touched: now,
         };
         // Where there are no locks, touching it has to do.
         let _ = request.alive.try_lock();
-        request.fill(place, args, closed).map_err(|error| error.to_string())?;
+        request.write_files(mailbox, args, closed).map_err(|error| error.to_string())?;
         Ok(request)
     }
 
-    fn fill(&mut self, place: &Place, args: &[OsString], closed: [bool; 3]) -> std::io::Result<()> {
+    fn write_files(
+        &mut self,
+        mailbox: &MailboxCommand,
+        args: &[OsString],
+        closed: [bool; 3],
+    ) -> std::io::Result<()> {
         let file = |kind| self.id.file(kind);
-        let mut about = self.directory.create(&file(FileKind::Call))?;
-        about.write_all(&call(place, &self.directory).encode())?;
-        self.feed = Feed::new(&self.directory, &self.id, closed)?;
+        let mut call = self.directory.create(&file(FileKind::Call))?;
+        call.write_all(&caller_info(mailbox, &self.directory).encode())?;
+        self.stdin = StdinSpooler::new(&self.directory, &self.id, closed)?;
         let mut draft = self.directory.create(&file(FileKind::RequestDraft))?;
         let request = arguments(args).encode().map_err(std::io::Error::other)?;
         draft.write_all(&request)?;
@@ -95,38 +100,38 @@ impl Request {
     }
 
     /// Carries bytes and signals until the command has ended, and says how.
-    pub(super) fn follow(mut self, mut signals: Signals, deadline: Option<Instant>) -> ShimEnd {
-        let mut glance = GLANCE;
+    pub(super) fn run(mut self, mut signals: Signals, deadline: Option<Instant>) -> ShimExit {
+        let mut interval = FIRST_INTERVAL;
         loop {
-            if self.watch.is_none() && self.since.elapsed() >= MOMENT {
+            if self.watch.is_none() && self.since.elapsed() >= POLL_PHASE {
                 self.start_watching();
             }
             let has_ended = self.directory.exists(&self.id.file(FileKind::Exit));
-            let flow = self.carry(has_ended);
-            match flow {
+            let state = self.copy_streams(has_ended);
+            match state {
                 Err(end) => return end,
-                Ok(Flow::Dry) if has_ended => return self.ending(),
+                Ok(TailState::Drained) if has_ended => return self.read_exit(),
                 Ok(_) => {}
             }
             let now = Instant::now();
             if deadline.is_some_and(|deadline| deadline <= now) {
                 // Nobody takes it up any more from here on.
                 let _ = self.directory.remove(&self.id.file(FileKind::Request));
-                say("timeout waiting for host to execute command");
-                return ShimEnd::Code(exit::TIMED_OUT);
+                print_error("timeout waiting for host to execute command");
+                return ShimExit::Code(exit::TIMED_OUT);
             }
-            self.beat(now);
+            self.touch(now);
             let left =
-                deadline.map_or(PATIENCE, |deadline| deadline.saturating_duration_since(now));
-            let patience = match (&self.watch, &self.taps, &self.unsent[..]) {
-                _ if flow == Ok(Flow::More) => Duration::ZERO,
-                (None, ..) => glance,
-                (Some(_), Some(_), []) => PATIENCE,
-                (Some(_), ..) => SOON,
+                deadline.map_or(LONG_INTERVAL, |deadline| deadline.saturating_duration_since(now));
+            let interval_left = match (&self.watch, &self.outputs, &self.unsent[..]) {
+                _ if state == Ok(TailState::More) => Duration::ZERO,
+                (None, ..) => interval,
+                (Some(_), Some(_), []) => LONG_INTERVAL,
+                (Some(_), ..) => SHORT_INTERVAL,
             };
-            glance = glance.saturating_add(glance / 4);
-            self.wait(&signals, left.min(patience));
-            self.listen(&mut signals);
+            interval = interval.saturating_add(interval / 4);
+            self.wait(&signals, left.min(interval_left));
+            self.send_signals(&mut signals);
         }
     }
 
@@ -143,28 +148,28 @@ impl Request {
     }
 
     /// What has come, to our own reader. An error is how we end without one.
-    fn carry(&mut self, has_ended: bool) -> Result<Flow, ShimEnd> {
-        if self.taps.is_none() && (has_ended || self.watch.is_some()) {
-            self.open_taps();
+    fn copy_streams(&mut self, has_ended: bool) -> Result<TailState, ShimExit> {
+        if self.outputs.is_none() && (has_ended || self.watch.is_some()) {
+            self.open_outputs();
         }
-        if let Some(feed) = &mut self.feed {
-            feed.carry(&self.directory);
+        if let Some(stdin) = &mut self.stdin {
+            stdin.spool(&self.directory);
         }
-        let Some(taps) = &mut self.taps else { return Ok(Flow::Dry) };
-        let mut flow = Flow::Dry;
-        for tap in taps {
-            match tap.carry() {
-                Ok(of_this) => flow = flow.max(of_this),
+        let Some(outputs) = &mut self.outputs else { return Ok(TailState::Drained) };
+        let mut state = TailState::Drained;
+        for output in outputs {
+            match output.copy() {
+                Ok(of_this) => state = state.max(of_this),
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
                     return Err(BROKEN_PIPE);
                 }
                 Err(error) => return Err(fail(&format!("cannot show what it printed: {error}"))),
             }
         }
-        Ok(flow)
+        Ok(state)
     }
 
-    fn open_taps(&mut self) {
+    fn open_outputs(&mut self) {
         let open = |kind| self.directory.open_regular(&self.id.file(kind)).ok();
         let (Some(stdout), Some(stderr)) = (open(FileKind::Stdout), open(FileKind::Stderr)) else {
             return;
@@ -176,18 +181,18 @@ impl Request {
                 let _ = watch.watch_growth(file);
             }
         }
-        let taps = [(stdout, Standard::output()), (stderr, Standard::error())];
-        self.taps = Some(taps.map(|(file, standard)| Tap::new(file, standard)));
+        let outputs = [(stdout, StandardFd::output()), (stderr, StandardFd::error())];
+        self.outputs = Some(outputs.map(|(file, standard)| FileTail::new(file, standard)));
     }
 
     /// Waits for whatever may happen, and no longer than that. What it was is seen by the next look.
     fn wait(&self, signals: &Signals, time: Duration) {
         let mut watched = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
         watched.extend(self.watch.as_ref().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
-        let feed = self.feed.as_ref().and_then(Feed::wants);
-        watched.extend(feed.map(|fd: BorrowedFd<'_>| PollFd::new(fd, PollFlags::POLLIN)));
-        let taps = self.taps.iter().flatten().filter_map(Tap::wants);
-        watched.extend(taps.map(|fd| PollFd::new(fd, PollFlags::POLLOUT)));
+        let stdin = self.stdin.as_ref().and_then(StdinSpooler::poll_fd);
+        watched.extend(stdin.map(|fd: BorrowedFd<'_>| PollFd::new(fd, PollFlags::POLLIN)));
+        let outputs = self.outputs.iter().flatten().filter_map(FileTail::poll_fd);
+        watched.extend(outputs.map(|fd| PollFd::new(fd, PollFlags::POLLOUT)));
         // An interrupted wait is as good as one that is over.
         let _ = ppoll(&mut watched, Some(TimeSpec::from_duration(time)), None);
         while self
@@ -197,7 +202,7 @@ impl Request {
         {}
     }
 
-    fn beat(&mut self, now: Instant) {
+    fn touch(&mut self, now: Instant) {
         if now.saturating_duration_since(self.touched) >= limits::TOUCH_INTERVAL {
             self.touched = now;
             let _ = self.alive.set_modified(SystemTime::now());
@@ -205,7 +210,7 @@ impl Request {
     }
 
     /// Hands signals on, one after the other: the host has taken one when its file is gone.
-    fn listen(&mut self, signals: &mut Signals) {
+    fn send_signals(&mut self, signals: &mut Signals) {
         let mut stops = false;
         while let Some(number) = signals.next() {
             if let Some(signal) = Signal::from_number(number) {
@@ -226,14 +231,14 @@ impl Request {
         }
     }
 
-    fn ending(&self) -> ShimEnd {
+    fn read_exit(&self) -> ShimExit {
         let read = |kind| self.directory.read(&self.id.file(kind), limits::SMALL).ok();
         let reason = read(FileKind::Reason);
         match read(FileKind::Exit).and_then(|exit| CommandExit::parse(&exit, reason.as_deref())) {
             Some(CommandExit { reason: Some(ExitReason::Signal(number)), .. }) => {
-                ShimEnd::Signaled(number)
+                ShimExit::Signaled(number)
             }
-            Some(CommandExit { code, .. }) => ShimEnd::Code(code),
+            Some(CommandExit { code, .. }) => ShimExit::Code(code),
             None => fail("the ending of the command is unknown"),
         }
     }

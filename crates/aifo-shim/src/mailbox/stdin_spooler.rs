@@ -12,50 +12,59 @@ use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::read;
 
-use crate::descriptors::{self, Way};
-use crate::inlet::reopen;
-use crate::standard::Standard;
+use crate::descriptors::{self, FdTransport};
+use crate::standard_fd::StandardFd;
+use crate::stdin_forwarder::reopen_nonblocking;
 
 /// What comes in, block by block, and never far ahead of the command.
-pub(super) struct Feed {
-    standard: Standard,
+pub(super) struct StdinSpooler {
+    standard: StandardFd,
     /// A pipe, opened once more: others may read it and take what was announced to us.
-    own: Option<OwnedFd>,
+    reopened: Option<OwnedFd>,
     file: File,
     id: RequestId,
     sent: u64,
     taken: u64,
-    is_over: bool,
+    is_finished: bool,
 }
 
 const BLOCK: usize = 64 * 1024;
 
-impl Feed {
+impl StdinSpooler {
     /// `None` if there is nothing that could come: `/dev/null`, or no descriptor at all.
     pub(super) fn new(
         directory: &Directory,
         id: &RequestId,
         closed: [bool; 3],
     ) -> io::Result<Option<Self>> {
-        let standard = Standard::all();
+        let standard = StandardFd::all();
         let [stdin, _, _] =
-            descriptors::classify(standard.each_ref().map(AsFd::as_fd), closed, Way::Passing);
+            descriptors::classify(standard.each_ref().map(AsFd::as_fd), closed, FdTransport::Pass);
         if matches!(stdin, Stdio::Null | Stdio::Closed) {
             return Ok(None);
         }
-        let standard = Standard::input();
+        let standard = StandardFd::input();
         let is_pipe = stdin == Stdio::Passed && !is_file(&standard);
-        let own = is_pipe.then(|| reopen(&standard, OFlag::O_RDONLY).ok()).flatten();
+        let reopened =
+            is_pipe.then(|| reopen_nonblocking(&standard, OFlag::O_RDONLY).ok()).flatten();
         let file = directory.create(&id.file(FileKind::Stdin))?;
-        Ok(Some(Feed { standard, own, file, id: id.clone(), sent: 0, taken: 0, is_over: false }))
+        Ok(Some(StdinSpooler {
+            standard,
+            reopened,
+            file,
+            id: id.clone(),
+            sent: 0,
+            taken: 0,
+            is_finished: false,
+        }))
     }
 
     /// Reads a block if one has come and there is room for it.
-    pub(super) fn carry(&mut self, directory: &Directory) {
+    pub(super) fn spool(&mut self, directory: &Directory) {
         if self.is_full() {
             self.taken = taken(directory, &self.id).unwrap_or(self.taken);
         }
-        if self.is_over || self.is_full() || !self.is_ready() {
+        if self.is_finished || self.is_full() || !self.is_ready() {
             return;
         }
         let mut block = [0; BLOCK];
@@ -64,24 +73,24 @@ impl Feed {
                 let written = self.file.write_all(block.get(..count).unwrap_or_default());
                 self.sent = self.sent.saturating_add(count as u64);
                 // What does not fit on the disk is not to look like an end.
-                self.is_over = written.is_err();
+                self.is_finished = written.is_err();
             }
             Err(Errno::EAGAIN | Errno::EINTR) => {}
             // Nothing will come from there: for the command this is the end.
             Ok(_) | Err(_) => {
-                self.is_over = true;
+                self.is_finished = true;
                 let _ = directory.create(&self.id.file(FileKind::Eof));
             }
         }
     }
 
     /// What to wait for.
-    pub(super) fn wants(&self) -> Option<BorrowedFd<'_>> {
-        (!self.is_over && !self.is_full() && self.is_ours()).then(|| self.fd())
+    pub(super) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        (!self.is_finished && !self.is_full() && self.is_readable_here()).then(|| self.fd())
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
-        self.own.as_ref().map_or(self.standard.as_fd(), AsFd::as_fd)
+        self.reopened.as_ref().map_or(self.standard.as_fd(), AsFd::as_fd)
     }
 
     fn is_full(&self) -> bool {
@@ -89,17 +98,17 @@ impl Feed {
     }
 
     /// A terminal stops who reads it in the background.
-    fn is_ours(&self) -> bool {
+    fn is_readable_here(&self) -> bool {
         !self.standard.as_fd().is_terminal() || terminal::is_foreground(self.standard.as_fd())
     }
 
     fn is_ready(&self) -> bool {
-        let mut asked = [PollFd::new(self.fd(), PollFlags::POLLIN)];
-        self.is_ours() && poll(&mut asked, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+        let mut fds = [PollFd::new(self.fd(), PollFlags::POLLIN)];
+        self.is_readable_here() && poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 }
 
-fn is_file(standard: &Standard) -> bool {
+fn is_file(standard: &StandardFd) -> bool {
     use nix::sys::stat::{SFlag, fstat};
     fstat(standard)
         .is_ok_and(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG)

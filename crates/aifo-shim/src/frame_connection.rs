@@ -8,25 +8,25 @@ use nix::poll::{PollFlags, PollTimeout};
 use nix::sys::socket::{MsgFlags, getsockopt, send, setsockopt, sockopt};
 
 use crate::connection;
-use crate::waiting::wait;
+use crate::polling::poll_fds;
 
 /// A connection, and the frames that it has not taken yet.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct FrameConnection {
     socket: OwnedFd,
-    waiting: Buffer,
+    pending: Buffer,
 }
 
-impl Line {
+impl FrameConnection {
     pub(crate) fn new(socket: OwnedFd) -> Self {
-        Line { socket, waiting: Buffer::new() }
+        FrameConnection { socket, pending: Buffer::new() }
     }
 
     /// Has a frame sent.
     pub(crate) fn push(&mut self, frame: &Frame<'_>) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
-        self.waiting.extend(&bytes);
+        self.pending.extend(&bytes);
     }
 
     /// Has data sent that `read` puts right where it will be sent from, at most `room` bytes. It says
@@ -37,33 +37,33 @@ impl Line {
         room: usize,
         read: impl FnOnce(&mut [u8]) -> nix::Result<usize>,
     ) -> nix::Result<usize> {
-        let space = self.waiting.spare(DATA_HEAD + room);
+        let space = self.pending.spare(DATA_HEAD + room);
         let Some((head, rest)) = space.split_at_mut_checked(DATA_HEAD) else { return Ok(0) };
         let count = read(rest.get_mut(..room).unwrap_or_default())?;
         if count > 0 {
             head.copy_from_slice(&data_head(stream, count));
-            self.waiting.commit(DATA_HEAD + count);
+            self.pending.commit(DATA_HEAD + count);
         }
         Ok(count)
     }
 
     /// Sends what the connection takes now.
     pub(crate) fn flush(&mut self) {
-        while !self.waiting.is_empty() {
+        while !self.pending.is_empty() {
             let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-            match send(self.socket.as_raw_fd(), self.waiting.as_slice(), flags) {
-                Ok(count) => self.waiting.consume(count),
+            match send(self.socket.as_raw_fd(), self.pending.as_slice(), flags) {
+                Ok(count) => self.pending.consume(count),
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => break,
                 // There may be something to read all the same, which will tell.
-                Err(_) => self.waiting = Buffer::new(),
+                Err(_) => self.pending = Buffer::new(),
             }
         }
     }
 
     /// Whether so much waits already that nothing should be read to be sent.
     pub(crate) fn is_full(&self) -> bool {
-        self.waiting.len() >= ENOUGH
+        self.pending.len() >= MAX_PENDING
     }
 
     /// Reads what is there; 0 is the end of the stream.
@@ -72,8 +72,8 @@ impl Line {
     }
 
     /// What to wait for.
-    pub(crate) fn wants(&self) -> (BorrowedFd<'_>, PollFlags) {
-        let writing = if self.waiting.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
+    pub(crate) fn poll_interest(&self) -> (BorrowedFd<'_>, PollFlags) {
+        let writing = if self.pending.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
         (self.socket.as_fd(), PollFlags::POLLIN | writing)
     }
 
@@ -81,15 +81,16 @@ impl Line {
     ///
     /// The kernel does not say how much that is. But a socket with the smallest buffer for sending is
     /// not ready to send while two messages lie in it.
-    pub(crate) fn is_unheard(&self) -> bool {
-        if !self.waiting.is_empty() {
+    pub(crate) fn has_unread_data(&self) -> bool {
+        if !self.pending.is_empty() {
             return true;
         }
         let size = getsockopt(&self.socket, sockopt::SndBuf);
         let Ok(size) = size else { return false };
         // The kernel makes the smallest one of it.
         let _ = setsockopt(&self.socket, sockopt::SndBuf, &0);
-        let [ready] = wait([Some((self.socket.as_fd(), PollFlags::POLLOUT))], PollTimeout::ZERO);
+        let [ready] =
+            poll_fds([Some((self.socket.as_fd(), PollFlags::POLLOUT))], PollTimeout::ZERO);
         // What it says is twice what it was told.
         let _ = setsockopt(&self.socket, sockopt::SndBuf, &(size / 2));
         !ready.contains(PollFlags::POLLOUT)
@@ -97,7 +98,7 @@ impl Line {
 }
 
 /// Bytes that may wait before reading stops: a few frames, so that sending never runs dry.
-const ENOUGH: usize = 64 * 1024;
+const MAX_PENDING: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -109,47 +110,50 @@ mod tests {
 
     #[test]
     fn a_peer_that_does_not_read_is_noticed() {
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let mut line = Line::new(ours.into());
-        let before = getsockopt(&line.socket, sockopt::SndBuf).unwrap();
+        let (local, mut peer) = UnixStream::pair().unwrap();
+        let mut connection = FrameConnection::new(local.into());
+        let before = getsockopt(&connection.socket, sockopt::SndBuf).unwrap();
         for _ in 0..3 {
-            line.push(&INT);
-            line.flush();
+            connection.push(&INT);
+            connection.flush();
         }
-        assert!(line.is_unheard());
-        theirs.read_exact(&mut [0; 18]).unwrap();
-        assert!(!line.is_unheard());
-        assert_eq!(getsockopt(&line.socket, sockopt::SndBuf), Ok(before), "as it was");
+        assert!(connection.has_unread_data());
+        peer.read_exact(&mut [0; 18]).unwrap();
+        assert!(!connection.has_unread_data());
+        assert_eq!(getsockopt(&connection.socket, sockopt::SndBuf), Ok(before), "as it was");
     }
 
     #[test]
     fn what_does_not_fit_waits_and_arrives_whole() {
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let mut line = Line::new(ours.into());
+        let (local, mut peer) = UnixStream::pair().unwrap();
+        let mut connection = FrameConnection::new(local.into());
         let fill = |space: &mut [u8]| {
             space.fill(7);
             Ok(space.len())
         };
         let mut frames = 0;
-        while !line.is_full() {
-            assert_eq!(line.push_data(Stream::Stdin, 30_000, fill), Ok(30_000));
+        while !connection.is_full() {
+            assert_eq!(connection.push_data(Stream::Stdin, 30_000, fill), Ok(30_000));
             frames += 1;
-            line.flush();
+            connection.flush();
         }
-        assert_eq!(line.push_data(Stream::Stdin, 10, |_| Err(Errno::EAGAIN)), Err(Errno::EAGAIN));
-        assert_eq!(line.push_data(Stream::Stdin, 10, |_| Ok(0)), Ok(0), "neither is a frame");
-        line.push(&INT);
+        assert_eq!(
+            connection.push_data(Stream::Stdin, 10, |_| Err(Errno::EAGAIN)),
+            Err(Errno::EAGAIN)
+        );
+        assert_eq!(connection.push_data(Stream::Stdin, 10, |_| Ok(0)), Ok(0), "neither is a frame");
+        connection.push(&INT);
 
         let reader = std::thread::spawn(move || {
             let mut bytes = Vec::new();
-            theirs.read_to_end(&mut bytes).unwrap();
+            peer.read_to_end(&mut bytes).unwrap();
             bytes
         });
-        while line.wants().1.contains(PollFlags::POLLOUT) {
-            wait([Some(line.wants())], PollTimeout::NONE);
-            line.flush();
+        while connection.poll_interest().1.contains(PollFlags::POLLOUT) {
+            poll_fds([Some(connection.poll_interest())], PollTimeout::NONE);
+            connection.flush();
         }
-        drop(line);
+        drop(connection);
         let bytes = reader.join().unwrap();
         let mut expected = Vec::new();
         for _ in 0..frames {
@@ -161,11 +165,11 @@ mod tests {
 
     #[test]
     fn nothing_waits_for_a_peer_that_is_gone() {
-        let (ours, _) = UnixStream::pair().unwrap();
-        let mut line = Line::new(ours.into());
-        line.push(&INT);
-        line.flush();
-        assert!(!line.wants().1.contains(PollFlags::POLLOUT));
-        assert_eq!(line.receive(&mut [0; 8]), Ok(0));
+        let (local, _) = UnixStream::pair().unwrap();
+        let mut connection = FrameConnection::new(local.into());
+        connection.push(&INT);
+        connection.flush();
+        assert!(!connection.poll_interest().1.contains(PollFlags::POLLOUT));
+        assert_eq!(connection.receive(&mut [0; 8]), Ok(0));
     }
 }

@@ -7,11 +7,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// Waits until one of the fds is ready for what it is watched for, or the time is over; what each
 /// is ready for. A place that is empty is never ready.
-pub(crate) fn wait<const N: usize>(
-    places: [Option<(BorrowedFd<'_>, PollFlags)>; N],
+pub(crate) fn poll_fds<const N: usize>(
+    fds: [Option<(BorrowedFd<'_>, PollFlags)>; N],
     timeout: PollTimeout,
 ) -> [PollFlags; N] {
-    let watched = places.iter().flatten().map(|(fd, events)| PollFd::new(*fd, *events));
+    let watched = fds.iter().flatten().map(|(fd, events)| PollFd::new(*fd, *events));
     let mut watched: Vec<_> = watched.collect();
     let waited = poll(&mut watched, timeout);
     let mut ready = watched.iter().map(|fd| match waited {
@@ -20,5 +20,5 @@ pub(crate) fn wait<const N: usize>(
         // Let the call that follows say what is wrong.
         Err(_) => PollFlags::all(),
     });
-    places.map(|place| place.and_then(|_| ready.next()).unwrap_or(PollFlags::empty()))
+    fds.map(|fd| fd.and_then(|_| ready.next()).unwrap_or(PollFlags::empty()))
 }

@@ -14,19 +14,19 @@ use crate::settings::ProxyAddress;
 /// Blocked and read from an fd, they can be waited for together with output, without a handler or a
 /// thread, and none can come between a check and a wait.
 #[derive(Debug)]
-pub(crate) struct Interrupts {
+pub(crate) struct SignalForwarder {
     proxy: ProxyAddress,
     /// The call that the signals are for.
     id: ExecId,
     caught: CaughtSignals,
-    count: u32,
+    interrupt_count: u32,
     /// Requests on their way. Closing one early could look like a client that gave up.
-    sent: Vec<OwnedFd>,
+    requests: Vec<OwnedFd>,
 }
 
 /// What a signal asks of the call itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum ForwardOutcome {
     /// Go on and wait for the tool.
     Wait,
     /// Ctrl-C again after even KILL did not end the wait: the proxy does not answer.
@@ -45,9 +45,9 @@ const FORWARDED: [(Number, Signal); 7] = [
 ];
 
 /// Ctrl-C, Ctrl-C again, and once more (`spec/shim.md#signals`).
-const LADDER: [Signal; 3] = [Signal::Int, Signal::Term, Signal::Kill];
+const ESCALATION: [Signal; 3] = [Signal::Int, Signal::Term, Signal::Kill];
 
-impl Interrupts {
+impl SignalForwarder {
     /// From now on signals wait to be read. One that our parent ignores stays ignored.
     pub(crate) fn catch(proxy: ProxyAddress, id: ExecId) -> nix::Result<Self> {
         let mut watched = SignalSet::default();
@@ -56,22 +56,22 @@ impl Interrupts {
         let caught = CaughtSignals::new(watched)?;
         // What a version 3 call caught beyond these has its own effect again.
         watched.restore()?;
-        Ok(Interrupts { proxy, id, caught, count: 0, sent: Vec::new() })
+        Ok(SignalForwarder { proxy, id, caught, interrupt_count: 0, requests: Vec::new() })
     }
 
     /// Whether the user pressed Ctrl-C.
-    pub(crate) fn were_sent(&self) -> bool {
-        self.count > 0
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupt_count > 0
     }
 
     /// Forwards every signal that has come.
-    pub(crate) fn forward(&mut self) -> Wish {
+    pub(crate) fn forward(&mut self) -> ForwardOutcome {
         while let Some(caught) = self.caught.next() {
             let signal = match Number::try_from(i32::from(caught.number)) {
                 Ok(Number::SIGINT) => {
-                    let step = LADDER.get(self.count as usize);
-                    self.count = self.count.saturating_add(1);
-                    let Some(step) = step else { return Wish::GiveUp };
+                    let step = ESCALATION.get(self.interrupt_count as usize);
+                    self.interrupt_count = self.interrupt_count.saturating_add(1);
+                    let Some(step) = step else { return ForwardOutcome::GiveUp };
                     *step
                 }
                 Ok(number) => {
@@ -87,7 +87,7 @@ impl Interrupts {
                 let _ = raise(Number::SIGSTOP);
             }
         }
-        Wish::Wait
+        ForwardOutcome::Wait
     }
 
     /// Asks the proxy to deliver a signal, without waiting for what it says: the tool's ending will
@@ -98,12 +98,12 @@ impl Interrupts {
         aifo_wire::encode_signal(&mut request, endpoint, token, &self.id, signal);
         if let Ok(socket) = connection::open(endpoint) {
             connection::send_request(&socket, &request);
-            self.sent.push(socket);
+            self.requests.push(socket);
         }
     }
 }
 
-impl AsFd for Interrupts {
+impl AsFd for SignalForwarder {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.caught.as_fd()
     }

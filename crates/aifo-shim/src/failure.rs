@@ -5,24 +5,24 @@ use std::fmt::Display;
 use aifo_types::{Endpoint, exit};
 use aifo_wire::{ResponseError, ResponseEvent, ResponseHead, ResponseReader, SidecarLimit};
 
-use crate::ending::ShimEnd;
-use crate::settings::Habits;
-use crate::{shell, tell};
+use crate::settings::CompatFlags;
+use crate::shim_exit::ShimExit;
+use crate::{log, parent_shell};
 
 /// Why the answer stopped before its end.
 #[derive(Debug)]
-pub(crate) enum Lost {
+pub(crate) enum ResponseFailure {
     /// The connection ended.
-    CutOff,
+    Disconnected,
     /// What came is no answer.
-    Nonsense(String),
+    Malformed(String),
 }
 
-impl From<ResponseError> for Lost {
+impl From<ResponseError> for ResponseFailure {
     fn from(error: ResponseError) -> Self {
         match error {
-            ResponseError::Truncated => Lost::CutOff,
-            error => Lost::Nonsense(error.to_string()),
+            ResponseError::Truncated => ResponseFailure::Disconnected,
+            error => ResponseFailure::Malformed(error.to_string()),
         }
     }
 }
@@ -35,40 +35,40 @@ pub(crate) enum Interrupted {
 }
 
 /// Tells that the proxy was lost in mid-call.
-pub(crate) fn lost(
-    lost: &Lost,
+pub(crate) fn report_connection_lost(
+    failure: &ResponseFailure,
     endpoint: &Endpoint,
-    habits: Habits,
+    compat: CompatFlags,
     interrupted: Interrupted,
-) -> ShimEnd {
-    match lost {
-        Lost::CutOff => {
-            tell::line("the proxy went away while the tool ran; its ending is unknown");
+) -> ShimExit {
+    match failure {
+        ResponseFailure::Disconnected => {
+            log::line("the proxy went away while the tool ran; its ending is unknown");
         }
-        Lost::Nonsense(why) => tell::line(format_args!(
+        ResponseFailure::Malformed(why) => log::line(format_args!(
             "the proxy at {endpoint} gave an answer that makes no sense ({why}); the tool's ending \
              is unknown"
         )),
     }
-    let is_forgiven = habits.exit_zero_on_sigint && interrupted == Interrupted::Yes;
-    if habits.exit_zero_on_disconnect || is_forgiven {
-        return ShimEnd::Code(0);
+    let exits_zero = compat.exit_zero_on_sigint && interrupted == Interrupted::Yes;
+    if compat.exit_zero_on_disconnect || exits_zero {
+        return ShimExit::Code(0);
     }
-    if !habits.keep_parent_shell {
-        shell::hang_up_on_parent();
+    if !compat.keep_parent_shell {
+        parent_shell::hang_up_on_parent();
     }
-    ShimEnd::Code(exit::UNKNOWN)
+    ShimExit::Code(exit::UNKNOWN)
 }
 
 /// Tells that the user did not want to wait any longer.
-pub(crate) fn given_up() -> ShimEnd {
-    tell::line("the proxy does not answer; the tool's ending is unknown");
-    ShimEnd::Code(exit::UNKNOWN)
+pub(crate) fn report_no_response() -> ShimExit {
+    log::line("the proxy does not answer; the tool's ending is unknown");
+    ShimExit::Code(exit::UNKNOWN)
 }
 
 /// Tells which limit of its sidecar the tool ran into: its own ending may not say so.
-pub(crate) fn limited(limit: SidecarLimit) {
-    tell::line(match limit {
+pub(crate) fn report_limit(limit: SidecarLimit) {
+    log::line(match limit {
         SidecarLimit::Memory => {
             "the sidecar reached its memory limit, and a process was killed; raise it with --memory"
         }
@@ -79,30 +79,30 @@ pub(crate) fn limited(limit: SidecarLimit) {
 }
 
 /// Tells that nothing can have run, and why.
-pub(crate) fn nothing_ran(why: impl Display) -> ShimEnd {
-    tell::line(why);
-    ShimEnd::Code(exit::NOTHING_RAN)
+pub(crate) fn report_not_started(why: impl Display) -> ShimExit {
+    log::line(why);
+    ShimExit::Code(exit::NOTHING_RAN)
 }
 
 /// An answer that says no. Its text is one line.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct ErrorResponse {
     head: ResponseHead,
     text: Vec<u8>,
 }
 
-impl Refusal {
+impl ErrorResponse {
     pub(crate) fn new(head: ResponseHead) -> Self {
-        Refusal { head, text: Vec::new() }
+        ErrorResponse { head, text: Vec::new() }
     }
 
     /// Takes the text as far as it has come; whether that is all.
-    pub(crate) fn is_complete(&mut self, reader: &mut ResponseReader) -> bool {
+    pub(crate) fn read_body(&mut self, reader: &mut ResponseReader) -> bool {
         loop {
             match reader.next_event() {
                 Ok(ResponseEvent::NeedData) => return false,
                 Ok(ResponseEvent::Data(data)) => {
-                    let room = MAX_REFUSAL.saturating_sub(self.text.len()).min(data.len());
+                    let room = MAX_ERROR_TEXT.saturating_sub(self.text.len()).min(data.len());
                     self.text.extend_from_slice(&data[..room]);
                 }
                 Ok(ResponseEvent::Progress(_) | ResponseEvent::Head(_)) => {}
@@ -113,16 +113,16 @@ impl Refusal {
     }
 
     /// Tells why the proxy refused.
-    pub(crate) fn tell(&self) -> ShimEnd {
+    pub(crate) fn report(&self) -> ShimExit {
         match String::from_utf8_lossy(&self.text).trim() {
             "" => {
-                tell::line(format_args!("the proxy answered with status {}", self.head.status));
+                log::line(format_args!("the proxy answered with status {}", self.head.status));
             }
-            text => tell::line(text),
+            text => log::line(text),
         }
-        ShimEnd::Code(self.head.exit_code.unwrap_or(exit::NOTHING_RAN))
+        ShimExit::Code(self.head.exit_code.unwrap_or(exit::NOTHING_RAN))
     }
 }
 
 /// Bytes of a refusal that are shown.
-const MAX_REFUSAL: usize = 4096;
+const MAX_ERROR_TEXT: usize = 4096;

@@ -8,45 +8,45 @@ use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 /// One of our own 0, 1 and 2.
 #[derive(Debug)]
-pub(crate) enum Standard {
+pub(crate) enum StandardFd {
     Input(Stdin),
     Output(Stdout),
     Error(Stderr),
 }
 
-impl Standard {
+impl StandardFd {
     /// Each under its number.
     pub(crate) fn all() -> [Self; 3] {
         [Self::input(), Self::output(), Self::error()]
     }
 
     pub(crate) fn input() -> Self {
-        Standard::Input(io::stdin())
+        StandardFd::Input(io::stdin())
     }
 
     pub(crate) fn output() -> Self {
-        Standard::Output(io::stdout())
+        StandardFd::Output(io::stdout())
     }
 
     pub(crate) fn error() -> Self {
-        Standard::Error(io::stderr())
+        StandardFd::Error(io::stderr())
     }
 
     /// The same once more.
-    pub(crate) fn again(&self) -> Self {
+    pub(crate) fn duplicate_handle(&self) -> Self {
         match self {
-            Standard::Input(_) => Self::input(),
-            Standard::Output(_) => Self::output(),
-            Standard::Error(_) => Self::error(),
+            StandardFd::Input(_) => Self::input(),
+            StandardFd::Output(_) => Self::output(),
+            StandardFd::Error(_) => Self::error(),
         }
     }
 
     /// Its name, for people.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Standard::Input(_) => "stdin",
-            Standard::Output(_) => "stdout",
-            Standard::Error(_) => "stderr",
+            StandardFd::Input(_) => "stdin",
+            StandardFd::Output(_) => "stdout",
+            StandardFd::Error(_) => "stderr",
         }
     }
 
@@ -54,37 +54,37 @@ impl Standard {
     /// shared with whoever started us.
     pub(crate) fn path(&self) -> &'static str {
         match self {
-            Standard::Input(_) => "/proc/self/fd/0",
-            Standard::Output(_) => "/proc/self/fd/1",
-            Standard::Error(_) => "/proc/self/fd/2",
+            StandardFd::Input(_) => "/proc/self/fd/0",
+            StandardFd::Output(_) => "/proc/self/fd/1",
+            StandardFd::Error(_) => "/proc/self/fd/2",
         }
     }
 
     /// Gives our copies up, so that who is at the other end sees only the tool come and go.
-    pub(crate) fn let_go<'a>(these: impl IntoIterator<Item = &'a Standard>) {
-        let mut these = these.into_iter().peekable();
-        if these.peek().is_none() {
+    pub(crate) fn replace_with_null<'a>(fds: impl IntoIterator<Item = &'a StandardFd>) {
+        let mut fds = fds.into_iter().peekable();
+        if fds.peek().is_none() {
             return;
         }
         // The numbers stay taken: nothing that is opened later may be mistaken for them. Without a
         // /dev/null our copies stay as well, which only delays what the other end sees.
         let Ok(null) = File::options().read(true).write(true).open("/dev/null") else { return };
-        for standard in these {
-            let _ = match standard {
-                Standard::Input(_) => dup2_stdin(&null),
-                Standard::Output(_) => dup2_stdout(&null),
-                Standard::Error(_) => dup2_stderr(&null),
+        for fd in fds {
+            let _ = match fd {
+                StandardFd::Input(_) => dup2_stdin(&null),
+                StandardFd::Output(_) => dup2_stdout(&null),
+                StandardFd::Error(_) => dup2_stderr(&null),
             };
         }
     }
 }
 
-impl AsFd for Standard {
+impl AsFd for StandardFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Standard::Input(fd) => fd.as_fd(),
-            Standard::Output(fd) => fd.as_fd(),
-            Standard::Error(fd) => fd.as_fd(),
+            StandardFd::Input(fd) => fd.as_fd(),
+            StandardFd::Output(fd) => fd.as_fd(),
+            StandardFd::Error(fd) => fd.as_fd(),
         }
     }
 }

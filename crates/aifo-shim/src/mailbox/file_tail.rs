@@ -5,13 +5,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
-use crate::outlet::Outlet;
-use crate::standard::Standard;
+use crate::fd_writer::FdWriter;
+use crate::standard_fd::StandardFd;
 
 /// A file that grows, and where its content goes.
-pub(super) struct Tap {
+pub(super) struct FileTail {
     file: File,
-    outlet: Outlet,
+    writer: FdWriter,
     /// How far it has been read.
     read: u64,
     block: Vec<u8>,
@@ -21,40 +21,40 @@ pub(super) struct Tap {
 
 /// What there is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Flow {
+pub(super) enum TailState {
     /// Everything that is there has been written.
-    Dry,
+    Drained,
     /// Our reader has to make room.
-    Full,
+    Blocked,
     /// There is more, and somebody else may have a turn first.
     More,
 }
 
 const BLOCK: usize = 128 * 1024;
 /// Blocks of one turn.
-const TURN: usize = 16;
+const MAX_BLOCKS: usize = 16;
 
-impl Tap {
-    pub(super) fn new(file: File, standard: Standard) -> Self {
-        Tap { file, outlet: Outlet::new(standard), read: 0, block: Vec::new(), written: 0 }
+impl FileTail {
+    pub(super) fn new(file: File, fd: StandardFd) -> Self {
+        FileTail { file, writer: FdWriter::new(fd), read: 0, block: Vec::new(), written: 0 }
     }
 
     /// Writes what has come, as far as our reader takes it.
-    pub(super) fn carry(&mut self) -> io::Result<Flow> {
-        for _ in 0..TURN {
+    pub(super) fn copy(&mut self) -> io::Result<TailState> {
+        for _ in 0..MAX_BLOCKS {
             if self.is_written() && !self.fill()? {
-                return Ok(Flow::Dry);
+                return Ok(TailState::Drained);
             }
             let rest = self.block.get(self.written..).unwrap_or_default();
-            match self.outlet.write(rest)? {
+            match self.writer.write(rest)? {
                 Some(count) => self.written += count,
-                None => return Ok(Flow::Full),
+                None => return Ok(TailState::Blocked),
             }
-            if self.outlet.must_wait_first() && !self.is_written() {
-                return Ok(Flow::Full);
+            if self.writer.needs_poll() && !self.is_written() {
+                return Ok(TailState::Blocked);
             }
         }
-        Ok(Flow::More)
+        Ok(TailState::More)
     }
 
     /// Reads the next block; false if there is none yet.
@@ -72,7 +72,7 @@ impl Tap {
     }
 
     /// What to wait for room on.
-    pub(super) fn wants(&self) -> Option<BorrowedFd<'_>> {
-        (!self.is_written()).then(|| self.outlet.as_fd())
+    pub(super) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        (!self.is_written()).then(|| self.writer.as_fd())
     }
 }

@@ -8,7 +8,7 @@ pub(crate) fn line(text: impl Display) {
     let mut stderr = std::io::stderr().lock();
     let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "" };
     // Formatted first, so that it leaves in one write and is not mixed with others.
-    let line = format!("{clear}aifo-shim: {}\n", plain(&text.to_string()));
+    let line = format!("{clear}aifo-shim: {}\n", escape_control(&text.to_string()));
     // Nobody is left to be told that stderr is gone.
     let _ = stderr.write_all(line.as_bytes());
 }
@@ -21,7 +21,7 @@ pub(crate) fn progress(text: &str) {
 }
 
 /// Text without what could end the line or speak to the terminal.
-fn plain(text: &str) -> String {
+fn escape_control(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.trim_end().chars() {
         match character {

@@ -5,7 +5,7 @@ use aifo_types::Ending;
 /// The end of the shim, decided once and carried out in `main`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum ShimEnd {
+pub(crate) enum ShimExit {
     /// With this exit code.
     Code(u8),
     /// By the signal that ended the tool, or would have.
@@ -13,22 +13,22 @@ pub(crate) enum ShimEnd {
 }
 
 /// By SIGPIPE, as a tool would end whose reader has gone.
-pub(crate) const BROKEN_PIPE: ShimEnd = ShimEnd::Signaled(nix::libc::SIGPIPE as u8);
+pub(crate) const BROKEN_PIPE: ShimExit = ShimExit::Signaled(nix::libc::SIGPIPE as u8);
 
-impl From<Ending> for ShimEnd {
+impl From<Ending> for ShimExit {
     fn from(ending: Ending) -> Self {
         match ending {
-            Ending::Exited(code) => ShimEnd::Code(code),
-            Ending::Signaled(number) => ShimEnd::Signaled(number),
+            Ending::Exited(code) => ShimExit::Code(code),
+            Ending::Signaled(number) => ShimExit::Signaled(number),
         }
     }
 }
 
-impl ShimEnd {
+impl ShimExit {
     pub(crate) fn end(self) -> ! {
         let code = match self {
-            ShimEnd::Code(code) => code,
-            ShimEnd::Signaled(number) => {
+            ShimExit::Code(code) => code,
+            ShimExit::Signaled(number) => {
                 aifo_process::die_of(number);
                 // Still here only if it does not end a process on this system.
                 Ending::Signaled(number).exit_code()

@@ -14,27 +14,27 @@ use aifo_runner::{Control, GUARDED_BY, Owner};
 use aifo_types::{Signal, Subnet};
 use nix::unistd::{AccessFlags, Pid, access};
 
-use crate::ending::ShimEnd;
-use crate::tell;
+use crate::log;
+use crate::shim_exit::ShimExit;
 
-pub(crate) fn run(args: &[OsString]) -> ShimEnd {
+pub(crate) fn run(args: &[OsString]) -> ShimExit {
     let Some((role, words)) = args.split_first() else { return usage() };
     let ended = match role.to_str() {
         Some("guard") => match Options::parse(words) {
             // The runner below could not connect once more.
-            Some(Options { way: Way::Connect(_), .. }) | None => return usage(),
+            Some(Options { transport: ControlTransport::Connect(_), .. }) | None => return usage(),
             Some(options) => options.control().and_then(|it| aifo_runner::guard(it, words)),
         },
         Some("monitor") => take_fd(0).and_then(aifo_runner::monitor),
         Some("own") => match parse_own(words) {
-            Some((owner, places)) => aifo_runner::own(owner, &places),
+            Some((owner, path)) => aifo_runner::own(owner, &path),
             None => return usage(),
         },
         Some("serve") => match Options::parse(words) {
             Some(options) => {
-                if let Some(place) = options.not_writable() {
-                    tell::line(format_args!("runner: not writable: {}", place.display()));
-                    return ShimEnd::Code(NOT_WRITABLE);
+                if let Some(path) = options.not_writable() {
+                    log::line(format_args!("runner: not writable: {}", path.display()));
+                    return ShimExit::Code(NOT_WRITABLE);
                 }
                 serve(&options)
             }
@@ -45,10 +45,10 @@ pub(crate) fn run(args: &[OsString]) -> ShimEnd {
         _ => return usage(),
     };
     match ended {
-        Ok(()) => ShimEnd::Code(0),
+        Ok(()) => ShimExit::Code(0),
         Err(error) => {
-            tell::line(format_args!("runner: {error}"));
-            ShimEnd::Code(1)
+            log::line(format_args!("runner: {error}"));
+            ShimExit::Code(1)
         }
     }
 }
@@ -61,7 +61,7 @@ const NOT_WRITABLE: u8 = 3;
 struct Options {
     /// The guard, which ends what this runner leaves behind.
     guard: Option<i32>,
-    way: Way,
+    transport: ControlTransport,
     /// Where tools may write; `None` for everywhere.
     confinement: Option<Confinement>,
     /// Where tools must be able to write.
@@ -83,7 +83,7 @@ enum Lifetime {
 
 /// Where the control connection is.
 #[derive(Debug, Default, PartialEq, Eq)]
-enum Way {
+enum ControlTransport {
     /// Stdin, a socket.
     #[default]
     Inherited,
@@ -99,7 +99,7 @@ impl Options {
         let mut words = words.iter();
         while let Some(name) = words.next() {
             if name == aifo_runner::STREAM {
-                options.way = Way::Stream;
+                options.transport = ControlTransport::Stream;
                 continue;
             }
             if name == aifo_runner::UNLINK {
@@ -109,7 +109,9 @@ impl Options {
             let value = words.next()?;
             match name.to_str() {
                 Some(GUARDED_BY) => options.guard = Some(value.to_str()?.parse().ok()?),
-                Some(aifo_runner::CONNECT) => options.way = Way::Connect(PathBuf::from(value)),
+                Some(aifo_runner::CONNECT) => {
+                    options.transport = ControlTransport::Connect(PathBuf::from(value));
+                }
                 Some(aifo_runner::WRITE) => {
                     let confinement = options.confinement.get_or_insert_default();
                     confinement.writable.push(PathBuf::from(value));
@@ -125,17 +127,19 @@ impl Options {
     /// The first place that our user cannot write to, though tools are to.
     fn not_writable(&self) -> Option<&PathBuf> {
         let may = AccessFlags::W_OK | AccessFlags::X_OK;
-        self.writable.iter().find(|place| access(place.as_path(), may).is_err())
+        self.writable.iter().find(|path| access(path.as_path(), may).is_err())
     }
 
     fn control(&self) -> io::Result<Control> {
-        match &self.way {
-            Way::Inherited => Ok(Control::Socket(take_fd(0)?)),
-            Way::Stream => Ok(Control::Stream { input: take_fd(0)?, output: take_fd(1)? }),
-            Way::Connect(path) => {
+        match &self.transport {
+            ControlTransport::Inherited => Ok(Control::Socket(take_fd(0)?)),
+            ControlTransport::Stream => {
+                Ok(Control::Stream { input: take_fd(0)?, output: take_fd(1)? })
+            }
+            ControlTransport::Connect(path) => {
                 let connected = UnixStream::connect(path).map_err(|error| {
-                    let told = format!("cannot connect to '{}': {error}", path.display());
-                    io::Error::new(error.kind(), told)
+                    let message = format!("cannot connect to '{}': {error}", path.display());
+                    io::Error::new(error.kind(), message)
                 })?;
                 Ok(Control::Socket(connected.into()))
             }
@@ -165,15 +169,15 @@ fn serve(options: &Options) -> io::Result<()> {
 
 /// `UID:GID PATH..`
 fn parse_own(words: &[OsString]) -> Option<(Owner, Vec<PathBuf>)> {
-    let (owner, places) = words.split_first()?;
+    let (owner, path) = words.split_first()?;
     let (uid, gid) = owner.to_str()?.split_once(':')?;
     let owner = Owner { uid: uid.parse().ok()?, gid: gid.parse().ok()? };
-    Some((owner, places.iter().map(PathBuf::from).collect()))
+    Some((owner, path.iter().map(PathBuf::from).collect()))
 }
 
-fn usage() -> ShimEnd {
-    tell::line("aifo-runner is started by aifo-coder, with its control connection as stdin");
-    ShimEnd::Code(2)
+fn usage() -> ShimExit {
+    log::line("aifo-runner is started by aifo-coder, with its control connection as stdin");
+    ShimExit::Code(2)
 }
 
 #[cfg(test)]
@@ -193,11 +197,12 @@ mod tests {
         let confinement = Some(Confinement { writable });
         assert_eq!(guarded, Some(Options { guard: Some(7), confinement, ..Options::default() }));
         let contained = parse(&[aifo_runner::CONNECT, "/c", aifo_runner::WRITABLE, "/d"]);
-        let (way, writable) = (Way::Connect("/c".into()), vec![PathBuf::from("/d")]);
-        assert_eq!(contained, Some(Options { way, writable, ..Options::default() }));
+        let (transport, writable) =
+            (ControlTransport::Connect("/c".into()), vec![PathBuf::from("/d")]);
+        assert_eq!(contained, Some(Options { transport, writable, ..Options::default() }));
         let streamed = parse(&[aifo_runner::STREAM, GUARDED_BY, "7"]);
-        let (way, guard) = (Way::Stream, Some(7));
-        assert_eq!(streamed, Some(Options { way, guard, ..Options::default() }));
+        let (transport, guard) = (ControlTransport::Stream, Some(7));
+        assert_eq!(streamed, Some(Options { transport, guard, ..Options::default() }));
         let apart =
             parse(&[aifo_runner::APART, "10.88.0.0/16", aifo_runner::APART, "10.89.0.0/16"]);
         let pools = ["10.88.0.0/16", "10.89.0.0/16"].map(|pool| pool.parse().unwrap()).to_vec();
@@ -213,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_must_be_writable() {
+    fn directories_that_must_be_writable() {
         let options = |path: &str| Options { writable: vec![path.into()], ..Options::default() };
         assert_eq!(options(std::env::temp_dir().to_str().unwrap()).not_writable(), None);
         // What not even root can write into.

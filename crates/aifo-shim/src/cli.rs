@@ -5,9 +5,9 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::ending::ShimEnd;
 use crate::install::install;
-use crate::{shim, tell};
+use crate::shim_exit::ShimExit;
+use crate::{log, shim};
 
 const HELP: &str = "\
 aifo-shim: runs a tool in its sidecar
@@ -31,38 +31,38 @@ into the time limit; 125 its ending is unknown; 126 it could not be executed; 12
 ";
 
 /// Is the tool that the first word names, whatever we are called.
-pub(crate) fn call(words: &[OsString], closed: [bool; 3]) -> ShimEnd {
+pub(crate) fn call(words: &[OsString], closed: [bool; 3]) -> ShimExit {
     match words.split_first() {
         Some((tool, args)) => shim::run(tool.as_bytes(), args, closed),
         None => {
-            tell::line("--call needs the name of a tool; see 'aifo-shim --help'");
-            ShimEnd::Code(USAGE)
+            log::line("--call needs the name of a tool; see 'aifo-shim --help'");
+            ShimExit::Code(USAGE)
         }
     }
 }
 
-pub(crate) fn tell(args: &[OsString]) -> ShimEnd {
+pub(crate) fn run(args: &[OsString]) -> ShimExit {
     let text = match args {
         [only] if only == "--version" || only == "-V" => {
             let build = option_env!("AIFO_COMMIT").unwrap_or("local build");
             format!("aifo-shim {} ({build}), protocols 1 2 3\n", env!("CARGO_PKG_VERSION"))
         }
-        [flag, folder] if flag == "--install" => match install(Path::new(folder)) {
-            Ok(count) => format!("{count} links to aifo-shim in {}\n", folder.display()),
+        [flag, directory] if flag == "--install" => match install(Path::new(directory)) {
+            Ok(count) => format!("{count} links to aifo-shim in {}\n", directory.display()),
             Err(error) => {
-                tell::line(format_args!("cannot install into '{}': {error}", folder.display()));
-                return ShimEnd::Code(1);
+                log::line(format_args!("cannot install into '{}': {error}", directory.display()));
+                return ShimExit::Code(1);
             }
         },
         [only] if only == "--help" || only == "-h" => HELP.to_owned(),
         _ => {
-            tell::line("called by its own name, it runs nothing; see 'aifo-shim --help'");
-            return ShimEnd::Code(USAGE);
+            log::line("called by its own name, it runs nothing; see 'aifo-shim --help'");
+            return ShimExit::Code(USAGE);
         }
     };
     match std::io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => ShimEnd::Code(0),
-        Err(_) => ShimEnd::Code(1),
+        Ok(()) => ShimExit::Code(0),
+        Err(_) => ShimExit::Code(1),
     }
 }
 

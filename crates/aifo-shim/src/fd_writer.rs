@@ -12,56 +12,55 @@ use nix::sys::socket::{MsgFlags, send};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::write;
 
-use crate::standard::Standard;
+use crate::standard_fd::StandardFd;
 
 /// Where the tool's output goes.
 #[derive(Debug)]
-pub(crate) struct Outlet {
-    way: Way,
-    standard: Standard,
+pub(crate) struct FdWriter {
+    method: WriteMethod,
+    fd: StandardFd,
 }
 
 #[derive(Debug)]
-enum Way {
+enum WriteMethod {
     /// A pipe or a terminal, opened once more for ourselves and non-blocking.
     Reopened(OwnedFd),
     /// A socket, which takes a flag with every write.
     Socket,
     /// A pipe or a terminal that cannot be opened again. One that is ready takes this much
     /// (PIPE_BUF) without blocking.
-    Careful,
+    PipeBuf,
     /// A file or a device: a write ends by itself.
-    Direct,
+    Blocking,
 }
 
 /// What a ready pipe takes at least (POSIX says 512, Linux has 4096).
 const PIPE_BUF: usize = 4096;
 
-impl Outlet {
-    pub(crate) fn new(standard: Standard) -> Self {
-        let kind =
-            fstat(&standard).map(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT);
-        let is_terminal = io::IsTerminal::is_terminal(&standard.as_fd());
-        let way = match kind {
-            Ok(SFlag::S_IFSOCK) => Way::Socket,
-            Ok(SFlag::S_IFIFO) => reopen(&standard),
-            Ok(SFlag::S_IFCHR) if is_terminal => reopen(&standard),
-            _ => Way::Direct,
+impl FdWriter {
+    pub(crate) fn new(fd: StandardFd) -> Self {
+        let kind = fstat(&fd).map(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT);
+        let is_terminal = io::IsTerminal::is_terminal(&fd.as_fd());
+        let method = match kind {
+            Ok(SFlag::S_IFSOCK) => WriteMethod::Socket,
+            Ok(SFlag::S_IFIFO) => reopen(&fd),
+            Ok(SFlag::S_IFCHR) if is_terminal => reopen(&fd),
+            _ => WriteMethod::Blocking,
         };
-        Outlet { way, standard }
+        FdWriter { method, fd }
     }
 
     /// Writes a part of `bytes`. `None` if nothing fits now: wait for the fd to become writable.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        let written = match &self.way {
-            Way::Reopened(fd) => write(fd, bytes),
-            Way::Socket => send(
-                self.standard.as_fd().as_raw_fd(),
+        let written = match &self.method {
+            WriteMethod::Reopened(fd) => write(fd, bytes),
+            WriteMethod::Socket => send(
+                self.fd.as_fd().as_raw_fd(),
                 bytes,
                 MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL,
             ),
-            Way::Careful => write(&self.standard, &bytes[..bytes.len().min(PIPE_BUF)]),
-            Way::Direct => write(&self.standard, bytes),
+            WriteMethod::PipeBuf => write(&self.fd, &bytes[..bytes.len().min(PIPE_BUF)]),
+            WriteMethod::Blocking => write(&self.fd, bytes),
         };
         match written {
             Ok(count) => Ok(Some(count)),
@@ -72,34 +71,34 @@ impl Outlet {
     }
 
     /// Whether every write has to be preceded by a wait.
-    pub(crate) fn must_wait_first(&self) -> bool {
-        matches!(self.way, Way::Careful)
+    pub(crate) fn needs_poll(&self) -> bool {
+        matches!(self.method, WriteMethod::PipeBuf)
     }
 
     /// Which descriptor it is.
     pub(crate) fn name(&self) -> &'static str {
-        self.standard.name()
+        self.fd.name()
     }
 
     /// Gives our copies of it up.
-    pub(crate) fn let_go(self) {
-        Standard::let_go([&self.standard]);
+    pub(crate) fn close(self) {
+        StandardFd::replace_with_null([&self.fd]);
     }
 }
 
-impl AsFd for Outlet {
+impl AsFd for FdWriter {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.way {
-            Way::Reopened(fd) => fd.as_fd(),
-            Way::Socket | Way::Careful | Way::Direct => self.standard.as_fd(),
+        match &self.method {
+            WriteMethod::Reopened(fd) => fd.as_fd(),
+            WriteMethod::Socket | WriteMethod::PipeBuf | WriteMethod::Blocking => self.fd.as_fd(),
         }
     }
 }
 
-fn reopen(standard: &Standard) -> Way {
+fn reopen(fd: &StandardFd) -> WriteMethod {
     let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    match open(standard.path(), flags, Mode::empty()) {
-        Ok(fd) => Way::Reopened(fd),
-        Err(_) => Way::Careful,
+    match open(fd.path(), flags, Mode::empty()) {
+        Ok(fd) => WriteMethod::Reopened(fd),
+        Err(_) => WriteMethod::PipeBuf,
     }
 }
