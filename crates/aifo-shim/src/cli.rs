@@ -1,4 +1,4 @@
-//! What `aifo-shim` says under its own name.
+//! The command line of `aifo-shim` (`spec/shim.md#names`).
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -10,37 +10,48 @@ use crate::shim_exit::ShimExit;
 use crate::{log, shim};
 
 const HELP: &str = "\
-aifo-shim: runs a tool in its sidecar
+aifo-shim - run a tool in its sidecar
 
-Link it under a tool's name (cargo, node, python3, make, ...) in a folder that stands first in PATH.
-Called so, every argument is the tool's.
+USAGE
+  TOOL [ARG..]                   run TOOL, where TOOL is a link to aifo-shim
+  aifo-shim --call TOOL [ARG..]  run TOOL without a link
+  aifo-shim --install DIR        copy aifo-shim into DIR and link every tool's name to it
+  aifo-shim --version            print version, build and protocol versions
+  aifo-shim --help               print this help
 
-  aifo-shim --install DIR
-                         copy itself into DIR and link every tool's name to it there
-  aifo-shim --call TOOL [ARG..]
-                         be that tool, as by its link
-  aifo-shim --version    version, build and the protocols it speaks
-  aifo-shim --help       this text
+  Put DIR first in PATH. A link passes all its arguments to the tool, --help included.
 
-Environment: AIFO_TOOLEEXEC_URL and AIFO_TOOLEEXEC_TOKEN (or AIFO_TOOLEEXEC_TOKEN_FILE) say where the
-proxy is; AIFO_TOOLCHAIN_VERBOSE=1 tells what is done. AIFO_SHIM_PROTO=2 calls by the older protocol,
-AIFO_SHIM_RELAY=1 passes no descriptor, AIFO_SHIM_ENV=NAME,PREFIX* names further variables for tools.
+ENVIRONMENT
+  AIFO_TOOLEEXEC_URL          address of the proxy: unix:///PATH or http://HOST:PORT/exec
+  AIFO_TOOLEEXEC_TOKEN        access token
+  AIFO_TOOLEEXEC_TOKEN_FILE   file that contains the access token
+  AIFO_TOOLCHAIN_VERBOSE=1    log decisions to stderr
+  AIFO_SHIM_PROTO=2           start with protocol version 2 instead of 3
+  AIFO_SHIM_RELAY=1           relay all bytes instead of passing descriptors
+  AIFO_SHIM_ENV=NAME,PREFIX*  forward these variables as well
 
-Exit codes: the tool's own, and its very signal if one ended it; 86 nothing ran; 124 the tool ran
-into the time limit; 125 its ending is unknown; 126 it could not be executed; 127 it was not found.
+EXIT STATUS
+  The tool's exit code, or death by the signal that ended the tool. Otherwise:
+    2  invalid arguments of aifo-shim
+   86  nothing ran
+  124  the tool exceeded the time limit
+  125  the tool's exit status is unknown
+  126  the tool could not be executed
+  127  the tool was not found
 ";
 
-/// Is the tool that the first word names, whatever we are called.
+/// Runs the tool that the first argument names.
 pub(crate) fn call(words: &[OsString], closed: [bool; 3]) -> ShimExit {
     match words.split_first() {
         Some((tool, args)) => shim::run(tool.as_bytes(), args, closed),
         None => {
-            log::line("--call needs the name of a tool; see 'aifo-shim --help'");
+            log::line("--call requires a tool name; see 'aifo-shim --help'");
             ShimExit::Code(USAGE)
         }
     }
 }
 
+/// Runs `aifo-shim` under its own name.
 pub(crate) fn run(args: &[OsString]) -> ShimExit {
     let text = match args {
         [only] if only == "--version" || only == "-V" => {
@@ -56,7 +67,7 @@ pub(crate) fn run(args: &[OsString]) -> ShimExit {
         },
         [only] if only == "--help" || only == "-h" => HELP.to_owned(),
         _ => {
-            log::line("called by its own name, it runs nothing; see 'aifo-shim --help'");
+            log::line("invalid arguments; see 'aifo-shim --help'");
             return ShimExit::Code(USAGE);
         }
     };
@@ -66,5 +77,5 @@ pub(crate) fn run(args: &[OsString]) -> ShimExit {
     }
 }
 
-/// The command line was wrong.
+/// Exit code for invalid arguments.
 const USAGE: u8 = 2;

@@ -1,4 +1,4 @@
-//! Reaching the proxy.
+//! Connections to the proxy.
 
 use std::io;
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use aifo_types::Endpoint;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, connect, recv, send, socket};
 
-/// Connects to the proxy; blocks until it is there or is not.
+/// Connects to the proxy, blocking.
 pub(crate) fn open(endpoint: &Endpoint) -> io::Result<OwnedFd> {
     match endpoint {
         Endpoint::Unix(path) => {
@@ -28,16 +28,16 @@ pub(crate) fn open(endpoint: &Endpoint) -> io::Result<OwnedFd> {
     }
 }
 
-/// How much of a request left.
+/// How much of a request was sent.
 pub(crate) enum SendOutcome {
     Complete,
-    /// The proxy closed before it took everything; an answer may wait all the same.
+    /// The proxy closed the connection early; a response may still be readable.
     Partial,
-    /// It closed before it took anything: nothing can have run.
+    /// The proxy closed the connection before any byte was sent: nothing ran.
     Nothing,
 }
 
-/// Sends a request.
+/// Sends a whole request, blocking.
 pub(crate) fn send_request(socket: &OwnedFd, request: &[u8]) -> SendOutcome {
     let mut rest = request;
     while !rest.is_empty() {
@@ -51,7 +51,7 @@ pub(crate) fn send_request(socket: &OwnedFd, request: &[u8]) -> SendOutcome {
     SendOutcome::Complete
 }
 
-/// Reads what is there; 0 is the end of the stream.
+/// Reads available bytes; 0 is the end of the stream.
 pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> nix::Result<usize> {
     loop {
         match recv(socket.as_raw_fd(), buffer, MsgFlags::empty()) {

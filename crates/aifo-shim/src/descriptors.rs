@@ -1,4 +1,4 @@
-//! What the standard descriptors are, and how each reaches the tool (`spec/exec3.md#invocation`).
+//! Classification of the standard descriptors (`spec/exec3.md#invocation`).
 
 use std::io::IsTerminal;
 use std::os::fd::BorrowedFd;
@@ -7,16 +7,16 @@ use aifo_process::is_same_object;
 use aifo_wire::Stdio;
 use nix::sys::stat::{SFlag, fstat, makedev};
 
-/// What a call's connection can carry.
+/// How descriptors reach the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FdTransport {
-    /// Descriptors: it is a unix socket.
+    /// Passed over a unix socket.
     Pass,
-    /// Bytes alone.
+    /// Relayed as bytes.
     Relay,
 }
 
-/// What becomes of 0, 1 and 2. `closed` says which of them our parent had left closed.
+/// Classifies 0, 1 and 2. `closed` marks those that the parent left closed.
 pub(crate) fn classify(
     fds: [BorrowedFd<'_>; 3],
     closed: [bool; 3],
@@ -30,7 +30,7 @@ pub(crate) fn classify(
     }
     let [_, output, error] = fds;
     let shares = matches!(stdio[1], Stdio::Passed | Stdio::Relayed | Stdio::Terminal);
-    // Two that differ in kind cannot be one.
+    // Descriptors of different kinds cannot be the same file.
     if shares && stdio[1] == stdio[2] && is_same_object(output, error) {
         stdio[2] = Stdio::Same;
     }
@@ -47,13 +47,13 @@ fn classify_one(fd: BorrowedFd<'_>, transport: FdTransport) -> Stdio {
     }
 }
 
-/// Those that go along with the request, in their order.
+/// Returns the descriptors to pass with the request, in order.
 pub(crate) fn passed(fds: [BorrowedFd<'_>; 3], stdio: [Stdio; 3]) -> Vec<BorrowedFd<'_>> {
     let passed = fds.into_iter().zip(stdio).filter(|(_, kind)| *kind == Stdio::Passed);
     passed.map(|(fd, _)| fd).collect()
 }
 
-/// The caller's terminal, if there is one: the descriptor where it is written, else where it is read.
+/// Returns the caller's terminal: stdout, else stderr, else stdin.
 pub(crate) fn terminal<T>(fds: [T; 3], stdio: [Stdio; 3]) -> Option<T> {
     let [input, output, error] = fds;
     let mut candidates = [(output, stdio[1]), (error, stdio[2]), (input, stdio[0])].into_iter();
@@ -73,7 +73,7 @@ mod tests {
     use nix::sys::stat::Mode;
 
     #[test]
-    fn what_each_becomes() {
+    fn kinds_of_descriptors() {
         let pty = Pty::open(WindowSize::default(), &TerminalModes::default()).unwrap();
         let (reader, writer) = std::io::pipe().unwrap();
         let file = |path: &str| OwnedFd::from(File::open(path).unwrap());
@@ -84,7 +84,7 @@ mod tests {
             ("a pipe to read", reader.into(), Passed, Relayed),
             ("a pipe to write", writer.into(), Passed, Relayed),
             ("a file", file("/etc/passwd"), Passed, Relayed),
-            ("a file that is only named", by_path, Passed, Relayed),
+            ("a file opened with O_PATH", by_path, Passed, Relayed),
             ("a directory", file("/"), Relayed, Relayed),
             ("a device", file("/dev/zero"), Relayed, Relayed),
             ("a full device", file("/dev/full"), Relayed, Relayed),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn stderr_that_is_stdout_stays_one() {
+    fn stderr_may_be_the_same_as_stdout() {
         let null = File::open("/dev/null").unwrap();
         let (_reader, writer) = std::io::pipe().unwrap();
         let twin = writer.try_clone().unwrap();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_terminal_is_where_it_is_written() {
+    fn the_terminal_is_an_output_first() {
         use Stdio::{Null, Same, Terminal};
         let rows = [
             ([Null, Null, Null], None),

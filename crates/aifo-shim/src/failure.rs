@@ -1,4 +1,4 @@
-//! What is said, and how it ends, when there is no answer, half of one, or one that needs a word.
+//! Messages and exit codes for failed calls (`spec/shim.md#exit-codes-and-messages`).
 
 use std::fmt::Display;
 
@@ -9,12 +9,12 @@ use crate::settings::CompatFlags;
 use crate::shim_exit::ShimExit;
 use crate::{log, parent_shell};
 
-/// Why the answer stopped before its end.
+/// Why a response is incomplete.
 #[derive(Debug)]
 pub(crate) enum ResponseFailure {
     /// The connection ended.
     Disconnected,
-    /// What came is no answer.
+    /// The bytes violate the protocol.
     Malformed(String),
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Interrupted {
     No,
 }
 
-/// Tells that the proxy was lost in mid-call.
+/// Reports that the response is incomplete.
 pub(crate) fn report_connection_lost(
     failure: &ResponseFailure,
     endpoint: &Endpoint,
@@ -43,11 +43,12 @@ pub(crate) fn report_connection_lost(
 ) -> ShimExit {
     match failure {
         ResponseFailure::Disconnected => {
-            log::line("the proxy went away while the tool ran; its ending is unknown");
+            log::line(
+                "lost the connection to the proxy while the tool ran; its exit status is unknown",
+            );
         }
         ResponseFailure::Malformed(why) => log::line(format_args!(
-            "the proxy at {endpoint} gave an answer that makes no sense ({why}); the tool's ending \
-             is unknown"
+            "invalid response from the proxy at {endpoint} ({why}); the tool's exit status is unknown"
         )),
     }
     let exits_zero = compat.exit_zero_on_sigint && interrupted == Interrupted::Yes;
@@ -60,13 +61,13 @@ pub(crate) fn report_connection_lost(
     ShimExit::Code(exit::UNKNOWN)
 }
 
-/// Tells that the user did not want to wait any longer.
+/// Reports that the user stopped waiting for a proxy that does not respond.
 pub(crate) fn report_no_response() -> ShimExit {
-    log::line("the proxy does not answer; the tool's ending is unknown");
+    log::line("the proxy does not respond; the tool's exit status is unknown");
     ShimExit::Code(exit::UNKNOWN)
 }
 
-/// Tells which limit of its sidecar the tool ran into: its own ending may not say so.
+/// Reports the sidecar limit that the call reached. The tool's own messages may not show it.
 pub(crate) fn report_limit(limit: SidecarLimit) {
     log::line(match limit {
         SidecarLimit::Memory => {
@@ -78,13 +79,13 @@ pub(crate) fn report_limit(limit: SidecarLimit) {
     });
 }
 
-/// Tells that nothing can have run, and why.
+/// Reports why nothing ran.
 pub(crate) fn report_not_started(why: impl Display) -> ShimExit {
     log::line(why);
     ShimExit::Code(exit::NOTHING_RAN)
 }
 
-/// An answer that says no. Its text is one line.
+/// A response with an error status. Its body is one line of text.
 #[derive(Debug)]
 pub(crate) struct ErrorResponse {
     head: ResponseHead,
@@ -96,7 +97,7 @@ impl ErrorResponse {
         ErrorResponse { head, text: Vec::new() }
     }
 
-    /// Takes the text as far as it has come; whether that is all.
+    /// Reads available body bytes. Returns whether the body is complete.
     pub(crate) fn read_body(&mut self, reader: &mut ResponseReader) -> bool {
         loop {
             match reader.next_event() {
@@ -106,13 +107,13 @@ impl ErrorResponse {
                     self.text.extend_from_slice(&data[..room]);
                 }
                 Ok(ResponseEvent::Progress(_) | ResponseEvent::Head(_)) => {}
-                // The status has said what matters.
+                // A truncated text does not change the result: the status has arrived.
                 Ok(ResponseEvent::End { .. }) | Err(_) => return true,
             }
         }
     }
 
-    /// Tells why the proxy refused.
+    /// Prints the text and returns the exit code.
     pub(crate) fn report(&self) -> ShimExit {
         match String::from_utf8_lossy(&self.text).trim() {
             "" => {
@@ -124,5 +125,5 @@ impl ErrorResponse {
     }
 }
 
-/// Bytes of a refusal that are shown.
+/// Bytes of the text that are printed.
 const MAX_ERROR_TEXT: usize = 4096;

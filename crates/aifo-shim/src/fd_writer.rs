@@ -1,7 +1,7 @@
-//! stdout or stderr, or a terminal, written without ever blocking in the write.
+//! Non-blocking writes to stdout, stderr or a terminal.
 //!
-//! A shim that is stuck in a write cannot hear Ctrl-C. Making the descriptor itself non-blocking is
-//! not an option: the open file is shared with whoever started us.
+//! A blocked write would delay signals. `O_NONBLOCK` cannot be set on the descriptor itself, because
+//! its open file description is shared with the parent.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use nix::unistd::write;
 
 use crate::standard_fd::StandardFd;
 
-/// Where the tool's output goes.
+/// A writer for one standard descriptor.
 #[derive(Debug)]
 pub(crate) struct FdWriter {
     method: WriteMethod,
@@ -23,18 +23,18 @@ pub(crate) struct FdWriter {
 
 #[derive(Debug)]
 enum WriteMethod {
-    /// A pipe or a terminal, opened once more for ourselves and non-blocking.
+    /// A pipe or terminal, opened again with `O_NONBLOCK`.
     Reopened(OwnedFd),
-    /// A socket, which takes a flag with every write.
+    /// A socket, written with `MSG_DONTWAIT`.
     Socket,
-    /// A pipe or a terminal that cannot be opened again. One that is ready takes this much
-    /// (PIPE_BUF) without blocking.
+    /// A pipe or terminal that cannot be opened again. Writes of at most `PIPE_BUF` bytes do not block
+    /// after poll.
     PipeBuf,
-    /// A file or a device: a write ends by itself.
+    /// A file or device, on which a write returns soon.
     Blocking,
 }
 
-/// What a ready pipe takes at least (POSIX says 512, Linux has 4096).
+/// Bytes that a writable pipe accepts (POSIX: at least 512; Linux: 4096).
 const PIPE_BUF: usize = 4096;
 
 impl FdWriter {
@@ -50,7 +50,7 @@ impl FdWriter {
         FdWriter { method, fd }
     }
 
-    /// Writes a part of `bytes`. `None` if nothing fits now: wait for the fd to become writable.
+    /// Writes a part of `bytes` and returns its length. `None`: poll for writability first.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
         let written = match &self.method {
             WriteMethod::Reopened(fd) => write(fd, bytes),
@@ -70,17 +70,17 @@ impl FdWriter {
         }
     }
 
-    /// Whether every write has to be preceded by a wait.
+    /// Whether to poll before every write.
     pub(crate) fn needs_poll(&self) -> bool {
         matches!(self.method, WriteMethod::PipeBuf)
     }
 
-    /// Which descriptor it is.
+    /// Returns the descriptor's name for messages.
     pub(crate) fn name(&self) -> &'static str {
         self.fd.name()
     }
 
-    /// Gives our copies of it up.
+    /// Closes this process's copy of the descriptor.
     pub(crate) fn close(self) {
         StandardFd::replace_with_null([&self.fd]);
     }

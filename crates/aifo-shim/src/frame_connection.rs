@@ -1,4 +1,4 @@
-//! The connection to the proxy while a tool runs: frames leave without ever blocking in a send.
+//! Non-blocking transmission of frames over the connection to the proxy.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -10,7 +10,7 @@ use nix::sys::socket::{MsgFlags, getsockopt, send, setsockopt, sockopt};
 use crate::connection;
 use crate::polling::poll_fds;
 
-/// A connection, and the frames that it has not taken yet.
+/// A connection with its queue of unsent frames.
 #[derive(Debug)]
 pub(crate) struct FrameConnection {
     socket: OwnedFd,
@@ -22,15 +22,15 @@ impl FrameConnection {
         FrameConnection { socket, pending: Buffer::new() }
     }
 
-    /// Has a frame sent.
+    /// Queues a frame.
     pub(crate) fn push(&mut self, frame: &Frame<'_>) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         self.pending.extend(&bytes);
     }
 
-    /// Has data sent that `read` puts right where it will be sent from, at most `room` bytes. It says
-    /// how many; none are no frame.
+    /// Queues a data frame whose payload `read` writes directly into the send buffer, at most `room`
+    /// bytes. Returns its length; 0 queues nothing.
     pub(crate) fn push_data(
         &mut self,
         stream: Stream,
@@ -47,7 +47,7 @@ impl FrameConnection {
         Ok(count)
     }
 
-    /// Sends what the connection takes now.
+    /// Sends as much of the queue as the socket accepts.
     pub(crate) fn flush(&mut self) {
         while !self.pending.is_empty() {
             let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
@@ -55,49 +55,49 @@ impl FrameConnection {
                 Ok(count) => self.pending.consume(count),
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => break,
-                // There may be something to read all the same, which will tell.
+                // A response may still be readable; the next read finds out.
                 Err(_) => self.pending = Buffer::new(),
             }
         }
     }
 
-    /// Whether so much waits already that nothing should be read to be sent.
+    /// Whether the queue is long enough that no more input should be read.
     pub(crate) fn is_full(&self) -> bool {
         self.pending.len() >= MAX_PENDING
     }
 
-    /// Reads what is there; 0 is the end of the stream.
+    /// Reads available bytes; 0 is the end of the stream.
     pub(crate) fn receive(&self, space: &mut [u8]) -> nix::Result<usize> {
         connection::receive(&self.socket, space)
     }
 
-    /// What to wait for.
+    /// Returns the events to poll for.
     pub(crate) fn poll_interest(&self) -> (BorrowedFd<'_>, PollFlags) {
         let writing = if self.pending.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
         (self.socket.as_fd(), PollFlags::POLLIN | writing)
     }
 
-    /// Whether the peer has left unread what we sent last, be it a few bytes.
+    /// Whether the peer has not yet read all data that was sent, however little.
     ///
-    /// The kernel does not say how much that is. But a socket with the smallest buffer for sending is
-    /// not ready to send while two messages lie in it.
+    /// The kernel does not report that amount. But a socket with the smallest send buffer is not writable
+    /// while two messages are unread.
     pub(crate) fn has_unread_data(&self) -> bool {
         if !self.pending.is_empty() {
             return true;
         }
         let size = getsockopt(&self.socket, sockopt::SndBuf);
         let Ok(size) = size else { return false };
-        // The kernel makes the smallest one of it.
+        // The kernel raises 0 to its minimum.
         let _ = setsockopt(&self.socket, sockopt::SndBuf, &0);
         let [ready] =
             poll_fds([Some((self.socket.as_fd(), PollFlags::POLLOUT))], PollTimeout::ZERO);
-        // What it says is twice what it was told.
+        // SO_SNDBUF returns twice the value that was set.
         let _ = setsockopt(&self.socket, sockopt::SndBuf, &(size / 2));
         !ready.contains(PollFlags::POLLOUT)
     }
 }
 
-/// Bytes that may wait before reading stops: a few frames, so that sending never runs dry.
+/// Queued bytes at which reading stops: a few frames, so that the socket is never idle.
 const MAX_PENDING: usize = 64 * 1024;
 
 #[cfg(test)]
@@ -109,7 +109,7 @@ mod tests {
     const INT: Frame<'static> = Frame::Signal { number: 2 };
 
     #[test]
-    fn a_peer_that_does_not_read_is_noticed() {
+    fn unread_data_is_detected() {
         let (local, mut peer) = UnixStream::pair().unwrap();
         let mut connection = FrameConnection::new(local.into());
         let before = getsockopt(&connection.socket, sockopt::SndBuf).unwrap();
@@ -120,11 +120,11 @@ mod tests {
         assert!(connection.has_unread_data());
         peer.read_exact(&mut [0; 18]).unwrap();
         assert!(!connection.has_unread_data());
-        assert_eq!(getsockopt(&connection.socket, sockopt::SndBuf), Ok(before), "as it was");
+        assert_eq!(getsockopt(&connection.socket, sockopt::SndBuf), Ok(before), "restored");
     }
 
     #[test]
-    fn what_does_not_fit_waits_and_arrives_whole() {
+    fn queued_frames_arrive_complete_and_in_order() {
         let (local, mut peer) = UnixStream::pair().unwrap();
         let mut connection = FrameConnection::new(local.into());
         let fill = |space: &mut [u8]| {
@@ -141,7 +141,7 @@ mod tests {
             connection.push_data(Stream::Stdin, 10, |_| Err(Errno::EAGAIN)),
             Err(Errno::EAGAIN)
         );
-        assert_eq!(connection.push_data(Stream::Stdin, 10, |_| Ok(0)), Ok(0), "neither is a frame");
+        assert_eq!(connection.push_data(Stream::Stdin, 10, |_| Ok(0)), Ok(0), "no frame queued");
         connection.push(&INT);
 
         let reader = std::thread::spawn(move || {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_for_a_peer_that_is_gone() {
+    fn a_closed_peer_empties_the_queue() {
         let (local, _) = UnixStream::pair().unwrap();
         let mut connection = FrameConnection::new(local.into());
         connection.push(&INT);

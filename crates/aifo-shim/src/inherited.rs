@@ -1,4 +1,4 @@
-//! All that the tool is to inherit of us (`spec/exec3.md#invocation`).
+//! Process attributes that the tool inherits from the shim (`spec/exec3.md#invocation`).
 
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ use aifo_process::{SignalSet, current_limits, nice, terminal};
 use aifo_wire::{Invocation, SoftLimit, Stdio, Terminal};
 use nix::sys::stat::{Mode, umask};
 
-/// The call of `argv` in `cwd`, with everything that does not depend on its descriptors.
+/// Returns the invocation of `argv` in `cwd`, without its descriptors.
 pub(crate) fn invocation(
     argv: Vec<Vec<u8>>,
     cwd: &Path,
@@ -32,27 +32,27 @@ pub(crate) fn invocation(
     }
 }
 
-/// The variables that may go along; the proxy judges once more.
+/// Returns the variables to forward. The proxy filters them again.
 pub(crate) fn environment(forwarding: &Forwarding, workspace: &Path) -> Vec<Vec<u8>> {
     forwarding.filter(aifo_process::environment(), workspace)
 }
 
-/// The terminal that the tool's is to resemble.
+/// Returns the terminal's size and modes.
 pub(crate) fn describe_terminal(fd: BorrowedFd<'_>) -> Terminal {
-    // One that was hung up just now has neither size nor modes.
+    // A hung-up terminal has neither size nor modes.
     let size = terminal::window_size(fd).unwrap_or_default();
     let modes = terminal::modes(fd).unwrap_or_default();
     Terminal { size, modes }
 }
 
-/// Where we are, by the way our parent came here if that is known: a path of links stays one.
+/// Returns the logical directory (`pwd -L`): `PWD` if it names the current directory.
 fn logical_directory(cwd: &Path, pwd: Option<OsString>) -> Vec<u8> {
     let pwd = pwd.map(PathBuf::from).filter(|pwd| pwd != cwd && is_plain(pwd));
     let chosen = pwd.filter(|pwd| is_same_directory(pwd, cwd));
     chosen.unwrap_or_else(|| cwd.to_owned()).into_os_string().into_vec()
 }
 
-/// Whether a path is absolute and without dots, as `PWD` has to be.
+/// Whether a path is absolute and free of `..`, as `PWD` must be.
 fn is_plain(path: &Path) -> bool {
     path.is_absolute() && !path.components().any(|part| part == Component::ParentDir)
 }
@@ -62,7 +62,7 @@ fn is_same_directory(a: &Path, b: &Path) -> bool {
     (a.dev(), a.ino()) == (b.dev(), b.ino())
 }
 
-/// The file mode creation mask, which can only be read by setting it: nobody else runs here.
+/// Returns the umask. It can only be read by setting it; the process has one thread.
 fn current_umask() -> u16 {
     let mask = umask(Mode::empty());
     umask(mask);
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_of_links_is_kept_if_it_leads_here() {
+    fn pwd_is_kept_if_it_names_the_current_directory() {
         let directory = std::env::temp_dir().join(format!("aifo-shim-pwd-{}", std::process::id()));
         std::fs::create_dir_all(directory.join("real/inner")).unwrap();
         let _ = std::os::unix::fs::symlink("real", directory.join("link"));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_very_process_has() {
+    fn attributes_of_the_current_process() {
         let ignored = SignalSet::from_bits(1 << 12);
         let cwd = std::env::current_dir().unwrap();
         let invocation = invocation(vec![b"make".to_vec()], &cwd, Vec::new(), ignored);

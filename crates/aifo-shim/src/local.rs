@@ -1,4 +1,4 @@
-//! Becoming a runtime of the agent's own place.
+//! Replaces the shim by a local runtime (`spec/shim.md#local-runtimes`).
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
@@ -13,15 +13,15 @@ use nix::unistd::execve;
 use crate::log;
 use crate::shim_exit::ShimExit;
 
-/// Replaces this process by the runtime: same pid, same signals, same fds, nothing of us left.
-/// Returns only if that fails.
+/// Executes the runtime in this process, with the same pid, signal dispositions and descriptors.
+/// Returns only on failure.
 pub(crate) fn become_runtime(local: &Local, args: &[OsString]) -> ShimExit {
     let runtime = local.runtime.display();
     let pid = std::process::id().to_string();
-    // An exec keeps the pid, a fork does not: finding our own there, we came by that very path.
+    // exec keeps the pid and fork does not, so the own pid here means that the runtime is the shim.
     if std::env::var(env::LOCAL_GUARD).is_ok_and(|guard| guard == pid) {
         log::line(format_args!(
-            "'{runtime}' leads back to aifo-shim; install a real runtime there, or take the link away"
+            "'{runtime}' is a link to aifo-shim\nhint: install a runtime there, or remove the link"
         ));
         return ShimExit::Code(exit::NOTHING_RAN);
     }
@@ -33,11 +33,11 @@ pub(crate) fn become_runtime(local: &Local, args: &[OsString]) -> ShimExit {
     })
 }
 
-/// A plain `execve`: the standard library's way would change signals that our parent arranged.
+/// Calls `execve`. The standard library's `exec` would change inherited signal dispositions.
 fn execute(runtime: &OsStr, args: &[OsString], pid: &str) -> nix::Result<Infallible> {
     let of = |text: &OsStr| CString::new(text.as_bytes());
     let program = of(runtime).map_err(|_| Errno::ENOENT)?;
-    // The runtime finds its own installation by argv[0], so that is its path.
+    // Runtimes find their installation by argv[0], so it is the absolute path.
     let args = [program.clone()].into_iter().chain(args.iter().filter_map(|arg| of(arg).ok()));
     let args: Vec<_> = args.collect();
     let inherited = std::env::vars_os().filter(|(name, _)| name != env::LOCAL_GUARD);

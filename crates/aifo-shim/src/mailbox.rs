@@ -1,4 +1,4 @@
-//! Being a command of the host, where only a directory is shared (`spec/mailbox.md#the-binary-client`).
+//! The client of a mailbox: runs a command of the host (`spec/mailbox.md#the-binary-client`).
 
 mod file_tail;
 mod request;
@@ -20,15 +20,15 @@ use crate::mailbox::request::Request;
 use crate::shim_exit::ShimExit;
 use crate::signals::Signals;
 
-/// A mailbox, and the command in it that this process is.
+/// A mailbox and the command by whose name this process was started.
 pub(crate) struct MailboxCommand {
     directory: PathBuf,
     command: CommandName,
 }
 
 impl MailboxCommand {
-    /// Where this process was started, if that is a mailbox: beside the command lies what its clients
-    /// are to know. Every shim passes here, so it costs one system call.
+    /// Returns the mailbox if this process was started from one. Every call of a shim tests this, with one
+    /// system call.
     pub(crate) fn detect() -> Option<Self> {
         let path = aifo_process::executed_path()?;
         let info = client_info_file(path.to_str()?);
@@ -39,13 +39,13 @@ impl MailboxCommand {
     }
 }
 
-/// Has the command run on the host, and ends as it does. `closed` are the standard descriptors that our
+/// Runs the command on the host and ends as it does. `closed` are the standard descriptors that the
 /// parent left closed.
 pub(crate) fn run(mailbox: &MailboxCommand, args: &[OsString], closed: [bool; 3]) -> ShimExit {
     let ignored = SignalSet::from_bits(ignored_signals());
     ignore_broken_pipes();
-    // Before anything is placed: from then on a signal is the command's. What cannot cross ends us as
-    // ever, and so the command.
+    // Catch signals before the request exists: from then on they belong to the command. A signal that
+    // cannot be forwarded terminates this process, which ends the command.
     let signals = match Signals::catch(uncaught_signals(ignored)) {
         Ok(signals) => signals,
         Err(errno) => return fail(&format!("cannot catch signals: {}", errno.desc())),
@@ -59,7 +59,7 @@ pub(crate) fn run(mailbox: &MailboxCommand, args: &[OsString], closed: [bool; 3]
     }
 }
 
-/// The signals that are not caught.
+/// Returns the signals to leave uncaught.
 fn uncaught_signals(ignored: SignalSet) -> SignalSet {
     let mut uncaught_signals = SignalSet::all();
     let crossing = (1..=64).filter(|number| Signal::from_number(*number).is_some());
@@ -67,30 +67,30 @@ fn uncaught_signals(ignored: SignalSet) -> SignalSet {
     uncaught_signals
 }
 
-/// Says why nothing is known of the command, and that is the end of it.
+/// Prints an error. The exit status of the command is unknown.
 fn fail(why: &str) -> ShimExit {
     print_error(why);
     ShimExit::Code(exit::UNKNOWN)
 }
 
-/// A line on stderr, as the script says it.
+/// Prints one line to stderr, in the script's format.
 fn print_error(text: &str) {
     use std::io::Write;
-    // Nobody is left to be told that stderr is gone.
+    // A failed write to stderr cannot be reported.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// When we give up waiting; `None` is never.
+/// Returns when to stop waiting; `None` is never.
 fn deadline() -> Option<Instant> {
     let secs = std::env::var(TIMEOUT).ok().and_then(|secs| secs.parse().ok());
     let secs = secs.unwrap_or(limits::ORPHAN_AGE.as_secs());
     Some(secs).filter(|secs| *secs > 0).map(|secs| Instant::now() + Duration::from_secs(secs))
 }
 
-/// Seconds that a client waits for its command; 0 is for ever.
+/// Seconds to wait for the command; 0 waits without a limit.
 const TIMEOUT: &str = "PROXY_TIMEOUT";
 
-/// Where we are, and what of our environment passes.
+/// Returns the caller's directory and the variables that are forwarded.
 fn caller_info(mailbox: &MailboxCommand, directory: &Directory) -> CallerInfo {
     let name = client_info_file(mailbox.command.as_str());
     let info = directory.read(&name, limits::SMALL).ok();
@@ -114,7 +114,7 @@ fn caller_info(mailbox: &MailboxCommand, directory: &Directory) -> CallerInfo {
     }
 }
 
-/// The arguments as they are placed.
+/// Returns the arguments as a request carries them.
 fn arguments(args: &[OsString]) -> Arguments {
     Arguments(args.iter().map(|arg| arg.clone().into_vec()).collect())
 }

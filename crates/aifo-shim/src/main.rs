@@ -1,11 +1,11 @@
-//! `aifo-shim`: the one static binary that goes where the agent and the tools are.
+//! `aifo-shim`: the static binary in every container.
 //!
-//! Its name decides what it is: under a tool's name it is that tool, run in a sidecar, or in a mailbox a
-//! command of the host; as `aifo-runner` it is the resident server inside a sidecar; as `aifo-agent` it
-//! becomes the agent in its container; as `aifo-shim` it tells about itself. It is
-//! a short blocking program without a runtime or threads, because it starts once per tool call.
+//! The last component of argv[0] selects the program: `aifo-shim` prints help or installs links,
+//! `aifo-runner` is the exec server of a sidecar, `aifo-agent` executes the agent in its container, and
+//! any other name is a tool, which runs in a sidecar, or a command of a mailbox. The program blocks and
+//! has one thread and no async runtime: it starts once per tool call (`spec/shim.md`).
 //!
-//! Its unit tests start as such do, so nothing there comes from `run`.
+//! Unit tests use the standard library's `main`.
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code))]
 
@@ -43,7 +43,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-// A tool is to inherit what our parent gave us, so nothing may come before us and change it.
+// The tool inherits the parent's descriptors and signal dispositions; the standard library's start changes both.
 #[cfg(not(test))]
 aifo_process::entry!(run);
 
@@ -72,8 +72,8 @@ fn run() -> ! {
     ending.end()
 }
 
-/// What we were called with, from the kernel where the C library does not tell those who start
-/// without the standard library's help.
+/// Returns argv. Reads it from the kernel if the C library does not pass it to a program that starts
+/// without the standard library.
 fn arguments() -> Vec<OsString> {
     let args: Vec<OsString> = std::env::args_os().collect();
     if !args.is_empty() {

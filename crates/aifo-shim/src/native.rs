@@ -1,4 +1,4 @@
-//! One tool call by version 3 (`spec/exec3.md#request`).
+//! One tool call by protocol version 3 (`spec/exec3.md#request`).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -22,16 +22,16 @@ use crate::signals::Signals;
 use crate::standard_fd::StandardFd;
 use crate::terminal_input::{OutputProcessing, without_output_processing};
 
-/// What came of a call.
+/// The result of an attempt with version 3.
 #[derive(Debug)]
 pub(crate) enum CallOutcome {
-    /// It was carried to its end.
+    /// The call is over.
     Done(ShimExit),
-    /// The proxy does not speak version 3, and nothing ran.
+    /// The proxy does not support version 3; nothing ran.
     VersionRefused,
 }
 
-/// Runs `tool` in its sidecar. `closed` are the standard descriptors that our parent left closed.
+/// Runs `tool` in its sidecar. `closed` are the standard descriptors that the parent left closed.
 pub(crate) fn run(
     settings: &Settings,
     tool: &[u8],
@@ -51,7 +51,7 @@ pub(crate) fn run(
     }
 }
 
-/// Everything up to the last byte of the request. The error says why nothing can have run.
+/// Connects and sends the request. On error nothing can have run.
 fn start<'a>(
     settings: &'a Settings,
     mut invocation: Invocation,
@@ -65,7 +65,7 @@ fn start<'a>(
         let cwd = String::from_utf8_lossy(invocation.cwd.as_deref().unwrap_or_default());
         log::line(format_args!("exec: tool={tool} exec_id={id} cwd={cwd}"));
     }
-    // Before anything is sent: from then on a signal is the tool's.
+    // Catch signals before sending: from then on they belong to the tool.
     let signals = Signals::catch(ignored)
         .map_err(|errno| format!("cannot catch signals: {}", errno.desc()))?;
     let unreachable = |why| format!("cannot reach the proxy at {endpoint}: {why}");
@@ -95,7 +95,7 @@ fn start<'a>(
         let mut request = Vec::new();
         Upgrade { endpoint, token, id, invocation: &invocation }.encode(&mut request);
         match send(&socket, &request, &descriptors::passed(fds, stdio)) {
-            // What was cut off is never executed, but there may be a reason to read.
+            // The proxy never executes a truncated request, but it may have sent an error.
             Ok(SendOutcome::Complete | SendOutcome::Partial) => {
                 let (connection, signals) = (FrameConnection::new(socket), (signals, ignored));
                 return Ok(Relay::new(
@@ -114,8 +114,7 @@ fn start<'a>(
     }
 }
 
-/// The kernel does not let these descriptors travel, as many as are on their way already. Nothing
-/// was sent.
+/// The kernel refused to pass the descriptors, for example with too many in flight. Nothing was sent.
 struct CannotPassFds;
 
 fn send(
@@ -143,7 +142,7 @@ fn send(
     }
 }
 
-/// Waits for the answer, and carries the call on if the tool has started.
+/// Waits for the response, and relays the call once the tool has started.
 fn await_response(mut relay: Relay<'_>) -> CallOutcome {
     let mut reader = ResponseReader::new(Limits::default());
     let mut error_response: Option<ErrorResponse> = None;
@@ -178,7 +177,7 @@ fn await_response(mut relay: Relay<'_>) -> CallOutcome {
             return CallOutcome::Done(relay.abort(&broken));
         }
         match relay.connection.receive(reader.buffer().spare(SMALL_READ)) {
-            // A reset is an end as well: what was to come does not.
+            // A reset ends the response, too.
             Ok(0) | Err(_) => reader.receive_eof(),
             Ok(count) => reader.buffer().commit(count),
         }
@@ -191,5 +190,5 @@ impl From<ResponseError> for CallError {
     }
 }
 
-/// Enough for the head of an answer, and for a whole call of a short one.
+/// Bytes that hold the head of a response, and all frames of a short call.
 const SMALL_READ: usize = 4 * 1024;

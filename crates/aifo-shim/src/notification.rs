@@ -1,4 +1,4 @@
-//! Telling the user something on the machine they sit at.
+//! Notifications: commands on the user's machine (`spec/notify.md#the-shim`).
 
 use aifo_wire::{Attendance, encode_notify};
 
@@ -8,8 +8,7 @@ use crate::settings::Settings;
 use crate::shim_exit::ShimExit;
 use crate::streamed::StreamedCall;
 
-/// Asks the proxy to run a notification command and ends as it does, or at once if the user does
-/// not want to wait for it.
+/// Sends `/notify` and ends as the command does, or at once if notifications are asynchronous.
 pub(crate) fn run(settings: &Settings, command: &str, args: &[Vec<u8>]) -> ShimExit {
     let proxy = match &settings.proxy {
         Ok(proxy) => proxy,
@@ -32,7 +31,7 @@ pub(crate) fn run(settings: &Settings, command: &str, args: &[Vec<u8>]) -> ShimE
             report_not_started(format_args!("the proxy at {endpoint} closed the connection"))
         }
         SendOutcome::Complete | SendOutcome::Partial if settings.notify_async => ShimExit::Code(0),
-        // No signal is caught: one that ends us closes the connection, which ends the command.
+        // Signals stay uncaught: if one terminates the shim, the proxy sees the disconnect and ends the command.
         SendOutcome::Complete | SendOutcome::Partial => {
             StreamedCall::new(settings, proxy, socket, None).run()
         }

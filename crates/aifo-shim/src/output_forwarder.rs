@@ -1,4 +1,4 @@
-//! One stream of the tool's output on its way to our own descriptor.
+//! Forwarding of one output stream of the tool to a descriptor of the shim.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,25 +9,25 @@ use nix::poll::PollFlags;
 use crate::fd_writer::FdWriter;
 use crate::frame_connection::FrameConnection;
 
-/// What the tool wrote, and where it goes. It holds at most one window of the stream.
+/// Buffers and writes one stream. The buffer holds at most one window.
 #[derive(Debug)]
 pub(crate) struct OutputForwarder {
     stream: Stream,
-    /// `None` once nobody reads there any more.
+    /// `None` after the reader has closed the stream.
     writer: Option<FdWriter>,
     pending: Buffer,
     allowance: Allowance,
-    /// No more comes.
+    /// Whether the tool has closed the stream.
     is_finished: bool,
     error: Option<OutputError>,
 }
 
-/// What could not be written, and why.
+/// Why output was lost.
 #[derive(Debug)]
 pub(crate) enum OutputError {
-    /// Nobody reads it any more.
+    /// The reader has closed the stream.
     BrokenPipe,
-    /// The descriptor of this name does not take it.
+    /// Writing to the named descriptor failed.
     Write(&'static str, io::Error),
 }
 
@@ -43,7 +43,7 @@ impl OutputForwarder {
         }
     }
 
-    /// Takes what the tool wrote. Errors: it is more than was granted.
+    /// Writes or buffers data of the tool. Errors: it exceeds the credit.
     pub(crate) fn forward(
         &mut self,
         data: &[u8],
@@ -64,19 +64,19 @@ impl OutputForwarder {
         Ok(())
     }
 
-    /// The tool writes no more: as soon as all is written, our own reader is told.
+    /// Ends the stream: closes the descriptor as soon as the buffer is empty.
     pub(crate) fn finish(&mut self) {
         self.is_finished = true;
         self.close_if_done();
     }
 
-    /// Goes on after a wait.
+    /// Continues writing after poll.
     pub(crate) fn handle_ready(&mut self, ready: PollFlags, connection: &mut FrameConnection) {
         if ready.is_empty() {
             return;
         }
         if self.pending.is_empty() {
-            // Nothing was to be written: it can only be that nobody reads any more.
+            // Nothing is buffered, so this can only be an error or a hang-up.
             self.close(None, connection);
             return;
         }
@@ -91,24 +91,24 @@ impl OutputForwarder {
         self.close_if_done();
     }
 
-    /// What to wait for: room, or the end of the reader.
+    /// Returns the events to poll for: writability, or only errors while the buffer is empty.
     pub(crate) fn poll_interest(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let writer = self.writer.as_ref()?;
         let room = if self.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
         Some((writer.as_fd(), room))
     }
 
-    /// Whether all is written.
+    /// Whether the buffer is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// What was lost, if anything was.
+    /// Returns why output was lost, if it was.
     pub(crate) fn into_error(self) -> Option<OutputError> {
         self.error
     }
 
-    /// Writes as much as fits now; says how much.
+    /// Writes as much as the descriptor accepts and returns its length.
     fn write(&mut self, data: &[u8], connection: &mut FrameConnection) -> usize {
         let mut written = 0;
         while let (Some(writer), Some(rest)) = (&self.writer, data.get(written..)) {
@@ -128,14 +128,14 @@ impl OutputForwarder {
         written
     }
 
-    /// Nobody reads any more: the tool is to see the same.
+    /// Stops writing and closes the tool's end of the stream.
     fn close(&mut self, error: Option<io::Error>, connection: &mut FrameConnection) {
         let Some(writer) = self.writer.take() else { return };
         self.error = error.map(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => OutputError::BrokenPipe,
             _ => OutputError::Write(writer.name(), error),
         });
-        // A terminal that is gone has told the tool so by HUP.
+        // A hung-up terminal has sent HUP, which was forwarded.
         if self.stream != Stream::Terminal {
             connection.push(&Frame::Closed { stream: self.stream });
         }

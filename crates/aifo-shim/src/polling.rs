@@ -1,12 +1,12 @@
-//! The one place where the shim waits.
+//! The shim's `poll`.
 
 use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// Waits until one of the fds is ready for what it is watched for, or the time is over; what each
-/// is ready for. A place that is empty is never ready.
+/// Waits until a descriptor is ready or the timeout has passed. Returns the ready events of each; an
+/// empty slot is never ready.
 pub(crate) fn poll_fds<const N: usize>(
     fds: [Option<(BorrowedFd<'_>, PollFlags)>; N],
     timeout: PollTimeout,
@@ -17,7 +17,7 @@ pub(crate) fn poll_fds<const N: usize>(
     let mut ready = watched.iter().map(|fd| match waited {
         Ok(_) => fd.revents().unwrap_or(PollFlags::all()),
         Err(Errno::EINTR) => PollFlags::empty(),
-        // Let the call that follows say what is wrong.
+        // The following system call reports the error.
         Err(_) => PollFlags::all(),
     });
     fds.map(|fd| fd.and_then(|_| ready.next()).unwrap_or(PollFlags::empty()))

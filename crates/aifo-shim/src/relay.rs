@@ -1,5 +1,4 @@
-//! A version 3 call from its request to its end: one loop around everything that can happen
-//! (`spec/exec3.md#frames`).
+//! Event loop of a version 3 call, from the sent request to the exit (`spec/exec3.md#frames`).
 
 mod job_control;
 
@@ -26,8 +25,8 @@ use crate::standard_fd::StandardFd;
 use crate::stdin_forwarder::{ReadOutcome, StdinForwarder};
 use crate::terminal_input::{OutputProcessing, TerminalInput};
 
-/// A call whose request is on its way. Until the tool has started only signals are carried, then
-/// everything that goes by the connection.
+/// A version 3 call whose request has been sent. It relays only signals until the tool has started, and
+/// then all streams that were not passed.
 #[derive(Debug)]
 pub(crate) struct Relay<'a> {
     settings: &'a Settings,
@@ -35,28 +34,28 @@ pub(crate) struct Relay<'a> {
     pub(crate) connection: FrameConnection,
     pub(crate) signals: Signals,
     ignored: SignalSet,
-    /// Our terminal, if the tool gets one.
+    /// The caller's terminal, if the tool gets a pseudo terminal.
     terminal: Option<StandardFd>,
     output_processing: OutputProcessing,
     is_started: bool,
-    /// Since when INT finds that what was forwarded lies unread.
+    /// When INT first found forwarded signals unread.
     unread_since: Option<Instant>,
     stdin: Option<StdinForwarder>,
     terminal_input: Option<TerminalInput>,
-    /// Whether stdin and stdout have gone to the tool, and are still open here.
+    /// Whether stdin and stdout were passed to the tool and are still open here.
     is_passed: [bool; 2],
-    /// stdout, stderr, and what the pseudo terminal shows.
+    /// stdout, stderr, and the output of the pseudo terminal.
     outputs: [Option<OutputForwarder>; 3],
-    /// Frames come faster than they are taken.
+    /// Whether the last read filled its buffer.
     reads_large: bool,
 }
 
-/// Why a call stopped before its end.
+/// Why a call stopped before its exit status arrived.
 #[derive(Debug)]
 pub(crate) enum CallError {
-    /// The connection, or the proxy behind it.
+    /// The connection or the response failed.
     Response(ResponseFailure),
-    /// The user does not want to wait any longer.
+    /// The user interrupted the wait.
     GivenUp,
 }
 
@@ -86,7 +85,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Waits for something to read on the connection, which nothing but signals goes by yet.
+    /// Waits until the connection is readable. Forwards signals meanwhile.
     pub(crate) fn wait_for_response(&mut self) -> Result<(), CallError> {
         loop {
             self.connection.flush();
@@ -102,26 +101,26 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Carries the call to its end. `first` are the frames that came with the answer's head.
+    /// Relays the call until the tool has exited. `first` are the bytes after the response head.
     pub(crate) fn run(mut self, first: &[u8]) -> ShimExit {
         let mut reader = FrameReader::of_client();
         reader.receive(first);
         match self.run_event_loop(&mut reader) {
             Ok(exit) => self.finish(&exit),
-            Err(broken) => self.abort(&broken),
+            Err(error) => self.abort(&error),
         }
     }
 
-    /// Ends without knowing how the tool did.
-    pub(crate) fn abort(mut self, broken: &CallError) -> ShimExit {
-        // What has come is the tool's output all the same.
-        let killed_by = match broken {
+    /// Ends the call without the tool's exit status.
+    pub(crate) fn abort(mut self, error: &CallError) -> ShimExit {
+        // Write the output that has arrived.
+        let killed_by = match error {
             CallError::Response(_) => self.drain(),
             CallError::GivenUp => None,
         };
-        // Before anything is told: the terminal is to be as it was.
+        // Restore the terminal before printing a message.
         self.terminal_input = None;
-        match (killed_by, broken) {
+        match (killed_by, error) {
             (Some(number), _) => ShimExit::Signaled(number),
             (None, CallError::GivenUp) => failure::report_no_response(),
             (None, CallError::Response(failure)) => {
@@ -198,7 +197,7 @@ impl<'a> Relay<'a> {
     fn fill(&mut self, reader: &mut FrameReader) -> Result<(), CallError> {
         let space = reader.buffer().spare(if self.reads_large { LARGE_READ } else { SMALL_READ });
         match self.connection.receive(space) {
-            // A reset is an end as well: what was to come does not.
+            // A reset ends the connection, too.
             Ok(0) | Err(_) => Err(CallError::Response(ResponseFailure::Disconnected)),
             Ok(count) => {
                 self.reads_large = count == space.len();
@@ -208,7 +207,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Takes a frame; how the tool ended, if that is what it says.
+    /// Handles a frame. Returns the exit status if the frame carries it.
     fn handle_frame(&mut self, frame: &Frame<'_>) -> Result<Option<Exit>, CallError> {
         match frame {
             Frame::Started { stdio, .. } if !self.is_started => self.start_streams(*stdio),
@@ -247,7 +246,7 @@ impl<'a> Relay<'a> {
         Ok(None)
     }
 
-    /// The tool has started: what it has is no business of ours any more, the rest is carried.
+    /// Sets up forwarding as `Started` declares it.
     fn start_streams(&mut self, stdio: [Stdio; 3]) {
         self.is_started = true;
         let [input, output, error] = StandardFd::all();
@@ -256,7 +255,7 @@ impl<'a> Relay<'a> {
             Stdio::Relayed => self.stdin = Some(StdinForwarder::for_stdin(input)),
             Stdio::Terminal => {
                 let mut terminal_input = TerminalInput::new(self.output_processing);
-                // What it shows may have come with this very frame, and wants the modes to be set.
+                // The first output may follow in the same read and needs the modes to be set.
                 terminal_input.try_acquire(Instant::now(), &mut self.connection);
                 self.terminal_input = Some(terminal_input);
             }
@@ -275,8 +274,8 @@ impl<'a> Relay<'a> {
         ];
     }
 
-    /// What the tool has got is no business of ours any more; but a tool that has ended by the time
-    /// we hear that it started leaves nothing to be done. stderr stays, for what we may have to say.
+    /// Closes this process's copies of descriptors that were passed, so that only the tool holds them. A
+    /// tool that has already ended makes this unnecessary. stderr stays open for messages of the shim.
     fn close_passed_fds(&mut self) {
         let passed = std::mem::take(&mut self.is_passed);
         let both = [StandardFd::input(), StandardFd::output()];
@@ -292,7 +291,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Writes what is left, puts everything back, and ends as the tool did.
+    /// Writes the remaining output, restores terminal and file position, and ends as the tool did.
     fn finish(mut self, exit: &Exit) -> ShimExit {
         let killed_by = self.drain();
         self.terminal_input = None;
@@ -325,8 +324,8 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Writes all that the tool wrote. The tool is gone, so a signal is ours now: the number of one
-    /// that ends us.
+    /// Writes all output that has arrived. The tool has ended, so signals act on the shim: returns the
+    /// number of one that terminates it.
     fn drain(&mut self) -> Option<u8> {
         while !self.outputs.iter().flatten().all(OutputForwarder::is_empty) {
             let [out, err, screen] =
@@ -367,8 +366,8 @@ impl<'a> Relay<'a> {
     }
 }
 
-/// The end of a call of whose output something may be lost. A tool that was told so has ended
-/// accordingly; one that had left already would be a success that never was.
+/// Replaces a tool's success if output was lost: the tool may have exited before it saw the closed
+/// stream.
 fn apply_output_error(end: ShimExit, error: Option<OutputError>, ignored: SignalSet) -> ShimExit {
     let is_success = end == ShimExit::Code(0);
     match error {
@@ -387,7 +386,7 @@ fn protocol_error(why: impl std::fmt::Display) -> CallError {
     CallError::Response(ResponseFailure::Malformed(why.to_string()))
 }
 
-/// Enough for a few small frames.
+/// Bytes that hold a few small frames.
 const SMALL_READ: usize = 4 * 1024;
-/// One full frame.
+/// Bytes that hold one frame of maximum size.
 const LARGE_READ: usize = 64 * 1024;

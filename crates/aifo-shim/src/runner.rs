@@ -1,8 +1,8 @@
-//! `aifo-runner`: the other half of this binary, inside a sidecar.
+//! `aifo-runner`: the command line of the exec server in a sidecar (`spec/runner.md`).
 //!
-//! Whoever starts it hands over its control connection as stdin, or says where to connect:
 //! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write PATH]..
-//! [--writable PATH].. [--apart SUBNET]..`; `aifo-runner watch` waits for the end of the launcher.
+//! [--writable PATH].. [--apart SUBNET]..` gets its control connection as stdin or connects itself;
+//! `aifo-runner watch` waits for the launcher to exit.
 
 use std::ffi::OsString;
 use std::io;
@@ -21,13 +21,13 @@ pub(crate) fn run(args: &[OsString]) -> ShimExit {
     let Some((role, words)) = args.split_first() else { return usage() };
     let ended = match role.to_str() {
         Some("guard") => match Options::parse(words) {
-            // The runner below could not connect once more.
+            // The guard starts a runner with the same options, which could not connect a second time.
             Some(Options { transport: ControlTransport::Connect(_), .. }) | None => return usage(),
             Some(options) => options.control().and_then(|it| aifo_runner::guard(it, words)),
         },
         Some("monitor") => take_fd(0).and_then(aifo_runner::monitor),
         Some("own") => match parse_own(words) {
-            Some((owner, path)) => aifo_runner::own(owner, &path),
+            Some((owner, paths)) => aifo_runner::own(owner, &paths),
             None => return usage(),
         },
         Some("serve") => match Options::parse(words) {
@@ -53,43 +53,43 @@ pub(crate) fn run(args: &[OsString]) -> ShimExit {
     }
 }
 
-/// The exit code of a runner that was promised a place to write and has none.
+/// Exit code if a `--writable` directory is not writable.
 const NOT_WRITABLE: u8 = 3;
 
-/// What a runner is told on its command line.
+/// Options of `guard` and `serve`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
-    /// The guard, which ends what this runner leaves behind.
+    /// The pid of the guard, with which this runner ends.
     guard: Option<i32>,
     transport: ControlTransport,
-    /// Where tools may write; `None` for everywhere.
+    /// The confinement of tools, if they are confined.
     confinement: Option<Confinement>,
-    /// Where tools must be able to write.
+    /// Directories that must be writable.
     writable: Vec<PathBuf>,
-    /// What the engine takes the networks of others from.
+    /// Subnets to isolate the network from.
     apart: Vec<Subnet>,
     lifetime: Lifetime,
 }
 
-/// How long the file is needed that the runner was started from.
+/// Whether the runner's executable is temporary.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Lifetime {
-    /// It is installed.
+    /// It stays.
     #[default]
     Installed,
-    /// It was only put there to be started.
+    /// It is removed after the start.
     UntilStarted,
 }
 
-/// Where the control connection is.
+/// Where the control connection comes from.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum ControlTransport {
-    /// Stdin, a socket.
+    /// A socket as stdin.
     #[default]
     Inherited,
-    /// Stdin and stdout, which carry no descriptors.
+    /// Stdin and stdout, which cannot pass descriptors.
     Stream,
-    /// The socket that listens here.
+    /// A listening socket at this path.
     Connect(PathBuf),
 }
 
@@ -124,7 +124,7 @@ impl Options {
         Some(options)
     }
 
-    /// The first place that our user cannot write to, though tools are to.
+    /// Returns the first directory that is not writable for this user.
     fn not_writable(&self) -> Option<&PathBuf> {
         let may = AccessFlags::W_OK | AccessFlags::X_OK;
         self.writable.iter().find(|path| access(path.as_path(), may).is_err())
@@ -148,7 +148,7 @@ impl Options {
 }
 
 fn serve(options: &Options) -> io::Result<()> {
-    // While nothing else is here, and before anybody is told that we are.
+    // Before any other process runs here, and before the runner reports that it is ready.
     if !options.apart.is_empty() {
         aifo_runner::keep_apart(&options.apart)?;
     }
@@ -156,23 +156,23 @@ fn serve(options: &Options) -> io::Result<()> {
     if let Some(guard) = options.guard {
         die_with_parent(Pid::from_raw(guard), Signal::Term)?;
     }
-    // Before there is a thread or a tool, so that none is outside.
+    // Before any thread or tool exists, so that all are confined.
     if let Some(confinement) = &options.confinement {
         confine(confinement).map_err(io::Error::other)?;
     }
     if options.lifetime == Lifetime::UntilStarted {
-        // Who may not remove it is not root, and root does it in our place.
+        // Only root may remove it; if this is not root, a root process does.
         let _ = aifo_runner::unlink_own();
     }
     aifo_runner::serve(control).map_err(io::Error::other)
 }
 
-/// `UID:GID PATH..`
+/// Parses `UID:GID PATH..`.
 fn parse_own(words: &[OsString]) -> Option<(Owner, Vec<PathBuf>)> {
-    let (owner, path) = words.split_first()?;
+    let (owner, paths) = words.split_first()?;
     let (uid, gid) = owner.to_str()?.split_once(':')?;
     let owner = Owner { uid: uid.parse().ok()?, gid: gid.parse().ok()? };
-    Some((owner, path.iter().map(PathBuf::from).collect()))
+    Some((owner, paths.iter().map(PathBuf::from).collect()))
 }
 
 fn usage() -> ShimExit {
@@ -221,7 +221,7 @@ mod tests {
     fn directories_that_must_be_writable() {
         let options = |path: &str| Options { writable: vec![path.into()], ..Options::default() };
         assert_eq!(options(std::env::temp_dir().to_str().unwrap()).not_writable(), None);
-        // What not even root can write into.
+        // Not even root can write here.
         for path in ["/proc/self/status", "/nonexistent"] {
             assert_eq!(options(path).not_writable(), Some(&PathBuf::from(path)));
         }

@@ -1,4 +1,4 @@
-//! Being a tool: here, in a sidecar, or as a notification.
+//! Runs a tool: locally, in a sidecar, or as a notification.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -13,14 +13,14 @@ use crate::settings::{Protocol, Settings};
 use crate::shim_exit::ShimExit;
 use crate::{local, log, notification, streamed};
 
-/// Runs `tool` where it belongs and ends as it does. `closed` are the standard descriptors that our
-/// parent left closed.
+/// Runs `tool` where [`decide`] places it and returns how it exited. `closed` are the standard
+/// descriptors that the parent left closed.
 pub(crate) fn run(tool: &[u8], args: &[OsString], closed: [bool; 3]) -> ShimExit {
     let settings = Settings::read(tool);
     let cwd = match std::env::current_dir() {
         Ok(cwd) => cwd,
         Err(error) => {
-            log::line(format_args!("cannot tell the current directory: {error}"));
+            log::line(format_args!("cannot determine the current directory: {error}"));
             return ShimExit::Code(exit::NOTHING_RAN);
         }
     };
@@ -49,7 +49,7 @@ pub(crate) fn run(tool: &[u8], args: &[OsString], closed: [bool; 3]) -> ShimExit
     }
 }
 
-/// The file system around us.
+/// The agent's file system.
 struct FileSystem;
 
 impl World for FileSystem {

@@ -1,18 +1,18 @@
-//! How this process ends.
+//! How the shim exits.
 
 use aifo_types::Ending;
 
-/// The end of the shim, decided once and carried out in `main`.
+/// The exit of the shim, carried out at the end of `main`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum ShimExit {
-    /// With this exit code.
+    /// Exits with this code.
     Code(u8),
-    /// By the signal that ended the tool, or would have.
+    /// Dies of this signal, like the tool.
     Signaled(u8),
 }
 
-/// By SIGPIPE, as a tool would end whose reader has gone.
+/// Death by SIGPIPE, as for a tool whose reader is gone.
 pub(crate) const BROKEN_PIPE: ShimExit = ShimExit::Signaled(nix::libc::SIGPIPE as u8);
 
 impl From<Ending> for ShimExit {
@@ -30,7 +30,7 @@ impl ShimExit {
             ShimExit::Code(code) => code,
             ShimExit::Signaled(number) => {
                 aifo_process::die_of(number);
-                // Still here only if it does not end a process on this system.
+                // Reached only if the signal does not terminate a process here.
                 Ending::Signaled(number).exit_code()
             }
         };

@@ -1,4 +1,4 @@
-//! The three descriptors that a program is started with.
+//! The standard descriptors of this process.
 
 use std::fs::File;
 use std::io::{self, Stderr, Stdin, Stdout};
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout};
 
-/// One of our own 0, 1 and 2.
+/// One of the descriptors 0, 1 and 2.
 #[derive(Debug)]
 pub(crate) enum StandardFd {
     Input(Stdin),
@@ -15,7 +15,7 @@ pub(crate) enum StandardFd {
 }
 
 impl StandardFd {
-    /// Each under its number.
+    /// Returns the three in order.
     pub(crate) fn all() -> [Self; 3] {
         [Self::input(), Self::output(), Self::error()]
     }
@@ -32,7 +32,7 @@ impl StandardFd {
         StandardFd::Error(io::stderr())
     }
 
-    /// The same once more.
+    /// Returns another handle of the same descriptor.
     pub(crate) fn duplicate_handle(&self) -> Self {
         match self {
             StandardFd::Input(_) => Self::input(),
@@ -41,7 +41,7 @@ impl StandardFd {
         }
     }
 
-    /// Its name, for people.
+    /// Returns the name for messages.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             StandardFd::Input(_) => "stdin",
@@ -50,8 +50,8 @@ impl StandardFd {
         }
     }
 
-    /// Where it can be opened once more, for flags of our own: the open file that we were given is
-    /// shared with whoever started us.
+    /// Returns the path that opens it again, for a separate open file description: the inherited one is
+    /// shared with the parent.
     pub(crate) fn path(&self) -> &'static str {
         match self {
             StandardFd::Input(_) => "/proc/self/fd/0",
@@ -60,14 +60,14 @@ impl StandardFd {
         }
     }
 
-    /// Gives our copies up, so that who is at the other end sees only the tool come and go.
+    /// Replaces descriptors with `/dev/null`, so that only the tool holds their files open.
     pub(crate) fn replace_with_null<'a>(fds: impl IntoIterator<Item = &'a StandardFd>) {
         let mut fds = fds.into_iter().peekable();
         if fds.peek().is_none() {
             return;
         }
-        // The numbers stay taken: nothing that is opened later may be mistaken for them. Without a
-        // /dev/null our copies stay as well, which only delays what the other end sees.
+        // The numbers must stay in use, or a later open could reuse them. Without /dev/null the copies
+        // stay open, which only delays what the other end sees.
         let Ok(null) = File::options().read(true).write(true).open("/dev/null") else { return };
         for fd in fds {
             let _ = match fd {

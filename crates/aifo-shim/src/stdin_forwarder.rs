@@ -1,4 +1,4 @@
-//! What the tool is to read: a relayed stdin, or what is typed.
+//! Forwarding of stdin, or of terminal input, to the tool.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -13,45 +13,45 @@ use nix::unistd::{Whence, lseek, read};
 use crate::frame_connection::FrameConnection;
 use crate::standard_fd::StandardFd;
 
-/// Our stdin, read only as far as the tool takes it.
+/// Reads stdin as far as the tool's credit allows, and sends it as data frames.
 #[derive(Debug)]
 pub(crate) struct StdinForwarder {
     stream: Stream,
     fd: StandardFd,
     method: ReadMethod,
     credit: Credit,
-    /// A read has to be tried before the next wait.
+    /// Whether to read once without polling.
     needs_first_read: bool,
-    /// Nothing more is read.
+    /// Whether reading has ended.
     is_stopped: bool,
-    /// Bytes that were read so far.
+    /// Bytes read so far.
     read: u64,
 }
 
 #[derive(Debug)]
 enum ReadMethod {
-    /// Opened once more for ourselves and non-blocking: others may read the same pipe, and take what
-    /// was announced to us.
+    /// Opened again, non-blocking: another reader of the same pipe may take the bytes that poll
+    /// announced.
     Reopened(OwnedFd),
-    /// A socket, which takes a flag with every read.
+    /// A socket, read with `MSG_DONTWAIT`.
     Socket,
-    /// A file, which has a position.
+    /// A regular file, which has a position.
     File,
-    /// Anything else: what is announced is there.
+    /// Anything else, read only after poll has announced data.
     Blocking,
 }
 
-/// What came of a read.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadOutcome {
-    /// Bytes, or none for now.
+    /// Some bytes, or none yet.
     Continue,
-    /// The end, or what is as good.
+    /// End of file, or an error.
     End,
 }
 
 impl StdinForwarder {
-    /// A stdin that is no terminal.
+    /// Creates a forwarder for a stdin that is not a terminal.
     pub(crate) fn for_stdin(fd: StandardFd) -> Self {
         let kind = fstat(&fd).map(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT);
         let method = match kind {
@@ -63,18 +63,18 @@ impl StdinForwarder {
             },
             _ => ReadMethod::Blocking,
         };
-        // A named pipe whose last writer has left does not announce its end to who opens it later;
-        // a first read finds it.
+        // poll does not report the end of a FIFO that was opened after its last writer had closed it;
+        // a read does.
         let needs_first_read = matches!(method, ReadMethod::Reopened(_));
         StdinForwarder::new(Stream::Stdin, fd, method, needs_first_read)
     }
 
-    /// The terminal that is stdin.
+    /// Creates a forwarder for a stdin that is a terminal.
     pub(crate) fn for_terminal(fd: StandardFd) -> Self {
         StdinForwarder::new(Stream::Terminal, fd, ReadMethod::Blocking, false)
     }
 
-    /// From now on reads by this descriptor of our own, or again by stdin itself.
+    /// Reads from `own` from now on, or from stdin if it is `None`.
     pub(crate) fn set_reader(&mut self, own: Option<OwnedFd>) {
         self.method = own.map_or(ReadMethod::Blocking, ReadMethod::Reopened);
         self.needs_first_read = false;
@@ -85,12 +85,12 @@ impl StdinForwarder {
         StdinForwarder { stream, fd, method, credit, needs_first_read, is_stopped: false, read: 0 }
     }
 
-    /// The tool takes so many bytes more. Errors: more than there can be.
+    /// Adds credit in bytes. Errors: the sum exceeds the limit.
     pub(crate) fn add_credit(&mut self, bytes: u32) -> Result<(), CreditError> {
         self.credit.grant(bytes)
     }
 
-    /// What to wait for; nothing while nothing may be sent.
+    /// Returns the events to poll for; `None` while no data may be sent.
     pub(crate) fn poll_interest(
         &self,
         connection: &FrameConnection,
@@ -98,12 +98,12 @@ impl StdinForwarder {
         self.may_read(connection).then_some((self.as_fd(), PollFlags::POLLIN))
     }
 
-    /// Whether a read has to be tried before the next wait.
+    /// Whether to read before the next poll.
     pub(crate) fn needs_read(&self, connection: &FrameConnection) -> bool {
         self.needs_first_read && self.may_read(connection)
     }
 
-    /// Reads once, and has it sent.
+    /// Reads once and queues the data.
     pub(crate) fn read(&mut self, connection: &mut FrameConnection) -> ReadOutcome {
         if !self.may_read(connection) {
             return ReadOutcome::Continue;
@@ -125,33 +125,33 @@ impl StdinForwarder {
                 ReadOutcome::Continue
             }
             Err(Errno::EAGAIN | Errno::EINTR) => ReadOutcome::Continue,
-            // Nothing will come from there: for the tool this is the end.
+            // The tool sees an error as the end of its input.
             Err(_) => ReadOutcome::End,
         }
     }
 
-    /// Reads no more.
+    /// Stops reading.
     pub(crate) fn stop(&mut self) {
         self.is_stopped = true;
     }
 
-    /// The tool reads no more: who writes to stdin is to see it.
+    /// Closes stdin, so that its writer sees that the tool reads no more.
     pub(crate) fn close(&mut self) {
         self.is_stopped = true;
-        // A file has no other end, but a position, which may have to be put back.
+        // A file has no writer to inform, but a position that may have to be restored.
         if !matches!(self.method, ReadMethod::File) {
             self.method = ReadMethod::Blocking;
             StandardFd::replace_with_null([&self.fd]);
         }
     }
 
-    /// Puts a file's position back to where the tool has read: so many bytes were taken.
+    /// Moves a file's position back to the end of the `taken` bytes that the tool has read.
     pub(crate) fn restore_position(&self, taken: u64) {
         if !matches!(self.method, ReadMethod::File) {
             return;
         }
         if let Ok(back) = i64::try_from(self.read.saturating_sub(taken)) {
-            // A file that cannot be positioned was not read ahead in any sense.
+            // A file that cannot seek has no position to restore.
             let _ = lseek(&self.fd, -back, Whence::SeekCur);
         }
     }
@@ -170,11 +170,11 @@ impl AsFd for StdinForwarder {
     }
 }
 
-/// Opens stdin once more, non-blocking.
+/// Opens a standard descriptor again, non-blocking.
 pub(crate) fn reopen_nonblocking(fd: &StandardFd, mode: OFlag) -> nix::Result<OwnedFd> {
     let flags = mode | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     open(fd.path(), flags, Mode::empty())
 }
 
-/// Bytes that one read takes: half of what a pipe holds.
+/// Maximum bytes per read: half of a pipe's capacity.
 const MAX_READ: usize = 32 * 1024;

@@ -1,4 +1,4 @@
-//! One tool call: the version 2 client (`spec/toolexec.md`).
+//! One tool call by protocol version 2 (`spec/toolexec.md#v2-streaming`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,23 +22,23 @@ use crate::shim_exit::{BROKEN_PIPE, ShimExit};
 use crate::signal_forwarder::{ForwardOutcome, SignalForwarder};
 use crate::standard_fd::StandardFd;
 
-/// Runs `tool` in its sidecar and ends as it does.
+/// Runs `tool` in its sidecar and returns how it exited.
 pub(crate) fn run(settings: &Settings, tool: &[u8], args: &[Vec<u8>], cwd: &Path) -> ShimExit {
     start(settings, tool, args, cwd).map_or_else(failure::report_not_started, StreamedCall::run)
 }
 
-/// A request that is on its way.
+/// A version 2 call whose request has been sent.
 pub(crate) struct StreamedCall<'a> {
     settings: &'a Settings,
     proxy: &'a ProxyAddress,
     socket: OwnedFd,
-    /// `None` if signals are not for the tool.
+    /// `None` if signals are not forwarded.
     signals: Option<SignalForwarder>,
-    /// Output comes faster than it is read.
+    /// Whether the last piece of output was large.
     reads_large: bool,
 }
 
-/// Everything up to the last byte of the request. The error says why nothing can have run.
+/// Connects and sends the request. On error nothing can have run.
 fn start<'a>(
     settings: &'a Settings,
     tool: &[u8],
@@ -56,13 +56,13 @@ fn start<'a>(
     let cwd = cwd.as_os_str().as_bytes();
     let mut request = Vec::new();
     ExecCall { endpoint, token, id: &id, tool, cwd, args }.encode(2, &mut request);
-    // Before anything is sent: from then on a signal is the tool's.
+    // Catch signals before sending: from then on they belong to the tool.
     let signals = SignalForwarder::catch(proxy.clone(), id)
         .map_err(|errno| format!("cannot catch signals: {}", errno.desc()))?;
     let unreachable = |why| format!("cannot reach the proxy at {endpoint}: {why}");
     let socket = connection::open(endpoint).map_err(|error| unreachable(error.to_string()))?;
     match connection::send_request(&socket, &request) {
-        // What was cut off is never executed, but there may be a reason to read.
+        // The proxy never executes a truncated request, but it may have sent an error.
         SendOutcome::Complete | SendOutcome::Partial => {
             Ok(StreamedCall::new(settings, proxy, socket, Some(signals)))
         }
@@ -70,13 +70,13 @@ fn start<'a>(
     }
 }
 
-/// Why the output stopped before its end.
+/// Why a call stopped before its exit code arrived.
 enum StreamError {
-    /// The connection, or the proxy behind it.
+    /// The connection or the response failed.
     Response(ResponseError),
-    /// Our own stdout.
+    /// Writing to stdout failed.
     Stdout(io::Error),
-    /// The user does not want to wait any longer.
+    /// The user interrupted the wait.
     GivenUp,
 }
 
@@ -87,22 +87,22 @@ impl<'a> StreamedCall<'a> {
         socket: OwnedFd,
         signals: Option<SignalForwarder>,
     ) -> Self {
-        // A reader of our output that leaves is an error that a write tells.
+        // A closed stdout must be a write error, not a signal.
         ignore_broken_pipes();
         StreamedCall { settings, proxy, socket, signals, reads_large: false }
     }
 
-    /// Carries the answer to its end.
+    /// Reads the response to its end.
     pub(crate) fn run(mut self) -> ShimExit {
         match self.read_response() {
             Ok(end) => end,
             Err(StreamError::Response(error)) => self.report_lost(error),
             Err(StreamError::Stdout(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                // Closing the connection has the tool ended, as SIGPIPE would have.
+                // The proxy sees the disconnect and ends the tool, as SIGPIPE would have.
                 BROKEN_PIPE
             }
             Err(StreamError::Stdout(error)) => {
-                log::line(format_args!("cannot write to stdout: {error}; the tool was ended"));
+                log::line(format_args!("cannot write to stdout: {error}; the tool was terminated"));
                 ShimExit::Code(exit::UNKNOWN)
             }
             Err(StreamError::GivenUp) => failure::report_no_response(),
@@ -121,7 +121,7 @@ impl<'a> StreamedCall<'a> {
         if head.status == 200 { self.copy_output(reader) } else { self.read_error(reader, head) }
     }
 
-    /// Carries the tool's output to stdout, then ends as the tool did.
+    /// Copies the tool's output to stdout, then ends as the tool did.
     fn copy_output(&mut self, mut reader: ResponseReader) -> Result<ShimExit, StreamError> {
         let mut writer = None;
         loop {
@@ -165,17 +165,17 @@ impl<'a> StreamedCall<'a> {
                 ShimExit::Code(code)
             }
             (_, Verdict::Unknown) => {
-                log::line("the sidecar went away while the tool ran; its ending is unknown");
+                log::line("lost the sidecar while the tool ran; its exit status is unknown");
                 ShimExit::Code(exit::UNKNOWN)
             }
             (None, Verdict::Ending | Verdict::Limited(_)) => {
-                log::line("the proxy did not tell how the tool ended");
+                log::line("the proxy sent no exit code; the tool's exit status is unknown");
                 ShimExit::Code(exit::UNKNOWN)
             }
         }
     }
 
-    /// The connection ended before the answer did.
+    /// Reports a response that ended early.
     fn report_lost(&self, error: ResponseError) -> ShimExit {
         let interrupted = if self.is_interrupted() { Interrupted::Yes } else { Interrupted::No };
         failure::report_connection_lost(
@@ -186,7 +186,7 @@ impl<'a> StreamedCall<'a> {
         )
     }
 
-    /// Waits for more of the answer.
+    /// Reads more of the response and forwards signals meanwhile.
     fn fill(&mut self, reader: &mut ResponseReader) -> Result<(), StreamError> {
         loop {
             let (ready, interrupted) = self.wait(self.socket.as_fd(), PollFlags::POLLIN);
@@ -197,11 +197,11 @@ impl<'a> StreamedCall<'a> {
                 break;
             }
         }
-        // Most answers are short; one that goes on is read in bulk.
+        // Most responses are short; the buffer grows for long ones.
         let room = if self.reads_large { LARGE_READ } else { SMALL_READ };
         let space = reader.buffer().spare(room);
         match connection::receive(&self.socket, space) {
-            // A reset is an end as well: what was to come does not.
+            // A reset ends the response, too.
             Ok(0) | Err(_) => reader.receive_eof(),
             Ok(count) => reader.buffer().commit(count),
         }
@@ -229,7 +229,7 @@ impl<'a> StreamedCall<'a> {
         Ok(())
     }
 
-    /// Waits until `fd` is ready or a signal has come: whether it is, and whether one has.
+    /// Waits for `fd` or a signal. Returns whether each is ready.
     fn wait(&self, fd: BorrowedFd<'_>, events: PollFlags) -> (bool, bool) {
         let signals = self.signals.as_ref().map(|it| (it.as_fd(), PollFlags::POLLIN));
         let [fd, signals] = poll_fds([Some((fd, events)), signals], PollTimeout::NONE);
@@ -248,7 +248,7 @@ impl<'a> StreamedCall<'a> {
     }
 }
 
-/// Enough for the head and the end of an answer.
+/// Bytes that hold the head and end of a response.
 const SMALL_READ: usize = 4 * 1024;
-/// One full chunk of the proxy's.
+/// Bytes that hold one chunk of maximum size.
 const LARGE_READ: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! The caller's terminal as the place where one types (`spec/terminal.md#at-the-caller`).
+//! Input from the caller's terminal (`spec/terminal.md#at-the-caller`).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ use crate::frame_connection::FrameConnection;
 use crate::standard_fd::StandardFd;
 use crate::stdin_forwarder::{ReadOutcome, StdinForwarder, reopen_nonblocking};
 
-/// A stdin that is a terminal. It is raw exactly while it is read, which is while we are in its
-/// foreground; dropping this puts its modes back.
+/// A stdin that is a terminal. It is read, in raw mode, only while the shim is in the terminal's
+/// foreground process group. Drop restores the modes.
 #[derive(Debug)]
 pub(crate) struct TerminalInput {
     fd: StandardFd,
@@ -26,34 +26,34 @@ pub(crate) struct TerminalInput {
     ownership: TtyOwnership,
 }
 
-/// Who makes line ends of what the tool prints.
+/// The terminal that processes output (`OPOST`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputProcessing {
-    /// The pseudo terminal, by whatever modes the tool sets.
+    /// The tool's pseudo terminal, by the modes that the tool sets.
     Remote,
-    /// The caller's terminal: somebody else writes to it, the next program of a pipeline as a rule.
+    /// The caller's terminal. Another process, usually a pipeline's next, writes to it.
     Local,
 }
 
 #[derive(Debug)]
 enum TtyOwnership {
-    /// Not ours now. When to look again.
+    /// Not acquired. Holds the time of the next attempt.
     NotOwned(Instant),
-    /// Ours. What its modes were, and the lock on it, if it can be opened.
+    /// Acquired. Holds the previous modes, and a lock if the terminal could be opened.
     Owned(TerminalModes, Option<Flock<OwnedFd>>),
-    /// It is gone for good.
+    /// The terminal has hung up.
     HungUp,
 }
 
 impl TerminalInput {
-    /// The terminal that is stdin; nothing is done to it yet.
+    /// Prepares reading from stdin; the terminal stays unchanged.
     pub(crate) fn new(processing: OutputProcessing) -> Self {
         let reader = StdinForwarder::for_terminal(StandardFd::input());
         let ownership = TtyOwnership::NotOwned(Instant::now());
         TerminalInput { fd: StandardFd::input(), reader, processing, ownership }
     }
 
-    /// Takes the terminal if it is ours to take and it is time to look.
+    /// Acquires the terminal if an attempt is due and the shim is in the foreground.
     pub(crate) fn try_acquire(&mut self, now: Instant, connection: &mut FrameConnection) {
         let TtyOwnership::NotOwned(due) = self.ownership else { return };
         if now < due {
@@ -63,20 +63,20 @@ impl TerminalInput {
         if !matches!(self.ownership, TtyOwnership::Owned(..)) {
             return;
         }
-        // It may have changed while we did not hear of it.
+        // SIGWINCH is only sent to the foreground process group.
         if let Ok(size) = terminal::window_size(self.fd.as_fd()) {
             connection.push(&Frame::Resize(size));
         }
     }
 
-    /// Looks anew as soon as possible: something has changed.
+    /// Makes the next attempt due.
     pub(crate) fn retry_now(&mut self) {
         if let TtyOwnership::NotOwned(due) = &mut self.ownership {
             *due = Instant::now();
         }
     }
 
-    /// When to look again; `None` if nothing has to be looked for.
+    /// Returns when the next attempt is due, if one is.
     pub(crate) fn next_attempt(&self) -> Option<Instant> {
         match self.ownership {
             TtyOwnership::NotOwned(due) => Some(due),
@@ -84,7 +84,7 @@ impl TerminalInput {
         }
     }
 
-    /// What to wait for.
+    /// Returns the events to poll for.
     pub(crate) fn poll_interest(
         &self,
         connection: &FrameConnection,
@@ -96,26 +96,26 @@ impl TerminalInput {
         }
     }
 
-    /// The tool takes so many bytes more. Errors: more than there can be.
+    /// Adds credit in bytes. Errors: the sum exceeds the limit.
     pub(crate) fn add_credit(&mut self, bytes: u32) -> Result<(), CreditError> {
         self.reader.add_credit(bytes)
     }
 
-    /// Has sent what was typed.
+    /// Reads and forwards typed input.
     pub(crate) fn read(&mut self, connection: &mut FrameConnection) {
-        // Reading from the background would stop us with the terminal as it is.
+        // A read in the background would stop the shim while the terminal is raw.
         if !terminal::is_foreground(self.fd.as_fd()) {
             self.release();
             return;
         }
         if self.reader.read(connection) == ReadOutcome::End {
-            // It was hung up; the tool hears of it by HUP.
+            // Hung up; SIGHUP is forwarded to the tool.
             self.release();
             self.ownership = TtyOwnership::HungUp;
         }
     }
 
-    /// Puts the terminal back as it was.
+    /// Restores the terminal's modes and releases its lock.
     pub(crate) fn release(&mut self) {
         let away = TtyOwnership::NotOwned(Instant::now() + RETRY_INTERVAL);
         if let TtyOwnership::Owned(modes, lock) = std::mem::replace(&mut self.ownership, away) {
@@ -132,14 +132,14 @@ impl TerminalInput {
         let lock = match reopen_nonblocking(&self.fd, OFlag::O_RDWR) {
             Ok(own) => match Flock::lock(own, FlockArg::LockExclusiveNonblock) {
                 Ok(lock) => Some(lock),
-                // Another shim reads here.
+                // Another shim reads from this terminal.
                 Err((_, Errno::EWOULDBLOCK)) => return None,
                 Err(_) => None,
             },
-            // A terminal of another container, say; it is ours all the same.
+            // It cannot be opened, for example from another container; use it without a lock.
             Err(_) => None,
         };
-        // Only now: whoever held the lock has put them back before.
+        // Read the modes after locking: the previous owner restores them before it unlocks.
         let modes = terminal::modes(self.fd.as_fd()).ok()?;
         let mut raw = terminal::raw(&modes);
         if self.processing == OutputProcessing::Local {
@@ -150,12 +150,12 @@ impl TerminalInput {
         Some(TtyOwnership::Owned(modes, lock))
     }
 
-    /// Sets modes, be it from the background, to which we may have been moved.
+    /// Sets the modes, also from the background.
     fn set_modes(&self, modes: &TerminalModes) {
         let mut only = SignalSet::default();
         only.insert(Signal::SIGTTOU as u8);
         let before = only.block();
-        // A terminal that was hung up has no modes to put back.
+        // A hung-up terminal has no modes to restore.
         let _ = terminal::set_modes(self.fd.as_fd(), modes);
         if let Ok(before) = before {
             let _ = before.restore();
@@ -169,11 +169,11 @@ impl Drop for TerminalInput {
     }
 }
 
-/// Modes for a pseudo terminal that does not make line ends: the caller's terminal does.
+/// Returns modes without output processing, which the caller's terminal does then.
 pub(crate) fn without_output_processing(mut modes: TerminalModes) -> TerminalModes {
     modes.output &= !libc::OPOST;
     modes
 }
 
-/// How often a terminal that is not ours is looked at.
+/// Interval of attempts to acquire the terminal.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);

@@ -1,4 +1,4 @@
-//! One stream of a command, from its file to our own descriptor.
+//! Copying of a growing output file to a standard descriptor.
 
 use std::fs::File;
 use std::io;
@@ -8,30 +8,30 @@ use std::os::unix::fs::FileExt;
 use crate::fd_writer::FdWriter;
 use crate::standard_fd::StandardFd;
 
-/// A file that grows, and where its content goes.
+/// Follows one output file of a command.
 pub(super) struct FileTail {
     file: File,
     writer: FdWriter,
-    /// How far it has been read.
+    /// Offset of the next read.
     read: u64,
     block: Vec<u8>,
-    /// What of the block has been written.
+    /// Bytes of the block that have been written.
     written: usize,
 }
 
-/// What there is to do.
+/// Why a copy stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TailState {
-    /// Everything that is there has been written.
+    /// At the end of the file.
     Drained,
-    /// Our reader has to make room.
+    /// The descriptor does not accept more.
     Blocked,
-    /// There is more, and somebody else may have a turn first.
+    /// After [`MAX_BLOCKS`] blocks; more may follow.
     More,
 }
 
 const BLOCK: usize = 128 * 1024;
-/// Blocks of one turn.
+/// Blocks per copy, so that other streams are served, too.
 const MAX_BLOCKS: usize = 16;
 
 impl FileTail {
@@ -39,7 +39,7 @@ impl FileTail {
         FileTail { file, writer: FdWriter::new(fd), read: 0, block: Vec::new(), written: 0 }
     }
 
-    /// Writes what has come, as far as our reader takes it.
+    /// Copies available data as far as the descriptor accepts it.
     pub(super) fn copy(&mut self) -> io::Result<TailState> {
         for _ in 0..MAX_BLOCKS {
             if self.is_written() && !self.fill()? {
@@ -57,7 +57,7 @@ impl FileTail {
         Ok(TailState::More)
     }
 
-    /// Reads the next block; false if there is none yet.
+    /// Reads the next block. Returns false at the end of the file.
     fn fill(&mut self) -> io::Result<bool> {
         self.block.resize(BLOCK, 0);
         let count = self.file.read_at(&mut self.block, self.read)?;
@@ -71,7 +71,7 @@ impl FileTail {
         self.written >= self.block.len()
     }
 
-    /// What to wait for room on.
+    /// Returns the descriptor to poll for writability.
     pub(super) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         (!self.is_written()).then(|| self.writer.as_fd())
     }

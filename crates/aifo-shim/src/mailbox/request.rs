@@ -1,4 +1,4 @@
-//! A request in a mailbox, from its placing to its answer.
+//! A request in a mailbox, from its creation to its answer.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,38 +19,38 @@ use crate::shim_exit::{BROKEN_PIPE, ShimExit};
 use crate::signals::Signals;
 use crate::standard_fd::StandardFd;
 
-/// What we have placed. Dropped, all of it and of its answer is removed: without the file that says that
-/// we are here, a command that still runs is ended.
+/// A placed request. Drop removes its files and its answer's; without its `.alive` file the daemon ends
+/// a command that still runs.
 pub(super) struct Request {
     directory: Directory,
     id: RequestId,
-    /// Locked as long as we live, whatever ends us.
+    /// Locked while this process lives.
     alive: File,
-    /// The same file under every name that it will have; its removal is the answer.
+    /// Its inode is watched: the daemon removes it after the answer is complete.
     request: Option<File>,
-    /// For what takes longer than a moment: closing one takes the kernel some 10 ms.
+    /// Created only for a longer call: closing it takes the kernel some 10 ms.
     watch: Option<Watch>,
     stdin: Option<StdinSpooler>,
-    /// The streams, as soon as they are looked at.
+    /// The output files, once they are open.
     outputs: Option<[FileTail; 2]>,
-    /// Signals that the host has not taken yet.
+    /// Signals that the daemon has not taken yet.
     unsent: Vec<Signal>,
-    /// Since when we are here, or watch.
+    /// Start of the current wait phase.
     since: Instant,
     touched: Instant,
 }
 
-/// A command of a moment has ended by then, and is only looked for.
+/// How long to poll for the answer before watching for it.
 const POLL_PHASE: Duration = Duration::from_millis(20);
-/// How soon at first, and each time after a quarter more: what it takes is not seen much later.
+/// First polling interval. Each is a quarter longer than the one before.
 const FIRST_INTERVAL: Duration = Duration::from_micros(400);
-/// How soon something is looked for that nobody tells us of.
+/// Interval while changes are expected that inotify does not report.
 const SHORT_INTERVAL: Duration = Duration::from_millis(20);
-/// On a shared directory that tells of no changes we look by ourselves.
+/// Interval for shared directories without inotify events.
 const LONG_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Request {
-    /// Places it. Errors are words for people; then nothing is left, and nothing runs.
+    /// Creates the request. On error nothing is left and nothing runs.
     pub(super) fn place(
         mailbox: &MailboxCommand,
         args: &[OsString],
@@ -60,7 +60,8 @@ impl Request {
         let directory = Directory::open(&mailbox.directory).map_err(words)?;
         let bits = aifo_process::random_bits().map_err(|error| error.to_string())?;
         let id = ExecId::from_random(bits);
-        let id = RequestId::new(mailbox.command.clone(), id.as_str()).ok_or("its name is no id")?;
+        let id =
+            RequestId::new(mailbox.command.clone(), id.as_str()).ok_or("invalid request id")?;
         let alive = directory.create(&id.file(FileKind::Alive)).map_err(words)?;
         let now = Instant::now();
         let mut request = Request {
@@ -75,7 +76,7 @@ impl Request {
             since: now,
             touched: now,
         };
-        // Where there are no locks, touching it has to do.
+        // Without lock support, the file's modification time shows liveness.
         let _ = request.alive.try_lock();
         request.write_files(mailbox, args, closed).map_err(|error| error.to_string())?;
         Ok(request)
@@ -99,9 +100,9 @@ impl Request {
         Ok(())
     }
 
-    /// Carries bytes and signals until the command has ended, and says how.
+    /// Copies streams and forwards signals until the command has ended. Returns its exit status.
     pub(super) fn run(mut self, mut signals: Signals, deadline: Option<Instant>) -> ShimExit {
-        let mut interval = FIRST_INTERVAL;
+        let mut poll_interval = FIRST_INTERVAL;
         loop {
             if self.watch.is_none() && self.since.elapsed() >= POLL_PHASE {
                 self.start_watching();
@@ -115,7 +116,7 @@ impl Request {
             }
             let now = Instant::now();
             if deadline.is_some_and(|deadline| deadline <= now) {
-                // Nobody takes it up any more from here on.
+                // Withdraw the request, if it is not claimed yet.
                 let _ = self.directory.remove(&self.id.file(FileKind::Request));
                 print_error("timeout waiting for host to execute command");
                 return ShimExit::Code(exit::TIMED_OUT);
@@ -123,31 +124,31 @@ impl Request {
             self.touch(now);
             let left =
                 deadline.map_or(LONG_INTERVAL, |deadline| deadline.saturating_duration_since(now));
-            let interval_left = match (&self.watch, &self.outputs, &self.unsent[..]) {
+            let wait_time = match (&self.watch, &self.outputs, &self.unsent[..]) {
                 _ if state == Ok(TailState::More) => Duration::ZERO,
-                (None, ..) => interval,
+                (None, ..) => poll_interval,
                 (Some(_), Some(_), []) => LONG_INTERVAL,
                 (Some(_), ..) => SHORT_INTERVAL,
             };
-            interval = interval.saturating_add(interval / 4);
-            self.wait(&signals, left.min(interval_left));
+            poll_interval = poll_interval.saturating_add(poll_interval / 4);
+            self.wait(&signals, left.min(wait_time));
             self.send_signals(&mut signals);
         }
     }
 
-    /// From now on we are told of changes. What was there before is found by the next look.
+    /// Starts watching. Changes made before are found by the next check.
     fn start_watching(&mut self) {
         let watch = Watch::new();
         if let (Ok(watch), Some(request)) = (&watch, &self.request) {
-            // Where it cannot be, we look by ourselves.
+            // If this fails, the intervals have to do.
             let _ = watch.watch_removal(request);
         }
         self.watch = watch.ok();
-        // Without one we are as patient as with one.
+        // Use the long intervals from here on, with or without a watch.
         self.since = Instant::now();
     }
 
-    /// What has come, to our own reader. An error is how we end without one.
+    /// Copies all streams. The error is the exit of the shim.
     fn copy_streams(&mut self, has_ended: bool) -> Result<TailState, ShimExit> {
         if self.outputs.is_none() && (has_ended || self.watch.is_some()) {
             self.open_outputs();
@@ -163,7 +164,9 @@ impl Request {
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
                     return Err(BROKEN_PIPE);
                 }
-                Err(error) => return Err(fail(&format!("cannot show what it printed: {error}"))),
+                Err(error) => {
+                    return Err(fail(&format!("cannot copy the command's output: {error}")));
+                }
             }
         }
         Ok(state)
@@ -177,7 +180,7 @@ impl Request {
         let taken = open(FileKind::Taken);
         if let Some(watch) = &self.watch {
             for file in [Some(&stdout), Some(&stderr), taken.as_ref()].into_iter().flatten() {
-                // What is not told of is found a little later.
+                // Unwatched changes are found at the next interval.
                 let _ = watch.watch_growth(file);
             }
         }
@@ -185,7 +188,7 @@ impl Request {
         self.outputs = Some(outputs.map(|(file, standard)| FileTail::new(file, standard)));
     }
 
-    /// Waits for whatever may happen, and no longer than that. What it was is seen by the next look.
+    /// Waits for an event or until `time` has passed. The next loop iteration finds out what happened.
     fn wait(&self, signals: &Signals, time: Duration) {
         let mut watched = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
         watched.extend(self.watch.as_ref().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
@@ -193,7 +196,7 @@ impl Request {
         watched.extend(stdin.map(|fd: BorrowedFd<'_>| PollFd::new(fd, PollFlags::POLLIN)));
         let outputs = self.outputs.iter().flatten().filter_map(FileTail::poll_fd);
         watched.extend(outputs.map(|fd| PollFd::new(fd, PollFlags::POLLOUT)));
-        // An interrupted wait is as good as one that is over.
+        // An interrupted wait is handled like a timeout.
         let _ = ppoll(&mut watched, Some(TimeSpec::from_duration(time)), None);
         while self
             .watch
@@ -209,7 +212,7 @@ impl Request {
         }
     }
 
-    /// Hands signals on, one after the other: the host has taken one when its file is gone.
+    /// Sends pending signals one by one: the daemon removes the file of each that it has taken.
     fn send_signals(&mut self, signals: &mut Signals) {
         let mut stops = false;
         while let Some(number) = signals.next() {
@@ -226,7 +229,7 @@ impl Request {
             self.unsent.remove(0);
         }
         if stops {
-            // The command stops over there, and we do here until somebody continues us.
+            // Stop like the command, until SIGCONT.
             signals.stop(Signal::Tstp.number());
         }
     }
@@ -239,7 +242,7 @@ impl Request {
                 ShimExit::Signaled(number)
             }
             Some(CommandExit { code, .. }) => ShimExit::Code(code),
-            None => fail("the ending of the command is unknown"),
+            None => fail("the command's exit status is unknown"),
         }
     }
 }
@@ -252,7 +255,7 @@ impl Drop for Request {
     }
 }
 
-/// What only the host may remove: by these names it knows that it has claimed a request.
+/// Whether only the daemon may remove this file. By these names it recognises claimed requests.
 fn is_host_owned(file: &str) -> bool {
     RequestId::of_file(file.as_bytes())
         .is_some_and(|(_, kind)| matches!(kind, FileKind::Run | FileKind::ExitDraft))

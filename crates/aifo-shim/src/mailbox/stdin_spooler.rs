@@ -1,4 +1,4 @@
-//! Our standard input, on its way into a file.
+//! Copying of standard input to the request's `.stdin` file.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -16,10 +16,10 @@ use crate::descriptors::{self, FdTransport};
 use crate::standard_fd::StandardFd;
 use crate::stdin_forwarder::reopen_nonblocking;
 
-/// What comes in, block by block, and never far ahead of the command.
+/// Spools stdin, at most [`limits::STDIN_AHEAD`] bytes ahead of the command.
 pub(super) struct StdinSpooler {
     standard: StandardFd,
-    /// A pipe, opened once more: others may read it and take what was announced to us.
+    /// A pipe, opened again non-blocking: another reader may take the bytes that poll announced.
     reopened: Option<OwnedFd>,
     file: File,
     id: RequestId,
@@ -31,7 +31,7 @@ pub(super) struct StdinSpooler {
 const BLOCK: usize = 64 * 1024;
 
 impl StdinSpooler {
-    /// `None` if there is nothing that could come: `/dev/null`, or no descriptor at all.
+    /// Returns `None` if stdin is closed or `/dev/null`.
     pub(super) fn new(
         directory: &Directory,
         id: &RequestId,
@@ -59,7 +59,7 @@ impl StdinSpooler {
         }))
     }
 
-    /// Reads a block if one has come and there is room for it.
+    /// Copies a block if one is available and the limit allows it.
     pub(super) fn spool(&mut self, directory: &Directory) {
         if self.is_full() {
             self.taken = taken(directory, &self.id).unwrap_or(self.taken);
@@ -72,11 +72,11 @@ impl StdinSpooler {
             Ok(count) if count > 0 => {
                 let written = self.file.write_all(block.get(..count).unwrap_or_default());
                 self.sent = self.sent.saturating_add(count as u64);
-                // What does not fit on the disk is not to look like an end.
+                // A failed write, as on a full disk, must not look like the end of input.
                 self.is_finished = written.is_err();
             }
             Err(Errno::EAGAIN | Errno::EINTR) => {}
-            // Nothing will come from there: for the command this is the end.
+            // The command sees an error as the end of its input.
             Ok(_) | Err(_) => {
                 self.is_finished = true;
                 let _ = directory.create(&self.id.file(FileKind::Eof));
@@ -84,7 +84,7 @@ impl StdinSpooler {
         }
     }
 
-    /// What to wait for.
+    /// Returns the descriptor to poll for readability.
     pub(super) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         (!self.is_finished && !self.is_full() && self.is_readable_here()).then(|| self.fd())
     }
@@ -97,7 +97,7 @@ impl StdinSpooler {
         self.sent.saturating_sub(self.taken) >= limits::STDIN_AHEAD
     }
 
-    /// A terminal stops who reads it in the background.
+    /// Whether stdin may be read: a terminal stops a process that reads it in the background.
     fn is_readable_here(&self) -> bool {
         !self.standard.as_fd().is_terminal() || terminal::is_foreground(self.standard.as_fd())
     }
@@ -114,7 +114,7 @@ fn is_file(standard: &StandardFd) -> bool {
         .is_ok_and(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG)
 }
 
-/// How much the command has been given, as the host says.
+/// Returns how many bytes the command has been given, as the daemon reports it.
 fn taken(directory: &Directory, id: &RequestId) -> Option<u64> {
     let text = directory.read(&id.file(FileKind::Taken), limits::SIGNAL * 2).ok()?;
     std::str::from_utf8(&text).ok()?.lines().next()?.parse().ok()

@@ -1,5 +1,4 @@
-//! Signals of a version 3 call: forwarding, and stopping and continuing with the tool
-//! (`spec/shim.md#signals`).
+//! Signals and job control of a version 3 call (`spec/shim.md#signals`).
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use crate::standard_fd::StandardFd;
 use crate::terminal_input::TerminalInput;
 
 impl Relay<'_> {
-    /// Forwards every signal that has come.
+    /// Forwards all pending signals.
     pub(super) fn forward_signals(&mut self) -> Result<(), CallError> {
         while let Some(number) = self.signals.next() {
             self.forward(number)?;
@@ -47,7 +46,7 @@ impl Relay<'_> {
         }
     }
 
-    /// Whether somebody takes what is forwarded, or has not had the time to.
+    /// Whether the peer reads forwarded signals, or has had less than [`UNREAD_TIMEOUT`] to do so.
     fn is_responsive(&mut self) -> bool {
         if !self.is_started {
             return false;
@@ -59,10 +58,10 @@ impl Relay<'_> {
         self.unread_since.get_or_insert_with(Instant::now).elapsed() < UNREAD_TIMEOUT
     }
 
-    /// Does what the terminal, or whoever stopped the tool, would have done to it here.
+    /// Stops the shim as the tool was stopped, and continues the tool when the shim continues.
     pub(super) fn stop(&mut self, signal: u8, resumed: u32) -> Result<(), CallError> {
         if resumed < self.signals.continue_count() {
-            // It goes on again by now.
+            // The tool has continued since.
             return Ok(());
         }
         let was_typed = i32::from(signal) == libc::SIGTSTP && self.was_typed(signal);
@@ -73,9 +72,9 @@ impl Relay<'_> {
             signal_group_number(getpgrp(), signal);
         }
         self.signals.stop(signal);
-        // We go on, and so does the tool, before anything that has come since. There may be no CONT to
-        // read: a stop that followed it took it away (signal(7)), or nobody sent one, as the kernel does
-        // not stop a group that nobody could continue.
+        // CONT goes to the tool before any signal that arrived later. It may be missing here: a following
+        // stop discards a pending CONT (signal(7)), and the kernel does not stop an orphaned process group at
+        // all.
         let resume = libc::SIGCONT as u8;
         let since: Vec<u8> = std::iter::from_fn(|| self.signals.next()).collect();
         if !since.contains(&resume) {
@@ -85,15 +84,15 @@ impl Relay<'_> {
         since.into_iter().filter(|number| *number != resume).try_for_each(|it| self.forward(it))
     }
 
-    /// Whether a signal that reached the tool was made by its pseudo terminal from a key that was
-    /// pressed on ours: then ours has not signalled our group, as it does when it is not raw.
+    /// Whether the tool's pseudo terminal made this signal from a typed key. The caller's terminal is raw
+    /// then and has not signalled the shim's process group.
     pub(super) fn was_typed(&self, number: u8) -> bool {
         let is_ours = |terminal: &StandardFd| terminal::is_foreground(terminal.as_fd());
         self.terminal.as_ref().is_some_and(is_ours) && !self.signals.has_received(number)
     }
 }
 
-/// INT for so many times, without anybody who hears it, ends the waiting.
+/// Number of INTs after which the shim stops waiting for an unresponsive peer.
 const GIVE_UP_COUNT: u32 = 4;
-/// How long a busy machine may take to hear it.
+/// How long forwarded signals may stay unread.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(1);
