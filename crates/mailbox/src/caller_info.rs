@@ -1,31 +1,31 @@
-//! Where and how a caller is (`spec/mailbox.md#the-call`).
+//! The `.call` file: the caller's directory and variables (`spec/mailbox.md#caller-information`).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// What a request says beside its arguments.
+/// The content of a `.call` file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallerInfo {
-    /// The caller's directory, as it is called where the caller is.
+    /// The caller's directory.
     pub cwd: Option<Vec<u8>>,
-    /// The workspace, as it is called there.
+    /// The caller's path of the workspace.
     pub workspace: Option<Vec<u8>>,
-    /// `NAME=VALUE` of the caller's environment.
+    /// Variables of the caller, `NAME=VALUE`.
     pub variables: Vec<Vec<u8>>,
 }
 
-/// Where a command is to run.
+/// The directory to run a command in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkingDirectory {
-    /// At the workspace's root: the caller is nowhere that the host knows.
+    /// The workspace's root, for a caller outside the workspace.
     WorkspaceRoot,
-    /// In this directory by its spelling; whether it really lies in the workspace is still to be seen.
+    /// This path. Links are not resolved, so it may not exist or may lie elsewhere.
     Below(PathBuf),
 }
 
 impl CallerInfo {
-    /// Reads a call; what it does not know it passes over.
+    /// Parses a `.call` file and ignores unknown keys.
     pub fn parse(bytes: &[u8]) -> Self {
         let mut caller = CallerInfo::default();
         for field in bytes.split(|byte| *byte == 0) {
@@ -41,8 +41,7 @@ impl CallerInfo {
         caller
     }
 
-    /// The form that [`CallerInfo::parse`] reads. Values have no NUL: they come from a system that ends
-    /// strings by it.
+    /// Encodes a `.call` file. The values are C strings and contain no NUL.
     pub fn encode(&self) -> Vec<u8> {
         let cwd = self.cwd.iter().map(|value| (&b"cwd"[..], value));
         let workspace = self.workspace.iter().map(|value| (&b"workspace"[..], value));
@@ -57,7 +56,7 @@ impl CallerInfo {
         bytes
     }
 
-    /// Where the command is to run, in the host's words for `root`, its workspace.
+    /// Translates the caller's directory to the workspace `root` of the host.
     pub fn working_directory(&self, root: &Path) -> WorkingDirectory {
         let path = |bytes: &Vec<u8>| PathBuf::from(OsStr::from_bytes(bytes));
         let Some(cwd) = self.cwd.as_ref().map(path) else { return WorkingDirectory::WorkspaceRoot };
@@ -74,7 +73,7 @@ impl CallerInfo {
         }
     }
 
-    /// The variables of these names.
+    /// Returns the variables that have one of these names.
     pub fn variables_named(&self, names: &[String]) -> Vec<Vec<u8>> {
         let is_named = |variable: &&Vec<u8>| {
             let name = variable.split(|byte| *byte == b'=').next().unwrap_or_default();
@@ -89,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_come_in_any_order_and_unknown_ones_are_passed_over() {
+    fn fields_may_have_any_order_and_unknown_ones_are_ignored() {
         let caller =
             CallerInfo::parse(b"env=A=1\0new=x\0cwd=/w/a=b\0nonsense\0env=B=\0workspace=/w\0");
         let expected = CallerInfo {
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_translated_or_is_not_the_hosts() {
+    fn directories_are_translated_or_replaced_by_the_root() {
         let root = Path::new("/home/me/p");
         let rows = [
             (Some("/workspace/a/b"), Some("/workspace"), Some("/home/me/p/a/b")),

@@ -1,4 +1,4 @@
-//! A request that is ours to run, and its answer.
+//! Claiming and answering a request.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,53 +13,53 @@ use crate::limits;
 use crate::liveness::HeartbeatFile;
 use crate::name::{FileKind, RequestId};
 
-/// A claimed request. Its answer is [`Claim::answer`]; dropped without one, its client is never told.
+/// A claimed request. End it with [`Claim::answer`]; if it is dropped, the client gets no answer.
 #[derive(Debug)]
 pub struct Claim {
     id: RequestId,
-    /// What the command prints goes here, and the position of each is ours alone.
+    /// Receives the command's output.
     pub stdout: File,
-    /// The same, for errors.
+    /// Receives the command's error output.
     pub stderr: File,
     exit: File,
 }
 
-/// What a client has placed.
+/// The client's files of a request.
 #[derive(Debug)]
 pub struct ClientFiles {
     /// The arguments.
     pub arguments: Arguments,
-    /// Where it is, as far as it says so.
+    /// The caller's directory and variables.
     pub caller: CallerInfo,
-    /// Its standard input, if it has any.
+    /// Standard input, if there is any.
     pub stdin: Option<File>,
-    /// What says that it is there, if it does.
+    /// The client's liveness file, if there is one.
     pub heartbeat: Option<HeartbeatFile>,
 }
 
-/// Why there is nothing to run, and nobody to tell.
+/// Why a request cannot be claimed. There is no way to answer it.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// The client has taken it back, or another daemon has it.
+    /// The client has withdrawn it, or another daemon has claimed it.
     #[error("is gone")]
     Gone,
-    /// It cannot be answered: something has the name of a file of its answer.
+    /// The name of an answer file is taken.
     #[error("cannot be answered: '{file}': {errno}")]
     Unanswerable {
-        /// The file.
+        /// The file name.
         file: String,
-        /// What the system said.
+        /// The error.
         errno: Errno,
     },
 }
 
-/// A request that is not run, with the reason for its client.
+/// Why a request is refused; the text is for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidRequest(pub String);
 
 impl Claim {
-    /// Claims a request: of all who try, one succeeds, once.
+    /// Claims a request. At most one claim of a request succeeds.
     pub fn acquire(directory: &Directory, id: &RequestId) -> Result<Self, ClaimError> {
         match directory.rename(&id.file(FileKind::Request), &id.file(FileKind::Run)) {
             Ok(()) => {}
@@ -76,11 +76,11 @@ impl Claim {
         made
     }
 
-    /// Answers what a daemon before has claimed and not answered: nobody knows how it ended. What it
-    /// printed stays.
+    /// Answers a request that a former daemon claimed and did not answer. Its exit status is unknown; its
+    /// output stays.
     pub fn answer_lost(directory: &Directory, id: &RequestId) -> Result<(), ClaimError> {
         let file = id.file(FileKind::ExitDraft);
-        // Left by that daemon. Anything that cannot be removed fails the next step.
+        // A leftover of that daemon. If it cannot be removed, create fails.
         let _ = directory.remove(&file);
         let exit =
             directory.create(&file).map_err(|errno| ClaimError::Unanswerable { file, errno })?;
@@ -104,7 +104,7 @@ impl Claim {
         match streams {
             Ok((stdout, stderr)) => Ok(Claim { id: id.clone(), stdout, stderr, exit }),
             Err(error) => {
-                // There is no place for words, but for the code.
+                // No file can hold a message; the exit code can still be written.
                 finish(
                     directory,
                     id,
@@ -116,12 +116,12 @@ impl Claim {
         }
     }
 
-    /// Whose it is.
+    /// The request's id.
     pub fn id(&self) -> &RequestId {
         &self.id
     }
 
-    /// Reads what the client has placed. Errors are for the client.
+    /// Reads the client's files. The error is for the client.
     pub fn read(&self, directory: &Directory) -> Result<ClientFiles, InvalidRequest> {
         let file = |kind| self.id.file(kind);
         let refused = |what: &str, error: FileError| InvalidRequest(format!("the {what} {error}"));
@@ -140,19 +140,19 @@ impl Claim {
         Ok(ClientFiles { arguments, caller, stdin, heartbeat: alive.map(HeartbeatFile::new) })
     }
 
-    /// Answers: what was printed must be in the files by now.
+    /// Writes the answer. The output files must be complete.
     pub fn answer(self, directory: &Directory, ending: CommandExit) {
         finish(directory, &self.id, &self.exit, ending);
     }
 
-    /// Answers that nothing ran, with a line that says why.
+    /// Answers that nothing ran, with a message on the command's stderr.
     pub fn refuse(mut self, directory: &Directory, code: u8, why: &str) {
-        // A full disk keeps the reason from the client, and not the code.
+        // On a full disk the message is lost, but not the exit code.
         let _ = writeln!(self.stderr, "proxy: {why}");
         self.answer(directory, CommandExit { code, reason: Some(ExitReason::Refused) });
     }
 
-    /// Removes everything of it: nobody is there to read an answer.
+    /// Removes all files of the request without an answer, after its client is gone.
     pub fn discard(self, directory: &Directory) {
         for file in self.id.files() {
             let _ = directory.remove(&file);
@@ -160,18 +160,18 @@ impl Claim {
     }
 }
 
-/// The exit code of what is not known, or was not run.
+/// Exit code if nothing ran or the status is unknown.
 const UNKNOWN: u8 = aifo_types::exit::UNKNOWN;
 
-/// The order counts: whoever sees the exit code finds everything else, and whoever is told of the
-/// request's removal finds the exit code.
+/// Writes the exit files, then removes the request. A client that sees the exit code finds the other
+/// files complete, and one that watches the request finds the exit code.
 fn finish(directory: &Directory, id: &RequestId, mut exit: &File, ending: CommandExit) {
     if let Some(reason) = ending.reason {
         let file = directory.create(&id.file(FileKind::Reason));
         let _ = file.map(|mut file| write!(file, "{reason}"));
     }
     let whole = write!(exit, "{}", ending.code).is_ok();
-    // An exit code that is not whole is none. A directory in its place is the container's own doing.
+    // A partial exit code must not appear. A directory of that name is left alone.
     if whole {
         let _ = directory.rename(&id.file(FileKind::ExitDraft), &id.file(FileKind::Exit));
     } else {
@@ -189,7 +189,7 @@ fn remove_request(directory: &Directory, id: &RequestId) {
         FileKind::Taken,
         FileKind::Signal,
     ] {
-        // Most are not there.
+        // Most do not exist.
         let _ = directory.remove(&id.file(kind));
     }
 }
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn from_request_to_answer() {
+    fn a_request_is_claimed_and_answered() {
         let scratch = Scratch::new();
         let directory = scratch.directory();
         let file = |name: &str| scratch.0.join(name);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_way_is_not_touched() {
+    fn existing_answer_files_are_not_changed() {
         for kind in ["stdout", "stderr", "exit.tmp"] {
             let scratch = Scratch::new();
             let outside = Scratch::new();
@@ -261,16 +261,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_plain_files_is_a_request() {
+    fn requests_must_be_regular_files_within_the_limit() {
         let scratch = Scratch::new();
         let directory = scratch.directory();
         symlink("/etc/passwd", scratch.0.join("make.1.req")).unwrap();
         let claim = Claim::acquire(&directory, &id()).unwrap();
         let refused = claim.read(&directory).unwrap_err();
-        assert_eq!(refused.to_string(), "the request is not a plain file");
+        assert_eq!(refused.to_string(), "the request is not a regular file");
         claim.refuse(&directory, 125, &refused.to_string());
         let said = fs::read_to_string(scratch.0.join("make.1.stderr")).unwrap();
-        assert_eq!(said, "proxy: the request is not a plain file\n");
+        assert_eq!(said, "proxy: the request is not a regular file\n");
         assert!(!scratch.0.join("make.1.run").is_symlink());
 
         fs::write(scratch.0.join("make.2.req"), vec![b'x'; 1024 * 1024 + 1]).unwrap();

@@ -1,21 +1,21 @@
-//! What a command's clients are to know (`spec/mailbox.md#what-a-client-knows`).
+//! The `.mailbox` file: information for a command's clients (`spec/mailbox.md#client-information`).
 
 /// The content of `COMMAND.mailbox`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientInfo {
-    /// The way from the directory to the workspace, `../..` or the like, if there is one.
+    /// Relative path from the mailbox to the workspace, such as `../..`, if there is one.
     pub workspace: Option<String>,
-    /// The workspace as the host calls it.
+    /// The host's path of the workspace.
     pub host: String,
-    /// The variables of a caller that pass.
+    /// Names of variables that are forwarded.
     pub variables: Vec<String>,
 }
 
-/// Of the form of this file and of everything a client says.
+/// Version of this file and of all client files.
 const VERSION: &str = "1";
 
 impl ClientInfo {
-    /// Reads it. `None` if it is of another version, or no card at all.
+    /// Parses the file. `None` if it has another version or is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines().filter_map(|line| line.split_once(' '));
         let is_ours = lines.next() == Some(("mailbox", VERSION));
@@ -31,8 +31,7 @@ impl ClientInfo {
         Some(info)
     }
 
-    /// The form that [`ClientInfo::parse`] reads. A path with a line end in it is left out: clients would
-    /// take its second half for something else.
+    /// Encodes the file. Omits a value that contains a line end, since it could be read as another field.
     pub fn encode(&self) -> String {
         let workspace = self.workspace.iter().map(|value| ("workspace", value));
         let variables = self.variables.iter().map(|value| ("env", value));
@@ -48,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_read_as_it_was_written() {
+    fn encoded_information_is_parsed() {
         let info = ClientInfo {
             workspace: Some("../..".to_owned()),
             host: "/home/me/a project".to_owned(),

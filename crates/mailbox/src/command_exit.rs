@@ -1,28 +1,28 @@
-//! How a command ended, as its client is told.
+//! The exit of a command, as its answer states it.
 
 use std::fmt;
 
-/// The exit code, and what it does not say.
+/// An exit code with an optional reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandExit {
-    /// What the client exits with.
+    /// The client's exit code.
     pub code: u8,
-    /// Why, unless the command just exited so.
+    /// `None` if the command exited by itself.
     pub reason: Option<ExitReason>,
 }
 
-/// Why a command ended as it did.
+/// Why a command has its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitReason {
-    /// The signal of this number ended it.
+    /// This signal ended it.
     Signal(u8),
-    /// It ran into the time limit.
+    /// It exceeded the time limit.
     Timeout,
-    /// The daemon was told to end.
+    /// The daemon was shut down.
     Shutdown,
-    /// It printed more than anybody reads.
+    /// It exceeded the output limit.
     Output,
-    /// Whoever ran it was lost.
+    /// Its runner or daemon was lost.
     Lost,
     /// Nothing ran.
     Refused,
@@ -37,7 +37,7 @@ const REASONS: [(ExitReason, &str); 5] = [
 ];
 
 impl CommandExit {
-    /// Reads what stands in the two files; `None` if that is no exit code.
+    /// Parses the content of the two files. `None` if the exit code is invalid.
     pub fn parse(exit: &[u8], reason: Option<&[u8]>) -> Option<Self> {
         let exit = exit.trim_ascii();
         let digits = exit.iter().all(u8::is_ascii_digit);
@@ -47,7 +47,7 @@ impl CommandExit {
 }
 
 impl ExitReason {
-    /// Reads what [`fmt::Display`] writes.
+    /// Parses the output of [`fmt::Display`].
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?.trim();
         if let Some(number) = text.strip_prefix("signal ") {
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_are_words() {
+    fn reasons_are_parsed_as_displayed() {
         let all =
             [ExitReason::Signal(9), ExitReason::Timeout, ExitReason::Shutdown, ExitReason::Output];
         for reason in all.into_iter().chain([ExitReason::Lost, ExitReason::Refused]) {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn only_digits_are_an_exit_code() {
+    fn an_exit_code_has_only_digits() {
         let rows: [(&[u8], Option<u8>); 7] = [
             (b"0", Some(0)),
             (b"255\n", Some(255)),

@@ -1,4 +1,4 @@
-//! The directory, through one descriptor.
+//! Access to a mailbox directory through one descriptor.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -12,42 +12,42 @@ use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-/// A directory that somebody else may change at any time. Every name is looked up below the descriptor
-/// that was opened once, and none of them may have a `/`.
+/// A directory that other processes may change at any time. All names are looked up relative to one
+/// descriptor and must not contain `/`.
 #[derive(Debug)]
 pub struct Directory(OwnedFd);
 
-/// Why a file is not read.
+/// Why a file cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// There is none of that name.
-    #[error("is not there")]
+    /// No such file.
+    #[error("does not exist")]
     Missing,
-    /// It is a link, a directory, a FIFO, a device, a socket, or has a second name.
-    #[error("is not a plain file")]
+    /// A link, directory, FIFO, device or socket, or a file with several names.
+    #[error("is not a regular file")]
     NotRegular,
-    /// It is larger than it may be.
+    /// Larger than the limit.
     #[error("is larger than {} MiB", .0 / (1024 * 1024))]
     TooLarge(u64),
-    /// The system does not let us.
+    /// A system call failed.
     #[error("cannot be read: {}", .0.desc())]
     Io(Errno),
 }
 
 impl Directory {
-    /// Opens a directory by the path that a user gave, links and all, and makes what is missing of it.
+    /// Opens a directory by path, following links. Creates missing components.
     pub fn open_or_create(path: &Path) -> std::io::Result<Self> {
         std::fs::create_dir_all(path)?;
         Ok(Self::open(path)?)
     }
 
-    /// Opens a directory that is there.
+    /// Opens an existing directory.
     pub fn open(path: &Path) -> nix::Result<Self> {
         open(path, DIRECTORY, Mode::empty()).map(Directory)
     }
 
-    /// Opens a directory below this one, or makes it. Errors: ELOOP or ENOTDIR if a link, or anything
-    /// but a directory, has that name.
+    /// Opens a subdirectory, or creates it. Errors: ELOOP or ENOTDIR if the name is a link or anything
+    /// but a directory.
     pub fn open_subdirectory(&self, name: &str) -> nix::Result<Self> {
         match mkdirat(&self.0, name, Mode::from_bits_truncate(0o777)) {
             Ok(()) | Err(Errno::EEXIST) => {}
@@ -56,13 +56,13 @@ impl Directory {
         openat(&self.0, name, DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty()).map(Directory)
     }
 
-    /// Makes a file that was not there, to be written. Errors: EEXIST, whatever has that name.
+    /// Creates a file for writing. Errors: EEXIST if the name exists.
     pub fn create(&self, name: &str) -> nix::Result<File> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
         self.create_with(name, flags)
     }
 
-    /// Makes a file for a lock and what it is to say.
+    /// Creates a file for reading and writing.
     pub(crate) fn create_read_write(&self, name: &str) -> nix::Result<File> {
         self.create_with(name, OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL)
     }
@@ -72,7 +72,7 @@ impl Directory {
         openat(&self.0, name, flags, Mode::from_bits_truncate(0o666)).map(File::from)
     }
 
-    /// Puts a whole file in the place of whatever has that name, but a directory.
+    /// Atomically replaces the file of this name, unless it is a directory.
     pub fn replace(
         &self,
         name: &str,
@@ -80,7 +80,7 @@ impl Directory {
         fill: impl FnOnce(&mut File) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
         let draft = format!("{name}.tmp");
-        // Left by one that was killed; anything that cannot be removed fails the next step.
+        // A leftover of a killed process. If it cannot be removed, create fails.
         let _ = self.remove(&draft);
         let mut file = self.create(&draft)?;
         let filled = fill(&mut file).and_then(|()| {
@@ -94,18 +94,18 @@ impl Directory {
         filled
     }
 
-    /// [`Directory::replace`] for what stands in memory.
+    /// Like [`Directory::replace`], with the content in memory.
     pub fn replace_bytes(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
         self.replace(name, 0o644, |file| file.write_all(bytes))
     }
 
-    /// Opens a plain file to read it. Nothing is opened that is none: a FIFO could make us wait, and a
-    /// device do anything.
+    /// Opens a regular file for reading. Other types are not opened at all: a FIFO could block, and opening
+    /// a device can have side effects.
     pub fn open_regular(&self, name: &str) -> Result<File, FileError> {
         self.open_as(name, OFlag::O_RDONLY)
     }
 
-    /// The same, to write as well.
+    /// Opens a regular file for reading and writing.
     pub(crate) fn open_regular_read_write(&self, name: &str) -> Result<File, FileError> {
         self.open_as(name, OFlag::O_RDWR)
     }
@@ -121,7 +121,7 @@ impl Directory {
         Ok(open(proc_fd_path(found.as_fd()).as_str(), flags, Mode::empty()).map(File::from)?)
     }
 
-    /// Reads a plain file that is no larger than `limit` bytes.
+    /// Reads a regular file of at most `limit` bytes.
     pub fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, FileError> {
         let file = self.open_regular(name)?;
         let mut bytes = Vec::new();
@@ -133,12 +133,12 @@ impl Directory {
         Ok(bytes)
     }
 
-    /// Whether anything has that name.
+    /// Whether the name exists.
     pub fn exists(&self, name: &str) -> bool {
         self.stat(name).is_ok()
     }
 
-    /// Whether that name is still this very file's.
+    /// Whether the name still refers to this file.
     pub(crate) fn is_named(&self, file: &File, name: &str) -> bool {
         let identity = |stat: FileStat| (stat.st_dev, stat.st_ino);
         matches!((fstat(file), self.stat(name)), (Ok(file), Ok(named)) if identity(file) == identity(named))
@@ -148,18 +148,17 @@ impl Directory {
         fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW)
     }
 
-    /// Gives a file another name, in place of what has that name. Errors: EISDIR and the like if that is
-    /// a directory.
+    /// Renames a file and replaces the target. Errors: EISDIR and the like if the target is a directory.
     pub fn rename(&self, from: &str, to: &str) -> nix::Result<()> {
         renameat(&self.0, from, &self.0, to)
     }
 
-    /// Removes what has that name, unless it is a directory.
+    /// Removes a file of any type but a directory.
     pub fn remove(&self, name: &str) -> nix::Result<()> {
         unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)
     }
 
-    /// Calls with every name, one after the other: there may be any number.
+    /// Calls `call` with every name, without collecting them: their number is not limited.
     pub fn for_each_name(&self, mut call: impl FnMut(&[u8])) -> nix::Result<()> {
         let mut listing = Dir::openat(&self.0, ".", DIRECTORY, Mode::empty())?;
         for entry in listing.iter() {
@@ -168,7 +167,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Whether it has been removed: nothing can be placed in it any more.
+    /// Whether the directory has been removed.
     pub fn is_removed(&self) -> bool {
         fstat(&self.0).map_or(true, |stat| stat.st_nlink == 0)
     }
@@ -189,7 +188,7 @@ impl From<Errno> for FileError {
     }
 }
 
-/// The path of an open file that no rename can change.
+/// Returns a path of an open file that does not depend on its name.
 pub(crate) fn proc_fd_path(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
@@ -210,7 +209,7 @@ pub(crate) mod tests {
 
     use nix::unistd::mkfifo;
 
-    /// A directory that is gone with the test.
+    /// A temporary directory, removed on drop.
     pub(crate) struct Scratch(pub(crate) PathBuf);
 
     impl Scratch {
@@ -235,7 +234,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn only_plain_files_are_read() {
+    fn only_regular_files_are_read() {
         let scratch = Scratch::new();
         let outside = Scratch::new();
         let (directory, path) = (scratch.directory(), |name: &str| scratch.0.join(name));
@@ -245,11 +244,11 @@ pub(crate) mod tests {
         symlink("/dev/zero", path("device")).unwrap();
         fs::hard_link(outside.0.join("secret"), path("second")).unwrap();
         mkfifo(&path("fifo"), Mode::S_IRWXU).unwrap();
-        fs::create_dir(path("folder")).unwrap();
+        fs::create_dir(path("subdirectory")).unwrap();
 
         assert_eq!(directory.read("plain", 5), Ok(b"12345".to_vec()));
         assert_eq!(directory.read("plain", 4), Err(FileError::TooLarge(4)));
-        for name in ["link", "device", "second", "fifo", "folder"] {
+        for name in ["link", "device", "second", "fifo", "subdirectory"] {
             assert_eq!(directory.read(name, 5), Err(FileError::NotRegular), "{name}");
             assert_eq!(directory.create(name).unwrap_err(), Errno::EEXIST, "{name}");
         }
@@ -258,11 +257,11 @@ pub(crate) mod tests {
         directory
             .for_each_name(|name| names.push(String::from_utf8(name.to_vec()).unwrap()))
             .unwrap();
-        assert_eq!(names.len(), 8, "with the two of dots: {names:?}");
+        assert_eq!(names.len(), 8, "including '.' and '..': {names:?}");
     }
 
     #[test]
-    fn what_is_put_replaces_a_link_and_not_its_target() {
+    fn replace_does_not_follow_links() {
         let scratch = Scratch::new();
         let outside = Scratch::new();
         let target = outside.0.join("target");
@@ -282,7 +281,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn it_stays_the_same_directory_whatever_its_path_becomes() {
+    fn the_descriptor_outlives_a_rename() {
         let scratch = Scratch::new();
         let outside = Scratch::new();
         let base = scratch.directory();
@@ -291,7 +290,7 @@ pub(crate) mod tests {
         symlink(&outside.0, scratch.0.join("proxy")).unwrap();
         directory.create("a").unwrap();
         assert!(scratch.0.join("moved/a").is_file() && !outside.0.join("a").exists());
-        assert!(base.open_subdirectory("proxy").is_err(), "a link has its name now");
+        assert!(base.open_subdirectory("proxy").is_err(), "now a link");
         assert!(!directory.is_removed());
         fs::remove_dir_all(scratch.0.join("moved")).unwrap();
         assert!(directory.is_removed());

@@ -1,4 +1,4 @@
-//! Whether somebody still waits for a command (`spec/mailbox.md#liveness`).
+//! Client liveness (`spec/mailbox.md#liveness`).
 
 use std::fs::{File, TryLockError};
 use std::time::Instant;
@@ -7,35 +7,35 @@ use nix::sys::stat::fstat;
 
 use crate::limits;
 
-/// What its client's file shows at one moment.
+/// The state of a client's `.alive` file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heartbeat {
     /// The file has been removed.
     Removed,
-    /// It is locked.
+    /// The file is locked.
     Locked,
-    /// It is not; it was last touched then, in nanoseconds on whatever clock the client has.
+    /// The file is not locked. Holds its modification time in nanoseconds, by the client's clock.
     Touched(i128),
 }
 
-/// What has been seen of a client so far. The time is the caller's to tell.
+/// Liveness of a client. The caller passes the time.
 #[derive(Clone, Copy, Debug)]
 pub enum Liveness {
-    /// It held a lock.
+    /// The client holds the lock.
     Locked,
-    /// It touches its file; this was seen for the first time then.
+    /// The client touches its file.
     Touched {
-        /// When it says it touched it.
+        /// The last modification time.
         touched: i128,
-        /// When we saw that.
+        /// When that time was first seen.
         since: Instant,
     },
-    /// It is gone.
+    /// The client is gone. This state is final.
     Gone,
 }
 
 impl Liveness {
-    /// After a first look.
+    /// Creates the state from a first observation.
     pub fn new(now: Instant, heartbeat: Heartbeat) -> Self {
         match heartbeat {
             Heartbeat::Removed => Liveness::Gone,
@@ -44,7 +44,7 @@ impl Liveness {
         }
     }
 
-    /// After another look: whether the client is gone. Once gone, it stays so.
+    /// Updates the state with an observation. Returns whether the client is gone.
     pub fn update(&mut self, now: Instant, heartbeat: Heartbeat) -> bool {
         *self = match (*self, heartbeat) {
             (Liveness::Gone, _) | (_, Heartbeat::Removed) => Liveness::Gone,
@@ -66,18 +66,18 @@ impl Liveness {
     }
 }
 
-/// A client's file, looked at through a descriptor: its name may be anything by now.
+/// An open `.alive` file. The descriptor keeps the file, whatever happens to its name.
 #[derive(Debug)]
 pub struct HeartbeatFile(File);
 
 impl HeartbeatFile {
-    /// Over an open file.
+    /// Wraps an open file.
     pub fn new(file: File) -> Self {
         HeartbeatFile(file)
     }
 
-    /// Looks. It holds the lock for a moment itself, shared, so that it never keeps another of its kind
-    /// from seeing the same.
+    /// Reads the file's state. Tests the lock by taking it shared for a moment, so that several tests do not
+    /// see each other.
     pub fn read(&self) -> Heartbeat {
         let Ok(stat) = fstat(&self.0) else { return Heartbeat::Removed };
         if stat.st_nlink == 0 {
@@ -86,7 +86,7 @@ impl HeartbeatFile {
         if matches!(self.0.try_lock_shared(), Err(TryLockError::WouldBlock)) {
             return Heartbeat::Locked;
         }
-        // An error means that there was no lock, on a file system that has none.
+        // An error means that the file system has no locks.
         let _ = self.0.unlock();
         Heartbeat::Touched(i128::from(stat.st_mtime) * NANOSECONDS + i128::from(stat.st_mtime_nsec))
     }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_gone_when_nothing_of_it_moves() {
+    fn a_client_without_changes_is_gone() {
         use Heartbeat::{Locked, Removed, Touched};
         check(&[(0, Locked), (1, Locked), (99, Locked), (100, Touched(5))], &[false, false, true]);
         check(&[(0, Touched(5)), (9, Touched(5)), (10, Touched(5))], &[false, true]);
@@ -118,7 +118,7 @@ mod tests {
             &[(0, Touched(5)), (9, Touched(6)), (18, Touched(6)), (19, Touched(6))],
             &[false, false, true],
         );
-        // A clock that is set back is a sign of life as well.
+        // A changed time is a sign of life even if it is earlier.
         check(&[(0, Touched(5)), (9, Touched(1)), (12, Touched(1))], &[false, false]);
         check(
             &[(0, Touched(5)), (5, Locked), (60, Locked), (61, Touched(9))],

@@ -1,70 +1,69 @@
-//! The names of files in a mailbox.
+//! File names in a mailbox.
 
 use std::fmt;
 
 use aifo_types::ToolName;
 
-/// The name of a command that is served: a tool's name that cannot be taken for another file of the
-/// mailbox.
+/// The name of a served command: a tool name without a suffix that the mailbox uses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CommandName(ToolName);
 
-/// The word cannot name a command.
+/// The name is not valid for a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' cannot be a command: a plain name is needed, at most {MAX_COMMAND} bytes long, and not one that ends as a file of the mailbox does"
+    "'{0}' cannot be a command: expected a file name of at most {MAX_COMMAND} bytes without '/' and without a suffix of mailbox files, such as '.req'"
 )]
 pub struct InvalidCommandName(String);
 
-/// What the files of one request have in common: `COMMAND.ID`, or `ID` alone.
+/// The common stem of a request's files: `COMMAND.UNIQUE`, or only `UNIQUE`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId {
     command: Option<CommandName>,
     unique: String,
 }
 
-/// A file of a request.
+/// The kinds of files of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
-    /// A request in the making.
+    /// A request being written.
     RequestDraft,
     /// The arguments.
     Request,
-    /// Where and how the caller is.
+    /// The caller's directory and variables.
     Call,
-    /// Its standard input.
+    /// Standard input.
     Stdin,
-    /// The end of that.
+    /// Marks the end of standard input.
     Eof,
-    /// What has been taken of it.
+    /// Bytes of standard input that the command has been given.
     Taken,
-    /// Somebody waits.
+    /// Shows that the client is alive.
     Alive,
-    /// What a client writes for itself.
+    /// Private to the client.
     Notes,
-    /// A signal in the making.
+    /// A signal being written.
     SignalDraft,
     /// A signal for the command.
     Signal,
-    /// What was the request, once it is claimed.
+    /// The claimed request.
     Run,
-    /// What the command printed.
+    /// Standard output.
     Stdout,
-    /// The same, for errors.
+    /// Standard error.
     Stderr,
-    /// An exit code in the making.
+    /// An exit code being written.
     ExitDraft,
     /// The exit code.
     Exit,
-    /// Why that is so.
+    /// The reason for the exit code.
     Reason,
 }
 
-/// Longer ones would leave no room for an id and an ending in the 255 bytes of a name.
+/// Leaves room for the unique part and a suffix in the 255 bytes of a file name.
 const MAX_COMMAND: usize = 128;
 const MAX_UNIQUE: usize = 64;
 
-/// Every part with the ending of its file. One that ends as another does comes before it.
+/// The suffix of each kind. A suffix that ends with another one precedes it.
 const SUFFIXES: [(FileKind, &str); 16] = [
     (FileKind::RequestDraft, ".req.tmp"),
     (FileKind::Request, ".req"),
@@ -101,12 +100,12 @@ impl CommandName {
             .ok_or_else(|| InvalidCommandName(String::from_utf8_lossy(name).into_owned()))
     }
 
-    /// The name as a tool's.
+    /// Returns the tool name.
     pub fn tool(&self) -> &ToolName {
         &self.0
     }
 
-    /// The name as text, which is the client's file name as well.
+    /// Returns the name as text, which is also the client's file name.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
@@ -118,30 +117,29 @@ impl fmt::Display for CommandName {
     }
 }
 
-/// The name of a command's PID file.
+/// Returns the name of a command's PID file.
 pub fn pid_file(command: &CommandName) -> String {
     format!("{command}{PID}")
 }
 
-/// The command whose PID file this is.
+/// Returns the command of a PID file.
 pub(crate) fn command_of_pid_file(name: &[u8]) -> Option<CommandName> {
     CommandName::parse(name.strip_suffix(PID.as_bytes())?).ok()
 }
 
-/// The name of the file that tells a command's clients what they are to know.
+/// Returns the name of a command's client information file.
 pub fn client_info_file(command: &str) -> String {
     format!("{command}{CLIENT_INFO}")
 }
 
 impl RequestId {
-    /// The id of a request for a command. `None` unless the id is 1 to 64 of `A-Z a-z 0-9 _ -`.
+    /// Returns the id of a request. `None` unless `unique` is 1 to 64 of `A-Z a-z 0-9 _ -`.
     pub fn new(command: CommandName, unique: &str) -> Option<Self> {
         is_unique_part(unique)
             .then(|| RequestId { command: Some(command), unique: unique.to_owned() })
     }
 
-    /// The request that a file belongs to, and which of its files it is. `None` for any other name,
-    /// whatever bytes it has.
+    /// Parses a file name. `None` if it is not a file of a request.
     pub fn of_file(name: &[u8]) -> Option<(Self, FileKind)> {
         let name = std::str::from_utf8(name).ok()?;
         let known =
@@ -154,19 +152,19 @@ impl RequestId {
         is_unique_part(unique).then(|| (RequestId { command, unique: unique.to_owned() }, kind))
     }
 
-    /// The command, if the request says which.
+    /// Returns the command, unless the request is a plain one.
     pub fn command(&self) -> Option<&CommandName> {
         self.command.as_ref()
     }
 
-    /// The name of one of its files.
+    /// Returns the name of one of its files.
     pub fn file(&self, kind: FileKind) -> String {
-        // The table holds every part, which a test proves.
+        // The table holds every kind, which a test proves.
         let suffix = SUFFIXES.iter().find(|(known, _)| *known == kind).map_or("", |row| row.1);
         format!("{self}{suffix}")
     }
 
-    /// Every file that it can have.
+    /// Returns the names of all its files.
     pub fn files(&self) -> impl Iterator<Item = String> + '_ {
         SUFFIXES.iter().map(move |(_, suffix)| format!("{self}{suffix}"))
     }
@@ -196,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_a_requests() {
+    fn file_names_of_requests() {
         let long = "x".repeat(64);
         let rows = [
             ("make.1.req", "make.1", Some("make"), FileKind::Request),
@@ -214,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_nobodys() {
+    fn other_file_names() {
         let long = format!("{}.req", "x".repeat(65));
         let rows = [
             "",
@@ -244,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_has_a_file_of_its_own() {
+    fn every_kind_has_its_own_suffix() {
         let (id, _) = RequestId::of_file(b"make.1.req").unwrap();
         for (kind, _) in SUFFIXES {
             let file = id.file(kind);
@@ -254,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn commands() {
+    fn command_names() {
         for name in ["make", "g++", "python3.12", "a.b.c"] {
             assert_eq!(CommandName::parse(name.as_bytes()).unwrap().as_str(), name);
         }

@@ -1,4 +1,4 @@
-//! What is left of requests that nobody waits for any more.
+//! Removal of files that belong to abandoned requests.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,19 +9,19 @@ use crate::limits;
 use crate::liveness::{Heartbeat, HeartbeatFile};
 use crate::name::{CommandName, FileKind, RequestId};
 
-/// Whose requests a new daemon looks after.
+/// The requests that a daemon may clean up.
 #[derive(Clone, Debug)]
 pub struct OrphanFilter<'a> {
     /// The commands it serves.
     pub commands: &'a [CommandName],
-    /// Whether plain requests are its as well.
+    /// Whether it serves plain requests.
     pub plain: bool,
-    /// What time it is.
+    /// The current time.
     pub now: SystemTime,
 }
 
-/// Removes the files of old requests, and returns those that were claimed by a daemon before and have
-/// no answer. What is younger may still be read; what is claimed is never run again.
+/// Removes files of requests that are older than [`limits::ORPHAN_AGE`]. Returns the younger requests
+/// that a former daemon claimed and did not answer; these must not run again.
 pub fn remove_orphans(
     directory: &Directory,
     filter: &OrphanFilter<'_>,
@@ -34,7 +34,7 @@ pub fn remove_orphans(
         };
         let file = id.file(kind);
         match directory.stat(&file) {
-            // What is more than that is found by the next daemon.
+            // The next daemon finds the rest.
             Ok(stat) if is_old(&stat, filter.now) && old.len() < limits::WAITING => {
                 old.push((id, kind));
             }
@@ -47,7 +47,7 @@ pub fn remove_orphans(
         if kind == FileKind::Request && is_kept_alive(directory, &id, filter.now) {
             continue;
         }
-        // A directory of that name is in nobody's way.
+        // Fails for a directory, which may stay.
         let _ = directory.remove(&id.file(kind));
     }
     lost.retain(|id| !directory.exists(&id.file(FileKind::Exit)));
@@ -66,7 +66,7 @@ fn is_old(stat: &FileStat, now: SystemTime) -> bool {
     age.is_ok_and(|age| age > limits::ORPHAN_AGE)
 }
 
-/// Whether its client still holds or touches the file that says so.
+/// Whether a client still locks or touches the `.alive` file.
 fn is_kept_alive(directory: &Directory, id: &RequestId, now: SystemTime) -> bool {
     let name = id.file(FileKind::Alive);
     let held = directory
@@ -82,7 +82,7 @@ mod tests {
     use std::fs::{self, File};
 
     #[test]
-    fn old_files_of_requests_go_and_nothing_else() {
+    fn only_old_files_of_served_requests_are_removed() {
         let scratch = Scratch::new();
         let now = SystemTime::now();
         let age = |name: &str, secs: u64| {
@@ -125,6 +125,6 @@ mod tests {
         age("8.exit", 301);
         let filter = OrphanFilter { plain: false, ..filter };
         remove_orphans(&scratch.directory(), &filter).unwrap();
-        assert!(scratch.0.join("8.exit").exists(), "another daemon's, perhaps");
+        assert!(scratch.0.join("8.exit").exists(), "may be another daemon's");
     }
 }

@@ -1,4 +1,4 @@
-//! PID files: a number for people, and a lock that counts.
+//! PID files. The PID is informative; the lock is authoritative.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -11,38 +11,38 @@ use crate::directory::{Directory, FileError};
 use crate::limits;
 use crate::name::{CommandName, command_of_pid_file, pid_file};
 
-/// The right to serve a command in a directory, as long as this lives.
+/// A locked PID file, the right to serve a command in a directory.
 #[derive(Debug)]
 pub struct PidFile {
     name: String,
     file: File,
-    /// What stood in a file that nobody held, if there was one.
+    /// The PID in an unlocked file that was replaced, if there was one.
     pub stale: Option<String>,
 }
 
 /// Why a command cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum PidFileError {
-    /// Somebody else does.
+    /// Another daemon serves it.
     #[error("proxy for '{command}' already running (PID {pid})")]
     AlreadyRunning {
-        /// Which command.
+        /// The command.
         command: CommandName,
-        /// Whose number stands in the file.
+        /// The PID in the file.
         pid: String,
     },
-    /// The file cannot be made.
-    #[error("cannot make the PID file of '{command}': {source}")]
+    /// The file cannot be created.
+    #[error("cannot create the PID file of '{command}': {source}")]
     System {
-        /// Which command.
+        /// The command.
         command: CommandName,
-        /// What the system said.
+        /// The error.
         source: std::io::Error,
     },
 }
 
 impl PidFile {
-    /// Makes the file, or replaces one that nobody holds, and locks it.
+    /// Creates and locks the file. Replaces one that is not locked.
     pub fn claim(directory: &Directory, command: &CommandName) -> Result<Self, PidFileError> {
         let name = pid_file(command);
         let system = |source| PidFileError::System { command: command.clone(), source };
@@ -55,7 +55,7 @@ impl PidFile {
                 }
                 LockAttempt::Removed(pid) => stale = pid.or(stale),
                 LockAttempt::Held(pid) => {
-                    // Somebody may only have looked whether it is held.
+                    // Another process may only be testing the lock.
                     sleep(RECHECK_DELAY);
                     if let LockAttempt::Held(again) = try_lock(directory, &name).map_err(system)? {
                         let pid = if again.is_empty() { pid } else { again };
@@ -70,13 +70,13 @@ impl PidFile {
     /// Removes the file if it still has its name.
     pub fn remove(self, directory: &Directory) {
         if directory.is_named(&self.file, &self.name) {
-            // What cannot be removed is stale from now on.
+            // A file that cannot be removed is stale from now on.
             let _ = directory.remove(&self.name);
         }
     }
 }
 
-/// The commands whose PID files are held, by whomever.
+/// Returns the commands whose PID files are locked.
 pub fn served_commands(directory: &Directory) -> Vec<CommandName> {
     let mut commands = Vec::new();
     let listed = directory.for_each_name(|name| commands.extend(command_of_pid_file(name)));
@@ -92,13 +92,13 @@ fn is_held(directory: &Directory, name: &str) -> bool {
     file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-/// What came of one try.
+/// The result of one attempt.
 enum LockAttempt {
-    /// A new file, with its lock.
+    /// A new file was created and locked.
     Locked(File),
-    /// What nobody held is gone; the number that stood there.
+    /// An unlocked file was removed. Holds its PID.
     Removed(Option<String>),
-    /// Somebody holds it; the number that stands there.
+    /// Another process holds the lock. Holds its PID.
     Held(String),
 }
 
@@ -107,11 +107,11 @@ fn try_lock(directory: &Directory, name: &str) -> std::io::Result<LockAttempt> {
         Ok(file) => (file, false),
         Err(FileError::Missing) => match directory.create_read_write(name) {
             Ok(file) => (file, true),
-            // Somebody was quicker: there is one to be looked at now.
+            // Another process created it meanwhile: look again.
             Err(Errno::EEXIST) => return Ok(LockAttempt::Removed(None)),
             Err(errno) => return Err(errno.into()),
         },
-        // Whatever else has that name is in nobody's hands.
+        // Not a regular file, so no daemon's.
         Err(_) => {
             directory.remove(name)?;
             return Ok(LockAttempt::Removed(None));
@@ -123,7 +123,7 @@ fn try_lock(directory: &Directory, name: &str) -> std::io::Result<LockAttempt> {
         Err(TryLockError::Error(error)) => return Err(error),
     }
     if !directory.is_named(&file, name) {
-        // It was replaced between opening and locking.
+        // It was replaced between open and lock.
         return Ok(LockAttempt::Removed(None));
     }
     if is_new {
@@ -134,7 +134,7 @@ fn try_lock(directory: &Directory, name: &str) -> std::io::Result<LockAttempt> {
     Ok(LockAttempt::Removed(Some(pid)))
 }
 
-/// What stands in the file, if that is a number; it may be anything.
+/// Returns the number in the file, or `unknown`: its content is not trusted.
 fn pid_text(mut file: &File) -> String {
     let mut text = String::new();
     let _ = file.seek(SeekFrom::Start(0));
@@ -145,7 +145,7 @@ fn pid_text(mut file: &File) -> String {
 }
 
 const ATTEMPTS: usize = 16;
-/// Longer than a look at a lock takes.
+/// Longer than testing a lock takes.
 const RECHECK_DELAY: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_served_once() {
+    fn a_command_has_one_daemon() {
         let scratch = Scratch::new();
         let directory = scratch.directory();
         let held = PidFile::claim(&directory, &make()).unwrap();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_holds_is_replaced() {
+    fn an_unlocked_file_is_replaced() {
         let scratch = Scratch::new();
         let outside = Scratch::new();
         let directory = scratch.directory();

@@ -1,18 +1,18 @@
-//! Which requests are under way, and which comes next.
+//! Queue of requests.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::limits;
 use crate::name::RequestId;
 
-/// Requests that were seen, each once however often it is announced.
+/// Requests that wait or run, each listed once however often it is announced.
 #[derive(Debug, Default)]
 pub struct RequestQueue {
     waiting: VecDeque<RequestId>,
     known: HashSet<RequestId>,
-    /// Those that run, and whether another with the same id was seen meanwhile.
+    /// Running requests, and whether the same id was announced again meanwhile.
     running: HashMap<RequestId, Requeue>,
-    /// More was seen than is remembered.
+    /// Whether a request was dropped because the queue was full.
     missed: bool,
 }
 
@@ -23,7 +23,7 @@ enum Requeue {
 }
 
 impl RequestQueue {
-    /// A request is there.
+    /// Adds a request.
     pub fn offer(&mut self, id: RequestId) {
         if let Some(requeue) = self.running.get_mut(&id) {
             *requeue = Requeue::Yes;
@@ -34,7 +34,7 @@ impl RequestQueue {
         }
     }
 
-    /// The next one that may run, unless as many do as may.
+    /// Returns the next request to run, unless the limit of running ones is reached.
     pub fn next_to_run(&mut self) -> Option<RequestId> {
         if self.running.len() >= limits::RUNNING {
             return None;
@@ -45,21 +45,21 @@ impl RequestQueue {
         Some(id)
     }
 
-    /// The next one that is not to run any more, however many do.
+    /// Returns the next request to refuse, whatever the number of running ones.
     pub fn next_to_refuse(&mut self) -> Option<RequestId> {
         let id = self.waiting.pop_front()?;
         self.known.remove(&id);
         Some(id)
     }
 
-    /// One that was handed out is over. Another of the same id waits from now on.
+    /// Ends a running request. Queues it again if its id was announced meanwhile.
     pub fn ended(&mut self, id: &RequestId) {
         if self.running.remove(id) == Some(Requeue::Yes) {
             self.offer(id.clone());
         }
     }
 
-    /// Whether the directory has to be read for requests that are not remembered. Answers yes once.
+    /// Whether to read the directory for dropped requests. Resets the flag.
     pub fn needs_rescan(&mut self) -> bool {
         self.waiting.is_empty() && std::mem::take(&mut self.missed)
     }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_handed_out_once() {
+    fn each_request_is_returned_once() {
         let mut queue = RequestQueue::default();
         for name in ["a", "b", "a"] {
             queue.offer(id(name));
@@ -82,28 +82,28 @@ mod tests {
         assert_eq!(queue.next_to_run(), Some(id("a")));
         queue.offer(id("a"));
         assert_eq!(queue.next_to_run(), Some(id("b")));
-        assert_eq!(queue.next_to_run(), None, "the first a still runs");
+        assert_eq!(queue.next_to_run(), None, "a is running");
         queue.ended(&id("a"));
-        assert_eq!(queue.next_to_run(), Some(id("a")), "another a came meanwhile");
+        assert_eq!(queue.next_to_run(), Some(id("a")), "a was announced again");
         queue.ended(&id("a"));
         assert_eq!(queue.next_to_run(), None);
         for name in ["b", "c"] {
             queue.offer(id(name));
         }
-        assert_eq!(queue.next_to_refuse(), Some(id("c")), "b still runs");
+        assert_eq!(queue.next_to_refuse(), Some(id("c")), "b is running");
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn the_queue_is_bounded() {
         let mut queue = RequestQueue::default();
         for number in 0..limits::WAITING + 5 {
             queue.offer(id(&number.to_string()));
         }
-        assert!(!queue.needs_rescan(), "there is enough to do");
+        assert!(!queue.needs_rescan(), "requests are queued");
         for _ in 0..limits::RUNNING {
             assert!(queue.next_to_run().is_some());
         }
-        assert_eq!(queue.next_to_run(), None, "as many run as may");
+        assert_eq!(queue.next_to_run(), None, "the limit is reached");
         for number in 0..limits::WAITING {
             queue.ended(&id(&number.to_string()));
             queue.next_to_run();

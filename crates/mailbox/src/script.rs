@@ -1,11 +1,11 @@
-//! The client that is a shell script.
+//! The shell script client (`spec/mailbox.md#the-script`).
 
 use std::path::Path;
 
 use crate::client_info::ClientInfo;
 use crate::name::CommandName;
 
-/// The script for a command in a directory: for any POSIX shell, with inotify-tools or without.
+/// Returns the script for a command in a directory. It runs in any POSIX shell.
 pub fn client_script(command: &CommandName, directory: &Path, info: &ClientInfo) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt;
     let workspace = info.workspace.as_deref().unwrap_or_default();
@@ -36,7 +36,7 @@ pub fn client_script(command: &CommandName, directory: &Path, info: &ClientInfo)
 
 const TEMPLATE: &str = include_str!("client.sh");
 
-/// One word of the shell, whatever bytes it has.
+/// Quotes a word for the shell.
 fn quoted(word: &[u8]) -> Vec<u8> {
     let mut quoted = vec![b'\''];
     for byte in word {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_words_of_the_shell() {
+    fn values_are_quoted_for_the_shell() {
         let info = ClientInfo {
             workspace: Some("../..".to_owned()),
             host: "/home/it's $HOME".to_owned(),
@@ -63,7 +63,7 @@ mod tests {
         let make = CommandName::parse(b"make").unwrap();
         let script = client_script(&make, Path::new("/home/it's $HOME/.swe-swe/proxy"), &info);
         let script = String::from_utf8(script).unwrap();
-        assert!(script.starts_with("#!/bin/sh\n# The host's make, for a container"));
+        assert!(script.starts_with("#!/bin/sh\n# Runs make on the host."));
         for line in [
             "command='make'\n",
             "made_in='/home/it'\\''s $HOME/.swe-swe/proxy'\n",

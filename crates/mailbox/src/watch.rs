@@ -1,4 +1,4 @@
-//! Being told of changes, by inotify.
+//! Change notification by inotify.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,59 +9,59 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
 use crate::directory::{Directory, proc_fd_path};
 
-/// What is watched, and read without ever blocking.
+/// A non-blocking inotify instance.
 #[derive(Debug)]
 pub struct Watch(Inotify);
 
-/// A file that is watched.
+/// A watched file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WatchId(WatchDescriptor);
 
-/// Something has happened.
+/// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchEvent {
-    /// A file of this name has been put into the directory, or closed by who wrote it.
+    /// A file of this name was moved into the directory, or closed after writing.
     Placed(Vec<u8>),
-    /// Something has become of a watched file.
+    /// A watched file changed.
     Changed(WatchId),
-    /// More than is remembered: anything may have happened.
+    /// Events were lost; anything may have changed.
     Overflow,
 }
 
 impl Watch {
-    /// Watches nothing yet.
+    /// Creates an instance without watches.
     pub fn new() -> nix::Result<Self> {
         Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).map(Watch)
     }
 
-    /// What is placed in a directory.
+    /// Watches a directory for new files.
     pub fn watch_directory(&self, directory: &Directory) -> nix::Result<()> {
         let flags = AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_CLOSE_WRITE;
         self.add(directory.as_fd(), flags | AddWatchFlags::IN_ONLYDIR).map(drop)
     }
 
-    /// What is written to a file.
+    /// Watches a file for writes.
     pub fn watch_growth(&self, file: impl AsFd) -> nix::Result<WatchId> {
         self.add(file.as_fd(), AddWatchFlags::IN_MODIFY)
     }
 
-    /// The loss of a name: with the last one, its end.
+    /// Watches a file for the removal of its names.
     pub fn watch_removal(&self, file: impl AsFd) -> nix::Result<WatchId> {
         self.add(file.as_fd(), AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_DELETE_SELF)
     }
 
-    /// Watches a file no more.
+    /// Stops watching a file.
     pub fn unwatch(&self, file: WatchId) {
-        // With the file proc_fd_path the kernel has forgotten it already.
+        // The kernel drops the watch of a removed file by itself.
         let _ = self.0.rm_watch(file.0);
     }
 
-    /// By the open file, whatever its name is by now.
+    /// Adds a watch by descriptor, whatever the file's name is.
     fn add(&self, fd: BorrowedFd<'_>, flags: AddWatchFlags) -> nix::Result<WatchId> {
         self.0.add_watch(proc_fd_path(fd).as_str(), flags).map(WatchId)
     }
 
-    /// Some of what has happened; nothing if nothing has. Call again until then.
+    /// Returns pending events; empty if there are none. Repeat until then.
     pub fn read_events(&self) -> nix::Result<Vec<WatchEvent>> {
         let events = match self.0.read_events() {
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(Vec::new()),
@@ -95,7 +95,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn files_are_announced_when_they_are_whole() {
+    fn files_are_announced_when_complete() {
         let scratch = Scratch::new();
         let directory = scratch.directory();
         let watch = Watch::new().unwrap();
@@ -105,13 +105,13 @@ mod tests {
         assert_eq!(watch.read_events(), Ok(Vec::new()));
         let growth = watch.watch_growth(&file).unwrap();
         let removal = watch.watch_removal(&file).unwrap();
-        assert_eq!(growth, removal, "one file is watched once");
+        assert_eq!(growth, removal, "one watch per file");
         drop(file.write_all(b"x"));
         directory.rename("a.tmp", "a").unwrap();
         assert_eq!(
             watch.read_events(),
             Ok(vec![WatchEvent::Placed(b"a".to_vec())]),
-            "removal alone is left"
+            "only the removal is watched"
         );
         fs::remove_file(scratch.0.join("a")).unwrap();
         assert_eq!(watch.read_events(), Ok(vec![WatchEvent::Changed(removal)]));
