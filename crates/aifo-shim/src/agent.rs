@@ -116,8 +116,7 @@ mod tests {
 
     #[test]
     fn session_variables_override_the_command_s_and_the_image_s() {
-        let given =
-            [("CI", "1"), ("LANG", "C"), ("PATH", "/theirs"), ("AIFO_WORKSPACE", "/theirs")];
+        let given = [("CI", "1"), ("LANG", "C"), ("PATH", "/given"), ("AIFO_WORKSPACE", "/given")];
         let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let given = encode_given(&given);
         let inherited =

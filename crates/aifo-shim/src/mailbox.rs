@@ -61,10 +61,10 @@ pub(crate) fn run(mailbox: &MailboxCommand, args: &[OsString], closed: [bool; 3]
 
 /// Returns the signals to leave uncaught.
 fn uncaught_signals(ignored: SignalSet) -> SignalSet {
-    let mut uncaught_signals = SignalSet::all();
-    let crossing = (1..=64).filter(|number| Signal::from_number(*number).is_some());
-    crossing.filter(|number| !ignored.contains(*number)).for_each(|it| uncaught_signals.remove(it));
-    uncaught_signals
+    let mut uncaught = SignalSet::all();
+    let forwarded = (1..=64).filter(|number| Signal::from_number(*number).is_some());
+    forwarded.filter(|number| !ignored.contains(*number)).for_each(|it| uncaught.remove(it));
+    uncaught
 }
 
 /// Prints an error. The exit status of the command is unknown.
@@ -98,7 +98,7 @@ fn caller_info(mailbox: &MailboxCommand, directory: &Directory) -> CallerInfo {
         .and_then(|info| ClientInfo::parse(&String::from_utf8_lossy(&info)))
         .unwrap_or_default();
     let workspace = match &info.workspace {
-        Some(way) => mailbox.directory.join(way).canonicalize().ok(),
+        Some(path) => mailbox.directory.join(path).canonicalize().ok(),
         None => Some(PathBuf::from(&info.host)),
     };
     let variable = |name: &String| {

@@ -261,8 +261,8 @@ impl<'a> Relay<'a> {
             }
             _ => {}
         }
-        let relayed = |standard: StandardFd, kind: Stdio, stream| {
-            (kind == Stdio::Relayed).then(|| OutputForwarder::new(stream, FdWriter::new(standard)))
+        let relayed = |fd: StandardFd, kind: Stdio, stream| {
+            (kind == Stdio::Relayed).then(|| OutputForwarder::new(stream, FdWriter::new(fd)))
         };
         let screen = self.terminal.as_ref();
         let screen = screen
@@ -280,7 +280,7 @@ impl<'a> Relay<'a> {
         let passed = std::mem::take(&mut self.is_passed);
         let both = [StandardFd::input(), StandardFd::output()];
         let passed = both.iter().zip(passed).filter(|(_, is_passed)| *is_passed);
-        StandardFd::replace_with_null(passed.map(|(standard, _)| standard));
+        StandardFd::replace_with_null(passed.map(|(fd, _)| fd));
     }
 
     fn read_stdin(&mut self) {

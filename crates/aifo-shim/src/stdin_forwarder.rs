@@ -20,8 +20,8 @@ pub(crate) struct StdinForwarder {
     fd: StandardFd,
     method: ReadMethod,
     credit: Credit,
-    /// Whether to read once without polling.
-    needs_first_read: bool,
+    /// Whether to read without polling first.
+    read_before_poll: bool,
     /// Whether reading has ended.
     is_stopped: bool,
     /// Bytes read so far.
@@ -65,8 +65,8 @@ impl StdinForwarder {
         };
         // poll does not report the end of a FIFO that was opened after its last writer had closed it;
         // a read does.
-        let needs_first_read = matches!(method, ReadMethod::Reopened(_));
-        StdinForwarder::new(Stream::Stdin, fd, method, needs_first_read)
+        let read_before_poll = matches!(method, ReadMethod::Reopened(_));
+        StdinForwarder::new(Stream::Stdin, fd, method, read_before_poll)
     }
 
     /// Creates a forwarder for a stdin that is a terminal.
@@ -77,12 +77,12 @@ impl StdinForwarder {
     /// Reads from `own` from now on, or from stdin if it is `None`.
     pub(crate) fn set_reader(&mut self, own: Option<OwnedFd>) {
         self.method = own.map_or(ReadMethod::Blocking, ReadMethod::Reopened);
-        self.needs_first_read = false;
+        self.read_before_poll = false;
     }
 
-    fn new(stream: Stream, fd: StandardFd, method: ReadMethod, needs_first_read: bool) -> Self {
+    fn new(stream: Stream, fd: StandardFd, method: ReadMethod, read_before_poll: bool) -> Self {
         let credit = Credit::default();
-        StdinForwarder { stream, fd, method, credit, needs_first_read, is_stopped: false, read: 0 }
+        StdinForwarder { stream, fd, method, credit, read_before_poll, is_stopped: false, read: 0 }
     }
 
     /// Adds credit in bytes. Errors: the sum exceeds the limit.
@@ -100,7 +100,7 @@ impl StdinForwarder {
 
     /// Whether to read before the next poll.
     pub(crate) fn needs_read(&self, connection: &FrameConnection) -> bool {
-        self.needs_first_read && self.may_read(connection)
+        self.read_before_poll && self.may_read(connection)
     }
 
     /// Reads once and queues the data.
@@ -115,7 +115,7 @@ impl StdinForwarder {
             ReadMethod::Socket => recv(fd.as_fd().as_raw_fd(), space, MsgFlags::MSG_DONTWAIT),
             ReadMethod::File | ReadMethod::Blocking => read(fd, space),
         });
-        self.needs_first_read =
+        self.read_before_poll =
             matches!(method, ReadMethod::Reopened(_)) && count != Err(Errno::EAGAIN);
         match count {
             Ok(0) => ReadOutcome::End,

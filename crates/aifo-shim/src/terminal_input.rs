@@ -117,8 +117,9 @@ impl TerminalInput {
 
     /// Restores the terminal's modes and releases its lock.
     pub(crate) fn release(&mut self) {
-        let away = TtyOwnership::NotOwned(Instant::now() + RETRY_INTERVAL);
-        if let TtyOwnership::Owned(modes, lock) = std::mem::replace(&mut self.ownership, away) {
+        let not_owned = TtyOwnership::NotOwned(Instant::now() + RETRY_INTERVAL);
+        if let TtyOwnership::Owned(modes, lock) = std::mem::replace(&mut self.ownership, not_owned)
+        {
             self.set_modes(&modes);
             self.reader.set_reader(None);
             drop(lock);
@@ -130,7 +131,7 @@ impl TerminalInput {
             return None;
         }
         let lock = match reopen_nonblocking(&self.fd, OFlag::O_RDWR) {
-            Ok(own) => match Flock::lock(own, FlockArg::LockExclusiveNonblock) {
+            Ok(tty) => match Flock::lock(tty, FlockArg::LockExclusiveNonblock) {
                 Ok(lock) => Some(lock),
                 // Another shim reads from this terminal.
                 Err((_, Errno::EWOULDBLOCK)) => return None,
@@ -150,7 +151,7 @@ impl TerminalInput {
         Some(TtyOwnership::Owned(modes, lock))
     }
 
-    /// Sets the modes, also from the background.
+    /// Sets the modes. Blocks SIGTTOU, since the shim may be in the background.
     fn set_modes(&self, modes: &TerminalModes) {
         let mut only = SignalSet::default();
         only.insert(Signal::SIGTTOU as u8);

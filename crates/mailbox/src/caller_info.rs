@@ -63,9 +63,9 @@ impl CallerInfo {
         if !cwd.is_absolute() || cwd.components().any(|part| part == Component::ParentDir) {
             return WorkingDirectory::WorkspaceRoot;
         }
-        let theirs = self.workspace.as_ref().map(path);
-        let theirs = theirs.filter(|path| path.is_absolute() && path.parent().is_some());
-        let names = theirs.iter().map(PathBuf::as_path).chain([root]);
+        let workspace = self.workspace.as_ref().map(path);
+        let workspace = workspace.filter(|path| path.is_absolute() && path.parent().is_some());
+        let names = workspace.iter().map(PathBuf::as_path).chain([root]);
         match names.filter_map(|name| cwd.strip_prefix(name).ok()).next() {
             Some(below) if below.as_os_str().is_empty() => WorkingDirectory::WorkspaceRoot,
             Some(below) => WorkingDirectory::Below(root.join(below)),

@@ -41,7 +41,7 @@ pub struct ClientFiles {
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
     /// The client has withdrawn it, or another daemon has claimed it.
-    #[error("is gone")]
+    #[error("was withdrawn or claimed")]
     Gone,
     /// The name of an answer file is taken.
     #[error("cannot be answered: '{file}': {errno}")]
@@ -205,7 +205,7 @@ mod tests {
         RequestId::of_file(b"make.1.req").unwrap().0
     }
 
-    fn left(scratch: &Scratch) -> Vec<String> {
+    fn file_names(scratch: &Scratch) -> Vec<String> {
         let names = fs::read_dir(&scratch.0).unwrap();
         let mut names: Vec<_> =
             names.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!((read("make.1.exit"), read("make.1.reason")), ("137".into(), "signal 9".into()));
         assert_eq!(read("make.1.stdout"), "out");
         assert_eq!(
-            left(&scratch),
+            file_names(&scratch),
             ["make.1.exit", "make.1.reason", "make.1.stderr", "make.1.stdout"]
         );
     }
@@ -256,7 +256,7 @@ mod tests {
                 "exit.tmp" => vec![trap],
                 _ => vec!["make.1.exit".to_owned(), "make.1.reason".to_owned(), trap],
             };
-            assert_eq!(left(&scratch), expected);
+            assert_eq!(file_names(&scratch), expected);
         }
     }
 
@@ -279,6 +279,6 @@ mod tests {
         let refused = claim.read(&directory).unwrap_err();
         assert_eq!(refused.to_string(), "the request is larger than 1 MiB");
         claim.discard(&directory);
-        assert!(!left(&scratch).iter().any(|name| name.starts_with("make.2.")));
+        assert!(!file_names(&scratch).iter().any(|name| name.starts_with("make.2.")));
     }
 }

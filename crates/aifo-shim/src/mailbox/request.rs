@@ -140,11 +140,11 @@ impl Request {
     fn start_watching(&mut self) {
         let watch = Watch::new();
         if let (Ok(watch), Some(request)) = (&watch, &self.request) {
-            // If this fails, the intervals have to do.
+            // Without this watch the client finds the answer by polling.
             let _ = watch.watch_removal(request);
         }
         self.watch = watch.ok();
-        // Use the long intervals from here on, with or without a watch.
+        // If there is no watch, the next attempt is after another phase of polling.
         self.since = Instant::now();
     }
 
@@ -160,7 +160,7 @@ impl Request {
         let mut state = TailState::Drained;
         for output in outputs {
             match output.copy() {
-                Ok(of_this) => state = state.max(of_this),
+                Ok(output_state) => state = state.max(output_state),
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
                     return Err(BROKEN_PIPE);
                 }
