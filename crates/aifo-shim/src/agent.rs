@@ -1,7 +1,8 @@
-//! `aifo-agent COMMAND [ARG..]`: executes the agent in its container (`spec/agents.md#how-it-is-started`).
+//! `aifo-agent COMMAND [ARG..]`: executes the agent in its container
+//! (`spec/agents.md#how-it-is-started`).
 //!
-//! The runner starts this program with the image's environment. The session's variables are in a file
-//! that is mounted into this container only.
+//! The runner starts this program with the image's environment. The session's variables are in a
+//! file that is mounted into this container only.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -47,7 +48,8 @@ pub(crate) fn become_agent(words: &[OsString]) -> ShimExit {
 
 type Environment = Vec<(OsString, OsString)>;
 
-/// Merges three environments: the command's overrides the image's, and the session's overrides both.
+/// Merges three environments: the command's overrides the image's, and the session's overrides
+/// both.
 fn environment(
     inherited: impl Iterator<Item = (OsString, OsString)>,
     session: &HashMap<String, String>,

@@ -13,34 +13,33 @@ const HELP: &str = "\
 aifo-shim - run a tool in its sidecar
 
 USAGE
-  TOOL [ARG..]                   run TOOL, where TOOL is a link to aifo-shim
+  TOOL [ARG..]                   run TOOL, a link to aifo-shim
   aifo-shim --call TOOL [ARG..]  run TOOL without a link
-  aifo-shim --install DIR        copy aifo-shim into DIR and link every tool's name to it
+  aifo-shim --install DIR        copy aifo-shim into DIR and link all tools to it
   aifo-shim --version            print version, build and protocol versions
   aifo-shim --help               print this help
 
-  Put DIR first in PATH. A link passes all its arguments to the tool, --help included.
+  Put DIR first in PATH. A link passes all arguments to its tool.
 
 ENVIRONMENT
-  AIFO_TOOLEEXEC_URL          address of the proxy: unix:///PATH or http://HOST:PORT/exec
+  AIFO_TOOLEEXEC_URL          proxy: unix:///PATH or http://HOST:PORT/exec
   AIFO_TOOLEEXEC_TOKEN        access token
-  AIFO_TOOLEEXEC_TOKEN_FILE   file that contains the access token
+  AIFO_TOOLEEXEC_TOKEN_FILE   file with the access token
   AIFO_TOOLCHAIN_VERBOSE=1    log decisions to stderr
-  AIFO_SHIM_PROTO=2           start with protocol version 2 instead of 3
-  AIFO_SHIM_RELAY=1           relay all bytes instead of passing descriptors
-  AIFO_SHIM_ENV=NAME,PREFIX*  forward these variables as well
+  AIFO_SHIM_PROTO=2           use protocol version 2
+  AIFO_SHIM_RELAY=1           pass no descriptors
+  AIFO_SHIM_ENV=NAME,PREFIX*  forward these variables, too
 
 EXIT STATUS
-  The tool's exit code, or death by the signal that ended the tool. Otherwise:
-    2  invalid arguments of aifo-shim
+  The tool's exit code or signal, or:
+    2  invalid arguments
    86  nothing ran
-  124  the tool exceeded the time limit
-  125  the tool's exit status is unknown
-  126  the tool could not be executed
-  127  the tool was not found
+  124  time limit exceeded
+  125  exit status unknown
+  126  tool not executable
+  127  tool not found
 ";
 
-/// Runs the tool that the first argument names.
 pub(crate) fn call(words: &[OsString], closed: [bool; 3]) -> ShimExit {
     match words.split_first() {
         Some((tool, args)) => shim::run(tool.as_bytes(), args, closed),
@@ -51,7 +50,6 @@ pub(crate) fn call(words: &[OsString], closed: [bool; 3]) -> ShimExit {
     }
 }
 
-/// Runs `aifo-shim` under its own name.
 pub(crate) fn run(args: &[OsString]) -> ShimExit {
     let text = match args {
         [only] if only == "--version" || only == "-V" => {
@@ -77,5 +75,4 @@ pub(crate) fn run(args: &[OsString]) -> ShimExit {
     }
 }
 
-/// Exit code for invalid arguments.
 const USAGE: u8 = 2;

@@ -9,7 +9,6 @@ use aifo_types::Endpoint;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, connect, recv, send, socket};
 
-/// Connects to the proxy, blocking.
 pub(crate) fn open(endpoint: &Endpoint) -> io::Result<OwnedFd> {
     match endpoint {
         Endpoint::Unix(path) => {
@@ -37,7 +36,6 @@ pub(crate) enum SendOutcome {
     Nothing,
 }
 
-/// Sends a whole request, blocking.
 pub(crate) fn send_request(socket: &OwnedFd, request: &[u8]) -> SendOutcome {
     let mut rest = request;
     while !rest.is_empty() {
@@ -51,7 +49,6 @@ pub(crate) fn send_request(socket: &OwnedFd, request: &[u8]) -> SendOutcome {
     SendOutcome::Complete
 }
 
-/// Reads available bytes; 0 is the end of the stream.
 pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> nix::Result<usize> {
     loop {
         match recv(socket.as_raw_fd(), buffer, MsgFlags::empty()) {

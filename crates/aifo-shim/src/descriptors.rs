@@ -10,9 +10,7 @@ use nix::sys::stat::{SFlag, fstat, makedev};
 /// How descriptors reach the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FdTransport {
-    /// Passed over a unix socket.
     Pass,
-    /// Relayed as bytes.
     Relay,
 }
 

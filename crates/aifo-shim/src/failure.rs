@@ -27,14 +27,12 @@ impl From<ResponseError> for ResponseFailure {
     }
 }
 
-/// Whether the user has interrupted the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interrupted {
     Yes,
     No,
 }
 
-/// Reports that the response is incomplete.
 pub(crate) fn report_connection_lost(
     failure: &ResponseFailure,
     endpoint: &Endpoint,
@@ -61,13 +59,11 @@ pub(crate) fn report_connection_lost(
     ShimExit::Code(exit::UNKNOWN)
 }
 
-/// Reports that the user stopped waiting for a proxy that does not respond.
 pub(crate) fn report_no_response() -> ShimExit {
     log::line("the proxy does not respond; the tool's exit status is unknown");
     ShimExit::Code(exit::UNKNOWN)
 }
 
-/// Reports the sidecar limit that the call reached. The tool's own messages may not show it.
 pub(crate) fn report_limit(limit: SidecarLimit) {
     log::line(match limit {
         SidecarLimit::Memory => {
@@ -79,7 +75,6 @@ pub(crate) fn report_limit(limit: SidecarLimit) {
     });
 }
 
-/// Reports why nothing ran.
 pub(crate) fn report_not_started(why: impl Display) -> ShimExit {
     log::line(why);
     ShimExit::Code(exit::NOTHING_RAN)
@@ -125,5 +120,4 @@ impl ErrorResponse {
     }
 }
 
-/// Bytes of the text that are printed.
 const MAX_ERROR_TEXT: usize = 4096;

@@ -1,7 +1,7 @@
 //! Non-blocking writes to stdout, stderr or a terminal.
 //!
-//! A blocked write would delay signals. `O_NONBLOCK` cannot be set on the descriptor itself, because
-//! its open file description is shared with the parent.
+//! A blocked write would delay signals. `O_NONBLOCK` cannot be set on the descriptor itself,
+//! because its open file description is shared with the parent.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -14,7 +14,6 @@ use nix::unistd::write;
 
 use crate::standard_fd::StandardFd;
 
-/// A writer for one standard descriptor.
 #[derive(Debug)]
 pub(crate) struct FdWriter {
     method: WriteMethod,
@@ -27,8 +26,8 @@ enum WriteMethod {
     Reopened(OwnedFd),
     /// A socket, written with `MSG_DONTWAIT`.
     Socket,
-    /// A pipe or terminal that cannot be opened again. Writes of at most `PIPE_BUF` bytes do not block
-    /// after poll.
+    /// A pipe or terminal that cannot be opened again. Writes of at most `PIPE_BUF` bytes do not
+    /// block after poll.
     PipeBuf,
     /// A file or device, on which a write returns soon.
     Blocking,
@@ -75,7 +74,6 @@ impl FdWriter {
         matches!(self.method, WriteMethod::PipeBuf)
     }
 
-    /// Returns the descriptor's name for messages.
     pub(crate) fn name(&self) -> &'static str {
         self.fd.name()
     }

@@ -22,15 +22,14 @@ impl FrameConnection {
         FrameConnection { socket, pending: Buffer::new() }
     }
 
-    /// Queues a frame.
     pub(crate) fn push(&mut self, frame: &Frame<'_>) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         self.pending.extend(&bytes);
     }
 
-    /// Queues a data frame whose payload `read` writes directly into the send buffer, at most `room`
-    /// bytes. Returns its length; 0 queues nothing.
+    /// Queues a data frame whose payload `read` writes directly into the send buffer, at most
+    /// `room` bytes. Returns its length; 0 queues nothing.
     pub(crate) fn push_data(
         &mut self,
         stream: Stream,
@@ -66,12 +65,10 @@ impl FrameConnection {
         self.pending.len() >= MAX_PENDING
     }
 
-    /// Reads available bytes; 0 is the end of the stream.
     pub(crate) fn receive(&self, space: &mut [u8]) -> nix::Result<usize> {
         connection::receive(&self.socket, space)
     }
 
-    /// Returns the events to poll for.
     pub(crate) fn poll_interest(&self) -> (BorrowedFd<'_>, PollFlags) {
         let writing = if self.pending.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
         (self.socket.as_fd(), PollFlags::POLLIN | writing)
@@ -79,8 +76,8 @@ impl FrameConnection {
 
     /// Whether the peer has not yet read all data that was sent, however little.
     ///
-    /// The kernel does not report that amount. But a socket with the smallest send buffer is not writable
-    /// while two messages are unread.
+    /// The kernel does not report that amount. But a socket with the smallest send buffer is not
+    /// writable while two messages are unread.
     pub(crate) fn has_unread_data(&self) -> bool {
         if !self.pending.is_empty() {
             return true;

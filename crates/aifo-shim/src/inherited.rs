@@ -37,7 +37,6 @@ pub(crate) fn environment(forwarding: &Forwarding, workspace: &Path) -> Vec<Vec<
     forwarding.filter(aifo_process::environment(), workspace)
 }
 
-/// Returns the terminal's size and modes.
 pub(crate) fn describe_terminal(fd: BorrowedFd<'_>) -> Terminal {
     // A hung-up terminal has neither size nor modes.
     let size = terminal::window_size(fd).unwrap_or_default();

@@ -16,8 +16,8 @@ const SHIM: &str = "aifo-shim";
 /// Copies this binary into a directory and links every tool's name to it. Replaces earlier links.
 /// Returns the number of links.
 ///
-/// Errors: the directory is not writable, or a file that is not such a link has a tool's name. In the
-/// latter case nothing is changed.
+/// Errors: the directory is not writable, or a file that is not such a link has a tool's name. In
+/// the latter case nothing is changed.
 pub(crate) fn install(directory: &Path) -> io::Result<usize> {
     fs::create_dir_all(directory)?;
     let names = names();

@@ -27,8 +27,8 @@ pub(crate) struct MailboxCommand {
 }
 
 impl MailboxCommand {
-    /// Returns the mailbox if this process was started from one. Every call of a shim tests this, with one
-    /// system call.
+    /// Returns the mailbox if this process was started from one. Every call of a shim tests this,
+    /// with one system call.
     pub(crate) fn detect() -> Option<Self> {
         let path = aifo_process::executed_path()?;
         let info = client_info_file(path.to_str()?);
@@ -44,8 +44,8 @@ impl MailboxCommand {
 pub(crate) fn run(mailbox: &MailboxCommand, args: &[OsString], closed: [bool; 3]) -> ShimExit {
     let ignored = SignalSet::from_bits(ignored_signals());
     ignore_broken_pipes();
-    // Catch signals before the request exists: from then on they belong to the command. A signal that
-    // cannot be forwarded terminates this process, which ends the command.
+    // Catch signals before the request exists: from then on they belong to the command. A signal
+    // that cannot be forwarded terminates this process, which ends the command.
     let signals = match Signals::catch(uncaught_signals(ignored)) {
         Ok(signals) => signals,
         Err(errno) => return fail(&format!("cannot catch signals: {}", errno.desc())),
@@ -114,7 +114,6 @@ fn caller_info(mailbox: &MailboxCommand, directory: &Directory) -> CallerInfo {
     }
 }
 
-/// Returns the arguments as a request carries them.
 fn arguments(args: &[OsString]) -> Arguments {
     Arguments(args.iter().map(|arg| arg.clone().into_vec()).collect())
 }

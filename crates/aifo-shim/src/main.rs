@@ -1,9 +1,9 @@
 //! `aifo-shim`: the static binary in every container.
 //!
 //! The last component of argv[0] selects the program: `aifo-shim` prints help or installs links,
-//! `aifo-runner` is the exec server of a sidecar, `aifo-agent` executes the agent in its container, and
-//! any other name is a tool, which runs in a sidecar, or a command of a mailbox. The program blocks and
-//! has one thread and no async runtime: it starts once per tool call (`spec/shim.md`).
+//! `aifo-runner` is the exec server of a sidecar, `aifo-agent` executes the agent in its container,
+//! and any other name is a tool, which runs in a sidecar, or a command of a mailbox. The program
+//! blocks and has one thread and no async runtime: it starts once per tool call (`spec/shim.md`).
 //!
 //! Unit tests use the standard library's `main`.
 #![cfg_attr(not(test), no_main)]
@@ -43,7 +43,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-// The tool inherits the parent's descriptors and signal dispositions; the standard library's start changes both.
+// The tool inherits the parent's descriptors and signal dispositions; the standard library's start
+// changes both.
 #[cfg(not(test))]
 aifo_process::entry!(run);
 
@@ -72,8 +73,8 @@ fn run() -> ! {
     ending.end()
 }
 
-/// Returns argv. Reads it from the kernel if the C library does not pass it to a program that starts
-/// without the standard library.
+/// Returns argv. Reads it from the kernel if the C library does not pass it to a program that
+/// starts without the standard library.
 fn arguments() -> Vec<OsString> {
     let args: Vec<OsString> = std::env::args_os().collect();
     if !args.is_empty() {

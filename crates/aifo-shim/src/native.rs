@@ -22,10 +22,8 @@ use crate::signals::Signals;
 use crate::standard_fd::StandardFd;
 use crate::terminal_input::{OutputProcessing, without_output_processing};
 
-/// The result of an attempt with version 3.
 #[derive(Debug)]
 pub(crate) enum CallOutcome {
-    /// The call is over.
     Done(ShimExit),
     /// The proxy does not support version 3; nothing ran.
     VersionRefused,
@@ -114,7 +112,8 @@ fn start<'a>(
     }
 }
 
-/// The kernel refused to pass the descriptors, for example with too many in flight. Nothing was sent.
+/// The kernel refused to pass the descriptors, for example with too many in flight. Nothing was
+/// sent.
 struct CannotPassFds;
 
 fn send(

@@ -31,7 +31,8 @@ pub(crate) fn run(settings: &Settings, command: &str, args: &[Vec<u8>]) -> ShimE
             report_not_started(format_args!("the proxy at {endpoint} closed the connection"))
         }
         SendOutcome::Complete | SendOutcome::Partial if settings.notify_async => ShimExit::Code(0),
-        // Signals stay uncaught: if one terminates the shim, the proxy sees the disconnect and ends the command.
+        // Signals stay uncaught: if one terminates the shim, the proxy sees the disconnect and ends
+        // the command.
         SendOutcome::Complete | SendOutcome::Partial => {
             StreamedCall::new(settings, proxy, socket, None).run()
         }

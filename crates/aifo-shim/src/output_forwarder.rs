@@ -17,12 +17,10 @@ pub(crate) struct OutputForwarder {
     writer: Option<FdWriter>,
     pending: Buffer,
     allowance: Allowance,
-    /// Whether the tool has closed the stream.
     is_finished: bool,
     error: Option<OutputError>,
 }
 
-/// Why output was lost.
 #[derive(Debug)]
 pub(crate) enum OutputError {
     /// The reader has closed the stream.
@@ -98,12 +96,10 @@ impl OutputForwarder {
         Some((writer.as_fd(), room))
     }
 
-    /// Whether the buffer is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// Returns why output was lost, if it was.
     pub(crate) fn into_error(self) -> Option<OutputError> {
         self.error
     }
@@ -128,7 +124,6 @@ impl OutputForwarder {
         written
     }
 
-    /// Stops writing and closes the tool's end of the stream.
     fn close(&mut self, error: Option<io::Error>, connection: &mut FrameConnection) {
         let Some(writer) = self.writer.take() else { return };
         self.error = error.map(|error| match error.kind() {

@@ -6,7 +6,6 @@ use aifo_process::signal_process;
 use aifo_types::Signal;
 use nix::unistd::{getpgid, getpgrp, getppid};
 
-/// Names of shells that are ended.
 const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ash", "ksh", "fish"];
 
 /// Sends HUP to the parent process if it is an interactive shell.
@@ -15,7 +14,8 @@ pub(crate) fn hang_up_on_parent() {
         return;
     }
     let parent = getppid();
-    // An interactive shell puts jobs into groups of their own; a script shares its group with its children.
+    // An interactive shell puts jobs into groups of their own; a script shares its group with its
+    // children.
     if getpgid(Some(parent)) == Ok(getpgrp()) {
         return;
     }

@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// Waits until a descriptor is ready or the timeout has passed. Returns the ready events of each; an
-/// empty slot is never ready.
+/// Waits until a descriptor is ready or the timeout has passed. Returns the ready events of each;
+/// an empty slot is never ready.
 pub(crate) fn poll_fds<const N: usize>(
     fds: [Option<(BorrowedFd<'_>, PollFlags)>; N],
     timeout: PollTimeout,

@@ -25,8 +25,8 @@ use crate::standard_fd::StandardFd;
 use crate::stdin_forwarder::{ReadOutcome, StdinForwarder};
 use crate::terminal_input::{OutputProcessing, TerminalInput};
 
-/// A version 3 call whose request has been sent. It relays only signals until the tool has started, and
-/// then all streams that were not passed.
+/// A version 3 call whose request has been sent. It relays only signals until the tool has started,
+/// and then all streams that were not passed.
 #[derive(Debug)]
 pub(crate) struct Relay<'a> {
     settings: &'a Settings,
@@ -53,9 +53,7 @@ pub(crate) struct Relay<'a> {
 /// Why a call stopped before its exit status arrived.
 #[derive(Debug)]
 pub(crate) enum CallError {
-    /// The connection or the response failed.
     Response(ResponseFailure),
-    /// The user interrupted the wait.
     GivenUp,
 }
 
@@ -274,8 +272,9 @@ impl<'a> Relay<'a> {
         ];
     }
 
-    /// Closes this process's copies of descriptors that were passed, so that only the tool holds them. A
-    /// tool that has already ended makes this unnecessary. stderr stays open for messages of the shim.
+    /// Closes this process's copies of descriptors that were passed, so that only the tool holds
+    /// them. A tool that has already ended makes this unnecessary. stderr stays open for messages
+    /// of the shim.
     fn close_passed_fds(&mut self) {
         let passed = std::mem::take(&mut self.is_passed);
         let both = [StandardFd::input(), StandardFd::output()];
@@ -324,8 +323,8 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Writes all output that has arrived. The tool has ended, so signals act on the shim: returns the
-    /// number of one that terminates it.
+    /// Writes all output that has arrived. The tool has ended, so signals act on the shim: returns
+    /// the number of one that terminates it.
     fn drain(&mut self) -> Option<u8> {
         while !self.outputs.iter().flatten().all(OutputForwarder::is_empty) {
             let [out, err, screen] =

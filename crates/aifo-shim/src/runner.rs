@@ -1,8 +1,8 @@
 //! `aifo-runner`: the command line of the exec server in a sidecar (`spec/runner.md`).
 //!
-//! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write PATH]..
-//! [--writable PATH].. [--apart SUBNET]..` gets its control connection as stdin or connects itself;
-//! `aifo-runner watch` waits for the launcher to exit.
+//! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write
+//! PATH].. [--writable PATH].. [--apart SUBNET]..` gets its control connection as stdin or connects
+//! itself; `aifo-runner watch` waits for the launcher to exit.
 
 use std::ffi::OsString;
 use std::io;
@@ -21,7 +21,8 @@ pub(crate) fn run(args: &[OsString]) -> ShimExit {
     let Some((role, words)) = args.split_first() else { return usage() };
     let ended = match role.to_str() {
         Some("guard") => match Options::parse(words) {
-            // The guard starts a runner with the same options, which could not connect a second time.
+            // The guard starts a runner with the same options, which could not connect a second
+            // time.
             Some(Options { transport: ControlTransport::Connect(_), .. }) | None => return usage(),
             Some(options) => options.control().and_then(|it| aifo_runner::guard(it, words)),
         },
@@ -56,7 +57,6 @@ pub(crate) fn run(args: &[OsString]) -> ShimExit {
 /// Exit code if a `--writable` directory is not writable.
 const NOT_WRITABLE: u8 = 3;
 
-/// Options of `guard` and `serve`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
     /// The pid of the guard, with which this runner ends.
@@ -74,14 +74,12 @@ struct Options {
 /// Whether the runner's executable is temporary.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Lifetime {
-    /// It stays.
     #[default]
     Installed,
     /// It is removed after the start.
     UntilStarted,
 }
 
-/// Where the control connection comes from.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum ControlTransport {
     /// A socket as stdin.
@@ -167,7 +165,6 @@ fn serve(options: &Options) -> io::Result<()> {
     aifo_runner::serve(control).map_err(io::Error::other)
 }
 
-/// Parses `UID:GID PATH..`.
 fn parse_own(words: &[OsString]) -> Option<(Owner, Vec<PathBuf>)> {
     let (owner, paths) = words.split_first()?;
     let (uid, gid) = owner.to_str()?.split_once(':')?;

@@ -7,7 +7,6 @@ use aifo_types::{Endpoint, ExecId, Token, env};
 
 use crate::variables::Variables;
 
-/// Settings of a shim.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// The proxy's address, or the error to print if a call needs it.
@@ -34,7 +33,6 @@ pub(crate) enum Protocol {
     V3,
 }
 
-/// The proxy's endpoint and token.
 #[derive(Clone, Debug)]
 pub(crate) struct ProxyAddress {
     pub(crate) endpoint: Endpoint,
@@ -50,7 +48,6 @@ pub(crate) struct CompatFlags {
 }
 
 impl Settings {
-    /// Reads the settings of a call of `tool`.
     pub(crate) fn read(tool: &[u8]) -> Self {
         let variables = Variables::read(tool);
         let toggle = |name| Toggle::from(variables.is_on(name));

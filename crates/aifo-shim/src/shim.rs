@@ -49,7 +49,6 @@ pub(crate) fn run(tool: &[u8], args: &[OsString], closed: [bool; 3]) -> ShimExit
     }
 }
 
-/// The agent's file system.
 struct FileSystem;
 
 impl World for FileSystem {

@@ -6,7 +6,6 @@ use aifo_types::Ending;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum ShimExit {
-    /// Exits with this code.
     Code(u8),
     /// Dies of this signal, like the tool.
     Signaled(u8),

@@ -11,12 +11,11 @@ use crate::settings::ProxyAddress;
 
 /// Forwards signals to the tool, each by a `/signal` request.
 ///
-/// The signals are blocked and read from a descriptor, so that one poll waits for them and for output.
-/// No handler or thread is needed, and no signal is lost between a check and a wait.
+/// The signals are blocked and read from a descriptor, so that one poll waits for them and for
+/// output. No handler or thread is needed, and no signal is lost between a check and a wait.
 #[derive(Debug)]
 pub(crate) struct SignalForwarder {
     proxy: ProxyAddress,
-    /// The exec id of the call.
     id: ExecId,
     caught: CaughtSignals,
     interrupt_count: u32,
@@ -27,7 +26,6 @@ pub(crate) struct SignalForwarder {
 /// Whether to wait on for the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ForwardOutcome {
-    /// Wait on.
     Wait,
     /// INT came again after KILL: the proxy does not respond.
     GiveUp,
@@ -59,12 +57,10 @@ impl SignalForwarder {
         Ok(SignalForwarder { proxy, id, caught, interrupt_count: 0, requests: Vec::new() })
     }
 
-    /// Whether INT has arrived.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.interrupt_count > 0
     }
 
-    /// Forwards all pending signals.
     pub(crate) fn forward(&mut self) -> ForwardOutcome {
         while let Some(caught) = self.caught.next() {
             let signal = match Number::try_from(i32::from(caught.number)) {
@@ -90,8 +86,8 @@ impl SignalForwarder {
         ForwardOutcome::Wait
     }
 
-    /// Sends a signal request without reading the response: the call's own connection reports the result
-    /// and a failure of the proxy.
+    /// Sends a signal request without reading the response: the call's own connection reports the
+    /// result and a failure of the proxy.
     fn post(&mut self, signal: Signal) {
         let mut request = Vec::new();
         let ProxyAddress { endpoint, token } = &self.proxy;

@@ -7,19 +7,18 @@ use nix::sys::signal::{Signal, raise};
 
 /// Signals that are blocked and read from a descriptor.
 ///
-/// One poll waits for them and for output. No handler or thread is needed, and no signal is lost between
-/// a check and a wait.
+/// One poll waits for them and for output. No handler or thread is needed, and no signal is lost
+/// between a check and a wait.
 #[derive(Debug)]
 pub(crate) struct Signals {
     caught: CaughtSignals,
-    /// The signals that have arrived.
     received: SignalSet,
     interrupts: u32,
     continued: u32,
 }
 
-/// Signals that are not caught. KILL and STOP cannot be; the shim has no children (CHLD) and sees EPIPE
-/// instead of PIPE; TTIN and TTOU stop a process that uses its terminal from the background.
+/// Signals that are not caught. KILL and STOP cannot be; the shim has no children (CHLD) and sees
+/// EPIPE instead of PIPE; TTIN and TTOU stop a process that uses its terminal from the background.
 const NOT_FORWARDED: [Signal; 6] = [
     Signal::SIGKILL,
     Signal::SIGSTOP,
@@ -38,7 +37,6 @@ impl Signals {
         Ok(Signals { caught, received: SignalSet::default(), interrupts: 0, continued: 0 })
     }
 
-    /// Returns the next pending signal.
     pub(crate) fn next(&mut self) -> Option<u8> {
         let number = self.caught.next()?.number;
         self.received.insert(number);
@@ -51,17 +49,14 @@ impl Signals {
         Some(number)
     }
 
-    /// Whether this signal has arrived.
     pub(crate) fn has_received(&self, number: u8) -> bool {
         self.received.contains(number)
     }
 
-    /// Number of INTs that have arrived.
     pub(crate) fn interrupt_count(&self) -> u32 {
         self.interrupts
     }
 
-    /// Number of CONTs that have arrived.
     pub(crate) fn continue_count(&self) -> u32 {
         self.continued
     }
@@ -80,13 +75,14 @@ impl Signals {
         }
     }
 
-    /// Stops this process and returns when it continues. `number` is the signal that stopped the tool.
+    /// Stops this process and returns when it continues. `number` is the signal that stopped the
+    /// tool.
     pub(crate) fn stop(&mut self, number: u8) {
         let mut only = SignalSet::default();
         only.insert(Signal::SIGTSTP as u8);
         if number == Signal::SIGTSTP as u8 && !is_ignored(Signal::SIGTSTP) {
-            // The parent's wait status shows TSTP. A TSTP sent to the whole process group is already
-            // pending.
+            // The parent's wait status shows TSTP. A TSTP sent to the whole process group is
+            // already pending.
             let _ = raise(Signal::SIGTSTP);
             let _ = only.unblock();
             let _ = only.block();

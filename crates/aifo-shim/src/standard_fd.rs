@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout};
 
-/// One of the descriptors 0, 1 and 2.
 #[derive(Debug)]
 pub(crate) enum StandardFd {
     Input(Stdin),
@@ -15,7 +14,6 @@ pub(crate) enum StandardFd {
 }
 
 impl StandardFd {
-    /// Returns the three in order.
     pub(crate) fn all() -> [Self; 3] {
         [Self::input(), Self::output(), Self::error()]
     }
@@ -32,7 +30,6 @@ impl StandardFd {
         StandardFd::Error(io::stderr())
     }
 
-    /// Returns another handle of the same descriptor.
     pub(crate) fn duplicate_handle(&self) -> Self {
         match self {
             StandardFd::Input(_) => Self::input(),
@@ -41,7 +38,6 @@ impl StandardFd {
         }
     }
 
-    /// Returns the name for messages.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             StandardFd::Input(_) => "stdin",
@@ -50,8 +46,8 @@ impl StandardFd {
         }
     }
 
-    /// Returns the path that opens it again, for a separate open file description: the inherited one is
-    /// shared with the parent.
+    /// Returns the path that opens it again, for a separate open file description: the inherited
+    /// one is shared with the parent.
     pub(crate) fn path(&self) -> &'static str {
         match self {
             StandardFd::Input(_) => "/proc/self/fd/0",
@@ -66,8 +62,8 @@ impl StandardFd {
         if fds.peek().is_none() {
             return;
         }
-        // The numbers must stay in use, or a later open could reuse them. Without /dev/null the copies
-        // stay open, which only delays what the other end sees.
+        // The numbers must stay in use, or a later open could reuse them. Without /dev/null the
+        // copies stay open, which only delays what the other end sees.
         let Ok(null) = File::options().read(true).write(true).open("/dev/null") else { return };
         for fd in fds {
             let _ = match fd {

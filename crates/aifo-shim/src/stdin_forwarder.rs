@@ -24,7 +24,6 @@ pub(crate) struct StdinForwarder {
     read_before_poll: bool,
     /// Whether reading has ended.
     is_stopped: bool,
-    /// Bytes read so far.
     read: u64,
 }
 
@@ -41,7 +40,6 @@ enum ReadMethod {
     Blocking,
 }
 
-/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadOutcome {
     /// Some bytes, or none yet.
@@ -51,7 +49,6 @@ pub(crate) enum ReadOutcome {
 }
 
 impl StdinForwarder {
-    /// Creates a forwarder for a stdin that is not a terminal.
     pub(crate) fn for_stdin(fd: StandardFd) -> Self {
         let kind = fstat(&fd).map(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT);
         let method = match kind {
@@ -63,13 +60,12 @@ impl StdinForwarder {
             },
             _ => ReadMethod::Blocking,
         };
-        // poll does not report the end of a FIFO that was opened after its last writer had closed it;
-        // a read does.
+        // poll does not report the end of a FIFO that was opened after its last writer had closed
+        // it; a read does.
         let read_before_poll = matches!(method, ReadMethod::Reopened(_));
         StdinForwarder::new(Stream::Stdin, fd, method, read_before_poll)
     }
 
-    /// Creates a forwarder for a stdin that is a terminal.
     pub(crate) fn for_terminal(fd: StandardFd) -> Self {
         StdinForwarder::new(Stream::Terminal, fd, ReadMethod::Blocking, false)
     }
@@ -103,7 +99,6 @@ impl StdinForwarder {
         self.read_before_poll && self.may_read(connection)
     }
 
-    /// Reads once and queues the data.
     pub(crate) fn read(&mut self, connection: &mut FrameConnection) -> ReadOutcome {
         if !self.may_read(connection) {
             return ReadOutcome::Continue;
@@ -130,7 +125,6 @@ impl StdinForwarder {
         }
     }
 
-    /// Stops reading.
     pub(crate) fn stop(&mut self) {
         self.is_stopped = true;
     }
@@ -176,5 +170,4 @@ pub(crate) fn reopen_nonblocking(fd: &StandardFd, mode: OFlag) -> nix::Result<Ow
     open(fd.path(), flags, Mode::empty())
 }
 
-/// Maximum bytes per read: half of a pipe's capacity.
 const MAX_READ: usize = 32 * 1024;

@@ -70,13 +70,9 @@ fn start<'a>(
     }
 }
 
-/// Why a call stopped before its exit code arrived.
 enum StreamError {
-    /// The connection or the response failed.
     Response(ResponseError),
-    /// Writing to stdout failed.
     Stdout(io::Error),
-    /// The user interrupted the wait.
     GivenUp,
 }
 
@@ -92,7 +88,6 @@ impl<'a> StreamedCall<'a> {
         StreamedCall { settings, proxy, socket, signals, reads_large: false }
     }
 
-    /// Reads the response to its end.
     pub(crate) fn run(mut self) -> ShimExit {
         match self.read_response() {
             Ok(end) => end,
@@ -175,7 +170,6 @@ impl<'a> StreamedCall<'a> {
         }
     }
 
-    /// Reports a response that ended early.
     fn report_lost(&self, error: ResponseError) -> ShimExit {
         let interrupted = if self.is_interrupted() { Interrupted::Yes } else { Interrupted::No };
         failure::report_connection_lost(

@@ -46,7 +46,6 @@ enum TtyOwnership {
 }
 
 impl TerminalInput {
-    /// Prepares reading from stdin; the terminal stays unchanged.
     pub(crate) fn new(processing: OutputProcessing) -> Self {
         let reader = StdinForwarder::for_terminal(StandardFd::input());
         let ownership = TtyOwnership::NotOwned(Instant::now());
@@ -84,7 +83,6 @@ impl TerminalInput {
         }
     }
 
-    /// Returns the events to poll for.
     pub(crate) fn poll_interest(
         &self,
         connection: &FrameConnection,
@@ -101,7 +99,6 @@ impl TerminalInput {
         self.reader.add_credit(bytes)
     }
 
-    /// Reads and forwards typed input.
     pub(crate) fn read(&mut self, connection: &mut FrameConnection) {
         // A read in the background would stop the shim while the terminal is raw.
         if !terminal::is_foreground(self.fd.as_fd()) {
@@ -115,7 +112,6 @@ impl TerminalInput {
         }
     }
 
-    /// Restores the terminal's modes and releases its lock.
     pub(crate) fn release(&mut self) {
         let not_owned = TtyOwnership::NotOwned(Instant::now() + RETRY_INTERVAL);
         if let TtyOwnership::Owned(modes, lock) = std::mem::replace(&mut self.ownership, not_owned)
@@ -176,5 +172,4 @@ pub(crate) fn without_output_processing(mut modes: TerminalModes) -> TerminalMod
     modes
 }
 
-/// Interval of attempts to acquire the terminal.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);

@@ -13,8 +13,9 @@ use nix::unistd::getuid;
 
 /// The `AIFO_` variables of this call.
 ///
-/// Agents start some children, such as MCP servers, with a nearly empty environment. Missing variables
-/// are then read from a file (`spec/shim.md#settings`). A variable that is set takes precedence.
+/// Agents start some children, such as MCP servers, with a nearly empty environment. Missing
+/// variables are then read from a file (`spec/shim.md#settings`). A variable that is set takes
+/// precedence.
 #[derive(Debug)]
 pub(crate) struct Variables {
     file: HashMap<String, String>,
@@ -22,7 +23,6 @@ pub(crate) struct Variables {
 
 const FILE_NAME: &str = "shim.env";
 const SYSTEM_FILE: &str = "/run/aifo/shim.env";
-/// Bytes that are read of the file.
 const MAX_FILE: u64 = 64 * 1024;
 
 impl Variables {

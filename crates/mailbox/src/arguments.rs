@@ -10,8 +10,8 @@ pub struct Arguments(pub Vec<Vec<u8>>);
 pub struct ContainsNul;
 
 impl Arguments {
-    /// Parses a request. An empty one has no arguments; a lone NUL is one empty argument. The last NUL may
-    /// be missing.
+    /// Parses a request. An empty one has no arguments; a lone NUL is one empty argument. The last
+    /// NUL may be missing.
     pub fn parse(request: &[u8]) -> Self {
         if request.is_empty() {
             return Arguments::default();

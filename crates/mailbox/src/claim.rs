@@ -76,8 +76,8 @@ impl Claim {
         made
     }
 
-    /// Answers a request that a former daemon claimed and did not answer. Its exit status is unknown; its
-    /// output stays.
+    /// Answers a request that a former daemon claimed and did not answer. Its exit status is
+    /// unknown; its output stays.
     pub fn answer_lost(directory: &Directory, id: &RequestId) -> Result<(), ClaimError> {
         let file = id.file(FileKind::ExitDraft);
         // A leftover of that daemon. If it cannot be removed, create fails.
@@ -163,8 +163,8 @@ impl Claim {
 /// Exit code if nothing ran or the status is unknown.
 const UNKNOWN: u8 = aifo_types::exit::UNKNOWN;
 
-/// Writes the exit files, then removes the request. A client that sees the exit code finds the other
-/// files complete, and one that watches the request finds the exit code.
+/// Writes the exit files, then removes the request. A client that sees the exit code finds the
+/// other files complete, and one that watches the request finds the exit code.
 fn finish(directory: &Directory, id: &RequestId, mut exit: &File, ending: CommandExit) {
     if let Some(reason) = ending.reason {
         let file = directory.create(&id.file(FileKind::Reason));

@@ -31,7 +31,8 @@ impl ClientInfo {
         Some(info)
     }
 
-    /// Encodes the file. Omits a value that contains a line end, since it could be read as another field.
+    /// Encodes the file. Omits a value that contains a line end, since it could be read as another
+    /// field.
     pub fn encode(&self) -> String {
         let workspace = self.workspace.iter().map(|value| ("workspace", value));
         let variables = self.variables.iter().map(|value| ("env", value));

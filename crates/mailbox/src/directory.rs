@@ -46,8 +46,8 @@ impl Directory {
         open(path, DIRECTORY, Mode::empty()).map(Directory)
     }
 
-    /// Opens a subdirectory, or creates it. Errors: ELOOP or ENOTDIR if the name is a link or anything
-    /// but a directory.
+    /// Opens a subdirectory, or creates it. Errors: ELOOP or ENOTDIR if the name is a link or
+    /// anything but a directory.
     pub fn open_subdirectory(&self, name: &str) -> nix::Result<Self> {
         match mkdirat(&self.0, name, Mode::from_bits_truncate(0o777)) {
             Ok(()) | Err(Errno::EEXIST) => {}
@@ -99,8 +99,8 @@ impl Directory {
         self.replace(name, 0o644, |file| file.write_all(bytes))
     }
 
-    /// Opens a regular file for reading. Other types are not opened at all: a FIFO could block, and opening
-    /// a device can have side effects.
+    /// Opens a regular file for reading. Other types are not opened at all: a FIFO could block, and
+    /// opening a device can have side effects.
     pub fn open_regular(&self, name: &str) -> Result<File, FileError> {
         self.open_as(name, OFlag::O_RDONLY)
     }
@@ -148,7 +148,8 @@ impl Directory {
         fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW)
     }
 
-    /// Renames a file and replaces the target. Errors: EISDIR and the like if the target is a directory.
+    /// Renames a file and replaces the target. Errors: EISDIR and the like if the target is a
+    /// directory.
     pub fn rename(&self, from: &str, to: &str) -> nix::Result<()> {
         renameat(&self.0, from, &self.0, to)
     }

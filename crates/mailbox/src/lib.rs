@@ -1,8 +1,10 @@
-//! Host commands through files in a shared directory (`spec/mailbox.md`), for the daemon and its clients.
+//! Host commands through files in a shared directory (`spec/mailbox.md`), for the daemon and its
+//! clients.
 //!
-//! In scope: file names; access to the directory through one descriptor; encoding of requests, answers
-//! and client information; PID files and their locks; claiming and answering a request; the request
-//! queue and client liveness, as state machines without a clock; inotify; the shell script client.
+//! In scope: file names; access to the directory through one descriptor; encoding of requests,
+//! answers and client information; PID files and their locks; claiming and answering a request; the
+//! request queue and client liveness, as state machines without a clock; inotify; the shell script
+//! client.
 //!
 //! Out of scope: running commands (`aifo-doors`), and the binary client (`aifo-shim`).
 //!
@@ -16,9 +18,9 @@
 //! assert_eq!(Arguments::parse(b"build\0\0").0, [b"build".to_vec(), b"".to_vec()]);
 //! ```
 //!
-//! Architecture invariant: no file name or content in the directory is trusted; a container may have
-//! written it. This crate follows no link, opens only regular files, and writes only to files that it
-//! has created.
+//! Architecture invariant: no file name or content in the directory is trusted; a container may
+//! have written it. This crate follows no link, opens only regular files, and writes only to files
+//! that it has created.
 
 mod arguments;
 mod caller_info;

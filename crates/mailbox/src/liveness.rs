@@ -76,8 +76,8 @@ impl HeartbeatFile {
         HeartbeatFile(file)
     }
 
-    /// Reads the file's state. Tests the lock by taking it shared for a moment, so that several tests do not
-    /// see each other.
+    /// Reads the file's state. Tests the lock by taking it shared for a moment, so that several
+    /// tests do not see each other.
     pub fn read(&self) -> Heartbeat {
         let Ok(stat) = fstat(&self.0) else { return Heartbeat::Removed };
         if stat.st_nlink == 0 {

@@ -20,8 +20,8 @@ pub struct OrphanFilter<'a> {
     pub now: SystemTime,
 }
 
-/// Removes files of requests that are older than [`limits::ORPHAN_AGE`]. Returns the younger requests
-/// that a former daemon claimed and did not answer; these must not run again.
+/// Removes files of requests that are older than [`limits::ORPHAN_AGE`]. Returns the younger
+/// requests that a former daemon claimed and did not answer; these must not run again.
 pub fn remove_orphans(
     directory: &Directory,
     filter: &OrphanFilter<'_>,

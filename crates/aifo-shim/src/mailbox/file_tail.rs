@@ -12,17 +12,14 @@ use crate::standard_fd::StandardFd;
 pub(super) struct FileTail {
     file: File,
     writer: FdWriter,
-    /// Offset of the next read.
     read: u64,
     block: Vec<u8>,
     /// Bytes of the block that have been written.
     written: usize,
 }
 
-/// Why a copy stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TailState {
-    /// At the end of the file.
     Drained,
     /// The descriptor does not accept more.
     Blocked,

@@ -19,8 +19,8 @@ use crate::shim_exit::{BROKEN_PIPE, ShimExit};
 use crate::signals::Signals;
 use crate::standard_fd::StandardFd;
 
-/// A placed request. Drop removes its files and its answer's; without its `.alive` file the daemon ends
-/// a command that still runs.
+/// A placed request. Drop removes its files and its answer's; without its `.alive` file the daemon
+/// ends a command that still runs.
 pub(super) struct Request {
     directory: Directory,
     id: RequestId,
@@ -31,7 +31,6 @@ pub(super) struct Request {
     /// Created only for a longer call: closing it takes the kernel some 10 ms.
     watch: Option<Watch>,
     stdin: Option<StdinSpooler>,
-    /// The output files, once they are open.
     outputs: Option<[FileTail; 2]>,
     /// Signals that the daemon has not taken yet.
     unsent: Vec<Signal>,
@@ -148,7 +147,6 @@ impl Request {
         self.since = Instant::now();
     }
 
-    /// Copies all streams. The error is the exit of the shim.
     fn copy_streams(&mut self, has_ended: bool) -> Result<TailState, ShimExit> {
         if self.outputs.is_none() && (has_ended || self.watch.is_some()) {
             self.open_outputs();
@@ -188,7 +186,8 @@ impl Request {
         self.outputs = Some(outputs.map(|(file, standard)| FileTail::new(file, standard)));
     }
 
-    /// Waits for an event or until `time` has passed. The next loop iteration finds out what happened.
+    /// Waits for an event or until `time` has passed. The next loop iteration finds out what
+    /// happened.
     fn wait(&self, signals: &Signals, time: Duration) {
         let mut watched = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
         watched.extend(self.watch.as_ref().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));

@@ -13,7 +13,6 @@ use crate::standard_fd::StandardFd;
 use crate::terminal_input::TerminalInput;
 
 impl Relay<'_> {
-    /// Forwards all pending signals.
     pub(super) fn forward_signals(&mut self) -> Result<(), CallError> {
         while let Some(number) = self.signals.next() {
             self.forward(number)?;
@@ -72,9 +71,9 @@ impl Relay<'_> {
             signal_group_number(getpgrp(), signal);
         }
         self.signals.stop(signal);
-        // CONT goes to the tool before any signal that arrived later. It may be missing here: a following
-        // stop discards a pending CONT (signal(7)), and the kernel does not stop an orphaned process group at
-        // all.
+        // CONT goes to the tool before any signal that arrived later. It may be missing here: a
+        // following stop discards a pending CONT (signal(7)), and the kernel does not stop an
+        // orphaned process group at all.
         let resume = libc::SIGCONT as u8;
         let since: Vec<u8> = std::iter::from_fn(|| self.signals.next()).collect();
         if !since.contains(&resume) {
@@ -84,8 +83,8 @@ impl Relay<'_> {
         since.into_iter().filter(|number| *number != resume).try_for_each(|it| self.forward(it))
     }
 
-    /// Whether the tool's pseudo terminal made this signal from a typed key. The caller's terminal is raw
-    /// then and has not signalled the shim's process group.
+    /// Whether the tool's pseudo terminal made this signal from a typed key. The caller's terminal
+    /// is raw then and has not signalled the shim's process group.
     pub(super) fn was_typed(&self, number: u8) -> bool {
         let is_ours = |terminal: &StandardFd| terminal::is_foreground(terminal.as_fd());
         self.terminal.as_ref().is_some_and(is_ours) && !self.signals.has_received(number)
