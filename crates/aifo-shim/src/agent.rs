@@ -26,7 +26,7 @@ const FIRST_IN_PATH: &str =
 /// Replaces this process by the command, in the agent's environment. Returns only on failure.
 pub(crate) fn become_agent(words: &[OsString]) -> ShimExit {
     let Some((command, args)) = words.split_first() else {
-        log::line("aifo-agent: no command given; aifo-coder starts this program");
+        log::line("aifo-agent: no command given");
         return ShimExit::Code(exit::NOTHING_RAN);
     };
     let environment = environment(std::env::vars_os(), &system_file_variables());

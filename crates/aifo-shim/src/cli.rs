@@ -15,8 +15,8 @@ aifo-shim - run a tool in its sidecar
 USAGE
   TOOL [ARG..]                   run TOOL, a link to aifo-shim
   aifo-shim --call TOOL [ARG..]  run TOOL without a link
-  aifo-shim --install DIR        copy aifo-shim into DIR and link all tools to it
-  aifo-shim --version            print version, build and protocol versions
+  aifo-shim --install DIR        install links for all tools in DIR
+  aifo-shim --version            print the version and protocols
   aifo-shim --help               print this help
 
   Put DIR first in PATH. A link passes all arguments to its tool.
