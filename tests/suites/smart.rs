@@ -195,7 +195,7 @@ fn a_runtime_that_leads_back_to_the_shim_is_told() {
     let program = place.program("echo local\n");
     let outcome = Outcome::of(place.shim(None, "python3").arg(program));
     let expected = format!(
-        "aifo-shim: '{}' is a link to aifo-shim; hint: install a runtime there, or remove the \
+        "aifo-shim: '{}' runs aifo-shim again; hint: install a runtime there, or remove the \
          link",
         runtime.display()
     );

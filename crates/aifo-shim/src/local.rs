@@ -21,7 +21,7 @@ pub(crate) fn become_runtime(local: &Local, args: &[OsString]) -> ShimExit {
     // exec keeps the pid and fork does not, so the own pid here means that the runtime is the shim.
     if std::env::var(env::LOCAL_GUARD).is_ok_and(|guard| guard == pid) {
         log::line(format_args!(
-            "'{runtime}' is a link to aifo-shim\nhint: install a runtime there, or remove the link"
+            "'{runtime}' runs aifo-shim again\nhint: install a runtime there, or remove the link"
         ));
         return ShimExit::Code(exit::NOTHING_RAN);
     }
