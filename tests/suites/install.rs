@@ -141,8 +141,8 @@ fn what_is_not_ours_is_left_alone_and_nothing_is_changed() {
         let outcome = install(scratch.path());
         let path = scratch.path().join("python3");
         let expected = format!(
-            "aifo-shim: cannot install into '{}': '{}' is there and is no link to aifo-shim; it \
-             is left alone",
+            "aifo-shim: cannot install into '{}': '{}' exists and is not a link to \
+             aifo-shim; nothing was changed",
             scratch.path().display(),
             path.display()
         );

@@ -93,7 +93,7 @@ fn requests_that_are_no_plain_files_are_refused() {
         fs::rename(&draft, mailbox.file(&format!("{stem}.req"))).unwrap();
         let answer = mailbox.answer(&stem);
         assert_eq!(answer.exit, "125", "{kind}");
-        assert_eq!(answer.stderr, "proxy: the request is not a plain file\n", "{kind}");
+        assert_eq!(answer.stderr, "proxy: the request is not a regular file\n", "{kind}");
         assert!(answer.stdout.is_empty(), "{kind}");
     }
     outside.is_untouched();
@@ -110,7 +110,7 @@ fn what_comes_with_a_request_is_a_plain_file_as_well() {
             mailbox.place(&stem, b"cat\0");
             let answer = mailbox.answer(&stem);
             assert_eq!(answer.exit, "125", "{part} {kind}");
-            let expected = format!("proxy: the request's .{part} is not a plain file\n");
+            let expected = format!("proxy: the request's .{part} is not a regular file\n");
             assert_eq!(answer.stderr, expected, "{kind}");
         }
     }

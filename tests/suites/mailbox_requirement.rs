@@ -93,7 +93,7 @@ mod phase_2 {
             "#!/bin/sh\n",
             "/proc/sys/kernel/random/uuid",
             r#"printf '%s\0' "$@""#,
-            r#"mv "$stem.req.tmp" "$stem.req""#,
+            r#"mv "$prefix.req.tmp" "$prefix.req""#,
             "inotifywait",
             "PROXY_TIMEOUT",
             "timeout waiting for host to execute command",

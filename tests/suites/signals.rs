@@ -254,7 +254,7 @@ fn by_version_2_a_proxy_that_does_not_answer_is_given_up_by_one_more_ctrl_c() {
     let outcome = shim.finish();
     send_signal(session.pid(), Signal::SIGCONT);
     assert_eq!(outcome.exited(125).text(), "ready\n");
-    assert!(outcome.only_line().contains("does not answer"), "{}", outcome.stderr);
+    assert!(outcome.only_line().contains("does not respond"), "{}", outcome.stderr);
 }
 
 /// Once a tool runs its signals need no proxy. Where nobody takes them it needs some persistence to
@@ -273,7 +273,7 @@ fn who_does_not_answer_is_given_up_by_ctrl_c_again_and_again() {
         eventually("the shim gives up", || !is_alive(shim.signal(Signal::SIGINT).pid()));
         let outcome = shim.finish();
         assert_eq!(outcome.exited(125).text(), text);
-        assert!(outcome.only_line().contains("does not answer"), "{}", outcome.stderr);
+        assert!(outcome.only_line().contains("does not respond"), "{}", outcome.stderr);
     };
     // Output that goes by the connection tells that the shim knows of the start; and what is passed
     // would lie with a proxy that does not look at it.

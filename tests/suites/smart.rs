@@ -195,8 +195,8 @@ fn a_runtime_that_leads_back_to_the_shim_is_told() {
     let program = place.program("echo local\n");
     let outcome = Outcome::of(place.shim(None, "python3").arg(program));
     let expected = format!(
-        "aifo-shim: '{}' leads back to aifo-shim; install a real runtime there, or take the link \
-         away",
+        "aifo-shim: '{}' runs aifo-shim again; hint: install a runtime there, or remove the \
+         link",
         runtime.display()
     );
     assert_eq!(outcome.exited(86).only_line(), expected);

@@ -104,7 +104,7 @@ fn an_interactive_shell_without_its_proxy_is_hung_up() {
     terminal.expect("ready");
     send_signal(session.pid(), Signal::SIGKILL);
     assert_eq!(shell.finish(), Err(Signal::SIGHUP as i32));
-    terminal.expect("ending is unknown");
+    terminal.expect("status is unknown");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn the_environment_keeps_the_shell() {
     terminal.expect("PROMPT ").press("make wait\n");
     terminal.expect("ready");
     send_signal(session.pid(), Signal::SIGKILL);
-    terminal.expect("ending is unknown").press("echo code=$?\n");
+    terminal.expect("status is unknown").press("echo code=$?\n");
     terminal.expect("code=125").press("exit 7\n");
     assert_eq!(shell.finish(), Ok(7));
 }

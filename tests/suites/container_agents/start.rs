@@ -24,7 +24,7 @@ fn it_ends_as_its_agent_does() {
     run(&["sh", "-c", "exit 7"]).exited(7);
     run(&["sh", "-c", "kill -TERM $$"]).exited(143);
     let outcome = run(&["no-such-agent"]);
-    let absent = "aifo-shim: cannot execute 'no-such-agent': it is not in the agent's image";
+    let absent = "aifo-shim: cannot execute 'no-such-agent': not found in the agent's image";
     assert!(outcome.exited(127).stderr.lines().any(|line| line == absent), "{outcome:?}");
     run(&["/etc/passwd"]).exited(126);
     assert_eq!(left(&engine, &containers), [""; 0]);

@@ -79,6 +79,6 @@ fn what_no_proxy_would_send_is_125() {
     for odd in rows {
         let outcome = play(&[&started, &odd, &exit(0, 0, 0)]);
         assert_eq!(outcome.code(), Some(125), "{odd:?}: {outcome:?}");
-        assert!(outcome.only_line().contains("makes no sense"), "{odd:?}: {outcome:?}");
+        assert!(outcome.only_line().contains("invalid response"), "{odd:?}: {outcome:?}");
     }
 }

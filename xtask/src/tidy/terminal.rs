@@ -12,10 +12,10 @@ const PRINTERS: &[&str] = &[
     "crates/aifo-coder/src/console.rs",
     "crates/aifo-coder/src/paint.rs",
     "crates/aifo-coder/src/progress.rs",
-    "crates/aifo-shim/src/itself.rs",
+    "crates/aifo-shim/src/cli.rs",
     "crates/aifo-shim/src/mailbox.rs",
-    "crates/aifo-shim/src/standard.rs",
-    "crates/aifo-shim/src/tell.rs",
+    "crates/aifo-shim/src/standard_fd.rs",
+    "crates/aifo-shim/src/log.rs",
 ];
 
 /// The binaries that people see.
@@ -35,7 +35,7 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
 fn scan(source: &Source) -> Vec<Finding> {
     let tokens = source.product_tokens();
     let lines = tokens.windows(5).filter(|window| prints(window)).map(|window| window[0].line);
-    let what = "prints foreign text unescaped; use console::say, paint::print or tell::line";
+    let what = "prints foreign text unescaped; use console::say, paint::print or log::line";
     lines.map(|line| Finding::at(&source.path, line, what)).collect()
 }
 

@@ -1,38 +1,38 @@
-//! What a command's clients are to know (`spec/mailbox.md#what-a-client-knows`).
+//! The `.mailbox` file: information for a command's clients (`spec/mailbox.md#client-information`).
 
 /// The content of `COMMAND.mailbox`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Card {
-    /// The way from the directory to the workspace, `../..` or the like, if there is one.
+pub struct ClientInfo {
+    /// Relative path from the mailbox to the workspace, such as `../..`, if there is one.
     pub workspace: Option<String>,
-    /// The workspace as the host calls it.
+    /// The host's path of the workspace.
     pub host: String,
-    /// The variables of a caller that pass.
+    /// Names of variables that are forwarded.
     pub variables: Vec<String>,
 }
 
-/// Of the form of this file and of everything a client says.
+/// Version of this file and of all client files.
 const VERSION: &str = "1";
 
-impl Card {
-    /// Reads it. `None` if it is of another version, or no card at all.
+impl ClientInfo {
+    /// Parses the file. `None` if it has another version or is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines().filter_map(|line| line.split_once(' '));
         let is_ours = lines.next() == Some(("mailbox", VERSION));
-        let mut card = is_ours.then(Card::default)?;
+        let mut info = is_ours.then(ClientInfo::default)?;
         for (key, value) in lines {
             match key {
-                "workspace" => card.workspace = Some(value.to_owned()),
-                "host" => card.host = value.to_owned(),
-                "env" => card.variables.push(value.to_owned()),
+                "workspace" => info.workspace = Some(value.to_owned()),
+                "host" => info.host = value.to_owned(),
+                "env" => info.variables.push(value.to_owned()),
                 _ => {}
             }
         }
-        Some(card)
+        Some(info)
     }
 
-    /// The form that [`Card::parse`] reads. A path with a line end in it is left out: clients would
-    /// take its second half for something else.
+    /// Encodes the file. Omits a value that contains a line end, since it could be read as another
+    /// field.
     pub fn encode(&self) -> String {
         let workspace = self.workspace.iter().map(|value| ("workspace", value));
         let variables = self.variables.iter().map(|value| ("env", value));
@@ -48,18 +48,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_read_as_it_was_written() {
-        let card = Card {
+    fn encoded_information_is_parsed() {
+        let info = ClientInfo {
             workspace: Some("../..".to_owned()),
             host: "/home/me/a project".to_owned(),
             variables: vec!["CI".to_owned()],
         };
-        assert_eq!(Card::parse(&card.encode()), Some(card.clone()));
-        let odd = Card { host: "/a\nenv LD_PRELOAD".to_owned(), ..card };
-        assert_eq!(Card::parse(&odd.encode()).unwrap().variables, ["CI"]);
-        assert_eq!(Card::parse("mailbox 1\n"), Some(Card::default()));
+        assert_eq!(ClientInfo::parse(&info.encode()), Some(info.clone()));
+        let odd = ClientInfo { host: "/a\nenv LD_PRELOAD".to_owned(), ..info };
+        assert_eq!(ClientInfo::parse(&odd.encode()).unwrap().variables, ["CI"]);
+        assert_eq!(ClientInfo::parse("mailbox 1\n"), Some(ClientInfo::default()));
         for text in ["", "mailbox 2\n", "host /x\nmailbox 1\n"] {
-            assert_eq!(Card::parse(text), None, "{text}");
+            assert_eq!(ClientInfo::parse(text), None, "{text}");
         }
     }
 }

@@ -1,28 +1,28 @@
-//! What the shim itself has to say: on stderr, one line each. stdout is the tool's.
+//! Messages of the shim on stderr, one line each.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
 use aifo_types::escape_line;
 
-/// Prints one line, set off from half a line that may stand on a terminal.
+/// Prints one line. On a terminal, clears the current line first.
 pub(crate) fn line(text: impl Display) {
     let mut stderr = std::io::stderr().lock();
     let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "" };
-    // Formatted first, so that it leaves in one write and is not mixed with others.
+    // One write per line, so that lines of several processes do not mix.
     let line = format!("{clear}aifo-shim: {}\n", one_line(&text.to_string()));
-    // Nobody is left to be told that stderr is gone.
+    // A failed write to stderr cannot be reported.
     let _ = stderr.write_all(line.as_bytes());
 }
 
-/// Tells a person what takes so long. Nobody else needs to know.
+/// Prints a progress message if stderr is a terminal.
 pub(crate) fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
         line(format_args!("{text} ..."));
     }
 }
 
-/// Text without what could end the line or speak to the terminal.
+/// Escapes text for a terminal; a line end becomes `; `.
 fn one_line(text: &str) -> String {
     text.trim_end().split('\n').map(escape_line).collect::<Vec<_>>().join("; ")
 }

@@ -1,48 +1,47 @@
-//! Where and how a caller is (`spec/mailbox.md#the-call`).
+//! The `.call` file: the caller's directory and variables (`spec/mailbox.md#caller-information`).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// What a request says beside its arguments.
+/// The content of a `.call` file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Call {
-    /// The caller's directory, as it is called where the caller is.
+pub struct CallerInfo {
+    /// The caller's directory.
     pub cwd: Option<Vec<u8>>,
-    /// The workspace, as it is called there.
+    /// The caller's path of the workspace.
     pub workspace: Option<Vec<u8>>,
-    /// `NAME=VALUE` of the caller's environment.
+    /// Variables of the caller, `NAME=VALUE`.
     pub variables: Vec<Vec<u8>>,
 }
 
-/// Where a command is to run.
+/// The directory to run a command in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// At the workspace's root: the caller is nowhere that the host knows.
-    Root,
-    /// In this directory by its spelling; whether it really lies in the workspace is still to be seen.
-    Directory(PathBuf),
+pub enum WorkingDirectory {
+    /// The workspace's root, for a caller outside the workspace.
+    WorkspaceRoot,
+    /// This path. Links are not resolved, so it may not exist or may lie elsewhere.
+    Below(PathBuf),
 }
 
-impl Call {
-    /// Reads a call; what it does not know it passes over.
+impl CallerInfo {
+    /// Parses a `.call` file and ignores unknown keys.
     pub fn parse(bytes: &[u8]) -> Self {
-        let mut call = Call::default();
+        let mut caller = CallerInfo::default();
         for field in bytes.split(|byte| *byte == 0) {
             let mut halves = field.splitn(2, |byte| *byte == b'=');
             let (Some(key), Some(value)) = (halves.next(), halves.next()) else { continue };
             match key {
-                b"cwd" => call.cwd = Some(value.to_vec()),
-                b"workspace" => call.workspace = Some(value.to_vec()),
-                b"env" => call.variables.push(value.to_vec()),
+                b"cwd" => caller.cwd = Some(value.to_vec()),
+                b"workspace" => caller.workspace = Some(value.to_vec()),
+                b"env" => caller.variables.push(value.to_vec()),
                 _ => {}
             }
         }
-        call
+        caller
     }
 
-    /// The form that [`Call::parse`] reads. Values have no NUL: they come from a system that ends
-    /// strings by it.
+    /// Encodes a `.call` file. The values are C strings and contain no NUL.
     pub fn encode(&self) -> Vec<u8> {
         let cwd = self.cwd.iter().map(|value| (&b"cwd"[..], value));
         let workspace = self.workspace.iter().map(|value| (&b"workspace"[..], value));
@@ -57,24 +56,24 @@ impl Call {
         bytes
     }
 
-    /// Where the command is to run, in the host's words for `root`, its workspace.
-    pub fn place(&self, root: &Path) -> Place {
+    /// Translates the caller's directory to the workspace `root` of the host.
+    pub fn working_directory(&self, root: &Path) -> WorkingDirectory {
         let path = |bytes: &Vec<u8>| PathBuf::from(OsStr::from_bytes(bytes));
-        let Some(cwd) = self.cwd.as_ref().map(path) else { return Place::Root };
+        let Some(cwd) = self.cwd.as_ref().map(path) else { return WorkingDirectory::WorkspaceRoot };
         if !cwd.is_absolute() || cwd.components().any(|part| part == Component::ParentDir) {
-            return Place::Root;
+            return WorkingDirectory::WorkspaceRoot;
         }
-        let theirs = self.workspace.as_ref().map(path);
-        let theirs = theirs.filter(|path| path.is_absolute() && path.parent().is_some());
-        let names = theirs.iter().map(PathBuf::as_path).chain([root]);
+        let workspace = self.workspace.as_ref().map(path);
+        let workspace = workspace.filter(|path| path.is_absolute() && path.parent().is_some());
+        let names = workspace.iter().map(PathBuf::as_path).chain([root]);
         match names.filter_map(|name| cwd.strip_prefix(name).ok()).next() {
-            Some(below) if below.as_os_str().is_empty() => Place::Root,
-            Some(below) => Place::Directory(root.join(below)),
-            None => Place::Root,
+            Some(below) if below.as_os_str().is_empty() => WorkingDirectory::WorkspaceRoot,
+            Some(below) => WorkingDirectory::Below(root.join(below)),
+            None => WorkingDirectory::WorkspaceRoot,
         }
     }
 
-    /// The variables of these names.
+    /// Returns the variables that have one of these names.
     pub fn variables_named(&self, names: &[String]) -> Vec<Vec<u8>> {
         let is_named = |variable: &&Vec<u8>| {
             let name = variable.split(|byte| *byte == b'=').next().unwrap_or_default();
@@ -89,22 +88,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_come_in_any_order_and_unknown_ones_are_passed_over() {
-        let call = Call::parse(b"env=A=1\0new=x\0cwd=/w/a=b\0nonsense\0env=B=\0workspace=/w\0");
-        let expected = Call {
+    fn fields_may_have_any_order_and_unknown_ones_are_ignored() {
+        let caller =
+            CallerInfo::parse(b"env=A=1\0new=x\0cwd=/w/a=b\0nonsense\0env=B=\0workspace=/w\0");
+        let expected = CallerInfo {
             cwd: Some(b"/w/a=b".to_vec()),
             workspace: Some(b"/w".to_vec()),
             variables: vec![b"A=1".to_vec(), b"B=".to_vec()],
         };
-        assert_eq!(call, expected);
-        assert_eq!(Call::parse(&call.encode()), call);
-        assert_eq!(Call::parse(b""), Call::default());
+        assert_eq!(caller, expected);
+        assert_eq!(CallerInfo::parse(&caller.encode()), caller);
+        assert_eq!(CallerInfo::parse(b""), CallerInfo::default());
         let names = ["B".to_owned(), "C".to_owned()];
-        assert_eq!(call.variables_named(&names), [b"B=".to_vec()]);
+        assert_eq!(caller.variables_named(&names), [b"B=".to_vec()]);
     }
 
     #[test]
-    fn a_directory_is_translated_or_is_not_the_hosts() {
+    fn directories_are_translated_or_replaced_by_the_root() {
         let root = Path::new("/home/me/p");
         let rows = [
             (Some("/workspace/a/b"), Some("/workspace"), Some("/home/me/p/a/b")),
@@ -121,9 +121,12 @@ mod tests {
         ];
         for (cwd, workspace, expected) in rows {
             let bytes = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
-            let call = Call { cwd: bytes(cwd), workspace: bytes(workspace), variables: Vec::new() };
-            let expected = expected.map_or(Place::Root, |path| Place::Directory(path.into()));
-            assert_eq!(call.place(root), expected, "{cwd:?} {workspace:?}");
+            let caller =
+                CallerInfo { cwd: bytes(cwd), workspace: bytes(workspace), variables: Vec::new() };
+            let expected = expected.map_or(WorkingDirectory::WorkspaceRoot, |path| {
+                WorkingDirectory::Below(path.into())
+            });
+            assert_eq!(caller.working_directory(root), expected, "{cwd:?} {workspace:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The shell that is left behind when the session is gone.
+//! Ends an interactive parent shell after the proxy is lost (`spec/shim.md#parent-shell`).
 
 use std::io::IsTerminal;
 
@@ -6,22 +6,21 @@ use aifo_process::signal_process;
 use aifo_types::Signal;
 use nix::unistd::{getpgid, getpgrp, getppid};
 
-/// Shells whose interactive sessions end with the sandbox they were opened in.
 const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ash", "ksh", "fish"];
 
-/// Hangs up on the shell that started us: a shell in an agent's place without a proxy is of no use,
-/// and nobody may be there to end it. Only an interactive one, and only our direct parent.
+/// Sends HUP to the parent process if it is an interactive shell.
 pub(crate) fn hang_up_on_parent() {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return;
     }
     let parent = getppid();
-    // Jobs of an interactive shell have groups of their own; a script shares its group with them.
+    // An interactive shell puts jobs into groups of their own; a script shares its group with its
+    // children.
     if getpgid(Some(parent)) == Ok(getpgrp()) {
         return;
     }
     let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
-    // A login shell's name begins with a dash.
+    // The name of a login shell begins with a dash.
     let name = name.trim_end().trim_start_matches('-');
     if SHELLS.contains(&name) {
         signal_process(parent, Signal::Hup);

@@ -1,8 +1,8 @@
-//! `aifo-runner`: the other half of this binary, inside a sidecar.
+//! `aifo-runner`: the command line of the exec server in a sidecar (`spec/runner.md`).
 //!
-//! Whoever starts it hands over its control connection as stdin, or says where to connect:
-//! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write PATH]..
-//! [--writable PATH].. [--apart SUBNET]..`; `aifo-runner watch` waits for the end of the launcher.
+//! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write
+//! PATH].. [--writable PATH].. [--apart SUBNET]..` gets its control connection as stdin or connects
+//! itself; `aifo-runner watch` waits for the launcher to exit.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,27 +14,28 @@ use aifo_runner::{Control, GUARDED_BY, Owner};
 use aifo_types::{Signal, Subnet};
 use nix::unistd::{AccessFlags, Pid, access};
 
-use crate::ending::ShimEnd;
-use crate::tell;
+use crate::log;
+use crate::shim_exit::ShimExit;
 
-pub(crate) fn run(args: &[OsString]) -> ShimEnd {
+pub(crate) fn run(args: &[OsString]) -> ShimExit {
     let Some((role, words)) = args.split_first() else { return usage() };
     let ended = match role.to_str() {
         Some("guard") => match Options::parse(words) {
-            // The runner below could not connect once more.
-            Some(Options { way: Way::Connect(_), .. }) | None => return usage(),
+            // The guard starts a runner with the same options, which could not connect a second
+            // time.
+            Some(Options { transport: ControlTransport::Connect(_), .. }) | None => return usage(),
             Some(options) => options.control().and_then(|it| aifo_runner::guard(it, words)),
         },
         Some("monitor") => take_fd(0).and_then(aifo_runner::monitor),
         Some("own") => match parse_own(words) {
-            Some((owner, places)) => aifo_runner::own(owner, &places),
+            Some((owner, paths)) => aifo_runner::own(owner, &paths),
             None => return usage(),
         },
         Some("serve") => match Options::parse(words) {
             Some(options) => {
-                if let Some(place) = options.not_writable() {
-                    tell::line(format_args!("runner: not writable: {}", place.display()));
-                    return ShimEnd::Code(NOT_WRITABLE);
+                if let Some(path) = options.not_writable() {
+                    log::line(format_args!("runner: not writable: {}", path.display()));
+                    return ShimExit::Code(NOT_WRITABLE);
                 }
                 serve(&options)
             }
@@ -45,51 +46,48 @@ pub(crate) fn run(args: &[OsString]) -> ShimEnd {
         _ => return usage(),
     };
     match ended {
-        Ok(()) => ShimEnd::Code(0),
+        Ok(()) => ShimExit::Code(0),
         Err(error) => {
-            tell::line(format_args!("runner: {error}"));
-            ShimEnd::Code(1)
+            log::line(format_args!("runner: {error}"));
+            ShimExit::Code(1)
         }
     }
 }
 
-/// The exit code of a runner that was promised a place to write and has none.
+/// Exit code if a `--writable` directory is not writable.
 const NOT_WRITABLE: u8 = 3;
 
-/// What a runner is told on its command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
-    /// The guard, which ends what this runner leaves behind.
+    /// The pid of the guard, with which this runner ends.
     guard: Option<i32>,
-    way: Way,
-    /// Where tools may write; `None` for everywhere.
+    transport: ControlTransport,
+    /// The confinement of tools, if they are confined.
     confinement: Option<Confinement>,
-    /// Where tools must be able to write.
+    /// Directories that must be writable.
     writable: Vec<PathBuf>,
-    /// What the engine takes the networks of others from.
+    /// Subnets to isolate the network from.
     apart: Vec<Subnet>,
     lifetime: Lifetime,
 }
 
-/// How long the file is needed that the runner was started from.
+/// Whether the runner's executable is temporary.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Lifetime {
-    /// It is installed.
     #[default]
     Installed,
-    /// It was only put there to be started.
+    /// It is removed after the start.
     UntilStarted,
 }
 
-/// Where the control connection is.
 #[derive(Debug, Default, PartialEq, Eq)]
-enum Way {
-    /// Stdin, a socket.
+enum ControlTransport {
+    /// A socket as stdin.
     #[default]
     Inherited,
-    /// Stdin and stdout, which carry no descriptors.
+    /// Stdin and stdout, which cannot pass descriptors.
     Stream,
-    /// The socket that listens here.
+    /// A listening socket at this path.
     Connect(PathBuf),
 }
 
@@ -99,7 +97,7 @@ impl Options {
         let mut words = words.iter();
         while let Some(name) = words.next() {
             if name == aifo_runner::STREAM {
-                options.way = Way::Stream;
+                options.transport = ControlTransport::Stream;
                 continue;
             }
             if name == aifo_runner::UNLINK {
@@ -109,7 +107,9 @@ impl Options {
             let value = words.next()?;
             match name.to_str() {
                 Some(GUARDED_BY) => options.guard = Some(value.to_str()?.parse().ok()?),
-                Some(aifo_runner::CONNECT) => options.way = Way::Connect(PathBuf::from(value)),
+                Some(aifo_runner::CONNECT) => {
+                    options.transport = ControlTransport::Connect(PathBuf::from(value));
+                }
                 Some(aifo_runner::WRITE) => {
                     let confinement = options.confinement.get_or_insert_default();
                     confinement.writable.push(PathBuf::from(value));
@@ -122,20 +122,22 @@ impl Options {
         Some(options)
     }
 
-    /// The first place that our user cannot write to, though tools are to.
+    /// Returns the first directory that is not writable for this user.
     fn not_writable(&self) -> Option<&PathBuf> {
         let may = AccessFlags::W_OK | AccessFlags::X_OK;
-        self.writable.iter().find(|place| access(place.as_path(), may).is_err())
+        self.writable.iter().find(|path| access(path.as_path(), may).is_err())
     }
 
     fn control(&self) -> io::Result<Control> {
-        match &self.way {
-            Way::Inherited => Ok(Control::Socket(take_fd(0)?)),
-            Way::Stream => Ok(Control::Stream { input: take_fd(0)?, output: take_fd(1)? }),
-            Way::Connect(path) => {
+        match &self.transport {
+            ControlTransport::Inherited => Ok(Control::Socket(take_fd(0)?)),
+            ControlTransport::Stream => {
+                Ok(Control::Stream { input: take_fd(0)?, output: take_fd(1)? })
+            }
+            ControlTransport::Connect(path) => {
                 let connected = UnixStream::connect(path).map_err(|error| {
-                    let told = format!("cannot connect to '{}': {error}", path.display());
-                    io::Error::new(error.kind(), told)
+                    let message = format!("cannot connect to '{}': {error}", path.display());
+                    io::Error::new(error.kind(), message)
                 })?;
                 Ok(Control::Socket(connected.into()))
             }
@@ -144,7 +146,7 @@ impl Options {
 }
 
 fn serve(options: &Options) -> io::Result<()> {
-    // While nothing else is here, and before anybody is told that we are.
+    // Before any other process runs here, and before the runner reports that it is ready.
     if !options.apart.is_empty() {
         aifo_runner::keep_apart(&options.apart)?;
     }
@@ -152,28 +154,27 @@ fn serve(options: &Options) -> io::Result<()> {
     if let Some(guard) = options.guard {
         die_with_parent(Pid::from_raw(guard), Signal::Term)?;
     }
-    // Before there is a thread or a tool, so that none is outside.
+    // Before any thread or tool exists, so that all are confined.
     if let Some(confinement) = &options.confinement {
         confine(confinement).map_err(io::Error::other)?;
     }
     if options.lifetime == Lifetime::UntilStarted {
-        // Who may not remove it is not root, and root does it in our place.
+        // Only root may remove it; if this is not root, a root process does.
         let _ = aifo_runner::unlink_own();
     }
     aifo_runner::serve(control).map_err(io::Error::other)
 }
 
-/// `UID:GID PATH..`
 fn parse_own(words: &[OsString]) -> Option<(Owner, Vec<PathBuf>)> {
-    let (owner, places) = words.split_first()?;
+    let (owner, paths) = words.split_first()?;
     let (uid, gid) = owner.to_str()?.split_once(':')?;
     let owner = Owner { uid: uid.parse().ok()?, gid: gid.parse().ok()? };
-    Some((owner, places.iter().map(PathBuf::from).collect()))
+    Some((owner, paths.iter().map(PathBuf::from).collect()))
 }
 
-fn usage() -> ShimEnd {
-    tell::line("aifo-runner is started by aifo-coder, with its control connection as stdin");
-    ShimEnd::Code(2)
+fn usage() -> ShimExit {
+    log::line("aifo-runner is started by aifo-coder, with its control connection as stdin");
+    ShimExit::Code(2)
 }
 
 #[cfg(test)]
@@ -193,11 +194,12 @@ mod tests {
         let confinement = Some(Confinement { writable });
         assert_eq!(guarded, Some(Options { guard: Some(7), confinement, ..Options::default() }));
         let contained = parse(&[aifo_runner::CONNECT, "/c", aifo_runner::WRITABLE, "/d"]);
-        let (way, writable) = (Way::Connect("/c".into()), vec![PathBuf::from("/d")]);
-        assert_eq!(contained, Some(Options { way, writable, ..Options::default() }));
+        let (transport, writable) =
+            (ControlTransport::Connect("/c".into()), vec![PathBuf::from("/d")]);
+        assert_eq!(contained, Some(Options { transport, writable, ..Options::default() }));
         let streamed = parse(&[aifo_runner::STREAM, GUARDED_BY, "7"]);
-        let (way, guard) = (Way::Stream, Some(7));
-        assert_eq!(streamed, Some(Options { way, guard, ..Options::default() }));
+        let (transport, guard) = (ControlTransport::Stream, Some(7));
+        assert_eq!(streamed, Some(Options { transport, guard, ..Options::default() }));
         let apart =
             parse(&[aifo_runner::APART, "10.88.0.0/16", aifo_runner::APART, "10.89.0.0/16"]);
         let pools = ["10.88.0.0/16", "10.89.0.0/16"].map(|pool| pool.parse().unwrap()).to_vec();
@@ -213,10 +215,10 @@ mod tests {
     }
 
     #[test]
-    fn places_that_must_be_writable() {
+    fn directories_that_must_be_writable() {
         let options = |path: &str| Options { writable: vec![path.into()], ..Options::default() };
         assert_eq!(options(std::env::temp_dir().to_str().unwrap()).not_writable(), None);
-        // What not even root can write into.
+        // Not even root can write here.
         for path in ["/proc/self/status", "/nonexistent"] {
             assert_eq!(options(path).not_writable(), Some(&PathBuf::from(path)));
         }

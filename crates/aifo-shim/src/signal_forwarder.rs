@@ -1,4 +1,4 @@
-//! The signals that are for the tool.
+//! Signals of a version 2 call, sent by `/signal` (`spec/shim.md#signals`).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -9,31 +9,29 @@ use nix::sys::signal::{Signal as Number, raise};
 use crate::connection;
 use crate::settings::ProxyAddress;
 
-/// Catches signals as readable events and forwards them to the tool by `/signal`.
+/// Forwards signals to the tool, each by a `/signal` request.
 ///
-/// Blocked and read from an fd, they can be waited for together with output, without a handler or a
-/// thread, and none can come between a check and a wait.
+/// The signals are blocked and read from a descriptor, so that one poll waits for them and for
+/// output. No handler or thread is needed, and no signal is lost between a check and a wait.
 #[derive(Debug)]
-pub(crate) struct Interrupts {
+pub(crate) struct SignalForwarder {
     proxy: ProxyAddress,
-    /// The call that the signals are for.
     id: ExecId,
     caught: CaughtSignals,
-    count: u32,
-    /// Requests on their way. Closing one early could look like a client that gave up.
-    sent: Vec<OwnedFd>,
+    interrupt_count: u32,
+    /// Connections of requests; closing one early could look like a disconnect.
+    requests: Vec<OwnedFd>,
 }
 
-/// What a signal asks of the call itself.
+/// Whether to wait on for the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// Go on and wait for the tool.
+pub(crate) enum ForwardOutcome {
     Wait,
-    /// Ctrl-C again after even KILL did not end the wait: the proxy does not answer.
+    /// INT came again after KILL: the proxy does not respond.
     GiveUp,
 }
 
-/// What goes to the tool, beside INT, which escalates.
+/// Signals that are forwarded unchanged. INT escalates.
 const FORWARDED: [(Number, Signal); 7] = [
     (Number::SIGTERM, Signal::Term),
     (Number::SIGHUP, Signal::Hup),
@@ -44,34 +42,32 @@ const FORWARDED: [(Number, Signal); 7] = [
     (Number::SIGCONT, Signal::Cont),
 ];
 
-/// Ctrl-C, Ctrl-C again, and once more (`spec/shim.md#signals`).
-const LADDER: [Signal; 3] = [Signal::Int, Signal::Term, Signal::Kill];
+/// The signals sent for the first, second and third INT.
+const ESCALATION: [Signal; 3] = [Signal::Int, Signal::Term, Signal::Kill];
 
-impl Interrupts {
-    /// From now on signals wait to be read. One that our parent ignores stays ignored.
+impl SignalForwarder {
+    /// Blocks the signals for reading. Ignored signals stay ignored.
     pub(crate) fn catch(proxy: ProxyAddress, id: ExecId) -> nix::Result<Self> {
         let mut watched = SignalSet::default();
         let all = FORWARDED.iter().map(|(number, _)| *number).chain([Number::SIGINT]);
         all.filter(|number| !is_ignored(*number)).for_each(|it| watched.insert(it as u8));
         let caught = CaughtSignals::new(watched)?;
-        // What a version 3 call caught beyond these has its own effect again.
+        // Unblock the further signals that a version 3 attempt had caught.
         watched.restore()?;
-        Ok(Interrupts { proxy, id, caught, count: 0, sent: Vec::new() })
+        Ok(SignalForwarder { proxy, id, caught, interrupt_count: 0, requests: Vec::new() })
     }
 
-    /// Whether the user pressed Ctrl-C.
-    pub(crate) fn were_sent(&self) -> bool {
-        self.count > 0
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupt_count > 0
     }
 
-    /// Forwards every signal that has come.
-    pub(crate) fn forward(&mut self) -> Wish {
+    pub(crate) fn forward(&mut self) -> ForwardOutcome {
         while let Some(caught) = self.caught.next() {
             let signal = match Number::try_from(i32::from(caught.number)) {
                 Ok(Number::SIGINT) => {
-                    let step = LADDER.get(self.count as usize);
-                    self.count = self.count.saturating_add(1);
-                    let Some(step) = step else { return Wish::GiveUp };
+                    let step = ESCALATION.get(self.interrupt_count as usize);
+                    self.interrupt_count = self.interrupt_count.saturating_add(1);
+                    let Some(step) = step else { return ForwardOutcome::GiveUp };
                     *step
                 }
                 Ok(number) => {
@@ -83,27 +79,27 @@ impl Interrupts {
             };
             self.post(signal);
             if signal == Signal::Tstp {
-                // The tool stops over there; here it is our turn. CONT will be read next.
+                // Stop as the tool does. CONT is read next.
                 let _ = raise(Number::SIGSTOP);
             }
         }
-        Wish::Wait
+        ForwardOutcome::Wait
     }
 
-    /// Asks the proxy to deliver a signal, without waiting for what it says: the tool's ending will
-    /// tell, and so does a proxy that is gone.
+    /// Sends a signal request without reading the response: the call's own connection reports the
+    /// result and a failure of the proxy.
     fn post(&mut self, signal: Signal) {
         let mut request = Vec::new();
         let ProxyAddress { endpoint, token } = &self.proxy;
         aifo_wire::encode_signal(&mut request, endpoint, token, &self.id, signal);
         if let Ok(socket) = connection::open(endpoint) {
             connection::send_request(&socket, &request);
-            self.sent.push(socket);
+            self.requests.push(socket);
         }
     }
 }
 
-impl AsFd for Interrupts {
+impl AsFd for SignalForwarder {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.caught.as_fd()
     }
