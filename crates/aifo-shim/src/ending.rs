@@ -29,7 +29,7 @@ impl ShimEnd {
         let code = match self {
             ShimEnd::Code(code) => code,
             ShimEnd::Signaled(number) => {
-                aifo_process::die_of(number);
+                aifo_process::die_by_signal(number);
                 // Still here only if it does not end a process on this system.
                 Ending::Signaled(number).exit_code()
             }

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use aifo_process::{Confinement, confine, die_with_parent, take_fd};
+use aifo_process::{Confinement, confine, set_parent_death_signal, take_fd};
 use aifo_runner::{Control, GUARDED_BY, Owner};
 use aifo_types::{Signal, Subnet};
 use nix::unistd::{AccessFlags, Pid, access};
@@ -150,7 +150,7 @@ fn serve(options: &Options) -> io::Result<()> {
     }
     let control = options.control()?;
     if let Some(guard) = options.guard {
-        die_with_parent(Pid::from_raw(guard), Signal::Term)?;
+        set_parent_death_signal(Pid::from_raw(guard), Signal::Term)?;
     }
     // Before there is a thread or a tool, so that none is outside.
     if let Some(confinement) = &options.confinement {

@@ -19,11 +19,11 @@ pub struct Received {
 
 /// What to do about a peer that reads too slowly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
+pub enum SendMode {
     /// Wait until all is taken, unless the socket itself is non-blocking.
-    Block,
+    Blocking,
     /// Send what is taken at once, or fail with EAGAIN.
-    Refuse,
+    NonBlocking,
 }
 
 /// Sends bytes over a stream socket, and returns how many were taken. The fds travel with the first
@@ -36,15 +36,15 @@ pub fn send_with_fds(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
     fds: &[BorrowedFd<'_>],
-    waiting: Waiting,
+    mode: SendMode,
 ) -> nix::Result<usize> {
     let fds: Vec<_> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     if bytes.is_empty() && !fds.is_empty() {
         return Err(Errno::EINVAL);
     }
-    let flags = match waiting {
-        Waiting::Block => MsgFlags::MSG_NOSIGNAL,
-        Waiting::Refuse => MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT,
+    let flags = match mode {
+        SendMode::Blocking => MsgFlags::MSG_NOSIGNAL,
+        SendMode::NonBlocking => MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT,
     };
     let rights = [ControlMessage::ScmRights(&fds)];
     let rights = if fds.is_empty() { &[] } else { rights.as_slice() };
@@ -78,10 +78,13 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn an_fd_crosses_with_its_byte() {
+    fn an_fd_arrives_with_its_byte() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (mut reader, writer) = std::io::pipe().unwrap();
-        assert_eq!(send_with_fds(ours.as_fd(), b"x", &[writer.as_fd()], Waiting::Refuse), Ok(1));
+        assert_eq!(
+            send_with_fds(ours.as_fd(), b"x", &[writer.as_fd()], SendMode::NonBlocking),
+            Ok(1)
+        );
         drop(writer);
         let mut buffer = [0; 8];
         let mut received = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap();
@@ -95,11 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn several_messages_keep_their_fds_apart() {
+    fn each_message_keeps_its_own_fds() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let fds = [ours.as_fd(); 3];
         for (bytes, count) in [(b"ab", 1), (b"cd", 0), (b"ef", 3), (b"gh", 2)] {
-            assert_eq!(send_with_fds(ours.as_fd(), bytes, &fds[..count], Waiting::Block), Ok(2));
+            assert_eq!(
+                send_with_fds(ours.as_fd(), bytes, &fds[..count], SendMode::Blocking),
+                Ok(2)
+            );
         }
         let read = |length| {
             let mut buffer = [0; 8];
@@ -112,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_there_end_and_too_many() {
+    fn empty_socket_end_of_stream_and_too_many_fds() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut buffer = [0; 8];
         let empty = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap_err();
@@ -120,29 +126,29 @@ mod tests {
 
         let (reader, writer) = std::io::pipe().unwrap();
         let fds = [ours.as_fd(), theirs.as_fd(), reader.as_fd()];
-        send_with_fds(ours.as_fd(), b"x", &fds, Waiting::Block).unwrap();
+        send_with_fds(ours.as_fd(), b"x", &fds, SendMode::Blocking).unwrap();
         drop(reader);
-        let smuggled = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap_err();
-        assert_eq!(smuggled, Errno::EPROTO);
-        let nobody = (&writer).write(b"x").unwrap_err();
-        assert_eq!(nobody.kind(), std::io::ErrorKind::BrokenPipe, "all of them are closed");
+        let too_many = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap_err();
+        assert_eq!(too_many, Errno::EPROTO);
+        let unread = (&writer).write(b"x").unwrap_err();
+        assert_eq!(unread.kind(), std::io::ErrorKind::BrokenPipe, "all of them are closed");
 
-        let without_a_byte = send_with_fds(ours.as_fd(), b"", &[ours.as_fd()], Waiting::Block);
+        let without_a_byte = send_with_fds(ours.as_fd(), b"", &[ours.as_fd()], SendMode::Blocking);
         assert_eq!(without_a_byte, Err(Errno::EINVAL));
         drop(ours);
         let end = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap();
         assert_eq!((end.bytes, end.fds.is_empty()), (0, true));
-        let gone = send_with_fds(theirs.as_fd(), b"x", &[], Waiting::Block);
+        let gone = send_with_fds(theirs.as_fd(), b"x", &[], SendMode::Blocking);
         assert_eq!(gone, Err(Errno::EPIPE));
     }
 
     #[test]
-    fn a_slow_peer_takes_a_part_and_then_nothing() {
+    fn a_full_socket_takes_a_part_and_then_nothing() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let much = vec![0; 16 << 20];
-        let taken = send_with_fds(ours.as_fd(), &much, &[], Waiting::Refuse).unwrap();
+        let taken = send_with_fds(ours.as_fd(), &much, &[], SendMode::NonBlocking).unwrap();
         assert!(taken > 0 && taken < much.len(), "{taken}");
-        let full = send_with_fds(ours.as_fd(), &much, &[], Waiting::Refuse);
+        let full = send_with_fds(ours.as_fd(), &much, &[], SendMode::NonBlocking);
         assert_eq!(full, Err(Errno::EAGAIN));
     }
 
@@ -151,7 +157,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (theirs, _) = listener.accept().unwrap();
-        assert_eq!(send_with_fds(ours.as_fd(), b"x", &[], Waiting::Block), Ok(1));
+        assert_eq!(send_with_fds(ours.as_fd(), b"x", &[], SendMode::Blocking), Ok(1));
         drop(ours);
         let mut buffer = [0; 8];
         for expected in [1, 0] {

@@ -19,7 +19,7 @@ pub struct ResourceLimit {
 
 /// The limits of this process, by their numbers.
 pub fn current_limits() -> Vec<ResourceLimit> {
-    (0..RESOURCES).filter_map(|resource| current(resource).ok()).collect()
+    (0..RESOURCE_COUNT).filter_map(|resource| current(resource).ok()).collect()
 }
 
 /// Raises our soft limit on open files to the hard one, and returns what was in force, which is
@@ -44,7 +44,7 @@ fn current(resource: u8) -> nix::Result<ResourceLimit> {
 }
 
 /// How many resources Linux knows (`RLIM_NLIMITS`).
-const RESOURCES: u8 = 16;
+const RESOURCE_COUNT: u8 = 16;
 
 #[cfg(test)]
 mod tests {

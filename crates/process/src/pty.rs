@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn it_begins_as_it_was_asked_to() {
+    fn a_new_pty_has_the_given_size_and_modes() {
         let first = Pty::open(sizes(24, 80), &TerminalModes::default()).unwrap();
         let defaults = terminal::modes(first.slave.as_fd()).unwrap();
         assert_eq!((defaults.input, defaults.local, defaults.characters.len()), (0, 0, 19));
@@ -93,16 +93,16 @@ mod tests {
     }
 
     #[test]
-    fn speeds_that_cannot_be_kept() {
+    fn unsupported_speeds_become_the_default() {
         let own = libc::B38400;
-        for unfit in [libc::B0, libc::BOTHER, libc::BOTHER | libc::BOTHER << 16] {
-            assert_eq!(with_speed(libc::CS8 | unfit, own), libc::CS8 | libc::B38400);
+        for unsupported in [libc::B0, libc::BOTHER, libc::BOTHER | libc::BOTHER << 16] {
+            assert_eq!(with_speed(libc::CS8 | unsupported, own), libc::CS8 | libc::B38400);
         }
         assert_eq!(with_speed(libc::CS8 | libc::B115200, own), libc::CS8 | libc::B115200);
     }
 
     #[test]
-    fn typed_and_shown() {
+    fn bytes_cross_both_ways() {
         let pty = Pty::open(sizes(24, 80), &TerminalModes::default()).unwrap();
         let (mut master, mut slave) = (File::from(pty.master), File::from(pty.slave));
         let mut buffer = [0; 16];

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::libc;
 use nix::unistd::read;
 
-use crate::sys::{self, Mask};
+use crate::sys::{self, MaskOperation};
 
 /// Some of the signals 1 to 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,17 +51,17 @@ impl SignalSet {
     /// Blocks these signals in this thread, besides those that are; returns those that were. KILL
     /// and STOP cannot be blocked.
     pub fn block(self) -> nix::Result<SignalSet> {
-        sys::change_mask(Mask::Block, self.0).map(SignalSet)
+        sys::change_mask(MaskOperation::Block, self.0).map(SignalSet)
     }
 
     /// Unblocks these signals in this thread; returns those that were blocked.
     pub fn unblock(self) -> nix::Result<SignalSet> {
-        sys::change_mask(Mask::Unblock, self.0).map(SignalSet)
+        sys::change_mask(MaskOperation::Unblock, self.0).map(SignalSet)
     }
 
     /// Blocks these signals in this thread and no others; returns those that were blocked.
     pub fn restore(self) -> nix::Result<SignalSet> {
-        sys::change_mask(Mask::Set, self.0).map(SignalSet)
+        sys::change_mask(MaskOperation::Set, self.0).map(SignalSet)
     }
 }
 
@@ -71,7 +71,7 @@ pub struct CaughtSignals(OwnedFd);
 
 /// One signal that came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caught {
+pub struct CaughtSignal {
     /// Its number.
     pub number: u8,
     /// Whether the kernel sent it of its own accord, as it does for Ctrl-C and a new window size,
@@ -89,7 +89,7 @@ impl CaughtSignals {
 
     /// The next signal, or `None` while none waits. Of the signals below 32 one kind waits once,
     /// however often it was sent.
-    pub fn next(&self) -> Option<Caught> {
+    pub fn next(&self) -> Option<CaughtSignal> {
         let mut info = [0; size_of::<libc::signalfd_siginfo>()];
         if read(&self.0, &mut info) != Ok(info.len()) {
             return None;
@@ -98,7 +98,7 @@ impl CaughtSignals {
         let (words, _) = info.as_chunks();
         let number = u32::from_ne_bytes(*words.first()?);
         let code = i32::from_ne_bytes(*words.get(2)?);
-        Some(Caught { number: u8::try_from(number).ok()?, from_kernel: code == SI_KERNEL })
+        Some(CaughtSignal { number: u8::try_from(number).ok()?, from_kernel: code == SI_KERNEL })
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_of_all_numbers() {
+    fn sets_hold_signals_1_to_64() {
         let mut set = SignalSet::default();
         for number in [1, 33, 64, 0, 65, 255] {
             set.insert(number);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_wait_and_are_read() {
+    fn caught_signals_queue_until_read() {
         let mut set = SignalSet::default();
         for number in [10, 33, 64] {
             set.insert(number);

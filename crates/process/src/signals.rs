@@ -59,7 +59,7 @@ pub fn become_subreaper() -> nix::Result<()> {
 
 /// Asks the kernel to send us `signal` when our parent ends. Fails with ESRCH if it has already,
 /// that is when our parent is no longer `parent`.
-pub fn die_with_parent(parent: Pid, signal: Signal) -> nix::Result<()> {
+pub fn set_parent_death_signal(parent: Pid, signal: Signal) -> nix::Result<()> {
     let number = signal::Signal::try_from(i32::from(signal.number()))?;
     prctl::set_pdeathsig(number)?;
     if getppid() == parent { Ok(()) } else { Err(Errno::ESRCH) }
@@ -75,7 +75,7 @@ pub fn forbid_tracing() -> nix::Result<()> {
 /// Ends this process by the signal of this number, as if it had been killed by it, but leaves no
 /// core: what is to be looked at is not in our memory. Returns only if the signal's default action
 /// does not end a process.
-pub fn die_of(number: u8) {
+pub fn die_by_signal(number: u8) {
     let mut only = SignalSet::default();
     only.insert(number);
     // None of these can fail for what is a signal.

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_child_inherits() {
+    fn a_child_inherits_no_fds_mask_or_sigpipe() {
         let script = "echo /proc/self/fd/*; grep -E 'Sig(Blk|Ign)' /proc/self/status; \
                       sh -c 'kill -PIPE $$'; echo $?";
         let (_, output) = run(script, |_| {});
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_is_given() {
+    fn umask_nice_and_limits_are_applied() {
         let limit = |resource, soft, hard| ResourceLimit { resource, soft, hard };
         let script = "umask; nice; ulimit -n; ulimit -Hn; ulimit -c";
         let (_, output) = run(script, |spawn| {
@@ -179,12 +179,12 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_made_to_go_before_us() {
+    fn a_child_starts_with_the_raised_oom_score() {
         let ours = || {
             let score = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
             score.trim_end().parse::<i16>().unwrap()
         };
-        let (before, own) = (ours(), crate::OomScore::own().unwrap());
+        let (before, own) = (ours(), crate::OomScore::current().unwrap());
         let (_, output) = run("cat /proc/$$/oom_score_adj", |_| {
             // As any parent does: only the start itself is meant.
             std::mem::forget(own.raise(300));
@@ -195,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_number_is_closed() {
+    fn none_closes_a_standard_fd() {
         let script = "for n in 0 1 2; do [ -e /proc/self/fd/$n ] && echo $n >&2; done; :";
         let (_, output) = run(script, |spawn| spawn.stdio[..2].fill(None));
         assert_eq!(output, "2\n");
     }
 
     #[test]
-    fn it_leads_its_group_and_starts_in_its_directory() {
+    fn group_and_directory_are_set() {
         let script = "pwd -P; read -r _ _ _ _ group session _ < /proc/$$/stat; \
                       echo $group $session $$";
         let words = |group| {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses() {
+    fn kernel_refusals_are_reported() {
         let null = File::open("/dev/null").unwrap();
         let attempt = |program: &str, arg: usize, group| {
             let spawn = Spawn {

@@ -163,7 +163,7 @@ fn prepare_child(plan: &ChildPlan<'_>) -> Result<(), ()> {
         }
     }
     for limit in plan.limits {
-        hold_to(limit);
+        apply_limit(limit);
     }
     // All others are default with us, or become so when the program is executed.
     set_disposition(libc::SIGPIPE as u8, Disposition::Default);
@@ -174,7 +174,7 @@ fn prepare_child(plan: &ChildPlan<'_>) -> Result<(), ()> {
 }
 
 /// Sets a limit as far as the hard limit in force lets us. One that cannot be set stays as it is.
-fn hold_to(limit: &ResourceLimit) {
+fn apply_limit(limit: &ResourceLimit) {
     let Ok(in_force) = prlimit(limit.resource, None) else { return };
     let hard = limit.hard.min(in_force.rlim_max);
     let within = libc::rlimit { rlim_cur: limit.soft.min(hard), rlim_max: hard };
@@ -277,7 +277,7 @@ pub(crate) enum Disposition {
 
 /// The kernel's `struct sigaction`. The C library hides the two signals it keeps for itself.
 #[repr(C)]
-struct Action {
+struct KernelSigaction {
     handler: libc::sighandler_t,
     /// Flags, a way back from the handler, and a mask: nothing that counts without a handler.
     rest: [usize; 3],
@@ -289,37 +289,37 @@ pub(crate) fn set_disposition(signal: u8, disposition: Disposition) {
         Disposition::Default => libc::SIG_DFL,
         Disposition::Ignore => libc::SIG_IGN,
     };
-    let action = Action { handler, rest: [0; 3] };
-    let none = ptr::null_mut::<Action>();
-    // SAFETY: `action` is live and as large as the kernel's, and installs no code of ours.
+    let sigaction = KernelSigaction { handler, rest: [0; 3] };
+    let none = ptr::null_mut::<KernelSigaction>();
+    // SAFETY: `sigaction` is live and as large as the kernel's, and installs no code of ours.
     unsafe {
         let signal = c_int::from(signal);
-        libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, none, size_of::<u64>());
+        libc::syscall(libc::SYS_rt_sigaction, signal, &raw const sigaction, none, size_of::<u64>());
     }
 }
 
 /// Whether this process ignores the signal of a number.
 pub(crate) fn is_ignored_number(signal: u8) -> bool {
-    let mut action = Action { handler: libc::SIG_DFL, rest: [0; 3] };
-    let none = ptr::null::<Action>();
-    // SAFETY: a null new action only asks; `action` is live and as large as the kernel's.
+    let mut sigaction = KernelSigaction { handler: libc::SIG_DFL, rest: [0; 3] };
+    let none = ptr::null::<KernelSigaction>();
+    // SAFETY: a null new sigaction only asks; `sigaction` is live and as large as the kernel's.
     unsafe {
         let signal = c_int::from(signal);
-        libc::syscall(libc::SYS_rt_sigaction, signal, none, &raw mut action, size_of::<u64>());
+        libc::syscall(libc::SYS_rt_sigaction, signal, none, &raw mut sigaction, size_of::<u64>());
     }
-    action.handler == libc::SIG_IGN
+    sigaction.handler == libc::SIG_IGN
 }
 
 /// Which way a set of signals changes the mask of this thread.
 #[derive(Clone, Copy)]
-pub(crate) enum Mask {
+pub(crate) enum MaskOperation {
     Block = libc::SIG_BLOCK as isize,
     Unblock = libc::SIG_UNBLOCK as isize,
     Set = libc::SIG_SETMASK as isize,
 }
 
 /// Changes the mask of this thread; returns the one before. Bit n - 1 stands for signal n.
-pub(crate) fn change_mask(how: Mask, set: u64) -> nix::Result<u64> {
+pub(crate) fn change_mask(how: MaskOperation, set: u64) -> nix::Result<u64> {
     let mut before = 0u64;
     // SAFETY: both pointers are to live sets of the kernel's size, which is passed along.
     let result = unsafe {
@@ -490,7 +490,7 @@ pub fn take_fd(number: RawFd) -> io::Result<OwnedFd> {
 /// The version of this kernel's Landlock; 0 where it has none, or has it switched off.
 pub fn landlock_version() -> u32 {
     const VERSION: libc::c_uint = 1;
-    // SAFETY: asked for its version, the call reads no memory.
+    // SAFETY: result for its version, the call reads no memory.
     let version = unsafe {
         let none = ptr::null::<c_void>();
         libc::syscall(libc::SYS_landlock_create_ruleset, none, 0usize, VERSION)
@@ -500,7 +500,7 @@ pub fn landlock_version() -> u32 {
 
 /// Gives up every capability for good: this process has none from now on, and neither has what it
 /// executes, root's programs included. Errors: it may not, for lack of `CAP_SETPCAP`.
-pub fn give_up_capabilities() -> nix::Result<()> {
+pub fn drop_capabilities() -> nix::Result<()> {
     /// The kernel's `struct __user_cap_header_struct`, of the version with two words for each set.
     #[repr(C)]
     struct Header {
@@ -533,11 +533,11 @@ pub fn give_up_capabilities() -> nix::Result<()> {
 pub fn give_back_freed_memory() {
     #[cfg(target_env = "gnu")]
     {
-        const WORTH_IT: c_int = 64 * 1024;
+        const THRESHOLD_BYTES: c_int = 64 * 1024;
         // SAFETY: sets two numbers of the allocator; it refuses what it does not know.
         unsafe {
-            libc::mallopt(libc::M_MMAP_THRESHOLD, WORTH_IT);
-            libc::mallopt(libc::M_TRIM_THRESHOLD, WORTH_IT);
+            libc::mallopt(libc::M_MMAP_THRESHOLD, THRESHOLD_BYTES);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, THRESHOLD_BYTES);
         }
     }
 }
@@ -616,6 +616,6 @@ pub fn executed_path() -> Option<&'static Path> {
 pub fn bytes_in_pipe(pipe: BorrowedFd<'_>) -> usize {
     let mut count: c_int = 0;
     // SAFETY: the kernel writes one int to a live one.
-    let asked = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut count) };
-    if asked == 0 { usize::try_from(count).unwrap_or(0) } else { 0 }
+    let result = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut count) };
+    if result == 0 { usize::try_from(count).unwrap_or(0) } else { 0 }
 }

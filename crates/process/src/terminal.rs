@@ -29,7 +29,7 @@ pub fn modes(terminal: BorrowedFd<'_>) -> io::Result<TerminalModes> {
         output: attributes.c_oflag,
         control: attributes.c_cflag,
         local: attributes.c_lflag,
-        characters: attributes.c_cc.into_iter().take(CHARACTERS).collect(),
+        characters: attributes.c_cc.into_iter().take(CONTROL_CHARACTERS).collect(),
     })
 }
 
@@ -44,7 +44,8 @@ pub fn set_modes(terminal: BorrowedFd<'_>, modes: &TerminalModes) -> io::Result<
     attributes.c_oflag = modes.output;
     attributes.c_cflag = modes.control;
     attributes.c_lflag = modes.local;
-    for (ours, theirs) in attributes.c_cc.iter_mut().take(CHARACTERS).zip(&modes.characters) {
+    for (ours, theirs) in attributes.c_cc.iter_mut().take(CONTROL_CHARACTERS).zip(&modes.characters)
+    {
         *ours = *theirs;
     }
     // A wait for slow output that a signal interrupts has changed nothing yet.
@@ -92,7 +93,7 @@ pub fn foreground_group(terminal: BorrowedFd<'_>) -> io::Result<Pid> {
 }
 
 /// How many control characters the kernel has (`NCCS`); the C library has room for more.
-const CHARACTERS: usize = 19;
+const CONTROL_CHARACTERS: usize = 19;
 
 #[cfg(test)]
 mod tests {
@@ -112,7 +113,7 @@ mod tests {
     };
 
     #[test]
-    fn raw_is_what_the_c_library_makes_of_it() {
+    fn raw_equals_cfmakeraw() {
         let pty = Pty::open(WindowSize::default(), &COOKED).unwrap();
         let before = modes(pty.slave.as_fd()).unwrap();
         let mut theirs = tcgetattr(&pty.slave).unwrap();
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_typed_ahead_stays() {
+    fn set_modes_keeps_typed_ahead_input() {
         let pty = Pty::open(WindowSize::default(), &COOKED).unwrap();
         let before = modes(pty.slave.as_fd()).unwrap();
         let (mut master, mut slave) = (File::from(pty.master), File::from(pty.slave));
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn no_terminal_and_not_ours() {
+    fn other_files_and_other_terminals_are_rejected() {
         let null = File::open("/dev/null").unwrap();
         assert_eq!(modes(null.as_fd()).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
         assert!(window_size(null.as_fd()).is_err() && set_modes(null.as_fd(), &COOKED).is_err());

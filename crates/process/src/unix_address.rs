@@ -42,7 +42,7 @@ mod tests {
     };
 
     #[test]
-    fn long_and_short_paths_meet() {
+    fn long_and_short_paths_connect() {
         let base = std::env::temp_dir().join(format!("aifo-address-{}", std::process::id()));
         let deep = base.join("d".repeat(100)).join("e".repeat(100));
         std::fs::create_dir_all(&deep).unwrap();

@@ -14,8 +14,8 @@ use std::process::{Command, exit};
 use std::thread::yield_now;
 
 use aifo_process::{
-    CaughtSignals, ChildEvent, Group, Pty, ResourceLimit, SignalSet, Spawn, Waiting,
-    closed_standard_fds, die_of, forbid_tracing, give_up_capabilities, ignore_broken_pipes,
+    CaughtSignals, ChildEvent, Group, Pty, ResourceLimit, SendMode, SignalSet, Spawn,
+    closed_standard_fds, die_by_signal, drop_capabilities, forbid_tracing, ignore_broken_pipes,
     ignored_signals, reap, receive_with_fds, reset_dispositions, resize, send_with_fds,
     signal_group_number, terminal,
 };
@@ -30,12 +30,12 @@ fn run() -> ! {
     match std::env::var("ROLE").as_deref() {
         Err(_) => tests(),
         Ok("inherit") => inherit(),
-        Ok("panic") => panic!("told to"),
+        Ok("panic") => panic!("test panic"),
         Ok("die") => die(),
         Ok("fill") => fill(),
         Ok("catch") => catch(),
         Ok("lead") => lead(),
-        Ok("disarm") => disarm(),
+        Ok("drop_caps") => drop_caps(),
         Ok(other) => panic!("no role '{other}'"),
     }
     exit(0)
@@ -43,13 +43,16 @@ fn run() -> ! {
 
 fn tests() {
     const TESTS: &[(&str, fn())] = &[
-        ("a_program_sees_what_its_parent_left", a_program_sees_what_its_parent_left),
-        ("a_panic_is_told_and_ends_with_101", a_panic_is_told_and_ends_with_101),
-        ("a_process_dies_of_any_signal", a_process_dies_of_any_signal),
+        (
+            "a_program_sees_its_parents_descriptors_and_signals",
+            a_program_sees_its_parents_descriptors_and_signals,
+        ),
+        ("a_panic_is_printed_and_exits_with_101", a_panic_is_printed_and_exits_with_101),
+        ("a_process_dies_by_any_signal", a_process_dies_by_any_signal),
         ("fds_lost_to_a_full_table_are_not_leaked", fds_lost_to_a_full_table_are_not_leaked),
-        ("the_kernels_signals_are_told_apart", the_kernels_signals_are_told_apart),
+        ("kernel_signals_are_distinguished", kernel_signals_are_distinguished),
         ("a_child_stops_in_the_foreground", a_child_stops_in_the_foreground),
-        ("capabilities_are_gone_for_good", capabilities_are_gone_for_good),
+        ("capabilities_are_dropped_for_good", capabilities_are_dropped_for_good),
     ];
     // Whoever starts the tests may ignore signals.
     reset_dispositions().unwrap();
@@ -59,7 +62,7 @@ fn tests() {
     }
 }
 
-fn a_program_sees_what_its_parent_left() {
+fn a_program_sees_its_parents_descriptors_and_signals() {
     let ignored = 1 | 1 << 31 | 1 << 63;
     let (output, ending) = output_of("inherit", &[b"an argument", b"\xff"], 1, |spawn| {
         spawn.ignored = ignored;
@@ -87,13 +90,13 @@ fn inherit() {
     panic!("{error}");
 }
 
-fn a_panic_is_told_and_ends_with_101() {
+fn a_panic_is_printed_and_exits_with_101() {
     let (output, ending) = output_of("panic", &[], 2, |_| {});
     assert_eq!(ending, Ending::Exited(101));
-    assert!(output.contains("panicked at") && output.contains("told to"), "{output}");
+    assert!(output.contains("panicked at") && output.contains("test panic"), "{output}");
 }
 
-fn a_process_dies_of_any_signal() {
+fn a_process_dies_by_any_signal() {
     for number in [1u8, 2, 9, 11, 13, 32, 33, 34, 64] {
         let argument = number.to_string();
         // Its parent had it ignored and blocked.
@@ -111,7 +114,7 @@ fn a_process_dies_of_any_signal() {
 fn die() {
     let number = std::env::args().nth(1).unwrap().parse().unwrap();
     SignalSet::all().block().unwrap();
-    die_of(number);
+    die_by_signal(number);
 }
 
 fn fds_lost_to_a_full_table_are_not_leaked() {
@@ -127,16 +130,16 @@ fn fill() {
     closed_standard_fds();
     let (ours, theirs) = UnixStream::pair().unwrap();
     let fds = [ours.as_fd(), theirs.as_fd()];
-    assert_eq!(send_with_fds(ours.as_fd(), b"x", &fds, Waiting::Block), Ok(1));
+    assert_eq!(send_with_fds(ours.as_fd(), b"x", &fds, SendMode::Blocking), Ok(1));
     let lost = receive_with_fds(theirs.as_fd(), &mut [0; 8], 2).unwrap_err();
     assert_eq!(lost, Errno::EPROTO);
     File::open("/dev/null").unwrap();
-    assert_eq!(send_with_fds(ours.as_fd(), b"x", &fds[..1], Waiting::Block), Ok(1));
+    assert_eq!(send_with_fds(ours.as_fd(), b"x", &fds[..1], SendMode::Blocking), Ok(1));
     let received = receive_with_fds(theirs.as_fd(), &mut [0; 8], 2).unwrap();
     assert_eq!(received.fds.len(), 1);
 }
 
-fn the_kernels_signals_are_told_apart() {
+fn kernel_signals_are_distinguished() {
     let (pid, mut screen) = start_on_terminal("catch");
     screen.wait_for("foreground: true\n");
     screen.master.write_all(b"\x03").unwrap();
@@ -209,8 +212,8 @@ fn lead() {
 }
 
 /// Only root has any, and may.
-fn capabilities_are_gone_for_good() {
-    let (output, ending) = output_of("disarm", &[], 1, |_| {});
+fn capabilities_are_dropped_for_good() {
+    let (output, ending) = output_of("drop_caps", &[], 1, |_| {});
     let none = ["Inh", "Prm", "Eff", "Bnd", "Amb"].map(|set| format!("Cap{set}:\t{:016x}\n", 0));
     let expected = match nix::unistd::geteuid().is_root() {
         true => format!("Ok(())\n{}", none.concat()),
@@ -220,8 +223,8 @@ fn capabilities_are_gone_for_good() {
 }
 
 /// And has another program tell, which root would execute with all that may be had.
-fn disarm() {
-    let done = give_up_capabilities();
+fn drop_caps() {
+    let done = drop_capabilities();
     println!("{done:?}");
     if done.is_ok() {
         let error = Command::new("/bin/grep").args(["^Cap", "/proc/self/status"]).exec();

@@ -7,7 +7,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 
-use aifo_process::give_up_capabilities;
+use aifo_process::drop_capabilities;
 use aifo_types::Subnet;
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
@@ -39,7 +39,7 @@ pub fn keep_apart(pools: &[Subnet]) -> io::Result<()> {
         };
         routes.prohibit(pool).map_err(told)?;
     }
-    give_up_capabilities()?;
+    drop_capabilities()?;
     Ok(())
 }
 

@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use aifo_process::{
-    Escalation, Ladder, Mark, Reaped, descendants_of, processes_marked, signal_group_number,
-    signal_marked, signal_process, sweep,
+    Escalation, EscalationPlan, ExecTag, Reaped, descendants_of, kill_tagged, signal_group_number,
+    signal_process, signal_tagged, tagged_processes,
 };
 use aifo_types::{Ending, ExecId, Signal};
 use aifo_wire::{
@@ -28,7 +28,7 @@ use crate::poller::{Poller, Port, Ready};
 pub(crate) struct Exec {
     serial: u32,
     pub(crate) id: ExecId,
-    mark: Mark,
+    mark: ExecTag,
     pid: Pid,
     child: Child,
     /// The tool's process id, to be told.
@@ -89,7 +89,7 @@ impl Exec {
         Exec {
             serial: start.serial,
             id: start.id.clone(),
-            mark: Mark::of(&start.id),
+            mark: ExecTag::new(&start.id),
             pid: launched.pid,
             child: if launched.monitor.is_some() { Child::Monitor } else { Child::Tool },
             tool: u32::try_from(launched.pid.as_raw()).unwrap_or_default(),
@@ -298,7 +298,7 @@ impl Exec {
         if self.is_running() {
             if self.child == Child::Monitor {
                 // It was killed, and its tool is nobody's any more.
-                self.escalate(Ladder::Vanished, world.now);
+                self.escalate(EscalationPlan::Immediate, world.now);
             }
             self.end(reaped, world);
         }
@@ -323,10 +323,10 @@ impl Exec {
         // takes the rest along.
         let explained = self.interrupted && reaped.ending != Ending::Exited(0);
         if self.escalation.is_some() || explained {
-            if processes_marked(&self.mark).is_empty() {
+            if tagged_processes(&self.mark).is_empty() {
                 self.escalation = None;
             } else if self.escalation.is_none() {
-                self.escalation = Some(Escalation::new(Ladder::Leftovers, world.now));
+                self.escalation = Some(Escalation::new(EscalationPlan::Leftovers, world.now));
             }
         }
     }
@@ -375,7 +375,7 @@ impl Exec {
     }
 
     /// Starts to end the tool, unless it has ended or is being ended sooner anyway.
-    fn escalate(&mut self, ladder: Ladder, now: Instant) {
+    fn escalate(&mut self, ladder: EscalationPlan, now: Instant) {
         let new = Escalation::new(ladder, now);
         if self.escalation.as_ref().is_none_or(|current| new.kill_at() < current.kill_at()) {
             self.escalation = Some(new);
@@ -403,7 +403,7 @@ impl Exec {
                 self.deliver(signal.number());
                 false
             }
-            signal => signal_marked(&self.mark, signal) == 0,
+            signal => signal_tagged(&self.mark, signal) == 0,
         };
         if all_gone && !self.is_running() {
             self.escalation = None;
@@ -423,7 +423,7 @@ impl Exec {
                 signal_process(pid, Signal::Kill);
             }
         }
-        sweep(&self.mark)
+        kill_tagged(&self.mark)
     }
 
     /// What follows from whatever has happened: a client that left has its tool ended; one whose tool
@@ -466,16 +466,18 @@ impl Exec {
         world.control.send(&Frame::Left { serial: self.serial });
         // It hands on every signal that it can hear. So it was killed, and so is the tool.
         self.cancelled.get_or_insert(CancelCause::Disconnect);
-        self.escalate(Ladder::Vanished, world.now);
+        self.escalate(EscalationPlan::Immediate, world.now);
     }
 }
 
-fn ladder(cause: CancelCause, interrupt: Interrupt) -> Ladder {
+fn ladder(cause: CancelCause, interrupt: Interrupt) -> EscalationPlan {
     match (cause, interrupt) {
-        (CancelCause::Timeout, _) => Ladder::Timeout,
-        (CancelCause::Disconnect | CancelCause::Shutdown, Interrupt::Send) => Ladder::Cancel,
+        (CancelCause::Timeout, _) => EscalationPlan::Timeout,
+        (CancelCause::Disconnect | CancelCause::Shutdown, Interrupt::Send) => {
+            EscalationPlan::Cancel
+        }
         (CancelCause::Disconnect | CancelCause::Shutdown, Interrupt::Skip) => {
-            Ladder::CancelAfterSignal
+            EscalationPlan::CancelAfterSignal
         }
     }
 }

@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use aifo_process::{
-    Group, Lookup, Mark, ResourceLimit, Spawn, SpawnError, current_limits, find_in_path, variable,
+    ExecTag, Group, Lookup, ResourceLimit, Spawn, SpawnError, current_limits, find_in_path,
+    variable,
 };
 use aifo_types::env;
 use aifo_wire::{
@@ -119,7 +120,7 @@ impl Toolbox {
     /// The environment of one call, its mark first.
     fn environment(&self, start: &Start, cwd: &Path, project: &Project) -> Vec<CString> {
         let own = [
-            CString::new(Mark::of(&start.id).as_str()).ok(),
+            CString::new(ExecTag::new(&start.id).as_str()).ok(),
             variable("PWD".as_ref(), working_directory(start, cwd)),
         ];
         let given = &start.invocation.environment;

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use aifo_process::{
-    ChildEvent, Group, Mark, Reaped, Spawn, Waiting, reap, receive_with_fds, send_with_fds,
+    ChildEvent, ExecTag, Group, Reaped, SendMode, Spawn, reap, receive_with_fds, send_with_fds,
     signal_group_number,
 };
 use aifo_types::{ExecId, Signal};
@@ -65,7 +65,7 @@ pub(crate) fn start(
         program: CString::new("/proc/self/exe")?,
         argv: vec![CString::new("aifo-runner")?, CString::new("monitor")?],
         // Nothing but the mark: whatever ends the exec ends its monitor.
-        env: vec![CString::new(Mark::of(id).as_str())?],
+        env: vec![CString::new(ExecTag::new(id).as_str())?],
         stdio: [Some(theirs.as_fd()), Some(null.as_fd()), Some(null.as_fd())],
         group: Group::Terminal(terminal),
         cwd: tool.cwd,
@@ -80,7 +80,7 @@ pub(crate) fn start(
     let mut bytes = Vec::new();
     Frame::Start(Box::new(start)).encode(&mut bytes);
     // The monitor reads at once, as a rule; nobody who stops it is to stop us.
-    let sent = send_with_fds(ours.as_fd(), &bytes, &fds, Waiting::Refuse)?;
+    let sent = send_with_fds(ours.as_fd(), &bytes, &fds, SendMode::NonBlocking)?;
     let mut channel = Channel::new(ours);
     channel.send_encoded(bytes.get(sent..).unwrap_or_default())?;
     Ok((pid, channel))

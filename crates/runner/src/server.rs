@@ -96,7 +96,7 @@ impl Server {
         become_subreaper().map_err(io::Error::from)?;
         // PID 1 takes all others along, so it is to be the last that the kernel ends. A tool on a
         // machine that is no container is judged as it would be natively.
-        let oom_score = if std::process::id() == 1 { OomScore::own().ok() } else { None };
+        let oom_score = if std::process::id() == 1 { OomScore::current().ok() } else { None };
         // Tools have our user id, and our descriptors are not theirs.
         forbid_tracing().map_err(io::Error::from)?;
         // What tools get is what we were given.

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use aifo_process::{Mark, end_everywhere, forbid_tracing};
+use aifo_process::{ExecTag, forbid_tracing, terminate_tagged};
 
 /// Reads from `launcher`, a pipe, a line with the variable `NAME=value` that marks the processes, and
 /// waits. A further byte is the launcher's word that it has ended in good order: then nothing is done.
@@ -24,7 +24,7 @@ pub fn watch(launcher: OwnedFd) -> io::Result<()> {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     if launcher.read(&mut [0])? == 0 {
-        end_everywhere(&Mark::of_variable(variable.to_owned()), PATIENCE);
+        terminate_tagged(&ExecTag::from_variable(variable.to_owned()), PATIENCE);
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! A process group loses whoever called setsid, a process tree loses whoever forked twice. The
 //! environment a process was started with stays with all its descendants, so each exec's carries a
-//! mark there.
+//! tag there.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -16,17 +16,17 @@ use crate::sys;
 
 /// The variable by which the processes of one exec are known: `AIFO_EXEC=<exec id>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark(String);
+pub struct ExecTag(String);
 
-impl Mark {
-    /// The mark of the exec called `id`.
-    pub fn of(id: &ExecId) -> Self {
-        Mark(format!("{}={id}", env::EXEC_MARK))
+impl ExecTag {
+    /// The tag of the exec called `id`.
+    pub fn new(id: &ExecId) -> Self {
+        ExecTag(format!("{}={id}", env::EXEC_MARK))
     }
 
     /// Any variable, as `NAME=value`, that only the processes in question have.
-    pub fn of_variable(variable: String) -> Self {
-        Mark(variable)
+    pub fn from_variable(variable: String) -> Self {
+        ExecTag(variable)
     }
 
     /// The variable, as `NAME=value`.
@@ -34,8 +34,8 @@ impl Mark {
         &self.0
     }
 
-    fn is_on(&self, pid: Pid) -> bool {
-        for _ in 0..READS {
+    fn is_set_in(&self, pid: Pid) -> bool {
+        for _ in 0..ENVIRON_READS {
             // A process that ended or belongs to somebody else shows no environment.
             let Ok(environ) = fs::read(format!("/proc/{pid}/environ")) else { return false };
             if !environ.is_empty() {
@@ -45,7 +45,7 @@ impl Mark {
             if is_zombie(pid) {
                 return false;
             }
-            std::thread::sleep(BETWEEN_READS);
+            std::thread::sleep(ENVIRON_READ_INTERVAL);
         }
         // Started with an empty environment, then.
         false
@@ -54,52 +54,52 @@ impl Mark {
 
 /// How often an empty environment is read, in case its process is just being replaced by another:
 /// that takes a fraction of a millisecond, but may be interrupted.
-const READS: usize = 10;
-const BETWEEN_READS: Duration = Duration::from_millis(1);
+const ENVIRON_READS: usize = 10;
+const ENVIRON_READ_INTERVAL: Duration = Duration::from_millis(1);
 
-/// All live processes below us with this mark. Another session on this machine may use the same
+/// All live processes below us with this tag. Another session on this machine may use the same
 /// exec id, so only what is below us counts: as a subreaper we lose none of ours. Walks /proc: some
 /// microseconds per process of the system.
-pub fn processes_marked(mark: &Mark) -> Vec<Pid> {
-    descendants_of(getpid()).into_iter().filter(|pid| mark.is_on(*pid)).collect()
+pub fn tagged_processes(tag: &ExecTag) -> Vec<Pid> {
+    descendants_of(getpid()).into_iter().filter(|pid| tag.is_set_in(*pid)).collect()
 }
 
-/// Sends a signal to every process with this mark; returns how many there were.
+/// Sends a signal to every process with this tag; returns how many there were.
 ///
-/// Each is pinned by a pidfd before its mark is read again, so a number that was reused meanwhile
+/// Each is pinned by a pidfd before its tag is read again, so a number that was reused meanwhile
 /// is never hit.
-pub fn signal_marked(mark: &Mark, signal: Signal) -> usize {
-    signal_each(processes_marked(mark), mark, signal)
+pub fn signal_tagged(tag: &ExecTag, signal: Signal) -> usize {
+    signal_each(tagged_processes(tag), tag, signal)
 }
 
-/// Ends every process of this machine that has this mark and may be signalled, wherever it is in the
-/// process tree, except for the calling one: TERM first, and KILL for what is left after `patience`.
-/// Returns when none is left, or [`sweep`] would give up.
-pub fn end_everywhere(mark: &Mark, patience: Duration) {
-    let marked = || all_processes().filter(|pid| *pid != getpid() && mark.is_on(*pid));
-    let deadline = Instant::now() + patience;
-    signal_each(marked().collect(), mark, Signal::Term);
+/// Ends every process of this machine that has this tag and may be signalled, wherever it is in the
+/// process tree, except for the calling one: TERM first, and KILL for what is left after `grace`.
+/// Returns when none is left, or [`kill_tagged`] would give up.
+pub fn terminate_tagged(tag: &ExecTag, grace: Duration) {
+    let tagged = || all_processes().filter(|pid| *pid != getpid() && tag.is_set_in(*pid));
+    let deadline = Instant::now() + grace;
+    signal_each(tagged().collect(), tag, Signal::Term);
     // A stopped process gets its TERM when it continues.
-    signal_each(marked().collect(), mark, Signal::Cont);
-    while Instant::now() < deadline && marked().next().is_some() {
-        std::thread::sleep(BETWEEN_LOOKS);
+    signal_each(tagged().collect(), tag, Signal::Cont);
+    while Instant::now() < deadline && tagged().next().is_some() {
+        std::thread::sleep(POLL_INTERVAL);
     }
-    for _ in 0..MAX_WALKS {
-        if signal_each(marked().collect(), mark, Signal::Kill) == 0 {
+    for _ in 0..MAX_PROC_WALKS {
+        if signal_each(tagged().collect(), tag, Signal::Kill) == 0 {
             return;
         }
-        std::thread::sleep(BETWEEN_READS);
+        std::thread::sleep(ENVIRON_READ_INTERVAL);
     }
 }
 
 /// How often is looked whether processes have ended that were asked to.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-fn signal_each(pids: Vec<Pid>, mark: &Mark, signal: Signal) -> usize {
+fn signal_each(pids: Vec<Pid>, tag: &ExecTag, signal: Signal) -> usize {
     let mut count = 0;
     for pid in pids {
         let Ok(pidfd) = sys::pidfd_open(pid) else { continue };
-        if !mark.is_on(pid) {
+        if !tag.is_set_in(pid) {
             continue;
         }
         count += 1;
@@ -109,13 +109,13 @@ fn signal_each(pids: Vec<Pid>, mark: &Mark, signal: Signal) -> usize {
     count
 }
 
-/// Kills every process with this mark until two walks in a row find none, which a process that
+/// Kills every process with this tag until two walks in a row find none, which a process that
 /// keeps forking cannot outrun for long. Returns whether that was reached; after 64 walks the
 /// rest is somebody who cannot die yet, and the caller tries again later.
-pub fn sweep(mark: &Mark) -> bool {
+pub fn kill_tagged(tag: &ExecTag) -> bool {
     let mut empty_walks = 0;
-    for _ in 0..MAX_WALKS {
-        match signal_marked(mark, Signal::Kill) {
+    for _ in 0..MAX_PROC_WALKS {
+        match signal_tagged(tag, Signal::Kill) {
             0 => empty_walks += 1,
             _ => empty_walks = 0,
         }
@@ -126,8 +126,8 @@ pub fn sweep(mark: &Mark) -> bool {
     false
 }
 
-/// Walks of /proc that one [`sweep`] makes at most.
-const MAX_WALKS: usize = 64;
+/// Walks of /proc that one [`kill_tagged`] makes at most.
+const MAX_PROC_WALKS: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -135,44 +135,44 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn processes_end_wherever_they_are() {
+    fn tagged_processes_of_any_session_end() {
         let id = ExecId::from_random(sys::random_bits().unwrap());
-        let mark = Mark::of_variable(format!("AIFO_TEST_SESSION={id}"));
+        let tag = ExecTag::from_variable(format!("AIFO_TEST_SESSION={id}"));
         let _guard = crate::reaper::lock_children();
         let start = |script: &str| {
             let mut shell = Command::new("setsid");
             shell.args(["sh", "-c", script]).env("AIFO_TEST_SESSION", id.as_str());
             shell.spawn().unwrap()
         };
-        let mut willing = start("sleep 1000; :");
-        let mut stubborn = start("trap '' TERM; while :; do sleep 1; done");
+        let mut on_term = start("sleep 1000; :");
+        let mut ignoring_term = start("trap '' TERM; while :; do sleep 1; done");
         let mut stopped = start("kill -STOP $$; sleep 1000; :");
-        let count = || all_processes().filter(|pid| mark.is_on(*pid)).count();
+        let count = || all_processes().filter(|pid| tag.is_set_in(*pid)).count();
         while count() < 5 {
             std::thread::yield_now();
         }
-        end_everywhere(&mark, Duration::from_millis(200));
-        for child in [&mut willing, &mut stubborn, &mut stopped] {
+        terminate_tagged(&tag, Duration::from_millis(200));
+        for child in [&mut on_term, &mut ignoring_term, &mut stopped] {
             assert!(!child.wait().unwrap().success());
         }
         assert_eq!(count(), 0);
     }
 
     #[test]
-    fn a_mark_survives_setsid_and_double_fork() {
+    fn a_tag_survives_setsid_and_double_fork() {
         let id = ExecId::from_random(sys::random_bits().unwrap());
-        let mark = Mark::of(&id);
-        let longer = Mark(format!("{}x", mark.as_str()));
+        let tag = ExecTag::new(&id);
+        let longer_tag = ExecTag(format!("{}x", tag.as_str()));
         let script = "setsid sh -c 'trap \"\" TERM INT HUP; while :; do sleep 1; done' & exit 0";
         let _guard = crate::reaper::lock_children();
         crate::become_subreaper().unwrap();
         let mut shell = Command::new("sh");
         shell.args(["-c", script]).env(env::EXEC_MARK, id.as_str());
         shell.status().unwrap();
-        // The shell's child may not have executed yet, but it is there and carries the mark.
-        assert!(!processes_marked(&mark).is_empty());
-        assert!(processes_marked(&longer).is_empty(), "a mark is a whole variable");
-        assert!(sweep(&mark));
-        assert!(processes_marked(&mark).is_empty());
+        // The shell's child may not have executed yet, but it is there and carries the tag.
+        assert!(!tagged_processes(&tag).is_empty());
+        assert!(tagged_processes(&longer_tag).is_empty(), "a tag is a whole variable");
+        assert!(kill_tagged(&tag));
+        assert!(tagged_processes(&tag).is_empty());
     }
 }
