@@ -2,7 +2,7 @@
 //!
 //! Whoever starts it hands over its control connection as stdin, or says where to connect:
 //! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write PATH]..
-//! [--writable PATH].. [--apart SUBNET]..`; `aifo-runner watch` waits for the end of the launcher.
+//! [--writable PATH].. [--isolate-network SUBNET]..`; `aifo-runner watch` waits for the end of the launcher.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use aifo_process::{Confinement, confine, set_parent_death_signal, take_fd};
-use aifo_runner::{Control, GUARDED_BY, Owner};
+use aifo_runner::{ControlTransport, GUARDED_BY, Owner};
 use aifo_types::{Signal, Subnet};
 use nix::unistd::{AccessFlags, Pid, access};
 
@@ -26,8 +26,8 @@ pub(crate) fn run(args: &[OsString]) -> ShimEnd {
             Some(options) => options.control().and_then(|it| aifo_runner::guard(it, words)),
         },
         Some("monitor") => take_fd(0).and_then(aifo_runner::monitor),
-        Some("own") => match parse_own(words) {
-            Some((owner, places)) => aifo_runner::own(owner, &places),
+        Some("chown") => match parse_chown(words) {
+            Some((owner, places)) => aifo_runner::chown_tree(owner, &places),
             None => return usage(),
         },
         Some("serve") => match Options::parse(words) {
@@ -40,8 +40,8 @@ pub(crate) fn run(args: &[OsString]) -> ShimEnd {
             }
             None => return usage(),
         },
-        Some("watch") if words.is_empty() => take_fd(0).and_then(aifo_runner::watch),
-        Some("unlink") if words.is_empty() => aifo_runner::unlink_own(),
+        Some("watch") if words.is_empty() => take_fd(0).and_then(aifo_runner::watch_launcher),
+        Some("unlink") if words.is_empty() => aifo_runner::unlink_executable(),
         _ => return usage(),
     };
     match ended {
@@ -67,7 +67,7 @@ struct Options {
     /// Where tools must be able to write.
     writable: Vec<PathBuf>,
     /// What the engine takes the networks of others from.
-    apart: Vec<Subnet>,
+    network_pools: Vec<Subnet>,
     lifetime: Lifetime,
 }
 
@@ -115,7 +115,9 @@ impl Options {
                     confinement.writable.push(PathBuf::from(value));
                 }
                 Some(aifo_runner::WRITABLE) => options.writable.push(PathBuf::from(value)),
-                Some(aifo_runner::APART) => options.apart.push(value.to_str()?.parse().ok()?),
+                Some(aifo_runner::ISOLATE_NETWORK) => {
+                    options.network_pools.push(value.to_str()?.parse().ok()?)
+                }
                 _ => return None,
             }
         }
@@ -128,16 +130,16 @@ impl Options {
         self.writable.iter().find(|place| access(place.as_path(), may).is_err())
     }
 
-    fn control(&self) -> io::Result<Control> {
+    fn control(&self) -> io::Result<ControlTransport> {
         match &self.way {
-            Way::Inherited => Ok(Control::Socket(take_fd(0)?)),
-            Way::Stream => Ok(Control::Stream { input: take_fd(0)?, output: take_fd(1)? }),
+            Way::Inherited => Ok(ControlTransport::Socket(take_fd(0)?)),
+            Way::Stream => Ok(ControlTransport::Stream { input: take_fd(0)?, output: take_fd(1)? }),
             Way::Connect(path) => {
                 let connected = UnixStream::connect(path).map_err(|error| {
                     let told = format!("cannot connect to '{}': {error}", path.display());
                     io::Error::new(error.kind(), told)
                 })?;
-                Ok(Control::Socket(connected.into()))
+                Ok(ControlTransport::Socket(connected.into()))
             }
         }
     }
@@ -145,8 +147,8 @@ impl Options {
 
 fn serve(options: &Options) -> io::Result<()> {
     // While nothing else is here, and before anybody is told that we are.
-    if !options.apart.is_empty() {
-        aifo_runner::keep_apart(&options.apart)?;
+    if !options.network_pools.is_empty() {
+        aifo_runner::isolate_network(&options.network_pools)?;
     }
     let control = options.control()?;
     if let Some(guard) = options.guard {
@@ -158,13 +160,13 @@ fn serve(options: &Options) -> io::Result<()> {
     }
     if options.lifetime == Lifetime::UntilStarted {
         // Who may not remove it is not root, and root does it in our place.
-        let _ = aifo_runner::unlink_own();
+        let _ = aifo_runner::unlink_executable();
     }
     aifo_runner::serve(control).map_err(io::Error::other)
 }
 
 /// `UID:GID PATH..`
-fn parse_own(words: &[OsString]) -> Option<(Owner, Vec<PathBuf>)> {
+fn parse_chown(words: &[OsString]) -> Option<(Owner, Vec<PathBuf>)> {
     let (owner, places) = words.split_first()?;
     let (uid, gid) = owner.to_str()?.split_once(':')?;
     let owner = Owner { uid: uid.parse().ok()?, gid: gid.parse().ok()? };
@@ -198,11 +200,15 @@ mod tests {
         let streamed = parse(&[aifo_runner::STREAM, GUARDED_BY, "7"]);
         let (way, guard) = (Way::Stream, Some(7));
         assert_eq!(streamed, Some(Options { way, guard, ..Options::default() }));
-        let apart =
-            parse(&[aifo_runner::APART, "10.88.0.0/16", aifo_runner::APART, "10.89.0.0/16"]);
+        let isolated = parse(&[
+            aifo_runner::ISOLATE_NETWORK,
+            "10.88.0.0/16",
+            aifo_runner::ISOLATE_NETWORK,
+            "10.89.0.0/16",
+        ]);
         let pools = ["10.88.0.0/16", "10.89.0.0/16"].map(|pool| pool.parse().unwrap()).to_vec();
-        assert_eq!(apart, Some(Options { apart: pools, ..Options::default() }));
-        assert_eq!(parse(&[aifo_runner::APART, "10.88.0.0"]), None);
+        assert_eq!(isolated, Some(Options { network_pools: pools, ..Options::default() }));
+        assert_eq!(parse(&[aifo_runner::ISOLATE_NETWORK, "10.88.0.0"]), None);
         let lifetime = Lifetime::UntilStarted;
         let unlinked = Some(Options { lifetime, ..Options::default() });
         assert_eq!(parse(&[aifo_runner::UNLINK]), unlinked);
@@ -224,7 +230,7 @@ mod tests {
 
     #[test]
     fn owners() {
-        let parse = |words: &[&str]| parse_own(&self::words(words));
+        let parse = |words: &[&str]| parse_chown(&self::words(words));
         let owner = Owner { uid: 1000, gid: 100 };
         assert_eq!(parse(&["1000:100", "/a", "/b"]), Some((owner, vec!["/a".into(), "/b".into()])));
         for words in [&[][..], &["1000", "/a"], &["1000:x", "/a"], &["-1:0", "/a"]] {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use aifo_types::Signal;
 
-/// Which steps are steps_taken, and when. Seconds after the start.
+/// Which steps are taken, and when. Seconds after the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EscalationPlan {
     /// The tool ran into its time limit: INT at once, TERM after 5 s, KILL after 10 s
@@ -34,7 +34,7 @@ impl EscalationPlan {
     }
 }
 
-/// A plan being climbed. It never ends by itself: after the last step KILL comes repeats every
+/// A plan being climbed. It never ends by itself: after the last step KILL comes again every
 /// second, because a kill can race with a fork; the owner drops it when nothing is left to signal.
 #[derive(Clone, Debug)]
 pub struct Escalation {
@@ -55,7 +55,7 @@ impl Escalation {
     }
 
     /// The signal that is due at `now`, if any. Of several steps that are overdue only the last
-    /// one is steps_taken: a late KILL needs no INT before it.
+    /// one is taken: a late KILL needs no INT before it.
     pub fn handle_timeout(&mut self, now: Instant) -> Option<Signal> {
         let mut due = None;
         while self.poll_timeout() <= now {

@@ -12,13 +12,13 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::read;
 
-use crate::channel::Channel;
-use crate::client::{Client, Tunnel};
-use crate::outgoing::{Outgoing, Uplink};
+use crate::client_connection::{ClientConnection, Tunnel};
+use crate::frame_socket::FrameSocket;
+use crate::nonblocking_writer::{NonblockingWriter, SharedWriter};
 
 /// What a runner, and the guard above it, is handed as its control connection.
 #[derive(Debug)]
-pub enum Control {
+pub enum ControlTransport {
     /// A unix stream socket, on which descriptors come along.
     Socket(OwnedFd),
     /// Two pipes, and bytes alone: whatever descriptors would carry is relayed in frames.
@@ -30,61 +30,61 @@ pub enum Control {
     },
 }
 
-impl Control {
+impl ControlTransport {
     /// What the proxy says comes here, and its end is the end of the connection.
     pub(crate) fn input(&self) -> BorrowedFd<'_> {
         match self {
-            Control::Socket(fd) | Control::Stream { input: fd, .. } => fd.as_fd(),
+            ControlTransport::Socket(fd) | ControlTransport::Stream { input: fd, .. } => fd.as_fd(),
         }
     }
 }
 
 /// A control connection in use.
 #[derive(Debug)]
-pub(crate) struct ControlChannel {
-    input: Input,
+pub(crate) struct ControlConnection {
+    input: ControlInput,
     incoming: FrameReader,
-    uplink: Uplink,
+    writer: SharedWriter,
 }
 
 #[derive(Debug)]
-enum Input {
+enum ControlInput {
     /// With the fds that came, each set for one `Start` yet to be read.
     Socket(OwnedFd, VecDeque<Vec<OwnedFd>>),
     Stream(OwnedFd),
 }
 
 /// What a `Start` comes with.
-pub(crate) struct Handed {
-    pub(crate) client: Option<Client>,
+pub(crate) struct StartAttachments {
+    pub(crate) client: Option<ClientConnection>,
     /// The tool's descriptors.
     pub(crate) passed: Vec<OwnedFd>,
 }
 
-impl ControlChannel {
+impl ControlConnection {
     /// Puts a control connection to use; pipes do not block from now on.
-    pub(crate) fn new(control: Control) -> io::Result<Self> {
+    pub(crate) fn new(control: ControlTransport) -> io::Result<Self> {
         let (input, outgoing) = match control {
-            Control::Socket(socket) => {
-                let outgoing = Outgoing::socket(socket.try_clone()?);
-                (Input::Socket(socket, VecDeque::new()), outgoing)
+            ControlTransport::Socket(socket) => {
+                let outgoing = NonblockingWriter::socket(socket.try_clone()?);
+                (ControlInput::Socket(socket, VecDeque::new()), outgoing)
             }
-            Control::Stream { input, output } => {
+            ControlTransport::Stream { input, output } => {
                 for fd in [&input, &output] {
                     fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
                 }
-                (Input::Stream(input), Outgoing::pipe(output))
+                (ControlInput::Stream(input), NonblockingWriter::pipe(output))
             }
         };
-        let uplink = Rc::new(RefCell::new(outgoing));
-        Ok(ControlChannel { input, incoming: FrameReader::new(), uplink })
+        let writer = Rc::new(RefCell::new(outgoing));
+        Ok(ControlConnection { input, incoming: FrameReader::new(), writer })
     }
 
     /// Reads what is there. `Ok(false)` when the proxy has gone.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         let count = match &mut self.input {
-            Input::Socket(socket, fds) => {
-                let mut bytes = [0; READ];
+            ControlInput::Socket(socket, fds) => {
+                let mut bytes = [0; READ_SIZE];
                 receive_with_fds(socket.as_fd(), &mut bytes, MAX_FDS).map(|received| {
                     if !received.fds.is_empty() {
                         fds.push_back(received.fds);
@@ -93,9 +93,9 @@ impl ControlChannel {
                     received.bytes
                 })
             }
-            Input::Stream(input) => {
+            ControlInput::Stream(input) => {
                 let buffer = self.incoming.buffer();
-                let read = read(&*input, buffer.spare(READ));
+                let read = read(&*input, buffer.spare(READ_SIZE));
                 read.inspect(|count| buffer.commit(*count))
             }
         };
@@ -112,73 +112,74 @@ impl ControlChannel {
     }
 
     /// What came with a `Start`. `None` if that is not what it says.
-    pub(crate) fn take_handed(&mut self, start: &Start) -> Option<Handed> {
-        let mut handed = match &mut self.input {
+    pub(crate) fn take_attachments(&mut self, start: &Start) -> Option<StartAttachments> {
+        let mut attachments = match &mut self.input {
             // Without a descriptor the client is reached by way of the proxy; one that is missing for
             // the tool is told as such.
-            Input::Stream(_) => {
-                let tunnel = || Tunnel::new(start.serial, Rc::clone(&self.uplink));
-                let client = start.client.as_ref().map(|_| Client::Tunnelled(tunnel()));
-                Handed { client, passed: Vec::new() }
+            ControlInput::Stream(_) => {
+                let tunnel = || Tunnel::new(start.serial, Rc::clone(&self.writer));
+                let client = start.client.as_ref().map(|_| ClientConnection::Tunnelled(tunnel()));
+                StartAttachments { client, passed: Vec::new() }
             }
-            Input::Socket(_, fds) => {
+            ControlInput::Socket(_, fds) => {
                 let mut passed = match start.descriptors() {
                     0 => Vec::new(),
                     expected => fds.pop_front().filter(|fds| fds.len() == expected)?,
                 };
-                let client = start.client.as_ref().map(|_| Channel::of_client(passed.remove(0)));
-                let client = client.map(Client::Connected);
-                Handed { client, passed }
+                let client =
+                    start.client.as_ref().map(|_| FrameSocket::of_client(passed.remove(0)));
+                let client = client.map(ClientConnection::Direct);
+                StartAttachments { client, passed }
             }
         };
-        if let (Some(client), Some(handover)) = (&mut handed.client, &start.client) {
+        if let (Some(client), Some(handover)) = (&mut attachments.client, &start.client) {
             client.receive(&handover.received);
         }
-        Some(handed)
+        Some(attachments)
     }
 
     /// Tells the proxy something, behind whatever still waits. One that has gone is noticed by
-    /// [`ControlChannel::is_broken`], or by the end of what it says.
+    /// [`ControlConnection::is_broken`], or by the end of what it says.
     pub(crate) fn send(&mut self, frame: &Frame<'_>) {
-        let _ = self.uplink.borrow_mut().send_frame(frame);
+        let _ = self.writer.borrow_mut().send_frame(frame);
     }
 
     /// Sends what waits, as far as there is room.
     pub(crate) fn flush(&mut self) {
-        let _ = self.uplink.borrow_mut().flush();
+        let _ = self.writer.borrow_mut().flush();
     }
 
     /// Something waits for room.
     pub(crate) fn is_blocked(&self) -> bool {
-        self.uplink.borrow().is_blocked()
+        self.writer.borrow().is_blocked()
     }
 
     /// Nobody hears us any more.
     pub(crate) fn is_broken(&self) -> bool {
-        self.uplink.borrow().is_broken()
+        self.writer.borrow().is_broken()
     }
 
     /// Whether there is room again, after something had to wait.
     pub(crate) fn has_room_again(&mut self) -> bool {
-        let mut uplink = self.uplink.borrow_mut();
-        !uplink.is_blocked() && uplink.was_stalled()
+        let mut writer = self.writer.borrow_mut();
+        !writer.is_blocked() && writer.take_had_to_wait()
     }
 
     /// What the proxy says comes here.
     pub(crate) fn input(&self) -> BorrowedFd<'_> {
         match &self.input {
-            Input::Socket(fd, _) | Input::Stream(fd) => fd.as_fd(),
+            ControlInput::Socket(fd, _) | ControlInput::Stream(fd) => fd.as_fd(),
         }
     }
 
     /// The way out, which is another fd.
-    pub(crate) fn uplink(&self) -> Uplink {
-        Rc::clone(&self.uplink)
+    pub(crate) fn writer(&self) -> SharedWriter {
+        Rc::clone(&self.writer)
     }
 }
 
 /// Most commands are short; a client's bytes come in bulk.
-const READ: usize = 16 * 1024;
+const READ_SIZE: usize = 16 * 1024;
 
 /// With `Start`: a client's connection, and three standard descriptors.
 const MAX_FDS: usize = 4;

@@ -16,7 +16,7 @@ use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpid};
 
-use crate::control::Control;
+use crate::control::ControlTransport;
 
 /// Starts a runner on `control` and ends everything below it once the runner is gone, or has not
 /// managed to go within a few seconds of the proxy. Returns when nothing is left.
@@ -26,7 +26,7 @@ use crate::control::Control;
 ///
 /// `options` are the runner's own, which the guard only passes on: it is not confined itself, for it
 /// has to be able to end what is.
-pub fn guard(control: Control, options: &[OsString]) -> io::Result<()> {
+pub fn guard(control: ControlTransport, options: &[OsString]) -> io::Result<()> {
     reset_dispositions()?;
     become_subreaper()?;
     // The control connection is not for tools, which have our user id.
@@ -50,17 +50,17 @@ pub fn guard(control: Control, options: &[OsString]) -> io::Result<()> {
             Err(errno) => return Err(errno.into()),
         }
         let proxy_gone = watched.get(1).and_then(PollFd::any).unwrap_or(false);
-        let mut told_to_end = false;
+        let mut terminated = false;
         while let Some(info) = signals.read_signal()? {
-            told_to_end |= info.ssi_signo == Number::SIGTERM as u32;
+            terminated |= info.ssi_signo == Number::SIGTERM as u32;
         }
         if runner_ended(runner) || deadline.is_some_and(|at| at <= Instant::now()) {
             break;
         }
-        if proxy_gone || told_to_end {
-            deadline.get_or_insert(Instant::now() + RUNNER_CLOSING_TIME);
+        if proxy_gone || terminated {
+            deadline.get_or_insert(Instant::now() + RUNNER_SHUTDOWN_TIME);
         }
-        if told_to_end {
+        if terminated {
             aifo_process::signal_process(runner, aifo_types::Signal::Term);
         }
     }
@@ -84,14 +84,14 @@ pub const WRITE: &str = "--write";
 pub const GUARDED_BY: &str = "--guarded-by";
 
 /// What the runner itself needs to close, and a little more.
-const RUNNER_CLOSING_TIME: Duration = Duration::from_secs(5);
+const RUNNER_SHUTDOWN_TIME: Duration = Duration::from_secs(5);
 
-fn spawn_runner(control: &Control, options: &[OsString]) -> io::Result<Pid> {
+fn spawn_runner(control: &ControlTransport, options: &[OsString]) -> io::Result<Pid> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     let stderr = io::stderr();
     let stdout = match control {
-        Control::Socket(_) => null.as_fd(),
-        Control::Stream { output, .. } => output.as_fd(),
+        ControlTransport::Socket(_) => null.as_fd(),
+        ControlTransport::Stream { output, .. } => output.as_fd(),
     };
     let text = |text: &str| CString::new(text).map_err(io::Error::from);
     let variables = std::env::vars_os().filter_map(|(name, value)| variable(&name, &value));

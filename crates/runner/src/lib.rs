@@ -1,7 +1,7 @@
 //! The resident exec server inside a sidecar.
 //!
 //! In scope: one control connection to the proxy, and over it every start with its descriptors;
-//! starting the tool on them, the conversation with its client about what they cannot carry:
+//! starting the tool on them, the session with its client about what they cannot carry:
 //! streams, signals, the ending; reaping whatever is left to us as subreaper or PID 1; the monitor
 //! above a tool on a terminal, and the guard that ends everything below when the runner is gone.
 //!
@@ -18,7 +18,7 @@
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Whoever starts a runner hands over its control connection, here as stdin.
-//! let control = aifo_runner::Control::Socket(aifo_process::take_fd(0)?);
+//! let control = aifo_runner::ControlTransport::Socket(aifo_process::take_fd(0)?);
 //! aifo_runner::serve(control)?;
 //! # Ok(())
 //! # }
@@ -27,33 +27,33 @@
 //! Architecture invariant: the runner knows no HTTP, no token and no allowlist. Whoever holds the
 //! other end of its control connection decides.
 
-mod apart;
-mod cgroup;
-mod channel;
-mod client;
+mod chown;
+mod client_connection;
+mod client_session;
 mod control;
-mod conversation;
-mod copy;
 mod data_frame;
-mod directory;
 mod exec;
+mod frame_socket;
 mod guard;
-mod lane;
-mod launch;
+mod launcher_watch;
 mod monitor;
-mod outgoing;
-mod own;
+mod network;
+mod nonblocking_writer;
 mod poller;
-mod project;
+mod project_tools;
 mod server;
-mod stdio;
-mod watch;
+mod sidecar_limits;
+mod stream_pipe;
+mod tool_launcher;
+mod tool_stdio;
+mod unlink;
+mod working_directory;
 
-pub use apart::{APART, keep_apart};
-pub use control::Control;
-pub use copy::{UNLINK, unlink_own};
+pub use chown::{Owner, chown_tree};
+pub use control::ControlTransport;
 pub use guard::{CONNECT, GUARDED_BY, STREAM, WRITABLE, WRITE, guard};
+pub use launcher_watch::watch_launcher;
 pub use monitor::monitor;
-pub use own::{Owner, own};
+pub use network::{ISOLATE_NETWORK, isolate_network};
 pub use server::{ServeError, serve};
-pub use watch::watch;
+pub use unlink::{UNLINK, unlink_executable};

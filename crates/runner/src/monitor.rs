@@ -28,8 +28,8 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{Pid, getpgrp, tcsetpgrp};
 
-use crate::channel::Channel;
-use crate::launch::{c_string, reason_of, spawn_refusal};
+use crate::frame_socket::FrameSocket;
+use crate::tool_launcher::{c_string, spawn_error_text, spawn_start_error};
 
 /// Starts a monitor on `terminal` and tells it what to start: our end of its connection, on which it
 /// says what comes of it. What the tool inherits, the monitor inherits first.
@@ -37,9 +37,9 @@ pub(crate) fn start(
     id: &ExecId,
     tool: &Spawn<'_>,
     terminal: BorrowedFd<'_>,
-) -> io::Result<(Pid, Channel)> {
+) -> io::Result<(Pid, FrameSocket)> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
-    let (ours, theirs) =
+    let (runner_end, monitor_end) =
         socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?;
     let bytes = |text: &CString| text.as_bytes().to_vec();
     let open =
@@ -66,7 +66,7 @@ pub(crate) fn start(
         argv: vec![CString::new("aifo-runner")?, CString::new("monitor")?],
         // Nothing but the mark: whatever ends the exec ends its monitor.
         env: vec![CString::new(ExecTag::new(id).as_str())?],
-        stdio: [Some(theirs.as_fd()), Some(null.as_fd()), Some(null.as_fd())],
+        stdio: [Some(monitor_end.as_fd()), Some(null.as_fd()), Some(null.as_fd())],
         group: Group::Terminal(terminal),
         cwd: tool.cwd,
         limits: tool.limits.clone(),
@@ -74,14 +74,14 @@ pub(crate) fn start(
         nice: tool.nice,
         ignored: 0,
     };
-    let pid = monitor.spawn().map_err(|error| io::Error::other(reason_of(&error)))?;
-    drop(theirs);
+    let pid = monitor.spawn().map_err(|error| io::Error::other(spawn_error_text(&error)))?;
+    drop(monitor_end);
     let fds: Vec<_> = tool.stdio.iter().flatten().copied().collect();
     let mut bytes = Vec::new();
     Frame::Start(Box::new(start)).encode(&mut bytes);
     // The monitor reads at once, as a rule; nobody who stops it is to stop us.
-    let sent = send_with_fds(ours.as_fd(), &bytes, &fds, SendMode::NonBlocking)?;
-    let mut channel = Channel::new(ours);
+    let sent = send_with_fds(runner_end.as_fd(), &bytes, &fds, SendMode::NonBlocking)?;
+    let mut channel = FrameSocket::new(runner_end);
     channel.send_encoded(bytes.get(sent..).unwrap_or_default())?;
     Ok((pid, channel))
 }
@@ -93,7 +93,7 @@ pub fn monitor(control: OwnedFd) -> io::Result<()> {
     SigSet::all().thread_block()?;
     let children = SigSet::from_iter([Number::SIGCHLD]);
     let children = SignalFd::with_flags(&children, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let mut control = Channel::new(control);
+    let mut control = FrameSocket::new(control);
     let terminal = File::options().read(true).write(true).open("/dev/tty")?;
     let (start, fds) = receive_start(&mut control)?;
     let tool = match start_tool(&start, fds, terminal.as_fd()) {
@@ -104,11 +104,11 @@ pub fn monitor(control: OwnedFd) -> io::Result<()> {
     control.send(&Frame::Started { serial: 0, pid, stdio: start.invocation.stdio })?;
     let mut resumed = 0;
     loop {
-        let mut watched = [
+        let mut polled = [
             PollFd::new(control.as_fd(), PollFlags::POLLIN),
             PollFd::new(children.as_fd(), PollFlags::POLLIN),
         ];
-        match poll(&mut watched, PollTimeout::NONE) {
+        match poll(&mut polled, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -120,7 +120,7 @@ pub fn monitor(control: OwnedFd) -> io::Result<()> {
                     control.send(&Frame::Stopped { signal, resumed })?;
                 }
                 ChildEvent::Ended(reaped) if reaped.pid == tool => {
-                    return finish(control, terminal.as_fd(), &reaped);
+                    return report_exit(control, terminal.as_fd(), &reaped);
                 }
                 ChildEvent::Stopped { .. } | ChildEvent::Ended(_) => {}
             }
@@ -140,7 +140,11 @@ pub fn monitor(control: OwnedFd) -> io::Result<()> {
 }
 
 /// Tells the ending, and stays leader of the session until all that was printed has been read.
-fn finish(mut control: Channel, terminal: BorrowedFd<'_>, reaped: &Reaped) -> io::Result<()> {
+fn report_exit(
+    mut control: FrameSocket,
+    terminal: BorrowedFd<'_>,
+    reaped: &Reaped,
+) -> io::Result<()> {
     // With us the session ends, and the kernel hangs up on its foreground group: that is not to be
     // one in which the tool left something running. It may be gone already.
     let _ = tcsetpgrp(terminal, getpgrp());
@@ -153,8 +157,8 @@ fn finish(mut control: Channel, terminal: BorrowedFd<'_>, reaped: &Reaped) -> io
     let exit = Exit { ending: reaped.ending, cancelled: None, limit: None, taken: 0, usage };
     control.send(&Frame::Exit { serial: 0, exit })?;
     loop {
-        let mut watched = [PollFd::new(control.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut watched, PollTimeout::NONE) {
+        let mut polled = [PollFd::new(control.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut polled, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -166,7 +170,7 @@ fn finish(mut control: Channel, terminal: BorrowedFd<'_>, reaped: &Reaped) -> io
 }
 
 /// Waits for the one `Start`, and what comes with it.
-fn receive_start(control: &mut Channel) -> io::Result<(Start, Vec<OwnedFd>)> {
+fn receive_start(control: &mut FrameSocket) -> io::Result<(Start, Vec<OwnedFd>)> {
     let mut fds = Vec::new();
     let mut bytes = [0; 16 * 1024];
     loop {
@@ -218,5 +222,5 @@ fn start_tool(
         ignored: invocation.ignored,
     };
     let path = Path::new(OsStr::from_bytes(program));
-    spawn.spawn().map_err(|error| spawn_refusal(path, &error))
+    spawn.spawn().map_err(|error| spawn_start_error(path, &error))
 }

@@ -14,23 +14,23 @@ use aifo_process::{ExecTag, forbid_tracing, terminate_tagged};
 /// waits. A further byte is the launcher's word that it has ended in good order: then nothing is done.
 /// The end of the pipe without it means that the launcher was killed: every process with that variable
 /// gets TERM, and KILL two seconds later.
-pub fn watch(launcher: OwnedFd) -> io::Result<()> {
+pub fn watch_launcher(launcher: OwnedFd) -> io::Result<()> {
     // The variable is a secret.
     forbid_tracing()?;
-    let mut launcher = BufReader::new(File::from(launcher)).take(MAX_BYTES);
+    let mut launcher = BufReader::new(File::from(launcher)).take(MAX_LINE_BYTES);
     let mut variable = String::new();
     launcher.read_line(&mut variable)?;
     let Some(variable) = variable.strip_suffix('\n').filter(|it| it.contains('=')) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     if launcher.read(&mut [0])? == 0 {
-        terminate_tagged(&ExecTag::from_variable(variable.to_owned()), PATIENCE);
+        terminate_tagged(&ExecTag::from_variable(variable.to_owned()), TERM_GRACE);
     }
     Ok(())
 }
 
 /// How long a process may take to end before it is killed.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TERM_GRACE: Duration = Duration::from_secs(2);
 
 /// More than a name and a token need.
-const MAX_BYTES: u64 = 4096;
+const MAX_LINE_BYTES: u64 = 4096;

@@ -16,22 +16,22 @@ pub struct Owner {
     pub gid: u32,
 }
 
-/// Gives each of these places to `owner`, with whatever in them belongs to somebody else. Links are
+/// Gives each of these roots to `owner`, with whatever in them belongs to somebody else. Links are
 /// not followed. An engine makes a volume for root, and one that another user has filled before stays
 /// theirs.
 ///
 /// It takes `CAP_CHOWN` and no other capability. It is meant for a container that holds nothing but
-/// such places: whoever could swap a directory for a link meanwhile would gain nothing by it.
+/// such roots: whoever could swap a directory for a link meanwhile would gain nothing by it.
 ///
-/// Errors: a place is not there, or an owner cannot be changed. What is in a place and vanishes
+/// Errors: a root is not there, or an owner cannot be changed. What is in a root and vanishes
 /// meanwhile is passed over.
-pub fn own(owner: Owner, places: &[PathBuf]) -> io::Result<()> {
-    for place in places {
+pub fn chown_tree(owner: Owner, roots: &[PathBuf]) -> io::Result<()> {
+    for root in roots {
         // Directories wait here rather than on our stack, which a deep one could exhaust.
-        let mut rest = entrust(place, owner)?;
-        while let Some(path) = rest.pop() {
-            match entrust(&path, owner) {
-                Ok(entries) => rest.extend(entries),
+        let mut pending = chown(root, owner)?;
+        while let Some(path) = pending.pop() {
+            match chown(&path, owner) {
+                Ok(entries) => pending.extend(entries),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -41,15 +41,15 @@ pub fn own(owner: Owner, places: &[PathBuf]) -> io::Result<()> {
 }
 
 /// Changes the owner of one entry, and returns what is in it if it is a directory.
-fn entrust(path: &Path, owner: Owner) -> io::Result<Vec<PathBuf>> {
-    let told = |error: io::Error| {
-        io::Error::new(error.kind(), format!("cannot own '{}': {error}", path.display()))
+fn chown(path: &Path, owner: Owner) -> io::Result<Vec<PathBuf>> {
+    let context = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot chown_tree '{}': {error}", path.display()))
     };
-    let metadata = path.symlink_metadata().map_err(told)?;
+    let metadata = path.symlink_metadata().map_err(context)?;
     // Read first: afterwards it may be closed to us.
-    let entries = if metadata.is_dir() { entries(path).map_err(told)? } else { Vec::new() };
-    if !belongs_to(&path.symlink_metadata().map_err(told)?, owner) {
-        lchown(path, Some(owner.uid), Some(owner.gid)).map_err(told)?;
+    let entries = if metadata.is_dir() { entries(path).map_err(context)? } else { Vec::new() };
+    if !belongs_to(&path.symlink_metadata().map_err(context)?, owner) {
+        lchown(path, Some(owner.uid), Some(owner.gid)).map_err(context)?;
     }
     Ok(entries)
 }
@@ -77,32 +77,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_is_in_a_place_and_nothing_else() {
-        let base = std::env::temp_dir().join(format!("aifo-own-{}", std::process::id()));
-        fs::create_dir_all(base.join("place/a/b")).unwrap();
+    fn a_tree_changes_owner_and_links_are_not_followed() {
+        let base = std::env::temp_dir().join(format!("aifo-chown_tree-{}", std::process::id()));
+        fs::create_dir_all(base.join("root/a/b")).unwrap();
         fs::create_dir_all(base.join("outside")).unwrap();
-        fs::write(base.join("place/a/b/file"), "").unwrap();
-        symlink(base.join("outside"), base.join("place/link")).unwrap();
+        fs::write(base.join("root/a/b/file"), "").unwrap();
+        symlink(base.join("outside"), base.join("root/link")).unwrap();
         let owner = |name: &str| {
             let metadata = base.join(name).symlink_metadata().unwrap();
             Owner { uid: metadata.uid(), gid: metadata.gid() }
         };
-        let (place, before) = (base.join("place"), owner("outside"));
-        own(before, std::slice::from_ref(&place)).unwrap();
-        assert_eq!(owner("place/a/b/file"), before, "nothing to do");
+        let (root, before) = (base.join("root"), owner("outside"));
+        chown_tree(before, std::slice::from_ref(&root)).unwrap();
+        assert_eq!(owner("root/a/b/file"), before, "nothing to do");
 
         let other = Owner { uid: before.uid + 4242, gid: before.gid + 2424 };
-        let owned = own(other, &[place]);
+        let owned = chown_tree(other, &[root]);
         if geteuid().is_root() {
             owned.unwrap();
-            for name in ["place", "place/a", "place/a/b", "place/a/b/file", "place/link"] {
+            for name in ["root", "root/a", "root/a/b", "root/a/b/file", "root/link"] {
                 assert_eq!(owner(name), other, "{name}");
             }
         } else {
             assert_eq!(owned.unwrap_err().kind(), ErrorKind::PermissionDenied);
         }
         assert_eq!(owner("outside"), before, "links are not followed");
-        let missing = own(before, &[base.join("none")]).unwrap_err();
+        let missing = chown_tree(before, &[base.join("none")]).unwrap_err();
         assert!(missing.to_string().contains("none"), "{missing}");
         fs::remove_dir_all(&base).unwrap();
     }

@@ -10,23 +10,23 @@ use aifo_wire::{Frame, FrameError, FrameReader};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 
-use crate::outgoing::Outgoing;
+use crate::nonblocking_writer::NonblockingWriter;
 
 /// One end of a connection, with what could not be sent yet.
 #[derive(Debug)]
-pub(crate) struct Channel {
-    socket: Outgoing,
+pub(crate) struct FrameSocket {
+    socket: NonblockingWriter,
     incoming: FrameReader,
 }
 
-impl Channel {
+impl FrameSocket {
     pub(crate) fn new(socket: OwnedFd) -> Self {
-        Channel { socket: Outgoing::socket(socket), incoming: FrameReader::new() }
+        FrameSocket { socket: NonblockingWriter::socket(socket), incoming: FrameReader::new() }
     }
 
     /// To a client, whom nobody trusts.
     pub(crate) fn of_client(socket: OwnedFd) -> Self {
-        Channel { incoming: FrameReader::of_client(), ..Channel::new(socket) }
+        FrameSocket { incoming: FrameReader::of_client(), ..FrameSocket::new(socket) }
     }
 
     /// Reads what is there. `Ok(false)` when the peer has closed.
@@ -75,7 +75,7 @@ impl Channel {
     }
 }
 
-impl AsFd for Channel {
+impl AsFd for FrameSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -16,16 +16,16 @@ use aifo_wire::{
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-use crate::channel::Channel;
-use crate::directory::Roots;
-use crate::lane::Lane;
+use crate::frame_socket::FrameSocket;
 use crate::monitor;
-use crate::project::Project;
-use crate::stdio::ToolStdio;
+use crate::project_tools::ProjectTools;
+use crate::stream_pipe::StreamPipe;
+use crate::tool_stdio::ToolStdio;
+use crate::working_directory::Roots;
 
 /// What every tool of this sidecar gets.
 #[derive(Debug)]
-pub(crate) struct Toolbox {
+pub(crate) struct ToolLauncher {
     /// The kind of this sidecar, by which it knows what of a project's own concerns it.
     kind: String,
     roots: Roots,
@@ -38,26 +38,26 @@ pub(crate) struct Toolbox {
 
 /// A tool that has just been started.
 #[derive(Debug)]
-pub(crate) struct Launched {
+pub(crate) struct LaunchedTool {
     /// The tool, or the monitor above it, which has yet to say whether the tool runs.
     pub(crate) pid: Pid,
     /// The monitor's connection, where the tool has a terminal.
-    pub(crate) monitor: Option<Channel>,
+    pub(crate) monitor: Option<FrameSocket>,
     /// Our ends of its streams.
-    pub(crate) lanes: Vec<Lane>,
+    pub(crate) pipes: Vec<StreamPipe>,
     /// What 0, 1 and 2 have become.
     pub(crate) stdio: [Stdio; 3],
 }
 
 /// What is to be executed.
-struct Found {
+struct ResolvedTool {
     program: PathBuf,
     /// As asked for, unless something stands in for the tool.
     argv: Vec<Vec<u8>>,
-    project: Project,
+    project: ProjectTools,
 }
 
-impl Toolbox {
+impl ToolLauncher {
     /// Takes our own environment as the tools', but for what is ours alone.
     pub(crate) fn new(kind: String, roots: Roots, limits: Vec<ResourceLimit>) -> Self {
         let inherited = std::env::vars_os().filter(|(name, _)| {
@@ -65,7 +65,7 @@ impl Toolbox {
             // PWD is told per call, and OLDPWD is nobody's.
             !ours && name != "PWD" && name != "OLDPWD"
         });
-        Toolbox {
+        ToolLauncher {
             kind,
             roots,
             path: std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into()),
@@ -76,49 +76,50 @@ impl Toolbox {
     }
 
     /// Finds the file to execute. Errors: it is not there, or may not be executed.
-    fn find(&self, start: &Start, cwd: &Path) -> Result<Found, StartError> {
+    fn find(&self, start: &Start, cwd: &Path) -> Result<ResolvedTool, StartError> {
         if let Some(path) = &start.program {
             let program = PathBuf::from(OsStr::from_bytes(path));
-            return Ok(Found {
+            return Ok(ResolvedTool {
                 program,
                 argv: start.invocation.argv.clone(),
-                project: Project::default(),
+                project: ProjectTools::default(),
             });
         }
         let name =
             String::from_utf8_lossy(start.invocation.argv.first().map_or(&b""[..], Vec::as_slice));
-        let workspace = self.roots.workspace_around(cwd);
-        let project = Project::around(&self.kind, &name, cwd, workspace);
+        let workspace = self.roots.workspace_root_of(cwd);
+        let project = ProjectTools::find(&self.kind, &name, cwd, workspace);
         let path = project.path(&self.path);
         let mut argv = start.invocation.argv.clone();
-        let mut found = find_in_path(&name, &path);
-        if found == Lookup::Absent
-            && let Some((_, stand_in)) = STAND_INS.iter().find(|(absent, _)| *absent == name)
+        let mut lookup = find_in_path(&name, &path);
+        if lookup == Lookup::Absent
+            && let Some((_, alternative)) =
+                ALTERNATIVE_NAMES.iter().find(|(absent, _)| *absent == name)
         {
-            found = find_in_path(stand_in, &path);
+            lookup = find_in_path(alternative, &path);
         }
-        if found == Lookup::Absent
+        if lookup == Lookup::Absent
             && let Some((program, args)) = project.fallback
         {
-            found = find_in_path(program, &path);
+            lookup = find_in_path(program, &path);
             let instead = std::iter::once(&program).chain(args);
             argv.splice(..1, instead.map(|word| word.as_bytes().to_vec()));
         }
-        match found {
-            Lookup::Found(program) => Ok(Found { program, argv, project }),
+        match lookup {
+            Lookup::Found(program) => Ok(ResolvedTool { program, argv, project }),
             Lookup::NotExecutable(file) => {
                 let reason = format!("cannot execute '{}': permission denied", file.display());
-                Err(refuse(StartErrorCause::NotExecutable, reason))
+                Err(start_error(StartErrorCause::NotExecutable, reason))
             }
             Lookup::Absent => {
                 let reason = format!("tool '{name}' is not in the sidecar's PATH");
-                Err(refuse(StartErrorCause::Absent, reason))
+                Err(start_error(StartErrorCause::Absent, reason))
             }
         }
     }
 
     /// The environment of one call, its mark first.
-    fn environment(&self, start: &Start, cwd: &Path, project: &Project) -> Vec<CString> {
+    fn environment(&self, start: &Start, cwd: &Path, project: &ProjectTools) -> Vec<CString> {
         let own = [
             CString::new(ExecTag::new(&start.id).as_str()).ok(),
             variable("PWD".as_ref(), working_directory(start, cwd)),
@@ -164,13 +165,13 @@ impl Toolbox {
         start: &Start,
         passed: Vec<OwnedFd>,
         null: BorrowedFd<'_>,
-    ) -> Result<Launched, StartError> {
+    ) -> Result<LaunchedTool, StartError> {
         let invocation = &start.invocation;
         let cwd = self
             .roots
             .open(invocation.cwd.as_deref(), start.elsewhere)
-            .map_err(|reason| refuse(StartErrorCause::Cwd, reason))?;
-        let Found { program, argv, project } = self.find(start, &cwd.path)?;
+            .map_err(|reason| start_error(StartErrorCause::Cwd, reason))?;
+        let ResolvedTool { program, argv, project } = self.find(start, &cwd.path)?;
         let stdio = ToolStdio::new(start, passed)?;
         let argv = argv.iter().map(|arg| c_string(arg));
         let spawn = Spawn {
@@ -187,16 +188,16 @@ impl Toolbox {
         };
         let (pid, monitor) = match &stdio.terminal {
             None => {
-                let pid = spawn.spawn().map_err(|error| spawn_refusal(&program, &error))?;
+                let pid = spawn.spawn().map_err(|error| spawn_start_error(&program, &error))?;
                 (pid, None)
             }
             Some(terminal) => {
                 let (pid, monitor) = monitor::start(&start.id, &spawn, terminal.as_fd())
-                    .map_err(|error| refuse(StartErrorCause::Failed, error.to_string()))?;
+                    .map_err(|error| start_error(StartErrorCause::Failed, error.to_string()))?;
                 (pid, Some(monitor))
             }
         };
-        Ok(Launched { pid, monitor, lanes: stdio.lanes, stdio: invocation.stdio })
+        Ok(LaunchedTool { pid, monitor, pipes: stdio.pipes, stdio: invocation.stdio })
     }
 
     /// The limits of a tool that are not our own: those of every tool, and over them the caller's,
@@ -223,34 +224,34 @@ fn working_directory<'a>(start: &'a Start, real: &'a Path) -> &'a OsStr {
 
 /// Names under which a tool may be installed, should its own be absent: many systems have only a
 /// `python3`. The tool still sees the name that was typed.
-const STAND_INS: [(&str, &str); 1] = [("python", "python3")];
+const ALTERNATIVE_NAMES: [(&str, &str); 1] = [("python", "python3")];
 
 /// What a C library assumes when PATH is not set.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-pub(crate) fn refuse(cause: StartErrorCause, message: String) -> StartError {
+pub(crate) fn start_error(cause: StartErrorCause, message: String) -> StartError {
     StartError { cause, message }
 }
 
 /// The words a shell would use, and the cause its exit code follows from.
-pub(crate) fn spawn_refusal(program: &Path, error: &SpawnError) -> StartError {
+pub(crate) fn spawn_start_error(program: &Path, error: &SpawnError) -> StartError {
     let program = program.display();
     let (cause, reason) = match error {
         // The file was there a moment ago: what is missing is the interpreter it names.
         SpawnError::Exec(Errno::ENOENT) => {
-            (StartErrorCause::NotFound, "its interpreter was not found".to_owned())
+            (StartErrorCause::NotFound, "its interpreter was not lookup".to_owned())
         }
         SpawnError::Exec(Errno::E2BIG) => {
             (StartErrorCause::NotExecutable, "argument list too long".to_owned())
         }
         SpawnError::Exec(errno) => (StartErrorCause::NotExecutable, errno.desc().to_lowercase()),
-        other => (StartErrorCause::Failed, reason_of(other)),
+        other => (StartErrorCause::Failed, spawn_error_text(other)),
     };
-    refuse(cause, format!("cannot execute '{program}': {reason}"))
+    start_error(cause, format!("cannot execute '{program}': {reason}"))
 }
 
 /// Why there is no process.
-pub(crate) fn reason_of(error: &SpawnError) -> String {
+pub(crate) fn spawn_error_text(error: &SpawnError) -> String {
     match error {
         SpawnError::TooManyProcesses => {
             format!("{error}; end some, or raise that of the sidecar with --pids")
@@ -261,5 +262,5 @@ pub(crate) fn reason_of(error: &SpawnError) -> String {
 
 pub(crate) fn c_string(text: &[u8]) -> Result<CString, StartError> {
     CString::new(text)
-        .map_err(|error| refuse(StartErrorCause::Failed, SpawnError::from(error).to_string()))
+        .map_err(|error| start_error(StartErrorCause::Failed, SpawnError::from(error).to_string()))
 }

@@ -21,7 +21,7 @@ pub(crate) struct Roots {
 
 /// A directory to start in: the fd is what is used, so that nobody can swap the path afterwards.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub(crate) struct WorkingDirectory {
     pub(crate) fd: OwnedFd,
     /// What PWD says.
     pub(crate) path: PathBuf,
@@ -43,9 +43,9 @@ impl Roots {
     }
 
     /// The workspace root, under the name by which `path` lies in it.
-    pub(crate) fn workspace_around(&self, path: &Path) -> &Path {
-        let holding = self.workspace.iter().find(|root| path.starts_with(root));
-        holding.unwrap_or(&self.root)
+    pub(crate) fn workspace_root_of(&self, path: &Path) -> &Path {
+        let containing = self.workspace.iter().find(|root| path.starts_with(root));
+        containing.unwrap_or(&self.root)
     }
 
     /// Opens the directory a call asks for. Errors are sentences for the caller.
@@ -53,15 +53,15 @@ impl Roots {
         &self,
         cwd: Option<&[u8]>,
         elsewhere: Elsewhere,
-    ) -> Result<Directory, String> {
+    ) -> Result<WorkingDirectory, String> {
         let Some(cwd) = cwd else { return open_directory(&self.root) };
         let cwd = Path::new(OsStr::from_bytes(cwd));
         let opened = open_directory(cwd);
         match opened {
-            Ok(directory) if self.hold(&directory.path) => Ok(directory),
+            Ok(directory) if self.contains(&directory.path) => Ok(directory),
             Ok(_) if elsewhere == Elsewhere::AtRoot => open_directory(&self.root),
             // A caller's directory outside may not even exist here.
-            Err(_) if elsewhere == Elsewhere::AtRoot && !self.hold(cwd) => {
+            Err(_) if elsewhere == Elsewhere::AtRoot && !self.contains(cwd) => {
                 open_directory(&self.root)
             }
             Ok(_) => Err(format!("cwd '{}' lies outside the workspace", cwd.display())),
@@ -69,12 +69,12 @@ impl Roots {
         }
     }
 
-    fn hold(&self, path: &Path) -> bool {
+    fn contains(&self, path: &Path) -> bool {
         self.workspace.iter().chain(&self.tmp).any(|root| path.starts_with(root))
     }
 }
 
-fn open_directory(path: &Path) -> Result<Directory, String> {
+fn open_directory(path: &Path) -> Result<WorkingDirectory, String> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let fd = open(path, flags, Mode::empty()).map_err(|errno| {
         let path = path.display();
@@ -87,7 +87,7 @@ fn open_directory(path: &Path) -> Result<Directory, String> {
     // What the fd really is, whatever links the path went through.
     let path = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
         .map_err(|error| format!("cwd '{}' cannot be resolved: {error}", path.display()))?;
-    Ok(Directory { fd, path })
+    Ok(WorkingDirectory { fd, path })
 }
 
 #[cfg(test)]
@@ -96,7 +96,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_directory_counts_where_it_really_lies() {
+    fn a_directory_is_judged_by_its_real_path() {
         let base = std::env::temp_dir().join(format!("aifo-roots-{}", std::process::id()));
         let path = |name: &str| base.join(name);
         for name in ["ws/sub", "ws-evil", "again", "tmp", "out"] {
@@ -151,8 +151,8 @@ mod tests {
         let root = roots.open(None, Elsewhere::Refuse).unwrap();
         let real = |name: &str| path(name).canonicalize().unwrap();
         assert_eq!(root.path, real("ws"), "the first name");
-        assert_eq!(roots.workspace_around(&real("again")), real("again"));
-        assert_eq!(roots.workspace_around(&real("tmp")), real("ws"));
+        assert_eq!(roots.workspace_root_of(&real("again")), real("again"));
+        assert_eq!(roots.workspace_root_of(&real("tmp")), real("ws"));
 
         let alone = Roots::new(&setup(&["ws"], &[])).unwrap();
         let refused = alone.open(Some(&bytes("tmp")), Elsewhere::Refuse).unwrap_err();

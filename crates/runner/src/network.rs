@@ -16,7 +16,7 @@ use nix::sys::socket::{
 };
 
 /// The argument before a range that an engine takes its networks from.
-pub const APART: &str = "--apart";
+pub const ISOLATE_NETWORK: &str = "--isolate-network";
 
 /// Takes every network of an engine's but our own out of reach, those it has not made yet included,
 /// and gives up all capabilities, of which it takes `CAP_NET_ADMIN` and `CAP_SETPCAP`.
@@ -26,18 +26,18 @@ pub const APART: &str = "--apart";
 /// is left alone, which may be somebody's own.
 ///
 /// Errors: our network is from none of them, or a capability is missing.
-pub fn keep_apart(pools: &[Subnet]) -> io::Result<()> {
-    let ours = addresses()?;
-    let theirs = of_others(pools, &ours).ok_or_else(|| {
-        let [ours, pools] = [listed(&ours), listed(pools)];
-        io::Error::other(format!("our address ({ours}) is in none of the engine's pools ({pools})"))
+pub fn isolate_network(pools: &[Subnet]) -> io::Result<()> {
+    let own = own_addresses()?;
+    let prohibited = pools_to_prohibit(pools, &own).ok_or_else(|| {
+        let [own, pools] = [joined(&own), joined(pools)];
+        io::Error::other(format!("our address ({own}) is in none of the engine's pools ({pools})"))
     })?;
-    let routes = Routes::open()?;
-    for pool in theirs {
-        let told = |errno| {
+    let routing = RoutingSocket::open()?;
+    for pool in prohibited {
+        let context = |errno| {
             io::Error::other(format!("cannot put {pool} out of reach: {}", Errno::desc(errno)))
         };
-        routes.prohibit(pool).map_err(told)?;
+        routing.prohibit(pool).map_err(context)?;
     }
     drop_capabilities()?;
     Ok(())
@@ -45,30 +45,30 @@ pub fn keep_apart(pools: &[Subnet]) -> io::Result<()> {
 
 /// The pools up to the one that an address of ours is from, and the next, in which the engine goes on
 /// when that is full.
-fn of_others<'a>(pools: &'a [Subnet], ours: &[Ipv4Addr]) -> Option<&'a [Subnet]> {
-    let holds_ours = |pool: &Subnet| ours.iter().any(|address| pool.contains(*address));
+fn pools_to_prohibit<'a>(pools: &'a [Subnet], own: &[Ipv4Addr]) -> Option<&'a [Subnet]> {
+    let holds_ours = |pool: &Subnet| own.iter().any(|address| pool.contains(*address));
     let until_ours = pools.iter().position(holds_ours)?.saturating_add(1);
     Some(pools.get(..=until_ours).unwrap_or(pools))
 }
 
 /// The addresses that others can reach us at.
-fn addresses() -> io::Result<Vec<Ipv4Addr>> {
+fn own_addresses() -> io::Result<Vec<Ipv4Addr>> {
     let all = getifaddrs()?.filter_map(|one| Some(one.address?.as_sockaddr_in()?.ip()));
     Ok(all.filter(|address| !address.is_loopback()).collect())
 }
 
-fn listed(what: &[impl ToString]) -> String {
+fn joined(what: &[impl ToString]) -> String {
     what.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The routing table of our network stack, over rtnetlink (`man 7 rtnetlink`).
-struct Routes(std::os::fd::OwnedFd);
+struct RoutingSocket(std::os::fd::OwnedFd);
 
-impl Routes {
+impl RoutingSocket {
     fn open() -> io::Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let protocol = SockProtocol::NetlinkRoute;
-        Ok(Routes(socket(AddressFamily::Netlink, SockType::Raw, flags, protocol)?))
+        Ok(RoutingSocket(socket(AddressFamily::Netlink, SockType::Raw, flags, protocol)?))
     }
 
     /// Adds a route that refuses whatever no other route leads to more closely. One that is there
@@ -76,9 +76,9 @@ impl Routes {
     fn prohibit(&self, subnet: &Subnet) -> nix::Result<()> {
         let socket = self.0.as_raw_fd();
         sendto(socket, &request(subnet), &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
-        let mut answer = [0; 1024];
-        let length = recv(socket, &mut answer, MsgFlags::empty())?;
-        match verdict(answer.get(..length).unwrap_or_default()) {
+        let mut reply = [0; 1024];
+        let length = recv(socket, &mut reply, MsgFlags::empty())?;
+        match parse_ack(reply.get(..length).unwrap_or_default()) {
             Some(0) => Ok(()),
             Some(error) => match Errno::from_raw(error.saturating_neg()) {
                 Errno::EEXIST => Ok(()),
@@ -93,7 +93,7 @@ impl Routes {
 const NLMSG_ERROR: u16 = 2;
 const RTM_NEWROUTE: u16 = 24;
 /// `NLM_F_REQUEST | NLM_F_ACK | NLM_F_EXCL | NLM_F_CREATE`
-const MAKE_NEW: u16 = 0x1 | 0x4 | 0x200 | 0x400;
+const NEW_ROUTE_FLAGS: u16 = 0x1 | 0x4 | 0x200 | 0x400;
 const AF_INET: u8 = 2;
 const RT_TABLE_MAIN: u8 = 254;
 const RTPROT_STATIC: u8 = 4;
@@ -112,7 +112,7 @@ fn request(subnet: &Subnet) -> Vec<u8> {
     let attributes =
         [attribute(RTA_DST, subnet.first().octets()), attribute(RTA_PRIORITY, priority)].concat();
     let head = |length: u32| {
-        let words = [RTM_NEWROUTE.to_ne_bytes(), MAKE_NEW.to_ne_bytes()].concat();
+        let words = [RTM_NEWROUTE.to_ne_bytes(), NEW_ROUTE_FLAGS.to_ne_bytes()].concat();
         // Neither a sequence number nor a port: there is one request at a time.
         [&length.to_ne_bytes()[..], &words, &[0; 8]].concat()
     };
@@ -127,9 +127,9 @@ fn attribute(kind: u16, value: [u8; 4]) -> Vec<u8> {
 
 /// What the kernel says to a request: 0, or a negative number of an error. `None` if it says
 /// something else.
-fn verdict(answer: &[u8]) -> Option<i32> {
-    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
-    let code = i32::from_ne_bytes(answer.get(16..20)?.try_into().ok()?);
+fn parse_ack(reply: &[u8]) -> Option<i32> {
+    let kind = u16::from_ne_bytes(reply.get(4..6)?.try_into().ok()?);
+    let code = i32::from_ne_bytes(reply.get(16..20)?.try_into().ok()?);
     (kind == NLMSG_ERROR).then_some(code)
 }
 
@@ -142,19 +142,19 @@ mod tests {
     }
 
     #[test]
-    fn pools_far_behind_our_own_are_left_alone() {
+    fn later_pools_stay_reachable() {
         let pools = subnets(&["10.88.0.0/16", "10.89.0.0/16", "10.90.0.0/15", "10.92.0.0/14"]);
-        let count = |ours: &str| of_others(&pools, &[ours.parse().unwrap()]).map(<[_]>::len);
+        let count = |own: &str| pools_to_prohibit(&pools, &[own.parse().unwrap()]).map(<[_]>::len);
         assert_eq!(count("10.88.3.2"), Some(2));
         assert_eq!(count("10.89.0.2"), Some(3));
         assert_eq!(count("10.91.255.2"), Some(4));
         assert_eq!(count("10.92.0.2"), Some(4));
         assert_eq!(count("10.96.0.2"), None);
-        assert_eq!(of_others(&pools, &[]), None, "without a network there is none");
+        assert_eq!(pools_to_prohibit(&pools, &[]), None, "without a network there is none");
     }
 
     #[test]
-    fn a_request_and_its_answer() {
+    fn a_route_request_and_its_ack() {
         let request = request(&subnets(&["10.89.0.0/16"])[0]);
         assert_eq!(request.len(), 44);
         assert_eq!(request[..4], 44u32.to_ne_bytes());
@@ -162,12 +162,12 @@ mod tests {
         assert_eq!(request[32..36], [10, 89, 0, 0]);
         assert_eq!(request[40..], [255; 4]);
 
-        let answer = |kind: u16, code: i32| {
+        let reply = |kind: u16, code: i32| {
             [&[36, 0, 0, 0][..], &kind.to_ne_bytes(), &[0; 10], &code.to_ne_bytes()].concat()
         };
-        assert_eq!(verdict(&answer(NLMSG_ERROR, 0)), Some(0));
-        assert_eq!(verdict(&answer(NLMSG_ERROR, -1)), Some(-1));
-        assert_eq!(verdict(&answer(RTM_NEWROUTE, 0)), None);
-        assert_eq!(verdict(&answer(NLMSG_ERROR, 0)[..19]), None);
+        assert_eq!(parse_ack(&reply(NLMSG_ERROR, 0)), Some(0));
+        assert_eq!(parse_ack(&reply(NLMSG_ERROR, -1)), Some(-1));
+        assert_eq!(parse_ack(&reply(RTM_NEWROUTE, 0)), None);
+        assert_eq!(parse_ack(&reply(NLMSG_ERROR, 0)[..19]), None);
     }
 }

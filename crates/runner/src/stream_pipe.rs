@@ -14,15 +14,15 @@ use crate::data_frame::DataFrame;
 
 /// Our end of a stream. It closes when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct StreamPipe {
     pub(crate) stream: Stream,
     fd: OwnedFd,
-    to_tool: Option<ToTool>,
-    from_tool: Option<FromTool>,
+    input: Option<ToolInput>,
+    output: Option<ToolOutput>,
 }
 
 #[derive(Debug, Default)]
-struct ToTool {
+struct ToolInput {
     /// What the tool's end had no room for yet: at most a window.
     queue: Buffer,
     allowance: Allowance,
@@ -35,15 +35,15 @@ struct ToTool {
 }
 
 #[derive(Debug, Default)]
-struct FromTool {
+struct ToolOutput {
     credit: Credit,
     /// After the tool's end: how much of what stands in the pipe may still be the tool's.
-    owed: Option<usize>,
+    remaining: Option<usize>,
 }
 
 /// What came of handing bytes to the tool.
 #[derive(Debug, Default)]
-pub(crate) struct HandedOn {
+pub(crate) struct ForwardedInput {
     /// What the client may send more.
     pub(crate) grant: Option<u32>,
     /// The tool reads no more.
@@ -52,7 +52,7 @@ pub(crate) struct HandedOn {
 
 /// What came of reading from the tool.
 #[derive(Debug)]
-pub(crate) enum Reading<'a> {
+pub(crate) enum ReadOutcome<'a> {
     /// An encoded frame.
     Frame(&'a [u8]),
     /// Nothing now.
@@ -61,114 +61,114 @@ pub(crate) enum Reading<'a> {
     End,
 }
 
-impl Lane {
-    /// The tool's stdin: our lane, and its end.
+impl StreamPipe {
+    /// The tool's stdin: our pipe, and its end.
     pub(crate) fn stdin() -> nix::Result<(Self, OwnedFd)> {
-        let (theirs, ours) = pipe2(OFlag::O_CLOEXEC)?;
-        let to_tool = Some(ToTool::default());
-        Ok((Lane::new(Stream::Stdin, ours, to_tool, None)?, theirs))
+        let (tool_end, runner_end) = pipe2(OFlag::O_CLOEXEC)?;
+        let input = Some(ToolInput::default());
+        Ok((StreamPipe::new(Stream::Stdin, runner_end, input, None)?, tool_end))
     }
 
-    /// The tool's stdout or stderr: our lane, and its end.
+    /// The tool's stdout or stderr: our pipe, and its end.
     pub(crate) fn output(stream: Stream) -> nix::Result<(Self, OwnedFd)> {
-        let (ours, theirs) = pipe2(OFlag::O_CLOEXEC)?;
-        let from_tool = Some(FromTool::default());
-        Ok((Lane::new(stream, ours, None, from_tool)?, theirs))
+        let (runner_end, tool_end) = pipe2(OFlag::O_CLOEXEC)?;
+        let output = Some(ToolOutput::default());
+        Ok((StreamPipe::new(stream, runner_end, None, output)?, tool_end))
     }
 
     /// The controlling side of the pseudo terminal.
     pub(crate) fn terminal(master: OwnedFd) -> nix::Result<Self> {
-        let (to_tool, from_tool) = (ToTool::default(), FromTool::default());
-        Lane::new(Stream::Terminal, master, Some(to_tool), Some(from_tool))
+        let (input, output) = (ToolInput::default(), ToolOutput::default());
+        StreamPipe::new(Stream::Terminal, master, Some(input), Some(output))
     }
 
     fn new(
         stream: Stream,
         fd: OwnedFd,
-        to_tool: Option<ToTool>,
-        from_tool: Option<FromTool>,
+        input: Option<ToolInput>,
+        output: Option<ToolOutput>,
     ) -> nix::Result<Self> {
         // Our end alone: the tool's is another open file.
         fcntl(&fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        Ok(Lane { stream, fd, to_tool, from_tool })
+        Ok(StreamPipe { stream, fd, input, output })
     }
 
     /// Whether nothing can happen here any more.
     pub(crate) fn is_closed(&self) -> bool {
-        self.to_tool.as_ref().is_some_and(|to_tool| to_tool.closed)
+        self.input.as_ref().is_some_and(|input| input.closed)
     }
 
     /// Whether bytes wait for room at the tool's end.
     pub(crate) fn wants_to_write(&self) -> bool {
-        self.to_tool.as_ref().is_some_and(|to_tool| !to_tool.queue.is_empty())
+        self.input.as_ref().is_some_and(|input| !input.queue.is_empty())
     }
 
     /// Whether output may be read now, for a client that takes more.
     pub(crate) fn wants_to_read(&self) -> bool {
-        let may = |from: &FromTool| from.owed != Some(0) && from.credit.left() > 0;
-        self.from_tool.as_ref().is_some_and(may)
+        let may = |from: &ToolOutput| from.remaining != Some(0) && from.credit.left() > 0;
+        self.output.as_ref().is_some_and(may)
     }
 
     /// Whether output comes from here at all.
     pub(crate) fn has_output(&self) -> bool {
-        self.from_tool.is_some()
+        self.output.is_some()
     }
 
     /// Whether some of the tool's output may still stand here after its end.
-    pub(crate) fn owes(&self) -> bool {
-        self.from_tool.as_ref().is_some_and(|from_tool| from_tool.owed != Some(0))
+    pub(crate) fn has_remaining_output(&self) -> bool {
+        self.output.as_ref().is_some_and(|output| output.remaining != Some(0))
     }
 
     /// The client sent bytes. Errors: more than it was granted, or on a stream that takes none.
     pub(crate) fn receive(&mut self, data: &[u8]) -> Result<(), CreditError> {
-        let to_tool = self.to_tool.as_mut().ok_or(CreditError)?;
-        to_tool.allowance.receive(data.len())?;
-        if !to_tool.ended {
-            to_tool.queue.extend(data);
+        let input = self.input.as_mut().ok_or(CreditError)?;
+        input.allowance.receive(data.len())?;
+        if !input.ended {
+            input.queue.extend(data);
         }
         Ok(())
     }
 
     /// The client takes more. Errors: more than there is.
     pub(crate) fn grant(&mut self, bytes: u32) -> Result<(), CreditError> {
-        self.from_tool.as_mut().ok_or(CreditError)?.credit.grant(bytes)
+        self.output.as_mut().ok_or(CreditError)?.credit.grant(bytes)
     }
 
     /// Nothing more will come from the client.
     pub(crate) fn end_input(&mut self) {
-        if let Some(to_tool) = &mut self.to_tool {
-            to_tool.ended = true;
+        if let Some(input) = &mut self.input {
+            input.ended = true;
         }
     }
 
     /// Gives the tool as much as it has room for.
-    pub(crate) fn hand_on(&mut self) -> HandedOn {
-        let mut handed_on = HandedOn::default();
-        let Some(to_tool) = &mut self.to_tool else { return handed_on };
+    pub(crate) fn forward_input(&mut self) -> ForwardedInput {
+        let mut forwarded = ForwardedInput::default();
+        let Some(input) = &mut self.input else { return forwarded };
         let mut count = 0;
-        while !to_tool.queue.is_empty() {
-            match write(&self.fd, to_tool.queue.as_slice()) {
+        while !input.queue.is_empty() {
+            match write(&self.fd, input.queue.as_slice()) {
                 Ok(written) => {
-                    to_tool.queue.consume(written);
+                    input.queue.consume(written);
                     count += written;
                 }
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => break,
                 // Nobody has the other end open any more.
                 Err(_) => {
-                    to_tool.queue = Buffer::new();
-                    to_tool.ended = true;
-                    handed_on.refused = true;
+                    input.queue = Buffer::new();
+                    input.ended = true;
+                    forwarded.refused = true;
                 }
             }
         }
-        to_tool.written += count as u64;
-        handed_on.grant = to_tool.allowance.hand_on(count);
-        let is_over = to_tool.ended && to_tool.queue.is_empty() && self.stream == Stream::Stdin;
-        if is_over && !std::mem::replace(&mut to_tool.closed, true) {
+        input.written += count as u64;
+        forwarded.grant = input.allowance.hand_on(count);
+        let is_finished = input.ended && input.queue.is_empty() && self.stream == Stream::Stdin;
+        if is_finished && !std::mem::replace(&mut input.closed, true) {
             self.close_input();
         }
-        handed_on
+        forwarded
     }
 
     /// Closes our end of stdin, which is how the tool learns of its end. In its place we keep the end
@@ -185,32 +185,33 @@ impl Lane {
     }
 
     /// Reads output once into a frame, as much as the client takes.
-    pub(crate) fn read<'a>(&mut self, frame: &'a mut DataFrame) -> Reading<'a> {
-        let Some(from_tool) = &mut self.from_tool else { return Reading::End };
-        let limit = from_tool.credit.left().min(from_tool.owed.unwrap_or(usize::MAX));
+    pub(crate) fn read<'a>(&mut self, frame: &'a mut DataFrame) -> ReadOutcome<'a> {
+        let Some(output) = &mut self.output else { return ReadOutcome::End };
+        let limit = output.credit.left().min(output.remaining.unwrap_or(usize::MAX));
         if limit == 0 {
             // Reading nothing would look like the end.
-            return Reading::Nothing;
+            return ReadOutcome::Nothing;
         }
         match frame.read(self.stream, self.fd.as_fd(), limit) {
-            Ok(0) => Reading::End,
+            Ok(0) => ReadOutcome::End,
             Ok(count) => {
-                from_tool.credit.spend(count);
-                from_tool.owed = from_tool.owed.map(|owed| owed.saturating_sub(count));
-                Reading::Frame(frame.encoded())
+                output.credit.spend(count);
+                output.remaining =
+                    output.remaining.map(|remaining| remaining.saturating_sub(count));
+                ReadOutcome::Frame(frame.encoded())
             }
-            Err(Errno::EINTR) => Reading::Nothing,
+            Err(Errno::EINTR) => ReadOutcome::Nothing,
             Err(Errno::EAGAIN) => {
-                from_tool.owed = from_tool.owed.map(|_| 0);
-                Reading::Nothing
+                output.remaining = output.remaining.map(|_| 0);
+                ReadOutcome::Nothing
             }
-            Err(_) => Reading::End,
+            Err(_) => ReadOutcome::End,
         }
     }
 
     /// Reads output once and throws it away: a writer that lives on is neither stopped nor killed by
     /// a pipe without a reader. `false` when every writer has closed.
-    pub(crate) fn read_unseen(&self, frame: &mut DataFrame) -> bool {
+    pub(crate) fn discard(&self, frame: &mut DataFrame) -> bool {
         match frame.read(self.stream, self.fd.as_fd(), usize::MAX) {
             Ok(count) => count > 0,
             Err(errno) => matches!(errno, Errno::EAGAIN | Errno::EINTR),
@@ -222,19 +223,19 @@ impl Lane {
     pub(crate) fn tool_ended(&mut self) {
         let capacity = fcntl(&self.fd, FcntlArg::F_GETPIPE_SZ);
         let capacity = capacity.ok().and_then(|size| usize::try_from(size).ok());
-        if let Some(from_tool) = &mut self.from_tool {
-            from_tool.owed = Some(capacity.unwrap_or(TERMINAL_CAPACITY));
+        if let Some(output) = &mut self.output {
+            output.remaining = Some(capacity.unwrap_or(TERMINAL_CAPACITY));
         }
     }
 
     /// Bytes that the tool has read from here.
-    pub(crate) fn taken(&self) -> u64 {
-        let written = self.to_tool.as_ref().map_or(0, |to_tool| to_tool.written);
+    pub(crate) fn bytes_read(&self) -> u64 {
+        let written = self.input.as_ref().map_or(0, |input| input.written);
         written.saturating_sub(bytes_in_pipe(self.fd.as_fd()) as u64)
     }
 }
 
-impl AsFd for Lane {
+impl AsFd for StreamPipe {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -5,20 +5,20 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use aifo_process::Pty;
 use aifo_wire::{Start, StartError, StartErrorCause, Stdio, Stream};
 
-use crate::lane::Lane;
-use crate::launch::refuse;
+use crate::stream_pipe::StreamPipe;
+use crate::tool_launcher::start_error;
 
 /// The tool's ends, and ours.
 #[derive(Debug)]
 pub(crate) struct ToolStdio {
-    slots: [Slot; 3],
+    fds_: [ToolFd; 3],
     /// The tool's side of its pseudo terminal.
     pub(crate) terminal: Option<OwnedFd>,
-    pub(crate) lanes: Vec<Lane>,
+    pub(crate) pipes: Vec<StreamPipe>,
 }
 
 #[derive(Debug)]
-enum Slot {
+enum ToolFd {
     Null,
     Open(OwnedFd),
     Terminal,
@@ -35,44 +35,44 @@ impl ToolStdio {
     /// system has none, or there is no client whose bytes a pipe could carry.
     pub(crate) fn new(start: &Start, passed: Vec<OwnedFd>) -> Result<Self, StartError> {
         let invocation = &start.invocation;
-        let failed = |reason: String| refuse(StartErrorCause::Failed, reason);
+        let failed = |reason: String| start_error(StartErrorCause::Failed, reason);
         let relays = [Stdio::Relayed, Stdio::Terminal];
         if start.client.is_none() && invocation.stdio.iter().any(|it| relays.contains(it)) {
             return Err(failed("nobody is there to relay to".to_owned()));
         }
         let mut stdio = ToolStdio {
-            slots: [Slot::Null, Slot::Null, Slot::Null],
+            fds_: [ToolFd::Null, ToolFd::Null, ToolFd::Null],
             terminal: None,
-            lanes: Vec::new(),
+            pipes: Vec::new(),
         };
         if let Some(terminal) = &invocation.terminal {
             let pty = Pty::open(terminal.size, &terminal.modes)
                 .map_err(|error| failed(format!("cannot make a terminal: {error}")))?;
-            let lane = Lane::terminal(pty.master)
+            let pipe = StreamPipe::terminal(pty.master)
                 .map_err(|errno| failed(format!("cannot make a terminal: {}", errno.desc())))?;
             stdio.terminal = Some(pty.slave);
-            stdio.lanes.push(lane);
+            stdio.pipes.push(pipe);
         }
         let mut passed = passed.into_iter();
-        for ((slot, stream), what) in stdio.slots.iter_mut().zip(STREAMS).zip(invocation.stdio) {
-            *slot = match what {
-                Stdio::Null => Slot::Null,
-                Stdio::Terminal => Slot::Terminal,
-                Stdio::Closed => Slot::Closed,
-                Stdio::Same => Slot::Same,
+        for ((fd_, stream), what) in stdio.fds_.iter_mut().zip(STREAMS).zip(invocation.stdio) {
+            *fd_ = match what {
+                Stdio::Null => ToolFd::Null,
+                Stdio::Terminal => ToolFd::Terminal,
+                Stdio::Closed => ToolFd::Closed,
+                Stdio::Same => ToolFd::Same,
                 Stdio::Passed => match passed.next() {
-                    Some(fd) => Slot::Open(fd),
+                    Some(fd) => ToolFd::Open(fd),
                     None => return Err(failed("a descriptor is missing".to_owned())),
                 },
                 Stdio::Relayed => {
                     let made = match stream {
-                        Stream::Stdin => Lane::stdin(),
-                        stream => Lane::output(stream),
+                        Stream::Stdin => StreamPipe::stdin(),
+                        stream => StreamPipe::output(stream),
                     };
-                    let (lane, theirs) = made
+                    let (pipe, tool_end) = made
                         .map_err(|errno| failed(format!("cannot make a pipe: {}", errno.desc())))?;
-                    stdio.lanes.push(lane);
-                    Slot::Open(theirs)
+                    stdio.pipes.push(pipe);
+                    ToolFd::Open(tool_end)
                 }
             };
         }
@@ -81,14 +81,14 @@ impl ToolStdio {
 
     /// What the tool is to get; `None` is closed.
     pub(crate) fn fds<'a>(&'a self, null: BorrowedFd<'a>) -> [Option<BorrowedFd<'a>>; 3] {
-        let fd = |slot: &'a Slot| match slot {
-            Slot::Null => Some(null),
-            Slot::Open(fd) => Some(fd.as_fd()),
-            Slot::Terminal => self.terminal.as_ref().map(AsFd::as_fd),
-            Slot::Closed | Slot::Same => None,
+        let fd = |fd_: &'a ToolFd| match fd_ {
+            ToolFd::Null => Some(null),
+            ToolFd::Open(fd) => Some(fd.as_fd()),
+            ToolFd::Terminal => self.terminal.as_ref().map(AsFd::as_fd),
+            ToolFd::Closed | ToolFd::Same => None,
         };
-        let [stdin, stdout, stderr] = &self.slots;
-        let merged = if let Slot::Same = stderr { stdout } else { stderr };
+        let [stdin, stdout, stderr] = &self.fds_;
+        let merged = if let ToolFd::Same = stderr { stdout } else { stderr };
         [fd(stdin), fd(stdout), fd(merged)]
     }
 }
