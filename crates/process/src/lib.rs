@@ -21,7 +21,7 @@
 //! assert_eq!(escalation.poll_timeout(), start + Duration::from_secs(1));
 //! ```
 //!
-//! Architecture invariant: this crate is the only one with `unsafe`, all of it in `sys.rs`, and it
+//! Architecture invariant: this crate is the only one with `unsafe`, all of it in `sys`, and it
 //! does not know what an exec request, a sidecar or a proxy is.
 
 mod confine;
