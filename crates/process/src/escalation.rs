@@ -1,24 +1,22 @@
-//! The plan that ends a tool: INT, then TERM, then KILL. No clock of its own.
+//! Signal escalation: INT, then TERM, then KILL, as a state machine without a clock.
 
 use std::time::{Duration, Instant};
 
 use aifo_types::Signal;
 
-/// Which steps are taken, and when. Seconds after the start.
+/// Which signals are sent, and when (`spec/runner.md#signal-escalation`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EscalationPlan {
-    /// The tool ran into its time limit: INT at once, TERM after 5 s, KILL after 10 s
-    /// (`spec/toolexec.md#time-limit`).
+    /// The time limit has passed: INT at once, TERM after 5 s, KILL after 10 s.
     Timeout,
-    /// Nobody waits for the tool any more, or the session ends: INT at once, TERM after 1 s, KILL
-    /// after 3 s (`spec/toolexec.md#disconnect`).
+    /// The client or the proxy is gone, or the session ends: INT at once, TERM after 1 s, KILL
+    /// after 3 s.
     Cancel,
-    /// Whoever started the tool as if it were here was killed: KILL at once
-    /// (`spec/exec3.md#frames`).
+    /// A client of version 3 is gone: KILL at once.
     Immediate,
-    /// As [`EscalationPlan::Cancel`], but the caller has just sent a signal of its own, so no INT.
+    /// [`EscalationPlan::Cancel`] without INT, because the client has just sent a signal.
     CancelAfterSignal,
-    /// The tool has ended and left processes behind that are to go too: TERM, KILL after 2 s.
+    /// The tool has ended and left processes that must end too: TERM at once, KILL after 2 s.
     Leftovers,
 }
 
@@ -34,8 +32,8 @@ impl EscalationPlan {
     }
 }
 
-/// A plan being climbed. It never ends by itself: after the last step KILL comes again every
-/// second, because a kill can race with a fork; the owner drops it when nothing is left to signal.
+/// A running escalation. After its last step it repeats KILL every second, because a kill can race
+/// with a fork. The owner drops it when no process is left.
 #[derive(Clone, Debug)]
 pub struct Escalation {
     started: Instant,
@@ -44,18 +42,18 @@ pub struct Escalation {
 }
 
 impl Escalation {
-    /// Starts at the foot of the plan; the first step may be due at once.
+    /// Starts an escalation; its first step may be due at once.
     pub fn new(plan: EscalationPlan, now: Instant) -> Self {
         Escalation { started: now, plan, steps_taken: 0 }
     }
 
-    /// When the next step is due.
+    /// Returns when the next step is due.
     pub fn poll_timeout(&self) -> Instant {
         self.started + Duration::from_secs(self.step(self.steps_taken).0)
     }
 
-    /// The signal that is due at `now`, if any. Of several steps that are overdue only the last
-    /// one is taken: a late KILL needs no INT before it.
+    /// Returns the signal that is due at `now`, if any. Of several overdue steps only the last is
+    /// taken.
     pub fn handle_timeout(&mut self, now: Instant) -> Option<Signal> {
         let mut due = None;
         while self.poll_timeout() <= now {
@@ -65,7 +63,7 @@ impl Escalation {
         due
     }
 
-    /// When KILL is due for the first time.
+    /// Returns when KILL is due for the first time.
     pub fn kill_at(&self) -> Instant {
         let last = self.plan.steps().len() - 1;
         self.started + Duration::from_secs(self.step(last).0)

@@ -1,8 +1,7 @@
-//! Finding every process of an exec.
+//! Finding the processes of an exec by an environment variable.
 //!
-//! A process group loses whoever called setsid, a process tree loses whoever forked twice. The
-//! environment a process was started with stays with all its descendants, so each exec's carries a
-//! tag there.
+//! A process that calls setsid leaves its process group, and one that forks twice leaves its
+//! process tree. All descendants inherit the environment, so a variable there identifies them.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -14,17 +13,17 @@ use nix::unistd::{Pid, getpid};
 use crate::descendants::{all_processes, descendants_of, is_zombie};
 use crate::sys;
 
-/// The variable by which the processes of one exec are known: `AIFO_EXEC=<exec id>`.
+/// The variable that identifies the processes of one exec: `AIFO_EXEC=<exec id>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecTag(String);
 
 impl ExecTag {
-    /// The tag of the exec called `id`.
+    /// Returns the tag of an exec.
     pub fn new(id: &ExecId) -> Self {
         ExecTag(format!("{}={id}", env::EXEC_MARK))
     }
 
-    /// Any variable, as `NAME=value`, that only the processes in question have.
+    /// Uses any other variable, as `NAME=value`, that only the processes in question carry.
     pub fn from_variable(variable: String) -> Self {
         ExecTag(variable)
     }
@@ -36,50 +35,52 @@ impl ExecTag {
 
     fn is_set_in(&self, pid: Pid) -> bool {
         for _ in 0..ENVIRON_READS {
-            // A process that ended or belongs to somebody else shows no environment.
+            // A process that ended or belongs to another user has no readable environment.
             let Ok(environ) = fs::read(format!("/proc/{pid}/environ")) else { return false };
             if !environ.is_empty() {
                 return environ.split(|byte| *byte == 0).any(|var| var == self.0.as_bytes());
             }
-            // Nor does one in the middle of an exec, for a moment; a zombie never will again.
+            // During an execve, environ is empty for a moment; for a zombie it stays empty.
             if is_zombie(pid) {
                 return false;
             }
             std::thread::sleep(ENVIRON_READ_INTERVAL);
         }
-        // Started with an empty environment, then.
+        // The process was started with an empty environment.
         false
     }
 }
 
-/// How often an empty environment is read, in case its process is just being replaced by another:
-/// that takes a fraction of a millisecond, but may be interrupted.
+/// How often an empty environment is read again, in case the process is in the middle of an execve.
+/// That takes a fraction of a millisecond, but can be preempted.
 const ENVIRON_READS: usize = 10;
 const ENVIRON_READ_INTERVAL: Duration = Duration::from_millis(1);
 
-/// All live processes below us with this tag. Another session on this machine may use the same
-/// exec id, so only what is below us counts: as a subreaper we lose none of ours. Walks /proc: some
-/// microseconds per process of the system.
+/// Returns the live descendants of this process that carry the tag.
+///
+/// Another session on this machine may use the same exec id, so other processes do not count. The
+/// caller must be a subreaper or PID 1, so that no descendant leaves its tree. Walks /proc, which
+/// takes some microseconds per process of the system.
 pub fn tagged_processes(tag: &ExecTag) -> Vec<Pid> {
     descendants_of(getpid()).into_iter().filter(|pid| tag.is_set_in(*pid)).collect()
 }
 
-/// Sends a signal to every process with this tag; returns how many there were.
+/// Sends a signal to every descendant with this tag and returns their number.
 ///
-/// Each is pinned by a pidfd before its tag is read again, so a number that was reused meanwhile
-/// is never hit.
+/// Each process is pinned by a pidfd before its tag is read again, so a reused pid is never
+/// signalled.
 pub fn signal_tagged(tag: &ExecTag, signal: Signal) -> usize {
     signal_each(tagged_processes(tag), tag, signal)
 }
 
-/// Ends every process of this machine that has this tag and may be signalled, wherever it is in the
-/// process tree, except for the calling one: TERM first, and KILL for what is left after `grace`.
-/// Returns when none is left, or [`kill_tagged`] would give up.
+/// Ends every process of this machine with this tag, except for the calling one, wherever it is in
+/// the process tree: sends TERM, and KILL after `grace`. Returns when none is left, or after 64
+/// walks of /proc with KILL.
 pub fn terminate_tagged(tag: &ExecTag, grace: Duration) {
     let tagged = || all_processes().filter(|pid| *pid != getpid() && tag.is_set_in(*pid));
     let deadline = Instant::now() + grace;
     signal_each(tagged().collect(), tag, Signal::Term);
-    // A stopped process gets its TERM when it continues.
+    // A stopped process handles its TERM once it continues.
     signal_each(tagged().collect(), tag, Signal::Cont);
     while Instant::now() < deadline && tagged().next().is_some() {
         std::thread::sleep(POLL_INTERVAL);
@@ -92,7 +93,7 @@ pub fn terminate_tagged(tag: &ExecTag, grace: Duration) {
     }
 }
 
-/// How often is looked whether processes have ended that were asked to.
+/// How often [`terminate_tagged`] checks whether the processes have ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 fn signal_each(pids: Vec<Pid>, tag: &ExecTag, signal: Signal) -> usize {
@@ -103,15 +104,15 @@ fn signal_each(pids: Vec<Pid>, tag: &ExecTag, signal: Signal) -> usize {
             continue;
         }
         count += 1;
-        // It may have ended by itself just now.
+        // The process may have ended in the meantime.
         let _ = sys::pidfd_send_signal(pidfd.as_fd(), signal.number());
     }
     count
 }
 
-/// Kills every process with this tag until two walks in a row find none, which a process that
-/// keeps forking cannot outrun for long. Returns whether that was reached; after 64 walks the
-/// rest is somebody who cannot die yet, and the caller tries again later.
+/// Kills every descendant with this tag until two walks of /proc in a row find none, which a
+/// process that keeps forking cannot outrun for long. Returns `false` after 64 walks: the remaining
+/// processes cannot be killed yet, and the caller must try again later.
 pub fn kill_tagged(tag: &ExecTag) -> bool {
     let mut empty_walks = 0;
     for _ in 0..MAX_PROC_WALKS {
@@ -126,7 +127,7 @@ pub fn kill_tagged(tag: &ExecTag) -> bool {
     false
 }
 
-/// Walks of /proc that one [`kill_tagged`] makes at most.
+/// Walks of /proc per call.
 const MAX_PROC_WALKS: usize = 64;
 
 #[cfg(test)]
@@ -169,9 +170,9 @@ mod tests {
         let mut shell = Command::new("sh");
         shell.args(["-c", script]).env(env::EXEC_MARK, id.as_str());
         shell.status().unwrap();
-        // The shell's child may not have executed yet, but it is there and carries the tag.
+        // The shell's child may not have called execve yet, but it exists and carries the tag.
         assert!(!tagged_processes(&tag).is_empty());
-        assert!(tagged_processes(&longer_tag).is_empty(), "a tag is a whole variable");
+        assert!(tagged_processes(&longer_tag).is_empty(), "a tag matches a whole variable");
         assert!(kill_tagged(&tag));
         assert!(tagged_processes(&tag).is_empty());
     }

@@ -1,13 +1,12 @@
-//! Processes: everything about starting, signalling and ending them, in one place.
+//! Starting, signalling, confining and ending processes.
 //!
-//! In scope: spawning a program in its own process group without copying our address space, its
-//! standard fds, limits and terminal, who goes first when memory runs out, reaping, signals of any
-//! number, the INT/TERM/KILL ladder as a state machine without a clock, finding every process of an
-//! exec by its mark, confining what is started, pseudo terminals, the terminal we were started on,
-//! passing fds over a unix socket, and starting without the standard library's changes to what our
-//! parent gave us.
+//! In scope: spawning a program in its own process group with given standard descriptors, limits and
+//! terminal; OOM scores; reaping; signals of any number; the INT/TERM/KILL escalation as a state
+//! machine without a clock; finding the processes of an exec by its exec tag; Landlock confinement;
+//! terminals and pseudo terminals; passing descriptors over unix sockets; and a program start that
+//! bypasses the standard library's changes to inherited descriptors and signals.
 //!
-//! Out of scope: what is run and why (`aifo-runner`), and the bytes that say so (`aifo-wire`).
+//! Out of scope: which program runs and why (`aifo-runner`), and the wire format (`aifo-wire`).
 //!
 //! ```
 //! use aifo_process::{EscalationPlan, Escalation};
@@ -21,8 +20,8 @@
 //! assert_eq!(escalation.poll_timeout(), start + Duration::from_secs(1));
 //! ```
 //!
-//! Architecture invariant: this crate is the only one with `unsafe`, all of it in `sys`, and it
-//! does not know what an exec request, a sidecar or a proxy is.
+//! Architecture invariant: this is the only crate with `unsafe`, all of it in `sys`. It contains no
+//! notion of exec requests, sidecars or proxies.
 
 mod confine;
 mod descendants;

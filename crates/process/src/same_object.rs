@@ -1,4 +1,4 @@
-//! Whether two fds are one: the shell's `2>&1`.
+//! Whether two descriptors refer to one object, as after the shell's `2>&1`.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,12 +9,11 @@ use nix::unistd::{Whence, lseek};
 
 use crate::sys;
 
-/// Whether what is written to both keeps its order, as after `dup`: they are the same open file
-/// description and share one position, or what they lead to has none: one pipe, or one file that both
-/// only append to (`>> log 2>> log`).
+/// Whether output to both descriptors keeps its order. That is the case if they share an open file
+/// description, as after `dup`, or if they are the same pipe, or the same file opened twice for
+/// appending (`>> log 2>> log`).
 ///
-/// A container may forbid to ask for the description. Then two that cannot be told apart are taken
-/// for one.
+/// A container may forbid `kcmp`. Then descriptors with equal properties count as the same object.
 pub fn is_same_object(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
     sys::kcmp_files(a, b).unwrap_or_else(|_| same_by_stat(a, b)) || append_to_same_file(a, b)
 }
@@ -34,7 +33,7 @@ fn append_to_same_file(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
     file(a).is_some_and(|one| file(b) == Some(one))
 }
 
-/// Whether both are the same file, opened the same way, and at the same position if it has one.
+/// Whether both are the same file, opened with the same flags, at the same position if it has one.
 fn same_by_stat(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
     let (Some(a), Some(b)) = (stat_identity(a), stat_identity(b)) else { return false };
     a == b
@@ -70,7 +69,7 @@ mod tests {
             assert!(!same(reader.as_fd(), writer.as_fd()));
         }
         let again = File::open("/etc/passwd").unwrap();
-        assert!(same_by_stat(again.as_fd(), second.as_fd()), "as far as one can tell");
+        assert!(same_by_stat(again.as_fd(), second.as_fd()), "by stat alone they match");
         let forbidden = sys::kcmp_files(file.as_fd(), file.as_fd()).is_err();
         assert_eq!(is_same_object(again.as_fd(), second.as_fd()), forbidden);
     }

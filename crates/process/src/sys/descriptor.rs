@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 
-/// Whether two fds of ours name one open file description.
+/// Whether two descriptors refer to one open file description.
 pub(crate) fn kcmp_files(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> nix::Result<bool> {
     const KCMP_FILE: c_int = 0;
     // SAFETY: system calls on integers.
@@ -17,21 +17,21 @@ pub(crate) fn kcmp_files(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> nix::Result<bo
     Errno::result(order).map(|order| order == 0)
 }
 
-/// Whether this number is open.
+/// Whether this number is an open descriptor.
 pub(crate) fn is_open(number: RawFd) -> bool {
-    // SAFETY: only asks for a flag, and fails cleanly if it is not open.
+    // SAFETY: F_GETFD fails cleanly if the number is not open.
     unsafe { libc::fcntl(number, libc::F_GETFD) != -1 }
 }
 
-/// Takes an fd that this process inherited under a known number, moves it above the standard ones
-/// and puts /dev/null in its place. To be called once per number, first thing in `main`.
+/// Takes ownership of an inherited descriptor: moves it above 2 and opens /dev/null in its place.
+/// Must be called once per number, before any other use of it.
 pub fn take_fd(number: RawFd) -> io::Result<OwnedFd> {
     let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
-    // SAFETY: only used for the duration of these calls; fcntl fails cleanly if it is not open.
+    // SAFETY: used during these calls only; fcntl fails cleanly if the number is not open.
     let inherited = unsafe { BorrowedFd::borrow_raw(number) };
     let raw = nix::fcntl::fcntl(inherited, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(3))?;
-    // SAFETY: fcntl has just made `raw`, which nobody else knows; `number` is open, and dup2
-    // closes and replaces it in one step.
+    // SAFETY: fcntl has just created `raw`, so nothing else owns it; `number` is open, and dup2
+    // closes and replaces it atomically.
     let owned = unsafe {
         let owned = OwnedFd::from_raw_fd(raw);
         Errno::result(libc::dup2(null.as_fd().as_raw_fd(), number))?;
@@ -40,7 +40,8 @@ pub fn take_fd(number: RawFd) -> io::Result<OwnedFd> {
     Ok(owned)
 }
 
-/// How many bytes stand in a pipe, seen from either end (`FIONREAD`). 0 for what is no pipe.
+/// Returns the number of unread bytes in a pipe, queried at either end (`FIONREAD`); 0 for any
+/// other file.
 pub fn bytes_in_pipe(pipe: BorrowedFd<'_>) -> usize {
     let mut count: c_int = 0;
     // SAFETY: the kernel writes one int to a live one.

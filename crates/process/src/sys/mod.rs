@@ -1,7 +1,7 @@
-//! The system calls that need `unsafe`, each behind a safe function.
+//! System calls that need `unsafe`, behind safe functions.
 //!
-//! The rest of the workspace contains no `unsafe`. A `SAFETY` comment states why a block is sound; the
-//! callers document what the call means.
+//! No other file of the workspace contains `unsafe`. A `SAFETY` comment states why a block is
+//! sound; the callers document what the call means.
 #![allow(unsafe_code)]
 
 mod descriptor;

@@ -7,18 +7,18 @@ use std::ptr;
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-/// A handle that names one process for good, even when its number is used again.
+/// Opens a pidfd, which refers to one process even when its pid is reused.
 pub fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
-    // SAFETY: a system call on two integers; a non-negative result is an fd that only we know.
+    // SAFETY: a system call on two integers; a non-negative result is a new descriptor.
     unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0);
         Errno::result(fd).map(|fd| OwnedFd::from_raw_fd(fd as RawFd))
     }
 }
 
-/// Sends a signal to the process that `pidfd` names.
+/// Sends a signal to the process of a pidfd.
 pub(crate) fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: u8) -> nix::Result<()> {
-    // SAFETY: a system call on integers and a null siginfo, which asks for the default one.
+    // SAFETY: a system call on integers and a null siginfo, which selects the default.
     let result = unsafe {
         libc::syscall(
             libc::SYS_pidfd_send_signal,
@@ -37,7 +37,7 @@ pub(crate) fn signal_group(leader: Pid, signal: u8) -> nix::Result<()> {
     Errno::result(unsafe { libc::killpg(leader.as_raw(), signal.into()) }).map(drop)
 }
 
-/// Sends a signal to this thread, whatever the C library thinks of its number.
+/// Sends a signal to this thread, including those that the C library reserves.
 pub(crate) fn raise(signal: u8) -> nix::Result<()> {
     // SAFETY: system calls on integers.
     let result = unsafe {
@@ -47,22 +47,22 @@ pub(crate) fn raise(signal: u8) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// What becomes of a signal that no code of ours handles.
+/// The action for a signal without a handler.
 #[derive(Clone, Copy)]
 pub(crate) enum Disposition {
     Default,
     Ignore,
 }
 
-/// The kernel's `struct sigaction`. The C library hides the two signals it keeps for itself.
+/// The kernel's `struct sigaction`. The C library's function rejects its two reserved signals.
 #[repr(C)]
 struct KernelSigaction {
     handler: libc::sighandler_t,
-    /// Flags, a way back from the handler, and a mask: nothing that counts without a handler.
+    /// Flags, restorer and mask, which have no effect without a handler.
     rest: [usize; 3],
 }
 
-/// Sets what becomes of a signal. KILL, STOP and what is no signal stay as they are.
+/// Sets the disposition of a signal. KILL, STOP and invalid numbers are ignored.
 pub(crate) fn set_disposition(signal: u8, disposition: Disposition) {
     let handler = match disposition {
         Disposition::Default => libc::SIG_DFL,
@@ -70,18 +70,18 @@ pub(crate) fn set_disposition(signal: u8, disposition: Disposition) {
     };
     let sigaction = KernelSigaction { handler, rest: [0; 3] };
     let none = ptr::null_mut::<KernelSigaction>();
-    // SAFETY: `sigaction` is live and as large as the kernel's, and installs no code of ours.
+    // SAFETY: `sigaction` is live, has the kernel's size, and installs no handler.
     unsafe {
         let signal = c_int::from(signal);
         libc::syscall(libc::SYS_rt_sigaction, signal, &raw const sigaction, none, size_of::<u64>());
     }
 }
 
-/// Whether this process ignores the signal of a number.
+/// Whether this process ignores a signal.
 pub(crate) fn is_ignored_number(signal: u8) -> bool {
     let mut sigaction = KernelSigaction { handler: libc::SIG_DFL, rest: [0; 3] };
     let none = ptr::null::<KernelSigaction>();
-    // SAFETY: a null new sigaction only asks; `sigaction` is live and as large as the kernel's.
+    // SAFETY: a null new action only queries; `sigaction` is live and has the kernel's size.
     unsafe {
         let signal = c_int::from(signal);
         libc::syscall(libc::SYS_rt_sigaction, signal, none, &raw mut sigaction, size_of::<u64>());
@@ -89,7 +89,7 @@ pub(crate) fn is_ignored_number(signal: u8) -> bool {
     sigaction.handler == libc::SIG_IGN
 }
 
-/// Which way a set of signals changes the mask of this thread.
+/// How to apply a set to the thread's signal mask.
 #[derive(Clone, Copy)]
 pub(crate) enum MaskOperation {
     Block = libc::SIG_BLOCK as isize,
@@ -97,10 +97,10 @@ pub(crate) enum MaskOperation {
     Set = libc::SIG_SETMASK as isize,
 }
 
-/// Changes the mask of this thread; returns the one before. Bit n - 1 stands for signal n.
+/// Changes the thread's signal mask and returns the previous one. Bit n - 1 is signal n.
 pub(crate) fn change_mask(how: MaskOperation, set: u64) -> nix::Result<u64> {
     let mut before = 0u64;
-    // SAFETY: both pointers are to live sets of the kernel's size, which is passed along.
+    // SAFETY: both pointers refer to live sets of the size passed.
     let result = unsafe {
         let (how, new, old) = (how as c_int, &raw const set, &raw mut before);
         libc::syscall(libc::SYS_rt_sigprocmask, how, new, old, size_of::<u64>())
@@ -108,11 +108,11 @@ pub(crate) fn change_mask(how: MaskOperation, set: u64) -> nix::Result<u64> {
     Errno::result(result).map(|_| before)
 }
 
-/// An fd from which the blocked signals of a set can be read, close-on-exec and non-blocking.
+/// Opens a signalfd for a set of blocked signals, close-on-exec and non-blocking.
 pub(crate) fn signalfd(set: u64) -> nix::Result<OwnedFd> {
     let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-    // SAFETY: the pointer is to a live set of the kernel's size, which is passed along; a
-    // non-negative result is an fd that only we know.
+    // SAFETY: the pointer refers to a live set of the size passed; a non-negative result is a new
+    // descriptor.
     unsafe {
         let new = -1 as c_int;
         let set = &raw const set;

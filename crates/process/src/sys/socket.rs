@@ -4,30 +4,30 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 
-/// Takes one waiting connection off a listening socket, close-on-exec.
+/// Accepts one pending connection, close-on-exec.
 pub fn accept(listener: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
     let raw =
         nix::sys::socket::accept4(listener.as_raw_fd(), nix::sys::socket::SockFlag::SOCK_CLOEXEC)?;
-    // SAFETY: accept4 has just made this fd, and nobody else knows it.
+    // SAFETY: accept4 has just created this descriptor, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
-/// One message with its control data.
+/// A message with its descriptors.
 pub(crate) struct Message {
     pub(crate) bytes: usize,
     pub(crate) fds: Vec<OwnedFd>,
-    /// Whether fds were lost on the way: those that came are not all.
+    /// Whether the kernel dropped descriptors.
     pub(crate) is_truncated: bool,
 }
 
-/// Reads one message without blocking. Its fds, close-on-exec, are owned from the first moment.
+/// Reads one message without blocking. Its descriptors are close-on-exec.
 pub(crate) fn recvmsg(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result<Message> {
     let mut control = [0u64; CONTROL_SPACE.div_ceil(size_of::<u64>())];
     let mut iov = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let mut fds = Vec::new();
     // SAFETY: an all-zero msghdr is valid; it points to live memory of the lengths given, aligned
-    // for control data. The CMSG functions stay within what the kernel says it wrote there, and
-    // the fds in it were installed for this call, so nobody else knows them.
+    // for control data. The CMSG functions stay within the data the kernel wrote, and the
+    // descriptors in it were created for this call, so nothing else owns them.
     unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
         header.msg_iov = &raw mut iov;
@@ -53,10 +53,10 @@ pub(crate) fn recvmsg(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result<
     }
 }
 
-/// Room for as many fds as the kernel lets anyone send (unix(7)), so that only a full table of
-/// ours can cut off any.
+/// Space for as many descriptors as the kernel lets a sender attach (unix(7)), so that only a full
+/// descriptor table can truncate them.
 const CONTROL_SPACE: usize = {
     const SCM_MAX_FD: usize = 253;
-    // SAFETY: a calculation.
+    // SAFETY: computes a size.
     unsafe { libc::CMSG_SPACE((SCM_MAX_FD * size_of::<RawFd>()) as libc::c_uint) as usize }
 };

@@ -13,7 +13,7 @@ use crate::limits::ResourceLimit;
 use crate::signal_set::SignalSet;
 use crate::spawn::{Group, Spawn, SpawnError};
 
-/// What the child needs, prepared before it exists: it may neither allocate nor lock.
+/// Arguments of the child, prepared before clone: the child may neither allocate nor lock.
 struct ChildPlan<'a> {
     program: *const c_char,
     argv: *const *const c_char,
@@ -25,7 +25,7 @@ struct ChildPlan<'a> {
     umask: Option<u32>,
     nice: Option<i8>,
     ignored: SignalSet,
-    /// Where the child says how far it came, in memory it shares with the waiting parent.
+    /// Written by the child on failure, in memory shared with the suspended parent.
     failure: Option<(Step, c_int)>,
 }
 
@@ -35,14 +35,14 @@ enum Step {
     Exec,
 }
 
-/// The child runs a handful of system calls on this stack before it executes its program. Small enough
-/// to come from the heap: a mapping of its own would cost each start two more calls and its pages.
+/// The child runs a few system calls on this stack before execve. It is small enough for the heap;
+/// a mapping of its own would cost two more system calls and page faults per start.
 const CHILD_STACK: usize = 16 * 1024;
 
 pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
     let argv = null_terminated(&spawn.argv);
     let env = null_terminated(&spawn.env);
-    // The child's dup2 calls overwrite 0, 1 and 2 in turn, so a source there must move first.
+    // The child's dup2 calls overwrite 0, 1 and 2 in turn, so sources there must move first.
     let moved = move_above_stdio(&spawn.stdio).map_err(SpawnError::Prepare)?;
     let source = |index: usize| {
         let moved = moved[index].as_ref().map(AsRawFd::as_raw_fd);
@@ -63,19 +63,20 @@ pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
     };
 
     let mut stack: Vec<u128> = Vec::with_capacity(CHILD_STACK / size_of::<u128>());
-    // No handler of ours may run in the child, which shares our memory; the child empties its mask
-    // as its last step before it executes.
+    // No signal handler of the parent may run in the child, which shares its memory. The child
+    // clears its mask right before execve.
     let before = SignalSet::all().block().map_err(SpawnError::Prepare)?;
     // SAFETY: the stack's end is one past a live, 16-byte aligned allocation that nothing else
-    // uses, and it grows down. CLONE_VFORK suspends this thread until the child has executed or
-    // exited, so `plan`, the vectors it points into and the stack outlive the child's use of them.
+    // uses, and it grows down. CLONE_VFORK suspends this thread until the child has called execve
+    // or exited, so `plan`, the vectors it points into and the stack outlive the child's use of
+    // them.
     let pid = unsafe {
         let top = stack.as_mut_ptr().add(stack.capacity()).cast::<c_void>();
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         libc::clone(run_child, top, flags, (&raw mut plan).cast())
     };
     let cloned = Errno::result(pid);
-    // Restoring a mask that was read a moment ago cannot fail.
+    // Restoring a mask that was just read cannot fail.
     let _ = before.restore();
     let pid = cloned.map_err(|errno| match errno {
         Errno::EAGAIN => SpawnError::TooManyProcesses,
@@ -83,10 +84,10 @@ pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
     })?;
 
     // SAFETY: `plan` is alive and the child, the only other writer, is done; the volatile read
-    // keeps the compiler from assuming that nobody wrote to it.
+    // keeps the compiler from assuming that it is unchanged.
     let failure = unsafe { ptr::read_volatile(&raw const plan.failure) };
     let Some((step, errno)) = failure else { return Ok(Pid::from_raw(pid)) };
-    // It never became a program, so nobody else waits for it.
+    // The child exited before execve, so no other code waits for it.
     let _ = nix::sys::wait::waitpid(Pid::from_raw(pid), None);
     let errno = Errno::from_raw(errno);
     Err(match step {
@@ -95,9 +96,9 @@ pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<Pid, SpawnError> {
     })
 }
 
-/// The child: system calls only.
+/// Runs in the child; system calls only.
 extern "C" fn run_child(plan: *mut c_void) -> c_int {
-    // SAFETY: `spawn` passes its own `ChildPlan` and does not touch it before this has ended.
+    // SAFETY: `spawn` passes its own `ChildPlan` and does not touch it before the child is done.
     let plan = unsafe { &mut *plan.cast::<ChildPlan>() };
     let step = match prepare_child(plan) {
         Err(()) => Step::Prepare,
@@ -109,21 +110,21 @@ extern "C" fn run_child(plan: *mut c_void) -> c_int {
         }
     };
     plan.failure = Some((step, Errno::last_raw()));
-    // SAFETY: ends only the child, without running anything registered with the C library.
+    // SAFETY: ends the child only, without running exit handlers.
     unsafe { libc::_exit(127) }
 }
 
 fn prepare_child(plan: &ChildPlan<'_>) -> Result<(), ()> {
     let check = |result: c_int| if result == -1 { Err(()) } else { Ok(()) };
-    // SAFETY: plain system calls on values; none allocates, locks or touches memory of the parent
-    // but errno, which the suspended parent does not read.
+    // SAFETY: system calls on values; none allocates, locks or touches memory of the parent except
+    // errno, which the suspended parent does not read.
     unsafe {
         match plan.group {
             Group::Inherit => {}
             Group::New => check(libc::setpgid(0, 0))?,
             Group::Foreground(terminal) => {
                 check(libc::setpgid(0, 0))?;
-                // From a group in the background that is a reason for TTOU, but all is blocked.
+                // A background group would get TTOU, but all signals are blocked.
                 check(libc::tcsetpgrp(terminal.as_raw_fd(), libc::getpid()))?;
             }
             Group::Session => check(libc::setsid())?,
@@ -138,11 +139,12 @@ fn prepare_child(plan: &ChildPlan<'_>) -> Result<(), ()> {
         for (target, source) in (0..).zip(plan.stdio) {
             match source {
                 Some(source) => check(libc::dup2(source, target))?,
-                // It may be closed with us as well.
+                // The number may be closed already.
                 None => _ = libc::close(target),
             }
         }
-        // A kernel before 5.11 does not know this; all of our own fds are close-on-exec anyway.
+        // Kernels before 5.11 lack this call; all descriptors of this process are close-on-exec
+        // anyway.
         libc::syscall(
             libc::SYS_close_range,
             3 as libc::c_uint,
@@ -153,14 +155,14 @@ fn prepare_child(plan: &ChildPlan<'_>) -> Result<(), ()> {
             libc::umask(umask & 0o777);
         }
         if let Some(nice) = plan.nice {
-            // Not everybody may become more important; it runs all the same.
+            // Lowering the nice value may be forbidden; the program runs regardless.
             libc::setpriority(libc::PRIO_PROCESS, 0, nice.into());
         }
     }
     for limit in plan.limits {
         apply_limit(limit);
     }
-    // All others are default with us, or become so when the program is executed.
+    // All other signals are default already, or become so at execve.
     set_disposition(libc::SIGPIPE as u8, Disposition::Default);
     for signal in plan.ignored.iter() {
         set_disposition(signal, Disposition::Ignore);
@@ -168,7 +170,7 @@ fn prepare_child(plan: &ChildPlan<'_>) -> Result<(), ()> {
     SignalSet::default().restore().map(drop).map_err(|_| ())
 }
 
-/// Sets a limit as far as the hard limit in force lets us. One that cannot be set stays as it is.
+/// Sets a limit, capped at the hard limit in force. Ignores errors.
 fn apply_limit(limit: &ResourceLimit) {
     let Ok(in_force) = prlimit(limit.resource, None) else { return };
     let hard = limit.hard.min(in_force.rlim_max);
@@ -186,7 +188,7 @@ fn move_above_stdio(stdio: &[Option<BorrowedFd<'_>>; 3]) -> nix::Result<[Option<
         let Some(fd) = fd else { continue };
         if fd.as_raw_fd() < 3 {
             let raw = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(3))?;
-            // SAFETY: fcntl has just made this fd, and nobody else knows it.
+            // SAFETY: fcntl has just created this descriptor, so nothing else owns it.
             *slot = Some(unsafe { OwnedFd::from_raw_fd(raw) });
         }
     }
