@@ -1,5 +1,5 @@
-//! What a client and its tool say to each other: frames on one side, pipes and a pseudo terminal on
-//! the other (`spec/exec3.md#frames`).
+//! The frames between a client and its tool: relays streams between the client's connection and the
+//! tool's pipes or terminal (`spec/exec3.md#frames`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,49 +13,48 @@ use crate::data_frame::DataFrame;
 use crate::poller::{ExecFd, Poller};
 use crate::stream_pipe::{ReadOutcome, StreamPipe};
 
-/// The client's connection, if it was handed to us, and our ends of the tool's streams.
+/// The client's connection, if there is one, and the runner's ends of the tool's streams.
 #[derive(Debug)]
 pub(crate) struct ClientSession {
-    /// `None` once all was told, or the client has left.
+    /// `None` without a client, after `Exit`, or after the client has left.
     client: Option<ClientConnection>,
-    /// What the client hears before all else, until it has.
+    /// Sent before `Started`; empty once sent.
     greeting: Vec<u8>,
     pipes: Vec<StreamPipe>,
-    /// The tool runs. Before that there is nothing to be said, and nothing to be heard.
+    /// Whether the tool runs. Frames are neither read nor sent before.
     is_started: bool,
-    /// The client left, or broke the protocol, which comes to the same; nobody has acted on it yet.
+    /// The client has left or broken the protocol, and the exec has not handled it yet.
     client_lost: bool,
 }
 
 impl ClientSession {
-    /// A session with a client that is greeted first, or with nobody.
+    /// Makes a session with a client and its greeting, or without a client.
     pub(crate) fn new(client: Option<(ClientConnection, Vec<u8>)>, pipes: Vec<StreamPipe>) -> Self {
         let (client, greeting) = client.unzip();
         let greeting = greeting.unwrap_or_default();
         ClientSession { client, greeting, pipes, is_started: false, client_lost: false }
     }
 
-    /// The tool runs.
+    /// The tool runs: begins to relay.
     pub(crate) fn start(&mut self) {
         self.is_started = true;
     }
 
-    /// Whether somebody listens.
     pub(crate) fn has_client(&self) -> bool {
         self.client.is_some()
     }
 
-    /// Whether the tool has streams that we carry.
+    /// Whether any stream is relayed.
     pub(crate) fn has_streams(&self) -> bool {
         !self.pipes.is_empty()
     }
 
-    /// Whether the client has left since this was last asked.
+    /// Whether the client was lost since the last call.
     pub(crate) fn take_client_lost(&mut self) -> bool {
         std::mem::take(&mut self.client_lost)
     }
 
-    /// An fd of this session, and what it waits for there.
+    /// Returns a descriptor of this session and what epoll must wait for on it.
     pub(crate) fn fd(&self, fd: ExecFd) -> Option<(BorrowedFd<'_>, EpollFlags)> {
         if !self.is_started {
             return None;
@@ -69,7 +68,7 @@ impl ClientSession {
             ExecFd::Stream(stream) => {
                 let mut open = self.pipes.iter().filter(|pipe| !pipe.is_closed());
                 let pipe = open.find(|pipe| pipe.stream == stream)?;
-                // A client that takes no more stops the tool's own writes, in the end.
+                // While the client takes nothing, the pipe fills and stops the tool's writes.
                 let read = match &self.client {
                     Some(client) => !client.is_blocked() && pipe.wants_to_read(),
                     None => pipe.has_output(),
@@ -79,7 +78,7 @@ impl ClientSession {
         }
     }
 
-    /// Tells the client that the tool runs, once, and then whatever else is to be told.
+    /// Sends the greeting and `Started`, once, followed by another frame.
     pub(crate) fn send_started(&mut self, started: &Frame<'_>, then: Option<&Frame<'_>>) {
         let mut bytes = std::mem::take(&mut self.greeting);
         if !bytes.is_empty() {
@@ -93,7 +92,7 @@ impl ClientSession {
         }
     }
 
-    /// Sends what waits for room.
+    /// Sends pending bytes.
     pub(crate) fn flush(&mut self) {
         self.send(ClientConnection::flush);
     }
@@ -104,22 +103,22 @@ impl ClientSession {
         }
     }
 
-    /// Takes what the client sent, where its bytes come by way of the proxy.
+    /// Adds bytes of a tunnelled client.
     pub(crate) fn receive(&mut self, bytes: &[u8]) {
         if let Some(client) = &mut self.client {
             client.receive(bytes);
         }
     }
 
-    /// The client has left, where it is the proxy that says so.
+    /// A tunnelled client has left.
     pub(crate) fn receive_end(&mut self) {
         if let Some(client) = &mut self.client {
             client.receive_end();
         }
     }
 
-    /// Takes the client's frames. What concerns the tool as a process is left to the caller: the
-    /// numbers of the signals it sent, in order.
+    /// Handles the client's frames. Returns the signals it sent, in order, for the caller to
+    /// deliver.
     pub(crate) fn receive_frames(&mut self) -> Vec<u8> {
         let mut signals = Vec::new();
         let Some(client) = self.client.as_mut().filter(|_| self.is_started) else { return signals };
@@ -146,7 +145,7 @@ impl ClientSession {
         signals
     }
 
-    /// Hands what the client sent to the tool, and grants more.
+    /// Writes buffered input to the tool, and grants credit to the client.
     pub(crate) fn forward_input(&mut self) {
         for pipe in &mut self.pipes {
             let stream = pipe.stream;
@@ -161,16 +160,15 @@ impl ClientSession {
         }
     }
 
-    /// The tool printed something, or closed its end.
+    /// Sends one read of a stream to the client, or `Closed` at its end.
     pub(crate) fn forward_output(&mut self, stream: Stream, frame: &mut DataFrame) {
-        // An error of a pipe that the tool reads from is told by the next write.
+        // An error on the stdin pipe is reported by the next write.
         let Some(pipe) = pipe(&mut self.pipes, stream).filter(|pipe| pipe.has_output()) else {
             return;
         };
         let open = match &mut self.client {
-            // What nobody waits for is thrown away.
             None => pipe.discard(frame),
-            // Since we were told that there is something to read.
+            // The connection has filled up since epoll reported the pipe.
             Some(client) if client.is_blocked() => true,
             Some(client) => match pipe.read(frame) {
                 ReadOutcome::Nothing => true,
@@ -183,22 +181,23 @@ impl ClientSession {
         };
         if !open {
             self.pipes.retain(|pipe| pipe.stream != stream);
-            // Whoever reads there at the client's side is to see the end as well. A terminal has none.
+            // The client closes its own end in turn. A terminal has no end of file.
             if stream != Stream::Terminal {
                 self.send(|client| client.send(&Frame::Closed { stream }));
             }
         }
     }
 
-    /// The tool has ended: no more than what stands in its pipes is still its own.
+    /// The tool has ended: limits further output to what is in its pipes.
     pub(crate) fn tool_ended(&mut self) {
         self.pipes.iter_mut().for_each(StreamPipe::tool_ended);
     }
 
-    /// Delivers what a tool that has ended still owes, as far as the client takes it. `true` if
-    /// nothing is remaining any more.
+    /// Sends the output that a tool left in its pipes, as far as the client takes it. Returns
+    /// `true` when all is sent.
     pub(crate) fn drain_output(&mut self, frame: &mut DataFrame) -> bool {
-        // Without a client nothing is delivered, and whoever holds the other end may hold it for long.
+        // Without a client there is nothing to send, and a background process may hold the pipe
+        // open for long.
         while self.client.is_some() && !self.client_lost && self.is_flushed() {
             let deliverable =
                 |pipe: &&StreamPipe| pipe.has_remaining_output() && pipe.wants_to_read();
@@ -210,30 +209,30 @@ impl ClientSession {
             || !self.pipes.iter().any(StreamPipe::has_remaining_output) && self.is_flushed()
     }
 
-    /// Nothing waits for room on the client's connection.
+    /// Whether no bytes are pending for the client.
     pub(crate) fn is_flushed(&self) -> bool {
         self.client.as_ref().is_none_or(|client| !client.is_blocked())
     }
 
-    /// Bytes that the tool has read from a relayed stdin.
+    /// Returns how many bytes of a relayed stdin the tool has read.
     pub(crate) fn bytes_read(&self) -> u64 {
         let stdin = self.pipes.iter().find(|pipe| pipe.stream == Stream::Stdin);
         stdin.map_or(0, StreamPipe::bytes_read)
     }
 
-    /// The client has left: its tool's stdin is at its end, and what it prints is thrown away.
+    /// The client has left: closes the tool's stdin and discards its output from now on.
     pub(crate) fn drop_client(&mut self, poller: &Poller) {
         self.close_client(poller);
         self.pipes.retain(|pipe| pipe.stream != Stream::Stdin);
     }
 
-    /// All was told. What a tool left running may go on to print, unseen.
+    /// `Exit` was sent: discards what background processes still print.
     pub(crate) fn finish(&mut self, poller: &Poller) {
         self.close_client(poller);
         self.pipes.retain(|pipe| pipe.has_output() && pipe.stream != Stream::Terminal);
     }
 
-    /// Nothing ran.
+    /// The tool was not started: closes everything.
     pub(crate) fn close(&mut self, poller: &Poller) {
         self.close_client(poller);
         self.pipes.clear();
@@ -246,9 +245,9 @@ impl ClientSession {
     }
 }
 
-/// Does what a frame of the client's says about a stream. `false` if it makes no sense.
+/// Handles a frame about a stream. Returns `false` if it is invalid.
 fn handle_frame(pipes: &mut Vec<StreamPipe>, frame: &Frame<'_>) -> bool {
-    // A pipe that is not there was closed while the frame was on its way.
+    // Frames for a stream that was closed meanwhile are ignored.
     match frame {
         Frame::Data { stream, data } => {
             pipe(pipes, *stream).is_none_or(|pipe| pipe.receive(data).is_ok())
@@ -262,16 +261,16 @@ fn handle_frame(pipes: &mut Vec<StreamPipe>, frame: &Frame<'_>) -> bool {
             }
             true
         }
-        // A terminal's end is a character.
+        // A terminal has no end of file; the client sends a character.
         Frame::Closed { stream: Stream::Terminal } => true,
         Frame::Closed { stream } => {
-            // The tool's next write meets a closed pipe.
+            // The tool's next write fails with EPIPE.
             pipes.retain(|pipe| pipe.stream != *stream);
             true
         }
         Frame::Resize(size) => {
             if let Some(pipe) = pipe(pipes, Stream::Terminal) {
-                // A size that the kernel does not take is no reason to end anything.
+                // An invalid size is ignored.
                 let _ = resize(pipe.as_fd(), *size);
             }
             true

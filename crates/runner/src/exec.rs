@@ -1,13 +1,12 @@
-//! One tool, from its start to its last byte.
+//! One exec, from the start of its tool to its last byte.
+
+mod termination;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use aifo_process::{
-    Escalation, EscalationPlan, ExecTag, Reaped, descendants_of, kill_tagged, signal_group_number,
-    signal_process, signal_tagged, tagged_processes,
-};
-use aifo_types::{Ending, ExecId, Signal};
+use aifo_process::{Escalation, EscalationPlan, ExecTag, Reaped, tagged_processes};
+use aifo_types::{Ending, ExecId};
 use aifo_wire::{
     CancelCause, Exit, Frame, Interrupt, SidecarLimit, Start, StartError, Stdio, Tell, Usage,
 };
@@ -23,7 +22,7 @@ use crate::poller::{ExecFd, Poller, ReadyEvent};
 use crate::sidecar_limits::{LimitCounts, SidecarLimits};
 use crate::tool_launcher::LaunchedTool;
 
-/// A running tool, or what it left: output still to be delivered, processes still to be ended.
+/// A running tool, or one that has ended with output to send or processes to kill.
 #[derive(Debug)]
 pub(crate) struct Exec {
     serial: u32,
@@ -31,42 +30,42 @@ pub(crate) struct Exec {
     exec_tag: ExecTag,
     pid: Pid,
     child: ChildKind,
-    /// The tool's process id, to be told.
+    /// The tool's pid, for `Started`.
     tool_pid: u32,
     stdio: [Stdio; 3],
-    /// The monitor's connection, where the tool has a terminal.
+    /// The connection to the monitor, if the tool has a terminal.
     monitor: Option<FrameSocket>,
     started: Instant,
-    /// How often the sidecar's limits had struck when it began.
+    /// The counts of the sidecar's limits at the start.
     limit_counts: LimitCounts,
-    /// What the proxy wants to hear.
+    /// Which frames the proxy wants.
     tell: Tell,
-    /// When the client is told that the tool runs, if it was not yet.
+    /// When `Started` is sent to the client, if it was not sent yet.
     started_due: Option<Instant>,
     session: ClientSession,
-    /// The end of the tool itself, once it has been reaped.
+    /// How and when the tool ended, once it was reaped.
     ended: Option<(Reaped, Instant)>,
-    /// The limit of the sidecar that struck while it ran, if it failed.
+    /// The limit of the sidecar that was hit, if the tool failed.
     limit: Option<SidecarLimit>,
-    /// The ending is known to whoever asked.
+    /// `Exit` or `StartError` was sent.
     is_exit_sent: bool,
-    /// CONTs of the client that were delivered.
+    /// CONT signals of the client that were delivered.
     resumed: u32,
-    /// A signal that is meant to end the tool was delivered by the proxy's wish.
+    /// The proxy has sent a terminating signal.
     interrupted: bool,
     cancelled: Option<CancelCause>,
     escalation: Option<Escalation>,
 }
 
-/// Which process is the runner's own child.
+/// Which process is the runner's child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChildKind {
     Tool,
-    /// The tool is its child.
+    /// The parent of the tool.
     Monitor,
 }
 
-/// What an exec acts on beside itself.
+/// The server state that an exec uses.
 pub(crate) struct ExecContext<'a> {
     pub(crate) poller: &'a Poller,
     pub(crate) control: &'a mut ControlConnection,
@@ -75,11 +74,11 @@ pub(crate) struct ExecContext<'a> {
     pub(crate) now: Instant,
 }
 
-/// How long a client that has nothing to do waits to hear that its tool runs.
+/// How long `Started` is delayed for a client without streams.
 const STARTED_DELAY: Duration = Duration::from_millis(20);
 
 impl Exec {
-    /// A tool that was started a moment ago.
+    /// Creates the exec of a tool that was just started.
     pub(crate) fn new(
         start: &Start,
         launched: LaunchedTool,
@@ -110,13 +109,13 @@ impl Exec {
         }
     }
 
-    /// Tells that the tool runs, unless its monitor still has to say so.
+    /// Reports the start, unless a monitor reports it later.
     pub(crate) fn begin(&mut self, context: &mut ExecContext<'_>) {
         if self.monitor.is_none() {
             self.on_started(context);
         }
         self.advance(context);
-        // The tool is being loaded, and nobody waits for us.
+        // Read while the tool is being loaded, when no client waits for the runner.
         self.limit_counts = context.limits.counts();
     }
 
@@ -128,15 +127,14 @@ impl Exec {
         if self.session.has_streams() {
             self.send_started();
         } else {
-            // A client that has nothing to do meanwhile need not be woken, to sleep again, while a
-            // tool of a moment runs.
+            // Most tools without streams end within this delay: the client is then woken once.
             self.started_due = Some(context.now + STARTED_DELAY);
         }
-        // What it sent ahead is here already, and no event will tell of it.
+        // Frames that came behind the request are already buffered and cause no event.
         self.on_client();
     }
 
-    /// Tells the client that the tool runs, if it was not told yet.
+    /// Sends `Started` to the client unless it was sent.
     fn send_started(&mut self) {
         self.started_due = None;
         self.session.send_started(&self.started_frame(), None);
@@ -159,23 +157,23 @@ impl Exec {
         self.ended.is_none()
     }
 
-    /// Nothing is left to do for it.
+    /// Whether the exec can be removed.
     pub(crate) fn is_finished(&self) -> bool {
         let silent = !self.session.has_client() && !self.session.has_streams();
         self.has_ended() && self.is_exit_sent && silent
     }
 
-    /// The tool has ended and whatever was to end with it has too.
+    /// Whether the tool has ended and no escalation is left.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.is_some() && self.escalation.is_none()
     }
 
-    /// It is at rest, and whoever waits for it has been told how it ended.
+    /// Whether it has ended, and `Exit` has been sent and flushed.
     pub(crate) fn is_reported(&self) -> bool {
         self.has_ended() && self.is_exit_sent && self.session.is_flushed()
     }
 
-    /// An fd of this exec, and what it waits for there.
+    /// Returns a descriptor of this exec and what epoll must wait for on it.
     pub(crate) fn fd(&self, fd: ExecFd) -> Option<(BorrowedFd<'_>, EpollFlags)> {
         match fd {
             ExecFd::Monitor => {
@@ -193,7 +191,7 @@ impl Exec {
         escalation.into_iter().chain(self.started_due).min()
     }
 
-    /// Something is ready at one of the ports.
+    /// Handles a ready descriptor.
     pub(crate) fn on_ready(
         &mut self,
         event: ReadyEvent,
@@ -205,7 +203,7 @@ impl Exec {
                 if event.writable
                     && let Some(monitor) = &mut self.monitor
                 {
-                    // One that is gone is noticed by its end.
+                    // The end of its connection is handled below.
                     let _ = monitor.flush();
                 }
                 self.on_monitor(context);
@@ -230,7 +228,7 @@ impl Exec {
         self.advance(context);
     }
 
-    /// The client sent something by way of the proxy, or has left if that is nothing.
+    /// Handles bytes of a tunnelled client; an empty slice means that the client has left.
     pub(crate) fn on_tunnel(&mut self, bytes: &[u8], context: &mut ExecContext<'_>) {
         match bytes {
             [] => self.session.receive_end(),
@@ -240,7 +238,7 @@ impl Exec {
         self.advance(context);
     }
 
-    /// There is room on the way to the proxy again.
+    /// The control connection has room again.
     pub(crate) fn on_room(&mut self, context: &mut ExecContext<'_>) {
         self.advance(context);
     }
@@ -248,7 +246,7 @@ impl Exec {
     fn on_client(&mut self) {
         let signals = self.session.receive_frames();
         if !signals.is_empty() && self.started_due.is_some() {
-            // It is awake now, and it makes a difference to it whether somebody listens.
+            // The client is awake, and its next signals depend on whether the runner answers.
             self.send_started();
         }
         for number in signals {
@@ -278,7 +276,7 @@ impl Exec {
                     self.end(Reaped { pid, ending, user, system, max_rss_kib }, context);
                 }
                 Ok(None) if open => return,
-                // It was killed; that it has ended is told by its own end.
+                // The monitor was killed; reaping it completes the exec.
                 Ok(_) | Err(_) => {
                     self.monitor = None;
                     return;
@@ -295,16 +293,16 @@ impl Exec {
         self.session.close(context.poller);
     }
 
-    /// A child was reaped that is this exec's: the tool itself, or its monitor.
+    /// The tool or its monitor was reaped.
     pub(crate) fn on_reaped(&mut self, reaped: Reaped, context: &mut ExecContext<'_>) {
         if self.monitor.is_some() {
-            // What it had still to say comes first.
+            // Frames that the monitor has already sent come first.
             self.on_monitor(context);
             self.monitor = None;
         }
         if self.is_running() {
             if self.child == ChildKind::Monitor {
-                // It was killed, and its tool is nobody's any more.
+                // The monitor was killed, and its tool is orphaned.
                 self.escalate(EscalationPlan::Immediate, context.now);
             }
             self.end(reaped, context);
@@ -312,7 +310,7 @@ impl Exec {
         self.advance(context);
     }
 
-    /// The tool was stopped; only a client of version 3 can do something about it.
+    /// Reports to the client that the tool was stopped.
     pub(crate) fn on_stopped(&mut self, signal: u8, context: &mut ExecContext<'_>) {
         let resumed = self.resumed;
         self.send_to_client(&Frame::Stopped { signal, resumed });
@@ -322,12 +320,13 @@ impl Exec {
     fn end(&mut self, reaped: Reaped, context: &mut ExecContext<'_>) {
         self.ended = Some((reaped, context.now));
         if reaped.ending != Ending::Exited(0) {
-            // Who of several needed too much the kernel does not say; each that failed may have.
+            // The kernel does not report which process hit the limit, so it is reported for every
+            // exec that failed meanwhile.
             self.limit = context.limits.hit_since(self.limit_counts);
         }
         self.session.tool_ended();
-        // A normal end kills nothing. One that a signal of the proxy's explains, or that was forced,
-        // takes the rest along.
+        // A normal end kills nothing. After a terminating signal of the proxy, or an escalation,
+        // the remaining processes end too.
         let explained = self.interrupted && reaped.ending != Ending::Exited(0);
         if self.escalation.is_some() || explained {
             if tagged_processes(&self.exec_tag).is_empty() {
@@ -338,104 +337,23 @@ impl Exec {
         }
     }
 
-    /// Delivers a signal by the proxy's wish. `false` if the tool has ended.
-    pub(crate) fn signal(&mut self, signal: Signal) -> bool {
-        if !self.is_running() {
-            return false;
-        }
-        self.interrupted |= signal.is_terminating();
-        if signal == Signal::Kill {
-            self.kill();
-            return true;
-        }
-        self.deliver(signal.number())
-    }
-
-    fn signal_by_client(&mut self, number: u8) {
-        if !self.is_running() {
-            return;
-        }
-        if number == Signal::Cont.number() {
-            self.resumed = self.resumed.wrapping_add(1);
-        }
-        if number == Signal::Kill.number() {
-            self.kill();
-        } else {
-            self.deliver(number);
-        }
-    }
-
-    fn deliver(&mut self, number: u8) -> bool {
-        match &mut self.monitor {
-            // It alone knows for sure that the number is still the tool's.
-            Some(monitor) => monitor.send(&Frame::Signal { number }).is_ok(),
-            None => signal_group_number(self.pid, number),
-        }
-    }
-
-    /// The proxy wants the tool ended.
-    pub(crate) fn cancel(&mut self, cause: CancelCause, interrupt: Interrupt, now: Instant) {
-        if self.is_running() {
-            self.cancelled.get_or_insert(cause);
-            self.escalate(plan_for(cause, interrupt), now);
-        }
-    }
-
-    /// Starts to end the tool, unless it has ended or is being ended sooner anyway.
-    fn escalate(&mut self, plan: EscalationPlan, now: Instant) {
-        let new = Escalation::new(plan, now);
-        if self.escalation.as_ref().is_none_or(|current| new.kill_at() < current.kill_at()) {
-            self.escalation = Some(new);
-        }
-    }
-
-    /// The proxy is gone: nobody may be told how this ends.
+    /// The proxy is gone: disconnects the client without `Exit`.
     pub(crate) fn on_proxy_lost(&mut self, context: &mut ExecContext<'_>) {
         self.session.drop_client(context.poller);
         self.cancel(CancelCause::Shutdown, Interrupt::Send, context.now);
         self.advance(context);
     }
 
-    /// Does what is due: tells that the tool runs, takes a step of the ladder.
+    /// Sends `Started` or the next signal of the escalation if it is due.
     pub(crate) fn handle_timeout(&mut self, context: &mut ExecContext<'_>) {
         if self.started_due.is_some_and(|at| at <= context.now) {
             self.send_started();
             self.advance(context);
         }
-        let due =
-            self.escalation.as_mut().and_then(|escalation| escalation.handle_timeout(context.now));
-        let Some(signal) = due else { return };
-        let all_gone = match signal {
-            Signal::Kill => self.kill(),
-            signal if self.is_running() => {
-                self.deliver(signal.number());
-                false
-            }
-            signal => signal_tagged(&self.exec_tag, signal) == 0,
-        };
-        if all_gone && !self.is_running() {
-            self.escalation = None;
-        }
+        self.send_due_signal(context.now);
     }
 
-    /// Kills the group, the tree and everything that carries the tag. `true` if all of it is gone
-    /// but for the tool itself, which remains to be reaped.
-    fn kill(&mut self) -> bool {
-        if self.is_running() {
-            // The tree first: it cannot be seen any more when its root is dead.
-            let tree = descendants_of(self.pid);
-            if self.monitor.is_none() {
-                signal_group_number(self.pid, Signal::Kill.number());
-            }
-            for pid in tree {
-                signal_process(pid, Signal::Kill);
-            }
-        }
-        kill_tagged(&self.exec_tag)
-    }
-
-    /// What follows from whatever has happened: a client that left has its tool ended; one whose tool
-    /// has ended gets what is remaining, then the ending.
+    /// Sends remaining output and `Exit` once the tool has ended, and handles a lost client.
     fn advance(&mut self, context: &mut ExecContext<'_>) {
         if let Some((reaped, at)) = self.ended
             && !self.is_exit_sent
@@ -452,7 +370,7 @@ impl Exec {
             let Exec { cancelled, limit, .. } = *self;
             let exit = Exit { ending: reaped.ending, cancelled, limit, taken, usage };
             let frame = Frame::Exit { serial: self.serial, exit };
-            // The client first: it is waited for.
+            // The client first: it is waiting.
             self.send_to_client(&frame);
             context.control.send(&frame);
         }
@@ -461,7 +379,7 @@ impl Exec {
         }
         if self.is_exit_sent && self.session.is_flushed() {
             self.session.finish(context.poller);
-            // The monitor goes with its connection.
+            // Closing its connection ends the monitor.
             self.monitor = None;
         }
     }
@@ -472,20 +390,8 @@ impl Exec {
             return;
         }
         context.control.send(&Frame::Left { serial: self.serial });
-        // It hands on every signal that it can hear. So it was killed, and so is the tool.
+        // A client relays every signal that it can catch. It was killed, so the tool is killed too.
         self.cancelled.get_or_insert(CancelCause::Disconnect);
         self.escalate(EscalationPlan::Immediate, context.now);
-    }
-}
-
-fn plan_for(cause: CancelCause, interrupt: Interrupt) -> EscalationPlan {
-    match (cause, interrupt) {
-        (CancelCause::Timeout, _) => EscalationPlan::Timeout,
-        (CancelCause::Disconnect | CancelCause::Shutdown, Interrupt::Send) => {
-            EscalationPlan::Cancel
-        }
-        (CancelCause::Disconnect | CancelCause::Shutdown, Interrupt::Skip) => {
-            EscalationPlan::CancelAfterSignal
-        }
     }
 }

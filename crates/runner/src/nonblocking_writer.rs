@@ -1,4 +1,4 @@
-//! Bytes on their way out by an fd that never blocks us.
+//! Buffered output to a descriptor without blocking.
 
 use std::cell::RefCell;
 use std::io;
@@ -10,38 +10,38 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 use nix::unistd::write;
 
-/// The way to the proxy, which clients without a connection of their own share.
+/// The writer of the control connection, shared with tunnelled clients.
 pub(crate) type SharedWriter = Rc<RefCell<NonblockingWriter>>;
 
-/// A writable fd, with what it did not take yet.
+/// A writable descriptor with its unsent bytes.
 #[derive(Debug)]
 pub(crate) struct NonblockingWriter {
     fd: OwnedFd,
     kind: FdKind,
     unsent: Vec<u8>,
-    /// How much of `unsent` is gone already.
+    /// How many bytes of `unsent` are already sent.
     sent: usize,
-    /// Something had to wait since this was last asked.
+    /// Bytes were pending since this was last queried.
     had_to_wait: bool,
-    /// Nobody reads any more.
+    /// The peer has closed.
     is_closed_by_peer: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum FdKind {
-    /// It may be somebody else's too, who decides whether it blocks.
+    /// Its open file description is shared and may block, so each send is MSG_DONTWAIT.
     Socket,
-    /// It is ours, and does not block.
+    /// Non-blocking.
     Pipe,
 }
 
 impl NonblockingWriter {
-    /// Out by a socket, whether it blocks or not.
+    /// Writes to a socket, blocking or not.
     pub(crate) fn socket(fd: OwnedFd) -> Self {
         NonblockingWriter::new(fd, FdKind::Socket)
     }
 
-    /// Out by a pipe that does not block.
+    /// Writes to a non-blocking pipe.
     pub(crate) fn pipe(fd: OwnedFd) -> Self {
         NonblockingWriter::new(fd, FdKind::Pipe)
     }
@@ -57,22 +57,22 @@ impl NonblockingWriter {
         }
     }
 
-    /// The peer reads too slowly: something waits for room.
+    /// Whether bytes are pending because the peer reads too slowly.
     pub(crate) fn is_blocked(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// Nobody reads any more, and nothing is kept for them.
+    /// Whether the peer has closed. Pending bytes were dropped.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_closed_by_peer
     }
 
-    /// Whether something had to wait since this was last asked.
+    /// Whether bytes were pending since the last call.
     pub(crate) fn take_had_to_wait(&mut self) -> bool {
         std::mem::take(&mut self.had_to_wait)
     }
 
-    /// Sends bytes, behind whatever still waits. Only what there is no room for at once is copied.
+    /// Sends bytes, behind pending ones. Copies only what cannot be sent at once.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let taken = if self.is_blocked() { 0 } else { self.try_send(bytes)? };
         let rest = bytes.get(taken..).unwrap_or_default();
@@ -81,14 +81,14 @@ impl NonblockingWriter {
         Ok(())
     }
 
-    /// Sends a frame, behind whatever still waits.
+    /// Sends a frame, behind pending bytes.
     pub(crate) fn send_frame(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         self.send(&bytes)
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends pending bytes as far as there is room.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let mut unsent = std::mem::take(&mut self.unsent);
         while self.sent < unsent.len() {
@@ -100,12 +100,12 @@ impl NonblockingWriter {
                 taken => self.sent += taken,
             }
         }
-        // What had to wait is rare; its memory is not kept for the next time.
+        // Pending bytes are rare, so their buffer is freed.
         self.sent = 0;
         Ok(())
     }
 
-    /// How many bytes there is room for now.
+    /// Sends what the descriptor takes now and returns the number of bytes.
     fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         let sent = match self.kind {
