@@ -1,4 +1,4 @@
-//! Giving a sidecar's caches to the user that its tools run as.
+//! Changes the owner of a sidecar's caches to the user of its tools.
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
@@ -7,27 +7,26 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 
-/// A user and a group, by number.
+/// A user id and a group id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The user's.
+    /// The user id.
     pub uid: u32,
-    /// The group's.
+    /// The group id.
     pub gid: u32,
 }
 
-/// Gives each of these roots to `owner`, with whatever in them belongs to somebody else. Links are
-/// not followed. An engine makes a volume for root, and one that another user has filled before stays
-/// theirs.
+/// Changes the owner of directory trees, without following symbolic links. A new volume belongs to
+/// root, and a used one to its previous user.
 ///
-/// It takes `CAP_CHOWN` and no other capability. It is meant for a container that holds nothing but
-/// such roots: whoever could swap a directory for a link meanwhile would gain nothing by it.
+/// Needs only `CAP_CHOWN`. Meant for a container that mounts nothing but these trees, so swapping a
+/// directory for a link during the walk gains an attacker nothing.
 ///
-/// Errors: a root is not there, or an owner cannot be changed. What is in a root and vanishes
-/// meanwhile is passed over.
+/// Errors: a root is missing, or an owner cannot be changed. Entries that vanish meanwhile are
+/// skipped.
 pub fn chown_tree(owner: Owner, roots: &[PathBuf]) -> io::Result<()> {
     for root in roots {
-        // Directories wait here rather than on our stack, which a deep one could exhaust.
+        // A list rather than recursion, which a deep tree could drive into a stack overflow.
         let mut pending = chown(root, owner)?;
         while let Some(path) = pending.pop() {
             match chown(&path, owner) {
@@ -40,13 +39,16 @@ pub fn chown_tree(owner: Owner, roots: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-/// Changes the owner of one entry, and returns what is in it if it is a directory.
+/// Changes the owner of one entry. Returns its entries if it is a directory.
 fn chown(path: &Path, owner: Owner) -> io::Result<Vec<PathBuf>> {
     let context = |error: io::Error| {
-        io::Error::new(error.kind(), format!("cannot chown_tree '{}': {error}", path.display()))
+        io::Error::new(
+            error.kind(),
+            format!("cannot change the owner of '{}': {error}", path.display()),
+        )
     };
     let metadata = path.symlink_metadata().map_err(context)?;
-    // Read first: afterwards it may be closed to us.
+    // Listed first: afterwards this process may have no permission.
     let entries = if metadata.is_dir() { entries(path).map_err(context)? } else { Vec::new() };
     if !belongs_to(&path.symlink_metadata().map_err(context)?, owner) {
         lchown(path, Some(owner.uid), Some(owner.gid)).map_err(context)?;
@@ -56,7 +58,7 @@ fn chown(path: &Path, owner: Owner) -> io::Result<Vec<PathBuf>> {
 
 fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let listing = match fs::read_dir(directory) {
-        // Closed to all but its owner, which we may make ourselves, if nothing else.
+        // Without CAP_DAC_OVERRIDE, only the owner may list it; so it is taken over first.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             lchown(directory, Some(geteuid().as_raw()), None)?;
             fs::read_dir(directory)?

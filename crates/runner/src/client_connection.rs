@@ -1,4 +1,4 @@
-//! The client of an exec, wherever its connection ends.
+//! The connection to the client of an exec.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,35 +9,34 @@ use crate::frame_socket::FrameSocket;
 use crate::nonblocking_writer::SharedWriter;
 use crate::poller::Poller;
 
-/// Somebody who wants a tool's bytes and its ending.
+/// A connection to a client.
 #[derive(Debug)]
 pub(crate) enum ClientConnection {
-    /// On a connection of its own, which the proxy handed on.
+    /// The client's own connection, which the proxy has passed.
     Direct(FrameSocket),
-    /// Whose connection stays with the proxy: what is said on it travels in frames of the control
-    /// connection.
+    /// A connection that the proxy holds; its bytes travel in `Tunnel` frames.
     Tunnelled(Tunnel),
 }
 
-/// A connection that exists only in frames of another.
+/// A client's connection inside the control connection.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     serial: u32,
     writer: SharedWriter,
     incoming: FrameReader,
-    /// The proxy has said that nothing more comes.
+    /// `TunnelEnd` has arrived.
     ended: bool,
 }
 
 impl Tunnel {
-    /// To the client of this exec.
+    /// Makes the tunnel of the exec with this serial.
     pub(crate) fn new(serial: u32, writer: SharedWriter) -> Self {
         Tunnel { serial, writer, incoming: FrameReader::of_client(), ended: false }
     }
 }
 
 impl ClientConnection {
-    /// Takes bytes that the client sent and somebody else has read.
+    /// Adds received bytes.
     pub(crate) fn receive(&mut self, bytes: &[u8]) {
         match self {
             ClientConnection::Direct(channel) => channel.receive(bytes),
@@ -45,14 +44,14 @@ impl ClientConnection {
         }
     }
 
-    /// The proxy says that the client has left.
+    /// The client has left, as reported by the proxy.
     pub(crate) fn receive_end(&mut self) {
         if let ClientConnection::Tunnelled(tunnel) = self {
             tunnel.ended = true;
         }
     }
 
-    /// Reads what is there. `Ok(false)` when the client has left.
+    /// Reads available bytes. Returns `Ok(false)` if the client has left.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         match self {
             ClientConnection::Direct(channel) => channel.fill(),
@@ -67,7 +66,7 @@ impl ClientConnection {
         }
     }
 
-    /// Something waits for room on the way to the client: its own bytes, or anybody's who shares it.
+    /// Whether bytes are pending, for this client or another that shares the control connection.
     pub(crate) fn is_blocked(&self) -> bool {
         match self {
             ClientConnection::Direct(channel) => channel.is_blocked(),
@@ -75,14 +74,14 @@ impl ClientConnection {
         }
     }
 
-    /// Sends a small frame, behind whatever still waits.
+    /// Sends a frame, behind pending bytes.
     pub(crate) fn send(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         self.send_encoded(&bytes)
     }
 
-    /// Sends encoded bytes, behind whatever still waits.
+    /// Sends encoded frames, behind pending bytes.
     pub(crate) fn send_encoded(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             ClientConnection::Direct(channel) => channel.send_encoded(bytes),
@@ -92,7 +91,7 @@ impl ClientConnection {
         }
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends pending bytes as far as there is room.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         match self {
             ClientConnection::Direct(channel) => channel.flush(),
@@ -100,7 +99,7 @@ impl ClientConnection {
         }
     }
 
-    /// The connection, if it is ours to wait for.
+    /// Returns the socket of a direct connection, for epoll.
     pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
             ClientConnection::Direct(channel) => Some(channel.as_fd()),
@@ -108,13 +107,13 @@ impl ClientConnection {
         }
     }
 
-    /// Closes our end of the connection.
+    /// Closes the connection.
     pub(crate) fn close_client(self, poller: &Poller) {
         match self {
-            // The proxy has the same open file, so epoll would not notice by itself.
+            // The proxy has a duplicate of the socket, so closing it does not remove it from epoll.
             ClientConnection::Direct(channel) => poller.remove(channel.as_fd()),
             ClientConnection::Tunnelled(Tunnel { serial, writer, .. }) => {
-                // A proxy that has gone is noticed by the end of its connection.
+                // A closed control connection is detected elsewhere.
                 let _ = writer.borrow_mut().send_frame(&Frame::TunnelEnd { serial });
             }
         }

@@ -1,4 +1,4 @@
-//! The control connection: the proxy at its other end, and over it every start.
+//! The control connection to the proxy.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,22 +16,22 @@ use crate::client_connection::{ClientConnection, Tunnel};
 use crate::frame_socket::FrameSocket;
 use crate::nonblocking_writer::{NonblockingWriter, SharedWriter};
 
-/// What a runner, and the guard above it, is handed as its control connection.
+/// The descriptors of a control connection, before use.
 #[derive(Debug)]
 pub enum ControlTransport {
-    /// A unix stream socket, on which descriptors come along.
+    /// A unix stream socket that carries descriptors.
     Socket(OwnedFd),
-    /// Two pipes, and bytes alone: whatever descriptors would carry is relayed in frames.
+    /// Two pipes without descriptors: the stream transport.
     Stream {
-        /// What the proxy says.
+        /// From the proxy.
         input: OwnedFd,
-        /// What the proxy hears.
+        /// To the proxy.
         output: OwnedFd,
     },
 }
 
 impl ControlTransport {
-    /// What the proxy says comes here, and its end is the end of the connection.
+    /// Returns the descriptor to read from; its end of file is the end of the connection.
     pub(crate) fn input(&self) -> BorrowedFd<'_> {
         match self {
             ControlTransport::Socket(fd) | ControlTransport::Stream { input: fd, .. } => fd.as_fd(),
@@ -49,12 +49,12 @@ pub(crate) struct ControlConnection {
 
 #[derive(Debug)]
 enum ControlInput {
-    /// With the fds that came, each set for one `Start` yet to be read.
+    /// The socket, and the received descriptors of each `Start` that was not read yet.
     Socket(OwnedFd, VecDeque<Vec<OwnedFd>>),
     Stream(OwnedFd),
 }
 
-/// What a `Start` comes with.
+/// The client and descriptors that come with a `Start`.
 pub(crate) struct StartAttachments {
     pub(crate) client: Option<ClientConnection>,
     /// The tool's descriptors.
@@ -62,7 +62,7 @@ pub(crate) struct StartAttachments {
 }
 
 impl ControlConnection {
-    /// Puts a control connection to use; pipes do not block from now on.
+    /// Takes a control connection into use. Pipes become non-blocking.
     pub(crate) fn new(control: ControlTransport) -> io::Result<Self> {
         let (input, outgoing) = match control {
             ControlTransport::Socket(socket) => {
@@ -80,7 +80,7 @@ impl ControlConnection {
         Ok(ControlConnection { input, incoming: FrameReader::new(), writer })
     }
 
-    /// Reads what is there. `Ok(false)` when the proxy has gone.
+    /// Reads available bytes. Returns `Ok(false)` when the proxy has closed.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         let count = match &mut self.input {
             ControlInput::Socket(socket, fds) => {
@@ -111,11 +111,10 @@ impl ControlConnection {
         self.incoming.next_frame()
     }
 
-    /// What came with a `Start`. `None` if that is not what it says.
+    /// Returns what came with a `Start`, or `None` if the number of descriptors is wrong.
     pub(crate) fn take_attachments(&mut self, start: &Start) -> Option<StartAttachments> {
         let mut attachments = match &mut self.input {
-            // Without a descriptor the client is reached by way of the proxy; one that is missing for
-            // the tool is told as such.
+            // The client is tunnelled. Descriptors that the tool lacks are reported by `ToolStdio`.
             ControlInput::Stream(_) => {
                 let tunnel = || Tunnel::new(start.serial, Rc::clone(&self.writer));
                 let client = start.client.as_ref().map(|_| ClientConnection::Tunnelled(tunnel()));
@@ -138,48 +137,48 @@ impl ControlConnection {
         Some(attachments)
     }
 
-    /// Tells the proxy something, behind whatever still waits. One that has gone is noticed by
-    /// [`ControlConnection::is_broken`], or by the end of what it says.
+    /// Sends a frame to the proxy, behind pending bytes. Errors show in
+    /// [`ControlConnection::is_broken`].
     pub(crate) fn send(&mut self, frame: &Frame<'_>) {
         let _ = self.writer.borrow_mut().send_frame(frame);
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends pending bytes as far as there is room.
     pub(crate) fn flush(&mut self) {
         let _ = self.writer.borrow_mut().flush();
     }
 
-    /// Something waits for room.
+    /// Whether bytes are pending.
     pub(crate) fn is_blocked(&self) -> bool {
         self.writer.borrow().is_blocked()
     }
 
-    /// Nobody hears us any more.
+    /// Whether the proxy no longer reads.
     pub(crate) fn is_broken(&self) -> bool {
         self.writer.borrow().is_broken()
     }
 
-    /// Whether there is room again, after something had to wait.
+    /// Whether bytes were pending since the last call, and none are now.
     pub(crate) fn has_room_again(&mut self) -> bool {
         let mut writer = self.writer.borrow_mut();
         !writer.is_blocked() && writer.take_had_to_wait()
     }
 
-    /// What the proxy says comes here.
+    /// Returns the descriptor to read from.
     pub(crate) fn input(&self) -> BorrowedFd<'_> {
         match &self.input {
             ControlInput::Socket(fd, _) | ControlInput::Stream(fd) => fd.as_fd(),
         }
     }
 
-    /// The way out, which is another fd.
+    /// Returns the writer, which has its own descriptor.
     pub(crate) fn writer(&self) -> SharedWriter {
         Rc::clone(&self.writer)
     }
 }
 
-/// Most commands are short; a client's bytes come in bulk.
+/// Most frames are short; tunnelled bytes come in bulk.
 const READ_SIZE: usize = 16 * 1024;
 
-/// With `Start`: a client's connection, and three standard descriptors.
+/// A client's connection and three standard descriptors.
 const MAX_FDS: usize = 4;

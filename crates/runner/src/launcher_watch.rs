@@ -1,7 +1,6 @@
-//! Ends the processes that a launcher has started on this machine, once the launcher is gone.
+//! Ends a launcher's processes on this machine if the launcher is killed.
 //!
-//! A launcher that is killed cannot end its command any more, and nothing else would: the command is
-//! no sidecar's, so no guard is above it.
+//! The launcher's own command runs in no sidecar, so no guard ends it.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -10,10 +9,10 @@ use std::time::Duration;
 
 use aifo_process::{ExecTag, forbid_tracing, terminate_tagged};
 
-/// Reads from `launcher`, a pipe, a line with the variable `NAME=value` that marks the processes, and
-/// waits. A further byte is the launcher's word that it has ended in good order: then nothing is done.
-/// The end of the pipe without it means that the launcher was killed: every process with that variable
-/// gets TERM, and KILL two seconds later.
+/// Reads a line with a variable `NAME=value` from the pipe `launcher` and waits. If another byte
+/// follows, the launcher has ended normally, and this function returns. If the pipe ends without
+/// it, the launcher was killed: every process with that variable gets TERM, and KILL two seconds
+/// later.
 pub fn watch_launcher(launcher: OwnedFd) -> io::Result<()> {
     // The variable is a secret.
     forbid_tracing()?;
@@ -29,7 +28,7 @@ pub fn watch_launcher(launcher: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// How long a process may take to end before it is killed.
+/// How long a process has to end before it is killed.
 const TERM_GRACE: Duration = Duration::from_secs(2);
 
 /// More than a name and a token need.

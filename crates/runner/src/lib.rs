@@ -1,31 +1,29 @@
 //! The resident exec server inside a sidecar.
 //!
-//! In scope: one control connection to the proxy, and over it every start with its descriptors;
-//! starting the tool on them, the session with its client about what they cannot carry:
-//! streams, signals, the ending; reaping whatever is left to us as subreaper or PID 1; the monitor
-//! above a tool on a terminal, and the guard that ends everything below when the runner is gone.
+//! In scope: the control connection to the proxy, and the starts and descriptors it carries; starting
+//! tools; the client session that relays streams, signals and the exit status; reaping adopted orphans;
+//! the monitor of a tool on a terminal; the guard that ends everything below a dead runner; isolating the
+//! network of a container.
 //!
-//! Before all that it keeps the networks of others out of its own's reach, where it is told to.
+//! Out of scope: whether a tool may run (`aifo-policy`), and starting a sidecar (`aifo-sidecar`). The
+//! frames are specified in `spec/runner.md`.
 //!
-//! Out of scope: whether a tool may run (`aifo-policy`), and how a sidecar comes up
-//! (`aifo-sidecar`). The frames are those of `spec/runner.md`.
-//!
-//! The runner is one thread around one epoll: [`serve`] owns all state, an exec is a value in its
-//! table, and nothing blocks but the few hundred microseconds in which the kernel loads a program.
-//! Its memory stays small, whatever a tool prints: one buffer for all output, a window for what a
-//! tool is to read, and a client that does not take more stops the reading of its tool's pipe.
+//! The runner is one thread around one epoll. [`serve`] owns all state, an exec is a value in its table,
+//! and the only blocking call is the execve of a tool, a few hundred microseconds. Memory is bounded
+//! whatever a tool prints: one buffer for all output, one window per input stream. When a client stops
+//! reading, the runner stops reading its tool's pipe.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // Whoever starts a runner hands over its control connection, here as stdin.
+//! // The launcher passes the control connection, here as stdin.
 //! let control = aifo_runner::ControlTransport::Socket(aifo_process::take_fd(0)?);
 //! aifo_runner::serve(control)?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Architecture invariant: the runner knows no HTTP, no token and no allowlist. Whoever holds the
-//! other end of its control connection decides.
+//! Architecture invariant: the runner contains no HTTP, no tokens and no allowlists. The peer of its
+//! control connection decides what runs.
 
 mod chown;
 mod client_connection;

@@ -1,7 +1,7 @@
-//! Keeping a sidecar's network stack apart from those of others on the same engine.
+//! Isolates a container's network from the other networks of its engine.
 //!
-//! A route that leads nowhere holds whatever becomes of the engine's own rules on the host, and
-//! nobody in the stack can take it away but who may administer it, which is us and only now.
+//! A prohibit route holds whatever happens to the engine's rules on the host. Removing it takes
+//! `CAP_NET_ADMIN`, which no process of the container has afterwards.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -15,27 +15,32 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
 };
 
-/// The argument before a range that an engine takes its networks from.
+/// The option before an address pool of the engine.
 pub const ISOLATE_NETWORK: &str = "--isolate-network";
 
-/// Takes every network of an engine's but our own out of reach, those it has not made yet included,
-/// and gives up all capabilities, of which it takes `CAP_NET_ADMIN` and `CAP_SETPCAP`.
+/// Makes all other networks of the engine unreachable, including future ones, and drops all
+/// capabilities. Needs `CAP_NET_ADMIN` and `CAP_SETPCAP`.
 ///
-/// `pools` are the ranges that the engine takes them from, in its order: it does so from the first
-/// that has room. So of those behind the one that our network is from the next is enough, and the rest
-/// is left alone, which may be somebody's own.
+/// `pools` are the ranges that the engine allocates networks from, in its order. It uses the first
+/// with room, so the pools up to the own one and the next are enough. Later pools stay reachable,
+/// as they may belong to other networks of the user.
 ///
-/// Errors: our network is from none of them, or a capability is missing.
+/// Errors: the own address is in none of them, or a capability is missing.
 pub fn isolate_network(pools: &[Subnet]) -> io::Result<()> {
     let own = own_addresses()?;
     let prohibited = pools_to_prohibit(pools, &own).ok_or_else(|| {
         let [own, pools] = [joined(&own), joined(pools)];
-        io::Error::other(format!("our address ({own}) is in none of the engine's pools ({pools})"))
+        io::Error::other(format!(
+            "the container's address ({own}) is in none of the engine's pools ({pools})"
+        ))
     })?;
     let routing = RoutingSocket::open()?;
     for pool in prohibited {
         let context = |errno| {
-            io::Error::other(format!("cannot put {pool} out of reach: {}", Errno::desc(errno)))
+            io::Error::other(format!(
+                "cannot add a prohibit route for '{pool}': {}",
+                Errno::desc(errno)
+            ))
         };
         routing.prohibit(pool).map_err(context)?;
     }
@@ -43,25 +48,25 @@ pub fn isolate_network(pools: &[Subnet]) -> io::Result<()> {
     Ok(())
 }
 
-/// The pools up to the one that an address of ours is from, and the next, in which the engine goes on
-/// when that is full.
+/// Returns the pools up to the one that contains an own address, and the next, which the engine
+/// uses when that is full.
 fn pools_to_prohibit<'a>(pools: &'a [Subnet], own: &[Ipv4Addr]) -> Option<&'a [Subnet]> {
     let holds_ours = |pool: &Subnet| own.iter().any(|address| pool.contains(*address));
     let until_ours = pools.iter().position(holds_ours)?.saturating_add(1);
     Some(pools.get(..=until_ours).unwrap_or(pools))
 }
 
-/// The addresses that others can reach us at.
+/// Returns the IPv4 addresses of this network namespace, without loopback.
 fn own_addresses() -> io::Result<Vec<Ipv4Addr>> {
     let all = getifaddrs()?.filter_map(|one| Some(one.address?.as_sockaddr_in()?.ip()));
     Ok(all.filter(|address| !address.is_loopback()).collect())
 }
 
-fn joined(what: &[impl ToString]) -> String {
-    what.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+fn joined(items: &[impl ToString]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The routing table of our network stack, over rtnetlink (`man 7 rtnetlink`).
+/// An rtnetlink socket (rtnetlink(7)).
 struct RoutingSocket(std::os::fd::OwnedFd);
 
 impl RoutingSocket {
@@ -71,8 +76,8 @@ impl RoutingSocket {
         Ok(RoutingSocket(socket(AddressFamily::Netlink, SockType::Raw, flags, protocol)?))
     }
 
-    /// Adds a route that refuses whatever no other route leads to more closely. One that is there
-    /// already is fine.
+    /// Adds a prohibit route, which applies where no more specific route does. Succeeds if it
+    /// exists.
     fn prohibit(&self, subnet: &Subnet) -> nix::Result<()> {
         let socket = self.0.as_raw_fd();
         sendto(socket, &request(subnet), &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
@@ -102,31 +107,30 @@ const RTN_PROHIBIT: u8 = 8;
 const RTA_DST: u16 = 1;
 const RTA_PRIORITY: u16 = 6;
 
-/// A message that asks for such a route.
+/// Encodes the request for a prohibit route.
 fn request(subnet: &Subnet) -> Vec<u8> {
     let kind = [RT_TABLE_MAIN, RTPROT_STATIC, RT_SCOPE_UNIVERSE, RTN_PROHIBIT];
     let route = [&[AF_INET, subnet.prefix(), 0, 0][..], &kind, &[0; 4]].concat();
-    // A network that is as large as its pool has a route of its own to the same addresses, which goes
-    // before one of the last priority.
+    // The container's network may be as large as its pool. Its route to the same addresses must
+    // win, so this one has the lowest priority.
     let priority = u32::MAX.to_ne_bytes();
     let attributes =
         [attribute(RTA_DST, subnet.first().octets()), attribute(RTA_PRIORITY, priority)].concat();
     let head = |length: u32| {
         let words = [RTM_NEWROUTE.to_ne_bytes(), NEW_ROUTE_FLAGS.to_ne_bytes()].concat();
-        // Neither a sequence number nor a port: there is one request at a time.
+        // Sequence number and port are 0: there is one request at a time.
         [&length.to_ne_bytes()[..], &words, &[0; 8]].concat()
     };
     const LENGTH: u32 = 16 + 12 + 2 * 8;
     [head(LENGTH), route, attributes].concat()
 }
 
-/// An attribute of four bytes.
+/// Encodes an attribute of four bytes.
 fn attribute(kind: u16, value: [u8; 4]) -> Vec<u8> {
     [&8u16.to_ne_bytes()[..], &kind.to_ne_bytes(), &value].concat()
 }
 
-/// What the kernel says to a request: 0, or a negative number of an error. `None` if it says
-/// something else.
+/// Decodes an acknowledgement: 0, or a negative errno. `None` for any other message.
 fn parse_ack(reply: &[u8]) -> Option<i32> {
     let kind = u16::from_ne_bytes(reply.get(4..6)?.try_into().ok()?);
     let code = i32::from_ne_bytes(reply.get(16..20)?.try_into().ok()?);

@@ -1,4 +1,4 @@
-//! What the event loop waits for.
+//! epoll with typed tokens.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -8,48 +8,47 @@ use aifo_wire::Stream;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
-/// A number that names one exec of a runner, never used twice.
+/// Identifies an exec of this runner; never reused.
 pub(crate) type ExecKey = u64;
 
-/// What an event is about.
+/// The source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventSource {
     Control,
-    /// The way out of the control connection, which is full.
+    /// The output of the control connection, while bytes are pending.
     ControlOutput,
     Signals,
     Exec(ExecKey, ExecFd),
 }
 
-/// An fd of an exec.
+/// A descriptor of an exec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExecFd {
     /// The client's connection.
     Client,
-    /// The connection to the monitor of its terminal.
+    /// The connection to the monitor.
     Monitor,
-    /// Our end of a stream.
+    /// The runner's end of a stream.
     Stream(Stream),
 }
 
-/// What has become ready.
+/// A ready source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadyEvent {
     pub(crate) source: EventSource,
-    /// There is room to write, or a write will tell that nobody reads.
+    /// Room to write, or an error that the next write reports.
     pub(crate) writable: bool,
-    /// Something to read, an end, or an error, which a read will tell.
+    /// Data, end of file, or an error that the next read reports.
     pub(crate) readable: bool,
 }
 
-/// An epoll instance whose tokens are sources.
+/// An epoll instance.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: Epoll,
 }
 
 impl ExecFd {
-    /// All of them; an exec has a few.
     pub(crate) const ALL: [ExecFd; 6] = [
         ExecFd::Client,
         ExecFd::Monitor,
@@ -65,19 +64,19 @@ impl Poller {
         Ok(Poller { epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)? })
     }
 
-    /// Waits for input on `fd` from now on.
+    /// Adds a descriptor and waits for input on it.
     pub(crate) fn add(&self, fd: BorrowedFd<'_>, source: EventSource) -> io::Result<()> {
         Ok(self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, source.token()))?)
     }
 
-    /// Waits for `fd` no longer. To be said before an fd is closed whose open file somebody else has
-    /// too; any other leaves epoll by being closed.
+    /// Removes a descriptor. Needed before closing one whose open file description is shared; epoll
+    /// drops others by itself.
     pub(crate) fn remove(&self, fd: BorrowedFd<'_>) {
-        // It may not have been waited for.
+        // It may not have been added.
         let _ = self.epoll.delete(fd);
     }
 
-    /// Makes epoll wait for what is wanted now on `fd`, after what was wanted `before`.
+    /// Changes what epoll waits for on a descriptor from `before` to `wanted`.
     pub(crate) fn modify(
         &self,
         fd: BorrowedFd<'_>,
@@ -92,7 +91,7 @@ impl Poller {
         if before.is_empty() {
             self.epoll.add(fd, event)?;
         } else if wanted.is_empty() {
-            // Not merely muted: a hang-up is reported whether it is wanted or not.
+            // epoll reports hang-ups even with an empty mask.
             self.epoll.delete(fd)?;
         } else {
             self.epoll.modify(fd, &mut event)?;
@@ -100,7 +99,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Waits until something is ready, `deadline` has come or a signal has; appends what is ready.
+    /// Waits for events, `deadline` or a signal, and appends the events.
     pub(crate) fn wait(
         &self,
         deadline: Option<Instant>,
@@ -146,12 +145,12 @@ impl EventSource {
     }
 }
 
-/// Room for every fd in a token.
+/// Tokens per exec; at least the number of descriptors.
 const FDS_PER_EXEC: u64 = 8;
 
 fn wait_time(deadline: Option<Instant>) -> EpollTimeout {
     let Some(deadline) = deadline else { return EpollTimeout::NONE };
-    // Rounded up, so that what is due is due when we wake for it.
+    // Rounded up, so that the timeout is due on return.
     let wait = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
     EpollTimeout::try_from(wait).unwrap_or(EpollTimeout::MAX)
 }

@@ -1,27 +1,27 @@
-//! Tools that a project brings along.
+//! Tools that belong to a project: virtual environments and node_modules.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use aifo_process::{Lookup, find_in_path};
 
-/// What a project's own files change about a call.
+/// How a project's files change a call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProjectTools {
-    /// A directory that comes before the sidecar's PATH, for the tool and for what it starts.
+    /// A directory to put before the sidecar's PATH, for the tool and its children.
     pub(crate) first_in_path: Option<PathBuf>,
-    /// The virtual environment that is in use.
+    /// The active virtual environment.
     pub(crate) virtual_env: Option<PathBuf>,
-    /// A program that stands in for a name the PATH does not have, with its first arguments.
+    /// A program with arguments to run if the tool is not in PATH.
     pub(crate) fallback: Option<(&'static str, &'static [&'static str])>,
 }
 
 impl ProjectTools {
-    /// Looks around in the directory of a call, and above it up to the workspace root.
+    /// Searches the working directory and its parents up to the workspace root.
     ///
-    /// In a python sidecar the nearest `.venv` counts, in a node sidecar the nearest `tsc` of the
-    /// project, else `npx tsc`. Looked up here, where the tool runs: links and interpreters on the
-    /// other side of a container's wall may lead elsewhere.
+    /// A python sidecar uses the nearest `.venv`; a node sidecar the nearest `tsc` of the project,
+    /// else `npx tsc`. The search runs in the sidecar, because links and interpreters may resolve
+    /// differently outside of the container.
     pub(crate) fn find(kind: &str, tool: &str, cwd: &Path, workspace: &Path) -> Self {
         let directories =
             || cwd.ancestors().take_while(|directory| directory.starts_with(workspace));
@@ -48,7 +48,7 @@ impl ProjectTools {
         }
     }
 
-    /// The PATH of the call.
+    /// Returns the PATH of the call.
     pub(crate) fn path(&self, path: &OsStr) -> OsString {
         match &self.first_in_path {
             None => path.to_owned(),
@@ -102,7 +102,11 @@ mod tests {
             });
         }
         assert_eq!(find("rust", "python3", "ws"), ProjectTools::default());
-        assert_eq!(find("python", "python3", "elsewhere"), ProjectTools::default(), "not ours");
+        assert_eq!(
+            find("python", "python3", "elsewhere"),
+            ProjectTools::default(),
+            "outside the workspace"
+        );
         let web = find("node", "tsc", "ws/web");
         assert_eq!(web.first_in_path, Some(ws.join("web/node_modules/.bin")));
         assert_eq!(find("node", "tsc", "ws").first_in_path, None);

@@ -1,7 +1,8 @@
-//! Limits that hold for all tools of a sidecar together: how often the kernel says they struck.
+//! How often the limits of a sidecar were hit.
 //!
-//! A sidecar's limits are those of its cgroup (`cgroups(7)`), ours as well as the tools'. Its files are
-//! found once; a look at them costs a read of each (a few microseconds), and nothing where no limit is set.
+//! A sidecar's limits are those of its cgroup (cgroups(7)), which contains the runner and all
+//! tools. The files are located once. Reading the counts costs a few microseconds, and nothing if
+//! no limit is set.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,15 +10,14 @@ use std::path::{Component, Path, PathBuf};
 
 use aifo_wire::SidecarLimit;
 
-/// The limits of this process's cgroup. One that is not set, or of which the kernel does not tell
-/// here, never counts.
+/// The limits of this process's cgroup. A limit that is not set or cannot be read is never hit.
 #[derive(Debug)]
 pub(crate) struct SidecarLimits {
     memory: Option<Counter>,
     processes: Option<Counter>,
 }
 
-/// How often each limit has struck up to some moment.
+/// How often each limit was hit so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LimitCounts {
     memory: u64,
@@ -25,7 +25,7 @@ pub(crate) struct LimitCounts {
 }
 
 impl SidecarLimits {
-    /// Finds the cgroup of this process.
+    /// Locates the cgroup of this process.
     pub(crate) fn of_this_process() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let (cgroups, mounts) = (read("/proc/self/cgroup"), read("/proc/self/mountinfo"));
@@ -33,13 +33,13 @@ impl SidecarLimits {
         SidecarLimits { memory: counter(&MEMORY), processes: counter(&PROCESSES) }
     }
 
-    /// What has been counted so far.
+    /// Reads the current counts.
     pub(crate) fn counts(&self) -> LimitCounts {
         let count = |counter: &Option<Counter>| counter.as_ref().map_or(0, Counter::read);
         LimitCounts { memory: count(&self.memory), processes: count(&self.processes) }
     }
 
-    /// The limit that has struck since. Of both, the one that kills.
+    /// Returns the limit that was hit since `before`. Of both, memory.
     pub(crate) fn hit_since(&self, before: LimitCounts) -> Option<SidecarLimit> {
         let now = self.counts();
         if now.memory > before.memory {
@@ -52,37 +52,37 @@ impl SidecarLimits {
     }
 }
 
-/// What the kernel counts of one limit, and where.
+/// A limit and its files.
 struct Limit {
     controller: &'static str,
-    v1: EventFiles,
-    v2: EventFiles,
+    v1: LimitFiles,
+    v2: LimitFiles,
 }
 
-struct EventFiles {
+struct LimitFiles {
     limit: &'static str,
     events: &'static str,
-    /// The line of `events` that counts.
+    /// The line of `events` with the count.
     key: &'static str,
 }
 
 const MEMORY: Limit = Limit {
     controller: "memory",
-    v1: EventFiles {
+    v1: LimitFiles {
         limit: "memory.limit_in_bytes",
         events: "memory.oom_control",
         key: "oom_kill",
     },
-    v2: EventFiles { limit: "memory.max", events: "memory.events", key: "oom_kill" },
+    v2: LimitFiles { limit: "memory.max", events: "memory.events", key: "oom_kill" },
 };
 
 const PROCESSES: Limit = Limit {
     controller: "pids",
-    v1: EventFiles { limit: "pids.max", events: "pids.events", key: "max" },
-    v2: EventFiles { limit: "pids.max", events: "pids.events", key: "max" },
+    v1: LimitFiles { limit: "pids.max", events: "pids.events", key: "max" },
+    v2: LimitFiles { limit: "pids.max", events: "pids.events", key: "max" },
 };
 
-/// A number that the kernel keeps in a line of a file.
+/// A count in a line of a file.
 #[derive(Debug)]
 struct Counter {
     events: File,
@@ -90,47 +90,47 @@ struct Counter {
 }
 
 impl Counter {
-    fn open((cgroup_directory, version): &(PathBuf, CgroupVersion), limit: &Limit) -> Option<Self> {
+    fn open((directory, version): &(PathBuf, CgroupVersion), limit: &Limit) -> Option<Self> {
         let files = match version {
             CgroupVersion::V1 => &limit.v1,
             CgroupVersion::V2 => &limit.v2,
         };
-        // Without a limit of the sidecar's own, it was the machine that had no more.
-        let limit = std::fs::read_to_string(cgroup_directory.join(files.limit)).ok()?;
+        // Without a limit on this cgroup, an OOM kill concerns the machine.
+        let limit = std::fs::read_to_string(directory.join(files.limit)).ok()?;
         is_set(&limit).then_some(())?;
-        let events = File::open(cgroup_directory.join(files.events)).ok()?;
+        let events = File::open(directory.join(files.events)).ok()?;
         Some(Counter { events, key: files.key })
     }
 
-    /// 0 if it cannot be read, and so never more than it was.
+    /// Returns the count, or 0 if it cannot be read.
     fn read(&self) -> u64 {
-        // Several times as much as any of these files has.
+        // Several times the size of any of these files.
         let mut bytes = [0; 1024];
         let length = self.events.read_at(&mut bytes, 0).unwrap_or(0);
         count(bytes.get(..length).unwrap_or_default(), self.key).unwrap_or(0)
     }
 }
 
-/// Whether a limit is one: version 2 says `max` where there is none, version 1 a number of bytes that
-/// no machine has.
+/// Whether a limit is set. Unset, it is `max` in version 2, and an enormous number in version 1.
 fn is_set(limit: &str) -> bool {
     limit.trim_end().parse::<u64>().is_ok_and(|limit| limit < 1 << 62)
 }
 
-/// The number behind `key` in lines of `key number`.
+/// Returns the number of the line `key number`.
 fn count(events: &[u8], key: &str) -> Option<u64> {
     let mut lines = std::str::from_utf8(events).ok()?.lines();
     lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.parse().ok())
 }
 
-/// A kind of cgroup hierarchy. Both may be there, each with some of the controllers.
+/// A version of the cgroup hierarchy. Both may be mounted, each with some controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CgroupVersion {
     V1,
     V2,
 }
 
-/// Where the cgroup of a process is mounted, from its `/proc/PID/cgroup` and `/proc/PID/mountinfo`.
+/// Returns the directory of a process's cgroup, from its `/proc/PID/cgroup` and
+/// `/proc/PID/mountinfo`.
 fn cgroup_directory(
     cgroups: &str,
     mounts: &str,
@@ -147,15 +147,16 @@ fn cgroup_directory(
     };
     let found = mounts.lines().find_map(|line| {
         // `id parent device root point options .. - type source options`
-        let (place, what) = line.split_once(" - ")?;
-        let mut what = what.split(' ');
-        let is_it = match version {
-            CgroupVersion::V1 => what.next()? == "cgroup" && controls(what.nth(1)?),
-            CgroupVersion::V2 => what.next()? == "cgroup2",
+        let (mount, filesystem) = line.split_once(" - ")?;
+        let mut filesystem = filesystem.split(' ');
+        let matches = match version {
+            CgroupVersion::V1 => filesystem.next()? == "cgroup" && controls(filesystem.nth(1)?),
+            CgroupVersion::V2 => filesystem.next()? == "cgroup2",
         };
-        let mut place = place.split(' ').skip(3).take_while(|_| is_it);
-        let (root, point) = (place.next()?, place.next()?);
-        // A mount may show only what is below our own cgroup, as in a container, or something else.
+        let mut mount = mount.split(' ').skip(3).take_while(|_| matches);
+        let (root, point) = (mount.next()?, mount.next()?);
+        // A mount may show only a part of the hierarchy, as in a container; this cgroup may be
+        // outside.
         let below = Path::new(path).strip_prefix(root).ok()?;
         let is_below = below.components().all(|part| matches!(part, Component::Normal(_)));
         is_below.then(|| Path::new(point).join(below))
@@ -191,11 +192,11 @@ mod tests {
                 Some(("/sys/fs/cgroup/unified/b/c", CgroupVersion::V2)),
             ),
             (docker, docker_mounts, &MEMORY, Some(("/sys/fs/cgroup/memory", CgroupVersion::V1))),
-            // Another's cgroup is mounted there.
+            // Another cgroup is mounted there.
             (docker, docker_mounts, &PROCESSES, None),
             ("0::/\n", v2_mounts, &PROCESSES, Some(("/sys/fs/cgroup", CgroupVersion::V2))),
             ("0::/a b\n", v2_mounts, &MEMORY, Some(("/sys/fs/cgroup/a b", CgroupVersion::V2))),
-            // Outside of what our namespace shows.
+            // Outside of the cgroup namespace.
             ("0::/../b\n", v2_mounts, &MEMORY, None),
             ("4:memory:/\n", v2_mounts, &MEMORY, None),
             ("", "", &MEMORY, None),

@@ -1,5 +1,4 @@
-//! The bytes of one stream between a client's connection and the tool: a pipe, or the pseudo
-//! terminal both ways.
+//! The runner's end of one relayed stream: a pipe, or a pseudo terminal for both directions.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -12,7 +11,7 @@ use nix::unistd::{pipe2, write};
 
 use crate::data_frame::DataFrame;
 
-/// Our end of a stream. It closes when this is dropped.
+/// The runner's end of a stream, closed on drop.
 #[derive(Debug)]
 pub(crate) struct StreamPipe {
     pub(crate) stream: Stream,
@@ -23,60 +22,60 @@ pub(crate) struct StreamPipe {
 
 #[derive(Debug, Default)]
 struct ToolInput {
-    /// What the tool's end had no room for yet: at most a window.
+    /// Bytes that the pipe had no room for; at most one window.
     queue: Buffer,
     allowance: Allowance,
-    /// Nothing comes behind what is queued.
+    /// No more input follows the queue.
     ended: bool,
-    /// What the tool's end has taken so far.
+    /// Bytes written to the pipe.
     written: u64,
-    /// Our end is closed, and nothing happens here any more.
+    /// The write end is closed.
     closed: bool,
 }
 
 #[derive(Debug, Default)]
 struct ToolOutput {
     credit: Credit,
-    /// After the tool's end: how much of what stands in the pipe may still be the tool's.
+    /// After the tool's end: an upper bound of the tool's bytes in the pipe.
     remaining: Option<usize>,
 }
 
-/// What came of handing bytes to the tool.
+/// The result of writing input to the tool.
 #[derive(Debug, Default)]
 pub(crate) struct ForwardedInput {
-    /// What the client may send more.
+    /// Credit for the client.
     pub(crate) grant: Option<u32>,
-    /// The tool reads no more.
+    /// The tool has closed its end.
     pub(crate) refused: bool,
 }
 
-/// What came of reading from the tool.
+/// The result of reading output from the tool.
 #[derive(Debug)]
 pub(crate) enum ReadOutcome<'a> {
-    /// An encoded frame.
+    /// An encoded `Data` frame.
     Frame(&'a [u8]),
-    /// Nothing now.
+    /// Nothing to read now.
     Nothing,
     /// Every writer has closed.
     End,
 }
 
 impl StreamPipe {
-    /// The tool's stdin: our pipe, and its end.
+    /// Makes the tool's stdin. Returns the runner's end and the tool's.
     pub(crate) fn stdin() -> nix::Result<(Self, OwnedFd)> {
         let (tool_end, runner_end) = pipe2(OFlag::O_CLOEXEC)?;
         let input = Some(ToolInput::default());
         Ok((StreamPipe::new(Stream::Stdin, runner_end, input, None)?, tool_end))
     }
 
-    /// The tool's stdout or stderr: our pipe, and its end.
+    /// Makes the tool's stdout or stderr. Returns the runner's end and the tool's.
     pub(crate) fn output(stream: Stream) -> nix::Result<(Self, OwnedFd)> {
         let (runner_end, tool_end) = pipe2(OFlag::O_CLOEXEC)?;
         let output = Some(ToolOutput::default());
         Ok((StreamPipe::new(stream, runner_end, None, output)?, tool_end))
     }
 
-    /// The controlling side of the pseudo terminal.
+    /// Wraps the master of a pseudo terminal.
     pub(crate) fn terminal(master: OwnedFd) -> nix::Result<Self> {
         let (input, output) = (ToolInput::default(), ToolOutput::default());
         StreamPipe::new(Stream::Terminal, master, Some(input), Some(output))
@@ -88,38 +87,38 @@ impl StreamPipe {
         input: Option<ToolInput>,
         output: Option<ToolOutput>,
     ) -> nix::Result<Self> {
-        // Our end alone: the tool's is another open file.
+        // Affects the runner's end only: the tool's is another open file description.
         fcntl(&fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         Ok(StreamPipe { stream, fd, input, output })
     }
 
-    /// Whether nothing can happen here any more.
+    /// Whether stdin has been closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.input.as_ref().is_some_and(|input| input.closed)
     }
 
-    /// Whether bytes wait for room at the tool's end.
+    /// Whether input is queued for the tool.
     pub(crate) fn wants_to_write(&self) -> bool {
         self.input.as_ref().is_some_and(|input| !input.queue.is_empty())
     }
 
-    /// Whether output may be read now, for a client that takes more.
+    /// Whether the client's credit allows reading output.
     pub(crate) fn wants_to_read(&self) -> bool {
         let may = |from: &ToolOutput| from.remaining != Some(0) && from.credit.left() > 0;
         self.output.as_ref().is_some_and(may)
     }
 
-    /// Whether output comes from here at all.
+    /// Whether this stream carries output.
     pub(crate) fn has_output(&self) -> bool {
         self.output.is_some()
     }
 
-    /// Whether some of the tool's output may still stand here after its end.
+    /// Whether output of the tool may still be in the pipe after its end.
     pub(crate) fn has_remaining_output(&self) -> bool {
         self.output.as_ref().is_some_and(|output| output.remaining != Some(0))
     }
 
-    /// The client sent bytes. Errors: more than it was granted, or on a stream that takes none.
+    /// Queues bytes from the client. Errors: more than was granted, or not an input stream.
     pub(crate) fn receive(&mut self, data: &[u8]) -> Result<(), CreditError> {
         let input = self.input.as_mut().ok_or(CreditError)?;
         input.allowance.receive(data.len())?;
@@ -129,19 +128,19 @@ impl StreamPipe {
         Ok(())
     }
 
-    /// The client takes more. Errors: more than there is.
+    /// Adds credit from the client. Errors: overflow, or not an output stream.
     pub(crate) fn grant(&mut self, bytes: u32) -> Result<(), CreditError> {
         self.output.as_mut().ok_or(CreditError)?.credit.grant(bytes)
     }
 
-    /// Nothing more will come from the client.
+    /// Closes the input once the queue is written.
     pub(crate) fn end_input(&mut self) {
         if let Some(input) = &mut self.input {
             input.ended = true;
         }
     }
 
-    /// Gives the tool as much as it has room for.
+    /// Writes queued input as far as the pipe has room.
     pub(crate) fn forward_input(&mut self) -> ForwardedInput {
         let mut forwarded = ForwardedInput::default();
         let Some(input) = &mut self.input else { return forwarded };
@@ -154,7 +153,7 @@ impl StreamPipe {
                 }
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => break,
-                // Nobody has the other end open any more.
+                // The tool has closed its end.
                 Err(_) => {
                     input.queue = Buffer::new();
                     input.ended = true;
@@ -171,25 +170,25 @@ impl StreamPipe {
         forwarded
     }
 
-    /// Closes our end of stdin, which is how the tool learns of its end. In its place we keep the end
-    /// that the tool reads from, unread, to see in the end how far it came.
+    /// Closes the write end of stdin, so that the tool reads end of file. Keeps a read end open
+    /// instead, to count the unread bytes later.
     fn close_input(&mut self) {
         let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let kept = open(path.as_str(), flags, Mode::empty());
-        // Should that fail, all of it counts as read.
+        // With neither, all bytes count as read.
         self.fd = match kept.or_else(|_| open("/dev/null", flags, Mode::empty())) {
             Ok(fd) => fd,
             Err(_) => return,
         };
     }
 
-    /// Reads output once into a frame, as much as the client takes.
+    /// Reads output once into a frame, within the client's credit.
     pub(crate) fn read<'a>(&mut self, frame: &'a mut DataFrame) -> ReadOutcome<'a> {
         let Some(output) = &mut self.output else { return ReadOutcome::End };
         let limit = output.credit.left().min(output.remaining.unwrap_or(usize::MAX));
         if limit == 0 {
-            // Reading nothing would look like the end.
+            // Reading zero bytes would look like end of file.
             return ReadOutcome::Nothing;
         }
         match frame.read(self.stream, self.fd.as_fd(), limit) {
@@ -209,8 +208,8 @@ impl StreamPipe {
         }
     }
 
-    /// Reads output once and throws it away: a writer that lives on is neither stopped nor killed by
-    /// a pipe without a reader. `false` when every writer has closed.
+    /// Reads output once and discards it, so that a background process neither blocks nor gets
+    /// SIGPIPE. Returns `false` when every writer has closed.
     pub(crate) fn discard(&self, frame: &mut DataFrame) -> bool {
         match frame.read(self.stream, self.fd.as_fd(), usize::MAX) {
             Ok(count) => count > 0,
@@ -218,8 +217,8 @@ impl StreamPipe {
         }
     }
 
-    /// The tool has ended. What it wrote stands in the pipe, which holds no more than its capacity;
-    /// whatever a child that it left behind writes later belongs to nobody.
+    /// The tool has ended. Its output is in the pipe, which holds no more than its capacity; later
+    /// output of background processes is not sent.
     pub(crate) fn tool_ended(&mut self) {
         let capacity = fcntl(&self.fd, FcntlArg::F_GETPIPE_SZ);
         let capacity = capacity.ok().and_then(|size| usize::try_from(size).ok());
@@ -228,7 +227,7 @@ impl StreamPipe {
         }
     }
 
-    /// Bytes that the tool has read from here.
+    /// Returns how many bytes the tool has read.
     pub(crate) fn bytes_read(&self) -> u64 {
         let written = self.input.as_ref().map_or(0, |input| input.written);
         written.saturating_sub(bytes_in_pipe(self.fd.as_fd()) as u64)
@@ -241,5 +240,5 @@ impl AsFd for StreamPipe {
     }
 }
 
-/// More than a pseudo terminal holds.
+/// More than a pseudo terminal buffers.
 const TERMINAL_CAPACITY: usize = 256 * 1024;

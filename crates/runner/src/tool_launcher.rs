@@ -1,4 +1,4 @@
-//! From a `Start` frame to a running tool.
+//! Starts the tool of a `Start` frame.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,47 +23,48 @@ use crate::stream_pipe::StreamPipe;
 use crate::tool_stdio::ToolStdio;
 use crate::working_directory::Roots;
 
-/// What every tool of this sidecar gets.
+/// What all tools of this sidecar have in common.
 #[derive(Debug)]
 pub(crate) struct ToolLauncher {
-    /// The kind of this sidecar, by which it knows what of a project's own concerns it.
+    /// The sidecar's kind, which selects the project's own tools.
     kind: String,
     roots: Roots,
     path: OsString,
     environment: Vec<CString>,
-    /// What tools get if their callers say nothing, and what we have ourselves.
+    /// The default limits of tools, and those of the runner itself.
     limits: Vec<ResourceLimit>,
     own_limits: Vec<ResourceLimit>,
 }
 
-/// A tool that has just been started.
+/// A tool that was just started.
 #[derive(Debug)]
 pub(crate) struct LaunchedTool {
-    /// The tool, or the monitor above it, which has yet to say whether the tool runs.
+    /// The tool, or its monitor.
     pub(crate) pid: Pid,
-    /// The monitor's connection, where the tool has a terminal.
+    /// The connection to the monitor, if the tool has a terminal. The monitor reports the tool's
+    /// start.
     pub(crate) monitor: Option<FrameSocket>,
-    /// Our ends of its streams.
+    /// The runner's ends of relayed streams.
     pub(crate) pipes: Vec<StreamPipe>,
     /// What 0, 1 and 2 have become.
     pub(crate) stdio: [Stdio; 3],
 }
 
-/// What is to be executed.
+/// The program to execute.
 struct ResolvedTool {
     program: PathBuf,
-    /// As asked for, unless something stands in for the tool.
+    /// As requested, or changed for a fallback.
     argv: Vec<Vec<u8>>,
     project: ProjectTools,
 }
 
 impl ToolLauncher {
-    /// Takes our own environment as the tools', but for what is ours alone.
+    /// Takes the environment of this process as the tools', without the reserved variables.
     pub(crate) fn new(kind: String, roots: Roots, limits: Vec<ResourceLimit>) -> Self {
         let inherited = std::env::vars_os().filter(|(name, _)| {
-            let ours = name.as_bytes().starts_with(env::PREFIX.as_bytes());
-            // PWD is told per call, and OLDPWD is nobody's.
-            !ours && name != "PWD" && name != "OLDPWD"
+            let is_reserved = name.as_bytes().starts_with(env::PREFIX.as_bytes());
+            // PWD is set per call, and OLDPWD has no meaning in a new process.
+            !is_reserved && name != "PWD" && name != "OLDPWD"
         });
         ToolLauncher {
             kind,
@@ -75,7 +76,7 @@ impl ToolLauncher {
         }
     }
 
-    /// Finds the file to execute. Errors: it is not there, or may not be executed.
+    /// Finds the program. Errors: it does not exist or is not executable.
     fn find(&self, start: &Start, cwd: &Path) -> Result<ResolvedTool, StartError> {
         if let Some(path) = &start.program {
             let program = PathBuf::from(OsStr::from_bytes(path));
@@ -118,7 +119,7 @@ impl ToolLauncher {
         }
     }
 
-    /// The environment of one call, its mark first.
+    /// Builds the environment of a call, starting with its exec tag.
     fn environment(&self, start: &Start, cwd: &Path, project: &ProjectTools) -> Vec<CString> {
         let own = [
             CString::new(ExecTag::new(&start.id).as_str()).ok(),
@@ -142,7 +143,7 @@ impl ToolLauncher {
         own.into_iter().flatten().chain(kept).chain(changed.iter().cloned()).collect()
     }
 
-    /// What a tool gets of our environment.
+    /// Returns the variables that a tool inherits from the runner.
     fn inherited(&self, wanted: &Environment) -> impl Iterator<Item = CString> {
         let is_wanted = |variable: &&CString| match wanted {
             Environment::All => true,
@@ -158,8 +159,8 @@ impl ToolLauncher {
         self.environment.iter().filter(is_wanted).cloned()
     }
 
-    /// Starts a tool on the descriptors that its invocation passes, and on `null` where it has none, or
-    /// says why nothing ran.
+    /// Starts a tool on the descriptors that its invocation passes, and on `null` where there is
+    /// none. Errors: nothing ran.
     pub(crate) fn launch(
         &self,
         start: &Start,
@@ -200,8 +201,8 @@ impl ToolLauncher {
         Ok(LaunchedTool { pid, monitor, pipes: stdio.pipes, stdio: invocation.stdio })
     }
 
-    /// The limits of a tool that are not our own: those of every tool, and over them the caller's,
-    /// each held to our hard one.
+    /// Returns the limits to set for a tool: the defaults, overridden by the caller's soft limits,
+    /// each capped at the hard limit; without those that equal the runner's own.
     fn limits(&self, invocation: &Invocation) -> Vec<ResourceLimit> {
         let wanted = self.limits.iter().map(|limit| {
             let soft = invocation.limits.iter().find(|wanted| wanted.resource == limit.resource);
@@ -212,7 +213,7 @@ impl ToolLauncher {
     }
 }
 
-/// What PWD says: a client of version 3 sends its own, which may lead through links.
+/// The value of PWD. A client of version 3 sends its own, which may contain symbolic links.
 fn working_directory<'a>(start: &'a Start, real: &'a Path) -> &'a OsStr {
     match &start.invocation.cwd {
         Some(cwd) if start.is_attended() && start.elsewhere == Elsewhere::Refuse => {
@@ -222,22 +223,23 @@ fn working_directory<'a>(start: &'a Start, real: &'a Path) -> &'a OsStr {
     }
 }
 
-/// Names under which a tool may be installed, should its own be absent: many systems have only a
-/// `python3`. The tool still sees the name that was typed.
+/// Alternative program names, used if the first is absent: many systems have only `python3`.
+/// argv[0] stays as typed.
 const ALTERNATIVE_NAMES: [(&str, &str); 1] = [("python", "python3")];
 
-/// What a C library assumes when PATH is not set.
+/// The C library's default for an unset PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 pub(crate) fn start_error(cause: StartErrorCause, message: String) -> StartError {
     StartError { cause, message }
 }
 
-/// The words a shell would use, and the cause its exit code follows from.
+/// Translates an exec failure into the message of a shell and the cause that determines the exit
+/// code.
 pub(crate) fn spawn_start_error(program: &Path, error: &SpawnError) -> StartError {
     let program = program.display();
     let (cause, reason) = match error {
-        // The file was there a moment ago: what is missing is the interpreter it names.
+        // The file itself exists, so its interpreter is missing.
         SpawnError::Exec(Errno::ENOENT) => {
             (StartErrorCause::NotFound, "its interpreter was not lookup".to_owned())
         }
@@ -250,7 +252,7 @@ pub(crate) fn spawn_start_error(program: &Path, error: &SpawnError) -> StartErro
     start_error(cause, format!("cannot execute '{program}': {reason}"))
 }
 
-/// Why there is no process.
+/// Describes why no process was created.
 pub(crate) fn spawn_error_text(error: &SpawnError) -> String {
     match error {
         SpawnError::TooManyProcesses => {

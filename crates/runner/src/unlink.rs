@@ -1,15 +1,15 @@
-//! The runner's own file, where it was only put to be started.
+//! Removing the runner's executable.
 
 use std::fs;
 use std::io;
 
-/// The argument by which a runner removes the file that it was started from.
+/// The option that removes the runner's executable before it serves.
 pub const UNLINK: &str = "--unlink";
 
-/// Removes the file that we were started from, and its directory, which was made for it. What we start
-/// from it later is still found: the kernel keeps an open file.
+/// Removes the executable of this process and its directory, which was made for it.
+/// `/proc/self/exe` still works afterwards.
 ///
-/// Errors: we may not, or the directory is not one of those that are made for a runner.
+/// Errors: no permission, or the directory's name does not begin with `.aifo-`.
 pub fn unlink_executable() -> io::Result<()> {
     let program = fs::read_link("/proc/self/exe")?;
     let directory = program.parent().filter(|directory| {
@@ -17,13 +17,16 @@ pub fn unlink_executable() -> io::Result<()> {
         name.as_encoded_bytes().starts_with(DIRECTORY_PREFIX.as_bytes())
     });
     let Some(directory) = directory else {
-        return Err(io::Error::other(format!("'{}' is here to stay", program.display())));
+        return Err(io::Error::other(format!(
+            "'{}' is not in a directory made for a runner",
+            program.display()
+        )));
     };
     fs::remove_file(&program)?;
     fs::remove_dir(directory)
 }
 
-/// How the names of folders begin that are made for a runner alone.
+/// The prefix of directories that are made for a runner.
 const DIRECTORY_PREFIX: &str = ".aifo-";
 
 #[cfg(test)]
@@ -34,7 +37,10 @@ mod tests {
     fn an_installed_runner_is_not_removed() {
         let program = std::env::current_exe().unwrap();
         let error = unlink_executable().unwrap_err().to_string();
-        assert_eq!(error, format!("'{}' is here to stay", program.display()));
+        assert_eq!(
+            error,
+            format!("'{}' is not in a directory made for a runner", program.display())
+        );
         assert!(program.is_file());
     }
 }
