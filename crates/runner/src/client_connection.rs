@@ -39,7 +39,7 @@ impl ClientConnection {
     /// Adds received bytes.
     pub(crate) fn receive(&mut self, bytes: &[u8]) {
         match self {
-            ClientConnection::Direct(channel) => channel.receive(bytes),
+            ClientConnection::Direct(socket) => socket.receive(bytes),
             ClientConnection::Tunnelled(tunnel) => tunnel.incoming.receive(bytes),
         }
     }
@@ -54,14 +54,14 @@ impl ClientConnection {
     /// Reads available bytes. Returns `Ok(false)` if the client has left.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         match self {
-            ClientConnection::Direct(channel) => channel.fill(),
+            ClientConnection::Direct(socket) => socket.fill(),
             ClientConnection::Tunnelled(tunnel) => Ok(!tunnel.ended),
         }
     }
 
     pub(crate) fn next_frame(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
         match self {
-            ClientConnection::Direct(channel) => channel.next_frame(),
+            ClientConnection::Direct(socket) => socket.next_frame(),
             ClientConnection::Tunnelled(tunnel) => tunnel.incoming.next_frame(),
         }
     }
@@ -69,7 +69,7 @@ impl ClientConnection {
     /// Whether bytes are pending, for this client or another that shares the control connection.
     pub(crate) fn is_blocked(&self) -> bool {
         match self {
-            ClientConnection::Direct(channel) => channel.is_blocked(),
+            ClientConnection::Direct(socket) => socket.is_blocked(),
             ClientConnection::Tunnelled(tunnel) => tunnel.writer.borrow().is_blocked(),
         }
     }
@@ -84,7 +84,7 @@ impl ClientConnection {
     /// Sends encoded frames, behind pending bytes.
     pub(crate) fn send_encoded(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            ClientConnection::Direct(channel) => channel.send_encoded(bytes),
+            ClientConnection::Direct(socket) => socket.send_encoded(bytes),
             ClientConnection::Tunnelled(Tunnel { serial, writer, .. }) => {
                 writer.borrow_mut().send_frame(&Frame::Tunnel { serial: *serial, data: bytes })
             }
@@ -94,7 +94,7 @@ impl ClientConnection {
     /// Sends pending bytes as far as there is room.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         match self {
-            ClientConnection::Direct(channel) => channel.flush(),
+            ClientConnection::Direct(socket) => socket.flush(),
             ClientConnection::Tunnelled(_) => Ok(()),
         }
     }
@@ -102,16 +102,16 @@ impl ClientConnection {
     /// Returns the socket of a direct connection, for epoll.
     pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            ClientConnection::Direct(channel) => Some(channel.as_fd()),
+            ClientConnection::Direct(socket) => Some(socket.as_fd()),
             ClientConnection::Tunnelled(_) => None,
         }
     }
 
     /// Closes the connection.
-    pub(crate) fn close_client(self, poller: &Poller) {
+    pub(crate) fn close(self, poller: &Poller) {
         match self {
             // The proxy has a duplicate of the socket, so closing it does not remove it from epoll.
-            ClientConnection::Direct(channel) => poller.remove(channel.as_fd()),
+            ClientConnection::Direct(socket) => poller.remove(socket.as_fd()),
             ClientConnection::Tunnelled(Tunnel { serial, writer, .. }) => {
                 // A closed control connection is detected elsewhere.
                 let _ = writer.borrow_mut().send_frame(&Frame::TunnelEnd { serial });

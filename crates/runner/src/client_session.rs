@@ -154,7 +154,7 @@ impl ClientSession {
             if let Some(bytes) = forwarded.grant {
                 self.client_lost |= client.send(&Frame::Credit { stream, bytes }).is_err();
             }
-            if forwarded.refused {
+            if forwarded.closed_by_tool {
                 self.client_lost |= client.send(&Frame::Closed { stream }).is_err();
             }
         }
@@ -163,7 +163,7 @@ impl ClientSession {
     /// Sends one read of a stream to the client, or `Closed` at its end.
     pub(crate) fn forward_output(&mut self, stream: Stream, frame: &mut DataFrame) {
         // An error on the stdin pipe is reported by the next write.
-        let Some(pipe) = pipe(&mut self.pipes, stream).filter(|pipe| pipe.has_output()) else {
+        let Some(pipe) = find_pipe(&mut self.pipes, stream).filter(|pipe| pipe.has_output()) else {
             return;
         };
         let open = match &mut self.client {
@@ -240,7 +240,7 @@ impl ClientSession {
 
     fn close_client(&mut self, poller: &Poller) {
         if let Some(client) = self.client.take() {
-            client.close_client(poller);
+            client.close(poller);
         }
     }
 }
@@ -250,13 +250,13 @@ fn handle_frame(pipes: &mut Vec<StreamPipe>, frame: &Frame<'_>) -> bool {
     // Frames for a stream that was closed meanwhile are ignored.
     match frame {
         Frame::Data { stream, data } => {
-            pipe(pipes, *stream).is_none_or(|pipe| pipe.receive(data).is_ok())
+            find_pipe(pipes, *stream).is_none_or(|pipe| pipe.receive(data).is_ok())
         }
         Frame::Credit { stream, bytes } => {
-            pipe(pipes, *stream).is_none_or(|pipe| pipe.grant(*bytes).is_ok())
+            find_pipe(pipes, *stream).is_none_or(|pipe| pipe.grant(*bytes).is_ok())
         }
         Frame::Closed { stream: Stream::Stdin } => {
-            if let Some(pipe) = pipe(pipes, Stream::Stdin) {
+            if let Some(pipe) = find_pipe(pipes, Stream::Stdin) {
                 pipe.end_input();
             }
             true
@@ -269,7 +269,7 @@ fn handle_frame(pipes: &mut Vec<StreamPipe>, frame: &Frame<'_>) -> bool {
             true
         }
         Frame::Resize(size) => {
-            if let Some(pipe) = pipe(pipes, Stream::Terminal) {
+            if let Some(pipe) = find_pipe(pipes, Stream::Terminal) {
                 // An invalid size is ignored.
                 let _ = resize(pipe.as_fd(), *size);
             }
@@ -279,7 +279,7 @@ fn handle_frame(pipes: &mut Vec<StreamPipe>, frame: &Frame<'_>) -> bool {
     }
 }
 
-fn pipe(pipes: &mut [StreamPipe], stream: Stream) -> Option<&mut StreamPipe> {
+fn find_pipe(pipes: &mut [StreamPipe], stream: Stream) -> Option<&mut StreamPipe> {
     pipes.iter_mut().find(|pipe| pipe.stream == stream)
 }
 

@@ -51,9 +51,9 @@ pub fn isolate_network(pools: &[Subnet]) -> io::Result<()> {
 /// Returns the pools up to the one that contains an own address, and the next, which the engine
 /// uses when that is full.
 fn pools_to_prohibit<'a>(pools: &'a [Subnet], own: &[Ipv4Addr]) -> Option<&'a [Subnet]> {
-    let holds_ours = |pool: &Subnet| own.iter().any(|address| pool.contains(*address));
-    let until_ours = pools.iter().position(holds_ours)?.saturating_add(1);
-    Some(pools.get(..=until_ours).unwrap_or(pools))
+    let contains_own = |pool: &Subnet| own.iter().any(|address| pool.contains(*address));
+    let count = pools.iter().position(contains_own)?.saturating_add(1);
+    Some(pools.get(..=count).unwrap_or(pools))
 }
 
 /// Returns the IPv4 addresses of this network namespace, without loopback.

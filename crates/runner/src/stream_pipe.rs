@@ -46,7 +46,7 @@ pub(crate) struct ForwardedInput {
     /// Credit for the client.
     pub(crate) grant: Option<u32>,
     /// The tool has closed its end.
-    pub(crate) refused: bool,
+    pub(crate) closed_by_tool: bool,
 }
 
 /// The result of reading output from the tool.
@@ -157,7 +157,7 @@ impl StreamPipe {
                 Err(_) => {
                     input.queue = Buffer::new();
                     input.ended = true;
-                    forwarded.refused = true;
+                    forwarded.closed_by_tool = true;
                 }
             }
         }
