@@ -23,8 +23,8 @@ pub struct Pty {
 impl Pty {
     /// Opens a pseudo terminal with this size and these modes.
     ///
-    /// Control characters beyond those given keep the kernel's defaults. So does a speed of zero,
-    /// which would hang up, and one that is not a fixed rate, which flags cannot express.
+    /// Control characters beyond those given keep the kernel's defaults. A speed of zero, which
+    /// would hang up, and one that is not a fixed rate become the default speed.
     pub fn open(size: WindowSize, modes: &TerminalModes) -> io::Result<Self> {
         let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         let master = open("/dev/ptmx", flags, Mode::empty())?;

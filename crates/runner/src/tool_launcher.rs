@@ -256,7 +256,7 @@ pub(crate) fn spawn_start_error(program: &Path, error: &SpawnError) -> StartErro
 pub(crate) fn spawn_error_text(error: &SpawnError) -> String {
     match error {
         SpawnError::TooManyProcesses => {
-            format!("{error}; end some, or raise that of the sidecar with --pids")
+            format!("{error}; end some processes, or raise the sidecar's limit with --pids")
         }
         error => error.to_string(),
     }
