@@ -9,7 +9,6 @@ use crate::frame_socket::FrameSocket;
 use crate::nonblocking_writer::SharedWriter;
 use crate::poller::Poller;
 
-/// A connection to a client.
 #[derive(Debug)]
 pub(crate) enum ClientConnection {
     /// The client's own connection, which the proxy has passed.
@@ -29,14 +28,12 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    /// Makes the tunnel of the exec with this serial.
     pub(crate) fn new(serial: u32, writer: SharedWriter) -> Self {
         Tunnel { serial, writer, incoming: FrameReader::of_client(), ended: false }
     }
 }
 
 impl ClientConnection {
-    /// Adds received bytes.
     pub(crate) fn receive(&mut self, bytes: &[u8]) {
         match self {
             ClientConnection::Direct(socket) => socket.receive(bytes),
@@ -44,7 +41,6 @@ impl ClientConnection {
         }
     }
 
-    /// The client has left, as reported by the proxy.
     pub(crate) fn receive_end(&mut self) {
         if let ClientConnection::Tunnelled(tunnel) = self {
             tunnel.ended = true;
@@ -74,7 +70,6 @@ impl ClientConnection {
         }
     }
 
-    /// Sends a frame, behind pending bytes.
     pub(crate) fn send(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
@@ -91,7 +86,6 @@ impl ClientConnection {
         }
     }
 
-    /// Sends pending bytes as far as there is room.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         match self {
             ClientConnection::Direct(socket) => socket.flush(),
@@ -107,7 +101,6 @@ impl ClientConnection {
         }
     }
 
-    /// Closes the connection.
     pub(crate) fn close(self, poller: &Poller) {
         match self {
             // The proxy has a duplicate of the socket, so closing it does not remove it from epoll.

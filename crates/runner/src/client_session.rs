@@ -1,5 +1,4 @@
-//! The frames between a client and its tool: relays streams between the client's connection and the
-//! tool's pipes or terminal (`spec/exec3.md#frames`).
+//! Relays frames between a client and its tool's pipes or terminal (`spec/exec3.md#frames`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,7 +12,7 @@ use crate::data_frame::DataFrame;
 use crate::poller::{ExecFd, Poller};
 use crate::stream_pipe::{ReadOutcome, StreamPipe};
 
-/// The client's connection, if there is one, and the runner's ends of the tool's streams.
+/// The client's connection and the runner's ends of the tool's streams.
 #[derive(Debug)]
 pub(crate) struct ClientSession {
     /// `None` without a client, after `Exit`, or after the client has left.
@@ -28,7 +27,6 @@ pub(crate) struct ClientSession {
 }
 
 impl ClientSession {
-    /// Makes a session with a client and its greeting, or without a client.
     pub(crate) fn new(client: Option<(ClientConnection, Vec<u8>)>, pipes: Vec<StreamPipe>) -> Self {
         let (client, greeting) = client.unzip();
         let greeting = greeting.unwrap_or_default();
@@ -44,7 +42,6 @@ impl ClientSession {
         self.client.is_some()
     }
 
-    /// Whether any stream is relayed.
     pub(crate) fn has_streams(&self) -> bool {
         !self.pipes.is_empty()
     }
@@ -54,7 +51,7 @@ impl ClientSession {
         std::mem::take(&mut self.client_lost)
     }
 
-    /// Returns a descriptor of this session and what epoll must wait for on it.
+    /// Returns a descriptor and its epoll interest.
     pub(crate) fn fd(&self, fd: ExecFd) -> Option<(BorrowedFd<'_>, EpollFlags)> {
         if !self.is_started {
             return None;
@@ -92,7 +89,6 @@ impl ClientSession {
         }
     }
 
-    /// Sends pending bytes.
     pub(crate) fn flush(&mut self) {
         self.send(ClientConnection::flush);
     }
@@ -103,7 +99,6 @@ impl ClientSession {
         }
     }
 
-    /// Adds bytes of a tunnelled client.
     pub(crate) fn receive(&mut self, bytes: &[u8]) {
         if let Some(client) = &mut self.client {
             client.receive(bytes);
@@ -214,13 +209,12 @@ impl ClientSession {
         self.client.as_ref().is_none_or(|client| !client.is_blocked())
     }
 
-    /// Returns how many bytes of a relayed stdin the tool has read.
     pub(crate) fn bytes_read(&self) -> u64 {
         let stdin = self.pipes.iter().find(|pipe| pipe.stream == Stream::Stdin);
         stdin.map_or(0, StreamPipe::bytes_read)
     }
 
-    /// The client has left: closes the tool's stdin and discards its output from now on.
+    /// The client has left: closes the tool's stdin and discards its output.
     pub(crate) fn drop_client(&mut self, poller: &Poller) {
         self.close_client(poller);
         self.pipes.retain(|pipe| pipe.stream != Stream::Stdin);

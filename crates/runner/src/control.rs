@@ -57,7 +57,6 @@ enum ControlInput {
 /// The client and descriptors that come with a `Start`.
 pub(crate) struct StartAttachments {
     pub(crate) client: Option<ClientConnection>,
-    /// The tool's descriptors.
     pub(crate) passed: Vec<OwnedFd>,
 }
 
@@ -143,12 +142,10 @@ impl ControlConnection {
         let _ = self.writer.borrow_mut().send_frame(frame);
     }
 
-    /// Sends pending bytes as far as there is room.
     pub(crate) fn flush(&mut self) {
         let _ = self.writer.borrow_mut().flush();
     }
 
-    /// Whether bytes are pending.
     pub(crate) fn is_blocked(&self) -> bool {
         self.writer.borrow().is_blocked()
     }
@@ -164,7 +161,6 @@ impl ControlConnection {
         !writer.is_blocked() && writer.take_had_to_wait()
     }
 
-    /// Returns the descriptor to read from.
     pub(crate) fn input(&self) -> BorrowedFd<'_> {
         match &self.input {
             ControlInput::Socket(fd, _) | ControlInput::Stream(fd) => fd.as_fd(),

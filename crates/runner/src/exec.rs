@@ -57,7 +57,6 @@ pub(crate) struct Exec {
     escalation: Option<Escalation>,
 }
 
-/// Which process is the runner's child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChildKind {
     Tool,
@@ -78,7 +77,6 @@ pub(crate) struct ExecContext<'a> {
 const STARTED_DELAY: Duration = Duration::from_millis(20);
 
 impl Exec {
-    /// Creates the exec of a tool that was just started.
     pub(crate) fn new(
         start: &Start,
         launched: LaunchedTool,
@@ -173,7 +171,7 @@ impl Exec {
         self.has_ended() && self.is_exit_sent && self.session.is_flushed()
     }
 
-    /// Returns a descriptor of this exec and what epoll must wait for on it.
+    /// Returns a descriptor and its epoll interest.
     pub(crate) fn fd(&self, fd: ExecFd) -> Option<(BorrowedFd<'_>, EpollFlags)> {
         match fd {
             ExecFd::Monitor => {
@@ -191,7 +189,6 @@ impl Exec {
         escalation.into_iter().chain(self.started_due).min()
     }
 
-    /// Handles a ready descriptor.
     pub(crate) fn on_ready(
         &mut self,
         event: ReadyEvent,
@@ -238,7 +235,6 @@ impl Exec {
         self.advance(context);
     }
 
-    /// The control connection has room again.
     pub(crate) fn on_room(&mut self, context: &mut ExecContext<'_>) {
         self.advance(context);
     }
@@ -310,7 +306,6 @@ impl Exec {
         self.advance(context);
     }
 
-    /// Reports to the client that the tool was stopped.
     pub(crate) fn on_stopped(&mut self, signal: u8, context: &mut ExecContext<'_>) {
         let resumed = self.resumed;
         self.send_to_client(&Frame::Stopped { signal, resumed });

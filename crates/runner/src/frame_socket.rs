@@ -42,7 +42,6 @@ impl FrameSocket {
         }
     }
 
-    /// Adds bytes that the caller has read.
     pub(crate) fn receive(&mut self, bytes: &[u8]) {
         self.incoming.receive(bytes);
     }
@@ -56,7 +55,6 @@ impl FrameSocket {
         self.socket.is_blocked()
     }
 
-    /// Sends a frame, behind pending bytes.
     pub(crate) fn send(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         self.socket.send_frame(frame)
     }
@@ -66,7 +64,6 @@ impl FrameSocket {
         self.socket.send(bytes)
     }
 
-    /// Sends pending bytes as far as the socket takes them.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.socket.flush()
     }

@@ -66,7 +66,6 @@ fn joined(items: &[impl ToString]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// An rtnetlink socket (rtnetlink(7)).
 struct RoutingSocket(std::os::fd::OwnedFd);
 
 impl RoutingSocket {
@@ -107,7 +106,6 @@ const RTN_PROHIBIT: u8 = 8;
 const RTA_DST: u16 = 1;
 const RTA_PRIORITY: u16 = 6;
 
-/// Encodes the request for a prohibit route.
 fn request(subnet: &Subnet) -> Vec<u8> {
     let kind = [RT_TABLE_MAIN, RTPROT_STATIC, RT_SCOPE_UNIVERSE, RTN_PROHIBIT];
     let route = [&[AF_INET, subnet.prefix(), 0, 0][..], &kind, &[0; 4]].concat();
@@ -125,7 +123,6 @@ fn request(subnet: &Subnet) -> Vec<u8> {
     [head(LENGTH), route, attributes].concat()
 }
 
-/// Encodes an attribute of four bytes.
 fn attribute(kind: u16, value: [u8; 4]) -> Vec<u8> {
     [&8u16.to_ne_bytes()[..], &kind.to_ne_bytes(), &value].concat()
 }

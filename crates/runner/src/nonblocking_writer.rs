@@ -36,12 +36,10 @@ enum FdKind {
 }
 
 impl NonblockingWriter {
-    /// Writes to a socket, blocking or not.
     pub(crate) fn socket(fd: OwnedFd) -> Self {
         NonblockingWriter::new(fd, FdKind::Socket)
     }
 
-    /// Writes to a non-blocking pipe.
     pub(crate) fn pipe(fd: OwnedFd) -> Self {
         NonblockingWriter::new(fd, FdKind::Pipe)
     }
@@ -81,7 +79,6 @@ impl NonblockingWriter {
         Ok(())
     }
 
-    /// Sends a frame, behind pending bytes.
     pub(crate) fn send_frame(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);

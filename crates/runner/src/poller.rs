@@ -11,7 +11,6 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 /// Identifies an exec of this runner; never reused.
 pub(crate) type ExecKey = u64;
 
-/// The source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventSource {
     Control,
@@ -24,15 +23,12 @@ pub(crate) enum EventSource {
 /// A descriptor of an exec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExecFd {
-    /// The client's connection.
     Client,
-    /// The connection to the monitor.
     Monitor,
     /// The runner's end of a stream.
     Stream(Stream),
 }
 
-/// A ready source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadyEvent {
     pub(crate) source: EventSource,
@@ -42,7 +38,6 @@ pub(crate) struct ReadyEvent {
     pub(crate) readable: bool,
 }
 
-/// An epoll instance.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: Epoll,

@@ -25,7 +25,6 @@ pub(crate) struct LimitCounts {
 }
 
 impl SidecarLimits {
-    /// Locates the cgroup of this process.
     pub(crate) fn of_this_process() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let (cgroups, mounts) = (read("/proc/self/cgroup"), read("/proc/self/mountinfo"));
@@ -33,7 +32,6 @@ impl SidecarLimits {
         SidecarLimits { memory: counter(&MEMORY), processes: counter(&PROCESSES) }
     }
 
-    /// Reads the current counts.
     pub(crate) fn counts(&self) -> LimitCounts {
         let count = |counter: &Option<Counter>| counter.as_ref().map_or(0, Counter::read);
         LimitCounts { memory: count(&self.memory), processes: count(&self.processes) }
@@ -52,7 +50,6 @@ impl SidecarLimits {
     }
 }
 
-/// A limit and its files.
 struct Limit {
     controller: &'static str,
     v1: LimitFiles,
@@ -82,7 +79,6 @@ const PROCESSES: Limit = Limit {
     v2: LimitFiles { limit: "pids.max", events: "pids.events", key: "max" },
 };
 
-/// A count in a line of a file.
 #[derive(Debug)]
 struct Counter {
     events: File,
@@ -104,7 +100,6 @@ impl Counter {
 
     /// Returns the count, or 0 if it cannot be read.
     fn read(&self) -> u64 {
-        // Several times the size of any of these files.
         let mut bytes = [0; 1024];
         let length = self.events.read_at(&mut bytes, 0).unwrap_or(0);
         count(bytes.get(..length).unwrap_or_default(), self.key).unwrap_or(0)

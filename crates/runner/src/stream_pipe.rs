@@ -11,7 +11,6 @@ use nix::unistd::{pipe2, write};
 
 use crate::data_frame::DataFrame;
 
-/// The runner's end of a stream, closed on drop.
 #[derive(Debug)]
 pub(crate) struct StreamPipe {
     pub(crate) stream: Stream,
@@ -40,7 +39,6 @@ struct ToolOutput {
     remaining: Option<usize>,
 }
 
-/// The result of writing input to the tool.
 #[derive(Debug, Default)]
 pub(crate) struct ForwardedInput {
     /// Credit for the client.
@@ -49,7 +47,6 @@ pub(crate) struct ForwardedInput {
     pub(crate) closed_by_tool: bool,
 }
 
-/// The result of reading output from the tool.
 #[derive(Debug)]
 pub(crate) enum ReadOutcome<'a> {
     /// An encoded `Data` frame.
@@ -61,21 +58,20 @@ pub(crate) enum ReadOutcome<'a> {
 }
 
 impl StreamPipe {
-    /// Makes the tool's stdin. Returns the runner's end and the tool's.
+    /// Creates the stdin pipe. Returns the runner's end and the tool's.
     pub(crate) fn stdin() -> nix::Result<(Self, OwnedFd)> {
         let (tool_end, runner_end) = pipe2(OFlag::O_CLOEXEC)?;
         let input = Some(ToolInput::default());
         Ok((StreamPipe::new(Stream::Stdin, runner_end, input, None)?, tool_end))
     }
 
-    /// Makes the tool's stdout or stderr. Returns the runner's end and the tool's.
+    /// Creates the pipe of stdout or stderr. Returns the runner's end and the tool's.
     pub(crate) fn output(stream: Stream) -> nix::Result<(Self, OwnedFd)> {
         let (runner_end, tool_end) = pipe2(OFlag::O_CLOEXEC)?;
         let output = Some(ToolOutput::default());
         Ok((StreamPipe::new(stream, runner_end, None, output)?, tool_end))
     }
 
-    /// Wraps the master of a pseudo terminal.
     pub(crate) fn terminal(master: OwnedFd) -> nix::Result<Self> {
         let (input, output) = (ToolInput::default(), ToolOutput::default());
         StreamPipe::new(Stream::Terminal, master, Some(input), Some(output))
@@ -108,7 +104,6 @@ impl StreamPipe {
         self.output.as_ref().is_some_and(may)
     }
 
-    /// Whether this stream carries output.
     pub(crate) fn has_output(&self) -> bool {
         self.output.is_some()
     }
@@ -227,7 +222,6 @@ impl StreamPipe {
         }
     }
 
-    /// Returns how many bytes the tool has read.
     pub(crate) fn bytes_read(&self) -> u64 {
         let written = self.input.as_ref().map_or(0, |input| input.written);
         written.saturating_sub(bytes_in_pipe(self.fd.as_fd()) as u64)

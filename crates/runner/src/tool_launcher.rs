@@ -36,7 +36,6 @@ pub(crate) struct ToolLauncher {
     own_limits: Vec<ResourceLimit>,
 }
 
-/// A tool that was just started.
 #[derive(Debug)]
 pub(crate) struct LaunchedTool {
     /// The tool, or its monitor.
@@ -44,13 +43,11 @@ pub(crate) struct LaunchedTool {
     /// The connection to the monitor, if the tool has a terminal. The monitor reports the tool's
     /// start.
     pub(crate) monitor: Option<FrameSocket>,
-    /// The runner's ends of relayed streams.
     pub(crate) pipes: Vec<StreamPipe>,
     /// What 0, 1 and 2 have become.
     pub(crate) stdio: [Stdio; 3],
 }
 
-/// The program to execute.
 struct ResolvedTool {
     program: PathBuf,
     /// As requested, or changed for a fallback.
@@ -143,7 +140,6 @@ impl ToolLauncher {
         own.into_iter().flatten().chain(kept).chain(changed.iter().cloned()).collect()
     }
 
-    /// Returns the variables that a tool inherits from the runner.
     fn inherited(&self, wanted: &Environment) -> impl Iterator<Item = CString> {
         let is_wanted = |variable: &&CString| match wanted {
             Environment::All => true,

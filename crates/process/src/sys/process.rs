@@ -19,7 +19,6 @@ pub(crate) fn prlimit(resource: u8, new: Option<&libc::rlimit>) -> nix::Result<l
     Errno::result(result).map(|_| before)
 }
 
-/// Returns the nice value.
 pub(crate) fn nice() -> c_int {
     // SAFETY: takes no pointers; for the calling process it cannot fail.
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }

@@ -16,7 +16,6 @@ pub fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
     }
 }
 
-/// Sends a signal to the process of a pidfd.
 pub(crate) fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: u8) -> nix::Result<()> {
     // SAFETY: a system call on integers and a null siginfo, which selects the default.
     let result = unsafe {
@@ -31,7 +30,6 @@ pub(crate) fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: u8) -> nix::Resul
     Errno::result(result).map(drop)
 }
 
-/// Sends a signal to a process group.
 pub(crate) fn signal_group(leader: Pid, signal: u8) -> nix::Result<()> {
     // SAFETY: a system call on two integers.
     Errno::result(unsafe { libc::killpg(leader.as_raw(), signal.into()) }).map(drop)
@@ -77,7 +75,6 @@ pub(crate) fn set_disposition(signal: u8, disposition: Disposition) {
     }
 }
 
-/// Whether this process ignores a signal.
 pub(crate) fn is_ignored_number(signal: u8) -> bool {
     let mut sigaction = KernelSigaction { handler: libc::SIG_DFL, rest: [0; 3] };
     let none = ptr::null::<KernelSigaction>();

@@ -29,7 +29,6 @@ pub(crate) fn set_terminal_attributes(
     Errno::result(result).map(drop)
 }
 
-/// Returns the size of a terminal.
 pub(crate) fn window_size(terminal: BorrowedFd<'_>) -> nix::Result<libc::winsize> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the pointer refers to a live value of the type that this request writes.
@@ -37,7 +36,6 @@ pub(crate) fn window_size(terminal: BorrowedFd<'_>) -> nix::Result<libc::winsize
     Errno::result(result).map(|_| size)
 }
 
-/// Sets the size of a terminal.
 pub(crate) fn set_window_size(terminal: BorrowedFd<'_>, size: &libc::winsize) -> nix::Result<()> {
     let size = ptr::from_ref(size);
     // SAFETY: the pointer refers to a live value of the type that this request reads.
