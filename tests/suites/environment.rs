@@ -84,7 +84,7 @@ fn its_name_is_the_one_typed() {
 }
 
 #[test]
-fn it_sees_its_mark_and_nothing_else_of_ours() {
+fn a_tool_sees_its_exec_tag_and_no_other_reserved_variable() {
     let setup = Setup::new().env("AIFO_TOOLEEXEC_MAX_SECS", "3600").env("FROM_THE_HOST", "yes");
     let session = setup.start();
     let id = fresh_id();
@@ -138,12 +138,12 @@ fn a_rust_tool_finds_its_c_compiler() {
 #[test]
 fn its_id_is_128_random_bits_unless_the_client_chose_one() {
     let session = Session::start();
-    let mark = || {
+    let exec_tag = || {
         let env = output(&session, "make", &["env"]);
-        let mark = env.lines().find_map(|line| line.strip_prefix("AIFO_EXEC="));
-        mark.expect("a tool carries its mark").to_owned()
+        let tag = env.lines().find_map(|line| line.strip_prefix("AIFO_EXEC="));
+        tag.expect("a tool carries its exec tag").to_owned()
     };
-    let (one, other) = (mark(), mark());
+    let (one, other) = (exec_tag(), exec_tag());
     for id in [&one, &other] {
         assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
     }

@@ -84,7 +84,7 @@ fn tools_that_the_command_calls_run_in_their_sidecar() {
     let text = outcome.exited(7).text();
     let found = text.lines().next().expect("sh finds make");
     assert!(!Path::new(found).starts_with(setup.tools()), "{found} is the tool itself");
-    assert!(variable(&text, "AIFO_EXEC").is_some(), "it carries the mark of an exec: {text}");
+    assert!(variable(&text, "AIFO_EXEC").is_some(), "it carries an exec tag: {text}");
     assert_eq!(variable(&text, "AIFO_TOOLEEXEC_TOKEN"), None);
 }
 

@@ -202,7 +202,10 @@ fn a_tool_that_makes_too_many_processes_is_told_so_and_the_session_lives() {
     last.expect("ready\n");
     let (outcome, record) = limited.call("make", "3", &["0"]);
     let line = outcome.exited(86).only_line();
-    assert!(line.contains("the limit on processes is reached; end some, or raise"), "{line}");
+    assert!(
+        line.contains("the limit on processes is reached; end some processes, or raise"),
+        "{line}"
+    );
     assert_eq!((&record["ending"], &record["status"]), (&"refused".into(), &500.into()));
 
     last.signal(Signal::SIGTERM);

@@ -22,7 +22,7 @@ fn family(session: &Session, verb: &str, version: &str) -> Family {
     let file = session.file(&id);
     let call = session.send(&session.exec("make", [verb, &file]).id(&id).proto(version));
     let leaf = leaf(session, &file);
-    assert!(census(&id).contains(&leaf), "the leaf carries the mark");
+    assert!(census(&id).contains(&leaf), "the leaf carries the exec tag");
     Family { id, call }
 }
 
@@ -187,7 +187,7 @@ fn a_disconnect_is_int_then_term_then_kill() {
 /// Forked twice, in a session of its own and with an empty environment: only the tree of processes
 /// still knows it, and that ends with the session.
 #[test]
-fn what_has_lost_its_mark_ends_with_the_session() {
+fn an_untagged_process_ends_with_the_session() {
     for how in ["end", "proxy", "runner", "guard"] {
         let mut session = Setup::new().kinds(&["c-cpp"]).start();
         let (id, file) = (fresh_id(), session.file("leaf"));

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use aifo_policy::Forwarding;
-use aifo_process::{SignalSet, Waiting, ignore_broken_pipes, ignored_signals, send_with_fds};
+use aifo_process::{SendMode, SignalSet, ignore_broken_pipes, ignored_signals, send_with_fds};
 use aifo_types::Endpoint;
 use aifo_wire::{Invocation, Limits, ResponseError, ResponseEvent, ResponseReader, Stdio, Upgrade};
 use nix::errno::Errno;
@@ -122,7 +122,7 @@ fn send(
     fds: &[BorrowedFd<'_>],
 ) -> Result<SendOutcome, CannotPassFds> {
     loop {
-        match send_with_fds(socket.as_fd(), request, fds, Waiting::Block) {
+        match send_with_fds(socket.as_fd(), request, fds, SendMode::Blocking) {
             Ok(count) if count == request.len() => return Ok(SendOutcome::Complete),
             Ok(count) => {
                 let rest = request.get(count..).unwrap_or_default();

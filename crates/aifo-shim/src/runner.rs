@@ -1,7 +1,7 @@
 //! `aifo-runner`: the command line of the exec server in a sidecar (`spec/runner.md`).
 //!
 //! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write
-//! PATH].. [--writable PATH].. [--apart SUBNET]..` gets its control connection as stdin or connects
+//! PATH].. [--writable PATH].. [--isolate-network SUBNET]..` gets its control connection as stdin or connects
 //! itself; `aifo-runner watch` waits for the launcher to exit.
 
 use std::ffi::OsString;
@@ -9,8 +9,8 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use aifo_process::{Confinement, confine, die_with_parent, take_fd};
-use aifo_runner::{Control, GUARDED_BY, Owner};
+use aifo_process::{Confinement, confine, set_parent_death_signal, take_fd};
+use aifo_runner::{ControlTransport, GUARDED_BY, Owner};
 use aifo_types::{Signal, Subnet};
 use nix::unistd::{AccessFlags, Pid, access};
 
@@ -23,12 +23,12 @@ pub(crate) fn run(args: &[OsString]) -> ShimExit {
         Some("guard") => match Options::parse(words) {
             // The guard starts a runner with the same options, which could not connect a second
             // time.
-            Some(Options { transport: ControlTransport::Connect(_), .. }) | None => return usage(),
+            Some(Options { source: ControlSource::Connect(_), .. }) | None => return usage(),
             Some(options) => options.control().and_then(|it| aifo_runner::guard(it, words)),
         },
         Some("monitor") => take_fd(0).and_then(aifo_runner::monitor),
-        Some("own") => match parse_own(words) {
-            Some((owner, paths)) => aifo_runner::own(owner, &paths),
+        Some("chown") => match parse_chown(words) {
+            Some((owner, paths)) => aifo_runner::chown_tree(owner, &paths),
             None => return usage(),
         },
         Some("serve") => match Options::parse(words) {
@@ -41,8 +41,8 @@ pub(crate) fn run(args: &[OsString]) -> ShimExit {
             }
             None => return usage(),
         },
-        Some("watch") if words.is_empty() => take_fd(0).and_then(aifo_runner::watch),
-        Some("unlink") if words.is_empty() => aifo_runner::unlink_own(),
+        Some("watch") if words.is_empty() => take_fd(0).and_then(aifo_runner::watch_launcher),
+        Some("unlink") if words.is_empty() => aifo_runner::unlink_executable(),
         _ => return usage(),
     };
     match ended {
@@ -61,13 +61,13 @@ const NOT_WRITABLE: u8 = 3;
 struct Options {
     /// The pid of the guard, with which this runner ends.
     guard: Option<i32>,
-    transport: ControlTransport,
+    source: ControlSource,
     /// The confinement of tools, if they are confined.
     confinement: Option<Confinement>,
     /// Directories that must be writable.
     writable: Vec<PathBuf>,
     /// Subnets to isolate the network from.
-    apart: Vec<Subnet>,
+    network_pools: Vec<Subnet>,
     lifetime: Lifetime,
 }
 
@@ -81,7 +81,7 @@ enum Lifetime {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-enum ControlTransport {
+enum ControlSource {
     /// A socket as stdin.
     #[default]
     Inherited,
@@ -97,7 +97,7 @@ impl Options {
         let mut words = words.iter();
         while let Some(name) = words.next() {
             if name == aifo_runner::STREAM {
-                options.transport = ControlTransport::Stream;
+                options.source = ControlSource::Stream;
                 continue;
             }
             if name == aifo_runner::UNLINK {
@@ -108,14 +108,16 @@ impl Options {
             match name.to_str() {
                 Some(GUARDED_BY) => options.guard = Some(value.to_str()?.parse().ok()?),
                 Some(aifo_runner::CONNECT) => {
-                    options.transport = ControlTransport::Connect(PathBuf::from(value));
+                    options.source = ControlSource::Connect(PathBuf::from(value));
                 }
                 Some(aifo_runner::WRITE) => {
                     let confinement = options.confinement.get_or_insert_default();
                     confinement.writable.push(PathBuf::from(value));
                 }
                 Some(aifo_runner::WRITABLE) => options.writable.push(PathBuf::from(value)),
-                Some(aifo_runner::APART) => options.apart.push(value.to_str()?.parse().ok()?),
+                Some(aifo_runner::ISOLATE_NETWORK) => {
+                    options.network_pools.push(value.to_str()?.parse().ok()?)
+                }
                 _ => return None,
             }
         }
@@ -128,18 +130,18 @@ impl Options {
         self.writable.iter().find(|path| access(path.as_path(), may).is_err())
     }
 
-    fn control(&self) -> io::Result<Control> {
-        match &self.transport {
-            ControlTransport::Inherited => Ok(Control::Socket(take_fd(0)?)),
-            ControlTransport::Stream => {
-                Ok(Control::Stream { input: take_fd(0)?, output: take_fd(1)? })
+    fn control(&self) -> io::Result<ControlTransport> {
+        match &self.source {
+            ControlSource::Inherited => Ok(ControlTransport::Socket(take_fd(0)?)),
+            ControlSource::Stream => {
+                Ok(ControlTransport::Stream { input: take_fd(0)?, output: take_fd(1)? })
             }
-            ControlTransport::Connect(path) => {
+            ControlSource::Connect(path) => {
                 let connected = UnixStream::connect(path).map_err(|error| {
                     let message = format!("cannot connect to '{}': {error}", path.display());
                     io::Error::new(error.kind(), message)
                 })?;
-                Ok(Control::Socket(connected.into()))
+                Ok(ControlTransport::Socket(connected.into()))
             }
         }
     }
@@ -147,12 +149,12 @@ impl Options {
 
 fn serve(options: &Options) -> io::Result<()> {
     // Before any other process runs here, and before the runner reports that it is ready.
-    if !options.apart.is_empty() {
-        aifo_runner::keep_apart(&options.apart)?;
+    if !options.network_pools.is_empty() {
+        aifo_runner::isolate_network(&options.network_pools)?;
     }
     let control = options.control()?;
     if let Some(guard) = options.guard {
-        die_with_parent(Pid::from_raw(guard), Signal::Term)?;
+        set_parent_death_signal(Pid::from_raw(guard), Signal::Term)?;
     }
     // Before any thread or tool exists, so that all are confined.
     if let Some(confinement) = &options.confinement {
@@ -160,12 +162,12 @@ fn serve(options: &Options) -> io::Result<()> {
     }
     if options.lifetime == Lifetime::UntilStarted {
         // Only root may remove it; if this is not root, a root process does.
-        let _ = aifo_runner::unlink_own();
+        let _ = aifo_runner::unlink_executable();
     }
     aifo_runner::serve(control).map_err(io::Error::other)
 }
 
-fn parse_own(words: &[OsString]) -> Option<(Owner, Vec<PathBuf>)> {
+fn parse_chown(words: &[OsString]) -> Option<(Owner, Vec<PathBuf>)> {
     let (owner, paths) = words.split_first()?;
     let (uid, gid) = owner.to_str()?.split_once(':')?;
     let owner = Owner { uid: uid.parse().ok()?, gid: gid.parse().ok()? };
@@ -194,17 +196,20 @@ mod tests {
         let confinement = Some(Confinement { writable });
         assert_eq!(guarded, Some(Options { guard: Some(7), confinement, ..Options::default() }));
         let contained = parse(&[aifo_runner::CONNECT, "/c", aifo_runner::WRITABLE, "/d"]);
-        let (transport, writable) =
-            (ControlTransport::Connect("/c".into()), vec![PathBuf::from("/d")]);
-        assert_eq!(contained, Some(Options { transport, writable, ..Options::default() }));
+        let (source, writable) = (ControlSource::Connect("/c".into()), vec![PathBuf::from("/d")]);
+        assert_eq!(contained, Some(Options { source, writable, ..Options::default() }));
         let streamed = parse(&[aifo_runner::STREAM, GUARDED_BY, "7"]);
-        let (transport, guard) = (ControlTransport::Stream, Some(7));
-        assert_eq!(streamed, Some(Options { transport, guard, ..Options::default() }));
-        let apart =
-            parse(&[aifo_runner::APART, "10.88.0.0/16", aifo_runner::APART, "10.89.0.0/16"]);
+        let (source, guard) = (ControlSource::Stream, Some(7));
+        assert_eq!(streamed, Some(Options { source, guard, ..Options::default() }));
+        let isolated = parse(&[
+            aifo_runner::ISOLATE_NETWORK,
+            "10.88.0.0/16",
+            aifo_runner::ISOLATE_NETWORK,
+            "10.89.0.0/16",
+        ]);
         let pools = ["10.88.0.0/16", "10.89.0.0/16"].map(|pool| pool.parse().unwrap()).to_vec();
-        assert_eq!(apart, Some(Options { apart: pools, ..Options::default() }));
-        assert_eq!(parse(&[aifo_runner::APART, "10.88.0.0"]), None);
+        assert_eq!(isolated, Some(Options { network_pools: pools, ..Options::default() }));
+        assert_eq!(parse(&[aifo_runner::ISOLATE_NETWORK, "10.88.0.0"]), None);
         let lifetime = Lifetime::UntilStarted;
         let unlinked = Some(Options { lifetime, ..Options::default() });
         assert_eq!(parse(&[aifo_runner::UNLINK]), unlinked);
@@ -226,7 +231,7 @@ mod tests {
 
     #[test]
     fn owners() {
-        let parse = |words: &[&str]| parse_own(&self::words(words));
+        let parse = |words: &[&str]| parse_chown(&self::words(words));
         let owner = Owner { uid: 1000, gid: 100 };
         assert_eq!(parse(&["1000:100", "/a", "/b"]), Some((owner, vec!["/a".into(), "/b".into()])));
         for words in [&[][..], &["1000", "/a"], &["1000:x", "/a"], &["-1:0", "/a"]] {

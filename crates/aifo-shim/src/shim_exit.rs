@@ -28,7 +28,7 @@ impl ShimExit {
         let code = match self {
             ShimExit::Code(code) => code,
             ShimExit::Signaled(number) => {
-                aifo_process::die_of(number);
+                aifo_process::die_by_signal(number);
                 // Reached only if the signal does not terminate a process here.
                 Ending::Signaled(number).exit_code()
             }

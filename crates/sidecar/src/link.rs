@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use aifo_process::{Waiting, send_with_fds};
+use aifo_process::{SendMode, send_with_fds};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::{read, write};
@@ -60,7 +60,7 @@ impl Link {
         match self {
             Link::Socket(socket) => {
                 let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-                send_with_fds(socket.as_fd(), bytes, &fds, Waiting::Refuse)
+                send_with_fds(socket.as_fd(), bytes, &fds, SendMode::NonBlocking)
             }
             Link::Pipes(pipes) => match &*pipes.writer() {
                 Some(writer) => write(writer.get_ref(), bytes),

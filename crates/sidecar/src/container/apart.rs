@@ -19,7 +19,7 @@ const PODMAN: [&str; 6] = [
 ];
 
 /// The argument before such a range (`spec/runner.md#options`).
-const APART: &str = "--apart";
+const ISOLATE_NETWORK: &str = "--isolate-network";
 
 /// For the routes, and for having no capability afterwards.
 const CAPABILITIES: [&str; 2] = ["NET_ADMIN", "SETPCAP"];
@@ -38,7 +38,7 @@ impl Shared {
         }
         spec.capabilities.extend(CAPABILITIES);
         for pool in pools {
-            spec.args.extend([APART.into(), pool.to_string().into()]);
+            spec.args.extend([ISOLATE_NETWORK.into(), pool.to_string().into()]);
         }
     }
 }

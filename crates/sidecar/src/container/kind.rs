@@ -236,7 +236,7 @@ pub(super) fn owner(shared: &Shared, of: &ContainerSpec) -> ContainerSpec {
     // It needs no socket.
     spec.mounts.truncate(1);
     let ids = format!("{}:{}", nix::unistd::getuid(), nix::unistd::getgid());
-    spec.args = vec!["own".into(), ids.into()];
+    spec.args = vec!["chown".into(), ids.into()];
     for mount in of.mounts.iter().filter(|mount| matches!(mount, Mount::Volume { .. })) {
         if let Mount::Volume { to, .. } = mount {
             spec.args.push(to.clone().into());

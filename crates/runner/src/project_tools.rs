@@ -1,52 +1,54 @@
-//! Tools that a project brings along.
+//! Tools that belong to a project: virtual environments and node_modules.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use aifo_process::{Lookup, find_in_path};
 
-/// What a project's own files change about a call.
+/// How a project's files change a call.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Project {
-    /// A directory that comes before the sidecar's PATH, for the tool and for what it starts.
+pub(crate) struct ProjectTools {
+    /// A directory to put before the sidecar's PATH, for the tool and its children.
     pub(crate) first_in_path: Option<PathBuf>,
-    /// The virtual environment that is in use.
+    /// The active virtual environment.
     pub(crate) virtual_env: Option<PathBuf>,
-    /// A program that stands in for a name the PATH does not have, with its first arguments.
+    /// A program with arguments to run if the tool is not in PATH.
     pub(crate) fallback: Option<(&'static str, &'static [&'static str])>,
 }
 
-impl Project {
-    /// Looks around in the directory of a call, and above it up to the workspace root.
+impl ProjectTools {
+    /// Searches the working directory and its parents up to the workspace root.
     ///
-    /// In a python sidecar the nearest `.venv` counts, in a node sidecar the nearest `tsc` of the
-    /// project, else `npx tsc`. Looked up here, where the tool runs: links and interpreters on the
-    /// other side of a container's wall may lead elsewhere.
-    pub(crate) fn around(kind: &str, tool: &str, cwd: &Path, workspace: &Path) -> Self {
-        let folders = || cwd.ancestors().take_while(|folder| folder.starts_with(workspace));
+    /// A python sidecar uses the nearest `.venv`; a node sidecar the nearest `tsc` of the project,
+    /// else `npx tsc`. The search runs in the sidecar, because links and interpreters may resolve
+    /// differently outside of the container.
+    pub(crate) fn find(kind: &str, tool: &str, cwd: &Path, workspace: &Path) -> Self {
+        let directories =
+            || cwd.ancestors().take_while(|directory| directory.starts_with(workspace));
         match kind {
             "python" => {
-                let venv = folders().map(|folder| folder.join(".venv"));
-                let venv = venv.into_iter().find(|venv| has(&venv.join("bin"), "python3"));
-                Project {
+                let venv = directories().map(|directory| directory.join(".venv"));
+                let venv =
+                    venv.into_iter().find(|venv| has_executable(&venv.join("bin"), "python3"));
+                ProjectTools {
                     first_in_path: venv.as_ref().map(|venv| venv.join("bin")),
                     virtual_env: venv,
                     fallback: None,
                 }
             }
             "node" if tool == "tsc" => {
-                let bin = folders().map(|folder| folder.join("node_modules/.bin"));
-                Project {
-                    first_in_path: bin.into_iter().find(|bin| has(bin, "tsc")),
+                let bin = directories().map(|directory| directory.join("node_modules/.bin"));
+                ProjectTools {
+                    first_in_path: bin.into_iter().find(|bin| has_executable(bin, "tsc")),
                     virtual_env: None,
                     fallback: Some(("npx", &["tsc"])),
                 }
             }
-            _ => Project::default(),
+            _ => ProjectTools::default(),
         }
     }
 
-    /// The PATH of the call.
+    /// Returns the PATH of the call.
     pub(crate) fn path(&self, path: &OsStr) -> OsString {
         match &self.first_in_path {
             None => path.to_owned(),
@@ -60,8 +62,8 @@ impl Project {
     }
 }
 
-fn has(folder: &Path, tool: &str) -> bool {
-    matches!(find_in_path(tool, folder.as_os_str()), Lookup::Found(_))
+fn has_executable(directory: &Path, tool: &str) -> bool {
+    matches!(find_in_path(tool, directory.as_os_str()), Lookup::Found(_))
 }
 
 #[cfg(test)]
@@ -71,7 +73,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn the_nearest_one_within_the_workspace() {
+    fn the_nearest_within_the_workspace_counts() {
         let base = std::env::temp_dir().join(format!("aifo-project-{}", std::process::id()));
         let tool = |path: &str| {
             let path = base.join(path);
@@ -88,10 +90,10 @@ mod tests {
         fs::create_dir_all(base.join("ws/a/b")).unwrap();
 
         let ws = base.join("ws");
-        let around = |kind, tool, cwd: &str| Project::around(kind, tool, &base.join(cwd), &ws);
+        let find = |kind, tool, cwd: &str| ProjectTools::find(kind, tool, &base.join(cwd), &ws);
         let venv = Some(ws.join(".venv"));
         for cwd in ["ws", "ws/a/b", "ws/broken"] {
-            let project = around("python", "pip", cwd);
+            let project = find("python", "pip", cwd);
             assert_eq!(project.virtual_env, venv, "{cwd}");
             assert_eq!(project.path(OsStr::new("/bin")), {
                 let mut path = ws.join(".venv/bin").into_os_string();
@@ -99,13 +101,17 @@ mod tests {
                 path
             });
         }
-        assert_eq!(around("rust", "python3", "ws"), Project::default());
-        assert_eq!(around("python", "python3", "elsewhere"), Project::default(), "not ours");
-        let web = around("node", "tsc", "ws/web");
+        assert_eq!(find("rust", "python3", "ws"), ProjectTools::default());
+        assert_eq!(
+            find("python", "python3", "elsewhere"),
+            ProjectTools::default(),
+            "outside the workspace"
+        );
+        let web = find("node", "tsc", "ws/web");
         assert_eq!(web.first_in_path, Some(ws.join("web/node_modules/.bin")));
-        assert_eq!(around("node", "tsc", "ws").first_in_path, None);
-        assert_eq!(around("node", "tsc", "ws").fallback, Some(("npx", &["tsc"][..])));
-        assert_eq!(around("node", "node", "ws/web"), Project::default());
+        assert_eq!(find("node", "tsc", "ws").first_in_path, None);
+        assert_eq!(find("node", "tsc", "ws").fallback, Some(("npx", &["tsc"][..])));
+        assert_eq!(find("node", "node", "ws/web"), ProjectTools::default());
         fs::remove_dir_all(&base).unwrap();
     }
 }

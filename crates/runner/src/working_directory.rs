@@ -1,4 +1,4 @@
-//! The directory a tool starts in, checked where the tool runs.
+//! Opening and checking the working directory of a call.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,25 +10,26 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
-/// The directories below which tools may run, under all of their names, with all links resolved.
+/// The directories in which tools may run, under all of their names, with links resolved.
 #[derive(Debug)]
 pub(crate) struct Roots {
-    /// Where a call without a directory runs: the workspace under its first name.
+    /// The default directory: the workspace under its first name.
     root: PathBuf,
     workspace: Vec<PathBuf>,
     tmp: Vec<PathBuf>,
 }
 
-/// A directory to start in: the fd is what is used, so that nobody can swap the path afterwards.
+/// An opened working directory. The tool starts in the descriptor, so the path cannot be swapped
+/// afterwards.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub(crate) struct WorkingDirectory {
     pub(crate) fd: OwnedFd,
-    /// What PWD says.
+    /// The real path, for PWD.
     pub(crate) path: PathBuf,
 }
 
 impl Roots {
-    /// Resolves the roots. Errors: one of them is not a directory here.
+    /// Resolves the directories. Errors: one is missing or not a directory.
     pub(crate) fn new(setup: &Setup) -> Result<Self, String> {
         let resolve = |path: &[u8]| {
             let path = Path::new(OsStr::from_bytes(path));
@@ -38,30 +39,30 @@ impl Roots {
             names.iter().map(|name| resolve(name)).collect()
         };
         let workspace = all(&setup.workspace)?;
-        let root = workspace.first().ok_or("the workspace has no name")?.clone();
+        let root = workspace.first().ok_or("no workspace path was given")?.clone();
         Ok(Roots { root, workspace, tmp: all(&setup.tmp)? })
     }
 
-    /// The workspace root, under the name by which `path` lies in it.
-    pub(crate) fn workspace_around(&self, path: &Path) -> &Path {
-        let holding = self.workspace.iter().find(|root| path.starts_with(root));
-        holding.unwrap_or(&self.root)
+    /// Returns the workspace root that contains `path`.
+    pub(crate) fn workspace_root_of(&self, path: &Path) -> &Path {
+        let containing = self.workspace.iter().find(|root| path.starts_with(root));
+        containing.unwrap_or(&self.root)
     }
 
-    /// Opens the directory a call asks for. Errors are sentences for the caller.
+    /// Opens the working directory of a call. Errors are messages for the caller.
     pub(crate) fn open(
         &self,
         cwd: Option<&[u8]>,
         elsewhere: Elsewhere,
-    ) -> Result<Directory, String> {
+    ) -> Result<WorkingDirectory, String> {
         let Some(cwd) = cwd else { return open_directory(&self.root) };
         let cwd = Path::new(OsStr::from_bytes(cwd));
         let opened = open_directory(cwd);
         match opened {
-            Ok(directory) if self.hold(&directory.path) => Ok(directory),
+            Ok(directory) if self.contains(&directory.path) => Ok(directory),
             Ok(_) if elsewhere == Elsewhere::AtRoot => open_directory(&self.root),
-            // A caller's directory outside may not even exist here.
-            Err(_) if elsewhere == Elsewhere::AtRoot && !self.hold(cwd) => {
+            // A directory outside of the workspace may not exist in the sidecar.
+            Err(_) if elsewhere == Elsewhere::AtRoot && !self.contains(cwd) => {
                 open_directory(&self.root)
             }
             Ok(_) => Err(format!("cwd '{}' lies outside the workspace", cwd.display())),
@@ -69,25 +70,25 @@ impl Roots {
         }
     }
 
-    fn hold(&self, path: &Path) -> bool {
+    fn contains(&self, path: &Path) -> bool {
         self.workspace.iter().chain(&self.tmp).any(|root| path.starts_with(root))
     }
 }
 
-fn open_directory(path: &Path) -> Result<Directory, String> {
+fn open_directory(path: &Path) -> Result<WorkingDirectory, String> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let fd = open(path, flags, Mode::empty()).map_err(|errno| {
         let path = path.display();
         match errno {
             Errno::ENOENT => format!("cwd '{path}' does not exist where the tool runs"),
             Errno::ENOTDIR => format!("cwd '{path}' is not a directory"),
-            errno => format!("cwd '{path}' cannot be entered: {}", errno.desc()),
+            errno => format!("cannot open cwd '{path}': {}", errno.desc()),
         }
     })?;
-    // What the fd really is, whatever links the path went through.
+    // The real path of the descriptor, whatever links the given path contains.
     let path = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
-        .map_err(|error| format!("cwd '{}' cannot be resolved: {error}", path.display()))?;
-    Ok(Directory { fd, path })
+        .map_err(|error| format!("cannot resolve cwd '{}': {error}", path.display()))?;
+    Ok(WorkingDirectory { fd, path })
 }
 
 #[cfg(test)]
@@ -96,7 +97,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_directory_counts_where_it_really_lies() {
+    fn a_directory_is_judged_by_its_real_path() {
         let base = std::env::temp_dir().join(format!("aifo-roots-{}", std::process::id()));
         let path = |name: &str| base.join(name);
         for name in ["ws/sub", "ws-evil", "again", "tmp", "out"] {
@@ -151,14 +152,14 @@ mod tests {
         let root = roots.open(None, Elsewhere::Refuse).unwrap();
         let real = |name: &str| path(name).canonicalize().unwrap();
         assert_eq!(root.path, real("ws"), "the first name");
-        assert_eq!(roots.workspace_around(&real("again")), real("again"));
-        assert_eq!(roots.workspace_around(&real("tmp")), real("ws"));
+        assert_eq!(roots.workspace_root_of(&real("again")), real("again"));
+        assert_eq!(roots.workspace_root_of(&real("tmp")), real("ws"));
 
         let alone = Roots::new(&setup(&["ws"], &[])).unwrap();
         let refused = alone.open(Some(&bytes("tmp")), Elsewhere::Refuse).unwrap_err();
         assert!(refused.contains("lies outside"), "{refused}");
         assert!(Roots::new(&setup(&["none"], &[])).unwrap_err().contains("none"));
-        assert!(Roots::new(&setup(&[], &["tmp"])).unwrap_err().contains("no name"));
+        assert!(Roots::new(&setup(&[], &["tmp"])).unwrap_err().contains("no workspace path"));
         std::fs::remove_dir_all(&base).unwrap();
     }
 }

@@ -1,7 +1,8 @@
-//! Limits that hold for all tools of a sidecar together: how often the kernel says they struck.
+//! How often the limits of a sidecar were hit.
 //!
-//! A sidecar's limits are those of its cgroup (`cgroups(7)`), ours as well as the tools'. Its files are
-//! found once; a look at them costs a read of each (a few microseconds), and nothing where no limit is set.
+//! A sidecar's limits are those of its cgroup (cgroups(7)), which contains the runner and all
+//! tools. The files are located once. Reading the counts costs a few microseconds, and nothing if
+//! no limit is set.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,39 +10,36 @@ use std::path::{Component, Path, PathBuf};
 
 use aifo_wire::SidecarLimit;
 
-/// The limits of this process's cgroup. One that is not set, or of which the kernel does not tell
-/// here, never strikes.
+/// The limits of this process's cgroup. A limit that is not set or cannot be read is never hit.
 #[derive(Debug)]
-pub(crate) struct LimitWatch {
+pub(crate) struct SidecarLimits {
     memory: Option<Counter>,
     processes: Option<Counter>,
 }
 
-/// How often each limit has struck up to some moment.
+/// How often each limit was hit so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Strikes {
+pub(crate) struct LimitCounts {
     memory: u64,
     processes: u64,
 }
 
-impl LimitWatch {
-    /// Finds the cgroup of this process.
+impl SidecarLimits {
     pub(crate) fn of_this_process() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let (cgroups, mounts) = (read("/proc/self/cgroup"), read("/proc/self/mountinfo"));
-        let counter = |control| Counter::open(&folder(&cgroups, &mounts, control)?, control);
-        LimitWatch { memory: counter(&MEMORY), processes: counter(&PROCESSES) }
+        let counter = |limit| Counter::open(&cgroup_directory(&cgroups, &mounts, limit)?, limit);
+        SidecarLimits { memory: counter(&MEMORY), processes: counter(&PROCESSES) }
     }
 
-    /// What has been counted so far.
-    pub(crate) fn strikes(&self) -> Strikes {
+    pub(crate) fn counts(&self) -> LimitCounts {
         let count = |counter: &Option<Counter>| counter.as_ref().map_or(0, Counter::read);
-        Strikes { memory: count(&self.memory), processes: count(&self.processes) }
+        LimitCounts { memory: count(&self.memory), processes: count(&self.processes) }
     }
 
-    /// The limit that has struck since. Of both, the one that kills.
-    pub(crate) fn struck_since(&self, before: Strikes) -> Option<SidecarLimit> {
-        let now = self.strikes();
+    /// Returns the limit that was hit since `before`. Of both, memory.
+    pub(crate) fn hit_since(&self, before: LimitCounts) -> Option<SidecarLimit> {
+        let now = self.counts();
         if now.memory > before.memory {
             Some(SidecarLimit::Memory)
         } else if now.processes > before.processes {
@@ -52,33 +50,35 @@ impl LimitWatch {
     }
 }
 
-/// What the kernel counts of one limit, and where.
-struct Control {
+struct Limit {
     controller: &'static str,
-    v1: Files,
-    v2: Files,
+    v1: LimitFiles,
+    v2: LimitFiles,
 }
 
-struct Files {
+struct LimitFiles {
     limit: &'static str,
     events: &'static str,
-    /// The line of `events` that counts.
+    /// The line of `events` with the count.
     key: &'static str,
 }
 
-const MEMORY: Control = Control {
+const MEMORY: Limit = Limit {
     controller: "memory",
-    v1: Files { limit: "memory.limit_in_bytes", events: "memory.oom_control", key: "oom_kill" },
-    v2: Files { limit: "memory.max", events: "memory.events", key: "oom_kill" },
+    v1: LimitFiles {
+        limit: "memory.limit_in_bytes",
+        events: "memory.oom_control",
+        key: "oom_kill",
+    },
+    v2: LimitFiles { limit: "memory.max", events: "memory.events", key: "oom_kill" },
 };
 
-const PROCESSES: Control = Control {
+const PROCESSES: Limit = Limit {
     controller: "pids",
-    v1: Files { limit: "pids.max", events: "pids.events", key: "max" },
-    v2: Files { limit: "pids.max", events: "pids.events", key: "max" },
+    v1: LimitFiles { limit: "pids.max", events: "pids.events", key: "max" },
+    v2: LimitFiles { limit: "pids.max", events: "pids.events", key: "max" },
 };
 
-/// A number that the kernel keeps in a line of a file.
 #[derive(Debug)]
 struct Counter {
     events: File,
@@ -86,68 +86,72 @@ struct Counter {
 }
 
 impl Counter {
-    fn open((folder, version): &(PathBuf, Version), control: &Control) -> Option<Self> {
+    fn open((directory, version): &(PathBuf, CgroupVersion), limit: &Limit) -> Option<Self> {
         let files = match version {
-            Version::V1 => &control.v1,
-            Version::V2 => &control.v2,
+            CgroupVersion::V1 => &limit.v1,
+            CgroupVersion::V2 => &limit.v2,
         };
-        // Without a limit of the sidecar's own, it was the machine that had no more.
-        let limit = std::fs::read_to_string(folder.join(files.limit)).ok()?;
+        // Without a limit on this cgroup, an OOM kill concerns the machine.
+        let limit = std::fs::read_to_string(directory.join(files.limit)).ok()?;
         is_set(&limit).then_some(())?;
-        let events = File::open(folder.join(files.events)).ok()?;
+        let events = File::open(directory.join(files.events)).ok()?;
         Some(Counter { events, key: files.key })
     }
 
-    /// 0 if it cannot be read, and so never more than it was.
+    /// Returns the count, or 0 if it cannot be read.
     fn read(&self) -> u64 {
-        // Several times as much as any of these files has.
         let mut bytes = [0; 1024];
         let length = self.events.read_at(&mut bytes, 0).unwrap_or(0);
         count(bytes.get(..length).unwrap_or_default(), self.key).unwrap_or(0)
     }
 }
 
-/// Whether a limit is one: version 2 says `max` where there is none, version 1 a number of bytes that
-/// no machine has.
+/// Whether a limit is set. Unset, it is `max` in version 2, and an enormous number in version 1.
 fn is_set(limit: &str) -> bool {
     limit.trim_end().parse::<u64>().is_ok_and(|limit| limit < 1 << 62)
 }
 
-/// The number behind `key` in lines of `key number`.
+/// Returns the number of the line `key number`.
 fn count(events: &[u8], key: &str) -> Option<u64> {
     let mut lines = std::str::from_utf8(events).ok()?.lines();
     lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.parse().ok())
 }
 
-/// A kind of cgroup hierarchy. Both may be there, each with some of the controllers.
+/// A version of the cgroup hierarchy. Both may be mounted, each with some controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
+enum CgroupVersion {
     V1,
     V2,
 }
 
-/// Where the cgroup of a process is mounted, from its `/proc/PID/cgroup` and `/proc/PID/mountinfo`.
-fn folder(cgroups: &str, mounts: &str, control: &Control) -> Option<(PathBuf, Version)> {
-    let controls = |list: &str| list.split(',').any(|name| name == control.controller);
+/// Returns the directory of a process's cgroup, from its `/proc/PID/cgroup` and
+/// `/proc/PID/mountinfo`.
+fn cgroup_directory(
+    cgroups: &str,
+    mounts: &str,
+    limit: &Limit,
+) -> Option<(PathBuf, CgroupVersion)> {
+    let controls = |list: &str| list.split(',').any(|name| name == limit.controller);
     let in_v1 = cgroups.lines().find_map(|line| {
         let (_, rest) = line.split_once(':')?;
         rest.split_once(':').filter(|(list, _)| controls(list)).map(|(_, path)| path)
     });
     let (path, version) = match in_v1 {
-        Some(path) => (path, Version::V1),
-        None => (cgroups.lines().find_map(|line| line.strip_prefix("0::"))?, Version::V2),
+        Some(path) => (path, CgroupVersion::V1),
+        None => (cgroups.lines().find_map(|line| line.strip_prefix("0::"))?, CgroupVersion::V2),
     };
     let found = mounts.lines().find_map(|line| {
         // `id parent device root point options .. - type source options`
-        let (place, what) = line.split_once(" - ")?;
-        let mut what = what.split(' ');
-        let is_it = match version {
-            Version::V1 => what.next()? == "cgroup" && controls(what.nth(1)?),
-            Version::V2 => what.next()? == "cgroup2",
+        let (mount, filesystem) = line.split_once(" - ")?;
+        let mut filesystem = filesystem.split(' ');
+        let matches = match version {
+            CgroupVersion::V1 => filesystem.next()? == "cgroup" && controls(filesystem.nth(1)?),
+            CgroupVersion::V2 => filesystem.next()? == "cgroup2",
         };
-        let mut place = place.split(' ').skip(3).take_while(|_| is_it);
-        let (root, point) = (place.next()?, place.next()?);
-        // A mount may show only what is below our own cgroup, as in a container, or something else.
+        let mut mount = mount.split(' ').skip(3).take_while(|_| matches);
+        let (root, point) = (mount.next()?, mount.next()?);
+        // A mount may show only a part of the hierarchy, as in a container; this cgroup may be
+        // outside.
         let below = Path::new(path).strip_prefix(root).ok()?;
         let is_below = below.components().all(|part| matches!(part, Component::Normal(_)));
         is_below.then(|| Path::new(point).join(below))
@@ -166,7 +170,7 @@ mod tests {
         41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
 
     #[test]
-    fn where_the_cgroup_is() {
+    fn the_cgroup_directory_is_found() {
         let v1 = "9:name=systemd:/\n8:pids:/\n4:memory:/user/a\n1:cpu,cpuacct:/\n0::/b\n";
         let docker = "4:memory:/docker/x\n8:pids:/docker/x\n0::/docker/x\n";
         let docker_mounts = "\
@@ -174,28 +178,33 @@ mod tests {
             87 79 0:36 /docker/y /sys/fs/cgroup/pids ro - cgroup cgroup rw,pids\n";
         let v2_mounts = "30 23 0:26 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw,nsdelegate\n";
         let rows = [
-            (v1, V1_MOUNTS, &MEMORY, Some(("/sys/fs/cgroup/memory/user/a", Version::V1))),
-            (v1, V1_MOUNTS, &PROCESSES, Some(("/sys/fs/cgroup/pids", Version::V1))),
-            ("0::/b/c\n", V1_MOUNTS, &MEMORY, Some(("/sys/fs/cgroup/unified/b/c", Version::V2))),
-            (docker, docker_mounts, &MEMORY, Some(("/sys/fs/cgroup/memory", Version::V1))),
-            // Another's cgroup is mounted there.
+            (v1, V1_MOUNTS, &MEMORY, Some(("/sys/fs/cgroup/memory/user/a", CgroupVersion::V1))),
+            (v1, V1_MOUNTS, &PROCESSES, Some(("/sys/fs/cgroup/pids", CgroupVersion::V1))),
+            (
+                "0::/b/c\n",
+                V1_MOUNTS,
+                &MEMORY,
+                Some(("/sys/fs/cgroup/unified/b/c", CgroupVersion::V2)),
+            ),
+            (docker, docker_mounts, &MEMORY, Some(("/sys/fs/cgroup/memory", CgroupVersion::V1))),
+            // Another cgroup is mounted there.
             (docker, docker_mounts, &PROCESSES, None),
-            ("0::/\n", v2_mounts, &PROCESSES, Some(("/sys/fs/cgroup", Version::V2))),
-            ("0::/a b\n", v2_mounts, &MEMORY, Some(("/sys/fs/cgroup/a b", Version::V2))),
-            // Outside of what our namespace shows.
+            ("0::/\n", v2_mounts, &PROCESSES, Some(("/sys/fs/cgroup", CgroupVersion::V2))),
+            ("0::/a b\n", v2_mounts, &MEMORY, Some(("/sys/fs/cgroup/a b", CgroupVersion::V2))),
+            // Outside of the cgroup namespace.
             ("0::/../b\n", v2_mounts, &MEMORY, None),
             ("4:memory:/\n", v2_mounts, &MEMORY, None),
             ("", "", &MEMORY, None),
             ("nonsense\n0:\n", "nonsense\n - cgroup2\n1 2 3 - cgroup2 x y\n", &MEMORY, None),
         ];
-        for (cgroups, mounts, control, expected) in rows {
+        for (cgroups, mounts, limit, expected) in rows {
             let expected = expected.map(|(path, version)| (PathBuf::from(path), version));
-            assert_eq!(folder(cgroups, mounts, control), expected, "{cgroups} {mounts}");
+            assert_eq!(cgroup_directory(cgroups, mounts, limit), expected, "{cgroups} {mounts}");
         }
     }
 
     #[test]
-    fn what_was_counted() {
+    fn counts_are_parsed() {
         let v1 = b"oom_kill_disable 0\nunder_oom 1\noom_kill 3\n";
         assert_eq!(count(v1, MEMORY.v1.key), Some(3));
         let v2 = b"low 0\nhigh 0\nmax 71\noom 5\noom_kill 4\noom_group_kill 0\n";
@@ -207,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_limit() {
+    fn unlimited_values_are_recognized() {
         for limit in ["67108864\n", "0\n", "4611686018427387903"] {
             assert!(is_set(limit), "{limit}");
         }

@@ -1,4 +1,4 @@
-//! From a `Start` frame to a running tool.
+//! Starts the tool of a `Start` frame.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use aifo_process::{
-    Group, Lookup, Mark, ResourceLimit, Spawn, SpawnError, current_limits, find_in_path, variable,
+    ExecTag, Group, Lookup, ResourceLimit, Spawn, SpawnError, current_limits, find_in_path,
+    variable,
 };
 use aifo_types::env;
 use aifo_wire::{
@@ -15,56 +16,54 @@ use aifo_wire::{
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-use crate::channel::Channel;
-use crate::directory::Roots;
-use crate::lane::Lane;
+use crate::frame_socket::FrameSocket;
 use crate::monitor;
-use crate::project::Project;
-use crate::stdio::ToolStdio;
+use crate::project_tools::ProjectTools;
+use crate::stream_pipe::StreamPipe;
+use crate::tool_stdio::ToolStdio;
+use crate::working_directory::Roots;
 
-/// What every tool of this sidecar gets.
+/// What all tools of this sidecar have in common.
 #[derive(Debug)]
-pub(crate) struct Toolbox {
-    /// The kind of this sidecar, by which it knows what of a project's own concerns it.
+pub(crate) struct ToolLauncher {
+    /// The sidecar's kind, which selects the project's own tools.
     kind: String,
     roots: Roots,
     path: OsString,
     environment: Vec<CString>,
-    /// What tools get if their callers say nothing, and what we have ourselves.
+    /// The default limits of tools, and those of the runner itself.
     limits: Vec<ResourceLimit>,
     own_limits: Vec<ResourceLimit>,
 }
 
-/// A tool that has just been started.
 #[derive(Debug)]
-pub(crate) struct Launched {
-    /// The tool, or the monitor above it, which has yet to say whether the tool runs.
+pub(crate) struct LaunchedTool {
+    /// The tool, or its monitor.
     pub(crate) pid: Pid,
-    /// The monitor's connection, where the tool has a terminal.
-    pub(crate) monitor: Option<Channel>,
-    /// Our ends of its streams.
-    pub(crate) lanes: Vec<Lane>,
+    /// The connection to the monitor, if the tool has a terminal. The monitor reports the tool's
+    /// start.
+    pub(crate) monitor: Option<FrameSocket>,
+    pub(crate) pipes: Vec<StreamPipe>,
     /// What 0, 1 and 2 have become.
     pub(crate) stdio: [Stdio; 3],
 }
 
-/// What is to be executed.
-struct Found {
+struct ResolvedTool {
     program: PathBuf,
-    /// As asked for, unless something stands in for the tool.
+    /// As requested, or changed for a fallback.
     argv: Vec<Vec<u8>>,
-    project: Project,
+    project: ProjectTools,
 }
 
-impl Toolbox {
-    /// Takes our own environment as the tools', but for what is ours alone.
+impl ToolLauncher {
+    /// Takes the environment of this process as the tools', without the reserved variables.
     pub(crate) fn new(kind: String, roots: Roots, limits: Vec<ResourceLimit>) -> Self {
         let inherited = std::env::vars_os().filter(|(name, _)| {
-            let ours = name.as_bytes().starts_with(env::PREFIX.as_bytes());
-            // PWD is told per call, and OLDPWD is nobody's.
-            !ours && name != "PWD" && name != "OLDPWD"
+            let is_reserved = name.as_bytes().starts_with(env::PREFIX.as_bytes());
+            // PWD is set per call, and OLDPWD has no meaning in a new process.
+            !is_reserved && name != "PWD" && name != "OLDPWD"
         });
-        Toolbox {
+        ToolLauncher {
             kind,
             roots,
             path: std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into()),
@@ -74,52 +73,53 @@ impl Toolbox {
         }
     }
 
-    /// Finds the file to execute. Errors: it is not there, or may not be executed.
-    fn find(&self, start: &Start, cwd: &Path) -> Result<Found, StartError> {
+    /// Finds the program. Errors: it does not exist or is not executable.
+    fn find(&self, start: &Start, cwd: &Path) -> Result<ResolvedTool, StartError> {
         if let Some(path) = &start.program {
             let program = PathBuf::from(OsStr::from_bytes(path));
-            return Ok(Found {
+            return Ok(ResolvedTool {
                 program,
                 argv: start.invocation.argv.clone(),
-                project: Project::default(),
+                project: ProjectTools::default(),
             });
         }
         let name =
             String::from_utf8_lossy(start.invocation.argv.first().map_or(&b""[..], Vec::as_slice));
-        let workspace = self.roots.workspace_around(cwd);
-        let project = Project::around(&self.kind, &name, cwd, workspace);
+        let workspace = self.roots.workspace_root_of(cwd);
+        let project = ProjectTools::find(&self.kind, &name, cwd, workspace);
         let path = project.path(&self.path);
         let mut argv = start.invocation.argv.clone();
-        let mut found = find_in_path(&name, &path);
-        if found == Lookup::Absent
-            && let Some((_, stand_in)) = STAND_INS.iter().find(|(absent, _)| *absent == name)
+        let mut lookup = find_in_path(&name, &path);
+        if lookup == Lookup::Absent
+            && let Some((_, alternative)) =
+                ALTERNATIVE_NAMES.iter().find(|(absent, _)| *absent == name)
         {
-            found = find_in_path(stand_in, &path);
+            lookup = find_in_path(alternative, &path);
         }
-        if found == Lookup::Absent
+        if lookup == Lookup::Absent
             && let Some((program, args)) = project.fallback
         {
-            found = find_in_path(program, &path);
+            lookup = find_in_path(program, &path);
             let instead = std::iter::once(&program).chain(args);
             argv.splice(..1, instead.map(|word| word.as_bytes().to_vec()));
         }
-        match found {
-            Lookup::Found(program) => Ok(Found { program, argv, project }),
+        match lookup {
+            Lookup::Found(program) => Ok(ResolvedTool { program, argv, project }),
             Lookup::NotExecutable(file) => {
                 let reason = format!("cannot execute '{}': permission denied", file.display());
-                Err(refuse(StartErrorCause::NotExecutable, reason))
+                Err(start_error(StartErrorCause::NotExecutable, reason))
             }
             Lookup::Absent => {
                 let reason = format!("tool '{name}' is not in the sidecar's PATH");
-                Err(refuse(StartErrorCause::Absent, reason))
+                Err(start_error(StartErrorCause::Absent, reason))
             }
         }
     }
 
-    /// The environment of one call, its mark first.
-    fn environment(&self, start: &Start, cwd: &Path, project: &Project) -> Vec<CString> {
+    /// Builds the environment of a call, starting with its exec tag.
+    fn environment(&self, start: &Start, cwd: &Path, project: &ProjectTools) -> Vec<CString> {
         let own = [
-            CString::new(Mark::of(&start.id).as_str()).ok(),
+            CString::new(ExecTag::new(&start.id).as_str()).ok(),
             variable("PWD".as_ref(), working_directory(start, cwd)),
         ];
         let given = &start.invocation.environment;
@@ -140,7 +140,6 @@ impl Toolbox {
         own.into_iter().flatten().chain(kept).chain(changed.iter().cloned()).collect()
     }
 
-    /// What a tool gets of our environment.
     fn inherited(&self, wanted: &Environment) -> impl Iterator<Item = CString> {
         let is_wanted = |variable: &&CString| match wanted {
             Environment::All => true,
@@ -156,20 +155,20 @@ impl Toolbox {
         self.environment.iter().filter(is_wanted).cloned()
     }
 
-    /// Starts a tool on the descriptors that its invocation passes, and on `null` where it has none, or
-    /// says why nothing ran.
+    /// Starts a tool on the descriptors that its invocation passes, and on `null` where there is
+    /// none. Errors: nothing ran.
     pub(crate) fn launch(
         &self,
         start: &Start,
         passed: Vec<OwnedFd>,
         null: BorrowedFd<'_>,
-    ) -> Result<Launched, StartError> {
+    ) -> Result<LaunchedTool, StartError> {
         let invocation = &start.invocation;
         let cwd = self
             .roots
             .open(invocation.cwd.as_deref(), start.elsewhere)
-            .map_err(|reason| refuse(StartErrorCause::Cwd, reason))?;
-        let Found { program, argv, project } = self.find(start, &cwd.path)?;
+            .map_err(|reason| start_error(StartErrorCause::Cwd, reason))?;
+        let ResolvedTool { program, argv, project } = self.find(start, &cwd.path)?;
         let stdio = ToolStdio::new(start, passed)?;
         let argv = argv.iter().map(|arg| c_string(arg));
         let spawn = Spawn {
@@ -186,20 +185,20 @@ impl Toolbox {
         };
         let (pid, monitor) = match &stdio.terminal {
             None => {
-                let pid = spawn.spawn().map_err(|error| spawn_refusal(&program, &error))?;
+                let pid = spawn.spawn().map_err(|error| spawn_start_error(&program, &error))?;
                 (pid, None)
             }
             Some(terminal) => {
                 let (pid, monitor) = monitor::start(&start.id, &spawn, terminal.as_fd())
-                    .map_err(|error| refuse(StartErrorCause::Failed, error.to_string()))?;
+                    .map_err(|error| start_error(StartErrorCause::Failed, error.to_string()))?;
                 (pid, Some(monitor))
             }
         };
-        Ok(Launched { pid, monitor, lanes: stdio.lanes, stdio: invocation.stdio })
+        Ok(LaunchedTool { pid, monitor, pipes: stdio.pipes, stdio: invocation.stdio })
     }
 
-    /// The limits of a tool that are not our own: those of every tool, and over them the caller's,
-    /// each held to our hard one.
+    /// Returns the limits to set for a tool: the defaults, overridden by the caller's soft limits,
+    /// each capped at the hard limit; without those that equal the runner's own.
     fn limits(&self, invocation: &Invocation) -> Vec<ResourceLimit> {
         let wanted = self.limits.iter().map(|limit| {
             let soft = invocation.limits.iter().find(|wanted| wanted.resource == limit.resource);
@@ -210,7 +209,7 @@ impl Toolbox {
     }
 }
 
-/// What PWD says: a client of version 3 sends its own, which may lead through links.
+/// The value of PWD. A client of version 3 sends its own, which may contain symbolic links.
 fn working_directory<'a>(start: &'a Start, real: &'a Path) -> &'a OsStr {
     match &start.invocation.cwd {
         Some(cwd) if start.is_attended() && start.elsewhere == Elsewhere::Refuse => {
@@ -220,39 +219,40 @@ fn working_directory<'a>(start: &'a Start, real: &'a Path) -> &'a OsStr {
     }
 }
 
-/// Names under which a tool may be installed, should its own be absent: many systems have only a
-/// `python3`. The tool still sees the name that was typed.
-const STAND_INS: [(&str, &str); 1] = [("python", "python3")];
+/// Alternative program names, used if the first is absent: many systems have only `python3`.
+/// argv[0] stays as typed.
+const ALTERNATIVE_NAMES: [(&str, &str); 1] = [("python", "python3")];
 
-/// What a C library assumes when PATH is not set.
+/// The C library's default for an unset PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-pub(crate) fn refuse(cause: StartErrorCause, message: String) -> StartError {
+pub(crate) fn start_error(cause: StartErrorCause, message: String) -> StartError {
     StartError { cause, message }
 }
 
-/// The words a shell would use, and the cause its exit code follows from.
-pub(crate) fn spawn_refusal(program: &Path, error: &SpawnError) -> StartError {
+/// Translates an exec failure into the message of a shell and the cause that determines the exit
+/// code.
+pub(crate) fn spawn_start_error(program: &Path, error: &SpawnError) -> StartError {
     let program = program.display();
     let (cause, reason) = match error {
-        // The file was there a moment ago: what is missing is the interpreter it names.
+        // The file itself exists, so its interpreter is missing.
         SpawnError::Exec(Errno::ENOENT) => {
-            (StartErrorCause::NotFound, "its interpreter was not found".to_owned())
+            (StartErrorCause::NotFound, "its interpreter was not lookup".to_owned())
         }
         SpawnError::Exec(Errno::E2BIG) => {
             (StartErrorCause::NotExecutable, "argument list too long".to_owned())
         }
         SpawnError::Exec(errno) => (StartErrorCause::NotExecutable, errno.desc().to_lowercase()),
-        other => (StartErrorCause::Failed, reason_of(other)),
+        other => (StartErrorCause::Failed, spawn_error_text(other)),
     };
-    refuse(cause, format!("cannot execute '{program}': {reason}"))
+    start_error(cause, format!("cannot execute '{program}': {reason}"))
 }
 
-/// Why there is no process.
-pub(crate) fn reason_of(error: &SpawnError) -> String {
+/// Describes why no process was created.
+pub(crate) fn spawn_error_text(error: &SpawnError) -> String {
     match error {
         SpawnError::TooManyProcesses => {
-            format!("{error}; end some, or raise that of the sidecar with --pids")
+            format!("{error}; end some processes, or raise the sidecar's limit with --pids")
         }
         error => error.to_string(),
     }
@@ -260,5 +260,5 @@ pub(crate) fn reason_of(error: &SpawnError) -> String {
 
 pub(crate) fn c_string(text: &[u8]) -> Result<CString, StartError> {
     CString::new(text)
-        .map_err(|error| refuse(StartErrorCause::Failed, SpawnError::from(error).to_string()))
+        .map_err(|error| start_error(StartErrorCause::Failed, SpawnError::from(error).to_string()))
 }

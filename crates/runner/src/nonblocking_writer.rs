@@ -1,4 +1,4 @@
-//! Bytes on their way out by an fd that never blocks us.
+//! Buffered output to a descriptor without blocking.
 
 use std::cell::RefCell;
 use std::io;
@@ -10,115 +10,119 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 use nix::unistd::write;
 
-/// The way to the proxy, which clients without a connection of their own share.
-pub(crate) type Uplink = Rc<RefCell<Outgoing>>;
+/// The writer of the control connection, shared with tunnelled clients.
+pub(crate) type SharedWriter = Rc<RefCell<NonblockingWriter>>;
 
-/// A writable fd, with what it did not take yet.
+/// A writable descriptor with its unsent bytes.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct NonblockingWriter {
     fd: OwnedFd,
-    kind: Kind,
-    waiting: Vec<u8>,
-    /// How much of `waiting` is gone already.
+    kind: FdKind,
+    unsent: Vec<u8>,
+    /// How many bytes of `unsent` are already sent.
     sent: usize,
-    /// Something had to wait since this was last asked.
-    stalled: bool,
-    /// Nobody reads any more.
-    broken: bool,
+    /// Bytes were pending since this was last queried.
+    had_to_wait: bool,
+    /// The peer has closed.
+    is_closed_by_peer: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
-    /// It may be somebody else's too, who decides whether it blocks.
+enum FdKind {
+    /// Its open file description is shared and may block, so each send is MSG_DONTWAIT.
     Socket,
-    /// It is ours, and does not block.
+    /// Non-blocking.
     Pipe,
 }
 
-impl Outgoing {
-    /// Out by a socket, whether it blocks or not.
+impl NonblockingWriter {
     pub(crate) fn socket(fd: OwnedFd) -> Self {
-        Outgoing::new(fd, Kind::Socket)
+        NonblockingWriter::new(fd, FdKind::Socket)
     }
 
-    /// Out by a pipe that does not block.
     pub(crate) fn pipe(fd: OwnedFd) -> Self {
-        Outgoing::new(fd, Kind::Pipe)
+        NonblockingWriter::new(fd, FdKind::Pipe)
     }
 
-    fn new(fd: OwnedFd, kind: Kind) -> Self {
-        Outgoing { fd, kind, waiting: Vec::new(), sent: 0, stalled: false, broken: false }
+    fn new(fd: OwnedFd, kind: FdKind) -> Self {
+        NonblockingWriter {
+            fd,
+            kind,
+            unsent: Vec::new(),
+            sent: 0,
+            had_to_wait: false,
+            is_closed_by_peer: false,
+        }
     }
 
-    /// The peer reads too slowly: something waits for room.
+    /// Whether bytes are pending because the peer reads too slowly.
     pub(crate) fn is_blocked(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.unsent.is_empty()
     }
 
-    /// Nobody reads any more, and nothing is kept for them.
+    /// Whether the peer has closed. Pending bytes were dropped.
     pub(crate) fn is_broken(&self) -> bool {
-        self.broken
+        self.is_closed_by_peer
     }
 
-    /// Whether something had to wait since this was last asked.
-    pub(crate) fn was_stalled(&mut self) -> bool {
-        std::mem::take(&mut self.stalled)
+    /// Whether bytes were pending since the last call.
+    pub(crate) fn take_had_to_wait(&mut self) -> bool {
+        std::mem::take(&mut self.had_to_wait)
     }
 
-    /// Sends bytes, behind whatever still waits. Only what there is no room for at once is copied.
+    /// Sends bytes, behind pending ones. Copies only what cannot be sent at once.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let taken = if self.is_blocked() { 0 } else { self.try_send(bytes)? };
         let rest = bytes.get(taken..).unwrap_or_default();
-        self.stalled |= !rest.is_empty();
-        self.waiting.extend_from_slice(rest);
+        self.had_to_wait |= !rest.is_empty();
+        self.unsent.extend_from_slice(rest);
         Ok(())
     }
 
-    /// Sends a frame, behind whatever still waits.
     pub(crate) fn send_frame(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         self.send(&bytes)
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends pending bytes as far as there is room.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        while self.sent < waiting.len() {
-            match self.try_send(waiting.get(self.sent..).unwrap_or_default())? {
+        let mut unsent = std::mem::take(&mut self.unsent);
+        while self.sent < unsent.len() {
+            match self.try_send(unsent.get(self.sent..).unwrap_or_default())? {
                 0 => {
-                    self.waiting = std::mem::take(&mut waiting);
+                    self.unsent = std::mem::take(&mut unsent);
                     return Ok(());
                 }
                 taken => self.sent += taken,
             }
         }
-        // What had to wait is rare; its memory is not kept for the next time.
+        // Pending bytes are rare, so their buffer is freed.
         self.sent = 0;
         Ok(())
     }
 
-    /// How many bytes there is room for now.
+    /// Sends what the descriptor takes now and returns the number of bytes.
     fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         let sent = match self.kind {
-            _ if self.broken => Err(Errno::EPIPE),
-            Kind::Socket => send(self.fd.as_raw_fd(), bytes, flags),
-            Kind::Pipe => write(&self.fd, bytes),
+            _ if self.is_closed_by_peer => Err(Errno::EPIPE),
+            FdKind::Socket => send(self.fd.as_raw_fd(), bytes, flags),
+            FdKind::Pipe => write(&self.fd, bytes),
         };
         match sent {
             Ok(taken) => Ok(taken),
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(0),
             Err(errno) => {
-                (self.broken, self.sent) = (true, 0);
-                self.waiting = Vec::new();
+                (self.is_closed_by_peer, self.sent) = (true, 0);
+                self.unsent = Vec::new();
                 Err(errno.into())
             }
         }
     }
 }
 
-impl AsFd for Outgoing {
+impl AsFd for NonblockingWriter {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -132,14 +136,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_there_is_no_room_for_waits_and_arrives_whole() {
+    fn unsent_bytes_arrive_in_order() {
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
-        let mut outgoing = Outgoing::pipe(writer);
+        let mut outgoing = NonblockingWriter::pipe(writer);
         let pieces: Vec<Vec<u8>> = (0..100u8).map(|piece| vec![piece; 3000]).collect();
         for piece in &pieces {
             outgoing.send(piece).unwrap();
         }
-        assert!(outgoing.is_blocked() && outgoing.was_stalled() && !outgoing.was_stalled());
+        assert!(
+            outgoing.is_blocked() && outgoing.take_had_to_wait() && !outgoing.take_had_to_wait()
+        );
         let (mut received, mut buffer) = (Vec::new(), [0; 5000]);
         while let Ok(count) = read(&reader, &mut buffer) {
             received.extend_from_slice(&buffer[..count]);
@@ -150,9 +156,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_for_a_reader_that_has_gone() {
+    fn unsent_bytes_are_dropped_when_the_reader_closes() {
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
-        let mut outgoing = Outgoing::pipe(writer);
+        let mut outgoing = NonblockingWriter::pipe(writer);
         outgoing.send(&[7; 100_000]).unwrap();
         assert!(outgoing.is_blocked() && !outgoing.is_broken());
         drop(reader);

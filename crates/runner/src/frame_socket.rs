@@ -1,7 +1,4 @@
-//! Frames over a socket that never blocks us.
-//!
-//! To a client it is the connection that the proxy handed on; to the monitor of a terminal one of our
-//! own.
+//! Frames over a non-blocking socket: a client's connection, or the connection to a monitor.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -10,28 +7,28 @@ use aifo_wire::{Frame, FrameError, FrameReader};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 
-use crate::outgoing::Outgoing;
+use crate::nonblocking_writer::NonblockingWriter;
 
-/// One end of a connection, with what could not be sent yet.
+/// A socket with buffers for both directions.
 #[derive(Debug)]
-pub(crate) struct Channel {
-    socket: Outgoing,
+pub(crate) struct FrameSocket {
+    socket: NonblockingWriter,
     incoming: FrameReader,
 }
 
-impl Channel {
+impl FrameSocket {
     pub(crate) fn new(socket: OwnedFd) -> Self {
-        Channel { socket: Outgoing::socket(socket), incoming: FrameReader::new() }
+        FrameSocket { socket: NonblockingWriter::socket(socket), incoming: FrameReader::new() }
     }
 
-    /// To a client, whom nobody trusts.
+    /// Wraps a client's connection, with the frame limits for untrusted peers.
     pub(crate) fn of_client(socket: OwnedFd) -> Self {
-        Channel { incoming: FrameReader::of_client(), ..Channel::new(socket) }
+        FrameSocket { incoming: FrameReader::of_client(), ..FrameSocket::new(socket) }
     }
 
-    /// Reads what is there. `Ok(false)` when the peer has closed.
+    /// Reads available bytes. Returns `Ok(false)` when the peer has closed.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
-        // Most frames are a few bytes; bulk comes in bulk.
+        // Most frames are a few bytes; the rest of a larger one comes in bulk.
         let room = if self.incoming.is_within_frame() { 64 * 1024 } else { 4096 };
         let space = self.incoming.buffer().spare(room);
         match recv(self.socket.as_fd().as_raw_fd(), space, MsgFlags::MSG_DONTWAIT) {
@@ -45,7 +42,6 @@ impl Channel {
         }
     }
 
-    /// Takes bytes that were read by somebody else, who looked for an fd among them.
     pub(crate) fn receive(&mut self, bytes: &[u8]) {
         self.incoming.receive(bytes);
     }
@@ -54,28 +50,26 @@ impl Channel {
         self.incoming.next_frame()
     }
 
-    /// The peer reads too slowly: something waits for the socket to become writable.
+    /// Whether bytes are pending because the peer reads too slowly.
     pub(crate) fn is_blocked(&self) -> bool {
         self.socket.is_blocked()
     }
 
-    /// Sends a small frame, behind whatever still waits.
     pub(crate) fn send(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         self.socket.send_frame(frame)
     }
 
-    /// Sends encoded bytes, behind whatever still waits.
+    /// Sends encoded frames, behind pending bytes.
     pub(crate) fn send_encoded(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.socket.send(bytes)
     }
 
-    /// Sends what waits, as far as the socket takes it.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.socket.flush()
     }
 }
 
-impl AsFd for Channel {
+impl AsFd for FrameSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
