@@ -51,16 +51,16 @@ impl fmt::Display for EngineCommand {
         // A user pastes it where PATH finds the same program.
         let file = &self.program.file;
         let program = file.file_name().unwrap_or(file.as_os_str());
-        f.write_str(&quoted(program))?;
+        f.write_str(&shell_quoted(program))?;
         for arg in &self.args {
-            write!(f, " {}", quoted(arg))?;
+            write!(f, " {}", shell_quoted(arg))?;
         }
         Ok(())
     }
 }
 
 /// A word as a POSIX shell reads it back. What is no text is shown as nearly as text can.
-fn quoted(word: &OsStr) -> String {
+fn shell_quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

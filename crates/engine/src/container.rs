@@ -33,7 +33,7 @@ pub struct ContainerSpec {
     /// `--publish` of the engine's, as it was given.
     pub publish: Vec<String>,
     /// What it may use.
-    pub limits: Limits,
+    pub limits: ContainerLimits,
     /// Whether its standard streams are ours.
     pub stdio: Stdio,
     /// Whom its processes run as.
@@ -55,7 +55,7 @@ pub enum User {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stdio {
     /// Nobody does; what it says to stderr is heard.
-    Apart,
+    Detached,
     /// Its stdin and stdout are the command's own.
     Attached,
 }
@@ -117,7 +117,7 @@ pub enum Network {
 
 /// What a container may use. `None` is as much as there is.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Limits {
+pub struct ContainerLimits {
     /// Bytes of memory; swap comes not on top.
     pub memory: Option<u64>,
     /// Processes and threads.
@@ -131,18 +131,18 @@ impl Engine {
     /// path that this engine's command line cannot carry.
     pub fn run(&self, spec: &ContainerSpec) -> Result<EngineCommand, EngineError> {
         let mut command = self.command().args(["run", "--rm", "--name", &spec.name]);
-        for label in spec.labels.words() {
+        for label in spec.labels.to_words() {
             command = command.args(["--label", &label]);
         }
         command = command.args(["--label", &format!("{}={}", Label::Kind.name(), spec.kind)]);
         command = match spec.stdio {
-            Stdio::Apart => command.args(["--attach", "stderr"]),
+            Stdio::Detached => command.args(["--attach", "stderr"]),
             // Nothing of it is to be kept in a log: it is the bytes of tools.
             Stdio::Attached => command.args(["--interactive", "--log-driver", "none"]),
         };
-        command = self.isolated(command, spec);
+        command = self.with_isolation(command, spec);
         for mount in &spec.mounts {
-            command = self.mounted(command, mount)?;
+            command = self.with_mount(command, mount)?;
         }
         for (name, value) in &spec.variables {
             command = match value {
@@ -157,7 +157,7 @@ impl Engine {
         Ok(command.args(&spec.args))
     }
 
-    fn isolated(&self, mut command: EngineCommand, spec: &ContainerSpec) -> EngineCommand {
+    fn with_isolation(&self, mut command: EngineCommand, spec: &ContainerSpec) -> EngineCommand {
         command = command.args(["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]);
         for capability in &spec.capabilities {
             command = command.args(["--cap-add", capability]);
@@ -203,7 +203,11 @@ impl Engine {
         }
     }
 
-    fn mounted(&self, command: EngineCommand, mount: &Mount) -> Result<EngineCommand, EngineError> {
+    fn with_mount(
+        &self,
+        command: EngineCommand,
+        mount: &Mount,
+    ) -> Result<EngineCommand, EngineError> {
         let ids = match (self.flavor(), self.facts().rootless) {
             (Flavor::Docker, true) => "uid=0,gid=0".to_owned(),
             _ => format!("uid={},gid={}", nix::unistd::getuid(), nix::unistd::getgid()),
@@ -211,9 +215,9 @@ impl Engine {
         Ok(match mount {
             Mount::Bind { from, to, read_only } => {
                 let mut word = OsString::from("type=bind,source=");
-                word.push(self.field(from)?);
+                word.push(self.mount_field(from)?);
                 word.push(",destination=");
-                word.push(self.field(to)?);
+                word.push(self.mount_field(to)?);
                 if *read_only {
                     word.push(",readonly");
                 }
@@ -223,7 +227,7 @@ impl Engine {
                 let mut word = OsString::from("type=volume,source=");
                 word.push(name);
                 word.push(",destination=");
-                word.push(self.field(to)?);
+                word.push(self.mount_field(to)?);
                 command.arg("--mount").arg(word)
             }
             Mount::Scratch { to } => match self.flavor() {
@@ -236,7 +240,7 @@ impl Engine {
                     // The owner of a tmpfs is the container's user by this one word.
                     let mut word =
                         OsString::from("type=tmpfs,tmpfs-mode=0700,chown=true,destination=");
-                    word.push(self.field(to)?);
+                    word.push(self.mount_field(to)?);
                     command.arg("--mount").arg(word)
                 }
             },
@@ -244,10 +248,10 @@ impl Engine {
     }
 
     /// A path as part of `--mount`, whose parts are separated by commas.
-    fn field(&self, path: &Path) -> Result<OsString, EngineError> {
+    fn mount_field(&self, path: &Path) -> Result<OsString, EngineError> {
         let text = path.to_string_lossy();
         if text.contains([',', '"', '\n']) {
-            return Err(EngineError::Path(path.to_owned()));
+            return Err(EngineError::UnmountablePath(path.to_owned()));
         }
         Ok(path.as_os_str().to_owned())
     }

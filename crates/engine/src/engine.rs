@@ -32,7 +32,7 @@ pub enum Choice {
     /// The first that answers: docker, then podman.
     Any,
     /// This one.
-    The(Flavor),
+    Only(Flavor),
 }
 
 /// Why an engine is of no use.
@@ -56,7 +56,7 @@ pub enum EngineError {
     },
     /// It is installed, but its daemon is not running, or not ours to use.
     #[error("{flavor} does not answer: {reason}")]
-    Silent {
+    NoAnswer {
         /// Which one.
         flavor: Flavor,
         /// What it said.
@@ -68,31 +68,31 @@ pub enum EngineError {
          would not be yours\nhint: take userns-remap out of the daemon's configuration, or use \
          rootless docker or podman"
     )]
-    Remapped,
+    UsersRemapped,
     /// A command failed.
-    #[error("{} failed: {reason}{}", verb(what), remedy(reason))]
+    #[error("{} failed: {reason}{}", summary(command), hint_for(reason))]
     Failed {
         /// What was run.
-        what: Box<EngineCommand>,
+        command: Box<EngineCommand>,
         /// What it said, or how it ended.
         reason: String,
     },
     /// A command of the engine's did not end.
-    #[error("{} did not end within {} s", verb(what), secs)]
-    Stuck {
+    #[error("{} did not end within {} s", summary(command), secs)]
+    TimedOut {
         /// What was run.
-        what: Box<EngineCommand>,
+        command: Box<EngineCommand>,
         /// How long it was waited for.
         secs: u64,
     },
     /// A path that stands for something else on the engine's command line.
     #[error("'{}' cannot be mounted: its name has a comma, a quote or a line break", .0.display())]
-    Path(PathBuf),
+    UnmountablePath(PathBuf),
 }
 
 /// How long an engine may take for something that is done in milliseconds. A machine that starts
 /// everything at once may be slow; a daemon that hangs is for ever.
-const PATIENCE: Duration = Duration::from_secs(60);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Flavor {
     /// Its program.
@@ -114,7 +114,7 @@ impl Choice {
     fn flavors(self) -> Vec<Flavor> {
         match self {
             Choice::Any => vec![Flavor::Docker, Flavor::Podman],
-            Choice::The(flavor) => vec![flavor],
+            Choice::Only(flavor) => vec![flavor],
         }
     }
 }
@@ -139,8 +139,8 @@ impl Engine {
         }
         Err(failure.unwrap_or(EngineError::NotFound(match choice {
             Choice::Any => "neither docker nor podman is",
-            Choice::The(Flavor::Docker) => "docker is not",
-            Choice::The(Flavor::Podman) => "podman is not",
+            Choice::Only(Flavor::Docker) => "docker is not",
+            Choice::Only(Flavor::Podman) => "podman is not",
         })))
     }
 
@@ -150,15 +150,15 @@ impl Engine {
             Flavor::Docker => command.args(["info", "--format", "{{json .}}"]),
             Flavor::Podman => command.args(["info", "--format", "json"]),
         };
-        let silent = |reason: String| EngineError::Silent { flavor, reason };
-        let output = output(&command).await.map_err(|error| silent(error.to_string()))?;
+        let no_answer = |reason: String| EngineError::NoAnswer { flavor, reason };
+        let output = output(&command).await.map_err(|error| no_answer(error.to_string()))?;
         let facts = Facts::parse(flavor, &output.stdout).ok();
         match facts.filter(|facts| output.status.success() && !facts.version.is_empty()) {
             None => {
-                let told = Facts::complaint(&output.stdout).and_then(|told| last_words(&told));
-                Err(silent(told.unwrap_or_else(|| complaint(&output))))
+                let told = Facts::server_error(&output.stdout).and_then(|told| error_line(&told));
+                Err(no_answer(told.unwrap_or_else(|| failure_reason(&output))))
             }
-            Some(facts) if facts.remapped => Err(EngineError::Remapped),
+            Some(facts) if facts.remapped => Err(EngineError::UsersRemapped),
             Some(facts) => Ok(Engine { flavor, program, facts }),
         }
     }
@@ -184,7 +184,10 @@ impl Engine {
         if output.status.success() {
             return Ok(output.stdout);
         }
-        Err(EngineError::Failed { what: Box::new(command.clone()), reason: complaint(&output) })
+        Err(EngineError::Failed {
+            command: Box::new(command.clone()),
+            reason: failure_reason(&output),
+        })
     }
 
     /// Starts a command and stays its parent. Its stderr is always ours to read; stdin and stdout
@@ -197,13 +200,13 @@ impl Engine {
         let stream = || if attached { Stdio::piped() } else { Stdio::null() };
         let mut child = tokio::process::Command::from(command.prepare());
         // A terminal's Ctrl-C is for the agent.
-        child.process_group(0).kill_on_drop(self.outlives_its_command());
+        child.process_group(0).kill_on_drop(self.container_outlives_command());
         child.stdin(stream()).stdout(stream()).stderr(Stdio::piped()).spawn()
     }
 
     /// Starts a command that nobody waits for, nor hears of. It needs no runtime, and goes on when we
     /// have ended.
-    pub fn run_unattended(&self, command: &EngineCommand) -> std::io::Result<()> {
+    pub fn spawn_detached(&self, command: &EngineCommand) -> std::io::Result<()> {
         use std::os::unix::process::CommandExt;
         let mut child = command.prepare();
         child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -225,13 +228,13 @@ impl Engine {
 
     /// Whether a container goes on as it should without the command that has started it. Without a
     /// daemon it is that command which keeps its books.
-    pub fn outlives_its_command(&self) -> bool {
+    pub fn container_outlives_command(&self) -> bool {
         self.flavor == Flavor::Docker
     }
 
     /// The command that makes a session's network.
     pub fn create_network(&self, name: &str, labels: &crate::Labels) -> EngineCommand {
-        let words = labels.words();
+        let words = labels.to_words();
         let labels = words.iter().flat_map(|label| ["--label", label.as_str()]);
         // Podman's networks reach each other unless they are told not to.
         let isolation = match self.flavor {
@@ -252,25 +255,26 @@ impl Engine {
 async fn output(command: &EngineCommand) -> Result<Output, EngineError> {
     let mut child = tokio::process::Command::from(command.prepare());
     child.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
-    match tokio::time::timeout(PATIENCE, child.output()).await {
+    match tokio::time::timeout(COMMAND_TIMEOUT, child.output()).await {
         Ok(output) => output.map_err(|error| EngineError::Failed {
-            what: Box::new(command.clone()),
+            command: Box::new(command.clone()),
             reason: error.to_string(),
         }),
-        Err(_) => {
-            Err(EngineError::Stuck { what: Box::new(command.clone()), secs: PATIENCE.as_secs() })
-        }
+        Err(_) => Err(EngineError::TimedOut {
+            command: Box::new(command.clone()),
+            secs: COMMAND_TIMEOUT.as_secs(),
+        }),
     }
 }
 
 /// What a command says of its own failure: its last words, for the first are often a preamble.
-fn complaint(output: &Output) -> String {
+fn failure_reason(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
-    last_words(&said).unwrap_or_else(|| format!("{} and no word", output.status))
+    error_line(&said).unwrap_or_else(|| format!("{} and no word", output.status))
 }
 
 /// The last line with something on it, without the engine's own introduction.
-pub fn last_words(said: &str) -> Option<String> {
+pub fn error_line(said: &str) -> Option<String> {
     let hint = |line: &&str| !line.starts_with("See '") && !line.starts_with("Run '");
     let line = said.lines().map(str::trim).filter(|line| !line.is_empty()).rfind(hint)?;
     let starts = ["Error response from daemon: ", "Error: ", "docker: "];
@@ -280,7 +284,7 @@ pub fn last_words(said: &str) -> Option<String> {
 }
 
 /// What helps against a complaint, on a line of its own, where that is known.
-fn remedy(reason: &str) -> &'static str {
+fn hint_for(reason: &str) -> &'static str {
     // An older docker's words, a newer one's, and podman's.
     let no_room = [
         "could not find an available, non-overlapping IPv4 address pool",
@@ -297,7 +301,7 @@ fn remedy(reason: &str) -> &'static str {
 }
 
 /// `docker network create`: what failed, without its details.
-fn verb(command: &EngineCommand) -> String {
+fn summary(command: &EngineCommand) -> String {
     let program = command.program.file.file_name().unwrap_or_default().to_string_lossy();
     let words = command.args.iter().map(|arg| arg.to_string_lossy());
     let words = words.take_while(|word| !word.starts_with('-')).take(2);
@@ -319,16 +323,16 @@ mod tests {
             ("Trying to pull x...\nError: short-name\n\n", "short-name"),
         ];
         for (said, expected) in rows {
-            assert_eq!(last_words(said).as_deref(), Some(expected), "{said}");
+            assert_eq!(error_line(said).as_deref(), Some(expected), "{said}");
         }
-        assert_eq!(last_words(" \n"), None);
+        assert_eq!(error_line(" \n"), None);
     }
 
     #[test]
     fn a_failure_is_named_by_its_verb() {
-        let what = EngineCommand::new(&Program::at("/usr/bin/docker"))
+        let command = EngineCommand::new(&Program::at("/usr/bin/docker"))
             .args(["network", "create", "--label", "a", "n"]);
-        let error = EngineError::Failed { what: Box::new(what), reason: "no".to_owned() };
+        let error = EngineError::Failed { command: Box::new(command), reason: "no".to_owned() };
         assert_eq!(error.to_string(), "docker network create failed: no");
     }
 
@@ -341,8 +345,8 @@ mod tests {
             "could not find free subnet from subnet pools",
         ];
         for reason in rows {
-            assert!(remedy(reason).contains("aifo-coder cleanup"), "{reason}");
+            assert!(hint_for(reason).contains("aifo-coder cleanup"), "{reason}");
         }
-        assert_eq!(remedy("network with name n already exists"), "");
+        assert_eq!(hint_for("network with name n already exists"), "");
     }
 }

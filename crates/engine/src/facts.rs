@@ -47,13 +47,13 @@ impl Facts {
 
     /// What an answer says instead that has no daemon behind it: docker 20.10 gives one all the same,
     /// and nothing on stderr.
-    pub(crate) fn complaint(answer: &[u8]) -> Option<String> {
+    pub(crate) fn server_error(answer: &[u8]) -> Option<String> {
         let info: DockerInfo = serde_json::from_slice(answer).ok()?;
         info.server_errors.into_iter().next()
     }
 
     /// Whether its containers run on the kernel that we run on, as far as the two names tell.
-    pub fn shares_our_kernel(&self) -> bool {
+    pub fn shares_host_kernel(&self) -> bool {
         nix::sys::utsname::uname()
             .is_ok_and(|ours| ours.release().to_str() == Some(self.kernel.as_str()))
             && !self.system.contains("Docker Desktop")
@@ -194,8 +194,8 @@ mod tests {
     fn an_answer_without_a_daemon_is_none() {
         let docker = br#"{"ServerVersion":"","ServerErrors":["Cannot connect"]}"#;
         assert_eq!(Facts::parse(Flavor::Docker, docker).unwrap().version, "");
-        assert_eq!(Facts::complaint(docker).as_deref(), Some("Cannot connect"));
-        assert_eq!(Facts::complaint(b"{}"), None);
+        assert_eq!(Facts::server_error(docker).as_deref(), Some("Cannot connect"));
+        assert_eq!(Facts::server_error(b"{}"), None);
         assert!(Facts::parse(Flavor::Podman, b"{}").is_err());
     }
 }

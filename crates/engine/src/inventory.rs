@@ -14,8 +14,8 @@ pub struct Container {
     pub session: String,
     /// The kind of its sidecar.
     pub kind: String,
-    /// The session's folder.
-    pub folder: PathBuf,
+    /// The session's directory.
+    pub directory: PathBuf,
     /// The image it is made from.
     pub image: String,
     /// Its state in the engine's words: `Up 3 minutes`.
@@ -29,8 +29,8 @@ pub struct NetworkEntry {
     pub name: String,
     /// The session it belongs to.
     pub session: String,
-    /// The session's folder.
-    pub folder: PathBuf,
+    /// The session's directory.
+    pub directory: PathBuf,
 }
 
 impl Engine {
@@ -40,7 +40,7 @@ impl Engine {
             Flavor::Docker => format!("{{{{.Label \"{}\"}}}}", label.name()),
             Flavor::Podman => format!("{{{{index .Labels \"{}\"}}}}", label.name()),
         };
-        let labels = [Label::Session, Label::Kind, Label::Folder].map(label).join("\t");
+        let labels = [Label::Session, Label::Kind, Label::Directory].map(label).join("\t");
         let format = format!("{labels}\t{{{{.Names}}}}\t{{{{.Image}}}}\t{{{{.Status}}}}");
         let command = self.command().args(["ps", "--all", "--no-trunc", "--format", &format]);
         let lines = self.lines(command.args(filters(session))).await?;
@@ -56,7 +56,8 @@ impl Engine {
         }
         // Only here both engines tell labels in the same words.
         let label = |label: Label| format!("{{{{index .Labels \"{}\"}}}}", label.name());
-        let format = format!("{}\t{}\t{{{{.Name}}}}", label(Label::Session), label(Label::Folder));
+        let format =
+            format!("{}\t{}\t{{{{.Name}}}}", label(Label::Session), label(Label::Directory));
         let inspect = self.command().args(["network", "inspect", "--format", &format]);
         let lines = match self.lines(inspect.clone().args(&names)).await {
             Ok(lines) => lines,
@@ -92,22 +93,22 @@ impl Engine {
         if self.flavor() == Flavor::Podman {
             command = command.args(["--time", "0"]);
         }
-        self.unless_gone(self.output(&command.args(names)).await)
+        self.ignore_missing(self.output(&command.args(names)).await)
     }
 
     /// Removes a network. One that is gone already is no failure.
     pub async fn remove_network(&self, name: &str) -> Result<(), EngineError> {
-        self.unless_gone(self.output(&self.command().args(["network", "rm", name])).await)
+        self.ignore_missing(self.output(&self.command().args(["network", "rm", name])).await)
     }
 
     /// Removes a volume. One that is gone already is no failure.
     pub async fn remove_volume(&self, name: &str) -> Result<(), EngineError> {
-        self.unless_gone(self.output(&self.command().args(["volume", "rm", name])).await)
+        self.ignore_missing(self.output(&self.command().args(["volume", "rm", name])).await)
     }
 
-    fn unless_gone(&self, done: Result<Vec<u8>, EngineError>) -> Result<(), EngineError> {
+    fn ignore_missing(&self, done: Result<Vec<u8>, EngineError>) -> Result<(), EngineError> {
         match done {
-            Err(EngineError::Failed { reason, .. }) if is_gone(&reason) => Ok(()),
+            Err(EngineError::Failed { reason, .. }) if means_missing(&reason) => Ok(()),
             done => done.map(|_| ()),
         }
     }
@@ -120,7 +121,7 @@ impl Engine {
 }
 
 /// Whether a complaint says that what was to go is gone, or going.
-fn is_gone(reason: &str) -> bool {
+fn means_missing(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     let words =
         ["no such ", "not found", "already in progress", "no container with", "no network with"];
@@ -142,7 +143,7 @@ fn container(line: &str) -> Option<Container> {
     Some(Container {
         session: fields.next()?,
         kind: fields.next()?,
-        folder: fields.next()?.into(),
+        directory: fields.next()?.into(),
         name: fields.next()?,
         image: fields.next()?,
         status: fields.next()?,
@@ -153,7 +154,7 @@ fn network(line: &str) -> Option<NetworkEntry> {
     let mut fields = line.split('\t').map(str::to_owned);
     Some(NetworkEntry {
         session: fields.next()?,
-        folder: fields.next()?.into(),
+        directory: fields.next()?.into(),
         name: fields.next()?,
     })
 }

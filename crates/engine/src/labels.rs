@@ -11,8 +11,8 @@ pub enum Label {
     Kind,
     /// The user that started it: an engine may serve several.
     User,
-    /// The session's folder, which tells whether it still runs.
-    Folder,
+    /// The session's directory, which tells whether it still runs.
+    Directory,
 }
 
 impl Label {
@@ -22,7 +22,7 @@ impl Label {
             Label::Session => "dev.aifo.session",
             Label::Kind => "dev.aifo.kind",
             Label::User => "dev.aifo.user",
-            Label::Folder => "dev.aifo.folder",
+            Label::Directory => "dev.aifo.folder",
         }
     }
 }
@@ -32,22 +32,22 @@ impl Label {
 pub struct Labels {
     /// The session's id.
     pub session: String,
-    /// The session's folder.
-    pub folder: PathBuf,
+    /// The session's directory.
+    pub directory: PathBuf,
 }
 
 impl Labels {
-    /// Of a session with this folder.
-    pub fn of_session(session: &str, folder: &Path) -> Self {
-        Labels { session: session.to_owned(), folder: folder.to_owned() }
+    /// Of a session with this directory.
+    pub fn of_session(session: &str, directory: &Path) -> Self {
+        Labels { session: session.to_owned(), directory: directory.to_owned() }
     }
 
     /// As `name=value` words.
-    pub(crate) fn words(&self) -> [String; 3] {
+    pub(crate) fn to_words(&self) -> [String; 3] {
         [
             format!("{}={}", Label::Session.name(), self.session),
             format!("{}={}", Label::User.name(), nix::unistd::getuid()),
-            format!("{}={}", Label::Folder.name(), self.folder.display()),
+            format!("{}={}", Label::Directory.name(), self.directory.display()),
         ]
     }
 }

@@ -32,8 +32,8 @@ mod program;
 mod user_container;
 
 pub use command::EngineCommand;
-pub use container::{ContainerSpec, Limits, Mount, Network, Stdio, User, Value};
-pub use engine::{Choice, Engine, EngineError, Flavor, last_words};
+pub use container::{ContainerLimits, ContainerSpec, Mount, Network, Stdio, User, Value};
+pub use engine::{Choice, Engine, EngineError, Flavor, error_line};
 pub use facts::{CgroupVersion, Facts};
 pub use inventory::{Container, NetworkEntry};
 pub use labels::{Label, Labels};

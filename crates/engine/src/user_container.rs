@@ -16,12 +16,12 @@ pub struct UserContainer {
     pub state: String,
     /// Whom its processes run as; empty for root.
     user: String,
-    mounts: Vec<Mounted>,
+    mounts: Vec<MountPoint>,
 }
 
 /// A place in it that is not of its image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Mounted {
+struct MountPoint {
     /// On the host, for what comes from there.
     from: Option<PathBuf>,
     to: PathBuf,
@@ -31,8 +31,8 @@ struct Mounted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecAs {
     /// The user that its own processes run as.
-    Itself,
-    /// Root, who may remove what the engine has put there.
+    ContainerUser,
+    /// Root, user may remove what the engine has put there.
     Root,
 }
 
@@ -49,7 +49,7 @@ impl UserContainer {
     }
 
     /// Where a directory of the host, given by its real path, is seen in it.
-    pub fn path_of(&self, directory: &Path) -> Option<PathBuf> {
+    pub fn path_inside(&self, directory: &Path) -> Option<PathBuf> {
         let seen = self.mounts.iter().filter_map(|mount| {
             // The engine tells a path as it was given.
             let from = mount.from.as_ref()?;
@@ -75,26 +75,26 @@ impl Engine {
         let command = self.inspect_container(name);
         let answer = self.output(&command).await?;
         parse(&answer).map_err(|error| EngineError::Failed {
-            what: Box::new(command),
+            command: Box::new(command),
             reason: error.to_string(),
         })
     }
 
     /// The command that asks about a container.
     pub fn inspect_container(&self, name: &str) -> EngineCommand {
-        self.command().args(["container", "inspect", "--format", ANSWER, name])
+        self.command().args(["container", "inspect", "--format", INSPECT_FORMAT, name])
     }
 
-    /// The command that puts a folder of the host's into a folder of a container, as root's.
-    pub fn copy_into(&self, folder: &Path, name: &str, into: &str) -> EngineCommand {
-        self.command().arg("cp").arg(folder).arg(format!("{name}:{into}"))
+    /// The command that puts a directory of the host's into a directory of a container, as root's.
+    pub fn copy_into(&self, directory: &Path, name: &str, into: &str) -> EngineCommand {
+        self.command().arg("cp").arg(directory).arg(format!("{name}:{into}"))
     }
 
     /// The command that executes something in a container, with its streams as ours or with none.
     pub fn exec<S: AsRef<OsStr>>(
         &self,
         name: &str,
-        who: ExecAs,
+        user: ExecAs,
         stdio: Stdio,
         words: impl IntoIterator<Item = S>,
     ) -> EngineCommand {
@@ -102,7 +102,7 @@ impl Engine {
         if stdio == Stdio::Attached {
             command = command.arg("--interactive");
         }
-        if who == ExecAs::Root {
+        if user == ExecAs::Root {
             command = command.args(["--user", "0"]);
         }
         command.arg(name).args(words)
@@ -110,20 +110,20 @@ impl Engine {
 }
 
 /// The answer as both engines give it: of all that there is they tell in different forms.
-const ANSWER: &str =
+const INSPECT_FORMAT: &str =
     r#"{"state":{{json .State.Status}},"user":{{json .Config.User}},"mounts":{{json .Mounts}}}"#;
 
 #[derive(Deserialize)]
-struct Answer {
+struct InspectOutput {
     state: String,
     user: String,
     /// There may be none.
-    mounts: Option<Vec<Mount>>,
+    mounts: Option<Vec<MountInfo>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Mount {
+struct MountInfo {
     r#type: String,
     #[serde(default)]
     source: PathBuf,
@@ -131,10 +131,10 @@ struct Mount {
 }
 
 fn parse(answer: &[u8]) -> Result<UserContainer, serde_json::Error> {
-    let Answer { state, user, mounts } = serde_json::from_slice(answer)?;
-    let mounted = |mount: Mount| {
+    let InspectOutput { state, user, mounts } = serde_json::from_slice(answer)?;
+    let mounted = |mount: MountInfo| {
         let is_bind = mount.r#type == "bind";
-        Mounted { from: is_bind.then_some(mount.source), to: mount.destination }
+        MountPoint { from: is_bind.then_some(mount.source), to: mount.destination }
     };
     let mounts = mounts.unwrap_or_default().into_iter().map(mounted).collect();
     Ok(UserContainer { state, user, mounts })
@@ -144,7 +144,7 @@ fn parse(answer: &[u8]) -> Result<UserContainer, serde_json::Error> {
 mod tests {
     use super::*;
 
-    const TOLD: &str = r#"{"state":"running","user":"node:node","mounts":[
+    const INSPECT_OUTPUT: &str = r#"{"state":"running","user":"node:node","mounts":[
         {"Type": "bind", "Source": "/home/me/projects", "Destination": "/src", "RW": true},
         {"Type": "bind", "Source": "/home/me/projects/it", "Destination": "/app", "RW": true},
         {"Type": "volume", "Name": "v", "Source": "/var/lib/v", "Destination": "/src/hidden"}
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_an_engine_tells() {
-        let container = parse(TOLD.as_bytes()).unwrap();
+        let container = parse(INSPECT_OUTPUT.as_bytes()).unwrap();
         assert!(container.is_running() && !container.runs_as_root());
         let rows = [
             ("/home/me/projects/it", Some("/app")),
@@ -164,12 +164,12 @@ mod tests {
             ("/var/lib/v", None),
         ];
         for (directory, inside) in rows {
-            let found = container.path_of(Path::new(directory));
+            let found = container.path_inside(Path::new(directory));
             assert_eq!(found.as_deref(), inside.map(Path::new), "{directory}");
         }
         let bare = parse(br#"{"state":"exited","user":"","mounts":null}"#).unwrap();
         assert!(!bare.is_running() && bare.runs_as_root());
-        assert_eq!(bare.path_of(Path::new("/home/me")), None);
+        assert_eq!(bare.path_inside(Path::new("/home/me")), None);
     }
 
     #[test]

@@ -331,7 +331,7 @@ fn check_agent_place(config: &SessionConfig) -> Result<(), LaunchError> {
              named\nhint: leave out --listen and AIFO_TOOLEEXEC_USE_UNIX",
         ));
     }
-    if !containers.engine.facts().shares_our_kernel() {
+    if !containers.engine.facts().shares_host_kernel() {
         return Err(LaunchError::AgentPlace(
             "the engine runs on another kernel, which no unix socket reaches\n\
              hint: run aifo-coder where the engine is, or the agent on this machine: run -- AGENT",

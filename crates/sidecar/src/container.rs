@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_engine::{
-    ContainerSpec, Engine, EngineCommand, EngineError, Labels, Limits, Mount, Value,
+    ContainerLimits, ContainerSpec, Engine, EngineCommand, EngineError, Labels, Mount, Value,
 };
 use aifo_types::{Kind, Subnet};
 use tokio::sync::{Mutex, RwLock, watch};
@@ -62,7 +62,7 @@ pub struct ContainerConfig {
     /// With none its rules alone keep sessions apart.
     pub pools: Option<Vec<Subnet>>,
     /// What each container may use.
-    pub limits: Limits,
+    pub limits: ContainerLimits,
     /// What the runners are reached by.
     pub transport: Transport,
     /// Where tools keep downloads and builds.

@@ -107,7 +107,7 @@ impl AttachConfig {
             let hint = format!("start it: {} start {name}", self.engine.flavor());
             return Err(Refused::new(format!("it is {}", container.state)).hint(&hint));
         }
-        let workspace = container.path_of(&self.workspace).ok_or_else(|| {
+        let workspace = container.path_inside(&self.workspace).ok_or_else(|| {
             Refused::new(format!("it does not see '{}'", self.workspace.display()))
                 .hint("mount the project's folder into it")
         })?;
@@ -221,7 +221,7 @@ impl Copy {
     /// of one that was killed.
     fn start(&self) -> EngineCommand {
         let words = [&self.program(), "guard", "--stream", "--unlink"];
-        self.engine.exec(&self.container, ExecAs::Itself, Stdio::Attached, words)
+        self.engine.exec(&self.container, ExecAs::ContainerUser, Stdio::Attached, words)
     }
 
     /// A container may have no program but this one that could remove it.
@@ -230,7 +230,7 @@ impl Copy {
     }
 
     fn as_root(&self, words: &[&str]) -> EngineCommand {
-        self.engine.exec(&self.container, ExecAs::Root, Stdio::Apart, words)
+        self.engine.exec(&self.container, ExecAs::Root, Stdio::Detached, words)
     }
 
     /// Removes it, whether it could be executed or not.
@@ -252,7 +252,7 @@ impl Drop for Copy {
     fn drop(&mut self) {
         if self.is_there {
             // Called off on the way: nobody is left to wait for it.
-            let _ = self.engine.run_unattended(&self.unlink());
+            let _ = self.engine.spawn_detached(&self.unlink());
         }
     }
 }

@@ -187,7 +187,7 @@ impl Shared {
             reached = reached => {
                 let reached = reached.map_err(failed)?;
                 let carries = matches!(reached, Reached::Stream { .. });
-                if carries || !self.config.engine.outlives_its_command() {
+                if carries || !self.config.engine.container_outlives_command() {
                     // It is up: what the runner says from now on is no progress.
                     said.progress = None;
                     tokio::spawn(async move { said.until_end(&mut child).await });
@@ -227,7 +227,7 @@ impl Failure {
     }
 
     fn told_of(self, kind: &Kind, spec: &ContainerSpec) -> SidecarError {
-        let said = aifo_engine::last_words(&self.said.join("\n"));
+        let said = aifo_engine::error_line(&self.said.join("\n"));
         let reason = match (said, self.code) {
             (Some(said), _) => said,
             (None, Some(code)) => format!("its runner ended with {code} and no word"),
@@ -311,7 +311,7 @@ impl Said {
 
     /// What it said at last.
     pub(super) fn last_words(&self) -> Option<String> {
-        aifo_engine::last_words(&self.lines.join("\n"))
+        aifo_engine::error_line(&self.lines.join("\n"))
     }
 
     /// Listens until the command has ended, and returns its exit code.
