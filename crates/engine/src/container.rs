@@ -4,7 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::command::EngineCommand;
-use crate::engine::{Engine, EngineError, Flavor};
+use crate::engine::{Engine, EngineError};
+use crate::flavor::Flavor;
 use crate::labels::{Label, Labels};
 
 /// What a container is made of. It is removed by the engine as soon as its first process has ended,

@@ -1,12 +1,12 @@
 //! Finding an engine, and having it do something.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use crate::command::EngineCommand;
 use crate::facts::Facts;
+use crate::flavor::Flavor;
 use crate::program::{MissingProgram, Program, Programs};
 
 /// An engine that has answered.
@@ -15,15 +15,6 @@ pub struct Engine {
     flavor: Flavor,
     program: Program,
     facts: Facts,
-}
-
-/// Which engine it is: they share a command line, but not every word of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flavor {
-    /// `docker`
-    Docker,
-    /// `podman`
-    Podman,
 }
 
 /// Which engine is wanted.
@@ -93,22 +84,6 @@ pub enum EngineError {
 /// How long an engine may take for something that is done in milliseconds. A machine that starts
 /// everything at once may be slow; a daemon that hangs is for ever.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
-
-impl Flavor {
-    /// Its program.
-    pub fn program(self) -> &'static str {
-        match self {
-            Flavor::Docker => "docker",
-            Flavor::Podman => "podman",
-        }
-    }
-}
-
-impl fmt::Display for Flavor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.program())
-    }
-}
 
 impl Choice {
     fn flavors(self) -> Vec<Flavor> {

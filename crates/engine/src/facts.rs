@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::engine::Flavor;
+use crate::flavor::Flavor;
 
 /// What an engine is, and how it isolates.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::engine::{Engine, EngineError, Flavor};
+use crate::engine::{Engine, EngineError};
+use crate::flavor::Flavor;
 use crate::labels::Label;
 
 /// A container of ours, running or not.

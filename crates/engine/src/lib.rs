@@ -26,6 +26,7 @@ mod command;
 mod container;
 mod engine;
 mod facts;
+mod flavor;
 mod inventory;
 mod labels;
 mod program;
@@ -33,8 +34,9 @@ mod user_container;
 
 pub use command::EngineCommand;
 pub use container::{ContainerLimits, ContainerSpec, Mount, Network, Stdio, User, Value};
-pub use engine::{Choice, Engine, EngineError, Flavor, error_line};
+pub use engine::{Choice, Engine, EngineError, error_line};
 pub use facts::{CgroupVersion, Facts};
+pub use flavor::Flavor;
 pub use inventory::{Container, NetworkEntry};
 pub use labels::{Label, Labels};
 pub use program::{MissingProgram, Program, Programs};
