@@ -15,21 +15,21 @@ use aifo_wire::{
     encode_upgrade_head,
 };
 
-use crate::attendant::{Attendant, TimeLimit};
-use crate::client::Parked;
-use crate::exec::{Begun, begin, start, start_refusal, tell_start};
-use crate::passing::{Passing, judge};
+use crate::call_watcher::{CallWatcher, TimeLimit};
+use crate::client::ParkedClient;
+use crate::exec::{StartedExec, log_start, start_frame, start_in_first, start_refusal};
+use crate::fd_passing::{FdDecision, decide_fd};
 use crate::proxy::Shared;
-use crate::record::{CallRecord, Ended};
+use crate::record::{CallRecord, CallResult};
 use crate::registry::Registration;
 use crate::request::Upgrade;
-use crate::sidecar::{self, Caller};
+use crate::sidecar_lease::{self, Caller};
 
 /// Runs a tool on the client's connection. An error is what the client is to be told instead; nothing
 /// was sent.
 pub(crate) async fn run(
     shared: &Shared,
-    client: &Parked,
+    client: &ParkedClient,
     request: &ExecRequest,
     echo: Option<&ExecId>,
     upgrade: Upgrade,
@@ -50,17 +50,17 @@ pub(crate) async fn run(
 
 async fn run_recorded(
     shared: &Shared,
-    client: &Parked,
+    client: &ParkedClient,
     request: &ExecRequest,
     echo: Option<&ExecId>,
     upgrade: Upgrade,
     record: &mut CallRecord,
 ) -> Result<(), Refusal> {
     let Upgrade { mut invocation, fds, received } = upgrade;
-    let routes = sidecar::routes(shared, &request.tool)?;
+    let routes = sidecar_lease::routes(shared, &request.tool)?;
     let registration = shared.registry.register(&request.id).await?;
     let variables = invocation.environment.iter().map(Vec::as_slice);
-    let workspace = shared.config.places.workspace();
+    let workspace = shared.config.shared_directories.workspace();
     invocation.environment = shared.config.forwarding.filter(variables, workspace);
     let connection = client.fd.try_clone();
     let connection = connection.map_err(|error| Refusal::Internal(error.to_string()))?;
@@ -68,15 +68,15 @@ async fn run_recorded(
     handed.extend(admit(shared, &mut invocation, fds));
     let mut greeting = Vec::new();
     encode_upgrade_head(&mut greeting, echo);
-    let start = start(shared, request, invocation, Some(Handover { greeting, received }));
+    let start = start_frame(shared, request, invocation, Some(Handover { greeting, received }));
     let began = Instant::now();
     let caller = Caller::Attached(client);
-    let begun = begin_attached(shared, request, routes, start, handed, caller).await?;
-    let Begun { exec, route } = begun;
+    let started = start_attached(shared, request, routes, start, handed, caller).await?;
+    let StartedExec { exec, route } = started;
     record.routed(&route.kind, route.reason);
     registration.started(exec.runner().clone());
-    tell_start(request, record, &route.kind);
-    let _posted = shared.config.board.post(record);
+    log_start(request, record, &route.kind);
+    let _entry = shared.config.running_table.insert(record);
     let ended = watch(shared, request, exec, &registration).await?;
     let ms = began.elapsed().as_millis();
     tracing::debug!(exec_id = %ended.id, code = ended.exit_code, ms, "exec end");
@@ -90,10 +90,10 @@ fn admit(shared: &Shared, invocation: &mut Invocation, fds: Vec<OwnedFd>) -> Vec
     let mut admitted = Vec::new();
     for stdio in invocation.stdio.iter_mut().filter(|stdio| **stdio == Stdio::Passed) {
         let Some(fd) = fds.next() else { break };
-        match judge(fd.as_fd(), &shared.config.places) {
-            Passing::Passes => admitted.push(fd),
-            Passing::Null => *stdio = Stdio::Null,
-            Passing::Relayed => *stdio = Stdio::Relayed,
+        match decide_fd(fd.as_fd(), &shared.config.shared_directories) {
+            FdDecision::Pass => admitted.push(fd),
+            FdDecision::Null => *stdio = Stdio::Null,
+            FdDecision::Relay => *stdio = Stdio::Relayed,
         }
     }
     admitted
@@ -102,23 +102,23 @@ fn admit(shared: &Shared, invocation: &mut Invocation, fds: Vec<OwnedFd>) -> Vec
 /// Asks the first of the routed sidecars that has the tool. The last is not waited for: whether it has
 /// it comes as an event, and until then nobody need be woken. It also gets the descriptors themselves,
 /// so that none is held here while the tool runs.
-async fn begin_attached(
+async fn start_attached(
     shared: &Shared,
     request: &ExecRequest,
     mut routes: Vec<Route>,
     mut start: Start,
     handed: Vec<OwnedFd>,
     caller: Caller<'_>,
-) -> Result<Begun, Refusal> {
+) -> Result<StartedExec, Refusal> {
     let Some(route) = routes.pop() else {
         return Err(shared.config.policy.unavailable(&request.tool));
     };
-    if let Some(begun) = begin(shared, routes, &start, &handed, caller).await? {
-        return Ok(begun);
+    if let Some(started) = start_in_first(shared, routes, &start, &handed, caller).await? {
+        return Ok(started);
     }
-    let lease = sidecar::lease(shared, &route.kind, caller).await?;
+    let lease = sidecar_lease::lease(shared, &route.kind, caller).await?;
     start.tell = Tell::End;
-    Ok(Begun { exec: lease.start(start, handed), route })
+    Ok(StartedExec { exec: lease.start(start, handed), route })
 }
 
 /// Watches until the tool has ended. An error means that nothing ran.
@@ -127,12 +127,12 @@ async fn watch(
     request: &ExecRequest,
     mut exec: Exec,
     registration: &Registration,
-) -> Result<Ended, Refusal> {
+) -> Result<CallResult, Refusal> {
     let deadline = shared.config.max_runtime.map(|limit| tokio::time::Instant::now() + limit);
     let shutdown = shared.shutdown.subscribe();
-    let mut attendant = Attendant::new(exec.canceller(), deadline, TimeLimit::Ladder, shutdown);
+    let mut watcher = CallWatcher::new(exec.canceller(), deadline, TimeLimit::Escalate, shutdown);
     let exit: Option<Exit> = loop {
-        match attendant.attend(exec.next()).await {
+        match watcher.watch(exec.next()).await {
             Some(ExecEvent::Ended(exit)) => break Some(exit),
             Some(ExecEvent::ClientLeft) => {
                 tracing::info!(exec_id = %registration.id(), "disconnect");
@@ -152,12 +152,12 @@ async fn watch(
         tracing::warn!(exec_id = %id, "runner lost, ending unknown");
     }
     let (ending, usage) = exit.map(|exit| (exit.ending, exit.usage)).unzip();
-    Ok(Ended {
+    Ok(CallResult {
         id,
         ending,
         limit: exit.and_then(|exit| exit.limit),
         timed_out: exit.is_some_and(|exit| exit.cancelled == Some(CancelCause::Timeout)),
-        exit_code: attendant.exit_code(ending),
+        exit_code: watcher.exit_code(ending),
         usage,
         bytes: 0,
     })

@@ -12,12 +12,12 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use crate::client::Client;
 use crate::exec::runner_lost;
 use crate::proxy::Transcript;
-use crate::running::{End, Sink};
+use crate::relayed_exec::{ExecEnd, ResponseWriter};
 
 /// A buffered answer (`spec/toolexec.md#v1-buffered`). Our memory does not grow with the output:
 /// past [`MAX_IN_MEMORY`] it goes to a file that has no name.
 #[derive(Debug)]
-pub(crate) struct Buffered {
+pub(crate) struct BufferedResponse {
     echo: Option<ExecId>,
     transcript: Transcript,
     spool_dir: PathBuf,
@@ -34,14 +34,14 @@ const MAX_IN_MEMORY: usize = 1024 * 1024;
 /// Bytes that travel between the file and us at a time.
 const SPOOL_STEP: usize = 256 * 1024;
 
-impl Buffered {
+impl BufferedResponse {
     pub(crate) fn new(
         echo: Option<ExecId>,
         transcript: Transcript,
         spool_dir: &Path,
         kind: &Kind,
     ) -> Self {
-        Buffered {
+        BufferedResponse {
             echo,
             transcript,
             spool_dir: spool_dir.to_owned(),
@@ -70,7 +70,7 @@ impl Buffered {
         &mut self,
         client: &Client,
         status: Status,
-        end: End,
+        end: ExecEnd,
         last: &[u8],
     ) -> io::Result<()> {
         let margin: &[u8] = match self.transcript {
@@ -102,7 +102,7 @@ impl Buffered {
     }
 }
 
-impl Sink for Buffered {
+impl ResponseWriter for BufferedResponse {
     async fn start(&mut self, _client: &Client) -> io::Result<()> {
         Ok(())
     }
@@ -121,7 +121,7 @@ impl Sink for Buffered {
         Ok(())
     }
 
-    async fn end(&mut self, client: &Client, end: End) -> io::Result<()> {
+    async fn end(&mut self, client: &Client, end: ExecEnd) -> io::Result<()> {
         // The file tells of a failed write with the next one; this is the last chance to hear it.
         if let (Some(spool), None) = (&mut self.spool, &self.failure) {
             self.failure = spool.flush().await.err();

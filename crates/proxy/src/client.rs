@@ -10,7 +10,7 @@ use aifo_wire::Limits;
 
 /// How a client came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
+pub(crate) enum ClientTransport {
     Unix,
     Tcp,
 }
@@ -19,17 +19,17 @@ pub(crate) enum Transport {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) socket: Socket,
-    transport: Transport,
+    transport: ClientTransport,
 }
 
 impl Client {
-    pub(crate) fn new(socket: Socket, transport: Transport) -> Self {
+    pub(crate) fn new(socket: Socket, transport: ClientTransport) -> Self {
         Client { socket, transport }
     }
 
     /// Leaves the connection to somebody else, for now or for good.
-    pub(crate) fn park(self) -> Parked {
-        Parked { fd: self.socket.into_fd(), transport: self.transport }
+    pub(crate) fn park(self) -> ParkedClient {
+        ParkedClient { fd: self.socket.into_fd(), transport: self.transport }
     }
 
     /// Waits until the client has gone.
@@ -38,8 +38,8 @@ impl Client {
     /// close looks the same, so there the end of the stream is the disconnect
     /// (`spec/toolexec.md#disconnect`). What a client sends behind its request is thrown away, up
     /// to a bound; whoever goes on sending is not read any more.
-    pub(crate) async fn gone(&self, surplus: &mut Surplus) {
-        if self.transport == Transport::Tcp {
+    pub(crate) async fn disconnected(&self, surplus: &mut SurplusBudget) {
+        if self.transport == ClientTransport::Tcp {
             let mut scratch = [0; 4096];
             while surplus.left > 0 {
                 match self.socket.receive(&mut scratch).await {
@@ -76,7 +76,7 @@ impl Client {
         let _ = tokio::time::timeout(limits.drain_time, self.drain(limits.max_drain)).await;
     }
 
-    /// Closes after a complete exchange. Surplus bytes that are there already are taken off, for
+    /// Closes after a complete exchange. SurplusBudget bytes that are there already are taken off, for
     /// the same reason.
     pub(crate) async fn close(self, limits: &Limits) {
         let _ = tokio::time::timeout(Duration::ZERO, self.drain(limits.max_surplus)).await;
@@ -96,12 +96,12 @@ impl Client {
 
 /// A connection that somebody else talks on. It closes, on our side, when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Parked {
+pub(crate) struct ParkedClient {
     pub(crate) fd: OwnedFd,
-    transport: Transport,
+    transport: ClientTransport,
 }
 
-impl Parked {
+impl ParkedClient {
     /// Takes the connection back.
     pub(crate) fn unpark(self) -> io::Result<Client> {
         Ok(Client::new(Socket::new(self.fd)?, self.transport))
@@ -110,12 +110,12 @@ impl Parked {
 
 /// How much a client may still send behind its request.
 #[derive(Debug)]
-pub(crate) struct Surplus {
+pub(crate) struct SurplusBudget {
     left: usize,
 }
 
-impl Surplus {
+impl SurplusBudget {
     pub(crate) fn new(limits: &Limits) -> Self {
-        Surplus { left: limits.max_surplus }
+        SurplusBudget { left: limits.max_surplus }
     }
 }

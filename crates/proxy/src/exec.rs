@@ -13,15 +13,15 @@ use aifo_wire::{
     Elsewhere, Environment, Handover, Invocation, Start, StartError, StartErrorCause, Tell,
 };
 
-use crate::attendant::TimeLimit;
-use crate::buffered::Buffered;
+use crate::buffered::BufferedResponse;
+use crate::call_watcher::TimeLimit;
 use crate::client::Client;
 use crate::proxy::Shared;
 use crate::record::CallRecord;
-use crate::request::Answer;
-use crate::running::Running;
-use crate::sidecar::{self, Caller};
-use crate::streamed::Streamed;
+use crate::relayed_exec::RelayedExec;
+use crate::request::ResponseMode;
+use crate::sidecar_lease::{self, Caller};
+use crate::streamed::StreamedResponse;
 use crate::tool_output::ToolOutput;
 
 /// Runs a tool for a client. An error is what the client is to be told instead; nothing was sent.
@@ -30,14 +30,14 @@ pub(crate) async fn run(
     client: &Client,
     request: ExecRequest,
     echo: Option<ExecId>,
-    answer: Answer,
+    mode: ResponseMode,
 ) -> Result<(), Refusal> {
-    let proto = match answer {
-        Answer::Buffered => 1,
-        Answer::Streamed => 2,
+    let proto = match mode {
+        ResponseMode::Buffered => 1,
+        ResponseMode::Streamed => 2,
     };
     let mut record = CallRecord::new(&request, proto);
-    let ran = run_recorded(shared, client, &request, echo, answer, &mut record).await;
+    let ran = run_recorded(shared, client, &request, echo, mode, &mut record).await;
     if let Err(refusal) = &ran {
         record.refused(refusal);
     }
@@ -50,35 +50,35 @@ async fn run_recorded(
     client: &Client,
     request: &ExecRequest,
     echo: Option<ExecId>,
-    answer: Answer,
+    mode: ResponseMode,
     record: &mut CallRecord,
 ) -> Result<(), Refusal> {
-    let routes = sidecar::routes(shared, &request.tool)?;
+    let routes = sidecar_lease::routes(shared, &request.tool)?;
     let registration = shared.registry.register(&request.id).await?;
     let began = std::time::Instant::now();
-    let (output, tools_end) = ToolOutput::new().map_err(no_pipe)?;
+    let (output, writer) = ToolOutput::new().map_err(pipe_failed)?;
     let tool = request.tool.as_str().as_bytes().to_vec();
     let argv = std::iter::once(tool).chain(request.args.iter().cloned()).collect();
-    let start = start(shared, request, Invocation::plain(argv, request.cwd.clone()), None);
-    let begun = begin(shared, routes, &start, &[tools_end], Caller::Plain(client)).await?;
-    let Begun { exec, route } =
-        begun.ok_or_else(|| shared.config.policy.unavailable(&request.tool))?;
+    let start = start_frame(shared, request, Invocation::plain(argv, request.cwd.clone()), None);
+    let started = start_in_first(shared, routes, &start, &[writer], Caller::Plain(client)).await?;
+    let StartedExec { exec, route } =
+        started.ok_or_else(|| shared.config.policy.unavailable(&request.tool))?;
     record.routed(&route.kind, route.reason);
     registration.started(exec.runner().clone());
-    tell_start(request, record, &route.kind);
-    let _posted = shared.config.board.post(record);
+    log_start(request, record, &route.kind);
+    let _entry = shared.config.running_table.insert(record);
     let limit = shared.config.max_runtime;
-    let running = Running::new(shared, exec, output, registration, limit, TimeLimit::Ladder);
-    let ended = match answer {
-        Answer::Streamed => running.serve(client, Streamed::new(echo)).await,
-        Answer::Buffered => {
-            let sink = Buffered::new(
+    let relayed = RelayedExec::new(shared, exec, output, registration, limit, TimeLimit::Escalate);
+    let ended = match mode {
+        ResponseMode::Streamed => relayed.serve(client, StreamedResponse::new(echo)).await,
+        ResponseMode::Buffered => {
+            let sink = BufferedResponse::new(
                 echo,
                 shared.config.transcript,
                 &shared.config.spool_dir,
                 &route.kind,
             );
-            running.serve(client, sink).await
+            relayed.serve(client, sink).await
         }
     };
     record.ended(&ended);
@@ -87,7 +87,7 @@ async fn run_recorded(
     Ok(())
 }
 
-pub(crate) fn tell_start(request: &ExecRequest, record: &CallRecord, kind: &Kind) {
+pub(crate) fn log_start(request: &ExecRequest, record: &CallRecord, kind: &Kind) {
     tracing::debug!(
         tool = %request.tool,
         %kind,
@@ -99,7 +99,7 @@ pub(crate) fn tell_start(request: &ExecRequest, record: &CallRecord, kind: &Kind
 }
 
 /// What a runner is told of a request.
-pub(crate) fn start(
+pub(crate) fn start_frame(
     shared: &Shared,
     request: &ExecRequest,
     invocation: Invocation,
@@ -124,31 +124,31 @@ pub(crate) fn start(
 }
 
 /// A tool that has started, and where.
-pub(crate) struct Begun {
+pub(crate) struct StartedExec {
     pub(crate) exec: Exec,
     pub(crate) route: Route,
 }
 
 /// Starts the tool in the first of these sidecars that has it; `None` if none has. Those that do not run
 /// are started when it is their turn.
-pub(crate) async fn begin(
+pub(crate) async fn start_in_first(
     shared: &Shared,
     routes: Vec<Route>,
     start: &Start,
     fds: &[OwnedFd],
     caller: Caller<'_>,
-) -> Result<Option<Begun>, Refusal> {
+) -> Result<Option<StartedExec>, Refusal> {
     for route in routes {
-        let lease = sidecar::lease(shared, &route.kind, caller).await?;
-        if let Some(exec) = begin_at(lease, start.clone(), fds).await? {
-            return Ok(Some(Begun { exec, route }));
+        let lease = sidecar_lease::lease(shared, &route.kind, caller).await?;
+        if let Some(exec) = start_on(lease, start.clone(), fds).await? {
+            return Ok(Some(StartedExec { exec, route }));
         }
     }
     Ok(None)
 }
 
 /// Starts a tool on duplicates of `fds`. `None` if the sidecar has no such tool; nothing ran then.
-pub(crate) async fn begin_at(
+pub(crate) async fn start_on(
     lease: Lease,
     start: Start,
     fds: &[OwnedFd],
@@ -165,11 +165,11 @@ pub(crate) async fn begin_at(
     }
 }
 
-pub(crate) fn no_pipe(error: io::Error) -> Refusal {
+pub(crate) fn pipe_failed(error: io::Error) -> Refusal {
     Refusal::Internal(format!("cannot make a pipe: {error}"))
 }
 
-pub(crate) fn internal(error: Arc<SidecarError>) -> Refusal {
+pub(crate) fn internal_error(error: Arc<SidecarError>) -> Refusal {
     Refusal::Internal(error.to_string())
 }
 

@@ -15,7 +15,7 @@
 //! ```no_run
 //! use std::sync::Arc;
 //! use aifo_policy::{Forwarding, NotifyRules, Policy};
-//! use aifo_proxy::{Board, CallLog, Limits, Listener, Proxy, ProxyConfig, SharedPlaces, Transcript};
+//! use aifo_proxy::{RunningTable, CallLog, Limits, Listener, Proxy, ProxyConfig, SharedDirectories, Transcript};
 //! use aifo_sidecar::Fleet;
 //! use aifo_types::Token;
 //!
@@ -28,13 +28,13 @@
 //!     policy: Policy::builtin(),
 //!     notify: NotifyRules::default(),
 //!     call_log: CallLog::new(|call| println!("{} ended with {}", call.tool, call.exit_code)),
-//!     board: Board::default(),
+//!     running_table: RunningTable::default(),
 //!     limits: Limits::default(),
 //!     max_runtime: None,
 //!     transcript: Transcript::Plain,
 //!     spool_dir: std::env::temp_dir(),
 //!     forwarding: Forwarding::builtin(),
-//!     places: SharedPlaces::new(workspace.clone(), [vec![workspace], vec![std::env::temp_dir()]])?,
+//!     shared_directories: SharedDirectories::new(workspace.clone(), [vec![workspace], vec![std::env::temp_dir()]])?,
 //!     program: None,
 //! };
 //! let stop = async { drop(tokio::sync::oneshot::channel::<()>().1.await) };
@@ -47,28 +47,28 @@
 //! shell or an engine. It decides who may run what on which descriptors, and when to stop.
 
 mod attached;
-mod attendant;
-mod board;
 mod buffered;
+mod call_watcher;
 mod client;
 mod exec;
+mod fd_passing;
 mod listener;
 mod notify;
-mod passing;
+mod pending;
 mod proxy;
 mod record;
 mod registry;
+mod relayed_exec;
 mod request;
-mod running;
-mod sidecar;
+mod running_table;
+mod sidecar_lease;
 mod signal;
 mod streamed;
 mod tool_output;
-mod waiting;
 
 pub use aifo_wire::Limits;
-pub use board::{Board, RunningTool};
+pub use fd_passing::SharedDirectories;
 pub use listener::{BindError, Listener};
-pub use passing::SharedPlaces;
 pub use proxy::{Proxy, ProxyConfig, Transcript};
 pub use record::{CallEnding, CallLog, CallRecord};
+pub use running_table::{RunningTable, RunningTool};

@@ -21,19 +21,19 @@ use nix::unistd::Uid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::client::{Client, Transport};
+use crate::client::{Client, ClientTransport};
 
 /// A listening socket. A unix one is removed from the file system when this is dropped.
 #[derive(Debug)]
 pub struct Listener {
     fd: AsyncFd<OwnedFd>,
     endpoint: Endpoint,
-    allowed: Allowed,
+    allowed: AllowedPeers,
 }
 
 /// Who may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Allowed {
+enum AllowedPeers {
     /// Whoever reaches a TCP address; the token is what counts.
     Anyone,
     /// Processes of one user. The socket's mode says the same; this holds even if it is changed.
@@ -75,14 +75,14 @@ impl Listener {
             Endpoint::Unix(path) => {
                 remove_stale(path)?;
                 let fd = bind_unix(path).map_err(|errno| system(errno.into()))?;
-                (fd, endpoint.clone(), Allowed::User(user))
+                (fd, endpoint.clone(), AllowedPeers::User(user))
             }
             Endpoint::Tcp { host, port, .. } => {
                 let listener = TcpListener::bind((host.as_str(), *port)).map_err(system)?;
                 listener.set_nonblocking(true).map_err(system)?;
                 let port = listener.local_addr().map_err(system)?.port();
                 let endpoint = Endpoint::Tcp { host: host.clone(), port, prefix: String::new() };
-                (listener.into(), endpoint, Allowed::Anyone)
+                (listener.into(), endpoint, AllowedPeers::Anyone)
             }
         };
         let fd = on_reactor(fd, Interest::READABLE).map_err(system)?;
@@ -113,18 +113,18 @@ impl Listener {
     /// Lets a connection in, or closes it.
     fn admit(&self, connection: OwnedFd) -> io::Result<Option<Client>> {
         let transport = match self.allowed {
-            Allowed::Anyone => {
+            AllowedPeers::Anyone => {
                 // Small answers are written in pieces; none is to wait for an acknowledgement.
                 setsockopt(&connection, TcpNoDelay, &true)?;
-                Transport::Tcp
+                ClientTransport::Tcp
             }
-            Allowed::User(user) => {
+            AllowedPeers::User(user) => {
                 let peer = Uid::from_raw(getsockopt(&connection, PeerCredentials)?.uid());
                 if peer != user {
                     tracing::warn!(uid = %peer, "connection of another user refused");
                     return Ok(None);
                 }
-                Transport::Unix
+                ClientTransport::Unix
             }
         };
         setsockopt(&connection, SndBuf, &SEND_BUFFER)?;

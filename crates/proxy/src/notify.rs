@@ -1,4 +1,4 @@
-//! Running a notification command on the host (`spec/notify.md`).
+//! RelayedExec a notification command on the host (`spec/notify.md`).
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use aifo_types::{ExecId, Refusal};
 use aifo_wire::{Attendance, Elsewhere, Environment, Invocation, Start, Tell};
 use nix::unistd::{AccessFlags, access};
 
-use crate::attendant::TimeLimit;
-use crate::buffered::Buffered;
+use crate::buffered::BufferedResponse;
+use crate::call_watcher::TimeLimit;
 use crate::client::Client;
-use crate::exec::{begin_at, internal, no_pipe};
+use crate::exec::{internal_error, pipe_failed, start_on};
 use crate::proxy::{Shared, Transcript};
-use crate::running::Running;
+use crate::relayed_exec::RelayedExec;
 use crate::tool_output::ToolOutput;
 
 /// Judges and runs a notification, and answers with what it printed. It goes through a runner like
@@ -27,9 +27,9 @@ pub(crate) async fn run(
     args: &[Vec<u8>],
     attendance: Attendance,
 ) -> Result<(), Refusal> {
-    let notification = shared.config.notify.judge(command, args, &Host)?;
+    let notification = shared.config.notify.judge(command, args, &HostExecutables)?;
     let registration = shared.registry.register(&id).await?;
-    let lease = shared.fleet.host().await.map_err(internal)?;
+    let lease = shared.fleet.host().await.map_err(internal_error)?;
     let runner = lease.runner().clone();
     let Notification { program, argv } = notification;
     tracing::debug!(program = %program.display(), argv = aifo_policy::redact(args), "notify");
@@ -46,25 +46,25 @@ pub(crate) async fn run(
         tell: Tell::Start,
         invocation: Invocation::plain(argv, None),
     };
-    let (output, tools_end) = ToolOutput::new().map_err(no_pipe)?;
-    let Some(exec) = begin_at(lease, start, &[tools_end]).await? else {
+    let (output, writer) = ToolOutput::new().map_err(pipe_failed)?;
+    let Some(exec) = start_on(lease, start, &[writer]).await? else {
         // Its path was resolved a moment ago; a runner does not look for it again.
         return Err(Refusal::Internal(format!("'{}' is not there", program.display())));
     };
     registration.started(runner.clone());
     let limit = shared.config.notify.timeout.or(shared.config.max_runtime);
     let kind = runner.kind().clone();
-    let running = Running::new(shared, exec, output, registration, limit, TimeLimit::Cancel);
-    let sink = Buffered::new(None, Transcript::Plain, &shared.config.spool_dir, &kind);
-    let ended = running.attended(attendance).serve(client, sink).await;
+    let relayed = RelayedExec::new(shared, exec, output, registration, limit, TimeLimit::Cancel);
+    let sink = BufferedResponse::new(None, Transcript::Plain, &shared.config.spool_dir, &kind);
+    let ended = relayed.with_attendance(attendance).serve(client, sink).await;
     tracing::debug!(code = ended.exit_code, "notify end");
     Ok(())
 }
 
 /// The machine we run on.
-struct Host;
+struct HostExecutables;
 
-impl Executables for Host {
+impl Executables for HostExecutables {
     fn real_path(&self, path: &Path) -> Option<PathBuf> {
         let real = path.canonicalize().ok()?;
         (real.is_dir() || access(&real, AccessFlags::X_OK).is_ok()).then_some(real)

@@ -11,14 +11,14 @@ use aifo_wire::{Limits, encode_no_content, encode_refusal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::board::Board;
 use crate::client::Client;
+use crate::fd_passing::SharedDirectories;
 use crate::listener::Listener;
-use crate::passing::SharedPlaces;
+use crate::pending::PendingConnections;
 use crate::record::CallLog;
 use crate::registry::Registry;
-use crate::request::{Call, Unread, Unserved, read_call};
-use crate::waiting::WaitingRoom;
+use crate::request::{ClientCall, RequestFailure, Unread, read_call};
+use crate::running_table::RunningTable;
 use crate::{attached, exec, notify, signal};
 
 /// What a proxy is told by whoever owns the session.
@@ -33,7 +33,7 @@ pub struct ProxyConfig {
     /// Who is told of every call.
     pub call_log: CallLog,
     /// Where it stands what runs.
-    pub board: Board,
+    pub running_table: RunningTable,
     /// What clients may send, and how many may run.
     pub limits: Limits,
     /// How long a tool may run, or `None` for as long as it likes.
@@ -45,7 +45,7 @@ pub struct ProxyConfig {
     /// Which of a caller's variables its tool gets.
     pub forwarding: Forwarding,
     /// Where agent and tools share files.
-    pub places: SharedPlaces,
+    pub shared_directories: SharedDirectories,
     /// What every call executes, in place of what is found in the sidecar's PATH: for a proxy that
     /// stands before one program. An absolute path where the sidecar is.
     pub program: Option<PathBuf>,
@@ -72,7 +72,7 @@ pub(crate) struct Shared {
     pub(crate) config: ProxyConfig,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) registry: Arc<Registry>,
-    waiting: Arc<WaitingRoom>,
+    pending: Arc<PendingConnections>,
     pub(crate) shutdown: watch::Sender<bool>,
 }
 
@@ -80,9 +80,9 @@ impl Proxy {
     /// A proxy that has no clients yet.
     pub fn new(config: ProxyConfig, fleet: Arc<Fleet>) -> Self {
         let registry = Arc::new(Registry::new(config.limits.max_executions));
-        let waiting = Arc::new(WaitingRoom::new(config.limits.max_waiting));
+        let pending = Arc::new(PendingConnections::new(config.limits.max_waiting));
         let shutdown = watch::Sender::new(false);
-        let shared = Shared { config, fleet, registry, waiting, shutdown };
+        let shared = Shared { config, fleet, registry, pending, shutdown };
         Proxy { shared: Arc::new(shared) }
     }
 
@@ -109,12 +109,12 @@ impl Proxy {
         }
         drop(listener);
         self.shared.shutdown.send_replace(true);
-        let all_told = async {
+        let all_closed = async {
             while let Some(ended) = connections.join_next().await {
                 log_panic(ended);
             }
         };
-        if tokio::time::timeout(SHUTDOWN_TIME, all_told).await.is_err() {
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, all_closed).await.is_err() {
             tracing::warn!("some clients did not take their answers in time");
         }
     }
@@ -123,32 +123,32 @@ impl Proxy {
 /// After an error of `accept`, such as too many open files: time for some to be closed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long clients have to take their answers: the ladder's 3 s, and some.
-const SHUTDOWN_TIME: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Shared {
     async fn serve_connection(self: Arc<Self>, client: Client) {
         let limits = &self.config.limits;
         let call = {
-            let mut seat = self.waiting.enter();
-            let fresh_id = || aifo_process::random_bits().map(ExecId::from_random);
+            let mut guard = self.pending.add();
+            let new_id = || aifo_process::random_bits().map(ExecId::from_random);
             tokio::select! {
                 biased;
-                call = read_call(&client, &self.config.token, limits, fresh_id) => call,
-                () = seat.asked_to_leave() => {
-                    Err(Unserved::Refused(Refusal::RequestTimeout, Unread::Rest))
+                call = read_call(&client, &self.config.token, limits, new_id) => call,
+                () = guard.evicted() => {
+                    Err(RequestFailure::Refused(Refusal::RequestTimeout, Unread::Rest))
                 }
             }
         };
         let (client, refusal, echo, unread) = match call {
-            Err(Unserved::Gone) => return,
-            Err(Unserved::Refused(refusal, unread)) => (client, refusal, None, unread),
-            Ok(Call::Exec { request, echo, answer }) => {
-                match exec::run(&self, &client, request, echo.clone(), answer).await {
+            Err(RequestFailure::Disconnected) => return,
+            Err(RequestFailure::Refused(refusal, unread)) => (client, refusal, None, unread),
+            Ok(ClientCall::Exec { request, echo, mode }) => {
+                match exec::run(&self, &client, request, echo.clone(), mode).await {
                     Ok(()) => return client.close(limits).await,
                     Err(refusal) => (client, refusal, echo, Unread::Nothing),
                 }
             }
-            Ok(Call::Attach { request, echo, upgrade }) => {
+            Ok(ClientCall::Attach { request, echo, upgrade }) => {
                 let parked = client.park();
                 match attached::run(&self, &parked, &request, echo.as_ref(), *upgrade).await {
                     Ok(()) => return,
@@ -158,13 +158,13 @@ impl Shared {
                     },
                 }
             }
-            Ok(Call::Notify { id, command, args, attendance }) => {
+            Ok(ClientCall::Notify { id, command, args, attendance }) => {
                 match notify::run(&self, &client, id, &command, &args, attendance).await {
                     Ok(()) => return client.close(limits).await,
                     Err(refusal) => (client, refusal, None, Unread::Nothing),
                 }
             }
-            Ok(Call::Signal { id, signal }) => {
+            Ok(ClientCall::Signal { id, signal }) => {
                 match signal::deliver(&self.registry, &id, signal).await {
                     Ok(()) => {
                         let mut answer = Vec::new();

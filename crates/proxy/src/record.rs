@@ -132,7 +132,7 @@ impl CallRecord {
         self.reason = Some(refusal.body().trim_end().to_owned());
     }
 
-    pub(crate) fn ended(&mut self, ended: &Ended) {
+    pub(crate) fn ended(&mut self, ended: &CallResult) {
         self.exit_code = ended.exit_code;
         self.bytes = ended.bytes;
         self.limit = ended.limit.map(SidecarLimit::as_str);
@@ -153,7 +153,7 @@ impl CallRecord {
 
 /// What became of a tool that ran.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CallResult {
     pub(crate) id: ExecId,
     pub(crate) ending: Option<Ending>,
     pub(crate) limit: Option<SidecarLimit>,

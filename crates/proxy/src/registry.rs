@@ -12,13 +12,13 @@ use tokio::sync::{Notify, watch};
 #[derive(Debug)]
 pub(crate) struct Registry {
     max: usize,
-    running: Mutex<HashMap<ExecId, Arc<Running>>>,
+    running: Mutex<HashMap<ExecId, Arc<RunningExec>>>,
     freed: Notify,
 }
 
 /// What a `/signal` needs to know of an exec.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningExec {
     /// The runner that has it; `None` until it has started.
     runner: watch::Sender<Option<Runner>>,
     signalled: Mutex<Option<Instant>>,
@@ -29,15 +29,15 @@ pub(crate) struct Running {
 pub(crate) struct Registration {
     registry: Arc<Registry>,
     id: ExecId,
-    running: Arc<Running>,
+    running: Arc<RunningExec>,
 }
 
 /// For how long a `/signal` counts as the caller's own attempt to end the tool, should the
 /// connection close after it.
-const RECENT: Duration = Duration::from_millis(2500);
+const RECENT_SIGNAL: Duration = Duration::from_millis(2500);
 
 /// For how long a call waits for another to be over that stands in its way.
-const ENDING_TIME: Duration = Duration::from_millis(250);
+const ID_RELEASE_TIMEOUT: Duration = Duration::from_millis(250);
 
 impl Registry {
     pub(crate) fn new(max: usize) -> Self {
@@ -48,7 +48,7 @@ impl Registry {
     /// of the end when we do, and may call again before we have done our part. Errors: 409 if it is
     /// in use, 429 if as many run as may.
     pub(crate) async fn register(self: &Arc<Self>, id: &ExecId) -> Result<Registration, Refusal> {
-        let deadline = tokio::time::Instant::now() + ENDING_TIME;
+        let deadline = tokio::time::Instant::now() + ID_RELEASE_TIMEOUT;
         loop {
             let freed = self.freed.notified();
             let refusal = match self.try_register(id) {
@@ -70,22 +70,22 @@ impl Registry {
             return Err(Refusal::TooManyExecutions { limit: self.max });
         }
         let entry =
-            Arc::new(Running { runner: watch::Sender::new(None), signalled: Mutex::default() });
+            Arc::new(RunningExec { runner: watch::Sender::new(None), signalled: Mutex::default() });
         running.insert(id.clone(), Arc::clone(&entry));
         Ok(Registration { registry: Arc::clone(self), id: id.clone(), running: entry })
     }
 
     /// The exec of that id, if it runs.
-    pub(crate) fn find(&self, id: &ExecId) -> Option<Arc<Running>> {
+    pub(crate) fn find(&self, id: &ExecId) -> Option<Arc<RunningExec>> {
         self.lock().get(id).cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ExecId, Arc<Running>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ExecId, Arc<RunningExec>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Running {
+impl RunningExec {
     /// The runner that has the tool, as soon as it does. `None` if the tool never started.
     pub(crate) async fn runner(&self) -> Option<Runner> {
         let mut started = self.runner.subscribe();
@@ -93,7 +93,7 @@ impl Running {
         runner.clone()
     }
 
-    pub(crate) fn note_signal(&self) {
+    pub(crate) fn record_signal(&self) {
         *self.signalled.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 }
@@ -112,7 +112,7 @@ impl Registration {
     /// Whether somebody signalled the exec a moment ago.
     pub(crate) fn was_signalled_recently(&self) -> bool {
         let signalled = *self.running.signalled.lock().unwrap_or_else(PoisonError::into_inner);
-        signalled.is_some_and(|at| at.elapsed() < RECENT)
+        signalled.is_some_and(|at| at.elapsed() < RECENT_SIGNAL)
     }
 }
 
@@ -149,9 +149,9 @@ mod tests {
         let id = ExecId::parse(b"a").unwrap();
         let registration = registry.try_register(&id).unwrap();
         assert!(!registration.was_signalled_recently());
-        registry.find(&id).unwrap().note_signal();
+        registry.find(&id).unwrap().record_signal();
         assert!(registration.was_signalled_recently());
-        let long_ago = Instant::now().checked_sub(RECENT).unwrap();
+        let long_ago = Instant::now().checked_sub(RECENT_SIGNAL).unwrap();
         *registration.running.signalled.lock().unwrap() = Some(long_ago);
         assert!(!registration.was_signalled_recently());
     }

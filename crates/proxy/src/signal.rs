@@ -15,7 +15,7 @@ pub(crate) async fn deliver(
     signal: Signal,
 ) -> Result<(), Refusal> {
     let running = registry.find(id).ok_or(Refusal::NotFound)?;
-    running.note_signal();
+    running.record_signal();
     // A caller may be faster than its own exec's start.
     let runner = running.runner().await.ok_or(Refusal::NotFound)?;
     match runner.signal(id, signal).await {

@@ -9,22 +9,22 @@ use aifo_wire::{
 };
 
 use crate::client::Client;
-use crate::running::{End, Sink};
+use crate::relayed_exec::{ExecEnd, ResponseWriter};
 
 /// A chunked answer (`spec/toolexec.md#v2-streaming`).
 #[derive(Debug)]
-pub(crate) struct Streamed {
+pub(crate) struct StreamedResponse {
     echo: Option<ExecId>,
     chunk_head: Vec<u8>,
 }
 
-impl Streamed {
+impl StreamedResponse {
     pub(crate) fn new(echo: Option<ExecId>) -> Self {
-        Streamed { echo, chunk_head: Vec::new() }
+        StreamedResponse { echo, chunk_head: Vec::new() }
     }
 }
 
-impl Sink for Streamed {
+impl ResponseWriter for StreamedResponse {
     async fn start(&mut self, client: &Client) -> io::Result<()> {
         let mut head = Vec::with_capacity(256);
         encode_stream_head(&mut head, self.echo.as_ref());
@@ -41,7 +41,7 @@ impl Sink for Streamed {
         client.send_parts([&self.chunk_head, data, CHUNK_END]).await
     }
 
-    async fn end(&mut self, client: &Client, end: End) -> io::Result<()> {
+    async fn end(&mut self, client: &Client, end: ExecEnd) -> io::Result<()> {
         let mut tail = Vec::new();
         match (end.ending, end.limit) {
             (Some(_), None) => encode_stream_end(&mut tail, end.exit_code),

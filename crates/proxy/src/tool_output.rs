@@ -20,18 +20,18 @@ pub(crate) struct ToolOutput {
 
 /// Room in the pipe, so that tool and proxy can work at the same time. Four times the default, and
 /// still little enough for as many tools as may run (pipe(7), `pipe-user-pages-soft`).
-const ROOM: i32 = 256 * 1024;
+const PIPE_CAPACITY: i32 = 256 * 1024;
 
 impl ToolOutput {
     /// A new pipe: our end, and the tool's.
     pub(crate) fn new() -> io::Result<(Self, OwnedFd)> {
-        let (ours, tools) = pipe2(OFlag::O_CLOEXEC)?;
-        fcntl(&ours, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
+        fcntl(&reader, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         // Where it is refused, a smaller pipe does as well.
-        let _ = fcntl(&ours, FcntlArg::F_SETPIPE_SZ(ROOM));
-        let capacity = fcntl(&ours, FcntlArg::F_GETPIPE_SZ)?;
+        let _ = fcntl(&reader, FcntlArg::F_SETPIPE_SZ(PIPE_CAPACITY));
+        let capacity = fcntl(&reader, FcntlArg::F_GETPIPE_SZ)?;
         let capacity = usize::try_from(capacity).unwrap_or_default();
-        Ok((ToolOutput { pipe: on_reactor(ours, Interest::READABLE)?, capacity }, tools))
+        Ok((ToolOutput { pipe: on_reactor(reader, Interest::READABLE)?, capacity }, writer))
     }
 
     /// The most that can stand in the pipe at one time.
@@ -63,7 +63,7 @@ impl ToolOutput {
 
     /// Reads on unseen until every writer has closed: what a tool left running must neither be
     /// stopped by a full pipe nor killed by one without a reader.
-    pub(crate) fn drain_unseen(self) {
+    pub(crate) fn discard_rest(self) {
         tokio::spawn(async move {
             let mut scratch = vec![0; 4096];
             while self.read(&mut scratch).await.is_ok_and(|count| count > 0) {}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use aifo_acp::Serves;
 use aifo_acp_io::{WireLog, WireLogLimits};
 use aifo_doors::{Files, TerminalCommand, TerminalConfig, Terminals, Workspace, Writing};
-use aifo_launch::{AcpProfile, Agent, Place, Session, Tally, WorkspaceLock, given_variables};
+use aifo_launch::{AcpProfile, Agent, CallStats, Place, Session, WorkspaceLock, given_variables};
 use aifo_process::become_subreaper;
 use aifo_types::names_secret;
 use anyhow::{Context, bail};
@@ -109,7 +109,7 @@ impl Stage {
 
 impl Behind {
     /// Takes the session down, and tells what its tools came to.
-    pub(crate) async fn close(self) -> Tally {
+    pub(crate) async fn close(self) -> CallStats {
         self.session.close().await
     }
 }

@@ -13,13 +13,13 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, makedev};
 
 /// The directories that agent and tools share.
 #[derive(Debug)]
-pub struct SharedPlaces {
+pub struct SharedDirectories {
     workspace: PathBuf,
-    places: Vec<Place>,
+    directories: Vec<SharedDirectory>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct SharedDirectory {
     directory: OwnedFd,
     /// The paths by which it is known: ours, and where the agent sees it.
     names: Vec<PathBuf>,
@@ -27,28 +27,28 @@ struct Place {
 
 /// What becomes of a descriptor. None is ever refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Passing {
+pub(crate) enum FdDecision {
     /// The tool gets it.
-    Passes,
+    Pass,
     /// The tool gets a `/dev/null` of its own.
     Null,
     /// The tool gets a pipe, and its bytes travel.
-    Relayed,
+    Relay,
 }
 
-impl SharedPlaces {
+impl SharedDirectories {
     /// The workspace, where tools see it as `workspace`, and the session's temporary directory; each
     /// with its own path first, then others by which the agent knows it. Errors: one cannot be opened.
     pub fn new(
         workspace: PathBuf,
         shared: impl IntoIterator<Item = Vec<PathBuf>>,
     ) -> io::Result<Self> {
-        let places = shared.into_iter().map(|names| {
+        let directories = shared.into_iter().map(|names| {
             let path = names.first().ok_or(io::ErrorKind::InvalidInput)?;
             let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-            Ok(Place { directory: open(path, flags, Mode::empty())?, names })
+            Ok(SharedDirectory { directory: open(path, flags, Mode::empty())?, names })
         });
-        Ok(SharedPlaces { workspace, places: places.collect::<io::Result<_>>()? })
+        Ok(SharedDirectories { workspace, directories: directories.collect::<io::Result<_>>()? })
     }
 
     /// The workspace as tools see it.
@@ -56,21 +56,21 @@ impl SharedPlaces {
         &self.workspace
     }
 
-    /// Whether this regular file really lies beneath one of the places: opened again by its path,
+    /// Whether this regular file really lies beneath one of the directories: opened again by its path,
     /// from there and without any link, it is the same.
-    fn hold(&self, fd: BorrowedFd<'_>, file: &FileStat) -> bool {
+    fn contain(&self, fd: BorrowedFd<'_>, file: &FileStat) -> bool {
         let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())) else {
             return false;
         };
-        self.places.iter().any(|place| {
-            let beneath = place.names.iter().filter_map(|name| path.strip_prefix(name).ok());
-            let mut opened = beneath.filter_map(|rest| place.open(rest).ok());
+        self.directories.iter().any(|directory| {
+            let beneath = directory.names.iter().filter_map(|name| path.strip_prefix(name).ok());
+            let mut opened = beneath.filter_map(|rest| directory.open(rest).ok());
             opened.any(|stat| stat.st_dev == file.st_dev && stat.st_ino == file.st_ino)
         })
     }
 }
 
-impl Place {
+impl SharedDirectory {
     fn open(&self, path: &Path) -> nix::Result<FileStat> {
         let how =
             OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW).resolve(
@@ -83,19 +83,19 @@ impl Place {
 }
 
 /// Looks at a descriptor that came from a client.
-pub(crate) fn judge(fd: BorrowedFd<'_>, places: &SharedPlaces) -> Passing {
+pub(crate) fn decide_fd(fd: BorrowedFd<'_>, directories: &SharedDirectories) -> FdDecision {
     let (Ok(stat), Ok(flags)) = (fstat(fd), fcntl(fd, FcntlArg::F_GETFL)) else {
-        return Passing::Relayed;
+        return FdDecision::Relay;
     };
     // It reads nothing and writes nothing, but opens everything.
     if OFlag::from_bits_retain(flags).contains(OFlag::O_PATH) {
-        return Passing::Relayed;
+        return FdDecision::Relay;
     }
     match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
-        SFlag::S_IFIFO => Passing::Passes,
-        SFlag::S_IFCHR if stat.st_rdev == NULL_DEVICE => Passing::Null,
-        SFlag::S_IFREG if places.hold(fd, &stat) => Passing::Passes,
-        _ => Passing::Relayed,
+        SFlag::S_IFIFO => FdDecision::Pass,
+        SFlag::S_IFCHR if stat.st_rdev == NULL_DEVICE => FdDecision::Null,
+        SFlag::S_IFREG if directories.contain(fd, &stat) => FdDecision::Pass,
+        _ => FdDecision::Relay,
     }
 }
 
@@ -121,12 +121,12 @@ mod tests {
 
     /// A workspace, which an agent sees as `alias`, a shared temporary directory, and a folder that is
     /// neither. All is removed on drop.
-    struct Site {
+    struct TestDirs {
         base: PathBuf,
-        places: SharedPlaces,
+        directories: SharedDirectories,
     }
 
-    impl Site {
+    impl TestDirs {
         fn new(name: &str) -> Self {
             let base = format!("aifo-passing-{}-{name}", std::process::id());
             let base = fs::canonicalize(std::env::temp_dir()).unwrap().join(base);
@@ -142,8 +142,8 @@ mod tests {
                 folder(other);
             }
             let shared = [vec![workspace.clone(), alias], vec![tmp]];
-            let places = SharedPlaces::new(workspace, shared).unwrap();
-            Site { base, places }
+            let directories = SharedDirectories::new(workspace, shared).unwrap();
+            TestDirs { base, directories }
         }
 
         fn path(&self, name: &str) -> PathBuf {
@@ -155,12 +155,12 @@ mod tests {
         }
 
         #[track_caller]
-        fn check(&self, what: &str, fd: impl AsFd, expected: Passing) {
-            assert_eq!(judge(fd.as_fd(), &self.places), expected, "{what}");
+        fn check(&self, what: &str, fd: impl AsFd, expected: FdDecision) {
+            assert_eq!(decide_fd(fd.as_fd(), &self.directories), expected, "{what}");
         }
     }
 
-    impl Drop for Site {
+    impl Drop for TestDirs {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.base);
         }
@@ -172,27 +172,27 @@ mod tests {
 
     #[test]
     fn pipes_and_null() {
-        let site = Site::new("pipes");
+        let dirs = TestDirs::new("pipes");
         let (reader, writer) = io::pipe().unwrap();
-        site.check("pipe, its reading end", reader, Passing::Passes);
-        site.check("pipe, its writing end", writer, Passing::Passes);
-        let fifo = site.path("outside/fifo");
+        dirs.check("pipe, its reading end", reader, FdDecision::Pass);
+        dirs.check("pipe, its writing end", writer, FdDecision::Pass);
+        let fifo = dirs.path("outside/fifo");
         mkfifo(&fifo, Mode::S_IRWXU).unwrap();
         let fifo_fd = File::options().read(true).write(true).open(&fifo).unwrap();
-        site.check("FIFO", fifo_fd, Passing::Passes);
-        site.check("FIFO, O_PATH", path_only(&fifo), Passing::Relayed);
-        site.check("null for reading", File::open("/dev/null").unwrap(), Passing::Null);
+        dirs.check("FIFO", fifo_fd, FdDecision::Pass);
+        dirs.check("FIFO, O_PATH", path_only(&fifo), FdDecision::Relay);
+        dirs.check("null for reading", File::open("/dev/null").unwrap(), FdDecision::Null);
         let null = File::options().write(true).open("/dev/null").unwrap();
-        site.check("null for writing", null, Passing::Null);
-        site.check("null, O_PATH", path_only(Path::new("/dev/null")), Passing::Relayed);
+        dirs.check("null for writing", null, FdDecision::Null);
+        dirs.check("null, O_PATH", path_only(Path::new("/dev/null")), FdDecision::Relay);
     }
 
     #[test]
-    fn files_within() {
-        let site = Site::new("within");
-        symlink("sub", site.path("workspace/link")).unwrap();
-        symlink(site.path("workspace"), site.path("outside/way-in")).unwrap();
-        hard_link(site.path("workspace/file"), site.path("workspace/sub/linked")).unwrap();
+    fn files_in_shared_directories() {
+        let dirs = TestDirs::new("within");
+        symlink("sub", dirs.path("workspace/link")).unwrap();
+        symlink(dirs.path("workspace"), dirs.path("outside/way-in")).unwrap();
+        hard_link(dirs.path("workspace/file"), dirs.path("workspace/sub/linked")).unwrap();
         for name in [
             "workspace/file",
             "workspace/sub/deep/file",
@@ -201,65 +201,65 @@ mod tests {
             "outside/way-in/file",
             "tmp/file",
         ] {
-            site.check(name, site.open(name), Passing::Passes);
-            let own = File::options().read(true).write(true).open(site.path(name)).unwrap();
-            site.check(&format!("{name}, for writing"), own, Passing::Passes);
-            site.check(&format!("{name}, O_PATH"), path_only(&site.path(name)), Passing::Relayed);
+            dirs.check(name, dirs.open(name), FdDecision::Pass);
+            let own = File::options().read(true).write(true).open(dirs.path(name)).unwrap();
+            dirs.check(&format!("{name}, for writing"), own, FdDecision::Pass);
+            dirs.check(&format!("{name}, O_PATH"), path_only(&dirs.path(name)), FdDecision::Relay);
         }
         // Nothing was opened anew by a name that the file has lost.
-        let file = site.open("workspace/file");
-        fs::rename(site.path("workspace/file"), site.path("workspace/renamed")).unwrap();
-        site.check("renamed within", file, Passing::Passes);
+        let file = dirs.open("workspace/file");
+        fs::rename(dirs.path("workspace/file"), dirs.path("workspace/renamed")).unwrap();
+        dirs.check("renamed within", file, FdDecision::Pass);
     }
 
     #[test]
     fn files_elsewhere() {
-        let site = Site::new("elsewhere");
-        fs::create_dir(site.path("workspace-evil")).unwrap();
-        fs::write(site.path("workspace-evil/file"), "").unwrap();
-        symlink(site.path("outside"), site.path("workspace/way-out")).unwrap();
-        hard_link(site.path("outside/file"), site.path("workspace/linked")).unwrap();
+        let dirs = TestDirs::new("elsewhere");
+        fs::create_dir(dirs.path("workspace-evil")).unwrap();
+        fs::write(dirs.path("workspace-evil/file"), "").unwrap();
+        symlink(dirs.path("outside"), dirs.path("workspace/way-out")).unwrap();
+        hard_link(dirs.path("outside/file"), dirs.path("workspace/linked")).unwrap();
         let dotted = "workspace/../outside/file";
         let names = ["outside/file", "workspace-evil/file", "workspace/way-out/file", dotted];
         for name in names {
-            site.check(name, site.open(name), Passing::Relayed);
+            dirs.check(name, dirs.open(name), FdDecision::Relay);
         }
         // The same file by its name within: the tool can open it itself.
-        site.check("hard link within", site.open("workspace/linked"), Passing::Passes);
+        dirs.check("hard link within", dirs.open("workspace/linked"), FdDecision::Pass);
 
-        let moved = site.open("workspace/sub/file");
-        site.check("before it is moved out", &moved, Passing::Passes);
-        fs::rename(site.path("workspace/sub"), site.path("outside/sub")).unwrap();
-        symlink(site.path("outside/sub"), site.path("workspace/sub")).unwrap();
-        site.check("a link was put in its folder's place", &moved, Passing::Relayed);
-        site.check("opened through it", site.open("workspace/sub/deep/file"), Passing::Relayed);
+        let moved = dirs.open("workspace/sub/file");
+        dirs.check("before it is moved out", &moved, FdDecision::Pass);
+        fs::rename(dirs.path("workspace/sub"), dirs.path("outside/sub")).unwrap();
+        symlink(dirs.path("outside/sub"), dirs.path("workspace/sub")).unwrap();
+        dirs.check("a link was put in its folder's place", &moved, FdDecision::Relay);
+        dirs.check("opened through it", dirs.open("workspace/sub/deep/file"), FdDecision::Relay);
     }
 
     #[test]
-    fn files_without_a_name() {
-        let site = Site::new("nameless");
-        let deleted = site.open("workspace/file");
-        fs::remove_file(site.path("workspace/file")).unwrap();
-        site.check("deleted", &deleted, Passing::Relayed);
-        fs::write(site.path("workspace/file (deleted)"), "").unwrap();
-        site.check("deleted, and its name as told is taken", &deleted, Passing::Relayed);
-        let odd = site.open("workspace/file (deleted)");
-        site.check("really called so", odd, Passing::Passes);
+    fn unlinked_files() {
+        let dirs = TestDirs::new("nameless");
+        let deleted = dirs.open("workspace/file");
+        fs::remove_file(dirs.path("workspace/file")).unwrap();
+        dirs.check("deleted", &deleted, FdDecision::Relay);
+        fs::write(dirs.path("workspace/file (deleted)"), "").unwrap();
+        dirs.check("deleted, and its name as told is taken", &deleted, FdDecision::Relay);
+        let odd = dirs.open("workspace/file (deleted)");
+        dirs.check("really called so", odd, FdDecision::Pass);
         let memory = memfd_create("workspace/file", MFdFlags::MFD_CLOEXEC).unwrap();
-        site.check("memfd", memory, Passing::Relayed);
-        let odd = site.path("workspace/a\n b\\040 ");
+        dirs.check("memfd", memory, FdDecision::Relay);
+        let odd = dirs.path("workspace/a\n b\\040 ");
         fs::write(&odd, "").unwrap();
-        site.check("a name of white space", File::open(odd).unwrap(), Passing::Passes);
+        dirs.check("a name of white space", File::open(odd).unwrap(), FdDecision::Pass);
     }
 
     #[test]
-    fn what_is_more_than_its_bytes() {
-        let site = Site::new("more");
-        let relayed = |what: &str, fd: &dyn AsFd| site.check(what, fd.as_fd(), Passing::Relayed);
-        relayed("directory", &site.open("outside"));
-        relayed("directory within", &site.open("workspace/sub"));
-        relayed("the workspace", &site.open("workspace"));
-        relayed("directory, O_PATH", &path_only(&site.path("workspace")));
+    fn other_descriptors_are_relayed() {
+        let dirs = TestDirs::new("more");
+        let relayed = |what: &str, fd: &dyn AsFd| dirs.check(what, fd.as_fd(), FdDecision::Relay);
+        relayed("directory", &dirs.open("outside"));
+        relayed("directory within", &dirs.open("workspace/sub"));
+        relayed("the workspace", &dirs.open("workspace"));
+        relayed("directory, O_PATH", &path_only(&dirs.path("workspace")));
         for device in ["/dev/zero", "/dev/full", "/dev/urandom"] {
             relayed(device, &File::open(device).unwrap());
         }
@@ -271,9 +271,9 @@ mod tests {
         relayed("unix socket", &one);
         relayed("unix socket, its peer", &other);
         relayed("datagram socket", &UnixDatagram::unbound().unwrap());
-        let listener = UnixListener::bind(site.path("workspace/socket")).unwrap();
+        let listener = UnixListener::bind(dirs.path("workspace/socket")).unwrap();
         relayed("listening unix socket", &listener);
-        relayed("unix socket, O_PATH", &path_only(&site.path("workspace/socket")));
+        relayed("unix socket, O_PATH", &path_only(&dirs.path("workspace/socket")));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         relayed("inet socket", &TcpStream::connect(listener.local_addr().unwrap()).unwrap());
         relayed("listening inet socket", &listener);
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_block_device() {
-        let site = Site::new("block");
+        let dirs = TestDirs::new("block");
         let devices = fs::read_dir("/dev").unwrap().flatten();
         let is_block = |path: &PathBuf| {
             fs::metadata(path).is_ok_and(|about| about.file_type().is_block_device())
@@ -294,21 +294,21 @@ mod tests {
             open(&path, flags, Mode::empty()).ok()
         });
         match opened.next() {
-            Some(device) => site.check("block device", device, Passing::Relayed),
-            None => leave_out("a_block_device", "none can be opened here"),
+            Some(device) => dirs.check("block device", device, FdDecision::Relay),
+            None => skip("a_block_device", "none can be opened here"),
         }
     }
 
     /// Names a story that this machine cannot tell, also when output is captured.
-    fn leave_out(story: &str, why: &str) {
+    fn skip(story: &str, why: &str) {
         // Nobody is left to be told that stderr is gone.
         let _ = writeln!(io::stderr(), "left out: passing::{story} ({why})");
     }
 
     /// A shell in a mount namespace of its own, after it has run `mounts`. It ends with its stdin.
-    struct Elsewhere(Child);
+    struct MountNamespace(Child);
 
-    impl Elsewhere {
+    impl MountNamespace {
         /// `None` on a machine without namespaces; the story is named then.
         fn new(mounts: &str) -> Option<Self> {
             let script = format!("{{ {mounts}; }} && echo mounted && read _");
@@ -318,10 +318,10 @@ mod tests {
             let mut said = String::new();
             let mounted = shell.ok().and_then(|mut shell| {
                 BufReader::new(shell.stdout.take()?).read_line(&mut said).ok()?;
-                Some(Elsewhere(shell))
+                Some(MountNamespace(shell))
             });
             if said != "mounted\n" {
-                leave_out("other_mounts", "no mount namespace here");
+                skip("other_mounts", "no mount namespace here");
                 return None;
             }
             mounted
@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    impl Drop for Elsewhere {
+    impl Drop for MountNamespace {
         fn drop(&mut self) {
             drop(self.0.stdin.take());
             let _ = self.0.wait();
@@ -343,38 +343,38 @@ mod tests {
 
     #[test]
     fn other_mounts() {
-        let site = Site::new("mounts");
+        let dirs = TestDirs::new("mounts");
         let [workspace, alias, outside] =
-            ["workspace", "alias", "outside"].map(|name| site.path(name));
+            ["workspace", "alias", "outside"].map(|name| dirs.path(name));
         let read_only = |from: &Path, to: &Path| {
             let (from, to) = (from.display(), to.display());
             format!("mount --bind {from} {to} && mount -o remount,bind,ro {to}")
         };
-        let Some(beside) = Elsewhere::new(&read_only(&workspace, &outside)) else { return };
+        let Some(beside) = MountNamespace::new(&read_only(&workspace, &outside)) else { return };
         let file = beside.open(&outside.join("file"));
-        site.check("the workspace's, read-only at another place", file, Passing::Relayed);
+        dirs.check("the workspace's, read-only at another place", file, FdDecision::Relay);
 
         // The agent in a container has the workspace at another path.
-        let Some(agent) = Elsewhere::new(&read_only(&workspace, &alias)) else { return };
+        let Some(agent) = MountNamespace::new(&read_only(&workspace, &alias)) else { return };
         let file = agent.open(&alias.join("sub/file"));
-        site.check("the workspace's as the agent sees it", file, Passing::Passes);
-        site.check("what lies there for us", site.open("alias/file"), Passing::Relayed);
+        dirs.check("the workspace's as the agent sees it", file, FdDecision::Pass);
+        dirs.check("what lies there for us", dirs.open("alias/file"), FdDecision::Relay);
 
         // The tool may write to that file by its path, and through the descriptor nobody may.
-        let Some(above) = Elsewhere::new(&read_only(&workspace, &workspace)) else { return };
+        let Some(above) = MountNamespace::new(&read_only(&workspace, &workspace)) else { return };
         let file = above.open(&workspace.join("file"));
-        site.check("the workspace's, read-only at its own place", file, Passing::Passes);
+        dirs.check("the workspace's, read-only at its own place", file, FdDecision::Pass);
 
-        let Some(disguised) = Elsewhere::new(&read_only(&outside, &workspace)) else { return };
+        let Some(disguised) = MountNamespace::new(&read_only(&outside, &workspace)) else { return };
         let file = disguised.open(&workspace.join("file"));
-        site.check("another one in the place of the workspace's", file, Passing::Relayed);
+        dirs.check("another one in the place of the workspace's", file, FdDecision::Relay);
     }
 
     #[test]
-    fn a_place_that_is_not_there() {
-        let site = Site::new("names");
-        for names in [vec![site.path("no-such-folder")], vec![site.path("outside/file")], vec![]] {
-            assert!(SharedPlaces::new(site.path("workspace"), [names]).is_err());
+    fn a_missing_directory_is_an_error() {
+        let dirs = TestDirs::new("names");
+        for names in [vec![dirs.path("no-such-folder")], vec![dirs.path("outside/file")], vec![]] {
+            assert!(SharedDirectories::new(dirs.path("workspace"), [names]).is_err());
         }
     }
 }

@@ -10,7 +10,7 @@ use aifo_types::{Kind, Refusal, ToolName};
 use aifo_wire::encode_progress;
 use tokio::time::sleep;
 
-use crate::client::{Client, Parked, Surplus};
+use crate::client::{Client, ParkedClient, SurplusBudget};
 use crate::proxy::Shared;
 
 /// Who waits for a sidecar.
@@ -19,11 +19,11 @@ pub(crate) enum Caller<'a> {
     /// By version 1 or 2, who hears nothing before the answer.
     Plain(&'a Client),
     /// By version 3, who may be told what takes so long.
-    Attached(&'a Parked),
+    Attached(&'a ParkedClient),
 }
 
 /// A start that takes no longer is not worth a word.
-const WORTH_A_WORD: Duration = Duration::from_millis(300);
+const PROGRESS_DELAY: Duration = Duration::from_millis(300);
 
 /// The sidecars that may run `tool`, in the order in which they are to be tried: none is started for a
 /// tool that one has which runs.
@@ -50,8 +50,8 @@ pub(crate) async fn lease(
     }
     match caller {
         Caller::Plain(client) => {
-            let mut surplus = Surplus::new(&shared.config.limits);
-            wait(shared, kind, client.gone(&mut surplus), pending()).await
+            let mut surplus = SurplusBudget::new(&shared.config.limits);
+            wait(shared, kind, client.disconnected(&mut surplus), pending()).await
         }
         Caller::Attached(parked) => {
             let connection = parked.fd.try_clone().and_then(Socket::new);
@@ -66,25 +66,24 @@ async fn wait(
     shared: &Shared,
     kind: &Kind,
     left: impl Future<Output = ()>,
-    explained: impl Future<Output = Infallible>,
+    progress: impl Future<Output = Infallible>,
 ) -> Result<Lease, Refusal> {
     tracing::debug!(%kind, "a call waits for its sidecar");
     let mut shutdown = shared.shutdown.subscribe();
-    let called_off =
-        |why: &str| Refusal::Internal(format!("{why} before the {kind} sidecar was up"));
+    let aborted = |why: &str| Refusal::Internal(format!("{why} before the {kind} sidecar was up"));
     tokio::select! {
         biased;
-        started = shared.fleet.lease(kind) => started.map_err(|error| not_started(&error)),
-        () = left => Err(called_off("the caller left")),
+        started = shared.fleet.lease(kind) => started.map_err(|error| start_failed(&error)),
+        () = left => Err(aborted("the caller left")),
         // An error means that the proxy itself is gone, which ends the session as well.
-        _ = shutdown.wait_for(|shutdown| *shutdown) => Err(called_off("the session ended")),
-        never = explained => match never {},
+        _ = shutdown.wait_for(|shutdown| *shutdown) => Err(aborted("the session ended")),
+        never = progress => match never {},
     }
 }
 
 /// Tells a caller of version 3 what it waits for, once.
 async fn explain(connection: &Socket, kind: &Kind) -> Infallible {
-    sleep(WORTH_A_WORD).await;
+    sleep(PROGRESS_DELAY).await;
     let mut interim = Vec::new();
     encode_progress(&mut interim, &format!("starting the {kind} sidecar"));
     // The first bytes on this connection, so all of them find room; a caller who has left hears nothing.
@@ -92,7 +91,7 @@ async fn explain(connection: &Socket, kind: &Kind) -> Infallible {
     pending().await
 }
 
-fn not_started(error: &SidecarError) -> Refusal {
+fn start_failed(error: &SidecarError) -> Refusal {
     let cause = error.to_string();
     Refusal::Internal(match cause.contains("\nhint: ") {
         true => cause,

@@ -13,11 +13,11 @@ use crate::registry::Registration;
 
 /// Watches the clock and the session on behalf of one tool, and has it ended when its time is up.
 ///
-/// Everything the exec's task awaits goes through [`Attendant::attend`], so that a client that
+/// Everything the exec's task awaits goes through [`CallWatcher::attend`], so that a client that
 /// does not read cannot keep a tool alive beyond its limit.
 #[derive(Debug)]
-pub(crate) struct Attendant {
-    tool: Canceller,
+pub(crate) struct CallWatcher {
+    canceller: Canceller,
     deadline: Option<Instant>,
     shutdown: watch::Receiver<bool>,
     shutting_down: bool,
@@ -29,40 +29,47 @@ pub(crate) struct Attendant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeLimit {
     /// INT, TERM 5 s later, KILL 10 s later: the protocol's ladder for tools.
-    Ladder,
+    Escalate,
     /// As when nobody waits any more: a notification does not need ten seconds to end.
     Cancel,
 }
 
-impl Attendant {
+impl CallWatcher {
     pub(crate) fn new(
-        tool: Canceller,
+        canceller: Canceller,
         deadline: Option<Instant>,
         at_limit: TimeLimit,
         shutdown: watch::Receiver<bool>,
     ) -> Self {
-        Attendant { tool, deadline, shutdown, shutting_down: false, timed_out: false, at_limit }
+        CallWatcher {
+            canceller,
+            deadline,
+            shutdown,
+            shutting_down: false,
+            timed_out: false,
+            at_limit,
+        }
     }
 
     /// Awaits `work`, and meanwhile has the tool ended when it must be.
-    pub(crate) async fn attend<F: Future>(&mut self, work: F) -> F::Output {
+    pub(crate) async fn watch<F: Future>(&mut self, work: F) -> F::Output {
         let mut work = pin!(work);
         loop {
             tokio::select! {
                 biased;
                 output = &mut work => return output,
-                () = elapsed(self.deadline), if !self.timed_out => {
+                () = deadline_reached(self.deadline), if !self.timed_out => {
                     self.timed_out = true;
                     tracing::debug!("time limit reached, escalating");
                     let cause = match self.at_limit {
-                        TimeLimit::Ladder => CancelCause::Timeout,
+                        TimeLimit::Escalate => CancelCause::Timeout,
                         TimeLimit::Cancel => CancelCause::Disconnect,
                     };
-                    self.tool.cancel(cause, Interrupt::Send);
+                    self.canceller.cancel(cause, Interrupt::Send);
                 }
-                () = told(&mut self.shutdown), if !self.shutting_down => {
+                () = shutdown_requested(&mut self.shutdown), if !self.shutting_down => {
                     self.shutting_down = true;
-                    self.tool.cancel(CancelCause::Shutdown, Interrupt::Send);
+                    self.canceller.cancel(CancelCause::Shutdown, Interrupt::Send);
                 }
             }
         }
@@ -74,7 +81,7 @@ impl Attendant {
             true => Interrupt::Skip,
             false => Interrupt::Send,
         };
-        self.tool.cancel(CancelCause::Disconnect, interrupt);
+        self.canceller.cancel(CancelCause::Disconnect, interrupt);
     }
 
     /// Whether the tool ran into the time limit.
@@ -92,14 +99,14 @@ impl Attendant {
     }
 }
 
-async fn elapsed(deadline: Option<Instant>) {
+async fn deadline_reached(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => std::future::pending().await,
     }
 }
 
-async fn told(shutdown: &mut watch::Receiver<bool>) {
+async fn shutdown_requested(shutdown: &mut watch::Receiver<bool>) {
     // An error means that the proxy itself is gone, which ends the session as well.
     let _ = shutdown.wait_for(|shutdown| *shutdown).await;
 }

@@ -8,36 +8,36 @@ use aifo_types::Ending;
 use aifo_wire::{Attendance, Exit, SidecarLimit};
 use tokio::time::Instant;
 
-use crate::attendant::{Attendant, TimeLimit};
-use crate::client::{Client, Surplus};
+use crate::call_watcher::{CallWatcher, TimeLimit};
+use crate::client::{Client, SurplusBudget};
 use crate::proxy::Shared;
-use crate::record::Ended;
+use crate::record::CallResult;
 use crate::registry::Registration;
 use crate::tool_output::ToolOutput;
 
 /// A tool that has started.
-pub(crate) struct Running {
+pub(crate) struct RelayedExec {
     exec: Exec,
     output: Option<ToolOutput>,
-    attendant: Attendant,
+    watcher: CallWatcher,
     registration: Registration,
-    surplus: Surplus,
+    surplus: SurplusBudget,
     attendance: Attendance,
 }
 
 /// Where output goes, and then the ending. An error means that the client has gone.
-pub(crate) trait Sink {
+pub(crate) trait ResponseWriter {
     /// The tool has started.
     async fn start(&mut self, client: &Client) -> io::Result<()>;
     /// It has printed something.
     async fn output(&mut self, client: &Client, data: &[u8]) -> io::Result<()>;
     /// It has ended; `None` if nobody knows how.
-    async fn end(&mut self, client: &Client, end: End) -> io::Result<()>;
+    async fn end(&mut self, client: &Client, end: ExecEnd) -> io::Result<()>;
 }
 
 /// What a client is told at the end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct End {
+pub(crate) struct ExecEnd {
     pub(crate) ending: Option<Ending>,
     /// The limit of the sidecar that struck while it ran, if it failed.
     pub(crate) limit: Option<SidecarLimit>,
@@ -46,23 +46,23 @@ pub(crate) struct End {
 }
 
 /// What happens while a tool runs.
-enum Event {
+enum RelayEvent {
     /// The runner has something to say; `None` if it is gone.
     Runner(Option<ExecEvent>),
     /// The tool printed so many bytes.
     Output(usize),
     /// Every writer has closed the pipe.
     OutputEnded,
-    ClientGone,
+    ClientDisconnected,
 }
 
 /// The first read of a tool's output.
-const GLANCE: usize = 4 * 1024;
+const FIRST_READ: usize = 4 * 1024;
 /// Every further one, and so a chunk of an answer, at most: what stays in a processor's cache on its
 /// way from pipe to socket.
-const BULK: usize = 64 * 1024;
+const BULK_READ: usize = 64 * 1024;
 
-impl Running {
+impl RelayedExec {
     pub(crate) fn new(
         shared: &Shared,
         exec: Exec,
@@ -72,8 +72,8 @@ impl Running {
         at_limit: TimeLimit,
     ) -> Self {
         let deadline = limit.map(|limit| Instant::now() + limit);
-        Running {
-            attendant: Attendant::new(
+        RelayedExec {
+            watcher: CallWatcher::new(
                 exec.canceller(),
                 deadline,
                 at_limit,
@@ -82,77 +82,81 @@ impl Running {
             exec,
             output: Some(output),
             registration,
-            surplus: Surplus::new(&shared.config.limits),
+            surplus: SurplusBudget::new(&shared.config.limits),
             attendance: Attendance::Waits,
         }
     }
 
     /// Says whether the client's leaving is the end of the tool.
-    pub(crate) fn attended(self, attendance: Attendance) -> Self {
-        Running { attendance, ..self }
+    pub(crate) fn with_attendance(self, attendance: Attendance) -> Self {
+        RelayedExec { attendance, ..self }
     }
 
     /// Carries output to the client until the tool has ended, then tells the ending. A client that
     /// leaves has its tool ended, and what is still printed is dropped.
-    pub(crate) async fn serve(mut self, client: &Client, sink: impl Sink) -> Ended {
-        let mut delivery = Delivery { client, sink, present: true, bytes: 0 };
-        let started = delivery.sink.start(client);
-        let started = self.attendant.attend(started).await;
-        delivery.present = started.is_ok();
+    pub(crate) async fn serve(
+        mut self,
+        client: &Client,
+        writer: impl ResponseWriter,
+    ) -> CallResult {
+        let mut output_to_client = ClientOutput { client, writer, connected: true, bytes: 0 };
+        let started = output_to_client.writer.start(client);
+        let started = self.watcher.watch(started).await;
+        output_to_client.connected = started.is_ok();
         let mut buffer = Vec::new();
-        let exit = self.follow(&mut delivery, &mut buffer).await;
-        self.deliver_rest(&mut delivery, &mut buffer).await;
+        let exit = self.relay_until_exit(&mut output_to_client, &mut buffer).await;
+        self.drain_pipe(&mut output_to_client, &mut buffer).await;
 
         let id = self.registration.id().clone();
         let limit = exit.and_then(|exit| exit.limit);
         let (ending, usage) = exit.map(|exit| (exit.ending, exit.usage)).unzip();
-        let exit_code = self.attendant.exit_code(ending);
-        let timed_out = self.attendant.timed_out();
+        let exit_code = self.watcher.exit_code(ending);
+        let timed_out = self.watcher.timed_out();
         if ending.is_none() {
             tracing::warn!(exec_id = %id, "runner lost, ending unknown");
         }
         // The id is free before the client can know that the tool has ended.
         drop(self.registration);
-        if delivery.present {
-            let end = End { ending, limit, timed_out, exit_code };
+        if output_to_client.connected {
+            let end = ExecEnd { ending, limit, timed_out, exit_code };
             // If the client leaves now, the tool has ended all the same.
-            let _ = delivery.sink.end(client, end).await;
+            let _ = output_to_client.writer.end(client, end).await;
         }
-        Ended { id, ending, limit, timed_out, exit_code, usage, bytes: delivery.bytes }
+        CallResult { id, ending, limit, timed_out, exit_code, usage, bytes: output_to_client.bytes }
     }
 
     /// Delivers output until the tool has ended. `None` if the runner went first.
-    async fn follow(
+    async fn relay_until_exit(
         &mut self,
-        delivery: &mut Delivery<'_, impl Sink>,
+        output_to_client: &mut ClientOutput<'_, impl ResponseWriter>,
         buffer: &mut Vec<u8>,
     ) -> Option<Exit> {
-        let mut absence_is_known = false;
+        let mut disconnect_reported = false;
         loop {
-            if !delivery.present && !std::mem::replace(&mut absence_is_known, true) {
+            if !output_to_client.connected && !std::mem::replace(&mut disconnect_reported, true) {
                 tracing::info!(exec_id = %self.registration.id(), "disconnect");
-                self.attendant.disconnect(&self.registration);
+                self.watcher.disconnect(&self.registration);
             }
             // Most tools print little; one that goes on is read in bulk.
-            buffer.resize(if delivery.bytes == 0 { GLANCE } else { BULK }, 0);
-            let watched = self.attendance == Attendance::Waits && delivery.present;
+            buffer.resize(if output_to_client.bytes == 0 { FIRST_READ } else { BULK_READ }, 0);
+            let client_matters = self.attendance == Attendance::Waits && output_to_client.connected;
             let event = async {
                 tokio::select! {
                     biased;
-                    event = self.exec.next() => Event::Runner(event),
-                    event = from_tool(&self.output, buffer) => event,
-                    () = delivery.client.gone(&mut self.surplus), if watched => Event::ClientGone,
+                    event = self.exec.next() => RelayEvent::Runner(event),
+                    event = read_output(&self.output, buffer) => event,
+                    () = output_to_client.client.disconnected(&mut self.surplus), if client_matters => RelayEvent::ClientDisconnected,
                 }
             };
-            match self.attendant.attend(event).await {
-                Event::Runner(Some(ExecEvent::Ended(exit))) => return Some(exit),
+            match self.watcher.watch(event).await {
+                RelayEvent::Runner(Some(ExecEvent::Ended(exit))) => return Some(exit),
                 // What does not belong here is as good as no event at all.
-                Event::Runner(_) => return None,
-                Event::ClientGone => delivery.present = false,
-                Event::OutputEnded => self.output = None,
-                Event::Output(count) => {
+                RelayEvent::Runner(_) => return None,
+                RelayEvent::ClientDisconnected => output_to_client.connected = false,
+                RelayEvent::OutputEnded => self.output = None,
+                RelayEvent::Output(count) => {
                     let data = buffer.get(..count).unwrap_or_default();
-                    delivery.deliver(data, &mut self.attendant).await;
+                    output_to_client.deliver(data, &mut self.watcher).await;
                 }
             }
         }
@@ -160,52 +164,56 @@ impl Running {
 
     /// Delivers what the tool wrote and nobody has read: it stands in the pipe, which holds no more
     /// than its capacity. What a child that it left behind writes later belongs to nobody.
-    async fn deliver_rest(&mut self, delivery: &mut Delivery<'_, impl Sink>, buffer: &mut Vec<u8>) {
+    async fn drain_pipe(
+        &mut self,
+        output_to_client: &mut ClientOutput<'_, impl ResponseWriter>,
+        buffer: &mut Vec<u8>,
+    ) {
         let Some(output) = self.output.take() else { return };
-        let mut owed = output.capacity();
+        let mut remaining = output.capacity();
         if buffer.is_empty() {
-            buffer.resize(GLANCE, 0);
+            buffer.resize(FIRST_READ, 0);
         }
-        while owed > 0 {
-            let room = owed.min(buffer.len());
+        while remaining > 0 {
+            let room = remaining.min(buffer.len());
             let count = match output.try_read(&mut buffer[..room]) {
                 // Every writer has closed.
                 Ok(Some(0)) | Err(_) => return,
                 Ok(Some(count)) => count,
                 Ok(None) => break,
             };
-            owed -= count;
+            remaining -= count;
             let data = buffer.get(..count).unwrap_or_default();
-            delivery.deliver(data, &mut self.attendant).await;
+            output_to_client.deliver(data, &mut self.watcher).await;
         }
-        output.drain_unseen();
+        output.discard_rest();
     }
 }
 
 /// The way of output to a client.
-struct Delivery<'a, S> {
+struct ClientOutput<'a, S> {
     client: &'a Client,
-    sink: S,
+    writer: S,
     /// The client is there, as far as we know.
-    present: bool,
+    connected: bool,
     /// What the tool has printed so far.
     bytes: u64,
 }
 
-impl<S: Sink> Delivery<'_, S> {
-    async fn deliver(&mut self, data: &[u8], attendant: &mut Attendant) {
+impl<S: ResponseWriter> ClientOutput<'_, S> {
+    async fn deliver(&mut self, data: &[u8], watcher: &mut CallWatcher) {
         self.bytes += data.len() as u64;
-        if self.present {
-            let sent = self.sink.output(self.client, data);
-            self.present = attendant.attend(sent).await.is_ok();
+        if self.connected {
+            let sent = self.writer.output(self.client, data);
+            self.connected = watcher.watch(sent).await.is_ok();
         }
     }
 }
 
-async fn from_tool(output: &Option<ToolOutput>, buffer: &mut [u8]) -> Event {
+async fn read_output(output: &Option<ToolOutput>, buffer: &mut [u8]) -> RelayEvent {
     let Some(output) = output else { return std::future::pending().await };
     match output.read(buffer).await {
-        Ok(0) | Err(_) => Event::OutputEnded,
-        Ok(count) => Event::Output(count),
+        Ok(0) | Err(_) => RelayEvent::OutputEnded,
+        Ok(count) => RelayEvent::Output(count),
     }
 }

@@ -1,0 +1,92 @@
+//! Connections that have not said yet what they want.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+/// A bounded set of connections whose requests are being read. When it is full, the one that has
+/// waited oldest has to go: a client that means well is done in a millisecond, so slow ones can
+/// crowd out each other but nobody else.
+#[derive(Debug)]
+pub(crate) struct PendingConnections {
+    max: usize,
+    pending: Mutex<Pending>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    last_number: u64,
+    waiting: VecDeque<(u64, oneshot::Sender<()>)>,
+}
+
+/// A place in the waiting connections, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct PendingGuard {
+    connections: Arc<PendingConnections>,
+    number: u64,
+    evicted: oneshot::Receiver<()>,
+}
+
+impl PendingConnections {
+    pub(crate) fn new(max: usize) -> Self {
+        PendingConnections { max, pending: Mutex::default() }
+    }
+
+    pub(crate) fn add(self: &Arc<Self>) -> PendingGuard {
+        let (evict, evicted) = oneshot::channel();
+        let mut pending = self.lock();
+        pending.last_number += 1;
+        let number = pending.last_number;
+        pending.waiting.push_back((number, evict));
+        if pending.waiting.len() > self.max
+            && let Some((_, oldest)) = pending.waiting.pop_front()
+        {
+            // It may be leaving by itself just now.
+            let _ = oldest.send(());
+        }
+        PendingGuard { connections: Arc::clone(self), number, evicted }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PendingGuard {
+    /// Waits until the seat is needed for somebody else.
+    pub(crate) async fn evicted(&mut self) {
+        if (&mut self.evicted).await.is_err() {
+            // The connections itself is gone, and nobody will evict.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for PendingGuard {
+    fn drop(&mut self) {
+        self.connections.lock().waiting.retain(|(number, _)| *number != self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_connection_is_evicted_first() {
+        let connections = Arc::new(PendingConnections::new(2));
+        let mut first = connections.add();
+        let mut second = connections.add();
+        assert!(first.evicted.try_recv().is_err());
+        let mut third = connections.add();
+        assert!(first.evicted.try_recv().is_ok());
+        drop(second);
+        let fourth = connections.add();
+        assert!(third.evicted.try_recv().is_err(), "there was room");
+        drop((first, third, fourth));
+        assert!(connections.lock().waiting.is_empty());
+        second = connections.add();
+        assert!(second.evicted.try_recv().is_err());
+    }
+}
