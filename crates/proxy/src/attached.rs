@@ -17,18 +17,19 @@ use aifo_wire::{
 
 use crate::call_watcher::{CallWatcher, TimeLimit};
 use crate::client::ParkedClient;
-use crate::exec::{StartedExec, log_start, start_frame, start_in_first, start_refusal};
 use crate::fd_passing::{FdDecision, decide_fd};
-use crate::proxy::Shared;
 use crate::record::{CallRecord, CallResult};
+use crate::refusals::start_refusal;
 use crate::registry::Registration;
 use crate::request::Upgrade;
 use crate::sidecar_lease::{self, Caller};
+use crate::start::{StartedExec, log_start, start_frame, start_in_first};
+use crate::state::ProxyState;
 
 /// Runs a tool on the client's connection. An error is what the client is to be told instead; nothing
 /// was sent.
 pub(crate) async fn run(
-    shared: &Shared,
+    state: &ProxyState,
     client: &ParkedClient,
     request: &ExecRequest,
     echo: Option<&ExecId>,
@@ -36,11 +37,11 @@ pub(crate) async fn run(
 ) -> Result<(), Refusal> {
     let mut record = CallRecord::new(request, 3);
     record.status = 101;
-    let ran = run_recorded(shared, client, request, echo, upgrade, &mut record).await;
+    let ran = run_recorded(state, client, request, echo, upgrade, &mut record).await;
     if let Err(refusal) = &ran {
         record.refused(refusal);
     }
-    shared.config.call_log.record(&record);
+    state.config.call_log.record(&record);
     match ran {
         // The client may have been told that the tool runs, so it is told nothing more.
         Err(Refusal::EndingUnknown(_)) => Ok(()),
@@ -49,7 +50,7 @@ pub(crate) async fn run(
 }
 
 async fn run_recorded(
-    shared: &Shared,
+    state: &ProxyState,
     client: &ParkedClient,
     request: &ExecRequest,
     echo: Option<&ExecId>,
@@ -57,27 +58,27 @@ async fn run_recorded(
     record: &mut CallRecord,
 ) -> Result<(), Refusal> {
     let Upgrade { mut invocation, fds, received } = upgrade;
-    let routes = sidecar_lease::routes(shared, &request.tool)?;
-    let registration = shared.registry.register(&request.id).await?;
+    let routes = sidecar_lease::routes(state, &request.tool)?;
+    let registration = state.registry.register(&request.id).await?;
     let variables = invocation.environment.iter().map(Vec::as_slice);
-    let workspace = shared.config.shared_directories.workspace();
-    invocation.environment = shared.config.forwarding.filter(variables, workspace);
+    let workspace = state.config.shared_directories.workspace();
+    invocation.environment = state.config.forwarding.filter(variables, workspace);
     let connection = client.fd.try_clone();
     let connection = connection.map_err(|error| Refusal::Internal(error.to_string()))?;
     let mut handed = vec![connection];
-    handed.extend(admit(shared, &mut invocation, fds));
+    handed.extend(admit(state, &mut invocation, fds));
     let mut greeting = Vec::new();
     encode_upgrade_head(&mut greeting, echo);
-    let start = start_frame(shared, request, invocation, Some(Handover { greeting, received }));
+    let start = start_frame(state, request, invocation, Some(Handover { greeting, received }));
     let began = Instant::now();
     let caller = Caller::Attached(client);
-    let started = start_attached(shared, request, routes, start, handed, caller).await?;
+    let started = start_attached(state, request, routes, start, handed, caller).await?;
     let StartedExec { exec, route } = started;
     record.routed(&route.kind, route.reason);
     registration.started(exec.runner().clone());
     log_start(request, record, &route.kind);
-    let _entry = shared.config.running_table.insert(record);
-    let ended = watch(shared, request, exec, &registration).await?;
+    let _entry = state.config.running_table.insert(record);
+    let ended = watch(state, request, exec, &registration).await?;
     let ms = began.elapsed().as_millis();
     tracing::debug!(exec_id = %ended.id, code = ended.exit_code, ms, "exec end");
     record.ended(&ended);
@@ -85,12 +86,12 @@ async fn run_recorded(
 }
 
 /// Keeps the descriptors that may pass; what stands for the others is changed in the invocation.
-fn admit(shared: &Shared, invocation: &mut Invocation, fds: Vec<OwnedFd>) -> Vec<OwnedFd> {
+fn admit(state: &ProxyState, invocation: &mut Invocation, fds: Vec<OwnedFd>) -> Vec<OwnedFd> {
     let mut fds = fds.into_iter();
     let mut admitted = Vec::new();
     for stdio in invocation.stdio.iter_mut().filter(|stdio| **stdio == Stdio::Passed) {
         let Some(fd) = fds.next() else { break };
-        match decide_fd(fd.as_fd(), &shared.config.shared_directories) {
+        match decide_fd(fd.as_fd(), &state.config.shared_directories) {
             FdDecision::Pass => admitted.push(fd),
             FdDecision::Null => *stdio = Stdio::Null,
             FdDecision::Relay => *stdio = Stdio::Relayed,
@@ -103,7 +104,7 @@ fn admit(shared: &Shared, invocation: &mut Invocation, fds: Vec<OwnedFd>) -> Vec
 /// it comes as an event, and until then nobody need be woken. It also gets the descriptors themselves,
 /// so that none is held here while the tool runs.
 async fn start_attached(
-    shared: &Shared,
+    state: &ProxyState,
     request: &ExecRequest,
     mut routes: Vec<Route>,
     mut start: Start,
@@ -111,25 +112,25 @@ async fn start_attached(
     caller: Caller<'_>,
 ) -> Result<StartedExec, Refusal> {
     let Some(route) = routes.pop() else {
-        return Err(shared.config.policy.unavailable(&request.tool));
+        return Err(state.config.policy.unavailable(&request.tool));
     };
-    if let Some(started) = start_in_first(shared, routes, &start, &handed, caller).await? {
+    if let Some(started) = start_in_first(state, routes, &start, &handed, caller).await? {
         return Ok(started);
     }
-    let lease = sidecar_lease::lease(shared, &route.kind, caller).await?;
+    let lease = sidecar_lease::lease(state, &route.kind, caller).await?;
     start.tell = Tell::End;
     Ok(StartedExec { exec: lease.start(start, handed), route })
 }
 
 /// Watches until the tool has ended. An error means that nothing ran.
 async fn watch(
-    shared: &Shared,
+    state: &ProxyState,
     request: &ExecRequest,
     mut exec: Exec,
     registration: &Registration,
 ) -> Result<CallResult, Refusal> {
-    let deadline = shared.config.max_runtime.map(|limit| tokio::time::Instant::now() + limit);
-    let shutdown = shared.shutdown.subscribe();
+    let deadline = state.config.max_runtime.map(|limit| tokio::time::Instant::now() + limit);
+    let shutdown = state.shutdown.subscribe();
     let mut watcher = CallWatcher::new(exec.canceller(), deadline, TimeLimit::Escalate, shutdown);
     let exit: Option<Exit> = loop {
         match watcher.watch(exec.next()).await {
@@ -138,7 +139,7 @@ async fn watch(
                 tracing::info!(exec_id = %registration.id(), "disconnect");
             }
             Some(ExecEvent::NotStarted(error)) if error.cause == StartErrorCause::Absent => {
-                return Err(shared.config.policy.unavailable(&request.tool));
+                return Err(state.config.policy.unavailable(&request.tool));
             }
             Some(ExecEvent::NotStarted(error)) => return Err(start_refusal(error)),
             // What does not belong here is as good as no event at all.

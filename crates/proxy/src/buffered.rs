@@ -10,8 +10,8 @@ use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 use crate::client::Client;
-use crate::exec::runner_lost;
-use crate::proxy::Transcript;
+use crate::config::Transcript;
+use crate::refusals::runner_lost;
 use crate::relayed_exec::{ExecEnd, ResponseWriter};
 
 /// A buffered answer (`spec/toolexec.md#v1-buffered`). Our memory does not grow with the output:

@@ -12,28 +12,30 @@ use nix::unistd::{AccessFlags, access};
 use crate::buffered::BufferedResponse;
 use crate::call_watcher::TimeLimit;
 use crate::client::Client;
-use crate::exec::{internal_error, pipe_failed, start_on};
-use crate::proxy::{Shared, Transcript};
+use crate::config::Transcript;
+use crate::refusals::{internal_error, pipe_failed};
 use crate::relayed_exec::RelayedExec;
+use crate::start::start_on;
+use crate::state::ProxyState;
 use crate::tool_output::ToolOutput;
 
 /// Judges and runs a notification, and answers with what it printed. It goes through a runner like
 /// every tool, one that nothing confines: the point of it is to reach the user's desktop.
 pub(crate) async fn run(
-    shared: &Arc<Shared>,
+    state: &Arc<ProxyState>,
     client: &Client,
     id: ExecId,
     command: &[u8],
     args: &[Vec<u8>],
     attendance: Attendance,
 ) -> Result<(), Refusal> {
-    let notification = shared.config.notify.judge(command, args, &HostExecutables)?;
-    let registration = shared.registry.register(&id).await?;
-    let lease = shared.fleet.host().await.map_err(internal_error)?;
+    let notification = state.config.notify.judge(command, args, &HostExecutables)?;
+    let registration = state.registry.register(&id).await?;
+    let lease = state.fleet.host().await.map_err(internal_error)?;
     let runner = lease.runner().clone();
     let Notification { program, argv } = notification;
     tracing::debug!(program = %program.display(), argv = aifo_policy::redact(args), "notify");
-    let kept = shared.config.notify.kept_variables();
+    let kept = state.config.notify.kept_variables();
     let start = Start {
         serial: 0,
         id,
@@ -52,10 +54,10 @@ pub(crate) async fn run(
         return Err(Refusal::Internal(format!("'{}' is not there", program.display())));
     };
     registration.started(runner.clone());
-    let limit = shared.config.notify.timeout.or(shared.config.max_runtime);
+    let limit = state.config.notify.timeout.or(state.config.max_runtime);
     let kind = runner.kind().clone();
-    let relayed = RelayedExec::new(shared, exec, output, registration, limit, TimeLimit::Cancel);
-    let sink = BufferedResponse::new(None, Transcript::Plain, &shared.config.spool_dir, &kind);
+    let relayed = RelayedExec::new(state, exec, output, registration, limit, TimeLimit::Cancel);
+    let sink = BufferedResponse::new(None, Transcript::Plain, &state.config.spool_dir, &kind);
     let ended = relayed.with_attendance(attendance).serve(client, sink).await;
     tracing::debug!(code = ended.exit_code, "notify end");
     Ok(())

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use crate::call_watcher::{CallWatcher, TimeLimit};
 use crate::client::{Client, SurplusBudget};
-use crate::proxy::Shared;
 use crate::record::CallResult;
 use crate::registry::Registration;
+use crate::state::ProxyState;
 use crate::tool_output::ToolOutput;
 
 /// A tool that has started.
@@ -64,7 +64,7 @@ const BULK_READ: usize = 64 * 1024;
 
 impl RelayedExec {
     pub(crate) fn new(
-        shared: &Shared,
+        state: &ProxyState,
         exec: Exec,
         output: ToolOutput,
         registration: Registration,
@@ -77,12 +77,12 @@ impl RelayedExec {
                 exec.canceller(),
                 deadline,
                 at_limit,
-                shared.shutdown.subscribe(),
+                state.shutdown.subscribe(),
             ),
             exec,
             output: Some(output),
             registration,
-            surplus: SurplusBudget::new(&shared.config.limits),
+            surplus: SurplusBudget::new(&state.config.limits),
             attendance: Attendance::Waits,
         }
     }

@@ -59,18 +59,18 @@ pub(crate) enum ResponseMode {
 #[derive(Debug)]
 pub(crate) enum RequestFailure {
     /// The client is to be told so.
-    Refused(Refusal, Unread),
+    Refused(Refusal, UnreadInput),
     /// The client has left.
     Disconnected,
 }
 
 /// Whether a refused client may still be sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unread {
+pub(crate) enum UnreadInput {
     /// Its request was read to the end.
-    Nothing,
+    None,
     /// There is more on its way.
-    Rest,
+    Some,
 }
 
 /// Reads one request. `new_id` makes an id for a client that sent none.
@@ -83,7 +83,7 @@ pub(crate) async fn read_call(
     let reader = RequestReader::new(limits.clone());
     let mut input = RequestInput { client, reader, fds: Vec::new() };
     let head = input.head(limits.head_timeout).await?;
-    let refused = |refusal| RequestFailure::Refused(refusal, Unread::Rest);
+    let refused = |refusal| RequestFailure::Refused(refusal, UnreadInput::Some);
     let target = RequestTarget::of(&head).map_err(refused)?;
     authenticate(&head, token).map_err(refused)?;
     let format = version(&head, target).map_err(refused)?;
@@ -93,7 +93,7 @@ pub(crate) async fn read_call(
     let body = input.body(&head, limits.body_stall).await?;
     let fds = input.fds;
     let received = input.reader.take_rest();
-    let unread = |refusal| RequestFailure::Refused(refusal, Unread::Nothing);
+    let unread = |refusal| RequestFailure::Refused(refusal, UnreadInput::None);
     let mode = match format {
         BodyFormat::Upgrade => {
             let invocation = Invocation::parse(&body)
@@ -313,8 +313,8 @@ impl RequestInput<'_> {
         self.reader.next_event().map_err(|error| {
             let refusal = error.refusal(self.reader.limits());
             match error {
-                RequestError::Truncated => RequestFailure::Refused(refusal, Unread::Nothing),
-                _ => RequestFailure::Refused(refusal, Unread::Rest),
+                RequestError::Truncated => RequestFailure::Refused(refusal, UnreadInput::None),
+                _ => RequestFailure::Refused(refusal, UnreadInput::Some),
             }
         })
     }
@@ -333,7 +333,7 @@ impl RequestInput<'_> {
             }
             Err(error) if error.raw_os_error() == Some(Errno::EPROTO as i32) => {
                 let why = "too many file descriptors, or some were cut off".to_owned();
-                Err(RequestFailure::Refused(Refusal::BadRequest(why), Unread::Rest))
+                Err(RequestFailure::Refused(Refusal::BadRequest(why), UnreadInput::Some))
             }
             Err(_) => Err(RequestFailure::Disconnected),
         }
@@ -346,5 +346,5 @@ const READ: usize = 8 * 1024;
 async fn within<F: Future>(deadline: Instant, work: F) -> Result<F::Output, RequestFailure> {
     timeout_at(deadline, work)
         .await
-        .map_err(|_| RequestFailure::Refused(Refusal::RequestTimeout, Unread::Rest))
+        .map_err(|_| RequestFailure::Refused(Refusal::RequestTimeout, UnreadInput::Some))
 }

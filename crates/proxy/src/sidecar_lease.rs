@@ -11,7 +11,7 @@ use aifo_wire::encode_progress;
 use tokio::time::sleep;
 
 use crate::client::{Client, ParkedClient, SurplusBudget};
-use crate::proxy::Shared;
+use crate::state::ProxyState;
 
 /// Who waits for a sidecar.
 #[derive(Clone, Copy)]
@@ -27,9 +27,9 @@ const PROGRESS_DELAY: Duration = Duration::from_millis(300);
 
 /// The sidecars that may run `tool`, in the order in which they are to be tried: none is started for a
 /// tool that one has which runs.
-pub(crate) fn routes(shared: &Shared, tool: &ToolName) -> Result<Vec<Route>, Refusal> {
-    let fleet = &shared.fleet;
-    let mut routes = shared.config.policy.route(tool, fleet.offered())?;
+pub(crate) fn routes(state: &ProxyState, tool: &ToolName) -> Result<Vec<Route>, Refusal> {
+    let fleet = &state.fleet;
+    let mut routes = state.config.policy.route(tool, fleet.offered())?;
     if fleet.startup() != Startup::AtOnce && routes.len() > 1 {
         let running = fleet.running();
         let running = running.borrow();
@@ -41,39 +41,39 @@ pub(crate) fn routes(shared: &Shared, tool: &ToolName) -> Result<Vec<Route>, Ref
 /// A sidecar for a call, started if it has to be. The wait ends with the caller's leaving and with the
 /// session; the start goes on for whoever comes next.
 pub(crate) async fn lease(
-    shared: &Shared,
+    state: &ProxyState,
     kind: &Kind,
     caller: Caller<'_>,
 ) -> Result<Lease, Refusal> {
-    if let Some(lease) = shared.fleet.ready(kind) {
+    if let Some(lease) = state.fleet.ready(kind) {
         return Ok(lease);
     }
     match caller {
         Caller::Plain(client) => {
-            let mut surplus = SurplusBudget::new(&shared.config.limits);
-            wait(shared, kind, client.disconnected(&mut surplus), pending()).await
+            let mut surplus = SurplusBudget::new(&state.config.limits);
+            wait(state, kind, client.disconnected(&mut surplus), pending()).await
         }
         Caller::Attached(parked) => {
             let connection = parked.fd.try_clone().and_then(Socket::new);
             let connection = connection.map_err(|error| Refusal::Internal(error.to_string()))?;
             let left = async { drop(connection.ended().await) };
-            wait(shared, kind, left, explain(&connection, kind)).await
+            wait(state, kind, left, explain(&connection, kind)).await
         }
     }
 }
 
 async fn wait(
-    shared: &Shared,
+    state: &ProxyState,
     kind: &Kind,
     left: impl Future<Output = ()>,
     progress: impl Future<Output = Infallible>,
 ) -> Result<Lease, Refusal> {
     tracing::debug!(%kind, "a call waits for its sidecar");
-    let mut shutdown = shared.shutdown.subscribe();
+    let mut shutdown = state.shutdown.subscribe();
     let aborted = |why: &str| Refusal::Internal(format!("{why} before the {kind} sidecar was up"));
     tokio::select! {
         biased;
-        started = shared.fleet.lease(kind) => started.map_err(|error| start_failed(&error)),
+        started = state.fleet.lease(kind) => started.map_err(|error| start_failed(&error)),
         () = left => Err(aborted("the caller left")),
         // An error means that the proxy itself is gone, which ends the session as well.
         _ = shutdown.wait_for(|shutdown| *shutdown) => Err(aborted("the session ended")),
