@@ -140,7 +140,7 @@ impl Session {
         self.serving.stop().await;
         if let Some(containers) = &self.containers {
             // Of those that start on demand one may be on its way, and nobody waits for it any more.
-            containers.call_off();
+            containers.cancel_starts();
         }
         self.fleet.stop().await;
         clean(self.containers.as_ref()).await;

@@ -28,7 +28,7 @@ pub type Starting = Pin<Box<dyn Future<Output = Result<Runner, SidecarError>> + 
 #[derive(Debug, thiserror::Error)]
 pub enum SidecarError {
     /// The runner's program could not be started.
-    #[error("cannot start {}: {source}", called(kind))]
+    #[error("cannot start {}: {source}", display_name(kind))]
     Start {
         /// Which sidecar.
         kind: Kind,
@@ -36,7 +36,7 @@ pub enum SidecarError {
         source: io::Error,
     },
     /// Its container did not come up.
-    #[error("cannot start {} from image '{image}': {reason}{hint}", called(kind))]
+    #[error("cannot start {} from image '{image}': {reason}{hint}", display_name(kind))]
     Container {
         /// Which sidecar.
         kind: Kind,
@@ -60,20 +60,20 @@ pub enum SidecarError {
         hint: String,
     },
     /// The runner did not answer in time.
-    #[error("{it} did not answer within {secs} s", it = called(.0), secs = crate::runner::HELLO_TIME.as_secs())]
-    Silent(Kind),
+    #[error("{it} did not answer within {secs} s", it = display_name(.0), secs = crate::runner::HELLO_TIMEOUT.as_secs())]
+    NoAnswer(Kind),
     /// The runner speaks another version of the frames.
     #[error(
-        "the {kind} sidecar's runner speaks version {theirs} of the frames, we speak {ours}: \
+        "the {kind} sidecar's runner speaks version {runner_version} of the frames, we speak {own_version}: \
          aifo-shim and aifo-coder are not of the same build"
     )]
     Version {
         /// Which sidecar.
         kind: Kind,
         /// The runner's version.
-        theirs: u8,
+        runner_version: u8,
         /// Our version.
-        ours: u8,
+        own_version: u8,
     },
     /// The runner sent what is no frame, or none that belongs there.
     #[error("the {kind} sidecar's runner broke the protocol")]
@@ -84,7 +84,7 @@ pub enum SidecarError {
         source: Option<FrameError>,
     },
     /// The runner is gone, and its tools with it.
-    #[error("{} is gone", called(.0))]
+    #[error("{} is gone", display_name(.0))]
     Lost(Kind),
     /// No sidecar of this kind belongs to the session.
     #[error("no {0} sidecar runs in this session")]
@@ -92,7 +92,7 @@ pub enum SidecarError {
 }
 
 /// The container of a kind, in words.
-fn called(kind: &Kind) -> String {
+fn display_name(kind: &Kind) -> String {
     match *kind == Kind::agent() {
         true => "the agent's container".to_owned(),
         false => format!("the {kind} sidecar"),

@@ -3,7 +3,7 @@
 use aifo_wire::{CancelCause, Exit, Interrupt, StartError};
 use tokio::sync::mpsc;
 
-use crate::lease::Stay;
+use crate::lease::UsageGuard;
 use crate::runner::Runner;
 
 /// A tool that a runner was asked to start. Dropped before its end, it is cancelled: the runner ends
@@ -13,9 +13,9 @@ pub struct Exec {
     runner: Runner,
     serial: u32,
     events: mpsc::UnboundedReceiver<ExecEvent>,
-    over: bool,
+    ended: bool,
     /// What keeps the runner from being asked to go.
-    stay: Option<Stay>,
+    usage: Option<UsageGuard>,
 }
 
 /// What a runner tells of an exec.
@@ -37,11 +37,11 @@ impl Exec {
         serial: u32,
         events: mpsc::UnboundedReceiver<ExecEvent>,
     ) -> Self {
-        Exec { runner, serial, events, over: false, stay: None }
+        Exec { runner, serial, events, ended: false, usage: None }
     }
 
-    pub(crate) fn staying(mut self, stay: Stay) -> Self {
-        self.stay = Some(stay);
+    pub(crate) fn holding(mut self, usage: UsageGuard) -> Self {
+        self.usage = Some(usage);
         self
     }
 
@@ -53,7 +53,7 @@ impl Exec {
     /// Waits for the next event. `None` if the runner was lost before the last. Cancel-safe.
     pub async fn next(&mut self) -> Option<ExecEvent> {
         let event = self.events.recv().await;
-        self.over = !matches!(event, Some(ExecEvent::Started | ExecEvent::ClientLeft));
+        self.ended = !matches!(event, Some(ExecEvent::Started | ExecEvent::ClientLeft));
         event
     }
 
@@ -79,8 +79,8 @@ impl Canceller {
 
 impl Drop for Exec {
     fn drop(&mut self) {
-        self.runner.forget(self.serial);
-        if !self.over {
+        self.runner.forget_exec(self.serial);
+        if !self.ended {
             self.runner.cancel(self.serial, CancelCause::Disconnect, Interrupt::Send);
         }
     }

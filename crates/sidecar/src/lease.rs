@@ -14,12 +14,12 @@ use crate::runner::Runner;
 #[derive(Debug)]
 pub struct Lease {
     runner: Runner,
-    stay: Stay,
+    usage: UsageGuard,
 }
 
 impl Lease {
     pub(crate) fn new(runner: Runner, usage: &Arc<Usage>) -> Self {
-        Lease { runner, stay: usage.enter() }
+        Lease { runner, usage: usage.acquire() }
     }
 
     /// The runner itself.
@@ -29,7 +29,7 @@ impl Lease {
 
     /// Asks for a tool to be started, as [`Runner::start`] does. The exec takes over from the lease.
     pub fn start(self, start: Start, fds: Vec<OwnedFd>) -> Exec {
-        self.runner.start(start, fds).staying(self.stay)
+        self.runner.start(start, fds).holding(self.usage)
     }
 }
 
@@ -39,29 +39,29 @@ pub(crate) struct Usage(Mutex<Count>);
 
 #[derive(Debug)]
 struct Count {
-    stays: usize,
+    users: usize,
     /// When the last of them ended, or the runner came up.
     idle_since: Instant,
 }
 
 /// One use of a runner, as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Stay(Arc<Usage>);
+pub(crate) struct UsageGuard(Arc<Usage>);
 
 impl Usage {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Usage(Mutex::new(Count { stays: 0, idle_since: Instant::now() })))
+        Arc::new(Usage(Mutex::new(Count { users: 0, idle_since: Instant::now() })))
     }
 
-    fn enter(self: &Arc<Self>) -> Stay {
-        self.lock().stays += 1;
-        Stay(Arc::clone(self))
+    fn acquire(self: &Arc<Self>) -> UsageGuard {
+        self.lock().users += 1;
+        UsageGuard(Arc::clone(self))
     }
 
     /// Since when nobody uses the runner; `None` while somebody does.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         let count = self.lock();
-        (count.stays == 0).then_some(count.idle_since)
+        (count.users == 0).then_some(count.idle_since)
     }
 
     fn lock(&self) -> MutexGuard<'_, Count> {
@@ -69,10 +69,10 @@ impl Usage {
     }
 }
 
-impl Drop for Stay {
+impl Drop for UsageGuard {
     fn drop(&mut self) {
         let mut count = self.0.lock();
-        count.stays = count.stays.saturating_sub(1);
+        count.users = count.users.saturating_sub(1);
         count.idle_since = Instant::now();
     }
 }

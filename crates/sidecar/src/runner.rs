@@ -20,69 +20,69 @@ use crate::backend::SidecarError;
 use crate::exec::{Exec, ExecEvent};
 use crate::link::Link;
 use crate::outbox::Outbox;
-use crate::translation::Translation;
-use crate::tunnel::{self, Load, Told};
+use crate::translation::PathTranslation;
+use crate::tunnel::{self, RelayTarget, TunnelMessage};
 
 /// A runner that has answered. Cheap to clone; the connection closes with [`Runner::close`] or
 /// with the last clone, and the sidecar ends with it.
 #[derive(Clone, Debug)]
 pub struct Runner {
     kind: Kind,
-    control: Arc<Handle>,
+    control: Arc<ControlHandle>,
     lost: watch::Receiver<bool>,
-    translation: Arc<Translation>,
+    translation: Arc<PathTranslation>,
 }
 
 /// The runner's users hold this; the task that reads the answers does not.
 #[derive(Debug)]
-struct Handle(Arc<Control>);
+struct ControlHandle(Arc<ControlConnection>);
 
 #[derive(Debug)]
-pub(crate) struct Control {
+pub(crate) struct ControlConnection {
     link: Link,
     outbox: Mutex<Outbox>,
     /// The outbox could not be emptied at once.
     backlog: Notify,
     /// There is room in the outbox for more of a client's bytes.
     room: Notify,
-    waiting: Mutex<Waiting>,
+    replies: Mutex<PendingReplies>,
 }
 
 /// Who waits for what the runner says.
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingReplies {
     last_serial: u32,
     signals: HashMap<u32, oneshot::Sender<Delivery>>,
     execs: HashMap<u32, mpsc::UnboundedSender<ExecEvent>>,
     /// Where no descriptors travel, those who carry what they would have.
-    tunnels: HashMap<u32, mpsc::UnboundedSender<Told>>,
-    /// Told if the runner stays although it was asked to go.
-    staying: Option<oneshot::Sender<()>>,
+    tunnels: HashMap<u32, mpsc::UnboundedSender<TunnelMessage>>,
+    /// TunnelMessage if the runner busy although it was asked to go.
+    busy: Option<oneshot::Sender<()>>,
 }
 
 /// What a runner answers when it is asked to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum RetireOutcome {
     /// It has gone.
-    Goes,
+    Retired,
     /// Something still runs below it.
-    Stays,
+    Busy,
 }
 
-impl Waiting {
+impl PendingReplies {
     fn next_serial(&mut self) -> u32 {
         self.last_serial = self.last_serial.wrapping_add(1);
         self.last_serial
     }
 
     /// Tells of an exec, by way of whoever carries its bytes if there is no other.
-    fn tell(&mut self, serial: u32, event: ExecEvent) {
+    fn dispatch(&mut self, serial: u32, event: ExecEvent) {
         let not_started = matches!(event, ExecEvent::NotStarted(_));
         // Nobody may be interested any more.
         if let Some(exec) = self.execs.get(&serial) {
             let _ = exec.send(event);
         } else if let Some(tunnel) = self.tunnels.get(&serial) {
-            let _ = tunnel.send(Told::Event(event));
+            let _ = tunnel.send(TunnelMessage::Event(event));
         }
         if not_started {
             // There is nothing to carry, and no end of it comes.
@@ -92,10 +92,10 @@ impl Waiting {
 }
 
 /// How long a runner may take to answer after its start.
-pub(crate) const HELLO_TIME: Duration = Duration::from_secs(10);
+pub(crate) const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a runner may take to end its tools and itself: the ladder's 3 s, and some.
-const CLOSING_TIME: Duration = Duration::from_secs(6);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(6);
 
 impl Runner {
     /// Waits for the runner at the other end of `control`, a unix stream socket, to say that it is
@@ -107,7 +107,7 @@ impl Runner {
     ) -> Result<Self, SidecarError> {
         let link = Link::socket(control);
         let failed = |source| SidecarError::Start { kind: kind.clone(), source };
-        Self::connect_by(link.map_err(failed)?, kind, setup).await
+        Self::connect_over(link.map_err(failed)?, kind, setup).await
     }
 
     /// As [`Runner::connect`], with a runner whose stdout is `reader` and whose stdin is `writer`. No
@@ -121,43 +121,52 @@ impl Runner {
     ) -> Result<Self, SidecarError> {
         let link = Link::pipes(reader, writer);
         let failed = |source| SidecarError::Start { kind: kind.clone(), source };
-        Self::connect_by(link.map_err(failed)?, kind, setup).await
+        Self::connect_over(link.map_err(failed)?, kind, setup).await
     }
 
-    async fn connect_by(link: Link, kind: Kind, setup: &Setup) -> Result<Self, SidecarError> {
+    async fn connect_over(link: Link, kind: Kind, setup: &Setup) -> Result<Self, SidecarError> {
         let mut frames = FrameReader::new();
         let hello = hello(&kind, &link, &mut frames);
-        let theirs = match tokio::time::timeout(HELLO_TIME, hello).await {
+        let version = match tokio::time::timeout(HELLO_TIMEOUT, hello).await {
             Ok(version) => version?,
-            Err(_) => return Err(SidecarError::Silent(kind)),
+            Err(_) => return Err(SidecarError::NoAnswer(kind)),
         };
-        if theirs != FRAMES_VERSION {
-            return Err(SidecarError::Version { kind, theirs, ours: FRAMES_VERSION });
+        if version != FRAMES_VERSION {
+            return Err(SidecarError::Version {
+                kind,
+                runner_version: version,
+                own_version: FRAMES_VERSION,
+            });
         }
-        let control = Arc::new(Control {
+        let control = Arc::new(ControlConnection {
             link,
             outbox: Mutex::default(),
             backlog: Notify::new(),
             room: Notify::new(),
-            waiting: Mutex::default(),
+            replies: Mutex::default(),
         });
         control.send(&Frame::Setup(setup.clone()), Vec::new());
-        let (tell_lost, lost) = watch::channel(false);
+        let (lost_sender, lost) = watch::channel(false);
         tokio::spawn({
             let (kind, control) = (kind.clone(), Arc::clone(&control));
             async move {
                 control.serve(&kind, frames).await;
                 // Whoever waits learns by this that no answer will come.
-                *control.waiting() = Waiting::default();
+                *control.replies() = PendingReplies::default();
                 // Nobody may be interested any more.
-                let _ = tell_lost.send(true);
+                let _ = lost_sender.send(true);
             }
         });
-        Ok(Runner { kind, control: Arc::new(Handle(control)), lost, translation: Arc::default() })
+        Ok(Runner {
+            kind,
+            control: Arc::new(ControlHandle(control)),
+            lost,
+            translation: Arc::default(),
+        })
     }
 
     /// The same runner, where directories are called otherwise than by clients.
-    pub(crate) fn translating(self, translation: Translation) -> Self {
+    pub(crate) fn with_translation(self, translation: PathTranslation) -> Self {
         Runner { translation: Arc::new(translation), ..self }
     }
 
@@ -179,22 +188,22 @@ impl Runner {
     /// the tool is to print to.
     pub fn start(&self, mut start: Start, fds: Vec<OwnedFd>) -> Exec {
         let control = &self.control.0;
-        let (tell, events) = mpsc::unbounded_channel();
-        let serial = control.waiting().next_serial();
+        let (events_sender, events) = mpsc::unbounded_channel();
+        let serial = control.replies().next_serial();
         start.serial = serial;
         if let Some(cwd) = &mut start.invocation.cwd {
             self.translation.apply(cwd);
         }
         let fds = if control.link.takes_descriptors() {
-            control.waiting().execs.insert(serial, tell);
+            control.replies().execs.insert(serial, events_sender);
             fds
         } else {
-            self.start_carrying(&mut start, fds, tell);
+            self.start_relayed(&mut start, fds, events_sender);
             Vec::new()
         };
         if self.is_lost() {
             // Nobody would ever answer.
-            self.forget(serial);
+            self.forget_exec(serial);
             control.forget_tunnel(serial);
         }
         control.send(&Frame::Start(Box::new(start)), fds);
@@ -202,27 +211,27 @@ impl Runner {
     }
 
     /// Has somebody carry what the descriptors would.
-    fn start_carrying(
+    fn start_relayed(
         &self,
         start: &mut Start,
         fds: Vec<OwnedFd>,
-        tell: mpsc::UnboundedSender<ExecEvent>,
+        events_sender: mpsc::UnboundedSender<ExecEvent>,
     ) {
         let (serial, control) = (start.serial, Arc::clone(&self.control.0));
-        let (told, account) = mpsc::unbounded_channel();
-        let mut waiting = self.control.0.waiting();
-        match tunnel::relay(start, fds) {
-            Load::Client(client) => {
-                waiting.execs.insert(serial, tell);
-                waiting.tunnels.insert(serial, told);
-                tokio::spawn(tunnel::carry_client(control, serial, client, account));
+        let (messages_sender, messages) = mpsc::unbounded_channel();
+        let mut replies = self.control.0.replies();
+        match tunnel::relay_streams(start, fds) {
+            RelayTarget::Client(client) => {
+                replies.execs.insert(serial, events_sender);
+                replies.tunnels.insert(serial, messages_sender);
+                tokio::spawn(tunnel::relay_client(control, serial, client, messages));
             }
-            Load::Output(pipe) => {
-                waiting.tunnels.insert(serial, told);
-                tokio::spawn(tunnel::carry_output(control, serial, pipe, account, tell));
+            RelayTarget::Output(pipe) => {
+                replies.tunnels.insert(serial, messages_sender);
+                tokio::spawn(tunnel::relay_output(control, serial, pipe, messages, events_sender));
             }
-            Load::Nothing => {
-                waiting.execs.insert(serial, tell);
+            RelayTarget::None => {
+                replies.execs.insert(serial, events_sender);
             }
         }
     }
@@ -231,9 +240,9 @@ impl Runner {
     pub async fn signal(&self, id: &ExecId, signal: Signal) -> Result<Delivery, SidecarError> {
         let (answer, answered) = oneshot::channel();
         let serial = {
-            let mut waiting = self.control.0.waiting();
-            let serial = waiting.next_serial();
-            waiting.signals.insert(serial, answer);
+            let mut replies = self.control.0.replies();
+            let serial = replies.next_serial();
+            replies.signals.insert(serial, answer);
             serial
         };
         self.control.0.send(&Frame::Kill { serial, signal, id: id.clone() }, Vec::new());
@@ -246,26 +255,26 @@ impl Runner {
 
     /// Asks the runner to go if nothing runs below it. It reads nothing else once it has decided to go,
     /// so meanwhile nobody may start anything.
-    pub(crate) async fn retire(&self) -> Answer {
-        let (tell, stays) = oneshot::channel();
-        self.control.0.waiting().staying = Some(tell);
+    pub(crate) async fn retire(&self) -> RetireOutcome {
+        let (events_sender, busy) = oneshot::channel();
+        self.control.0.replies().busy = Some(events_sender);
         if self.is_lost() {
             // Nobody would ever answer.
-            self.control.0.waiting().staying = None;
+            self.control.0.replies().busy = None;
         }
         self.control.0.send(&Frame::Retire, Vec::new());
-        match stays.await {
-            Ok(()) => Answer::Stays,
+        match busy.await {
+            Ok(()) => RetireOutcome::Busy,
             Err(_) => {
                 self.lost().await;
-                Answer::Goes
+                RetireOutcome::Retired
             }
         }
     }
 
     /// Nobody waits for this exec any more.
-    pub(crate) fn forget(&self, serial: u32) {
-        self.control.0.waiting().execs.remove(&serial);
+    pub(crate) fn forget_exec(&self, serial: u32) {
+        self.control.0.replies().execs.remove(&serial);
     }
 
     /// Whether the runner is gone.
@@ -287,7 +296,7 @@ impl Runner {
     /// not is given up after 6 s; then its guard, or its container, ends it.
     pub async fn close(&self) {
         self.link().shutdown(Shutdown::Write);
-        if tokio::time::timeout(CLOSING_TIME, self.lost()).await.is_err() {
+        if tokio::time::timeout(CLOSE_TIMEOUT, self.lost()).await.is_err() {
             tracing::warn!(kind = %self.kind, "a sidecar did not end in time");
             self.link().shutdown(Shutdown::Both);
         }
@@ -298,13 +307,13 @@ impl Runner {
     }
 }
 
-impl Drop for Handle {
+impl Drop for ControlHandle {
     fn drop(&mut self) {
-        self.0.give_up();
+        self.0.disconnect();
     }
 }
 
-impl Control {
+impl ControlConnection {
     /// Sends a frame, now or as soon as there is room. A runner that is gone takes none.
     pub(crate) fn send(&self, frame: &Frame<'_>, fds: Vec<OwnedFd>) {
         let mut bytes = Vec::new();
@@ -320,20 +329,20 @@ impl Control {
     fn flush(&self, outbox: &mut Outbox) {
         if outbox.flush(&self.link).is_err() {
             *outbox = Outbox::default();
-            self.give_up();
+            self.disconnect();
         }
-        if outbox.unsent() <= ROOM {
+        if outbox.unsent() <= MAX_UNSENT {
             self.room.notify_waiters();
         }
     }
 
     /// Whether more of a client's bytes may be sent: what waits here is bounded, whoever sends.
     pub(crate) fn has_room(&self) -> bool {
-        self.outbox().unsent() <= ROOM
+        self.outbox().unsent() <= MAX_UNSENT
     }
 
     /// Waits until more of a client's bytes may be sent. Cancel-safe.
-    pub(crate) async fn room(&self) {
+    pub(crate) async fn writable(&self) {
         loop {
             let mut freed = pin!(self.room.notified());
             // From now on none is missed.
@@ -346,20 +355,20 @@ impl Control {
     }
 
     /// Nothing more is said or heard; the runner ends by it.
-    pub(crate) fn give_up(&self) {
+    pub(crate) fn disconnect(&self) {
         self.link.shutdown(Shutdown::Both);
     }
 
     /// Nobody carries anything for this exec any more.
     pub(crate) fn forget_tunnel(&self, serial: u32) {
-        self.waiting().tunnels.remove(&serial);
+        self.replies().tunnels.remove(&serial);
     }
 
     /// Reads what the runner says, and sends it what had to wait, until it is gone.
     async fn serve(&self, kind: &Kind, mut frames: FrameReader) {
         loop {
             if !self.take_frames(kind, &mut frames) {
-                self.give_up();
+                self.disconnect();
                 return;
             }
             tokio::select! {
@@ -379,16 +388,16 @@ impl Control {
             let (serial, event) = match frames.next_frame() {
                 Ok(None) => return true,
                 Ok(Some(Frame::Killed { serial, found })) => {
-                    if let Some(waiting) = self.waiting().signals.remove(&serial) {
+                    if let Some(waiting) = self.replies().signals.remove(&serial) {
                         // The one who asked may have given up.
                         let _ = waiting.send(found);
                     }
                     continue;
                 }
                 Ok(Some(Frame::Tunnel { serial, data })) => {
-                    if let Some(tunnel) = self.waiting().tunnels.get(&serial) {
+                    if let Some(tunnel) = self.replies().tunnels.get(&serial) {
                         // Whoever carried it may have left.
-                        let _ = tunnel.send(Told::Bytes(data.to_vec()));
+                        let _ = tunnel.send(TunnelMessage::Bytes(data.to_vec()));
                     }
                     continue;
                 }
@@ -397,7 +406,7 @@ impl Control {
                     continue;
                 }
                 Ok(Some(Frame::Busy)) => {
-                    if let Some(waiting) = self.waiting().staying.take() {
+                    if let Some(waiting) = self.replies().busy.take() {
                         let _ = waiting.send(());
                     }
                     continue;
@@ -413,7 +422,7 @@ impl Control {
                     return false;
                 }
             };
-            self.waiting().tell(serial, event);
+            self.replies().dispatch(serial, event);
         }
     }
 
@@ -430,14 +439,14 @@ impl Control {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn replies(&self) -> MutexGuard<'_, PendingReplies> {
+        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Waits for bytes from the runner. `Ok(false)` when it has closed its end. Cancel-safe.
 async fn fill(link: &Link, frames: &mut FrameReader) -> io::Result<bool> {
-    let room = if link.takes_descriptors() { READ } else { READ_BULK };
+    let room = if link.takes_descriptors() { READ } else { STREAM_READ };
     let count = link.receive(frames.buffer().spare(room)).await?;
     frames.buffer().commit(count);
     Ok(count > 0)
@@ -446,9 +455,9 @@ async fn fill(link: &Link, frames: &mut FrameReader) -> io::Result<bool> {
 /// A runner says a few bytes per exec.
 const READ: usize = 4 * 1024;
 /// Where it takes no descriptors, it says what tools print, too.
-const READ_BULK: usize = 64 * 1024;
+const STREAM_READ: usize = 64 * 1024;
 /// How many bytes may wait for a runner before no more is taken from a client.
-const ROOM: usize = 256 * 1024;
+const MAX_UNSENT: usize = 256 * 1024;
 
 /// Waits for the runner's first frame.
 async fn hello(kind: &Kind, link: &Link, frames: &mut FrameReader) -> Result<u8, SidecarError> {

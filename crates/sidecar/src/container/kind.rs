@@ -177,7 +177,7 @@ pub(super) fn working(shared: &Shared, mut spec: ContainerSpec) -> ContainerSpec
         Net::Host => Network::Host,
     };
     if config.net == Net::Separate {
-        shared.keep_apart(&mut spec);
+        shared.isolate_network(&mut spec);
     }
     spec.limits = config.limits.clone();
     spec.mounts.extend([
