@@ -245,7 +245,7 @@ async fn output(command: &EngineCommand) -> Result<Output, EngineError> {
 /// What a command says of its own failure: its last words, for the first are often a preamble.
 fn failure_reason(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
-    error_line(&said).unwrap_or_else(|| format!("{} and no word", output.status))
+    error_line(&said).unwrap_or_else(|| format!("{} with no error output", output.status))
 }
 
 /// The last line with something on it, without the engine's own introduction.

@@ -6,6 +6,7 @@
 
 mod agent;
 mod attach;
+mod engine_stderr;
 mod images;
 mod kind;
 mod network_isolation;
@@ -24,8 +25,9 @@ use aifo_engine::{
 use aifo_types::{Kind, Subnet};
 use tokio::sync::{Mutex, RwLock, watch};
 
-use crate::backend::{Backend, SidecarError, Starting};
+use crate::backend::{Backend, Starting};
 use crate::caches::Caches;
+use crate::error::SidecarError;
 use crate::local::Transport;
 use crate::progress::Progress;
 

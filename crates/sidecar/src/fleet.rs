@@ -7,7 +7,8 @@ use std::time::Duration;
 use aifo_types::Kind;
 use tokio::sync::watch;
 
-use crate::backend::{Backend, SidecarError};
+use crate::backend::Backend;
+use crate::error::SidecarError;
 use crate::lease::Lease;
 use crate::progress::Reporter;
 use crate::slot::{RunningKinds, SidecarSlot};

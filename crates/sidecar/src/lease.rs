@@ -1,16 +1,16 @@
-//! The right to use a runner, which keeps it from being sent home.
+//! The right to use a runner.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use aifo_wire::Start;
-use tokio::time::Instant;
 
 use crate::exec::Exec;
 use crate::runner::Runner;
+use crate::usage::{Usage, UsageGuard};
 
-/// A runner for whoever wants to start something in it. While a lease of it is out, or an exec that was
-/// started by one, nobody asks the runner to go, so that no call is ever sent to one that is leaving.
+/// A runner that can start tools. While a lease exists, or an exec that was started through one, the
+/// runner is not retired, so no call is sent to a runner that is about to end.
 #[derive(Debug)]
 pub struct Lease {
     runner: Runner,
@@ -22,57 +22,13 @@ impl Lease {
         Lease { runner, usage: usage.acquire() }
     }
 
-    /// The runner itself.
+    /// Returns the runner.
     pub fn runner(&self) -> &Runner {
         &self.runner
     }
 
-    /// Asks for a tool to be started, as [`Runner::start`] does. The exec takes over from the lease.
+    /// Starts a tool, as [`Runner::start`] does. The exec keeps the runner in use.
     pub fn start(self, start: Start, fds: Vec<OwnedFd>) -> Exec {
         self.runner.start(start, fds).holding(self.usage)
-    }
-}
-
-/// How much a runner is used.
-#[derive(Debug)]
-pub(crate) struct Usage(Mutex<Count>);
-
-#[derive(Debug)]
-struct Count {
-    users: usize,
-    /// When the last of them ended, or the runner came up.
-    idle_since: Instant,
-}
-
-/// One use of a runner, as long as this lives.
-#[derive(Debug)]
-pub(crate) struct UsageGuard(Arc<Usage>);
-
-impl Usage {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Usage(Mutex::new(Count { users: 0, idle_since: Instant::now() })))
-    }
-
-    fn acquire(self: &Arc<Self>) -> UsageGuard {
-        self.lock().users += 1;
-        UsageGuard(Arc::clone(self))
-    }
-
-    /// Since when nobody uses the runner; `None` while somebody does.
-    pub(crate) fn idle_since(&self) -> Option<Instant> {
-        let count = self.lock();
-        (count.users == 0).then_some(count.idle_since)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Count> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for UsageGuard {
-    fn drop(&mut self) {
-        let mut count = self.0.lock();
-        count.users = count.users.saturating_sub(1);
-        count.idle_since = Instant::now();
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aifo_types::Kind;
 
-use crate::backend::SidecarError;
+use crate::error::SidecarError;
 
 /// Something that happened to a sidecar.
 #[derive(Clone, Copy, Debug)]

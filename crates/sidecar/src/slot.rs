@@ -11,10 +11,12 @@ use aifo_types::Kind;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::backend::{Backend, SidecarError};
-use crate::lease::{Lease, Usage};
+use crate::backend::Backend;
+use crate::error::SidecarError;
+use crate::lease::Lease;
 use crate::progress::{Progress, Reporter, SidecarEvent};
 use crate::runner::{RetireOutcome, Runner};
+use crate::usage::Usage;
 
 /// One kind's sidecar: started when it is needed, once for all who wait for it, and sent home when it
 /// has had nothing to do for long enough.

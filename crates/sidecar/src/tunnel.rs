@@ -2,6 +2,7 @@
 //! (`spec/runner.md#stream-transport`).
 
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
-use crate::exec::ExecEvent;
-use crate::runner::ControlConnection;
+use crate::control::{ControlConnection, TunnelMessage};
+use crate::event::ExecEvent;
 use crate::socket::{Socket, on_reactor};
 
 /// What is to be copied for an exec.
@@ -25,15 +26,6 @@ pub(crate) enum RelayTarget {
     /// What it prints, into this pipe.
     Output(OwnedFd),
     None,
-}
-
-/// What the runner says of an exec to whoever carries its bytes.
-#[derive(Debug)]
-pub(crate) enum TunnelMessage {
-    /// To the client.
-    Bytes(Vec<u8>),
-    /// To us, where it must not come before the bytes.
-    Event(ExecEvent),
 }
 
 /// Everything the runner still has to say of an exec.
@@ -153,7 +145,7 @@ pub(crate) async fn relay_output(
         frames.receive(&bytes);
         if !output.take_frames(&control, serial, &mut frames).await {
             tracing::warn!("a runner broke the protocol of a client's connection");
-            control.disconnect();
+            control.shutdown(Shutdown::Both);
         }
     }
 }

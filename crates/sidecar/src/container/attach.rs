@@ -15,9 +15,10 @@ use aifo_engine::{Engine, EngineCommand, ExecAs, Stdio};
 use aifo_types::Kind;
 use aifo_wire::Setup;
 
+use super::engine_stderr::EngineStderr;
 use super::kind::WORKSPACE;
-use super::starting::EngineStderr;
-use crate::backend::{Backend, SidecarError, Starting};
+use crate::backend::{Backend, Starting};
+use crate::error::SidecarError;
 use crate::progress::Progress;
 use crate::runner::Runner;
 use crate::translation::PathTranslation;
@@ -180,7 +181,7 @@ impl AttachConfig {
         let command = copy.start();
         tracing::debug!(%command, "engine");
         let mut child = self.engine.spawn(&command, true).map_err(AttachFailure::new)?;
-        let mut stderr = EngineStderr::of(child.stderr.take(), None);
+        let mut stderr = EngineStderr::new(child.stderr.take(), None);
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(AttachFailure::new("its streams are not ours"));
         };

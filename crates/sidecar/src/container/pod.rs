@@ -7,7 +7,7 @@ use aifo_engine::{ContainerSpec, EngineCommand, EngineError, Network};
 use aifo_types::Kind;
 
 use super::{Net, Shared, engine_error, kind};
-use crate::backend::SidecarError;
+use crate::error::SidecarError;
 use crate::progress::Progress;
 use crate::runner::Runner;
 
