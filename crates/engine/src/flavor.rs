@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Which engine it is: they share a command line, but not every word of it.
+/// A supported engine. Their command lines differ in some options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavor {
     /// `docker`
@@ -12,7 +12,7 @@ pub enum Flavor {
 }
 
 impl Flavor {
-    /// Its program.
+    /// Returns the name of the engine's program.
     pub fn program(self) -> &'static str {
         match self {
             Flavor::Docker => "docker",

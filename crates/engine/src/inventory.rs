@@ -1,4 +1,4 @@
-//! What of ours an engine holds.
+//! Lists and removes the containers, networks and volumes of sessions.
 
 use std::path::PathBuf;
 
@@ -6,24 +6,24 @@ use crate::engine::{Engine, EngineError};
 use crate::flavor::Flavor;
 use crate::labels::Label;
 
-/// A container of ours, running or not.
+/// A container of a session, running or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
     /// Its name.
     pub name: String,
-    /// The session it belongs to.
+    /// The session's id.
     pub session: String,
-    /// The kind of its sidecar.
+    /// The sidecar's kind.
     pub kind: String,
     /// The session's directory.
     pub directory: PathBuf,
-    /// The image it is made from.
+    /// Its image.
     pub image: String,
-    /// Its state in the engine's words: `Up 3 minutes`.
+    /// The engine's description of its state: `Up 3 minutes`.
     pub status: String,
 }
 
-/// A network of ours.
+/// A network of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkEntry {
     /// Its name.
@@ -35,7 +35,7 @@ pub struct NetworkEntry {
 }
 
 impl Engine {
-    /// This user's containers, or those of one session.
+    /// Lists this user's containers, or those of one session.
     pub async fn containers(&self, session: Option<&str>) -> Result<Vec<Container>, EngineError> {
         let label = |label: Label| match self.flavor() {
             Flavor::Docker => format!("{{{{.Label \"{}\"}}}}", label.name()),
@@ -62,7 +62,7 @@ impl Engine {
         let inspect = self.command().args(["network", "inspect", "--format", &format]);
         let lines = match self.lines(inspect.clone().args(&names)).await {
             Ok(lines) => lines,
-            // One that has gone meanwhile fails the command for all of them.
+            // One network that was removed meanwhile fails the command for all.
             Err(_) => {
                 let mut lines = Vec::new();
                 for name in &names {
@@ -74,18 +74,18 @@ impl Engine {
         Ok(lines.iter().filter_map(|line| network(line)).collect())
     }
 
-    /// The names of the volumes that begin so.
+    /// Lists the names of the volumes that start with `prefix`.
     pub async fn volumes(&self, prefix: &str) -> Result<Vec<String>, EngineError> {
         let filter = format!("name={prefix}");
         let command = self.command().args(["volume", "ls", "--quiet", "--filter", &filter]);
         let mut names = self.lines(command).await?;
-        // The filter takes a name's middle as well.
+        // The filter also matches the middle of a name.
         names.retain(|name| name.starts_with(prefix));
         names.sort_unstable();
         Ok(names)
     }
 
-    /// Removes containers, running or not. One that is gone already is no failure.
+    /// Removes containers, running or not. A missing one is not an error.
     pub async fn remove_containers(&self, names: &[String]) -> Result<(), EngineError> {
         if names.is_empty() {
             return Ok(());
@@ -97,12 +97,12 @@ impl Engine {
         self.ignore_missing(self.output(&command.args(names)).await)
     }
 
-    /// Removes a network. One that is gone already is no failure.
+    /// Removes a network. A missing one is not an error.
     pub async fn remove_network(&self, name: &str) -> Result<(), EngineError> {
         self.ignore_missing(self.output(&self.command().args(["network", "rm", name])).await)
     }
 
-    /// Removes a volume. One that is gone already is no failure.
+    /// Removes a volume. A missing one is not an error.
     pub async fn remove_volume(&self, name: &str) -> Result<(), EngineError> {
         self.ignore_missing(self.output(&self.command().args(["volume", "rm", name])).await)
     }
@@ -121,7 +121,7 @@ impl Engine {
     }
 }
 
-/// Whether a complaint says that what was to go is gone, or going.
+/// Whether an error means that the object is missing, or is being removed.
 fn means_missing(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     let words =

@@ -1,22 +1,22 @@
-//! The labels by which we know our own.
+//! Labels of the containers and networks of sessions.
 
 use std::path::{Path, PathBuf};
 
 /// A label's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
-    /// The id of the session it belongs to.
+    /// The session's id.
     Session,
     /// The kind of the sidecar.
     Kind,
-    /// The user that started it: an engine may serve several.
+    /// The uid of the session's user, because an engine can serve several users.
     User,
-    /// The session's directory, which tells whether it still runs.
+    /// The session directory, whose lock shows whether the session runs.
     Directory,
 }
 
 impl Label {
-    /// As the engine knows it.
+    /// Returns the label's name on the engine.
     pub fn name(self) -> &'static str {
         match self {
             Label::Session => "dev.aifo.session",
@@ -27,22 +27,22 @@ impl Label {
     }
 }
 
-/// What everything that a session makes carries.
+/// The labels of everything that one session creates on an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
     /// The session's id.
     pub session: String,
-    /// The session's directory.
+    /// The session directory.
     pub directory: PathBuf,
 }
 
 impl Labels {
-    /// Of a session with this directory.
+    /// Returns the labels of a session.
     pub fn of_session(session: &str, directory: &Path) -> Self {
         Labels { session: session.to_owned(), directory: directory.to_owned() }
     }
 
-    /// As `name=value` words.
+    /// Returns `name=value` arguments.
     pub(crate) fn to_words(&self) -> [String; 3] {
         [
             format!("{}={}", Label::Session.name(), self.session),
