@@ -65,7 +65,7 @@ pub enum EngineError {
     Failed {
         /// What was run.
         command: Box<EngineCommand>,
-        /// What it said, or how it ended.
+        /// Its error message, or its exit status.
         reason: String,
     },
     /// A command did not end in time.
@@ -129,8 +129,9 @@ impl Engine {
         let facts = Facts::parse(flavor, &output.stdout).ok();
         match facts.filter(|facts| output.status.success() && !facts.version.is_empty()) {
             None => {
-                let told = Facts::server_error(&output.stdout).and_then(|told| error_line(&told));
-                Err(no_answer(told.unwrap_or_else(|| failure_reason(&output))))
+                let error =
+                    Facts::server_error(&output.stdout).and_then(|error| error_line(&error));
+                Err(no_answer(error.unwrap_or_else(|| failure_reason(&output))))
             }
             Some(facts) if facts.remapped => Err(EngineError::UsersRemapped),
             Some(facts) => Ok(Engine { flavor, program, facts }),

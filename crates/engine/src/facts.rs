@@ -55,7 +55,7 @@ impl Facts {
     /// Whether its containers run on this machine's kernel, judged by the kernel's release.
     pub fn shares_host_kernel(&self) -> bool {
         nix::sys::utsname::uname()
-            .is_ok_and(|ours| ours.release().to_str() == Some(self.kernel.as_str()))
+            .is_ok_and(|host| host.release().to_str() == Some(self.kernel.as_str()))
             && !self.system.contains("Docker Desktop")
     }
 }

@@ -55,7 +55,7 @@ impl Engine {
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        // Only here both engines tell labels in the same words.
+        // Both engines print labels alike only with `inspect`.
         let label = |label: Label| format!("{{{{index .Labels \"{}\"}}}}", label.name());
         let format =
             format!("{}\t{}\t{{{{.Name}}}}", label(Label::Session), label(Label::Directory));

@@ -1,8 +1,8 @@
-//! Version 3: the tool on what its caller has (`spec/exec3.md`).
+//! Protocol version 3: the tool runs on the client's descriptors (`spec/exec3.md`).
 //!
-//! The proxy judges the call and its descriptors, then hands the client's own connection to the
-//! runner. From then on it only watches: the clock, the end of the session, and what the runner tells
-//! for the log. No byte of the tool's comes this way.
+//! The proxy checks the call and its descriptors, then passes the client's connection to the runner.
+//! From then on it watches the deadline, the session's end and the runner's events for the log. The
+//! tool's bytes bypass the proxy.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
@@ -26,8 +26,8 @@ use crate::sidecar_lease::{self, Caller};
 use crate::start::{StartedExec, log_start, start_frame, start_in_first};
 use crate::state::ProxyState;
 
-/// Runs a tool on the client's connection. An error is what the client is to be told instead; nothing
-/// was sent.
+/// Runs a tool on the client's connection. On an error nothing was sent, and the caller sends the
+/// refusal.
 pub(crate) async fn run(
     state: &ProxyState,
     client: &ParkedClient,
@@ -43,7 +43,7 @@ pub(crate) async fn run(
     }
     state.config.call_log.record(&record);
     match ran {
-        // The client may have been told that the tool runs, so it is told nothing more.
+        // The runner may have sent `101`, so no refusal can follow.
         Err(Refusal::EndingUnknown(_)) => Ok(()),
         ran => ran,
     }
@@ -85,7 +85,7 @@ async fn run_recorded(
     Ok(())
 }
 
-/// Keeps the descriptors that may pass; what stands for the others is changed in the invocation.
+/// Returns the descriptors that may pass. Replaces the others in the invocation.
 fn admit(state: &ProxyState, invocation: &mut Invocation, fds: Vec<OwnedFd>) -> Vec<OwnedFd> {
     let mut fds = fds.into_iter();
     let mut admitted = Vec::new();
@@ -100,9 +100,9 @@ fn admit(state: &ProxyState, invocation: &mut Invocation, fds: Vec<OwnedFd>) -> 
     admitted
 }
 
-/// Asks the first of the routed sidecars that has the tool. The last is not waited for: whether it has
-/// it comes as an event, and until then nobody need be woken. It also gets the descriptors themselves,
-/// so that none is held here while the tool runs.
+/// Starts the tool in the first of the routed sidecars that has it. The last one gets the descriptors
+/// themselves, not duplicates, and its response is an event for [`watch`]: fewer wake-ups, and the
+/// proxy holds no descriptor while the tool runs.
 async fn start_attached(
     state: &ProxyState,
     request: &ExecRequest,
@@ -122,7 +122,7 @@ async fn start_attached(
     Ok(StartedExec { exec: lease.start(start, handed), route })
 }
 
-/// Watches until the tool has ended. An error means that nothing ran.
+/// Watches until the tool has ended. An error means that no tool was started.
 async fn watch(
     state: &ProxyState,
     request: &ExecRequest,
@@ -142,14 +142,14 @@ async fn watch(
                 return Err(state.config.policy.unavailable(&request.tool));
             }
             Some(ExecEvent::NotStarted(error)) => return Err(start_refusal(error)),
-            // What does not belong here is as good as no event at all.
+            // An unexpected event is treated as a lost runner.
             Some(ExecEvent::Started) | None => break None,
         }
     };
     let id = registration.id().clone();
     if exit.is_none() {
-        // The client may have been told that the tool runs, so it is told nothing more: that its
-        // connection ends says that the ending is unknown.
+        // The runner may have sent `101`, so the connection ends without an `Exit`: the client reports
+        // an unknown ending.
         tracing::warn!(exec_id = %id, "runner lost, ending unknown");
     }
     let (ending, usage) = exit.map(|exit| (exit.ending, exit.usage)).unzip();

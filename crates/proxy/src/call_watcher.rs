@@ -1,4 +1,4 @@
-//! Looking after a running tool while something else waits for it.
+//! Watches a running call for its deadline and the session's end.
 
 use std::future::Future;
 use std::pin::pin;
@@ -11,10 +11,10 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::registry::Registration;
 
-/// Watches the clock and the session on behalf of one tool, and has it ended when its time is up.
+/// Ends one tool at its deadline and when the session ends.
 ///
-/// Everything the exec's task awaits goes through [`CallWatcher::attend`], so that a client that
-/// does not read cannot keep a tool alive beyond its limit.
+/// The exec's task awaits everything through [`CallWatcher::watch`], so that a client that does not
+/// read cannot extend the tool's time.
 #[derive(Debug)]
 pub(crate) struct CallWatcher {
     canceller: Canceller,
@@ -25,12 +25,12 @@ pub(crate) struct CallWatcher {
     at_limit: TimeLimit,
 }
 
-/// How a tool is ended that ran into its time limit.
+/// How a tool is ended at its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeLimit {
-    /// INT, TERM 5 s later, KILL 10 s later: the protocol's ladder for tools.
+    /// INT, TERM 5 s later, KILL 10 s later: the signal escalation for tools.
     Escalate,
-    /// As when nobody waits any more: a notification does not need ten seconds to end.
+    /// As after a disconnect: a notification does not need ten seconds to end.
     Cancel,
 }
 
@@ -51,7 +51,7 @@ impl CallWatcher {
         }
     }
 
-    /// Awaits `work`, and meanwhile has the tool ended when it must be.
+    /// Awaits `work`, and meanwhile ends the tool when it must end.
     pub(crate) async fn watch<F: Future>(&mut self, work: F) -> F::Output {
         let mut work = pin!(work);
         loop {
@@ -75,7 +75,7 @@ impl CallWatcher {
         }
     }
 
-    /// The client has gone: has the tool ended, unless the client has just tried so itself.
+    /// Ends the tool after the client's disconnect. Skips the INT if the client has just sent a signal.
     pub(crate) fn disconnect(&self, registration: &Registration) {
         let interrupt = match registration.was_signalled_recently() {
             true => Interrupt::Skip,
@@ -84,12 +84,12 @@ impl CallWatcher {
         self.canceller.cancel(CancelCause::Disconnect, interrupt);
     }
 
-    /// Whether the tool ran into the time limit.
+    /// Whether the tool reached its time limit.
     pub(crate) fn timed_out(&self) -> bool {
         self.timed_out
     }
 
-    /// The code to tell for an ending.
+    /// Returns the exit code to report for an ending.
     pub(crate) fn exit_code(&self, ending: Option<Ending>) -> u8 {
         match ending {
             None => exit::UNKNOWN,
@@ -107,6 +107,6 @@ async fn deadline_reached(deadline: Option<Instant>) {
 }
 
 async fn shutdown_requested(shutdown: &mut watch::Receiver<bool>) {
-    // An error means that the proxy itself is gone, which ends the session as well.
+    // An error means that the proxy was dropped, which ends the session too.
     let _ = shutdown.wait_for(|shutdown| *shutdown).await;
 }

@@ -11,42 +11,42 @@ use crate::fd_passing::SharedDirectories;
 use crate::record::CallLog;
 use crate::running_table::RunningTable;
 
-/// What a proxy is told by whoever owns the session.
+/// The configuration of a proxy.
 #[derive(Debug)]
 pub struct ProxyConfig {
-    /// What clients have to present.
+    /// The token that clients must send.
     pub token: Token,
-    /// Which tools run, and where.
+    /// The allowlists and routes.
     pub policy: Policy,
-    /// Which notifications may be run on the host.
+    /// The notifications that may run on the host.
     pub notify: NotifyRules,
-    /// Who is told of every call.
+    /// Receives a record of each call.
     pub call_log: CallLog,
-    /// Where it stands what runs.
+    /// Lists the running calls.
     pub running_table: RunningTable,
-    /// What clients may send, and how many may run.
+    /// Limits on requests and on running calls.
     pub limits: Limits,
-    /// How long a tool may run, or `None` for as long as it likes.
+    /// The time limit of a tool; `None` for no limit.
     pub max_runtime: Option<Duration>,
-    /// Whether buffered output is set off from what a user interface draws around it.
+    /// The framing of version 1 responses.
     pub transcript: Transcript,
-    /// A directory for output that is too large for memory; on disk rather than in it.
+    /// A directory for output that is too large for memory; on a disk, not on a tmpfs.
     pub spool_dir: PathBuf,
-    /// Which of a caller's variables its tool gets.
+    /// The variables that a caller passes to its tool.
     pub forwarding: Forwarding,
-    /// Where agent and tools share files.
+    /// The directories that agent and tools share.
     pub shared_directories: SharedDirectories,
-    /// What every call executes, in place of what is found in the sidecar's PATH: for a proxy that
-    /// stands before one program. An absolute path where the sidecar is.
+    /// The program that every call executes, instead of the one in the sidecar's PATH; an absolute
+    /// path in the sidecar. For a proxy that serves one program.
     pub program: Option<PathBuf>,
 }
 
-/// How the body of a version 1 answer is framed.
+/// The framing of the body of a version 1 response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transcript {
-    /// The tool's bytes, nothing else.
+    /// The tool's bytes alone.
     #[default]
     Plain,
-    /// A newline before and after, as verbose mode has it.
+    /// A newline before and after, for verbose mode.
     OnOwnLines,
 }

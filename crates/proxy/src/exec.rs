@@ -18,7 +18,7 @@ use crate::state::ProxyState;
 use crate::streamed::StreamedResponse;
 use crate::tool_output::ToolOutput;
 
-/// Runs a tool for a client. An error is what the client is to be told instead; nothing was sent.
+/// Runs a tool for a client. On an error nothing was sent, and the caller sends the refusal.
 pub(crate) async fn run(
     state: &Arc<ProxyState>,
     client: &Client,

@@ -1,8 +1,8 @@
-//! Which of a caller's descriptors a tool may get (`spec/exec3.md#passed-descriptors`).
+//! Decides which of a caller's descriptors a tool may get (`spec/exec3.md#passed-descriptors`).
 //!
-//! A descriptor is more than its bytes: a directory is a way into the sender's file system, a terminal
-//! can be typed into, a socket carries further descriptors, and a file can be opened anew through the
-//! descriptor, for writing too. What passes is what the tool could have had by itself.
+//! A descriptor grants more than its bytes: a directory opens the sender's file system, a terminal
+//! accepts input, a socket carries further descriptors, and a file can be reopened through it, also for
+//! writing. A descriptor passes if the tool could open the same object itself.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -21,24 +21,24 @@ pub struct SharedDirectories {
 #[derive(Debug)]
 struct SharedDirectory {
     directory: OwnedFd,
-    /// The paths by which it is known: ours, and where the agent sees it.
+    /// Its path for the proxy, then the paths where the agent sees it.
     names: Vec<PathBuf>,
 }
 
-/// What becomes of a descriptor. None is ever refused.
+/// The decision on a descriptor. None is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FdDecision {
     /// The tool gets it.
     Pass,
     /// The tool gets a `/dev/null` of its own.
     Null,
-    /// The tool gets a pipe, and its bytes travel.
+    /// The tool gets a pipe, and the bytes are relayed.
     Relay,
 }
 
 impl SharedDirectories {
-    /// The workspace, where tools see it as `workspace`, and the session's temporary directory; each
-    /// with its own path first, then others by which the agent knows it. Errors: one cannot be opened.
+    /// Opens the shared directories: for each its own path first, then the paths where the agent sees
+    /// it. `workspace` is the tools' path of the workspace. Errors: one cannot be opened.
     pub fn new(
         workspace: PathBuf,
         shared: impl IntoIterator<Item = Vec<PathBuf>>,
@@ -51,13 +51,13 @@ impl SharedDirectories {
         Ok(SharedDirectories { workspace, directories: directories.collect::<io::Result<_>>()? })
     }
 
-    /// The workspace as tools see it.
+    /// Returns the tools' path of the workspace.
     pub(crate) fn workspace(&self) -> &Path {
         &self.workspace
     }
 
-    /// Whether this regular file really lies beneath one of the directories: opened again by its path,
-    /// from there and without any link, it is the same.
+    /// Whether a regular file is below one of the directories: its path, opened from the directory
+    /// without following links, must lead to the same file.
     fn contain(&self, fd: BorrowedFd<'_>, file: &FileStat) -> bool {
         let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())) else {
             return false;
@@ -82,12 +82,12 @@ impl SharedDirectory {
     }
 }
 
-/// Looks at a descriptor that came from a client.
+/// Decides on a descriptor that a client has sent.
 pub(crate) fn decide_fd(fd: BorrowedFd<'_>, directories: &SharedDirectories) -> FdDecision {
     let (Ok(stat), Ok(flags)) = (fstat(fd), fcntl(fd, FcntlArg::F_GETFL)) else {
         return FdDecision::Relay;
     };
-    // It reads nothing and writes nothing, but opens everything.
+    // It cannot be read or written, but other files can be opened through it.
     if OFlag::from_bits_retain(flags).contains(OFlag::O_PATH) {
         return FdDecision::Relay;
     }
@@ -119,8 +119,8 @@ mod tests {
 
     use super::*;
 
-    /// A workspace, which an agent sees as `alias`, a shared temporary directory, and a folder that is
-    /// neither. All is removed on drop.
+    /// A workspace, which an agent sees as `alias`, a shared temporary directory, and a directory that
+    /// is not shared. Removed on drop.
     struct TestDirs {
         base: PathBuf,
         directories: SharedDirectories,
@@ -206,7 +206,7 @@ mod tests {
             dirs.check(&format!("{name}, for writing"), own, FdDecision::Pass);
             dirs.check(&format!("{name}, O_PATH"), path_only(&dirs.path(name)), FdDecision::Relay);
         }
-        // Nothing was opened anew by a name that the file has lost.
+        // The check uses the file's current name.
         let file = dirs.open("workspace/file");
         fs::rename(dirs.path("workspace/file"), dirs.path("workspace/renamed")).unwrap();
         dirs.check("renamed within", file, FdDecision::Pass);
@@ -224,14 +224,14 @@ mod tests {
         for name in names {
             dirs.check(name, dirs.open(name), FdDecision::Relay);
         }
-        // The same file by its name within: the tool can open it itself.
+        // The tool can open the same file by its name in the workspace.
         dirs.check("hard link within", dirs.open("workspace/linked"), FdDecision::Pass);
 
         let moved = dirs.open("workspace/sub/file");
         dirs.check("before it is moved out", &moved, FdDecision::Pass);
         fs::rename(dirs.path("workspace/sub"), dirs.path("outside/sub")).unwrap();
         symlink(dirs.path("outside/sub"), dirs.path("workspace/sub")).unwrap();
-        dirs.check("a link was put in its folder's place", &moved, FdDecision::Relay);
+        dirs.check("its directory was replaced by a link", &moved, FdDecision::Relay);
         dirs.check("opened through it", dirs.open("workspace/sub/deep/file"), FdDecision::Relay);
     }
 
@@ -242,7 +242,7 @@ mod tests {
         fs::remove_file(dirs.path("workspace/file")).unwrap();
         dirs.check("deleted", &deleted, FdDecision::Relay);
         fs::write(dirs.path("workspace/file (deleted)"), "").unwrap();
-        dirs.check("deleted, and its name as told is taken", &deleted, FdDecision::Relay);
+        dirs.check("deleted, and a file has its name with the suffix", &deleted, FdDecision::Relay);
         let odd = dirs.open("workspace/file (deleted)");
         dirs.check("really called so", odd, FdDecision::Pass);
         let memory = memfd_create("workspace/file", MFdFlags::MFD_CLOEXEC).unwrap();
@@ -289,7 +289,7 @@ mod tests {
             fs::metadata(path).is_ok_and(|about| about.file_type().is_block_device())
         };
         let mut opened = devices.map(|entry| entry.path()).filter(is_block).filter_map(|path| {
-            // A reader that waits for nothing: a drive may be empty.
+            // O_NONBLOCK, because a drive may be empty.
             let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
             open(&path, flags, Mode::empty()).ok()
         });
@@ -299,17 +299,16 @@ mod tests {
         }
     }
 
-    /// Names a story that this machine cannot tell, also when output is captured.
-    fn skip(story: &str, why: &str) {
-        // Nobody is left to be told that stderr is gone.
-        let _ = writeln!(io::stderr(), "left out: passing::{story} ({why})");
+    /// Reports a skipped test, also when output is captured.
+    fn skip(test: &str, why: &str) {
+        let _ = writeln!(io::stderr(), "left out: fd_passing::{test} ({why})");
     }
 
-    /// A shell in a mount namespace of its own, after it has run `mounts`. It ends with its stdin.
+    /// A shell in its own mount namespace that has run `mounts`. It ends with its stdin.
     struct MountNamespace(Child);
 
     impl MountNamespace {
-        /// `None` on a machine without namespaces; the story is named then.
+        /// Returns `None`, and reports a skipped test, on a machine without namespaces.
         fn new(mounts: &str) -> Option<Self> {
             let script = format!("{{ {mounts}; }} && echo mounted && read _");
             let mut shell = Command::new("unshare");
@@ -327,7 +326,7 @@ mod tests {
             mounted
         }
 
-        /// Opens a file for reading as that shell sees it.
+        /// Opens a file for reading in that shell's namespace.
         fn open(&self, path: &Path) -> File {
             let root = PathBuf::from(format!("/proc/{}/root", self.0.id()));
             File::open(root.join(path.strip_prefix("/").unwrap())).unwrap()
@@ -358,16 +357,16 @@ mod tests {
         let Some(agent) = MountNamespace::new(&read_only(&workspace, &alias)) else { return };
         let file = agent.open(&alias.join("sub/file"));
         dirs.check("the workspace's as the agent sees it", file, FdDecision::Pass);
-        dirs.check("what lies there for us", dirs.open("alias/file"), FdDecision::Relay);
+        dirs.check("the proxy's file at that path", dirs.open("alias/file"), FdDecision::Relay);
 
-        // The tool may write to that file by its path, and through the descriptor nobody may.
+        // The tool can write to that file by its path, but not through the descriptor.
         let Some(above) = MountNamespace::new(&read_only(&workspace, &workspace)) else { return };
         let file = above.open(&workspace.join("file"));
         dirs.check("the workspace's, read-only at its own place", file, FdDecision::Pass);
 
         let Some(disguised) = MountNamespace::new(&read_only(&outside, &workspace)) else { return };
         let file = disguised.open(&workspace.join("file"));
-        dirs.check("another one in the place of the workspace's", file, FdDecision::Relay);
+        dirs.check("another file mounted over the workspace's", file, FdDecision::Relay);
     }
 
     #[test]

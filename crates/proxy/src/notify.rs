@@ -1,4 +1,4 @@
-//! RelayedExec a notification command on the host (`spec/notify.md`).
+//! Runs notification commands on the host (`spec/notify.md`).
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ use crate::start::start_on;
 use crate::state::ProxyState;
 use crate::tool_output::ToolOutput;
 
-/// Judges and runs a notification, and answers with what it printed. It goes through a runner like
-/// every tool, one that nothing confines: the point of it is to reach the user's desktop.
+/// Checks and runs a notification, and responds with its output. An unconfined runner runs it, because
+/// notifications must reach the user's desktop.
 pub(crate) async fn run(
     state: &Arc<ProxyState>,
     client: &Client,
@@ -50,8 +50,8 @@ pub(crate) async fn run(
     };
     let (output, writer) = ToolOutput::new().map_err(pipe_failed)?;
     let Some(exec) = start_on(lease, start, &[writer]).await? else {
-        // Its path was resolved a moment ago; a runner does not look for it again.
-        return Err(Refusal::Internal(format!("'{}' is not there", program.display())));
+        // The program was removed after its path was resolved.
+        return Err(Refusal::Internal(format!("'{}' does not exist", program.display())));
     };
     registration.started(runner.clone());
     let limit = state.config.notify.timeout.or(state.config.max_runtime);
@@ -63,7 +63,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// The machine we run on.
+/// The executables of this machine.
 struct HostExecutables;
 
 impl Executables for HostExecutables {

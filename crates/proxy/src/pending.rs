@@ -1,13 +1,12 @@
-//! Connections that have not said yet what they want.
+//! Connections whose request is not complete.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// A bounded set of connections whose requests are being read. When it is full, the one that has
-/// waited oldest has to go: a client that means well is done in a millisecond, so slow ones can
-/// crowd out each other but nobody else.
+/// A bounded set of connections whose requests are being read. A new connection evicts the oldest one
+/// when the set is full: a proper request takes a millisecond, so only slow clients are evicted.
 #[derive(Debug)]
 pub(crate) struct PendingConnections {
     max: usize,
@@ -20,7 +19,7 @@ struct Pending {
     waiting: VecDeque<(u64, oneshot::Sender<()>)>,
 }
 
-/// A place in the waiting connections, given back when dropped.
+/// A connection in the set, removed on drop.
 #[derive(Debug)]
 pub(crate) struct PendingGuard {
     connections: Arc<PendingConnections>,
@@ -42,7 +41,7 @@ impl PendingConnections {
         if pending.waiting.len() > self.max
             && let Some((_, oldest)) = pending.waiting.pop_front()
         {
-            // It may be leaving by itself just now.
+            // Its task may be ending.
             let _ = oldest.send(());
         }
         PendingGuard { connections: Arc::clone(self), number, evicted }
@@ -54,10 +53,10 @@ impl PendingConnections {
 }
 
 impl PendingGuard {
-    /// Waits until the seat is needed for somebody else.
+    /// Waits until the connection is evicted.
     pub(crate) async fn evicted(&mut self) {
         if (&mut self.evicted).await.is_err() {
-            // The connections itself is gone, and nobody will evict.
+            // The set was dropped, so nothing evicts this connection.
             std::future::pending::<()>().await;
         }
     }

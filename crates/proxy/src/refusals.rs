@@ -1,4 +1,4 @@
-//! Refusals of calls that do not start, or whose ending is unknown.
+//! Refusals of calls whose tool did not start, or whose ending is unknown.
 
 use std::io;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use aifo_types::{Kind, Refusal, exit};
 use aifo_wire::{StartError, StartErrorCause};
 
 pub(crate) fn pipe_failed(error: io::Error) -> Refusal {
-    Refusal::Internal(format!("cannot make a pipe: {error}"))
+    Refusal::Internal(format!("cannot create a pipe: {error}"))
 }
 
 pub(crate) fn internal_error(error: Arc<SidecarError>) -> Refusal {
     Refusal::Internal(error.to_string())
 }
 
-/// The cause of an ending that nobody knows.
+/// Returns the cause of an unknown ending.
 pub(crate) fn runner_lost(kind: &Kind) -> String {
     format!("the runner of the {kind} sidecar went away while the tool ran; its ending is unknown")
 }

@@ -1,4 +1,4 @@
-//! The execs that run, by id.
+//! The running execs, by id.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use aifo_sidecar::Runner;
 use aifo_types::{ExecId, Refusal};
 use tokio::sync::{Notify, watch};
 
-/// Who runs under which id, and how many at once.
+/// The ids in use, up to a maximum.
 #[derive(Debug)]
 pub(crate) struct Registry {
     max: usize,
@@ -16,15 +16,15 @@ pub(crate) struct Registry {
     freed: Notify,
 }
 
-/// What a `/signal` needs to know of an exec.
+/// The state of an exec that `/signal` uses.
 #[derive(Debug)]
 pub(crate) struct RunningExec {
-    /// The runner that has it; `None` until it has started.
+    /// The runner of the tool; `None` until the tool has started.
     runner: watch::Sender<Option<Runner>>,
     signalled: Mutex<Option<Instant>>,
 }
 
-/// An id in use. It is free again when this is dropped.
+/// An id in use, released on drop.
 #[derive(Debug)]
 pub(crate) struct Registration {
     registry: Arc<Registry>,
@@ -32,11 +32,11 @@ pub(crate) struct Registration {
     running: Arc<RunningExec>,
 }
 
-/// For how long a `/signal` counts as the caller's own attempt to end the tool, should the
-/// connection close after it.
+/// For this time after a `/signal`, a disconnect sends no INT: the signal counts as the caller's own
+/// attempt to end the tool.
 const RECENT_SIGNAL: Duration = Duration::from_millis(2500);
 
-/// For how long a call waits for another to be over that stands in its way.
+/// How long a call waits for an id, or for a place among the running execs.
 const ID_RELEASE_TIMEOUT: Duration = Duration::from_millis(250);
 
 impl Registry {
@@ -44,9 +44,9 @@ impl Registry {
         Registry { max, running: Mutex::default(), freed: Notify::new() }
     }
 
-    /// Takes an id. A tool that has just ended frees its own in a moment: a client of version 3 hears
-    /// of the end when we do, and may call again before we have done our part. Errors: 409 if it is
-    /// in use, 429 if as many run as may.
+    /// Takes an id. Waits 250 ms if it is in use, because a version 3 client learns of the end when the
+    /// proxy does and may call again before the proxy has released the id. Errors: 409 if the id is in
+    /// use, 429 at the maximum of running execs.
     pub(crate) async fn register(self: &Arc<Self>, id: &ExecId) -> Result<Registration, Refusal> {
         let deadline = tokio::time::Instant::now() + ID_RELEASE_TIMEOUT;
         loop {
@@ -75,7 +75,7 @@ impl Registry {
         Ok(Registration { registry: Arc::clone(self), id: id.clone(), running: entry })
     }
 
-    /// The exec of that id, if it runs.
+    /// Returns the running exec of that id.
     pub(crate) fn find(&self, id: &ExecId) -> Option<Arc<RunningExec>> {
         self.lock().get(id).cloned()
     }
@@ -86,7 +86,7 @@ impl Registry {
 }
 
 impl RunningExec {
-    /// The runner that has the tool, as soon as it does. `None` if the tool never started.
+    /// Waits for the tool's start and returns its runner. `None` if the tool did not start.
     pub(crate) async fn runner(&self) -> Option<Runner> {
         let mut started = self.runner.subscribe();
         let runner = started.wait_for(Option::is_some).await.ok()?;
@@ -99,17 +99,17 @@ impl RunningExec {
 }
 
 impl Registration {
-    /// The id that is taken.
+    /// Returns the id.
     pub(crate) fn id(&self) -> &ExecId {
         &self.id
     }
 
-    /// The tool runs there now.
+    /// Records the runner of the started tool.
     pub(crate) fn started(&self, runner: Runner) {
         self.running.runner.send_replace(Some(runner));
     }
 
-    /// Whether somebody signalled the exec a moment ago.
+    /// Whether a `/signal` came within the last 2.5 s.
     pub(crate) fn was_signalled_recently(&self) -> bool {
         let signalled = *self.running.signalled.lock().unwrap_or_else(PoisonError::into_inner);
         signalled.is_some_and(|at| at.elapsed() < RECENT_SIGNAL)

@@ -1,4 +1,4 @@
-//! A running tool: its output to the client, and then its ending.
+//! Relays a tool's output and its ending to the client, for protocol versions 1 and 2.
 
 use std::io;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::registry::Registration;
 use crate::state::ProxyState;
 use crate::tool_output::ToolOutput;
 
-/// A tool that has started.
+/// A started tool whose output the proxy relays.
 pub(crate) struct RelayedExec {
     exec: Exec,
     output: Option<ToolOutput>,
@@ -25,41 +25,42 @@ pub(crate) struct RelayedExec {
     attendance: Attendance,
 }
 
-/// Where output goes, and then the ending. An error means that the client has gone.
+/// Writes the response. An error means that the client has disconnected.
 pub(crate) trait ResponseWriter {
     /// The tool has started.
     async fn start(&mut self, client: &Client) -> io::Result<()>;
-    /// It has printed something.
+    /// The tool has written output.
     async fn output(&mut self, client: &Client, data: &[u8]) -> io::Result<()>;
-    /// It has ended; `None` if nobody knows how.
+    /// The tool has ended.
     async fn end(&mut self, client: &Client, end: ExecEnd) -> io::Result<()>;
 }
 
-/// What a client is told at the end.
+/// The ending that a response reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExecEnd {
+    /// `None` if it is unknown.
     pub(crate) ending: Option<Ending>,
-    /// The limit of the sidecar that struck while it ran, if it failed.
+    /// The limit of the sidecar that was reached while the tool ran, if the tool failed.
     pub(crate) limit: Option<SidecarLimit>,
     pub(crate) timed_out: bool,
     pub(crate) exit_code: u8,
 }
 
-/// What happens while a tool runs.
+/// An event while a tool runs.
 enum RelayEvent {
-    /// The runner has something to say; `None` if it is gone.
+    /// An event of the exec; `None` if the runner was lost.
     Runner(Option<ExecEvent>),
-    /// The tool printed so many bytes.
+    /// The number of bytes read from the tool's output.
     Output(usize),
     /// Every writer has closed the pipe.
     OutputEnded,
     ClientDisconnected,
 }
 
-/// The first read of a tool's output.
+/// Bytes of the first read of a tool's output.
 const FIRST_READ: usize = 4 * 1024;
-/// Every further one, and so a chunk of an answer, at most: what stays in a processor's cache on its
-/// way from pipe to socket.
+/// Bytes of each further read, and so of a chunk. They fit into a processor's cache between pipe and
+/// socket.
 const BULK_READ: usize = 64 * 1024;
 
 impl RelayedExec {
@@ -87,25 +88,25 @@ impl RelayedExec {
         }
     }
 
-    /// Says whether the client's leaving is the end of the tool.
+    /// Sets whether the client's disconnect ends the tool.
     pub(crate) fn with_attendance(self, attendance: Attendance) -> Self {
         RelayedExec { attendance, ..self }
     }
 
-    /// Carries output to the client until the tool has ended, then tells the ending. A client that
-    /// leaves has its tool ended, and what is still printed is dropped.
+    /// Relays output to the client until the tool has ended, then the ending. After a disconnect the
+    /// tool is ended and its output dropped.
     pub(crate) async fn serve(
         mut self,
         client: &Client,
         writer: impl ResponseWriter,
     ) -> CallResult {
-        let mut output_to_client = ClientOutput { client, writer, connected: true, bytes: 0 };
-        let started = output_to_client.writer.start(client);
+        let mut response = Response { client, writer, connected: true, bytes: 0 };
+        let started = response.writer.start(client);
         let started = self.watcher.watch(started).await;
-        output_to_client.connected = started.is_ok();
+        response.connected = started.is_ok();
         let mut buffer = Vec::new();
-        let exit = self.relay_until_exit(&mut output_to_client, &mut buffer).await;
-        self.drain_pipe(&mut output_to_client, &mut buffer).await;
+        let exit = self.relay_until_exit(&mut response, &mut buffer).await;
+        self.drain_pipe(&mut response, &mut buffer).await;
 
         let id = self.registration.id().clone();
         let limit = exit.and_then(|exit| exit.limit);
@@ -115,58 +116,59 @@ impl RelayedExec {
         if ending.is_none() {
             tracing::warn!(exec_id = %id, "runner lost, ending unknown");
         }
-        // The id is free before the client can know that the tool has ended.
+        // The id is released before the client learns of the end, so that it can be used again.
         drop(self.registration);
-        if output_to_client.connected {
+        if response.connected {
             let end = ExecEnd { ending, limit, timed_out, exit_code };
-            // If the client leaves now, the tool has ended all the same.
-            let _ = output_to_client.writer.end(client, end).await;
+            // A disconnect has no effect now.
+            let _ = response.writer.end(client, end).await;
         }
-        CallResult { id, ending, limit, timed_out, exit_code, usage, bytes: output_to_client.bytes }
+        CallResult { id, ending, limit, timed_out, exit_code, usage, bytes: response.bytes }
     }
 
-    /// Delivers output until the tool has ended. `None` if the runner went first.
+    /// Relays output until the tool has ended. `None` if the runner was lost.
     async fn relay_until_exit(
         &mut self,
-        output_to_client: &mut ClientOutput<'_, impl ResponseWriter>,
+        response: &mut Response<'_, impl ResponseWriter>,
         buffer: &mut Vec<u8>,
     ) -> Option<Exit> {
         let mut disconnect_reported = false;
         loop {
-            if !output_to_client.connected && !std::mem::replace(&mut disconnect_reported, true) {
+            if !response.connected && !std::mem::replace(&mut disconnect_reported, true) {
                 tracing::info!(exec_id = %self.registration.id(), "disconnect");
                 self.watcher.disconnect(&self.registration);
             }
-            // Most tools print little; one that goes on is read in bulk.
-            buffer.resize(if output_to_client.bytes == 0 { FIRST_READ } else { BULK_READ }, 0);
-            let client_matters = self.attendance == Attendance::Waits && output_to_client.connected;
+            // Most tools write little.
+            buffer.resize(if response.bytes == 0 { FIRST_READ } else { BULK_READ }, 0);
+            let ends_on_disconnect = self.attendance == Attendance::Waits && response.connected;
             let event = async {
+                let disconnected = response.client.disconnected(&mut self.surplus);
                 tokio::select! {
                     biased;
                     event = self.exec.next() => RelayEvent::Runner(event),
                     event = read_output(&self.output, buffer) => event,
-                    () = output_to_client.client.disconnected(&mut self.surplus), if client_matters => RelayEvent::ClientDisconnected,
+                    () = disconnected, if ends_on_disconnect => RelayEvent::ClientDisconnected,
                 }
             };
             match self.watcher.watch(event).await {
                 RelayEvent::Runner(Some(ExecEvent::Ended(exit))) => return Some(exit),
-                // What does not belong here is as good as no event at all.
+                // An unexpected event is treated as a lost runner.
                 RelayEvent::Runner(_) => return None,
-                RelayEvent::ClientDisconnected => output_to_client.connected = false,
+                RelayEvent::ClientDisconnected => response.connected = false,
                 RelayEvent::OutputEnded => self.output = None,
                 RelayEvent::Output(count) => {
                     let data = buffer.get(..count).unwrap_or_default();
-                    output_to_client.deliver(data, &mut self.watcher).await;
+                    response.deliver(data, &mut self.watcher).await;
                 }
             }
         }
     }
 
-    /// Delivers what the tool wrote and nobody has read: it stands in the pipe, which holds no more
-    /// than its capacity. What a child that it left behind writes later belongs to nobody.
+    /// Relays the rest of the tool's output from the pipe, at most the pipe's capacity. Later output of
+    /// the tool's background processes is discarded.
     async fn drain_pipe(
         &mut self,
-        output_to_client: &mut ClientOutput<'_, impl ResponseWriter>,
+        response: &mut Response<'_, impl ResponseWriter>,
         buffer: &mut Vec<u8>,
     ) {
         let Some(output) = self.output.take() else { return };
@@ -184,23 +186,23 @@ impl RelayedExec {
             };
             remaining -= count;
             let data = buffer.get(..count).unwrap_or_default();
-            output_to_client.deliver(data, &mut self.watcher).await;
+            response.deliver(data, &mut self.watcher).await;
         }
         output.discard_rest();
     }
 }
 
-/// The way of output to a client.
-struct ClientOutput<'a, S> {
+/// The response to a client, until the client disconnects.
+struct Response<'a, S> {
     client: &'a Client,
     writer: S,
-    /// The client is there, as far as we know.
+    /// No disconnect was detected.
     connected: bool,
-    /// What the tool has printed so far.
+    /// Bytes of output so far.
     bytes: u64,
 }
 
-impl<S: ResponseWriter> ClientOutput<'_, S> {
+impl<S: ResponseWriter> Response<'_, S> {
     async fn deliver(&mut self, data: &[u8], watcher: &mut CallWatcher) {
         self.bytes += data.len() as u64;
         if self.connected {

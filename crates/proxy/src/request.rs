@@ -1,7 +1,7 @@
-//! RequestInput a request and judging all of it that is not policy.
+//! Reads a request and makes all checks that are not policy.
 //!
-//! The order of the checks is part of the protocol (`spec/toolexec.md#order-of-checks`): nothing
-//! about tools shows before authentication, and no body is looked at before the version is known.
+//! The order of the checks is part of the protocol (`spec/toolexec.md#order-of-checks`): no error
+//! before authentication depends on tools, and the body is read after the version is checked.
 
 use std::future::Future;
 use std::io;
@@ -18,17 +18,17 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::client::Client;
 
-/// What a client wants.
+/// A checked request.
 #[derive(Debug)]
 pub(crate) enum ClientCall {
     /// Run a tool.
     Exec {
         request: ExecRequest,
-        /// The id as far as the client chose it, to be echoed.
+        /// The id, if the client chose it, for the response.
         echo: Option<ExecId>,
         mode: ResponseMode,
     },
-    /// Run a tool on what its caller has, version 3.
+    /// Run a tool on the client's descriptors, version 3.
     Attach { request: ExecRequest, echo: Option<ExecId>, upgrade: Box<Upgrade> },
     /// Run a notification command on the host.
     Notify { id: ExecId, command: Vec<u8>, args: Vec<Vec<u8>>, attendance: Attendance },
@@ -36,40 +36,40 @@ pub(crate) enum ClientCall {
     Signal { id: ExecId, signal: Signal },
 }
 
-/// What a version 3 client brings along.
+/// The further parts of a version 3 request.
 #[derive(Debug)]
 pub(crate) struct Upgrade {
     pub(crate) invocation: Invocation,
-    /// As many as the invocation says are passed.
+    /// As many descriptors as the invocation passes.
     pub(crate) fds: Vec<OwnedFd>,
-    /// Frames that received_count right behind the request.
+    /// Frames that were sent together with the request.
     pub(crate) received: Vec<u8>,
 }
 
-/// How the output of a tool is told.
+/// How a response carries the tool's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResponseMode {
-    /// Version 1: all of it when the tool has ended.
+    /// Version 1: all output when the tool has ended.
     Buffered,
-    /// Version 2: as it comes.
+    /// Version 2: chunks while the tool runs.
     Streamed,
 }
 
-/// Why there is no call.
+/// Why a request is not a call.
 #[derive(Debug)]
 pub(crate) enum RequestFailure {
-    /// The client is to be told so.
+    /// The client gets this refusal.
     Refused(Refusal, UnreadInput),
-    /// The client has left.
+    /// The client has disconnected.
     Disconnected,
 }
 
-/// Whether a refused client may still be sending.
+/// Whether a refused client may still send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnreadInput {
-    /// Its request was read to the end.
+    /// The request was read completely.
     None,
-    /// There is more on its way.
+    /// More input may follow.
     Some,
 }
 
@@ -113,12 +113,12 @@ pub(crate) async fn read_call(
     call.map_err(unread)
 }
 
-/// What a request's version means for its body.
+/// The body's format, by the protocol version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyFormat {
     /// A form.
     Form(ResponseMode),
-    /// An invocation, and frames from then on.
+    /// An invocation; frames follow.
     Upgrade,
 }
 
@@ -150,21 +150,21 @@ fn authenticate(head: &RequestHead, token: &Token) -> Result<(), Refusal> {
 
 fn version(head: &RequestHead, target: RequestTarget) -> Result<BodyFormat, Refusal> {
     let buffered = BodyFormat::Form(ResponseMode::Buffered);
-    // An HTTP/1.0 client understands neither chunks nor an upgrade.
+    // HTTP/1.0 has neither chunks nor upgrades.
     let modern = head.version == Version::Http11;
     match (target, head.header("x-aifo-proto")) {
         (RequestTarget::Notify, Some(b"2" | b"3")) => Ok(buffered),
         (RequestTarget::Notify, _) => Err(Refusal::UnsupportedNotifyProtocol),
         (_, Some(b"1")) | (RequestTarget::Signal, Some(b"2" | b"3")) => Ok(buffered),
         (RequestTarget::Exec, Some(b"2")) if modern => Ok(BodyFormat::Form(ResponseMode::Streamed)),
-        (RequestTarget::Exec, Some(b"3")) if modern && asks_for_upgrade(head) => {
+        (RequestTarget::Exec, Some(b"3")) if modern && requests_upgrade(head) => {
             Ok(BodyFormat::Upgrade)
         }
         _ => Err(Refusal::UnsupportedProtocol),
     }
 }
 
-fn asks_for_upgrade(head: &RequestHead) -> bool {
+fn requests_upgrade(head: &RequestHead) -> bool {
     head.header("upgrade").is_some_and(|name| name.eq_ignore_ascii_case(b"aifo-exec"))
 }
 
@@ -177,10 +177,8 @@ fn attach_call(
     let (id, echo) = exec_id(head, new_id)?;
     let Upgrade { invocation, fds, .. } = &mut upgrade;
     if fds.len() != invocation.passed() {
-        let (received_count, named) = (fds.len(), invocation.passed());
-        let why = format!(
-            "{received_count} file descriptors received_count, the invocation passes {named}"
-        );
+        let (received, named) = (fds.len(), invocation.passed());
+        let why = format!("received {received} file descriptors, the invocation names {named}");
         return Err(bad(why));
     }
     let (tool, args) = invocation.argv.split_first().ok_or(bad("tool is missing".to_owned()))?;
@@ -196,7 +194,7 @@ fn unexpected_descriptors() -> Refusal {
     Refusal::BadRequest("file descriptors belong to protocol 3".to_owned())
 }
 
-/// The id of a call, and again as far as the client chose it.
+/// Returns the id of a call, and a second time if the client chose it.
 fn exec_id(
     head: &RequestHead,
     new_id: impl FnOnce() -> io::Result<ExecId>,
@@ -269,11 +267,11 @@ fn signal_call(form: &Form) -> Result<ClientCall, Refusal> {
 struct RequestInput<'a> {
     client: &'a Client,
     reader: RequestReader,
-    /// What received_count along so far. A plain read would lose it.
+    /// Descriptors received so far. A plain read would close them.
     fds: Vec<OwnedFd>,
 }
 
-/// Standard descriptors.
+/// Descriptors per request: 0, 1 and 2.
 const MAX_FDS: usize = 3;
 
 impl RequestInput<'_> {
@@ -297,7 +295,7 @@ impl RequestInput<'_> {
             if let Event::Body(body) = self.event()? {
                 return Ok(body);
             }
-            // Only now: a body that is too large is refused before the client sends it.
+            // After the check of the size, so that the client does not send a body that is too large.
             if let Some(interim) = interim.take() {
                 self.client
                     .socket
@@ -340,7 +338,7 @@ impl RequestInput<'_> {
     }
 }
 
-/// A request is a few hundred bytes as a rule; a large one comes in several reads.
+/// Bytes per read: most requests are a few hundred bytes.
 const READ: usize = 8 * 1024;
 
 async fn within<F: Future>(deadline: Instant, work: F) -> Result<F::Output, RequestFailure> {

@@ -1,8 +1,8 @@
-//! What runs at the moment, where others can read it without asking us.
+//! The table of running tools, in a file that other processes can read.
 //!
-//! A file of lines of one width, of which each running tool has one: its start is one write, and so
-//! is its end, a few microseconds for both, and no tool waits for them. Nothing is ever moved, so a
-//! reader needs no lock: at worst it sees a line that is not whole, and passes it over.
+//! Each running tool has one line of fixed length. Its start is one write and its end another, a few
+//! microseconds for both; no tool waits for them. Lines are not moved, so a reader needs no lock: it
+//! skips an incomplete line.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::record::CallRecord;
 
-/// Where running tools are put up. The default tells nobody.
+/// The table of running tools. The default keeps none.
 #[derive(Clone, Debug, Default)]
 pub struct RunningTable(Option<Arc<TableFile>>);
 
@@ -29,34 +29,34 @@ struct Slots {
     count: u64,
 }
 
-/// A tool that runs, or did a moment ago.
+/// A tool that runs, or has just ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningTool {
-    /// When its call was complete; to the millisecond.
+    /// When its request was complete; in milliseconds.
     pub since: SystemTime,
     /// The sidecar's kind.
     pub kind: String,
     /// The call's id.
     pub exec_id: String,
-    /// Its name, cut where it is very long.
+    /// Its name, truncated to the length of a line.
     pub tool: String,
 }
 
-/// A tool on the table. Its line is free again when this is dropped.
+/// A tool in the table. Its line is freed on drop.
 #[derive(Debug)]
 pub(crate) struct TableEntry(Option<(Arc<TableFile>, u64)>);
 
-/// Bytes of a line, with its end: room for any kind and id, and 140 of a tool's name.
+/// Bytes of a line with its line end: any kind and id, and 140 bytes of a tool's name.
 const LINE_LEN: usize = 256;
 
 impl RunningTable {
-    /// A new file, for its owner only. Errors: it exists, or cannot be made.
+    /// Creates the file with mode 0600. Errors: it exists, or cannot be created.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         Ok(RunningTable(Some(Arc::new(TableFile { file, slots: Mutex::default() }))))
     }
 
-    /// What stands in such a file, the longest running first. Errors: it cannot be read.
+    /// Reads the tools in such a file, the longest running first. Errors: it cannot be read.
     pub fn read(path: &Path) -> io::Result<Vec<RunningTool>> {
         let text = fs::read(path)?;
         let lines = text.chunks_exact(LINE_LEN).filter_map(|line| std::str::from_utf8(line).ok());
@@ -98,7 +98,7 @@ impl TableFile {
             *byte = *of;
         }
         line[LINE_LEN - 1] = b'\n';
-        // That the disk is full is no reason to fail a call.
+        // A full disk must not fail a call.
         let _ = self.file.write_all_at(&line, at.saturating_mul(LINE_LEN as u64));
     }
 }

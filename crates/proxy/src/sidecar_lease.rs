@@ -1,4 +1,4 @@
-//! The sidecar of a call: it is up, or it is started while the caller waits (`spec/toolexec.md#on-demand`).
+//! Leases the sidecar of a call, and starts it first if it does not run (`spec/toolexec.md#on-demand`).
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
@@ -13,20 +13,20 @@ use tokio::time::sleep;
 use crate::client::{Client, ParkedClient, SurplusBudget};
 use crate::state::ProxyState;
 
-/// Who waits for a sidecar.
+/// The caller that waits for a sidecar.
 #[derive(Clone, Copy)]
 pub(crate) enum Caller<'a> {
-    /// By version 1 or 2, who hears nothing before the answer.
+    /// A client of version 1 or 2, which gets no interim response.
     Plain(&'a Client),
-    /// By version 3, who may be told what takes so long.
+    /// A client of version 3, which gets an interim response during a slow start.
     Attached(&'a ParkedClient),
 }
 
-/// A start that takes no longer is not worth a word.
+/// The interim response is sent after this time.
 const PROGRESS_DELAY: Duration = Duration::from_millis(300);
 
-/// The sidecars that may run `tool`, in the order in which they are to be tried: none is started for a
-/// tool that one has which runs.
+/// Returns the sidecars that may run `tool`, in the order to try: those that run come first, so that
+/// none is started for a tool that a running one has.
 pub(crate) fn routes(state: &ProxyState, tool: &ToolName) -> Result<Vec<Route>, Refusal> {
     let fleet = &state.fleet;
     let mut routes = state.config.policy.route(tool, fleet.offered())?;
@@ -38,8 +38,8 @@ pub(crate) fn routes(state: &ProxyState, tool: &ToolName) -> Result<Vec<Route>, 
     Ok(routes)
 }
 
-/// A sidecar for a call, started if it has to be. The wait ends with the caller's leaving and with the
-/// session; the start goes on for whoever comes next.
+/// Leases a sidecar for a call, and starts it first if it does not run. The wait ends when the caller
+/// disconnects and when the session ends; the start continues for the next call.
 pub(crate) async fn lease(
     state: &ProxyState,
     kind: &Kind,
@@ -57,7 +57,7 @@ pub(crate) async fn lease(
             let connection = parked.fd.try_clone().and_then(Socket::new);
             let connection = connection.map_err(|error| Refusal::Internal(error.to_string()))?;
             let left = async { drop(connection.ended().await) };
-            wait(state, kind, left, explain(&connection, kind)).await
+            wait(state, kind, left, send_progress(&connection, kind)).await
         }
     }
 }
@@ -75,18 +75,18 @@ async fn wait(
         biased;
         started = state.fleet.lease(kind) => started.map_err(|error| start_failed(&error)),
         () = left => Err(aborted("the caller left")),
-        // An error means that the proxy itself is gone, which ends the session as well.
+        // An error means that the proxy was dropped, which ends the session too.
         _ = shutdown.wait_for(|shutdown| *shutdown) => Err(aborted("the session ended")),
         never = progress => match never {},
     }
 }
 
-/// Tells a caller of version 3 what it waits for, once.
-async fn explain(connection: &Socket, kind: &Kind) -> Infallible {
+/// Sends a version 3 caller one interim response with the reason of the wait.
+async fn send_progress(connection: &Socket, kind: &Kind) -> Infallible {
     sleep(PROGRESS_DELAY).await;
     let mut interim = Vec::new();
     encode_progress(&mut interim, &format!("starting the {kind} sidecar"));
-    // The first bytes on this connection, so all of them find room; a caller who has left hears nothing.
+    // The first bytes on this connection, so there is room; fails only after a disconnect.
     let _ = connection.try_send(&interim);
     pending().await
 }

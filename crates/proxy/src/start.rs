@@ -1,4 +1,4 @@
-//! Starting a tool in a sidecar, for every protocol version.
+//! Starts a tool in a sidecar, for every protocol version.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -25,7 +25,7 @@ pub(crate) fn log_start(request: &ExecRequest, record: &CallRecord, kind: &Kind)
     );
 }
 
-/// What a runner is told of a request.
+/// Returns the `Start` frame of a request.
 pub(crate) fn start_frame(
     state: &ProxyState,
     request: &ExecRequest,
@@ -38,7 +38,7 @@ pub(crate) fn start_frame(
         Elsewhere::Refuse
     };
     Start {
-        // The runner's end gives it its own.
+        // `Runner::start` sets it.
         serial: 0,
         id: request.id.clone(),
         elsewhere,
@@ -50,14 +50,14 @@ pub(crate) fn start_frame(
     }
 }
 
-/// A tool that has started, and where.
+/// A started tool and the route to its sidecar.
 pub(crate) struct StartedExec {
     pub(crate) exec: Exec,
     pub(crate) route: Route,
 }
 
-/// Starts the tool in the first of these sidecars that has it; `None` if none has. Those that do not run
-/// are started when it is their turn.
+/// Starts the tool in the first of these sidecars that has it; `None` if none has. A sidecar that does
+/// not run is started when the ones before it do not have the tool.
 pub(crate) async fn start_in_first(
     state: &ProxyState,
     routes: Vec<Route>,
@@ -74,7 +74,7 @@ pub(crate) async fn start_in_first(
     Ok(None)
 }
 
-/// Starts a tool on duplicates of `fds`. `None` if the sidecar has no such tool; nothing ran then.
+/// Starts a tool on duplicates of `fds`. `None` if the sidecar has no such tool.
 pub(crate) async fn start_on(
     lease: Lease,
     start: Start,
@@ -87,7 +87,7 @@ pub(crate) async fn start_on(
         Some(ExecEvent::Started) => Ok(Some(exec)),
         Some(ExecEvent::NotStarted(error)) if error.cause == StartErrorCause::Absent => Ok(None),
         Some(ExecEvent::NotStarted(error)) => Err(start_refusal(error)),
-        // It may have started and ended unseen.
+        // The tool may have started.
         Some(ExecEvent::ClientLeft | ExecEvent::Ended(_)) | None => Err(lost(&exec)),
     }
 }

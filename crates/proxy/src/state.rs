@@ -1,4 +1,4 @@
-//! The state that all connections of a proxy share.
+//! The state shared by all connections of a proxy.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Version 2: output as it comes, the exit code in a trailer.
+//! Version 2 responses: chunked output, the exit code in a trailer.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use aifo_wire::{
 use crate::client::Client;
 use crate::relayed_exec::{ExecEnd, ResponseWriter};
 
-/// A chunked answer (`spec/toolexec.md#v2-streaming`).
+/// A chunked response (`spec/toolexec.md#v2-streaming`).
 #[derive(Debug)]
 pub(crate) struct StreamedResponse {
     echo: Option<ExecId>,
@@ -33,7 +33,7 @@ impl ResponseWriter for StreamedResponse {
 
     async fn output(&mut self, client: &Client, data: &[u8]) -> io::Result<()> {
         if data.is_empty() {
-            // An empty chunk would be the last one.
+            // An empty chunk would end the body.
             return Ok(());
         }
         self.chunk_head.clear();
