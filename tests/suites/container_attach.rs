@@ -245,7 +245,7 @@ fn what_cannot_be_attached_is_told_with_a_remedy() {
     let told = format!("it does not see '{}'", setup.workspace().display());
     let outcome = call(&setup, &engine, blind.name());
     assert!(outcome.exited(86).stderr.contains(&told), "{outcome:?}");
-    assert!(outcome.stderr.contains("hint: mount the project's folder"), "{outcome:?}");
+    assert!(outcome.stderr.contains("hint: mount the project's directory"), "{outcome:?}");
 
     let fixed = UserContainer::start(&engine, &["--read-only", "--mount", &project(&setup)]);
     let outcome = call(&setup, &engine, fixed.name());

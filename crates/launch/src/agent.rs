@@ -83,7 +83,7 @@ impl Agent {
         let Some(mut command) = self.command(session)? else {
             return Ok(AgentEnd::NotStarted(io::ErrorKind::NotFound.into()));
         };
-        session.begin_tally();
+        session.start_call_stats();
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => return Ok(AgentEnd::NotStarted(error)),

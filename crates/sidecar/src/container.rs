@@ -5,12 +5,13 @@
 //! as it has. Nothing listens after that, on either side.
 
 mod agent;
-mod apart;
 mod attach;
-mod door;
+mod engine_stderr;
 mod images;
 mod kind;
+mod network_isolation;
 mod pod;
+mod runner_listener;
 mod starting;
 
 use std::ffi::OsString;
@@ -19,13 +20,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_engine::{
-    ContainerSpec, Engine, EngineCommand, EngineError, Labels, Limits, Mount, Value,
+    ContainerLimits, ContainerSpec, Engine, EngineCommand, EngineError, Labels, Mount, Value,
 };
 use aifo_types::{Kind, Subnet};
 use tokio::sync::{Mutex, RwLock, watch};
 
-use crate::backend::{Backend, SidecarError, Starting};
+use crate::backend::{Backend, Starting};
 use crate::caches::Caches;
+use crate::error::SidecarError;
 use crate::local::Transport;
 use crate::progress::Progress;
 
@@ -62,7 +64,7 @@ pub struct ContainerConfig {
     /// With none its rules alone keep sessions apart.
     pub pools: Option<Vec<Subnet>>,
     /// What each container may use.
-    pub limits: Limits,
+    pub limits: ContainerLimits,
     /// What the runners are reached by.
     pub transport: Transport,
     /// Where tools keep downloads and builds.
@@ -108,9 +110,9 @@ struct Shared {
     /// What holds the session's network, once there is something.
     pod: Mutex<Option<pod::Pod>>,
     /// Whether nothing is to come up any more.
-    called_off: watch::Sender<bool>,
-    /// Held for reading by whatever has been begun, until the engine has done it.
-    begun: Arc<RwLock<()>>,
+    cancelled: watch::Sender<bool>,
+    /// Held for reading by whatever has been in_progress, until the engine has done it.
+    in_progress: Arc<RwLock<()>>,
 }
 
 impl ContainerBackend {
@@ -119,8 +121,8 @@ impl ContainerBackend {
         ContainerBackend(Arc::new(Shared {
             config,
             pod: Mutex::new(None),
-            called_off: watch::Sender::new(false),
-            begun: Arc::default(),
+            cancelled: watch::Sender::new(false),
+            in_progress: Arc::default(),
         }))
     }
 
@@ -146,17 +148,17 @@ impl ContainerBackend {
     }
 
     /// Nothing is to come up any more: what the engine still fetches is given up.
-    pub fn call_off(&self) {
-        self.0.called_off.send_replace(true);
+    pub fn cancel_starts(&self) {
+        self.0.cancelled.send_replace(true);
     }
 
     /// Calls off what is on its way up, removes all that is left of the session on the engine, and
     /// returns when nothing is; nothing can be started afterwards. Errors: the engine did not do it.
     pub async fn clean(&self) -> Result<(), EngineError> {
         let shared = &self.0;
-        self.call_off();
-        // What an engine has begun it ends, whoever asked for it; only then can all of it be seen.
-        let settled = tokio::time::timeout(SETTLING, shared.begun.write()).await;
+        self.cancel_starts();
+        // What an engine has in_progress it ends, whoever asked for it; only then can all of it be seen.
+        let settled = tokio::time::timeout(SETTLE_TIMEOUT, shared.in_progress.write()).await;
         if settled.is_err() {
             tracing::warn!("{} is still busy with a start", shared.config.engine.flavor());
         }
@@ -170,7 +172,7 @@ impl ContainerBackend {
 /// Removes the containers and the network of a session, whoever made them.
 pub async fn remove_session(engine: &Engine, session: &str) -> Result<(), EngineError> {
     let mut failure = None;
-    for _ in 0..ATTEMPTS {
+    for _ in 0..REMOVE_ATTEMPTS {
         let containers = engine.containers(Some(session)).await?;
         let names: Vec<_> = containers.into_iter().map(|container| container.name).collect();
         failure = engine.remove_containers(&names).await.err();
@@ -181,29 +183,29 @@ pub async fn remove_session(engine: &Engine, session: &str) -> Result<(), Engine
         if failure.is_none() && names.is_empty() {
             return Ok(());
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(REMOVE_PAUSE).await;
     }
     failure.map_or(Ok(()), Err)
 }
 
-/// Containers that remove themselves do so in a moment; after so many times [`PAUSE`] something is
+/// Containers that remove themselves do so in a moment; after so many times [`REMOVE_PAUSE`] something is
 /// wrong.
-const ATTEMPTS: u32 = 50;
-const PAUSE: Duration = Duration::from_millis(100);
+const REMOVE_ATTEMPTS: u32 = 50;
+const REMOVE_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long an engine may take for the container that it is at. Pulls are not waited for.
-const SETTLING: Duration = Duration::from_secs(20);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Backend for ContainerBackend {
     fn start(&self, kind: Kind, progress: Progress) -> Starting {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            let begun = Arc::clone(&shared.begun).read_owned().await;
+            let in_progress = Arc::clone(&shared.in_progress).read_owned().await;
             let of = kind.clone();
             // On its own: a command that is killed halfway leaves what nobody can see yet. Whoever does
             // not wait any more lets the runner go as soon as it is there.
             let start = tokio::spawn(async move {
-                let _begun = begun;
+                let _in_progress = in_progress;
                 shared.start_runner(of, &progress).await
             });
             let failed = |error| SidecarError::Start { kind, source: std::io::Error::other(error) };

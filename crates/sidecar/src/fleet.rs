@@ -7,19 +7,20 @@ use std::time::Duration;
 use aifo_types::Kind;
 use tokio::sync::watch;
 
-use crate::backend::{Backend, SidecarError};
+use crate::backend::Backend;
+use crate::error::SidecarError;
 use crate::lease::Lease;
 use crate::progress::Reporter;
-use crate::seat::{Running, Seat};
+use crate::slot::{RunningKinds, SidecarSlot};
 
 /// All sidecars of a session, by kind.
 pub struct Fleet {
     kinds: Vec<Kind>,
-    seats: Vec<Arc<Seat>>,
+    slots: Vec<Arc<SidecarSlot>>,
     /// What runs on the host itself.
-    host: Arc<Seat>,
+    host: Arc<SidecarSlot>,
     startup: Startup,
-    running: Arc<Running>,
+    running: Arc<RunningKinds>,
 }
 
 /// When sidecars are started.
@@ -47,19 +48,20 @@ impl Fleet {
         reporter: Reporter,
     ) -> Result<Self, Arc<SidecarError>> {
         let backend: Arc<dyn Backend> = backend.into();
-        let running = Arc::new(Running::default());
+        let running = Arc::new(RunningKinds::default());
         let idle_stop = match startup {
             Startup::AtOnce => None,
             Startup::OnDemand { idle_stop } => idle_stop,
         };
-        let seats = kinds.iter().map(|kind| {
+        let slots = kinds.iter().map(|kind| {
             let (backend, running) = (Arc::clone(&backend), Arc::clone(&running));
-            Seat::new(kind.clone(), backend, reporter.clone(), idle_stop, running)
+            SidecarSlot::new(kind.clone(), backend, reporter.clone(), idle_stop, running)
         });
-        let seats: Vec<_> = seats.collect();
+        let slots: Vec<_> = slots.collect();
         // It is no sidecar, so nobody is told of it.
-        let host = Seat::new(Kind::host(), host.into(), Reporter::default(), None, Arc::default());
-        let fleet = Fleet { kinds, seats, host, startup, running };
+        let host =
+            SidecarSlot::new(Kind::host(), host.into(), Reporter::default(), None, Arc::default());
+        let fleet = Fleet { kinds, slots, host, startup, running };
         if startup == Startup::AtOnce {
             fleet.start_all().await?;
         }
@@ -67,7 +69,7 @@ impl Fleet {
     }
 
     async fn start_all(&self) -> Result<(), Arc<SidecarError>> {
-        let starting: Vec<_> = self.seats.iter().map(Seat::begin).collect();
+        let starting: Vec<_> = self.slots.iter().map(SidecarSlot::begin_start).collect();
         let mut failure = None;
         for started in starting {
             if let Err(error) = started.await {
@@ -100,15 +102,15 @@ impl Fleet {
 
     /// The sidecar of a kind if it is up, without any wait.
     pub fn ready(&self, kind: &Kind) -> Option<Lease> {
-        self.seat(kind)?.ready()
+        self.slot(kind)?.ready()
     }
 
     /// The sidecar of a kind, started if it has to be: once for all who wait for it, and they are all
     /// told the same if that fails. The next one tries again. A kind on its way up holds nobody up who
     /// needs another.
     pub async fn lease(&self, kind: &Kind) -> Result<Lease, Arc<SidecarError>> {
-        match self.seat(kind) {
-            Some(seat) => seat.lease().await,
+        match self.slot(kind) {
+            Some(slot) => slot.lease().await,
             None => Err(Arc::new(SidecarError::NotRunning(kind.clone()))),
         }
     }
@@ -120,16 +122,16 @@ impl Fleet {
 
     /// Takes all sidecars down and returns when nothing of them is left.
     pub async fn stop(&self) {
-        let seats = self.seats.iter().chain([&self.host]).map(Arc::clone);
-        let closing = seats.map(|seat| tokio::spawn(async move { seat.close().await }));
+        let slots = self.slots.iter().chain([&self.host]).map(Arc::clone);
+        let closing = slots.map(|slot| tokio::spawn(async move { slot.close().await }));
         for closed in closing.collect::<Vec<_>>() {
             // A task that only waits has nothing to panic about.
             let _ = closed.await;
         }
     }
 
-    fn seat(&self, kind: &Kind) -> Option<&Arc<Seat>> {
-        self.seats.iter().find(|seat| seat.kind() == kind)
+    fn slot(&self, kind: &Kind) -> Option<&Arc<SidecarSlot>> {
+        self.slots.iter().find(|slot| slot.kind() == kind)
     }
 }
 

@@ -56,6 +56,9 @@ mod backend;
 mod caches;
 mod cargo_home;
 mod container;
+mod control;
+mod error;
+mod event;
 mod exec;
 mod fleet;
 mod lease;
@@ -65,23 +68,26 @@ mod outbox;
 mod places;
 mod progress;
 mod runner;
-mod seat;
+mod slot;
 mod socket;
 mod translation;
 mod tunnel;
+mod usage;
 
-pub use backend::{Backend, SidecarError, Starting};
+pub use backend::{Backend, Starting};
 pub use caches::{CacheOwner, Caches, ProjectKey};
 pub use container::{
     Admitted, AgentContainer, AttachBackend, AttachConfig, CONTAINER_HOME, CONTAINER_TMP,
     CONTAINER_WORKSPACE, ContainerBackend, ContainerConfig, Images, Net, cache_volume_owner,
     remove_session,
 };
-pub use exec::{Canceller, Exec, ExecEvent};
+pub use error::SidecarError;
+pub use event::ExecEvent;
+pub use exec::{Canceller, Exec};
 pub use fleet::{Fleet, Startup};
 pub use lease::Lease;
 pub use local::{LocalBackend, LocalConfinement, Transport};
 pub use places::{LocalCache, local_caches};
-pub use progress::{News, Progress, Reporter};
+pub use progress::{Progress, Reporter, SidecarEvent};
 pub use runner::Runner;
 pub use socket::{Socket, on_reactor};

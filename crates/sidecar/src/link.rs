@@ -29,7 +29,7 @@ pub(crate) struct Pipes {
     /// `None` once nothing more is to be said: to close it is how a runner learns of that.
     writer: Mutex<Option<AsyncFd<OwnedFd>>>,
     /// Nothing more is to be heard.
-    deaf: Notify,
+    read_closed: Notify,
 }
 
 impl Link {
@@ -45,7 +45,7 @@ impl Link {
         Ok(Link::Pipes(Pipes {
             reader: on_reactor(reader, Interest::READABLE)?,
             writer: Mutex::new(Some(on_reactor(writer, Interest::WRITABLE)?)),
-            deaf: Notify::new(),
+            read_closed: Notify::new(),
         }))
     }
 
@@ -93,7 +93,7 @@ impl Link {
             Link::Pipes(pipes) => {
                 tokio::select! {
                     read = pipes.receive(buffer) => read,
-                    () = pipes.deaf.notified() => Ok(0),
+                    () = pipes.read_closed.notified() => Ok(0),
                 }
             }
         }
@@ -108,7 +108,7 @@ impl Link {
                     *pipes.writer() = None;
                 }
                 if how != Shutdown::Write {
-                    pipes.deaf.notify_one();
+                    pipes.read_closed.notify_one();
                 }
             }
         }

@@ -12,14 +12,16 @@ use aifo_types::{Kind, env};
 use aifo_wire::Setup;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, pipe2};
 
-use crate::backend::{Backend, SidecarError, Starting};
+use crate::backend::{Backend, Starting};
 use crate::caches::Caches;
+use crate::error::SidecarError;
 use crate::places::{Places, Site};
 use crate::progress::Progress;
-use crate::runner::{Runner, pair};
+use crate::runner::Runner;
 
 /// Sidecars on this machine, each a runner below a guard that outlives it.
 ///
@@ -159,7 +161,9 @@ impl Ends {
     fn make(transport: Transport) -> io::Result<(Ends, Ends)> {
         match transport {
             Transport::Descriptors => {
-                let (ours, theirs) = pair()?;
+                let flags = SockFlag::SOCK_CLOEXEC;
+                let (ours, theirs) =
+                    socketpair(AddressFamily::Unix, SockType::Stream, None, flags)?;
                 Ok((Ends::Socket(ours), Ends::Socket(theirs)))
             }
             Transport::Stream => {

@@ -11,7 +11,7 @@ use crate::link::Link;
 /// the link does not take waits here, so nobody who sends has to.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    waiting: VecDeque<Message>,
+    queue: VecDeque<Message>,
     /// Bytes of all of them that are not sent.
     unsent: usize,
 }
@@ -27,11 +27,11 @@ struct Message {
 impl Outbox {
     pub(crate) fn push(&mut self, bytes: Vec<u8>, fds: Vec<OwnedFd>) {
         self.unsent = self.unsent.saturating_add(bytes.len());
-        self.waiting.push_back(Message { bytes, sent: 0, fds });
+        self.queue.push_back(Message { bytes, sent: 0, fds });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.queue.is_empty()
     }
 
     /// How many bytes wait.
@@ -41,10 +41,10 @@ impl Outbox {
 
     /// Sends what the link takes at once. An error means that the runner is gone.
     pub(crate) fn flush(&mut self, link: &Link) -> nix::Result<()> {
-        while let Some(message) = self.waiting.front_mut() {
+        while let Some(message) = self.queue.front_mut() {
             let rest = message.bytes.get(message.sent..).unwrap_or_default();
             if rest.is_empty() {
-                self.waiting.pop_front();
+                self.queue.pop_front();
                 continue;
             }
             match link.try_send(rest, &message.fds) {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use aifo_types::Kind;
 
-use crate::backend::SidecarError;
+use crate::error::SidecarError;
 
 /// Something that happened to a sidecar.
 #[derive(Clone, Copy, Debug)]
-pub enum News<'a> {
+pub enum SidecarEvent<'a> {
     /// It is on its way up.
     Starting,
     /// What its start is busy with, in words and without a line end: an image that is fetched, say.
@@ -25,26 +25,26 @@ pub enum News<'a> {
 
 /// Somebody who wants to know; nobody by default. Called on the reactor, so it must not take long.
 #[derive(Clone, Default)]
-pub struct Reporter(Option<Arc<Listening>>);
+pub struct Reporter(Option<Arc<Callback>>);
 
-type Listening = dyn Fn(&Kind, News<'_>) + Send + Sync;
+type Callback = dyn Fn(&Kind, SidecarEvent<'_>) + Send + Sync;
 
 impl Reporter {
-    /// Calls `listen` for everything that happens to any sidecar.
-    pub fn new(listen: impl Fn(&Kind, News<'_>) + Send + Sync + 'static) -> Self {
-        Reporter(Some(Arc::new(listen)))
+    /// Calls `callback` for everything that happens to any sidecar.
+    pub fn new(callback: impl Fn(&Kind, SidecarEvent<'_>) + Send + Sync + 'static) -> Self {
+        Reporter(Some(Arc::new(callback)))
     }
 
-    pub(crate) fn tell(&self, kind: &Kind, news: News<'_>) {
-        if let Some(listen) = &self.0 {
-            listen(kind, news);
+    pub(crate) fn report(&self, kind: &Kind, event: SidecarEvent<'_>) {
+        if let Some(callback) = &self.0 {
+            callback(kind, event);
         }
     }
 }
 
 impl fmt::Debug for Reporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Reporter(..)" } else { "Reporter(nobody)" })
+        f.write_str(if self.0.is_some() { "Reporter(..)" } else { "Reporter(none)" })
     }
 }
 
@@ -62,6 +62,6 @@ impl Progress {
 
     /// Tells a line; each stands for the one before.
     pub fn line(&self, text: &str) {
-        self.reporter.tell(&self.kind, News::Line(text));
+        self.reporter.report(&self.kind, SidecarEvent::Line(text));
     }
 }

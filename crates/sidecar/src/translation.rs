@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 /// Places that have another name at the runner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Translation {
+pub(crate) struct PathTranslation {
     /// The client's name of each, and the runner's.
     places: Vec<(PathBuf, PathBuf)>,
 }
 
-impl Translation {
+impl PathTranslation {
     /// Everything below one of `theirs` is below `ours`.
     pub(crate) fn new(theirs: impl IntoIterator<Item = PathBuf>, ours: &Path) -> Self {
         let places = theirs.into_iter().map(|theirs| (theirs, ours.to_owned()));
-        Translation { places: places.collect() }
+        PathTranslation { places: places.collect() }
     }
 
     /// The runner's name of a directory. One that is in none of the places keeps its own.
@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn what_lies_in_a_place_is_called_by_its_other_name() {
         let theirs = ["/home/me/it", "/workspace"].map(PathBuf::from);
-        let translation = Translation::new(theirs, Path::new("/app"));
+        let translation = PathTranslation::new(theirs, Path::new("/app"));
         let rows = [
             ("/home/me/it", "/app"),
             ("/home/me/it/", "/app"),

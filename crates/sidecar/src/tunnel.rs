@@ -1,7 +1,8 @@
-//! What descriptors would carry, carried in frames: for runners that take none
+//! What descriptors would carry, copied in frames: for runners that take none
 //! (`spec/runner.md#stream-transport`).
 
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -13,103 +14,94 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
-use crate::exec::ExecEvent;
-use crate::runner::Control;
+use crate::control::{ControlConnection, TunnelMessage};
+use crate::event::ExecEvent;
 use crate::socket::{Socket, on_reactor};
 
-/// What is to be carried for an exec.
+/// What is to be copied for an exec.
 #[derive(Debug)]
-pub(crate) enum Load {
+pub(crate) enum RelayTarget {
     /// Its client's connection.
     Client(OwnedFd),
     /// What it prints, into this pipe.
     Output(OwnedFd),
-    Nothing,
-}
-
-/// What the runner says of an exec to whoever carries its bytes.
-#[derive(Debug)]
-pub(crate) enum Told {
-    /// To the client.
-    Bytes(Vec<u8>),
-    /// To us, where it must not come before the bytes.
-    Event(ExecEvent),
+    None,
 }
 
 /// Everything the runner still has to say of an exec.
-pub(crate) type Account = mpsc::UnboundedReceiver<Told>;
+pub(crate) type TunnelMessages = mpsc::UnboundedReceiver<TunnelMessage>;
 
 /// Asks in a `Start` for relayed streams instead of passed descriptors, and says what of these is to
-/// be carried then. A call without a client has at most one, the pipe that it prints to: whoever made
+/// be copied then. A call without a client has at most one, the pipe that it prints to: whoever made
 /// that pipe is the client.
-pub(crate) fn relay(start: &mut Start, fds: Vec<OwnedFd>) -> Load {
+pub(crate) fn relay_streams(start: &mut Start, fds: Vec<OwnedFd>) -> RelayTarget {
     let mut fds = fds.into_iter();
     let stdio = &mut start.invocation.stdio;
     if start.client.is_some() {
         for stdio in stdio.iter_mut().filter(|stdio| **stdio == Stdio::Passed) {
             *stdio = Stdio::Relayed;
         }
-        return fds.next().map_or(Load::Nothing, Load::Client);
+        return fds.next().map_or(RelayTarget::None, RelayTarget::Client);
     }
     // Anything else stays as it is, and the runner says that it did not come.
     match (&mut *stdio, fds.next()) {
         ([Stdio::Null | Stdio::Closed, stdout @ Stdio::Passed, _], Some(pipe)) => {
             *stdout = Stdio::Relayed;
             start.client = Some(Handover::default());
-            Load::Output(pipe)
+            RelayTarget::Output(pipe)
         }
-        _ => Load::Nothing,
+        _ => RelayTarget::None,
     }
 }
 
 /// Carries a client's bytes both ways until it has been told everything, or has left.
-pub(crate) async fn carry_client(
-    control: Arc<Control>,
+pub(crate) async fn relay_client(
+    control: Arc<ControlConnection>,
     serial: u32,
     client: OwnedFd,
-    account: Account,
+    messages: TunnelMessages,
 ) {
-    let carried = match Socket::new(client) {
-        Ok(client) => carry(&control, serial, &client, account).await,
+    let copied = match Socket::new(client) {
+        Ok(client) => copy_both_ways(&control, serial, &client, messages).await,
         Err(error) => Err(error),
     };
     control.forget_tunnel(serial);
-    if carried.is_err() {
+    if copied.is_err() {
         control.send(&Frame::TunnelEnd { serial }, Vec::new());
     }
 }
 
 /// An error means that the client has left.
-async fn carry(
-    control: &Control,
+async fn copy_both_ways(
+    control: &ControlConnection,
     serial: u32,
     client: &Socket,
-    mut account: Account,
+    mut messages: TunnelMessages,
 ) -> io::Result<()> {
     let mut unsent = Buffer::new();
-    let mut bytes = vec![0; STEP];
-    let mut greeted = false;
-    let mut all_told = false;
-    while !all_told || !unsent.is_empty() {
+    let mut bytes = vec![0; READ_SIZE];
+    let mut accepted = false;
+    let mut all_received = false;
+    while !all_received || !unsent.is_empty() {
         let has_room = control.has_room();
         // Nothing is taken from a client that may yet be handed to another runner, nor from one that
         // does not read what it asks for.
-        let may_speak = greeted && unsent.len() < MAX_UNSENT;
+        let may_read = accepted && unsent.len() < MAX_UNSENT;
         tokio::select! {
             biased;
             sent = client.send(unsent.as_slice()), if !unsent.is_empty() => {
                 unsent.consume(sent?);
             }
-            told = account.recv(), if !all_told => match told {
-                Some(Told::Bytes(bytes)) => {
-                    greeted = true;
+            message = messages.recv(), if !all_received => match message {
+                Some(TunnelMessage::Bytes(bytes)) => {
+                    accepted = true;
                     unsent.extend(&bytes);
                 }
-                Some(Told::Event(_)) => {}
-                None => all_told = true,
+                Some(TunnelMessage::Event(_)) => {}
+                None => all_received = true,
             },
-            () = control.room(), if may_speak && !has_room => {}
-            count = client.receive(&mut bytes), if may_speak && has_room => {
+            () = control.writable(), if may_read && !has_room => {}
+            count = client.receive(&mut bytes), if may_read && has_room => {
                 let data = bytes.get(..count?).unwrap_or_default();
                 if data.is_empty() {
                     return Err(io::ErrorKind::UnexpectedEof.into());
@@ -122,63 +114,64 @@ async fn carry(
 }
 
 /// What is read of a client at a time.
-const STEP: usize = 32 * 1024;
+const READ_SIZE: usize = 32 * 1024;
 /// More than the windows of all streams, which a client that reads never exceeds.
 const MAX_UNSENT: usize = 1024 * 1024;
 
 /// Puts what a tool prints into a pipe, as the tool would, and tells of the exec in the same order:
 /// once its end is told, all that it printed stands in the pipe.
-pub(crate) async fn carry_output(
-    control: Arc<Control>,
+pub(crate) async fn relay_output(
+    control: Arc<ControlConnection>,
     serial: u32,
     pipe: OwnedFd,
-    mut account: Account,
-    tell: mpsc::UnboundedSender<ExecEvent>,
+    mut messages: TunnelMessages,
+    events: mpsc::UnboundedSender<ExecEvent>,
 ) {
     let mut frames = FrameReader::of_client();
-    let mut output = Output { pipe: Some(Pipe::New(pipe)), allowance: Allowance::default() };
-    while let Some(told) = account.recv().await {
-        let bytes = match told {
-            Told::Bytes(bytes) => bytes,
-            Told::Event(event) => {
+    let mut output =
+        OutputPipe { pipe: Some(PipeState::Untouched(pipe)), allowance: Allowance::default() };
+    while let Some(message) = messages.recv().await {
+        let bytes = match message {
+            TunnelMessage::Bytes(bytes) => bytes,
+            TunnelMessage::Event(event) => {
                 if let ExecEvent::Ended(_) = event {
                     output.pipe = None;
                 }
                 // Nobody may be interested any more.
-                let _ = tell.send(event);
+                let _ = events.send(event);
                 continue;
             }
         };
         frames.receive(&bytes);
         if !output.take_frames(&control, serial, &mut frames).await {
             tracing::warn!("a runner broke the protocol of a client's connection");
-            control.give_up();
+            control.shutdown(Shutdown::Both);
         }
     }
 }
 
 /// The tool's end of a pipe, as long as somebody reads from it and the tool prints.
-struct Output {
-    pipe: Option<Pipe>,
+struct OutputPipe {
+    pipe: Option<PipeState>,
     allowance: Allowance,
 }
 
-enum Pipe {
+enum PipeState {
     /// As it came: whoever else has it may still hand it to another runner, so it is left as it is
     /// until this one has printed something.
-    New(OwnedFd),
-    Used(AsyncFd<OwnedFd>),
+    Untouched(OwnedFd),
+    Registered(AsyncFd<OwnedFd>),
 }
 
-impl Output {
+impl OutputPipe {
     /// `false` if they make no sense.
     async fn take_frames(
         &mut self,
-        control: &Control,
+        control: &ControlConnection,
         serial: u32,
         frames: &mut FrameReader,
     ) -> bool {
-        let say = |frame: &Frame<'_>| {
+        let send = |frame: &Frame<'_>| {
             let mut data = Vec::new();
             frame.encode(&mut data);
             control.send(&Frame::Tunnel { serial, data: &data }, Vec::new());
@@ -192,10 +185,10 @@ impl Output {
                     if self.pipe.is_some() && self.write(data).await.is_err() {
                         // The tool's next write meets a closed pipe, too.
                         self.pipe = None;
-                        say(&Frame::Closed { stream });
+                        send(&Frame::Closed { stream });
                     }
                     if let Some(bytes) = self.allowance.hand_on(data.len()) {
-                        say(&Frame::Credit { stream, bytes });
+                        send(&Frame::Credit { stream, bytes });
                     }
                 }
                 Ok(Some(Frame::Closed { .. })) => self.pipe = None,
@@ -209,11 +202,11 @@ impl Output {
 
     async fn write(&mut self, mut data: &[u8]) -> io::Result<()> {
         let pipe = match self.pipe.take() {
-            Some(Pipe::New(pipe)) => {
+            Some(PipeState::Untouched(pipe)) => {
                 fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
                 on_reactor(pipe, Interest::WRITABLE)?
             }
-            Some(Pipe::Used(pipe)) => pipe,
+            Some(PipeState::Registered(pipe)) => pipe,
             None => return Ok(()),
         };
         while !data.is_empty() {
@@ -225,7 +218,7 @@ impl Output {
                 Err(errno) => return Err(errno.into()),
             }
         }
-        self.pipe = Some(Pipe::Used(pipe));
+        self.pipe = Some(PipeState::Registered(pipe));
         Ok(())
     }
 }

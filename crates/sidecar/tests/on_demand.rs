@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use aifo_sidecar::{
-    Backend, ExecEvent, Fleet, News, Progress, Reporter, Runner, SidecarError, Starting, Startup,
+    Backend, ExecEvent, Fleet, Progress, Reporter, Runner, SidecarError, SidecarEvent, Starting,
+    Startup,
 };
 use aifo_types::{Ending, ExecId, Kind};
 use aifo_wire::{
@@ -34,7 +35,7 @@ struct Counts {
 #[derive(Clone, Default)]
 struct Threads {
     counts: Arc<Counts>,
-    /// A kind that comes up only when it is told to.
+    /// A kind that comes up only when it is events to.
     gate: Option<(Kind, Arc<Notify>)>,
     /// So many starts fail.
     failures: Arc<AtomicUsize>,
@@ -204,25 +205,26 @@ fn a_start_that_fails_fails_for_all_who_wait_and_for_nobody_else() {
 #[test]
 fn of_those_that_start_at_once_none_stays_if_one_fails() {
     on_a_reactor(async {
-        let (told, heard) = (Arc::new(Mutex::new(Vec::new())), |news: News<'_>| match news {
-            News::Starting => "starting",
-            News::Ready(_) => "ready",
-            News::Failed(_) => "failed",
-            News::Line(_) | News::Idle(_) => "else",
-        });
+        let (events, label) =
+            (Arc::new(Mutex::new(Vec::new())), |event: SidecarEvent<'_>| match event {
+                SidecarEvent::Starting => "starting",
+                SidecarEvent::Ready(_) => "ready",
+                SidecarEvent::Failed(_) => "failed",
+                SidecarEvent::Line(_) | SidecarEvent::Idle(_) => "else",
+            });
         let failures = Arc::new(AtomicUsize::new(1));
         let backend = Threads { failures, ..Threads::default() };
         let reporter = Reporter::new({
-            let told = Arc::clone(&told);
-            move |kind, news| told.lock().unwrap().push(format!("{kind} {}", heard(news)))
+            let events = Arc::clone(&events);
+            move |kind, event| events.lock().unwrap().push(format!("{kind} {}", label(event)))
         });
         let kinds = ["rust", "go"].map(kind).to_vec();
         let (sidecars, host) = (Box::new(backend.clone()), Box::new(Threads::default()));
         let started = Fleet::start(sidecars, host, kinds, Startup::AtOnce, reporter).await;
         assert_eq!(started.unwrap_err().to_string(), "cannot start the rust sidecar: no luck");
-        let mut told = told.lock().unwrap().clone();
-        told.sort();
-        assert_eq!(told, ["go ready", "go starting", "rust failed", "rust starting"]);
+        let mut events = events.lock().unwrap().clone();
+        events.sort();
+        assert_eq!(events, ["go ready", "go starting", "rust failed", "rust starting"]);
     });
 }
 

@@ -7,7 +7,7 @@ use aifo_engine::{ContainerSpec, EngineCommand, EngineError, Network};
 use aifo_types::Kind;
 
 use super::{Net, Shared, engine_error, kind};
-use crate::backend::SidecarError;
+use crate::error::SidecarError;
 use crate::progress::Progress;
 use crate::runner::Runner;
 
@@ -59,7 +59,7 @@ impl Shared {
         let mut spec = kind::container(self, self.pod_name(), KIND, image);
         spec.network = Network::Named(self.network_name());
         spec.publish.clone_from(&self.config.publish);
-        self.keep_apart(&mut spec);
+        self.isolate_network(&mut spec);
         spec
     }
 
@@ -92,7 +92,8 @@ impl Shared {
         // The network is there from here on, whatever becomes of its holder.
         let pod = pod.insert(Pod { holder: None, lost });
         if self.has_pod() {
-            let holder = self.bring_up(kind.clone(), &self.pod_container(kind), progress).await?;
+            let holder =
+                self.start_container(kind.clone(), &self.pod_container(kind), progress).await?;
             let running = engine.wait_until_running(&self.pod_name()).await;
             running.map_err(|error| engine_error(kind, error))?;
             pod.holder = Some(holder);

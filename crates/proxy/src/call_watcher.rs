@@ -1,4 +1,4 @@
-//! Looking after a running tool while something else waits for it.
+//! Watches a running call for its deadline and the session's end.
 
 use std::future::Future;
 use std::pin::pin;
@@ -11,13 +11,13 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::registry::Registration;
 
-/// Watches the clock and the session on behalf of one tool, and has it ended when its time is up.
+/// Ends one tool at its deadline and when the session ends.
 ///
-/// Everything the exec's task awaits goes through [`Attendant::attend`], so that a client that
-/// does not read cannot keep a tool alive beyond its limit.
+/// The exec's task awaits everything through [`CallWatcher::watch`], so that a client that does not
+/// read cannot extend the tool's time.
 #[derive(Debug)]
-pub(crate) struct Attendant {
-    tool: Canceller,
+pub(crate) struct CallWatcher {
+    canceller: Canceller,
     deadline: Option<Instant>,
     shutdown: watch::Receiver<bool>,
     shutting_down: bool,
@@ -25,64 +25,71 @@ pub(crate) struct Attendant {
     at_limit: TimeLimit,
 }
 
-/// How a tool is ended that ran into its time limit.
+/// How a tool is ended at its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeLimit {
-    /// INT, TERM 5 s later, KILL 10 s later: the protocol's ladder for tools.
-    Ladder,
-    /// As when nobody waits any more: a notification does not need ten seconds to end.
+    /// INT, TERM 5 s later, KILL 10 s later: the signal escalation for tools.
+    Escalate,
+    /// As after a disconnect: a notification does not need ten seconds to end.
     Cancel,
 }
 
-impl Attendant {
+impl CallWatcher {
     pub(crate) fn new(
-        tool: Canceller,
+        canceller: Canceller,
         deadline: Option<Instant>,
         at_limit: TimeLimit,
         shutdown: watch::Receiver<bool>,
     ) -> Self {
-        Attendant { tool, deadline, shutdown, shutting_down: false, timed_out: false, at_limit }
+        CallWatcher {
+            canceller,
+            deadline,
+            shutdown,
+            shutting_down: false,
+            timed_out: false,
+            at_limit,
+        }
     }
 
-    /// Awaits `work`, and meanwhile has the tool ended when it must be.
-    pub(crate) async fn attend<F: Future>(&mut self, work: F) -> F::Output {
+    /// Awaits `work`, and meanwhile ends the tool when it must end.
+    pub(crate) async fn watch<F: Future>(&mut self, work: F) -> F::Output {
         let mut work = pin!(work);
         loop {
             tokio::select! {
                 biased;
                 output = &mut work => return output,
-                () = elapsed(self.deadline), if !self.timed_out => {
+                () = deadline_reached(self.deadline), if !self.timed_out => {
                     self.timed_out = true;
                     tracing::debug!("time limit reached, escalating");
                     let cause = match self.at_limit {
-                        TimeLimit::Ladder => CancelCause::Timeout,
+                        TimeLimit::Escalate => CancelCause::Timeout,
                         TimeLimit::Cancel => CancelCause::Disconnect,
                     };
-                    self.tool.cancel(cause, Interrupt::Send);
+                    self.canceller.cancel(cause, Interrupt::Send);
                 }
-                () = told(&mut self.shutdown), if !self.shutting_down => {
+                () = shutdown_requested(&mut self.shutdown), if !self.shutting_down => {
                     self.shutting_down = true;
-                    self.tool.cancel(CancelCause::Shutdown, Interrupt::Send);
+                    self.canceller.cancel(CancelCause::Shutdown, Interrupt::Send);
                 }
             }
         }
     }
 
-    /// The client has gone: has the tool ended, unless the client has just tried so itself.
+    /// Ends the tool after the client's disconnect. Skips the INT if the client has just sent a signal.
     pub(crate) fn disconnect(&self, registration: &Registration) {
         let interrupt = match registration.was_signalled_recently() {
             true => Interrupt::Skip,
             false => Interrupt::Send,
         };
-        self.tool.cancel(CancelCause::Disconnect, interrupt);
+        self.canceller.cancel(CancelCause::Disconnect, interrupt);
     }
 
-    /// Whether the tool ran into the time limit.
+    /// Whether the tool reached its time limit.
     pub(crate) fn timed_out(&self) -> bool {
         self.timed_out
     }
 
-    /// The code to tell for an ending.
+    /// Returns the exit code to report for an ending.
     pub(crate) fn exit_code(&self, ending: Option<Ending>) -> u8 {
         match ending {
             None => exit::UNKNOWN,
@@ -92,14 +99,14 @@ impl Attendant {
     }
 }
 
-async fn elapsed(deadline: Option<Instant>) {
+async fn deadline_reached(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => std::future::pending().await,
     }
 }
 
-async fn told(shutdown: &mut watch::Receiver<bool>) {
-    // An error means that the proxy itself is gone, which ends the session as well.
+async fn shutdown_requested(shutdown: &mut watch::Receiver<bool>) {
+    // An error means that the proxy was dropped, which ends the session too.
     let _ = shutdown.wait_for(|shutdown| *shutdown).await;
 }

@@ -9,7 +9,7 @@ use super::Shared;
 /// What podman takes networks from, in its order, unless its own settings say otherwise: first the one
 /// that is there from the beginning (`containers.conf(5)`, `default_subnet` and
 /// `default_subnet_pools`).
-const PODMAN: [&str; 6] = [
+const PODMAN_POOLS: [&str; 6] = [
     "10.88.0.0/16",
     "10.89.0.0/16",
     "10.90.0.0/15",
@@ -19,32 +19,32 @@ const PODMAN: [&str; 6] = [
 ];
 
 /// The argument before such a range (`spec/runner.md#options`).
-const ISOLATE_NETWORK: &str = "--isolate-network";
+const ISOLATE_OPTION: &str = "--isolate-network";
 
 /// For the routes, and for having no capability afterwards.
 const CAPABILITIES: [&str; 2] = ["NET_ADMIN", "SETPCAP"];
 
 impl Shared {
     /// Has the first process of a container with a network stack of its own keep it apart.
-    pub(super) fn keep_apart(&self, spec: &mut ContainerSpec) {
+    pub(super) fn isolate_network(&self, spec: &mut ContainerSpec) {
         let pools = match (self.config.engine.flavor(), &self.config.pools) {
             // Its daemon does, by rules of each network's own.
             (Flavor::Docker, _) => return,
             (Flavor::Podman, Some(pools)) => pools.clone(),
-            (Flavor::Podman, None) => defaults(),
+            (Flavor::Podman, None) => default_pools(),
         };
         if pools.is_empty() {
             return;
         }
         spec.capabilities.extend(CAPABILITIES);
         for pool in pools {
-            spec.args.extend([ISOLATE_NETWORK.into(), pool.to_string().into()]);
+            spec.args.extend([ISOLATE_OPTION.into(), pool.to_string().into()]);
         }
     }
 }
 
-fn defaults() -> Vec<Subnet> {
-    PODMAN.iter().filter_map(|pool| pool.parse().ok()).collect()
+fn default_pools() -> Vec<Subnet> {
+    PODMAN_POOLS.iter().filter_map(|pool| pool.parse().ok()).collect()
 }
 
 #[cfg(test)]
@@ -52,8 +52,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_ranges() {
-        let words: Vec<_> = defaults().iter().map(Subnet::to_string).collect();
-        assert_eq!(words, PODMAN);
+    fn the_default_pools_are_subnets() {
+        let words: Vec<_> = default_pools().iter().map(Subnet::to_string).collect();
+        assert_eq!(words, PODMAN_POOLS);
     }
 }

@@ -7,7 +7,7 @@ use aifo_proxy::{CallEnding, CallRecord};
 
 /// Counts over a session's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct CallStats {
     /// All of them.
     pub calls: u64,
     /// Those that were refused, or ended otherwise than with 0.
@@ -16,23 +16,23 @@ pub struct Tally {
     pub in_tools: Duration,
 }
 
-/// A tally that is being kept.
+/// Counts calls as they end.
 #[derive(Debug, Default)]
-pub(crate) struct TallyKeeper(Mutex<Kept>);
+pub(crate) struct CallCounter(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    tally: Tally,
+    stats: CallStats,
     /// Calls before that do not count, in milliseconds since 1970.
     from: u64,
 }
 
-impl TallyKeeper {
+impl CallCounter {
     /// Counts what is asked for from now on: what came before was no agent's.
     pub(crate) fn begin(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let from = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        *self.kept() = Kept { tally: Tally::default(), from };
+        *self.kept() = Kept { stats: CallStats::default(), from };
     }
 
     pub(crate) fn add(&self, call: &CallRecord) {
@@ -41,14 +41,14 @@ impl TallyKeeper {
             return;
         }
         let went_well = call.ending == CallEnding::Exited && call.exit_code == 0;
-        let tally = &mut kept.tally;
-        tally.calls = tally.calls.saturating_add(1);
-        tally.failed = tally.failed.saturating_add(u64::from(!went_well));
-        tally.in_tools = tally.in_tools.saturating_add(Duration::from_millis(call.wall_ms));
+        let stats = &mut kept.stats;
+        stats.calls = stats.calls.saturating_add(1);
+        stats.failed = stats.failed.saturating_add(u64::from(!went_well));
+        stats.in_tools = stats.in_tools.saturating_add(Duration::from_millis(call.wall_ms));
     }
 
-    pub(crate) fn now(&self) -> Tally {
-        self.kept().tally
+    pub(crate) fn now(&self) -> CallStats {
+        self.kept().stats
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

@@ -1,8 +1,8 @@
-//! What runs at the moment, where others can read it without asking us.
+//! The table of running tools, in a file that other processes can read.
 //!
-//! A file of lines of one width, of which each running tool has one: its start is one write, and so
-//! is its end, a few microseconds for both, and no tool waits for them. Nothing is ever moved, so a
-//! reader needs no lock: at worst it sees a line that is not whole, and passes it over.
+//! Each running tool has one line of fixed length. Its start is one write and its end another, a few
+//! microseconds for both; no tool waits for them. Lines are not moved, so a reader needs no lock: it
+//! skips an incomplete line.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,63 +13,63 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::record::CallRecord;
 
-/// Where running tools are put up. The default tells nobody.
+/// The table of running tools. The default keeps none.
 #[derive(Clone, Debug, Default)]
-pub struct Board(Option<Arc<Sheet>>);
+pub struct RunningTable(Option<Arc<TableFile>>);
 
 #[derive(Debug)]
-struct Sheet {
+struct TableFile {
     file: File,
-    lines: Mutex<Lines>,
+    slots: Mutex<Slots>,
 }
 
 #[derive(Debug, Default)]
-struct Lines {
+struct Slots {
     free: Vec<u64>,
     count: u64,
 }
 
-/// A tool that runs, or did a moment ago.
+/// A tool that runs, or has just ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningTool {
-    /// When its call was complete; to the millisecond.
+    /// When its request was complete; in milliseconds.
     pub since: SystemTime,
     /// The sidecar's kind.
     pub kind: String,
     /// The call's id.
     pub exec_id: String,
-    /// Its name, cut where it is very long.
+    /// Its name, truncated to the length of a line.
     pub tool: String,
 }
 
-/// A tool on the board. Its line is free again when this is dropped.
+/// A tool in the table. Its line is freed on drop.
 #[derive(Debug)]
-pub(crate) struct Posted(Option<(Arc<Sheet>, u64)>);
+pub(crate) struct TableEntry(Option<(Arc<TableFile>, u64)>);
 
-/// Bytes of a line, with its end: room for any kind and id, and 140 of a tool's name.
-const WIDTH: usize = 256;
+/// Bytes of a line with its line end: any kind and id, and 140 bytes of a tool's name.
+const LINE_LEN: usize = 256;
 
-impl Board {
-    /// A new file, for its owner only. Errors: it exists, or cannot be made.
+impl RunningTable {
+    /// Creates the file with mode 0600. Errors: it exists, or cannot be created.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        Ok(Board(Some(Arc::new(Sheet { file, lines: Mutex::default() }))))
+        Ok(RunningTable(Some(Arc::new(TableFile { file, slots: Mutex::default() }))))
     }
 
-    /// What stands in such a file, the longest running first. Errors: it cannot be read.
+    /// Reads the tools in such a file, the longest running first. Errors: it cannot be read.
     pub fn read(path: &Path) -> io::Result<Vec<RunningTool>> {
         let text = fs::read(path)?;
-        let lines = text.chunks_exact(WIDTH).filter_map(|line| std::str::from_utf8(line).ok());
+        let lines = text.chunks_exact(LINE_LEN).filter_map(|line| std::str::from_utf8(line).ok());
         let mut tools: Vec<RunningTool> = lines.filter_map(RunningTool::parse).collect();
         tools.sort_by_key(|tool| tool.since);
         Ok(tools)
     }
 
-    pub(crate) fn post(&self, record: &CallRecord) -> Posted {
-        let Some(sheet) = &self.0 else { return Posted(None) };
+    pub(crate) fn insert(&self, record: &CallRecord) -> TableEntry {
+        let Some(file) = &self.0 else { return TableEntry(None) };
         let at = {
-            let mut lines = sheet.lines.lock().unwrap_or_else(PoisonError::into_inner);
-            let Lines { free, count } = &mut *lines;
+            let mut slots = file.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            let Slots { free, count } = &mut *slots;
             free.pop().unwrap_or_else(|| {
                 *count += 1;
                 *count - 1
@@ -77,29 +77,29 @@ impl Board {
         };
         let kind = record.kind.as_deref().unwrap_or("-");
         let CallRecord { time, exec_id, tool, .. } = record;
-        sheet.write(at, &format!("{time} {kind} {exec_id} {tool}"));
-        Posted(Some((Arc::clone(sheet), at)))
+        file.write(at, &format!("{time} {kind} {exec_id} {tool}"));
+        TableEntry(Some((Arc::clone(file), at)))
     }
 }
 
-impl Drop for Posted {
+impl Drop for TableEntry {
     fn drop(&mut self) {
-        let Some((sheet, at)) = self.0.take() else { return };
-        sheet.write(at, "");
-        sheet.lines.lock().unwrap_or_else(PoisonError::into_inner).free.push(at);
+        let Some((file, at)) = self.0.take() else { return };
+        file.write(at, "");
+        file.slots.lock().unwrap_or_else(PoisonError::into_inner).free.push(at);
     }
 }
 
-impl Sheet {
+impl TableFile {
     fn write(&self, at: u64, text: &str) {
-        let mut line = [b' '; WIDTH];
-        let cut = text.floor_char_boundary(WIDTH - 1);
+        let mut line = [b' '; LINE_LEN];
+        let cut = text.floor_char_boundary(LINE_LEN - 1);
         for (byte, of) in line.iter_mut().zip(text.as_bytes().iter().take(cut)) {
             *byte = *of;
         }
-        line[WIDTH - 1] = b'\n';
-        // That the disk is full is no reason to fail a call.
-        let _ = self.file.write_all_at(&line, at.saturating_mul(WIDTH as u64));
+        line[LINE_LEN - 1] = b'\n';
+        // A full disk must not fail a call.
+        let _ = self.file.write_all_at(&line, at.saturating_mul(LINE_LEN as u64));
     }
 }
 
@@ -136,27 +136,27 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_stands_there_as_long_as_it_runs() {
-        let path = std::env::temp_dir().join(format!("aifo-board-{}", std::process::id()));
-        let board = Board::create(&path).unwrap();
+    fn a_tool_is_listed_while_it_runs() {
+        let path = std::env::temp_dir().join(format!("aifo-running-table-{}", std::process::id()));
+        let table = RunningTable::create(&path).unwrap();
         let tools = || -> Vec<String> {
-            Board::read(&path).unwrap().into_iter().map(|tool| tool.tool).collect()
+            RunningTable::read(&path).unwrap().into_iter().map(|tool| tool.tool).collect()
         };
-        let first = board.post(&record("a", "cargo", 1_000));
-        let second = board.post(&record("b", "rustc", 2_000));
+        let first = table.insert(&record("a", "cargo", 1_000));
+        let second = table.insert(&record("b", "rustc", 2_000));
         assert_eq!(tools(), ["cargo", "rustc"]);
         drop(first);
         assert_eq!(tools(), ["rustc"]);
-        let third = board.post(&record("c", "gcc", 500));
+        let third = table.insert(&record("c", "gcc", 500));
         assert_eq!(tools(), ["gcc", "rustc"], "the longest running first");
-        assert_eq!(path.metadata().unwrap().len(), 2 * WIDTH as u64, "lines are used again");
+        assert_eq!(path.metadata().unwrap().len(), 2 * LINE_LEN as u64, "lines are used again");
         drop((second, third));
         assert_eq!(tools(), [""; 0]);
         fs::remove_file(&path).unwrap();
     }
 
     #[test]
-    fn lines_that_are_not_whole_are_passed_over() {
+    fn incomplete_lines_are_skipped() {
         let line = |text: &str| RunningTool::parse(text);
         let whole = line("1500 rust e1 cargo   \n").unwrap();
         assert_eq!(whole.since, UNIX_EPOCH + Duration::from_millis(1500));

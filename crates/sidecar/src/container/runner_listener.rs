@@ -21,14 +21,14 @@ use crate::socket::on_reactor;
 
 /// A listening socket in a folder of its own. It is removed when this is dropped.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct RunnerListener {
     fd: AsyncFd<OwnedFd>,
     path: PathBuf,
 }
 
-impl Door {
+impl RunnerListener {
     /// Listens in `folder`, which is made for it.
-    pub(super) fn open(folder: &Path) -> io::Result<Self> {
+    pub(super) fn bind(folder: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let path = folder.join(SOCKET);
         // Of a container that came up no further than this.
@@ -41,12 +41,12 @@ impl Door {
         let address = UnixAddress::new(&path)?;
         bind(fd.as_raw_fd(), &address.address)?;
         listen(&fd, Backlog::new(1)?)?;
-        Ok(Door { fd: on_reactor(fd, Interest::READABLE)?, path })
+        Ok(RunnerListener { fd: on_reactor(fd, Interest::READABLE)?, path })
     }
 
     /// Waits for the one who comes. Only processes of the caller's user are let in: the runner runs as
     /// that, whatever its user is called in its container.
-    pub(super) async fn answer(self) -> io::Result<OwnedFd> {
+    pub(super) async fn accept_runner(self) -> io::Result<OwnedFd> {
         loop {
             match accept(self.fd.as_fd()) {
                 Ok(connection) => {
@@ -64,7 +64,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for RunnerListener {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
