@@ -92,7 +92,7 @@ impl Decision {
     ///
     /// `tool` is the call's. A value that holds anything but plain characters is quoted and
     /// escaped, so that a line stays one line and cannot speak to a terminal.
-    pub fn line(&self, tool: &[u8]) -> String {
+    pub fn log_line(&self, tool: &[u8]) -> String {
         let (mode, reason) = match self {
             Decision::Local(local) => ("local", local.reason),
             Decision::Notify(_) => ("notify", Reason::NotifyTool),
@@ -193,7 +193,7 @@ mod tests {
             ),
         ];
         for (decision, line) in rows {
-            assert_eq!(decision.line(b"node"), line);
+            assert_eq!(decision.log_line(b"node"), line);
         }
     }
 }

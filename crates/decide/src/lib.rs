@@ -9,11 +9,11 @@
 //!
 //! ```
 //! use std::path::{Path, PathBuf};
-//! use aifo_decide::{Call, Decision, Settings, Smart, Toggle, World, decide};
+//! use aifo_decide::{ToolCall, Decision, Settings, SmartToggles, Toggle, FileFacts, decide};
 //!
 //! /// An agent's place with a node of its own and no links.
 //! struct Plain;
-//! impl World for Plain {
+//! impl FileFacts for Plain {
 //!     fn real_path(&self, path: &Path) -> Option<PathBuf> {
 //!         Some(path.to_owned())
 //!     }
@@ -25,34 +25,34 @@
 //!     }
 //! }
 //!
-//! let smart = Smart::from_toggles(Toggle::On, Toggle::On, Toggle::Off);
+//! let smart = SmartToggles::from_toggles(Toggle::On, Toggle::On, Toggle::Off);
 //! let settings = Settings { smart, ..Settings::default() };
 //! let args = [b"--no-warnings".to_vec(), b"/opt/x.js".to_vec()];
-//! let call = Call { tool: b"node", args: &args, cwd: Path::new("/workspace") };
+//! let call = ToolCall { tool: b"node", args: &args, cwd: Path::new("/workspace") };
 //! let decision = decide(&call, &settings, &Plain).unwrap();
 //! assert!(matches!(decision, Decision::Local(_)));
 //! assert_eq!(
-//!     decision.line(call.tool),
+//!     decision.log_line(call.tool),
 //!     "smart: tool=node mode=local reason=outside-workspace program=/opt/x.js \
 //!      local=/usr/bin/node"
 //! );
 //! ```
 //!
 //! Architecture invariant: `decide` knows neither the proxy nor its allowlists. It says *where*, the
-//! proxy says *whether*. It touches nothing itself: all it learns of files comes through [`World`].
+//! proxy says *whether*. It touches nothing itself: all it learns of files comes through [`FileFacts`].
 
 mod decide;
 mod decision;
-mod entry;
-mod lookup;
+mod entry_point;
 mod node;
 mod node_options;
-mod place;
 mod python;
 mod runtime;
+mod runtime_lookup;
 mod settings;
+mod workspace;
 
-pub use decide::{Call, World, decide};
+pub use decide::{FileFacts, ToolCall, decide};
 pub use decision::{Decision, Local, Notify, Program, Proxy, Reason};
-pub use lookup::NoRuntime;
-pub use settings::{Settings, Smart, Toggle};
+pub use runtime_lookup::RuntimeNotFound;
+pub use settings::{Settings, SmartToggles, Toggle};

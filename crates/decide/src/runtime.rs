@@ -1,7 +1,7 @@
 //! The runtimes that can be smart.
 
-use crate::entry::Entry;
-use crate::settings::{Smart, Toggle};
+use crate::entry_point::EntryPoint;
+use crate::settings::{SmartToggles, Toggle};
 use crate::{node, python};
 
 /// A runtime, as a tool's name asks for it.
@@ -17,7 +17,7 @@ pub(crate) enum Runtime<'a> {
 
 impl<'a> Runtime<'a> {
     /// The runtime of this name.
-    pub(crate) fn named(tool: &'a [u8]) -> Option<Self> {
+    pub(crate) fn from_name(tool: &'a [u8]) -> Option<Self> {
         match std::str::from_utf8(tool).ok()? {
             "node" => Some(Runtime::Node),
             "python" | "python3" => Some(Runtime::Python),
@@ -39,7 +39,7 @@ impl<'a> Runtime<'a> {
     }
 
     /// Whether it is smart.
-    pub(crate) fn toggle(self, smart: Smart) -> Toggle {
+    pub(crate) fn toggle(self, smart: SmartToggles) -> Toggle {
         match self {
             Runtime::Node => smart.node,
             Runtime::Python | Runtime::VersionedPython(_) => smart.python,
@@ -55,10 +55,10 @@ impl<'a> Runtime<'a> {
     }
 
     /// What it would run, given these arguments.
-    pub(crate) fn entry<'b>(self, args: &'b [Vec<u8>]) -> Entry<'b> {
+    pub(crate) fn entry_point<'b>(self, args: &'b [Vec<u8>]) -> EntryPoint<'b> {
         match self {
-            Runtime::Node => node::entry(args),
-            Runtime::Python | Runtime::VersionedPython(_) => python::entry(args),
+            Runtime::Node => node::entry_point(args),
+            Runtime::Python | Runtime::VersionedPython(_) => python::entry_point(args),
         }
     }
 }
@@ -84,8 +84,8 @@ mod tests {
             ("", None),
         ];
         for (name, runtime) in rows {
-            assert_eq!(Runtime::named(name.as_bytes()), runtime, "{name}");
+            assert_eq!(Runtime::from_name(name.as_bytes()), runtime, "{name}");
         }
-        assert_eq!(Runtime::named(b"node\xff"), None);
+        assert_eq!(Runtime::from_name(b"node\xff"), None);
     }
 }

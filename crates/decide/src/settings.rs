@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Which runtimes may run locally.
-    pub smart: Smart,
+    pub smart: SmartToggles,
     /// The workspace root as the agent sees it: absolute, and a link if need be.
     pub workspace: PathBuf,
     /// The python that the agent itself runs on: absolute. A relative path is never used.
@@ -19,7 +19,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            smart: Smart::default(),
+            smart: SmartToggles::default(),
             workspace: PathBuf::from("/workspace"),
             local_python: None,
             notify_tools: vec!["say".to_owned()],
@@ -29,19 +29,19 @@ impl Default for Settings {
 
 /// For each runtime, whether programs from outside the workspace run on the local one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Smart {
+pub struct SmartToggles {
     /// For `node`.
     pub node: Toggle,
     /// For `python`, `python3` and every `python3.N`.
     pub python: Toggle,
 }
 
-impl Smart {
+impl SmartToggles {
     /// From `AIFO_SHIM_SMART` and the toggle of each runtime, which count only if the first is on.
     pub fn from_toggles(smart: Toggle, node: Toggle, python: Toggle) -> Self {
         match smart {
-            Toggle::On => Smart { node, python },
-            Toggle::Off => Smart::default(),
+            Toggle::On => SmartToggles { node, python },
+            Toggle::Off => SmartToggles::default(),
         }
     }
 }
@@ -78,8 +78,8 @@ mod tests {
             ((Off, Off, Off), (Off, Off)),
         ];
         for ((smart, node, python), (of_node, of_python)) in rows {
-            let expected = Smart { node: of_node, python: of_python };
-            assert_eq!(Smart::from_toggles(smart, node, python), expected);
+            let expected = SmartToggles { node: of_node, python: of_python };
+            assert_eq!(SmartToggles::from_toggles(smart, node, python), expected);
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use aifo_decide::{Call, Decision, Program, World, decide};
+use aifo_decide::{Decision, FileFacts, Program, ToolCall, decide};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::spec::{node_options, page_world};
-use crate::world::smart;
+use crate::fake_files::smart;
+use crate::spec::{node_options, page_files};
 
 /// Words that mean something to the runtimes more often than chance would have it.
 fn word() -> impl Strategy<Value = Vec<u8>> {
@@ -92,8 +92,8 @@ fn spelled(path: &Path) -> PathBuf {
 
 /// Whether an existing path is the workspace's: by its spelling, for the kernel, or for node.
 fn is_inside(path: &Path) -> bool {
-    let world = page_world();
-    let readings = [Some(spelled(path)), world.real_path(path), world.real_path(&spelled(path))];
+    let files = page_files();
+    let readings = [Some(spelled(path)), files.real_path(path), files.real_path(&spelled(path))];
     readings.into_iter().flatten().any(|path| path.starts_with("/workspace"))
 }
 
@@ -104,10 +104,10 @@ proptest! {
         args in vec(word(), 0..8),
         cwd in path(),
     ) {
-        let call = Call { tool: &tool, args: &args, cwd: Path::new(&cwd) };
-        let decision = decide(&call, &smart(), &page_world());
+        let call = ToolCall { tool: &tool, args: &args, cwd: Path::new(&cwd) };
+        let decision = decide(&call, &smart(), &page_files());
         let text = match &decision {
-            Ok(decision) => decision.line(&tool),
+            Ok(decision) => decision.log_line(&tool),
             Err(error) => error.to_string().replacen('\n', "", 1),
         };
         prop_assert!(text.bytes().all(|b| (b' '..=b'~').contains(&b)), "{text:?}");
@@ -131,15 +131,15 @@ proptest! {
     ) {
         let words = prelude.into_iter().chain([program.clone()]).map(String::into_bytes);
         let args: Vec<_> = words.chain(after).collect();
-        let call = Call { tool: tool.as_bytes(), args: &args, cwd: Path::new(&cwd) };
-        let decision = decide(&call, &smart(), &page_world()).expect("runtimes are there");
+        let call = ToolCall { tool: tool.as_bytes(), args: &args, cwd: Path::new(&cwd) };
+        let decision = decide(&call, &smart(), &page_files()).expect("runtimes are there");
         let path = Path::new(&cwd).join(&program);
-        let world = page_world();
-        let exists = [&path, &spelled(&path)].iter().all(|path| world.real_path(path).is_some());
+        let files = page_files();
+        let exists = [&path, &spelled(&path)].iter().all(|path| files.real_path(path).is_some());
         if is_inside(&path) {
-            prop_assert!(matches!(decision, Decision::Proxy(_)), "{}", decision.line(b"inside"));
+            prop_assert!(matches!(decision, Decision::Proxy(_)), "{}", decision.log_line(b"inside"));
         } else if exists {
-            prop_assert!(matches!(decision, Decision::Local(_)), "{}", decision.line(b"outside"));
+            prop_assert!(matches!(decision, Decision::Local(_)), "{}", decision.log_line(b"outside"));
         }
     }
 }

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use aifo_decide::{Decision, Settings};
 
-use crate::world::{FakeWorld, decide_line, smart};
+use crate::fake_files::{FakeFiles, decide_line, smart};
 
 /// The runtime for a call, or the exit code of the refusal.
 fn runtime(call: &str, local_python: Option<&str>, files: &str) -> Result<String, u8> {
     let settings = Settings { local_python: local_python.map(PathBuf::from), ..smart() };
-    match decide_line(call, &settings, &FakeWorld::parse(files)) {
+    match decide_line(call, &settings, &FakeFiles::parse(files)) {
         Ok(Decision::Local(local)) => Ok(local.runtime.display().to_string()),
-        Ok(decision) => panic!("{call}: {}", decision.line(b"tool")),
+        Ok(decision) => panic!("{call}: {}", decision.log_line(b"tool")),
         Err(error) => Err(error.exit_code()),
     }
 }

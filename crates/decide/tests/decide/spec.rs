@@ -2,7 +2,7 @@
 
 use aifo_decide::Decision;
 
-use crate::world::{FakeWorld, decide_line, smart};
+use crate::fake_files::{FakeFiles, decide_line, smart};
 
 const PAGE: &str = include_str!("../../../../spec/decide.md");
 
@@ -11,9 +11,9 @@ fn every_row_of_the_page_holds() {
     let rows: Vec<_> = rows().collect();
     assert!(rows.len() > 100, "only {} rows found", rows.len());
     for [call, runs, reason] in rows {
-        let found = decide_line(call, &smart(), &page_world());
+        let found = decide_line(call, &smart(), &page_files());
         let decision = found.unwrap_or_else(|error| panic!("{call}: {error}"));
-        let line = decision.line(b"tool");
+        let line = decision.log_line(b"tool");
         let mode = runs.split(':').next().unwrap_or_default();
         let expected = format!("smart: tool=tool mode={mode} reason={reason}");
         let story = line.strip_prefix(&expected);
@@ -37,7 +37,7 @@ fn every_option_of_the_page_takes_the_next_word() {
             calls.push(format!("node --{} app.js /opt/agent/cli.js", name.replace('-', "_")));
         }
         for call in calls {
-            let decision = decide_line(&call, &smart(), &page_world());
+            let decision = decide_line(&call, &smart(), &page_files());
             assert!(matches!(decision, Ok(Decision::Local(_))), "{call}: {decision:?}");
         }
     }
@@ -49,14 +49,14 @@ fn the_page_names_every_reason_and_the_message() {
     for [call, _, reason] in rows() {
         assert!(table.contains(&format!("| `{reason}` |")), "{call}: {reason}");
     }
-    let missing = decide_line("python3.13 /opt/agent/cli.py", &smart(), &page_world());
+    let missing = decide_line("python3.13 /opt/agent/cli.py", &smart(), &page_files());
     let message = missing.expect_err("there is no such python").to_string();
     assert!(PAGE.contains(&format!("\n{message}\n")), "{message}");
 }
 
 /// The page's file system.
-pub(crate) fn page_world() -> FakeWorld {
-    FakeWorld::parse(block("world"))
+pub(crate) fn page_files() -> FakeFiles {
+    FakeFiles::parse(block("files"))
 }
 
 /// The options of node that take the next word.

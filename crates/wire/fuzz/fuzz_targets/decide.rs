@@ -9,7 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use aifo_decide::{
-    Call, Decision, NoRuntime, Program, Reason, Settings, Smart, Toggle, World, decide,
+    Decision, FileFacts, Program, Reason, RuntimeNotFound, Settings, SmartToggles, Toggle,
+    ToolCall, decide,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -18,21 +19,21 @@ fuzz_target!(|data: &[u8]| {
     let tool = words.next().unwrap_or_default();
     let cwd = Path::new("/").join(OsStr::from_bytes(words.next().unwrap_or_default()));
     let mut args: Vec<Vec<u8>> = words.map(<[u8]>::to_vec).collect();
-    let smart = Smart::from_toggles(Toggle::On, Toggle::On, Toggle::On);
+    let smart = SmartToggles::from_toggles(Toggle::On, Toggle::On, Toggle::On);
     let settings = Settings { smart, ..Settings::default() };
-    let decided = decide(&Call { tool, args: &args, cwd: &cwd }, &settings, &Links);
+    let decided = decide(&ToolCall { tool, args: &args, cwd: &cwd }, &settings, &Links);
     check(tool, &decided);
     if program(&decided).is_some() {
         args.push(b"--more".to_vec());
-        let again = decide(&Call { tool, args: &args, cwd: &cwd }, &settings, &Links);
+        let again = decide(&ToolCall { tool, args: &args, cwd: &cwd }, &settings, &Links);
         assert_eq!(decided, again, "behind the program all is the program's");
     }
 });
 
 /// What is in the workspace never runs locally, and what is not never elsewhere.
-fn check(tool: &[u8], decided: &Result<Decision, NoRuntime>) {
+fn check(tool: &[u8], decided: &Result<Decision, RuntimeNotFound>) {
     let Ok(decision) = decided else { return };
-    let line = decision.line(tool);
+    let line = decision.log_line(tool);
     assert!(line.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "one line of text: {line}");
     match decision {
         Decision::Local(local) => {
@@ -59,7 +60,7 @@ fn check(tool: &[u8], decided: &Result<Decision, NoRuntime>) {
     }
 }
 
-fn program(decided: &Result<Decision, NoRuntime>) -> Option<&Program> {
+fn program(decided: &Result<Decision, RuntimeNotFound>) -> Option<&Program> {
     match decided {
         Ok(Decision::Local(local)) => Some(&local.program),
         Ok(Decision::Proxy(proxy)) => proxy.program.as_ref(),
@@ -94,7 +95,7 @@ const LINKS: &[(&str, &str)] = &[
     ("/usr/local/bin/aider", "/opt/venv/bin/aider"),
 ];
 
-impl World for Links {
+impl FileFacts for Links {
     fn real_path(&self, path: &Path) -> Option<PathBuf> {
         let mut real = PathBuf::from("/");
         let mut rest: Vec<PathBuf> = path.components().rev().map(own).collect();

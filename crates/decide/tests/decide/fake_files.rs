@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
-use aifo_decide::{Call, Decision, NoRuntime, Settings, Smart, Toggle, World, decide};
+use aifo_decide::{
+    Decision, FileFacts, RuntimeNotFound, Settings, SmartToggles, Toggle, ToolCall, decide,
+};
 
 /// Files and links; the folders above them exist too.
-pub(crate) struct FakeWorld {
+pub(crate) struct FakeFiles {
     entries: BTreeMap<PathBuf, Entry>,
     folders: BTreeSet<PathBuf>,
 }
@@ -17,7 +19,7 @@ enum Entry {
     Link(PathBuf),
 }
 
-impl FakeWorld {
+impl FakeFiles {
     /// One entry a line: `/file`, `/executable *` or `/link -> /target`.
     pub(crate) fn parse(text: &str) -> Self {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -30,7 +32,7 @@ impl FakeWorld {
             .collect();
         let above = entries.keys().flat_map(|path| path.ancestors().skip(1));
         let folders = above.map(Path::to_owned).collect();
-        FakeWorld { entries, folders }
+        FakeFiles { entries, folders }
     }
 
     fn entry(&self, path: &Path) -> Option<&Entry> {
@@ -59,7 +61,7 @@ impl FakeWorld {
     }
 }
 
-impl World for FakeWorld {
+impl FileFacts for FakeFiles {
     fn real_path(&self, path: &Path) -> Option<PathBuf> {
         self.walk("/".into(), path, 8)
     }
@@ -87,15 +89,15 @@ pub(crate) fn call(line: &str) -> (PathBuf, Vec<Vec<u8>>) {
 pub(crate) fn decide_line(
     line: &str,
     settings: &Settings,
-    world: &FakeWorld,
-) -> Result<Decision, NoRuntime> {
+    files: &FakeFiles,
+) -> Result<Decision, RuntimeNotFound> {
     let (cwd, words) = call(line);
     let (tool, args) = words.split_first().expect("a call has a tool");
-    decide(&Call { tool, args, cwd: &cwd }, settings, world)
+    decide(&ToolCall { tool, args, cwd: &cwd }, settings, files)
 }
 
 /// Both runtimes smart, the rest by default.
 pub(crate) fn smart() -> Settings {
-    let smart = Smart::from_toggles(Toggle::On, Toggle::On, Toggle::On);
+    let smart = SmartToggles::from_toggles(Toggle::On, Toggle::On, Toggle::On);
     Settings { smart, ..Settings::default() }
 }

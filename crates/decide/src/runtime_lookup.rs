@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 
 use aifo_types::exit;
 
-use crate::decide::World;
+use crate::decide::FileFacts;
 use crate::decision::Program;
-use crate::place::{Place, Workspace};
 use crate::runtime::Runtime;
 use crate::settings::Settings;
+use crate::workspace::{PathLocation, Workspace};
 
 /// All that finding a local runtime depends on, but for the call.
-pub(crate) struct Lookup<'a> {
+pub(crate) struct RuntimeLookup<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) workspace: &'a Workspace<'a>,
-    pub(crate) world: &'a dyn World,
+    pub(crate) files: &'a dyn FileFacts,
 }
 
-impl Lookup<'_> {
+impl RuntimeLookup<'_> {
     /// The first candidate that can be executed and lies outside the workspace, by its spelling and
     /// really: a workspace must not bring the runtime for what is not its own.
     ///
@@ -29,13 +29,15 @@ impl Lookup<'_> {
         runtime: Runtime<'_>,
         program: &Program,
         script: &[&Path],
-    ) -> Result<PathBuf, NoRuntime> {
+    ) -> Result<PathBuf, RuntimeNotFound> {
         let candidates = self.candidates(runtime, script);
-        candidates.iter().find(|path| self.is_usable(path)).cloned().ok_or_else(|| NoRuntime {
-            name: runtime.name().to_owned(),
-            toggle: runtime.toggle_name(),
-            program: program.clone(),
-            candidates,
+        candidates.iter().find(|path| self.is_usable(path)).cloned().ok_or_else(|| {
+            RuntimeNotFound {
+                name: runtime.name().to_owned(),
+                toggle: runtime.toggle_name(),
+                program: program.clone(),
+                candidates,
+            }
         })
     }
 
@@ -66,14 +68,14 @@ impl Lookup<'_> {
     fn environment_of(&self, script: &[&Path]) -> Option<PathBuf> {
         let mut folders = script.iter().flat_map(|path| path.ancestors().skip(1));
         let found =
-            folders.find(|folder| World::is_file(self.world, &folder.join("pyvenv.cfg")))?;
+            folders.find(|folder| FileFacts::is_file(self.files, &folder.join("pyvenv.cfg")))?;
         Some(found.join("bin"))
     }
 
     fn is_usable(&self, candidate: &Path) -> bool {
         candidate.is_absolute()
-            && self.world.is_executable(candidate)
-            && matches!(self.workspace.place(candidate), Place::Outside { .. })
+            && self.files.is_executable(candidate)
+            && matches!(self.workspace.locate(candidate), PathLocation::Outside { .. })
     }
 }
 
@@ -81,23 +83,23 @@ impl Lookup<'_> {
 ///
 /// Its `Display` is a sentence and, on a second line, the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoRuntime {
+pub struct RuntimeNotFound {
     name: String,
     toggle: &'static str,
     program: Program,
     candidates: Vec<PathBuf>,
 }
 
-impl NoRuntime {
+impl RuntimeNotFound {
     /// What the shim exits with: 127, as a shell does when a command is not there.
     pub fn exit_code(&self) -> u8 {
         exit::NOT_FOUND
     }
 }
 
-impl fmt::Display for NoRuntime {
+impl fmt::Display for RuntimeNotFound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let NoRuntime { name, toggle, program, candidates } = self;
+        let RuntimeNotFound { name, toggle, program, candidates } = self;
         let tried = candidates.iter().map(|path| Program::Path(path.clone()).to_string());
         let tried = tried.collect::<Vec<_>>().join(", ");
         write!(
@@ -108,4 +110,4 @@ impl fmt::Display for NoRuntime {
     }
 }
 
-impl std::error::Error for NoRuntime {}
+impl std::error::Error for RuntimeNotFound {}

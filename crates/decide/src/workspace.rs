@@ -3,15 +3,15 @@
 use std::cell::OnceCell;
 use std::path::{Component, Path, PathBuf};
 
-use crate::decide::World;
+use crate::decide::FileFacts;
 
 /// Where a path lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PathLocation {
     /// In the workspace by its spelling, wherever its links lead.
     Inside,
     /// In the workspace because a link leads there.
-    LinkedInside,
+    LinksInside,
     /// Outside, both by its spelling and really.
     Outside {
         /// Where its links lead.
@@ -24,46 +24,46 @@ pub(crate) struct Workspace<'w> {
     spelled: PathBuf,
     /// Asked for only when the spelling of a path has not told enough.
     real: OnceCell<PathBuf>,
-    world: &'w dyn World,
+    files: &'w dyn FileFacts,
 }
 
 impl<'w> Workspace<'w> {
     /// The workspace with this root.
-    pub(crate) fn new(root: &Path, world: &'w dyn World) -> Self {
-        Workspace { spelled: normalise(root), real: OnceCell::new(), world }
+    pub(crate) fn new(root: &Path, files: &'w dyn FileFacts) -> Self {
+        Workspace { spelled: normalise(root), real: OnceCell::new(), files }
     }
 
     /// The place of `path`, which is absolute and as typed.
-    pub(crate) fn place(&self, path: &Path) -> Place {
+    pub(crate) fn locate(&self, path: &Path) -> PathLocation {
         let spelled = normalise(path);
-        if self.holds(&spelled) {
-            return Place::Inside;
+        if self.contains(&spelled) {
+            return PathLocation::Inside;
         }
-        let real = self.follow(path);
-        if self.holds(&real) {
-            return Place::LinkedInside;
+        let real = self.resolve(path);
+        if self.contains(&real) {
+            return PathLocation::LinksInside;
         }
         // Behind a link, `..` is ambiguous: the kernel goes up from where the link leads, node from
         // where it stands. The path must be outside by either reading. Where they agree, so do
-        // these paths, and the world is not asked twice.
-        if path != spelled && self.holds(&self.follow(&spelled)) {
-            return Place::LinkedInside;
+        // these paths, and the files is not asked twice.
+        if path != spelled && self.contains(&self.resolve(&spelled)) {
+            return PathLocation::LinksInside;
         }
-        Place::Outside { real }
+        PathLocation::Outside { real }
     }
 
     /// By component, not by prefix: `/workspace-evil` is not in `/workspace`.
-    fn holds(&self, path: &Path) -> bool {
-        let real = || self.real.get_or_init(|| self.follow(&self.spelled));
+    fn contains(&self, path: &Path) -> bool {
+        let real = || self.real.get_or_init(|| self.resolve(&self.spelled));
         path.starts_with(&self.spelled) || path.starts_with(real())
     }
 
     /// Where a path leads. Of one that does not exist, the nearest folder that does tells: node
     /// finds `cli.js` when asked for `cli`, and that is in the workspace if its folder is.
-    fn follow(&self, path: &Path) -> PathBuf {
+    fn resolve(&self, path: &Path) -> PathBuf {
         let found = path.ancestors().find_map(|ancestor| {
             let rest = path.strip_prefix(ancestor).ok()?;
-            Some(self.world.real_path(ancestor)?.join(rest))
+            Some(self.files.real_path(ancestor)?.join(rest))
         });
         normalise(&found.unwrap_or_else(|| path.to_owned()))
     }
