@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use aifo_process::{Lookup, find_in_path, variable};
-use aifo_types::{decode_given, env, exit};
+use aifo_types::{decode_variables, env, exit};
 use nix::errno::Errno;
 use nix::unistd::execve;
 
@@ -61,12 +61,12 @@ fn environment(
                 path.push(":");
                 path.push(value);
             }
-            Some(env::GIVEN) => given = value,
+            Some(env::COMMAND_ENV) => given = value,
             _ => own.push((name, value)),
         }
     }
     let of = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
-    let given = decode_given(given.as_bytes()).into_iter();
+    let given = decode_variables(given.as_bytes()).into_iter();
     let given = given.map(|(name, value)| (of(name), of(value)));
     let session = session.iter().map(|(name, value)| (name.into(), value.into()));
     for (name, value) in given.chain([("PATH".into(), path)]).chain(session) {
@@ -106,7 +106,7 @@ fn execute(
 
 #[cfg(test)]
 mod tests {
-    use aifo_types::encode_given;
+    use aifo_types::encode_variables;
 
     use super::*;
 
@@ -119,9 +119,9 @@ mod tests {
         let given =
             [("CI", "1"), ("LANG", "C"), ("PATH", "/theirs"), ("AIFO_WORKSPACE", "/theirs")];
         let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let given = encode_given(&given);
+        let given = encode_variables(&given);
         let inherited =
-            pairs(&[("LANG", "de"), (env::GIVEN, &given), ("PATH", "/image"), ("TERM", "x")]);
+            pairs(&[("LANG", "de"), (env::COMMAND_ENV, &given), ("PATH", "/image"), ("TERM", "x")]);
         let session = HashMap::from([("AIFO_WORKSPACE".to_owned(), "/workspace".to_owned())]);
         let mut environment = environment(inherited.into_iter(), &session);
         environment.sort();

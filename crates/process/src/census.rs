@@ -21,7 +21,7 @@ pub struct Mark(String);
 impl Mark {
     /// The mark of the exec called `id`.
     pub fn of(id: &ExecId) -> Self {
-        Mark(format!("{}={id}", env::EXEC_MARK))
+        Mark(format!("{}={id}", env::EXEC_TAG))
     }
 
     /// Any variable, as `NAME=value`, that only the processes in question have.
@@ -167,7 +167,7 @@ mod tests {
         let _guard = crate::reaper::lock_children();
         crate::become_subreaper().unwrap();
         let mut shell = Command::new("sh");
-        shell.args(["-c", script]).env(env::EXEC_MARK, id.as_str());
+        shell.args(["-c", script]).env(env::EXEC_TAG, id.as_str());
         shell.status().unwrap();
         // The shell's child may not have executed yet, but it is there and carries the mark.
         assert!(!processes_marked(&mark).is_empty());

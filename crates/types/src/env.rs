@@ -95,13 +95,13 @@ fn of_toolchain(kind: &str, what: &str) -> String {
     format!("AIFO_{}_TOOLCHAIN_{what}", kind.to_ascii_uppercase().replace('-', "_"))
 }
 
-/// What a single command in an agent's place gets besides ([`encode_given`](crate::encode_given)).
+/// What a single command in an agent's place gets besides ([`encode_variables`](crate::encode_variables)).
 /// It begins unlike ours, which never pass to anybody.
-pub const GIVEN: &str = "_AIFO_GIVEN";
+pub const COMMAND_ENV: &str = "_AIFO_GIVEN";
 
 /// The mark every process of an exec carries: `AIFO_EXEC=<exec id>`.
-pub const EXEC_MARK: &str = "AIFO_EXEC";
-/// The prefix of every name that is ours; no tool inherits one but [`EXEC_MARK`].
+pub const EXEC_TAG: &str = "AIFO_EXEC";
+/// The prefix of every name that is ours; no tool inherits one but [`EXEC_TAG`].
 pub const PREFIX: &str = "AIFO_";
 
 /// Whether a value switches something on: `1 true yes on`, in any case.

@@ -3,7 +3,7 @@
 //! a proxy passes names that it knows.
 
 /// One value that holds all variables: each is its length in bytes, a colon, and `NAME=VALUE`.
-pub fn encode_given(variables: &[(String, String)]) -> String {
+pub fn encode_variables(variables: &[(String, String)]) -> String {
     let mut text = String::new();
     for (name, value) in variables {
         let length = name.len() + 1 + value.len();
@@ -13,7 +13,7 @@ pub fn encode_given(variables: &[(String, String)]) -> String {
 }
 
 /// The names and values that a value holds, as far as it is one of ours.
-pub fn decode_given(mut text: &[u8]) -> Vec<(&[u8], &[u8])> {
+pub fn decode_variables(mut text: &[u8]) -> Vec<(&[u8], &[u8])> {
     let mut variables = Vec::new();
     while let Some((variable, rest)) = split(text) {
         variables.push(variable);
@@ -45,19 +45,19 @@ mod tests {
     fn what_was_given_is_there_again() {
         let given = [("A", "1"), ("EMPTY", ""), ("LINES", "a\n3:b=c\n"), ("UMLAUT", "größe=ä:")];
         let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let text = encode_given(&given);
+        let text = encode_variables(&given);
         let expected: Vec<_> =
             given.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
-        assert_eq!(decode_given(text.as_bytes()), expected);
-        assert_eq!(decode_given(encode_given(&[]).as_bytes()), []);
+        assert_eq!(decode_variables(text.as_bytes()), expected);
+        assert_eq!(decode_variables(encode_variables(&[]).as_bytes()), []);
     }
 
     #[test]
     fn what_is_not_ours_is_nothing() {
         for text in ["", "A=1", "3:A=", "x:A=1", "1:A", ":A=1", "99999999999999999999999:A=1", "3"]
         {
-            assert_eq!(decode_given(text.as_bytes()), [], "{text}");
+            assert_eq!(decode_variables(text.as_bytes()), [], "{text}");
         }
-        assert_eq!(decode_given(b"3:A=1junk"), [(&b"A"[..], &b"1"[..])]);
+        assert_eq!(decode_variables(b"3:A=1junk"), [(&b"A"[..], &b"1"[..])]);
     }
 }
