@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use aifo_policy::Forwarding;
 use aifo_process::{SignalSet, current_limits, nice, terminal};
-use aifo_wire::{Invocation, SoftLimit, Stdio, Terminal};
+use aifo_wire::{Invocation, SoftLimit, Stdio, TerminalSettings};
 use nix::sys::stat::{Mode, umask};
 
 /// The call of `argv` in `cwd`, with everything that does not depend on its descriptors.
@@ -38,11 +38,11 @@ pub(crate) fn environment(forwarding: &Forwarding, workspace: &Path) -> Vec<Vec<
 }
 
 /// The terminal that the tool's is to resemble.
-pub(crate) fn describe(fd: BorrowedFd<'_>) -> Terminal {
+pub(crate) fn describe(fd: BorrowedFd<'_>) -> TerminalSettings {
     // One that was hung up just now has neither size nor modes.
     let size = terminal::window_size(fd).unwrap_or_default();
     let modes = terminal::modes(fd).unwrap_or_default();
-    Terminal { size, modes }
+    TerminalSettings { size, modes }
 }
 
 /// Where we are, by the way our parent came here if that is known: a path of links stays one.

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use aifo_wire::{Credit, CreditError, Stream};
+use aifo_wire::{CreditError, SendWindow, Stream};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::poll::PollFlags;
@@ -19,7 +19,7 @@ pub(crate) struct Inlet {
     stream: Stream,
     standard: Standard,
     way: Way,
-    credit: Credit,
+    credit: SendWindow,
     /// A read has to be tried before the next wait.
     may_be_ready: bool,
     /// Nothing more is read.
@@ -82,7 +82,7 @@ impl Inlet {
     }
 
     fn new(stream: Stream, standard: Standard, way: Way, may_be_ready: bool) -> Self {
-        let credit = Credit::default();
+        let credit = SendWindow::default();
         Inlet { stream, standard, way, credit, may_be_ready, is_over: false, read: 0 }
     }
 

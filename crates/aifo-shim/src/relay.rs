@@ -101,7 +101,7 @@ impl<'a> Relay<'a> {
 
     /// Carries the call to its end. `first` are the frames that came with the answer's head.
     pub(crate) fn follow(mut self, first: &[u8]) -> ShimEnd {
-        let mut reader = FrameReader::of_client();
+        let mut reader = FrameReader::for_client();
         reader.receive(first);
         match self.converse(&mut reader) {
             Ok(exit) => self.finish(&exit),

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use aifo_wire::{Allowance, Buffer, CreditError, Frame, Stream};
+use aifo_wire::{Buffer, CreditError, Frame, ReceiveWindow, Stream};
 use nix::poll::PollFlags;
 
 use crate::line::Line;
@@ -16,7 +16,7 @@ pub(crate) struct Sink {
     /// `None` once nobody reads there any more.
     outlet: Option<Outlet>,
     waiting: Buffer,
-    allowance: Allowance,
+    allowance: ReceiveWindow,
     /// No more comes.
     is_ended: bool,
     loss: Option<Loss>,
@@ -37,7 +37,7 @@ impl Sink {
             stream,
             outlet: Some(outlet),
             waiting: Buffer::new(),
-            allowance: Allowance::default(),
+            allowance: ReceiveWindow::default(),
             is_ended: false,
             loss: None,
         }
@@ -138,7 +138,7 @@ impl Sink {
     }
 
     fn hand_on(&mut self, count: usize, line: &mut Line) {
-        if let Some(bytes) = self.allowance.hand_on(count) {
+        if let Some(bytes) = self.allowance.release(count) {
             line.push(&Frame::Credit { stream: self.stream, bytes });
         }
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use aifo_process::ignore_broken_pipes;
 use aifo_types::exit;
 use aifo_wire::{
-    ExecCall, Limits, ResponseError, ResponseEvent, ResponseHead, ResponseReader, Verdict,
+    ExecCall, Limits, ResponseError, ResponseEvent, ResponseHead, ResponseReader, ToolEnd,
 };
 use nix::poll::{PollFlags, PollTimeout};
 
@@ -133,8 +133,8 @@ impl<'a> Call<'a> {
                     )?;
                 }
                 ResponseEvent::Progress(_) | ResponseEvent::Head(_) => {}
-                ResponseEvent::End { exit_code, verdict } => {
-                    return Ok(self.end(exit_code, verdict));
+                ResponseEvent::End { exit_code, tool_end } => {
+                    return Ok(self.end(exit_code, tool_end));
                 }
             }
         }
@@ -152,21 +152,21 @@ impl<'a> Call<'a> {
         Ok(refusal.tell())
     }
 
-    fn end(&self, exit_code: Option<u8>, verdict: Verdict) -> ShimEnd {
+    fn end(&self, exit_code: Option<u8>, tool_end: ToolEnd) -> ShimEnd {
         if self.settings.habits.exit_zero_on_sigint && self.was_interrupted() {
             return ShimEnd::Code(0);
         }
-        match (exit_code, verdict) {
-            (Some(code), Verdict::Ending) => ShimEnd::Code(code),
-            (Some(code), Verdict::Limited(limit)) => {
+        match (exit_code, tool_end) {
+            (Some(code), ToolEnd::Exited) => ShimEnd::Code(code),
+            (Some(code), ToolEnd::Limited(limit)) => {
                 loss::limited(limit);
                 ShimEnd::Code(code)
             }
-            (_, Verdict::Unknown) => {
+            (_, ToolEnd::Unknown) => {
                 tell::line("the sidecar went away while the tool ran; its ending is unknown");
                 ShimEnd::Code(exit::UNKNOWN)
             }
-            (None, Verdict::Ending | Verdict::Limited(_)) => {
+            (None, ToolEnd::Exited | ToolEnd::Limited(_)) => {
                 tell::line("the proxy did not tell how the tool ended");
                 ShimEnd::Code(exit::UNKNOWN)
             }

@@ -15,8 +15,8 @@ use aifo_policy::{HostCommand, HostCommands, redact};
 use aifo_sidecar::{Canceller, Exec, ExecEvent, Fleet};
 use aifo_types::{ExecId, ExecRequest, Signal, ToolName, exit};
 use aifo_wire::{
-    CancelCause, Elsewhere, Environment, Exit, Interrupt, Invocation, Start, StartError,
-    StartErrorCause, Stdio, Tell,
+    CancelCause, Environment, Exit, Interrupt, Invocation, OutsideDirectory, Reports, Start,
+    StartError, StartErrorCause, Stdio,
 };
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
@@ -273,11 +273,11 @@ fn message(
         // The runner's end gives it its own.
         serial: 0,
         id: request.id,
-        elsewhere: Elsewhere::Refuse,
+        outside_directory: OutsideDirectory::Refuse,
         program: Some(command.program.as_os_str().as_bytes().to_vec()),
         environment: Environment::All,
         client: None,
-        tell: Tell::Start,
+        reports: Reports::StartAndExit,
         invocation,
     }
 }

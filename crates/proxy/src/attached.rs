@@ -11,7 +11,7 @@ use aifo_policy::Route;
 use aifo_sidecar::{Exec, ExecEvent};
 use aifo_types::{ExecId, ExecRequest, Refusal};
 use aifo_wire::{
-    CancelCause, Exit, Handover, Invocation, Start, StartErrorCause, Stdio, Tell,
+    CancelCause, ClientHandover, Exit, Invocation, Reports, Start, StartErrorCause, Stdio,
     encode_upgrade_head,
 };
 
@@ -68,7 +68,12 @@ async fn run_recorded(
     handed.extend(admit(shared, &mut invocation, fds));
     let mut greeting = Vec::new();
     encode_upgrade_head(&mut greeting, echo);
-    let start = start(shared, request, invocation, Some(Handover { greeting, received }));
+    let start = start(
+        shared,
+        request,
+        invocation,
+        Some(ClientHandover { response_head: greeting, received }),
+    );
     let began = Instant::now();
     let caller = Caller::Attached(client);
     let begun = begin_attached(shared, request, routes, start, handed, caller).await?;
@@ -117,7 +122,7 @@ async fn begin_attached(
         return Ok(begun);
     }
     let lease = sidecar::lease(shared, &route.kind, caller).await?;
-    start.tell = Tell::End;
+    start.reports = Reports::ExitOnly;
     Ok(Begun { exec: lease.start(start, handed), route })
 }
 

@@ -10,7 +10,8 @@ use aifo_policy::Route;
 use aifo_sidecar::{Exec, ExecEvent, Lease, SidecarError};
 use aifo_types::{ExecId, ExecRequest, Kind, Refusal, exit};
 use aifo_wire::{
-    Elsewhere, Environment, Handover, Invocation, Start, StartError, StartErrorCause, Tell,
+    ClientHandover, Environment, Invocation, OutsideDirectory, Reports, Start, StartError,
+    StartErrorCause,
 };
 
 use crate::attendant::TimeLimit;
@@ -103,22 +104,22 @@ pub(crate) fn start(
     shared: &Shared,
     request: &ExecRequest,
     invocation: Invocation,
-    client: Option<Handover>,
+    client: Option<ClientHandover>,
 ) -> Start {
-    let elsewhere = if aifo_policy::asks_only_for_version(&request.args) {
-        Elsewhere::AtRoot
+    let outside_directory = if aifo_policy::asks_only_for_version(&request.args) {
+        OutsideDirectory::UseRoot
     } else {
-        Elsewhere::Refuse
+        OutsideDirectory::Refuse
     };
     Start {
         // The runner's end gives it its own.
         serial: 0,
         id: request.id.clone(),
-        elsewhere,
+        outside_directory,
         program: shared.config.program.as_ref().map(|path| path.as_os_str().as_bytes().to_vec()),
         environment: Environment::All,
         client,
-        tell: Tell::Start,
+        reports: Reports::StartAndExit,
         invocation,
     }
 }

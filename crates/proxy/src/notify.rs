@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use aifo_policy::{Executables, Notification};
 use aifo_types::{ExecId, Refusal};
-use aifo_wire::{Attendance, Elsewhere, Environment, Invocation, Start, Tell};
+use aifo_wire::{ClientMode, Environment, Invocation, OutsideDirectory, Reports, Start};
 use nix::unistd::{AccessFlags, access};
 
 use crate::attendant::TimeLimit;
@@ -25,7 +25,7 @@ pub(crate) async fn run(
     id: ExecId,
     command: &[u8],
     args: &[Vec<u8>],
-    attendance: Attendance,
+    attendance: ClientMode,
 ) -> Result<(), Refusal> {
     let notification = shared.config.notify.judge(command, args, &Host)?;
     let registration = shared.registry.register(&id).await?;
@@ -37,13 +37,13 @@ pub(crate) async fn run(
     let start = Start {
         serial: 0,
         id,
-        elsewhere: Elsewhere::Refuse,
+        outside_directory: OutsideDirectory::Refuse,
         program: Some(program.as_os_str().as_bytes().to_vec()),
         environment: kept.map_or(Environment::All, |names| {
             Environment::Only(names.into_iter().map(|name| name.as_bytes().to_vec()).collect())
         }),
         client: None,
-        tell: Tell::Start,
+        reports: Reports::StartAndExit,
         invocation: Invocation::plain(argv, None),
     };
     let (output, tools_end) = ToolOutput::new().map_err(no_pipe)?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use aifo_types::{ExecId, ExecRequest, Refusal, Signal, Token, ToolName};
 use aifo_wire::{
-    Attendance, CONTINUE, Event, Form, Invocation, Limits, MAX_INVOCATION, RequestError,
+    CONTINUE, ClientMode, Form, Invocation, Limits, MAX_INVOCATION, RequestError, RequestEvent,
     RequestHead, RequestReader, Version,
 };
 use nix::errno::Errno;
@@ -31,7 +31,7 @@ pub(crate) enum Call {
     /// Run a tool on what its caller has, version 3.
     Attach { request: ExecRequest, echo: Option<ExecId>, upgrade: Box<Upgrade> },
     /// Run a notification command on the host.
-    Notify { id: ExecId, command: Vec<u8>, args: Vec<Vec<u8>>, attendance: Attendance },
+    Notify { id: ExecId, command: Vec<u8>, args: Vec<Vec<u8>>, attendance: ClientMode },
     /// Deliver a signal.
     Signal { id: ExecId, signal: Signal },
 }
@@ -233,8 +233,8 @@ fn notify_call(
     let args = arguments(form)?;
     let id = fresh_id().map_err(|error| Refusal::Internal(error.to_string()))?;
     let attendance = match form.last("detach") {
-        Some(b"1") => Attendance::Leaves,
-        _ => Attendance::Waits,
+        Some(b"1") => ClientMode::Detached,
+        _ => ClientMode::Attached,
     };
     Ok(Call::Notify { id, command: command.to_vec(), args, attendance })
 }
@@ -277,7 +277,7 @@ impl Reading<'_> {
         let deadline = Instant::now() + within;
         loop {
             match self.event()? {
-                Event::Head(head) => return Ok(head),
+                RequestEvent::Head(head) => return Ok(head),
                 _ => self.fill(deadline).await?,
             }
         }
@@ -286,7 +286,7 @@ impl Reading<'_> {
     async fn body(&mut self, head: &RequestHead, stall: Duration) -> Result<Vec<u8>, Unserved> {
         let mut interim = head.expects_continue().then_some(CONTINUE);
         loop {
-            if let Event::Body(body) = self.event()? {
+            if let RequestEvent::Body(body) = self.event()? {
                 return Ok(body);
             }
             // Only now: a body that is too large is refused before the client sends it.
@@ -297,7 +297,7 @@ impl Reading<'_> {
         }
     }
 
-    fn event(&mut self) -> Result<Event, Unserved> {
+    fn event(&mut self) -> Result<RequestEvent, Unserved> {
         self.reader.next_event().map_err(|error| {
             let refusal = error.refusal(self.reader.limits());
             match error {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use aifo_sidecar::{Exec, ExecEvent};
 use aifo_types::Ending;
-use aifo_wire::{Attendance, Exit, SidecarLimit};
+use aifo_wire::{ClientMode, Exit, SidecarLimit};
 use tokio::time::Instant;
 
 use crate::attendant::{Attendant, TimeLimit};
@@ -22,7 +22,7 @@ pub(crate) struct Running {
     attendant: Attendant,
     registration: Registration,
     surplus: Surplus,
-    attendance: Attendance,
+    attendance: ClientMode,
 }
 
 /// Where output goes, and then the ending. An error means that the client has gone.
@@ -83,12 +83,12 @@ impl Running {
             output: Some(output),
             registration,
             surplus: Surplus::new(&shared.config.limits),
-            attendance: Attendance::Waits,
+            attendance: ClientMode::Attached,
         }
     }
 
     /// Says whether the client's leaving is the end of the tool.
-    pub(crate) fn attended(self, attendance: Attendance) -> Self {
+    pub(crate) fn attended(self, attendance: ClientMode) -> Self {
         Running { attendance, ..self }
     }
 
@@ -135,7 +135,7 @@ impl Running {
             }
             // Most tools print little; one that goes on is read in bulk.
             buffer.resize(if delivery.bytes == 0 { GLANCE } else { BULK }, 0);
-            let watched = self.attendance == Attendance::Waits && delivery.present;
+            let watched = self.attendance == ClientMode::Attached && delivery.present;
             let event = async {
                 tokio::select! {
                     biased;

@@ -26,7 +26,7 @@ impl Channel {
 
     /// To a client, whom nobody trusts.
     pub(crate) fn of_client(socket: OwnedFd) -> Self {
-        Channel { incoming: FrameReader::of_client(), ..Channel::new(socket) }
+        Channel { incoming: FrameReader::for_client(), ..Channel::new(socket) }
     }
 
     /// Reads what is there. `Ok(false)` when the peer has closed.

@@ -32,7 +32,7 @@ pub(crate) struct Tunnel {
 impl Tunnel {
     /// To the client of this exec.
     pub(crate) fn new(serial: u32, uplink: Uplink) -> Self {
-        Tunnel { serial, uplink, incoming: FrameReader::of_client(), ended: false }
+        Tunnel { serial, uplink, incoming: FrameReader::for_client(), ended: false }
     }
 }
 

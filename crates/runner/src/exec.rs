@@ -9,7 +9,7 @@ use aifo_process::{
 };
 use aifo_types::{Ending, ExecId, Signal};
 use aifo_wire::{
-    CancelCause, Exit, Frame, Interrupt, SidecarLimit, Start, StartError, Stdio, Tell, Usage,
+    CancelCause, Exit, Frame, Interrupt, Reports, SidecarLimit, Start, StartError, Stdio, Usage,
 };
 use nix::sys::epoll::EpollFlags;
 use nix::unistd::Pid;
@@ -40,7 +40,7 @@ pub(crate) struct Exec {
     /// How often the sidecar's limits had struck when it began.
     strikes: Strikes,
     /// What the proxy wants to hear.
-    tell: Tell,
+    reports: Reports,
     /// When the client is told that the tool runs, if it was not yet.
     announcement: Option<Instant>,
     conversation: Conversation,
@@ -97,7 +97,7 @@ impl Exec {
             monitor: launched.monitor,
             started,
             strikes: Strikes::default(),
-            tell: start.tell,
+            reports: start.reports,
             announcement: None,
             conversation: Conversation::new(client, launched.lanes),
             ended: None,
@@ -122,7 +122,7 @@ impl Exec {
 
     fn on_started(&mut self, world: &mut World<'_>) {
         self.conversation.open();
-        if self.tell == Tell::Start {
+        if self.reports == Reports::StartAndExit {
             world.control.send(&self.started_frame());
         }
         if self.conversation.carries() {

@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use aifo_process::bytes_in_pipe;
-use aifo_wire::{Allowance, Buffer, Credit, CreditError, Stream};
+use aifo_wire::{Buffer, CreditError, ReceiveWindow, SendWindow, Stream};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::sys::stat::Mode;
@@ -25,7 +25,7 @@ pub(crate) struct Lane {
 struct ToTool {
     /// What the tool's end had no room for yet: at most a window.
     queue: Buffer,
-    allowance: Allowance,
+    allowance: ReceiveWindow,
     /// Nothing comes behind what is queued.
     ended: bool,
     /// What the tool's end has taken so far.
@@ -36,7 +36,7 @@ struct ToTool {
 
 #[derive(Debug, Default)]
 struct FromTool {
-    credit: Credit,
+    credit: SendWindow,
     /// After the tool's end: how much of what stands in the pipe may still be the tool's.
     owed: Option<usize>,
 }
@@ -163,7 +163,7 @@ impl Lane {
             }
         }
         to_tool.written += count as u64;
-        handed_on.grant = to_tool.allowance.hand_on(count);
+        handed_on.grant = to_tool.allowance.release(count);
         let is_over = to_tool.ended && to_tool.queue.is_empty() && self.stream == Stream::Stdin;
         if is_over && !std::mem::replace(&mut to_tool.closed, true) {
             self.close_input();

@@ -10,7 +10,7 @@ use aifo_process::{
 };
 use aifo_types::env;
 use aifo_wire::{
-    Elsewhere, Environment, Invocation, SoftLimit, Start, StartError, StartErrorCause, Stdio,
+    Environment, Invocation, OutsideDirectory, SoftLimit, Start, StartError, StartErrorCause, Stdio,
 };
 use nix::errno::Errno;
 use nix::unistd::Pid;
@@ -167,7 +167,7 @@ impl Toolbox {
         let invocation = &start.invocation;
         let cwd = self
             .roots
-            .open(invocation.cwd.as_deref(), start.elsewhere)
+            .open(invocation.cwd.as_deref(), start.outside_directory)
             .map_err(|reason| refuse(StartErrorCause::Cwd, reason))?;
         let Found { program, argv, project } = self.find(start, &cwd.path)?;
         let stdio = ToolStdio::new(start, passed)?;
@@ -213,7 +213,10 @@ impl Toolbox {
 /// What PWD says: a client of version 3 sends its own, which may lead through links.
 fn working_directory<'a>(start: &'a Start, real: &'a Path) -> &'a OsStr {
     match &start.invocation.cwd {
-        Some(cwd) if start.is_attended() && start.elsewhere == Elsewhere::Refuse => {
+        Some(cwd)
+            if start.has_client_session()
+                && start.outside_directory == OutsideDirectory::Refuse =>
+        {
             OsStr::from_bytes(cwd)
         }
         _ => real.as_os_str(),

@@ -325,7 +325,7 @@ impl Server {
         let Some(Handed { client, passed }) = self.control.take_handed(start) else {
             return Err(ServeError::OutOfPlace);
         };
-        let greeting = start.client.as_ref().map(|handover| handover.greeting.clone());
+        let greeting = start.client.as_ref().map(|handover| handover.response_head.clone());
         let started = Instant::now();
         let raised = self.oom_score.as_ref().map(|own| own.raise(TOOLS_FIRST));
         let launched = match &self.toolbox {

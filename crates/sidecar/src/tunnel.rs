@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use aifo_wire::{Allowance, Buffer, Frame, FrameReader, Handover, Start, Stdio};
+use aifo_wire::{Buffer, ClientHandover, Frame, FrameReader, ReceiveWindow, Start, Stdio};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::write;
@@ -55,7 +55,7 @@ pub(crate) fn relay(start: &mut Start, fds: Vec<OwnedFd>) -> Load {
     match (&mut *stdio, fds.next()) {
         ([Stdio::Null | Stdio::Closed, stdout @ Stdio::Passed, _], Some(pipe)) => {
             *stdout = Stdio::Relayed;
-            start.client = Some(Handover::default());
+            start.client = Some(ClientHandover::default());
             Load::Output(pipe)
         }
         _ => Load::Nothing,
@@ -135,8 +135,8 @@ pub(crate) async fn carry_output(
     mut account: Account,
     tell: mpsc::UnboundedSender<ExecEvent>,
 ) {
-    let mut frames = FrameReader::of_client();
-    let mut output = Output { pipe: Some(Pipe::New(pipe)), allowance: Allowance::default() };
+    let mut frames = FrameReader::for_client();
+    let mut output = Output { pipe: Some(Pipe::New(pipe)), allowance: ReceiveWindow::default() };
     while let Some(told) = account.recv().await {
         let bytes = match told {
             Told::Bytes(bytes) => bytes,
@@ -160,7 +160,7 @@ pub(crate) async fn carry_output(
 /// The tool's end of a pipe, as long as somebody reads from it and the tool prints.
 struct Output {
     pipe: Option<Pipe>,
-    allowance: Allowance,
+    allowance: ReceiveWindow,
 }
 
 enum Pipe {
@@ -194,7 +194,7 @@ impl Output {
                         self.pipe = None;
                         say(&Frame::Closed { stream });
                     }
-                    if let Some(bytes) = self.allowance.hand_on(data.len()) {
+                    if let Some(bytes) = self.allowance.release(data.len()) {
                         say(&Frame::Credit { stream, bytes });
                     }
                 }

@@ -87,11 +87,11 @@ pub fn encode_signal(
 
 /// Whether a client stays until its notification has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attendance {
+pub enum ClientMode {
     /// It waits for the answer; if it leaves, the command is ended.
-    Waits,
+    Attached,
     /// It leaves at once (`detach=1`), and the command goes on.
-    Leaves,
+    Detached,
 }
 
 /// Appends the request to run a notification command on the host.
@@ -101,9 +101,9 @@ pub fn encode_notify(
     token: &Token,
     command: &[u8],
     args: &[Vec<u8>],
-    attendance: Attendance,
+    mode: ClientMode,
 ) {
-    let detach = (attendance == Attendance::Leaves).then_some(("detach", &b"1"[..]));
+    let detach = (mode == ClientMode::Detached).then_some(("detach", &b"1"[..]));
     let args = args.iter().map(|arg| ("arg", arg.as_slice()));
     let body = encode_form([("cmd", command)].into_iter().chain(detach).chain(args));
     push_short_request(out, endpoint, "notify", token, &body);

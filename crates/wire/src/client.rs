@@ -4,7 +4,7 @@ use crate::buffer::{Buffer, Input};
 use crate::chunked::{ChunkError, ChunkedDecoder, Step};
 use crate::exit::SidecarLimit;
 use crate::framing::{Framing, FramingError};
-use crate::head::{HeadScanner, HeadTooLarge, last_header, own_headers, parse_failure};
+use crate::head::{HeadScanner, HeadTooLarge, last_header, owned_headers, parse_failure};
 use crate::limits::Limits;
 
 /// Reads the one answer of a connection.
@@ -21,7 +21,7 @@ pub struct ResponseReader {
     input: Input,
     /// The exit code so far: the head's, then the trailer's.
     exit_code: Option<u8>,
-    verdict: Verdict,
+    tool_end: ToolEnd,
 }
 
 /// What the bytes so far amount to.
@@ -42,15 +42,15 @@ pub enum ResponseEvent<'a> {
         /// is not a number from 0 to 255: the ending is unknown.
         exit_code: Option<u8>,
         /// Whether that code is the tool's, or stands for an ending that the proxy never learned.
-        verdict: Verdict,
+        tool_end: ToolEnd,
     },
 }
 
 /// What an exit code stands for. A tool may exit with 125 of its own accord.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ToolEnd {
     /// The tool's ending.
-    Ending,
+    Exited,
     /// The tool's ending, and a limit of its sidecar that struck before (trailer `X-Aifo-Limit`).
     Limited(SidecarLimit),
     /// The runner was lost while the tool ran (trailer `X-Aifo-Ending: unknown`).
@@ -111,7 +111,7 @@ impl ResponseReader {
             state: State::Head(HeadScanner::default()),
             input: Input::Open,
             exit_code: None,
-            verdict: Verdict::Ending,
+            tool_end: ToolEnd::Exited,
         }
     }
 
@@ -205,10 +205,10 @@ impl ResponseReader {
                 }
                 if let Some(limit) = body.trailer("x-aifo-limit").and_then(SidecarLimit::from_name)
                 {
-                    self.verdict = Verdict::Limited(limit);
+                    self.tool_end = ToolEnd::Limited(limit);
                 }
                 if body.trailer("x-aifo-ending") == Some(b"unknown") {
-                    self.verdict = Verdict::Unknown;
+                    self.tool_end = ToolEnd::Unknown;
                 }
                 self.state = State::Done;
                 Ok(self.end())
@@ -221,7 +221,7 @@ impl ResponseReader {
     }
 
     fn end(&self) -> ResponseEvent<'static> {
-        ResponseEvent::End { exit_code: self.exit_code, verdict: self.verdict }
+        ResponseEvent::End { exit_code: self.exit_code, tool_end: self.tool_end }
     }
 
     fn fail(&mut self, error: ResponseError) -> ResponseError {
@@ -290,7 +290,7 @@ impl ResponseHead {
             Err(error) => return Err(ResponseError::BadHead(parse_failure(error))),
         }
         let status = response.code.unwrap_or_default();
-        let headers = own_headers(response.headers);
+        let headers = owned_headers(response.headers);
         let body = match Framing::of(&headers)? {
             // These never have a body, whatever their headers say.
             _ if matches!(status, 204 | 304) => BodyKind::Length(0),
@@ -366,7 +366,7 @@ mod tests {
             Ok((.., code)) => {
                 assert_eq!(
                     whole.next_event(),
-                    Ok(ResponseEvent::End { exit_code: *code, verdict: Verdict::Ending }),
+                    Ok(ResponseEvent::End { exit_code: *code, tool_end: ToolEnd::Exited }),
                     "{wire}"
                 );
             }

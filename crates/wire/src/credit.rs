@@ -7,13 +7,13 @@ pub const WINDOW: usize = 256 * 1024;
 
 /// The sender's side: what the peer still takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Credit {
+pub struct SendWindow {
     left: usize,
 }
 
 /// The receiver's side: what the peer may still send, and what has to be granted anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
+pub struct ReceiveWindow {
     left: usize,
     used: usize,
 }
@@ -23,19 +23,19 @@ pub struct Allowance {
 #[error("the peer broke the flow control of a stream")]
 pub struct CreditError;
 
-impl Default for Credit {
+impl Default for SendWindow {
     fn default() -> Self {
-        Credit { left: WINDOW }
+        SendWindow { left: WINDOW }
     }
 }
 
-impl Credit {
+impl SendWindow {
     /// How many bytes may be sent now.
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// So many were sent: at most [`Credit::left`].
+    /// So many were sent: at most [`SendWindow::left`].
     pub fn spend(&mut self, bytes: usize) {
         self.left = self.left.saturating_sub(bytes);
     }
@@ -48,13 +48,13 @@ impl Credit {
     }
 }
 
-impl Default for Allowance {
+impl Default for ReceiveWindow {
     fn default() -> Self {
-        Allowance { left: WINDOW, used: 0 }
+        ReceiveWindow { left: WINDOW, used: 0 }
     }
 }
 
-impl Allowance {
+impl ReceiveWindow {
     /// So many bytes came. Errors: the peer was not granted as many.
     pub fn receive(&mut self, bytes: usize) -> Result<(), CreditError> {
         self.left = self.left.checked_sub(bytes).ok_or(CreditError)?;
@@ -64,7 +64,7 @@ impl Allowance {
     /// So many bytes have been handed on. Says what to grant, as soon as it is worth a frame: half a
     /// window.
     #[must_use]
-    pub fn hand_on(&mut self, bytes: usize) -> Option<u32> {
+    pub fn release(&mut self, bytes: usize) -> Option<u32> {
         self.used = self.used.saturating_add(bytes);
         if self.used < WINDOW / 2 {
             return None;
@@ -81,12 +81,12 @@ mod tests {
 
     #[test]
     fn both_sides_agree() {
-        let (mut credit, mut allowance) = (Credit::default(), Allowance::default());
+        let (mut credit, mut allowance) = (SendWindow::default(), ReceiveWindow::default());
         for round in 0..1000usize {
             let bytes = (round * 7919 % 65_536).min(credit.left());
             credit.spend(bytes);
             allowance.receive(bytes).unwrap();
-            if let Some(more) = allowance.hand_on(bytes) {
+            if let Some(more) = allowance.release(bytes) {
                 credit.grant(more).unwrap();
             }
             assert!(credit.left() > 0, "a reader that reads never stops the writer");
@@ -95,10 +95,10 @@ mod tests {
 
     #[test]
     fn a_peer_that_breaks_it() {
-        let mut allowance = Allowance::default();
+        let mut allowance = ReceiveWindow::default();
         assert_eq!(allowance.receive(WINDOW), Ok(()));
         assert_eq!(allowance.receive(1), Err(CreditError));
-        let mut credit = Credit::default();
+        let mut credit = SendWindow::default();
         assert_eq!(credit.grant(1), Err(CreditError), "nothing was sent yet");
         credit.spend(10);
         assert_eq!(credit.grant(10), Ok(()));

@@ -27,7 +27,7 @@ pub const MAX_INVOCATION: usize = 4 * 1024 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// Proxy to runner: run this. Descriptors come with its first byte: the client's connection if
-    /// there is a greeting for it, then those that the invocation says are passed.
+    /// there is a response_head for it, then those that the invocation says are passed.
     Start(Box<Start>),
     /// Bytes of a stream, at most [`MAX_DATA`] and at least one. Encoding more makes several frames.
     Data {

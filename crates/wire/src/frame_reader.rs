@@ -48,7 +48,7 @@ impl FrameReader {
 
     /// A reader at the start of a client's connection, where no `Start` belongs: nobody there can
     /// make us hold as much.
-    pub fn of_client() -> Self {
+    pub fn for_client() -> Self {
         FrameReader { max_start: MAX_PAYLOAD, ..FrameReader::new() }
     }
 
@@ -113,8 +113,8 @@ mod tests {
     use crate::frame::{CancelCause, Delivery, Interrupt, MAX_DATA, MAX_TUNNEL, Setup, Stream};
     use crate::start::Environment;
     use crate::{
-        Elsewhere, Exit, Handover, Invocation, SidecarLimit, Start, StartError, StartErrorCause,
-        Stdio, Tell, Usage, data_head,
+        ClientHandover, Exit, Invocation, OutsideDirectory, Reports, SidecarLimit, Start,
+        StartError, StartErrorCause, Stdio, Usage, data_head,
     };
 
     /// Reads `wire` whole, byte by byte, and with the head of another frame behind it.
@@ -179,14 +179,14 @@ mod tests {
             Frame::Start(Box::new(Start {
                 serial: 7,
                 id: id(),
-                elsewhere: Elsewhere::AtRoot,
+                outside_directory: OutsideDirectory::UseRoot,
                 program: Some(b"/usr/bin/make".to_vec()),
                 environment: Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]),
-                client: Some(Handover {
-                    greeting: b"101\r\n".to_vec(),
+                client: Some(ClientHandover {
+                    response_head: b"101\r\n".to_vec(),
                     received: b"\x06".to_vec(),
                 }),
-                tell: Tell::Start,
+                reports: Reports::StartAndExit,
                 invocation: Invocation {
                     environment: vec![b"CI=1".to_vec()],
                     ..Invocation::plain(
@@ -204,11 +204,11 @@ mod tests {
             Frame::Start(Box::new(Start {
                 serial: u32::MAX,
                 id: id(),
-                elsewhere: Elsewhere::Refuse,
+                outside_directory: OutsideDirectory::Refuse,
                 program: None,
                 environment: Environment::All,
                 client: None,
-                tell: Tell::End,
+                reports: Reports::ExitOnly,
                 invocation: invocation(),
             })),
             b"\x01\0\0\0\x2d\xff\xff\xff\xff\0\0\0\0\x02e1\0\0\0\0\
@@ -415,11 +415,11 @@ mod tests {
 
     #[test]
     fn what_a_client_may_send_is_held_to_less() {
-        let mut reader = FrameReader::of_client();
+        let mut reader = FrameReader::for_client();
         reader.receive(b"\x01\0\x01\0\x01");
         let error = FrameError::TooLong { kind: FrameKind::Start, len: 65_537 };
         assert_eq!(reader.next_frame(), Err(error));
-        let mut reader = FrameReader::of_client();
+        let mut reader = FrameReader::for_client();
         reader.receive(b"\x01\0\x01\0\0");
         assert_eq!(reader.next_frame(), Ok(None));
     }
@@ -430,7 +430,7 @@ mod tests {
         let stream = Stream::Stdout;
         let mut wire = Vec::new();
         Frame::Data { stream, data: &data }.encode(&mut wire);
-        let mut reader = FrameReader::of_client();
+        let mut reader = FrameReader::for_client();
         reader.receive(&wire);
         let first = Frame::Data { stream, data: &data[..MAX_DATA] };
         assert_eq!(reader.next_frame(), Ok(Some(first)));

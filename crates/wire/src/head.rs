@@ -73,7 +73,7 @@ impl HeadScanner {
 }
 
 /// Copies headers out of a parsed head.
-pub(crate) fn own_headers(parsed: &[httparse::Header<'_>]) -> Headers {
+pub(crate) fn owned_headers(parsed: &[httparse::Header<'_>]) -> Headers {
     parsed.iter().map(|h| (h.name.to_owned(), h.value.trim_ascii().to_vec())).collect()
 }
 

@@ -25,7 +25,7 @@ pub struct Invocation {
     /// What 0, 1 and 2 are.
     pub stdio: [Stdio; 3],
     /// The caller's terminal; there exactly if one of `stdio` is.
-    pub terminal: Option<Terminal>,
+    pub terminal: Option<TerminalSettings>,
 }
 
 /// A soft limit on a resource.
@@ -39,10 +39,10 @@ pub struct SoftLimit {
 
 /// A terminal that a pseudo terminal is to resemble.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Terminal {
+pub struct TerminalSettings {
     /// Its size.
     pub size: WindowSize,
-    /// Its modes, with at most [`MAX_CHARACTERS`] control characters.
+    /// Its modes, with at most [`MAX_CONTROL_CHARACTERS`] control characters.
     pub modes: TerminalModes,
 }
 
@@ -67,7 +67,7 @@ code_table! {
 /// `RLIMIT_RTTIME`, the last resource that Linux knows.
 pub const MAX_RESOURCE: u8 = 15;
 /// Linux has 19 control characters, its C libraries have room for 32.
-pub const MAX_CHARACTERS: usize = 32;
+pub const MAX_CONTROL_CHARACTERS: usize = 32;
 
 /// Bytes that are no invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -139,7 +139,7 @@ impl Invocation {
         let limits = (0..count).map(|_| SoftLimit::decode(fields)).collect::<Option<Vec<_>>>()?;
         let ignored = fields.u64()?;
         let stdio = Stdio::decode_all(fields)?;
-        let terminal = fields.optional(Terminal::decode)?;
+        let terminal = fields.optional(TerminalSettings::decode)?;
         let has_terminal = stdio.contains(&Stdio::Terminal);
         let fits = !argv.is_empty() && limits.len() <= usize::from(MAX_RESOURCE) + 1;
         (fits && has_terminal == terminal.is_some()).then_some(Invocation {
@@ -172,7 +172,7 @@ impl Stdio {
     }
 }
 
-impl Terminal {
+impl TerminalSettings {
     fn encode(&self, out: &mut Vec<u8>) {
         encode_size(&self.size, out);
         let modes = &self.modes;
@@ -189,9 +189,9 @@ impl Terminal {
             output: fields.u32()?,
             control: fields.u32()?,
             local: fields.u32()?,
-            characters: fields.bytes().filter(|all| all.len() <= MAX_CHARACTERS)?.to_vec(),
+            characters: fields.bytes().filter(|all| all.len() <= MAX_CONTROL_CHARACTERS)?.to_vec(),
         };
-        Some(Terminal { size, modes })
+        Some(TerminalSettings { size, modes })
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
             ],
             ignored: 1 << 12,
             stdio: [Stdio::Terminal, Stdio::Relayed, Stdio::Same],
-            terminal: Some(Terminal {
+            terminal: Some(TerminalSettings {
                 size: WindowSize { rows: 24, columns: 80, x_pixels: 0, y_pixels: 257 },
                 modes: TerminalModes {
                     input: 1,
@@ -288,7 +288,7 @@ mod tests {
             ("every bit of the mask", |it| it.umask = Some(0o777)),
             ("every resource", |it| it.limits = limits(MAX_RESOURCE + 1)),
             ("every signal", |it| it.ignored = u64::MAX),
-            ("as many characters as there can be", |it| characters(it, MAX_CHARACTERS)),
+            ("as many characters as there can be", |it| characters(it, MAX_CONTROL_CHARACTERS)),
             ("no character", |it| characters(it, 0)),
             ("a value with what divides it from its name", |it| {
                 it.environment = vec![b"A==".to_vec()];
@@ -316,7 +316,7 @@ mod tests {
             ("a nice value that is none", |it| it.nice = Some(20)),
             ("an unknown resource", |it| it.limits[0].resource = MAX_RESOURCE + 1),
             ("more limits than resources", |it| it.limits = limits(MAX_RESOURCE + 2)),
-            ("more characters than there can be", |it| characters(it, MAX_CHARACTERS + 1)),
+            ("more characters than there can be", |it| characters(it, MAX_CONTROL_CHARACTERS + 1)),
             ("a terminal that nobody has", |it| it.stdio[0] = Stdio::Null),
             ("a terminal for stdin that is not described", |it| it.terminal = None),
             ("a terminal for stderr that is not described", |it| {

@@ -4,7 +4,7 @@
 //! client side ([`ExecCall`], [`ResponseReader`]); the chunked coding with its trailers; the form
 //! of a call's parameters, exact to the byte ([`decode_form`]); the request of v3 ([`Upgrade`]) with
 //! all that a program is started with ([`Invocation`]); frames ([`Frame`], [`FrameReader`]) and the
-//! credit of streams that share a connection ([`Credit`], [`Allowance`]); and every bound a peer can
+//! credit of streams that share a connection ([`Credit`], [`ReceiveWindow`]); and every bound a peer can
 //! run into ([`Limits`]).
 //!
 //! Out of scope: sockets, time, which paths and headers a proxy accepts (`aifo-proxy`), and what
@@ -35,11 +35,11 @@
 //!
 //! // .. the server reads it ..
 //! let mut server = RequestReader::new(Limits::default());
-//! assert_eq!(server.next_event()?, Event::NeedData);
+//! assert_eq!(server.next_event()?, RequestEvent::NeedData);
 //! server.receive(&request);
-//! let Event::Head(head) = server.next_event()? else { panic!("the head comes first") };
+//! let RequestEvent::Head(head) = server.next_event()? else { panic!("the head comes first") };
 //! assert_eq!((head.path(), head.header("x-aifo-proto")), ("/exec", Some(&b"2"[..])));
-//! let Event::Body(body) = server.next_event()? else { panic!("then the body") };
+//! let RequestEvent::Body(body) = server.next_event()? else { panic!("then the body") };
 //! let form = decode_form(&body);
 //! assert_eq!(form.last("tool"), Some(&b"make"[..]));
 //! assert_eq!(form.all("arg").collect::<Vec<_>>(), [b"echo", &b"hello"[..]]);
@@ -85,10 +85,10 @@ mod server;
 mod start;
 
 pub use buffer::Buffer;
-pub use call::{Attendance, ExecCall, Upgrade, encode_notify, encode_signal};
+pub use call::{ClientMode, ExecCall, Upgrade, encode_notify, encode_signal};
 pub use chunked::{CHUNK_END, ChunkError, ChunkedDecoder, Step, encode_chunk, encode_chunk_head};
-pub use client::{BodyKind, ResponseError, ResponseEvent, ResponseHead, ResponseReader, Verdict};
-pub use credit::{Allowance, Credit, CreditError, WINDOW};
+pub use client::{BodyKind, ResponseError, ResponseEvent, ResponseHead, ResponseReader, ToolEnd};
+pub use credit::{CreditError, ReceiveWindow, SendWindow, WINDOW};
 pub use exit::{Exit, SidecarLimit, Usage};
 pub use form::{Form, decode_form, encode_form};
 pub use frame::{
@@ -99,7 +99,8 @@ pub use frame::{
 pub use frame_reader::{FrameError, FrameReader};
 pub use framing::FramingError;
 pub use invocation::{
-    InvalidInvocation, Invocation, MAX_CHARACTERS, MAX_RESOURCE, SoftLimit, Stdio, Terminal,
+    InvalidInvocation, Invocation, MAX_CONTROL_CHARACTERS, MAX_RESOURCE, SoftLimit, Stdio,
+    TerminalSettings,
 };
 pub use limits::Limits;
 pub use request::{RequestHead, Version};
@@ -108,5 +109,7 @@ pub use response::{
     encode_refusal, encode_stream_end, encode_stream_head, encode_stream_limited,
     encode_stream_lost, encode_upgrade_head,
 };
-pub use server::{Event, RequestError, RequestReader};
-pub use start::{Elsewhere, Environment, Handover, Start, StartError, StartErrorCause, Tell};
+pub use server::{RequestError, RequestEvent, RequestReader};
+pub use start::{
+    ClientHandover, Environment, OutsideDirectory, Reports, Start, StartError, StartErrorCause,
+};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::head::{last_header, own_headers, parse_failure};
+use crate::head::{last_header, owned_headers, parse_failure};
 
 /// What a request's first lines say.
 #[derive(Clone, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl RequestHead {
                 Some(0) => Version::Http10,
                 _ => Version::Http11,
             },
-            headers: own_headers(request.headers),
+            headers: owned_headers(request.headers),
         })
     }
 }

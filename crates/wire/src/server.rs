@@ -14,19 +14,19 @@ use crate::request::RequestHead;
 ///
 /// Bytes go in by [`buffer`](RequestReader::buffer) or [`receive`](RequestReader::receive); events
 /// come out of [`next_event`](RequestReader::next_event), to be asked until it needs more data.
-/// Between [`Event::Head`] and the next question the caller may choose how the body is treated.
+/// Between [`RequestEvent::Head`] and the next question the caller may choose how the body is treated.
 #[derive(Debug)]
 pub struct RequestReader {
     limits: Limits,
     buffer: Buffer,
     state: State,
-    purpose: Purpose,
+    mode: BodyMode,
     input: Input,
 }
 
 /// What the bytes so far amount to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum RequestEvent {
     /// Nothing new: read more, or tell that there is no more.
     NeedData,
     /// The head is complete and its framing is understood.
@@ -85,7 +85,7 @@ impl RequestReader {
             limits,
             buffer: Buffer::new(),
             state: State::Head(HeadScanner::default()),
-            purpose: Purpose::Collect,
+            mode: BodyMode::Collect,
             input: Input::Open,
         }
     }
@@ -116,10 +116,10 @@ impl RequestReader {
     }
 
     /// The request will be refused: the body is only read off the connection, so that the client
-    /// can finish writing and read the answer. [`Event::Body`], empty, then comes at the body's
+    /// can finish writing and read the answer. [`RequestEvent::Body`], empty, then comes at the body's
     /// end, after [`Limits::max_drain`] bytes, or as soon as the rest makes no sense.
     pub fn discard_body(&mut self) {
-        self.purpose = Purpose::Discard;
+        self.mode = BodyMode::Discard;
     }
 
     /// What follows the request.
@@ -136,25 +136,25 @@ impl RequestReader {
         self.buffer.take(len)
     }
 
-    /// The next event. After [`Event::Body`] there is none; after an error, that error stays.
-    pub fn next_event(&mut self) -> Result<Event, RequestError> {
+    /// The next event. After [`RequestEvent::Body`] there is none; after an error, that error stays.
+    pub fn next_event(&mut self) -> Result<RequestEvent, RequestError> {
         let event = match &mut self.state {
             State::Head(_) => self.read_head(),
             State::Length(_) => self.read_length(),
             State::Chunked(_) => self.read_chunked(),
-            State::Done => return Ok(Event::NeedData),
+            State::Done => return Ok(RequestEvent::NeedData),
             State::Failed(error) => return Err(error.clone()),
         };
         match &event {
-            Ok(Event::Body(_)) => self.state = State::Done,
+            Ok(RequestEvent::Body(_)) => self.state = State::Done,
             Ok(_) => {}
             Err(error) => self.state = State::Failed(error.clone()),
         }
         event
     }
 
-    fn read_head(&mut self) -> Result<Event, RequestError> {
-        let State::Head(scanner) = &mut self.state else { return Ok(Event::NeedData) };
+    fn read_head(&mut self) -> Result<RequestEvent, RequestError> {
+        let State::Head(scanner) = &mut self.state else { return Ok(RequestEvent::NeedData) };
         let Some(span) = scanner.scan(&mut self.buffer, &self.limits)? else {
             return self.input.need_data();
         };
@@ -166,13 +166,13 @@ impl RequestReader {
             Framing::Length(length) => State::Length(length),
             Framing::Chunked => State::Chunked(Box::new(ChunkedBody::new(&self.limits))),
         };
-        Ok(Event::Head(head))
+        Ok(RequestEvent::Head(head))
     }
 
-    fn read_length(&mut self) -> Result<Event, RequestError> {
-        let State::Length(length) = self.state else { return Ok(Event::NeedData) };
+    fn read_length(&mut self) -> Result<RequestEvent, RequestError> {
+        let State::Length(length) = self.state else { return Ok(RequestEvent::NeedData) };
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        if self.purpose == Purpose::Discard {
+        if self.mode == BodyMode::Discard {
             return Ok(self.discard_length(length));
         }
         if length > self.limits.max_body {
@@ -181,10 +181,10 @@ impl RequestReader {
         if self.buffer.len() < length {
             return self.input.need_data();
         }
-        Ok(Event::Body(self.buffer.take(length)))
+        Ok(RequestEvent::Body(self.buffer.take(length)))
     }
 
-    fn discard_length(&mut self, length: usize) -> Event {
+    fn discard_length(&mut self, length: usize) -> RequestEvent {
         let wanted = length.min(self.limits.max_drain);
         let dropped = wanted.min(self.buffer.len());
         self.buffer.consume(dropped);
@@ -192,24 +192,24 @@ impl RequestReader {
         self.limits.max_drain -= dropped;
         self.state = State::Length((length - dropped) as u64);
         match self.input {
-            Input::Open if dropped < wanted => Event::NeedData,
-            _ => Event::Body(Vec::new()),
+            Input::Open if dropped < wanted => RequestEvent::NeedData,
+            _ => RequestEvent::Body(Vec::new()),
         }
     }
 
-    fn read_chunked(&mut self) -> Result<Event, RequestError> {
-        let State::Chunked(body) = &mut self.state else { return Ok(Event::NeedData) };
-        if self.purpose == Purpose::Discard {
+    fn read_chunked(&mut self) -> Result<RequestEvent, RequestError> {
+        let State::Chunked(body) = &mut self.state else { return Ok(RequestEvent::NeedData) };
+        if self.mode == BodyMode::Discard {
             body.content = Content::Dropped;
         }
         let stop = body.read(&mut self.buffer, &self.limits, self.input);
         if let Stop::NeedData = stop {
-            return Ok(Event::NeedData);
+            return Ok(RequestEvent::NeedData);
         }
-        match (self.purpose, std::mem::take(&mut body.content), stop) {
-            (Purpose::Discard, ..) => Ok(Event::Body(Vec::new())),
+        match (self.mode, std::mem::take(&mut body.content), stop) {
+            (BodyMode::Discard, ..) => Ok(RequestEvent::Body(Vec::new())),
             (_, Content::Dropped, _) | (.., Stop::Bound) => Err(RequestError::BodyTooLarge),
-            (_, Content::Kept(body), Stop::End) => Ok(Event::Body(body)),
+            (_, Content::Kept(body), Stop::End) => Ok(RequestEvent::Body(body)),
             (.., Stop::Malformed(error)) => Err(error.into()),
             (.., Stop::Eof | Stop::NeedData) => Err(RequestError::Truncated),
         }
@@ -227,15 +227,15 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
+enum BodyMode {
     Collect,
     Discard,
 }
 
 impl Input {
-    fn need_data(self) -> Result<Event, RequestError> {
+    fn need_data(self) -> Result<RequestEvent, RequestError> {
         match self {
-            Input::Open => Ok(Event::NeedData),
+            Input::Open => Ok(RequestEvent::NeedData),
             Input::Ended => Err(RequestError::Truncated),
         }
     }
@@ -285,12 +285,12 @@ mod tests {
         let mut start_line = String::new();
         loop {
             match reader.next_event()? {
-                Event::NeedData => match pieces.next() {
+                RequestEvent::NeedData => match pieces.next() {
                     Some(piece) => reader.receive(piece),
                     None => reader.receive_eof(),
                 },
-                Event::Head(head) => start_line = format!("{} {}", head.method, head.target),
-                Event::Body(body) => {
+                RequestEvent::Head(head) => start_line = format!("{} {}", head.method, head.target),
+                RequestEvent::Body(body) => {
                     pieces.for_each(|piece| reader.receive(piece));
                     return Ok((start_line, body));
                 }
@@ -306,7 +306,9 @@ mod tests {
         let mut whole = reader();
         assert_eq!(read(&mut whole, [wire].into_iter()), expected, "whole: {shown}");
         match &expected {
-            Ok(_) => assert_eq!(whole.next_event(), Ok(Event::NeedData), "nothing more: {shown}"),
+            Ok(_) => {
+                assert_eq!(whole.next_event(), Ok(RequestEvent::NeedData), "nothing more: {shown}")
+            }
             Err(error) => assert_eq!(whole.next_event(), Err(error.clone()), "stays: {shown}"),
         }
         assert_eq!(read(&mut reader(), wire.chunks(1)), expected, "byte by byte: {shown}");
@@ -433,8 +435,8 @@ mod tests {
     fn an_oversize_body_is_drained_first() {
         let mut reader = reader();
         reader.receive(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n123456789");
-        assert!(matches!(reader.next_event(), Ok(Event::Head(_))));
-        assert_eq!(reader.next_event(), Ok(Event::NeedData));
+        assert!(matches!(reader.next_event(), Ok(RequestEvent::Head(_))));
+        assert_eq!(reader.next_event(), Ok(RequestEvent::NeedData));
         reader.receive(b"\r\n0\r\n\r\n");
         assert_eq!(reader.next_event(), Err(RequestError::BodyTooLarge));
     }
@@ -443,9 +445,9 @@ mod tests {
     fn another_limit_can_be_set_after_the_head() {
         let mut reader = reader();
         reader.receive(b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n123456789");
-        assert!(matches!(reader.next_event(), Ok(Event::Head(_))));
+        assert!(matches!(reader.next_event(), Ok(RequestEvent::Head(_))));
         reader.set_body_limit(9);
-        assert_eq!(reader.next_event(), Ok(Event::Body(b"123456789".to_vec())));
+        assert_eq!(reader.next_event(), Ok(RequestEvent::Body(b"123456789".to_vec())));
     }
 
     #[test]
@@ -475,22 +477,22 @@ mod tests {
             let wire = format!("POST / HTTP/1.1\r\n{header}\r\n\r\n{body}{rest}");
             for piece_len in [1, wire.len()] {
                 let mut reader = reader();
-                let mut outcome = Ok(Event::NeedData);
+                let mut outcome = Ok(RequestEvent::NeedData);
                 for piece in wire.as_bytes().chunks(piece_len) {
                     reader.receive(piece);
-                    while outcome == Ok(Event::NeedData) {
+                    while outcome == Ok(RequestEvent::NeedData) {
                         match reader.next_event() {
-                            Ok(Event::Head(_)) => reader.discard_body(),
-                            Ok(Event::NeedData) => break,
+                            Ok(RequestEvent::Head(_)) => reader.discard_body(),
+                            Ok(RequestEvent::NeedData) => break,
                             end => outcome = end,
                         }
                     }
                 }
-                if outcome == Ok(Event::NeedData) {
+                if outcome == Ok(RequestEvent::NeedData) {
                     reader.receive_eof();
                     outcome = reader.next_event();
                 }
-                assert_eq!(outcome, Ok(Event::Body(vec![])), "{wire}");
+                assert_eq!(outcome, Ok(RequestEvent::Body(vec![])), "{wire}");
                 assert_eq!(reader.take_rest(), rest.as_bytes(), "{wire}");
             }
         }

@@ -14,16 +14,16 @@ pub struct Start {
     /// The exec's id, which its processes carry as their mark.
     pub id: ExecId,
     /// What to do with a directory outside the session's places.
-    pub elsewhere: Elsewhere,
+    pub outside_directory: OutsideDirectory,
     /// The file to execute, or `None` to look for `argv[0]` in the runner's PATH.
     pub program: Option<Vec<u8>>,
     /// What of the runner's environment the tool gets.
     pub environment: Environment,
     /// What there is to know of the client, if its own connection comes along, as the first
     /// descriptor.
-    pub client: Option<Handover>,
+    pub client: Option<ClientHandover>,
     /// What the proxy wants to hear of it, beside its end.
-    pub tell: Tell,
+    pub reports: Reports,
     /// The program and all that it inherits.
     pub invocation: Invocation,
 }
@@ -31,10 +31,10 @@ pub struct Start {
 /// A client's connection, as far as it has come when a runner gets it. One that is not greeted is the
 /// proxy itself, which wants a tool's bytes where no descriptor can carry them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Handover {
+pub struct ClientHandover {
     /// What the client is to hear first, once the tool has started; nothing and no `Started` if this
     /// is empty.
-    pub greeting: Vec<u8>,
+    pub response_head: Vec<u8>,
     /// Frames that the client has sent already, behind its request.
     pub received: Vec<u8>,
 }
@@ -50,21 +50,21 @@ pub enum Environment {
 
 code_table! {
     /// Whether a proxy waits for a tool's start.
-    pub enum Tell {
+    pub enum Reports {
         /// Only the end is of interest, or that there was no start: no `Started` comes.
-        End = 0,
+        ExitOnly = 0,
         /// `Started` comes as soon as the tool runs.
-        Start = 1,
+        StartAndExit = 1,
     }
 }
 
 code_table! {
     /// What to do with a directory that lies neither in the workspace nor in the shared `/tmp`.
-    pub enum Elsewhere {
+    pub enum OutsideDirectory {
         /// Do not start.
         Refuse = 0,
         /// Run at the workspace root: the call only asks for a version or for help.
-        AtRoot = 1,
+        UseRoot = 1,
     }
 }
 
@@ -100,15 +100,15 @@ impl Start {
     }
 
     /// Whether somebody beyond the proxy hears of the tool from the runner: a client of version 3.
-    pub fn is_attended(&self) -> bool {
-        self.client.as_ref().is_some_and(|client| !client.greeting.is_empty())
+    pub fn has_client_session(&self) -> bool {
+        self.client.as_ref().is_some_and(|client| !client.response_head.is_empty())
     }
 
-    /// `serial u32, elsewhere u8, id, program?, names?, (greeting, received)?,
+    /// `serial u32, elsewhere u8, id, program?, names?, (response_head, received)?,
     /// tell u8`, then the invocation.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.serial.to_be_bytes());
-        out.push(self.elsewhere.code());
+        out.push(self.outside_directory.code());
         push_bytes(out, self.id.as_str().as_bytes());
         out.push(u8::from(self.program.is_some()));
         if let Some(program) = &self.program {
@@ -123,27 +123,36 @@ impl Start {
         }
         out.push(u8::from(self.client.is_some()));
         if let Some(client) = &self.client {
-            push_bytes(out, &client.greeting);
+            push_bytes(out, &client.response_head);
             push_bytes(out, &client.received);
         }
-        out.push(self.tell.code());
+        out.push(self.reports.code());
         self.invocation.encode(out);
     }
 
     pub(crate) fn decode(fields: &mut Payload<'_>) -> Option<Self> {
         let serial = fields.u32()?;
-        let elsewhere = Elsewhere::from_code(fields.u8()?)?;
+        let outside_directory = OutsideDirectory::from_code(fields.u8()?)?;
         let id = ExecId::parse(fields.bytes()?).ok()?;
         let program = fields.optional(Payload::absolute)?;
         let names = fields.optional(|fields| fields.strings(Payload::c_string))?;
         let environment = names.map_or(Environment::All, Environment::Only);
         let client = fields.optional(|fields| {
-            let greeting = fields.bytes()?.to_vec();
-            Some(Handover { greeting, received: fields.bytes()?.to_vec() })
+            let response_head = fields.bytes()?.to_vec();
+            Some(ClientHandover { response_head, received: fields.bytes()?.to_vec() })
         })?;
-        let tell = Tell::from_code(fields.u8()?)?;
+        let reports = Reports::from_code(fields.u8()?)?;
         let invocation = Invocation::decode(fields)?;
-        Some(Start { serial, id, elsewhere, program, environment, client, tell, invocation })
+        Some(Start {
+            serial,
+            id,
+            outside_directory,
+            program,
+            environment,
+            client,
+            reports,
+            invocation,
+        })
     }
 }
 
@@ -175,18 +184,18 @@ mod tests {
         let rows = [
             (None, [Stdio::Null, Stdio::Passed, Stdio::Same], 1),
             (None, [Stdio::Null, Stdio::Closed, Stdio::Null], 0),
-            (Some(Handover::default()), [Stdio::Relayed; 3], 1),
-            (Some(Handover::default()), [Stdio::Passed; 3], 4),
+            (Some(ClientHandover::default()), [Stdio::Relayed; 3], 1),
+            (Some(ClientHandover::default()), [Stdio::Passed; 3], 4),
         ];
         for (client, stdio, expected) in rows {
             let start = Start {
                 serial: 1,
                 id: ExecId::parse(b"e1").unwrap(),
-                elsewhere: Elsewhere::Refuse,
+                outside_directory: OutsideDirectory::Refuse,
                 program: None,
                 environment: Environment::All,
                 client,
-                tell: Tell::End,
+                reports: Reports::ExitOnly,
                 invocation: Invocation { stdio, ..Invocation::plain(vec![b"cc".to_vec()], None) },
             };
             assert_eq!(start.descriptors(), expected, "{start:?}");

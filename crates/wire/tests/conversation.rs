@@ -3,8 +3,9 @@
 
 use aifo_types::{Ending, ExecId, Token};
 use aifo_wire::{
-    Allowance, Credit, Event, Exit, Frame, FrameReader, Invocation, Limits, RequestReader,
-    ResponseEvent, ResponseReader, Stdio, Stream, Upgrade, Usage, WINDOW, encode_upgrade_head,
+    Exit, Frame, FrameReader, Invocation, Limits, ReceiveWindow, RequestEvent, RequestReader,
+    ResponseEvent, ResponseReader, SendWindow, Stdio, Stream, Upgrade, Usage, WINDOW,
+    encode_upgrade_head,
 };
 
 /// One end of a connection that sends on one stream and receives on another.
@@ -12,8 +13,8 @@ struct End {
     sends: Stream,
     receives: Stream,
     reader: FrameReader,
-    credit: Credit,
-    allowance: Allowance,
+    credit: SendWindow,
+    allowance: ReceiveWindow,
     /// What the other end has not been given yet.
     out: Vec<u8>,
     /// What came and has not been handed on.
@@ -27,9 +28,9 @@ impl End {
         End {
             sends,
             receives,
-            reader: FrameReader::of_client(),
-            credit: Credit::default(),
-            allowance: Allowance::default(),
+            reader: FrameReader::for_client(),
+            credit: SendWindow::default(),
+            allowance: ReceiveWindow::default(),
             out: Vec::new(),
             came: Vec::new(),
             ended: false,
@@ -51,7 +52,7 @@ impl End {
     /// Hands on up to so many of the bytes that came, and grants as many more.
     fn hand_on(&mut self, most: usize) -> Vec<u8> {
         let data: Vec<u8> = self.came.drain(..most.min(self.came.len())).collect();
-        if let Some(bytes) = self.allowance.hand_on(data.len()) {
+        if let Some(bytes) = self.allowance.release(data.len()) {
             self.say(Frame::Credit { stream: self.receives, bytes });
         }
         data
@@ -214,9 +215,11 @@ fn serve(first: &[u8], second: &[u8]) -> (Invocation, Vec<String>) {
     let mut server = RequestReader::new(Limits::default());
     let body = loop {
         match server.next_event().unwrap() {
-            Event::NeedData => server.receive(pieces.next().expect("the request is complete")),
-            Event::Head(head) => assert_eq!(head.header("x-aifo-proto"), Some(&b"3"[..])),
-            Event::Body(body) => break body,
+            RequestEvent::NeedData => {
+                server.receive(pieces.next().expect("the request is complete"))
+            }
+            RequestEvent::Head(head) => assert_eq!(head.header("x-aifo-proto"), Some(&b"3"[..])),
+            RequestEvent::Body(body) => break body,
         }
     };
     (Invocation::parse(&body).unwrap(), frames(&server.take_rest(), pieces))
@@ -239,7 +242,7 @@ fn understand(first: &[u8], second: &[u8]) -> Vec<String> {
 }
 
 fn frames<'a>(rest: &[u8], mut pieces: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
-    let mut reader = FrameReader::of_client();
+    let mut reader = FrameReader::for_client();
     let mut frames = Vec::new();
     let mut next = Some(rest);
     while let Some(piece) = next {

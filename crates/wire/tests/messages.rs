@@ -5,9 +5,9 @@ mod strategy;
 
 use aifo_types::{Endpoint, Signal, Token};
 use aifo_wire::{
-    Attendance, Event, ExecCall, Form, Frame, FrameError, FrameKind, FrameReader, Invocation,
-    Limits, MAX_PAYLOAD, MAX_START, RequestError, RequestHead, RequestReader, ResponseError,
-    ResponseEvent, ResponseReader, SidecarLimit, Upgrade, Verdict, decode_form, encode_answer,
+    ClientMode, ExecCall, Form, Frame, FrameError, FrameKind, FrameReader, Invocation, Limits,
+    MAX_PAYLOAD, MAX_START, RequestError, RequestEvent, RequestHead, RequestReader, ResponseError,
+    ResponseEvent, ResponseReader, SidecarLimit, ToolEnd, Upgrade, decode_form, encode_answer,
     encode_chunk, encode_frame_head, encode_notify, encode_signal, encode_stream_end,
     encode_stream_head, encode_stream_limited, encode_stream_lost, encode_upgrade_head,
 };
@@ -23,18 +23,18 @@ fn receive<'a>(
     let mut head = None;
     loop {
         match reader.next_event()? {
-            Event::NeedData => match pieces.next() {
+            RequestEvent::NeedData => match pieces.next() {
                 Some(piece) => reader.receive(piece),
                 None => reader.receive_eof(),
             },
-            Event::Head(read) => head = Some(read),
-            Event::Body(body) => return Ok((head.expect("the head comes first"), body)),
+            RequestEvent::Head(read) => head = Some(read),
+            RequestEvent::Body(body) => return Ok((head.expect("the head comes first"), body)),
         }
     }
 }
 
 /// Status, body, exit code and what it stands for.
-type Answer = (u16, Vec<u8>, Option<u8>, Verdict);
+type Answer = (u16, Vec<u8>, Option<u8>, ToolEnd);
 
 /// The answer in these pieces, as the client takes it.
 fn understand<'a>(mut pieces: impl Iterator<Item = &'a [u8]>) -> Result<Answer, ResponseError> {
@@ -49,8 +49,8 @@ fn understand<'a>(mut pieces: impl Iterator<Item = &'a [u8]>) -> Result<Answer, 
             ResponseEvent::Progress(_) => {}
             ResponseEvent::Head(head) => status = head.status,
             ResponseEvent::Data(data) => body.extend_from_slice(data),
-            ResponseEvent::End { exit_code, verdict } => {
-                return Ok((status, body, exit_code, verdict));
+            ResponseEvent::End { exit_code, tool_end } => {
+                return Ok((status, body, exit_code, tool_end));
             }
         }
     }
@@ -129,9 +129,9 @@ proptest! {
         let (mut head, mut body) = (None, None);
         while body.is_none() {
             match server.next_event().unwrap() {
-                Event::NeedData => server.receive(pieces.next().unwrap()),
-                Event::Head(read) => head = Some(read),
-                Event::Body(read) => body = Some(read),
+                RequestEvent::NeedData => server.receive(pieces.next().unwrap()),
+                RequestEvent::Head(read) => head = Some(read),
+                RequestEvent::Body(read) => body = Some(read),
             }
         }
         let head = head.unwrap();
@@ -141,7 +141,7 @@ proptest! {
         prop_assert_eq!(head.header("upgrade"), Some(&b"aifo-exec"[..]));
         prop_assert_eq!(head.header("x-aifo-exec-id"), Some(id.as_str().as_bytes()));
         prop_assert_eq!(Invocation::parse(&body.unwrap()), Ok(invocation));
-        let mut frames = FrameReader::of_client();
+        let mut frames = FrameReader::for_client();
         frames.receive(&server.take_rest());
         pieces.for_each(|piece| frames.receive(piece));
         prop_assert_eq!(frames.next_frame(), Ok(Some(Frame::Signal { number })));
@@ -169,7 +169,7 @@ proptest! {
         };
         prop_assert_eq!(head.status, 101);
         prop_assert_eq!(head.exec_id, id.map(|id| id.to_string()));
-        let mut frames = FrameReader::of_client();
+        let mut frames = FrameReader::for_client();
         frames.receive(&client.take_rest());
         pieces.for_each(|piece| frames.receive(piece));
         prop_assert_eq!(frames.next_frame(), Ok(Some(Frame::Signal { number })));
@@ -193,7 +193,7 @@ proptest! {
     fn notifications_arrive(cmd in bytes(), args in vec(bytes(), 0..8), lengths in lengths()) {
         let (endpoint, token) = ("unix:///s".parse().unwrap(), Token::parse("t").unwrap());
         let mut wire = Vec::new();
-        encode_notify(&mut wire, &endpoint, &token, &cmd, &args, Attendance::Waits);
+        encode_notify(&mut wire, &endpoint, &token, &cmd, &args, ClientMode::Attached);
         let (head, body) = receive(pieces(&wire, &lengths)).unwrap();
         prop_assert_eq!(head.path(), "/notify");
         let form = decode_form(&body);
@@ -229,7 +229,7 @@ proptest! {
         prop_assume!(!matches!(status, 204 | 304));
         let mut wire = Vec::new();
         encode_answer(&mut wire, (status, "Any Phrase"), code, id.as_ref(), &body);
-        let expected = (status, body, code, Verdict::Ending);
+        let expected = (status, body, code, ToolEnd::Exited);
         prop_assert_eq!(understand(pieces(&wire, &lengths)), Ok(expected));
     }
 
@@ -237,12 +237,12 @@ proptest! {
     fn streams_arrive(
         chunks in vec(bytes(), 0..8),
         code in any::<u8>(),
-        verdict in verdict(),
+        tool_end in tool_end(),
         lengths in lengths(),
     ) {
-        let (wire, body) = stream(&chunks, code, verdict);
-        let code = if verdict == Verdict::Unknown { 125 } else { code };
-        let expected = (200, body, Some(code), verdict);
+        let (wire, body) = stream(&chunks, code, tool_end);
+        let code = if tool_end == ToolEnd::Unknown { 125 } else { code };
+        let expected = (200, body, Some(code), tool_end);
         prop_assert_eq!(understand(pieces(&wire, &lengths)), Ok(expected));
     }
 
@@ -285,11 +285,11 @@ proptest! {
     fn the_beginning_of_a_stream_is_no_answer(
         chunks in vec(bytes(), 0..4),
         code in any::<u8>(),
-        verdict in verdict(),
+        tool_end in tool_end(),
         cut in any::<proptest::sample::Index>(),
         lengths in lengths(),
     ) {
-        let (mut wire, _) = stream(&chunks, code, verdict);
+        let (mut wire, _) = stream(&chunks, code, tool_end);
         wire.truncate(cut.index(wire.len()));
         prop_assert_eq!(understand(pieces(&wire, &lengths)), Err(ResponseError::Truncated));
     }
@@ -303,7 +303,7 @@ proptest! {
         let Some(kind) = FrameKind::from_code(code) else { return Ok(()) };
         let max_start = if kind == FrameKind::Start { MAX_START } else { MAX_PAYLOAD };
         let control = (FrameReader::new(), max_start);
-        for (mut reader, max) in [control, (FrameReader::of_client(), MAX_PAYLOAD)] {
+        for (mut reader, max) in [control, (FrameReader::for_client(), MAX_PAYLOAD)] {
             let mut wire = Vec::new();
             encode_frame_head(&mut wire, kind, max + excess);
             reader.receive(&wire);
@@ -337,20 +337,20 @@ proptest! {
     }
 }
 
-fn verdict() -> impl Strategy<Value = Verdict> {
-    let limited = SidecarLimit::ALL.map(Verdict::Limited);
-    proptest::sample::select([&[Verdict::Ending, Verdict::Unknown], &limited[..]].concat())
+fn tool_end() -> impl Strategy<Value = ToolEnd> {
+    let limited = SidecarLimit::ALL.map(ToolEnd::Limited);
+    proptest::sample::select([&[ToolEnd::Exited, ToolEnd::Unknown], &limited[..]].concat())
 }
 
 /// A streamed answer, and the output in it.
-fn stream(chunks: &[Vec<u8>], code: u8, verdict: Verdict) -> (Vec<u8>, Vec<u8>) {
+fn stream(chunks: &[Vec<u8>], code: u8, tool_end: ToolEnd) -> (Vec<u8>, Vec<u8>) {
     let mut wire = Vec::new();
     encode_stream_head(&mut wire, None);
     chunks.iter().for_each(|chunk| encode_chunk(&mut wire, chunk));
-    match verdict {
-        Verdict::Ending => encode_stream_end(&mut wire, code),
-        Verdict::Limited(limit) => encode_stream_limited(&mut wire, limit, code),
-        Verdict::Unknown => encode_stream_lost(&mut wire),
+    match tool_end {
+        ToolEnd::Exited => encode_stream_end(&mut wire, code),
+        ToolEnd::Limited(limit) => encode_stream_limited(&mut wire, limit, code),
+        ToolEnd::Unknown => encode_stream_lost(&mut wire),
     }
     (wire, chunks.concat())
 }

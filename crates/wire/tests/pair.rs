@@ -2,7 +2,7 @@
 
 use aifo_types::{ExecId, Refusal, Token};
 use aifo_wire::{
-    Event, ExecCall, Limits, RequestReader, ResponseEvent, ResponseReader, decode_form,
+    ExecCall, Limits, RequestEvent, RequestReader, ResponseEvent, ResponseReader, decode_form,
     encode_answer, encode_chunk, encode_refusal, encode_stream_end, encode_stream_head,
 };
 
@@ -13,9 +13,13 @@ fn serve(request: &[u8], cut: usize) -> Vec<Vec<u8>> {
     let mut pieces = [first, second].into_iter();
     loop {
         match server.next_event().unwrap() {
-            Event::NeedData => server.receive(pieces.next().expect("the request is complete")),
-            Event::Head(head) => assert_eq!(head.header("authorization"), Some(&b"Bearer t"[..])),
-            Event::Body(body) => {
+            RequestEvent::NeedData => {
+                server.receive(pieces.next().expect("the request is complete"))
+            }
+            RequestEvent::Head(head) => {
+                assert_eq!(head.header("authorization"), Some(&b"Bearer t"[..]))
+            }
+            RequestEvent::Body(body) => {
                 return decode_form(&body).all("arg").map(<[u8]>::to_vec).collect();
             }
         }

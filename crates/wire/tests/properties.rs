@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use aifo_types::{Ending, Signal};
 use aifo_wire::{
-    CancelCause, ChunkedDecoder, Delivery, Elsewhere, Environment, Event, Exit, Frame, FrameReader,
-    Handover, Interrupt, Invocation, Limits, RequestReader, ResponseEvent, ResponseReader, Setup,
-    SidecarLimit, Start, StartError, StartErrorCause, Step, Stream, Tell, Usage, decode_form,
-    encode_chunk, encode_form, encode_stream_end,
+    CancelCause, ChunkedDecoder, ClientHandover, Delivery, Environment, Exit, Frame, FrameReader,
+    Interrupt, Invocation, Limits, OutsideDirectory, Reports, RequestEvent, RequestReader,
+    ResponseEvent, ResponseReader, Setup, SidecarLimit, Start, StartError, StartErrorCause, Step,
+    Stream, Usage, decode_form, encode_chunk, encode_form, encode_stream_end,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -55,8 +55,8 @@ fn requests(bytes: &[u8], lengths: &[usize]) -> Vec<String> {
     let mut ended = false;
     loop {
         match reader.next_event() {
-            Ok(Event::NeedData) if ended => return story,
-            Ok(Event::NeedData) => match pieces.next() {
+            Ok(RequestEvent::NeedData) if ended => return story,
+            Ok(RequestEvent::NeedData) => match pieces.next() {
                 Some(piece) => reader.receive(piece),
                 None => {
                     reader.receive_eof();
@@ -64,7 +64,7 @@ fn requests(bytes: &[u8], lengths: &[usize]) -> Vec<String> {
                 }
             },
             Ok(event) => {
-                if let Event::Body(body) = &event {
+                if let RequestEvent::Body(body) = &event {
                     assert!(body.len() <= 16, "within the limit");
                 }
                 story.push(format!("{event:?}"));
@@ -127,24 +127,29 @@ fn absolute() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn start() -> impl Strategy<Value = Start> {
-    let elsewhere = prop_oneof![Just(Elsewhere::Refuse), Just(Elsewhere::AtRoot)];
+    let outside_directory =
+        prop_oneof![Just(OutsideDirectory::Refuse), Just(OutsideDirectory::UseRoot)];
     let environment =
         prop_oneof![Just(Environment::All), vec(c_string(), 0..5).prop_map(Environment::Only)];
     let bytes = || vec(any::<u8>(), 0..90);
     let handover = (bytes(), bytes());
-    let handover = handover.prop_map(|(greeting, received)| Handover { greeting, received });
-    let tell = prop_oneof![Just(Tell::Start), Just(Tell::End)];
-    let proxys = (any::<u32>(), exec_id(), elsewhere, option::of(absolute()), environment);
-    (proxys, option::of(handover), tell, invocation()).prop_map(
-        |((serial, id, elsewhere, program, environment), client, tell, invocation)| Start {
-            serial,
-            id,
-            elsewhere,
-            program,
-            environment,
-            client,
-            tell,
-            invocation,
+    let handover =
+        handover.prop_map(|(response_head, received)| ClientHandover { response_head, received });
+    let reports = prop_oneof![Just(Reports::StartAndExit), Just(Reports::ExitOnly)];
+    let proxy_fields =
+        (any::<u32>(), exec_id(), outside_directory, option::of(absolute()), environment);
+    (proxy_fields, option::of(handover), reports, invocation()).prop_map(
+        |((serial, id, outside_directory, program, environment), client, reports, invocation)| {
+            Start {
+                serial,
+                id,
+                outside_directory,
+                program,
+                environment,
+                client,
+                reports,
+                invocation,
+            }
         },
     )
 }
@@ -343,9 +348,9 @@ proptest! {
         for _ in 0..64 {
             let need_data = loop {
                 match reader.next_event() {
-                    Ok(Event::NeedData) => break true,
-                    Ok(Event::Body(_)) | Err(_) => break false,
-                    Ok(Event::Head(_)) => {}
+                    Ok(RequestEvent::NeedData) => break true,
+                    Ok(RequestEvent::Body(_)) | Err(_) => break false,
+                    Ok(RequestEvent::Head(_)) => {}
                 }
             };
             if !need_data {

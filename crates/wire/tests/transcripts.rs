@@ -6,7 +6,7 @@ use std::path::Path;
 
 use aifo_types::{ExecId, Refusal, Token};
 use aifo_wire::{
-    BodyKind, CONTINUE, Event, FrameKind, FrameReader, Invocation, Limits, MAX_INVOCATION,
+    BodyKind, CONTINUE, FrameKind, FrameReader, Invocation, Limits, MAX_INVOCATION, RequestEvent,
     RequestHead, RequestReader, ResponseEvent, ResponseReader, encode_answer, encode_chunk,
     encode_refusal, encode_stream_end, encode_stream_head, encode_upgrade_head,
 };
@@ -20,14 +20,16 @@ fn request(bytes: &[u8], piece_len: usize) -> Result<(RequestHead, Vec<u8>), Ref
     loop {
         let event = reader.next_event().map_err(|error| error.refusal(reader.limits()))?;
         match event {
-            Event::NeedData => reader.receive(pieces.next().expect("the request is complete")),
-            Event::Head(parsed) => {
+            RequestEvent::NeedData => {
+                reader.receive(pieces.next().expect("the request is complete"))
+            }
+            RequestEvent::Head(parsed) => {
                 if parsed.header("x-aifo-proto") == Some(b"3") {
                     reader.set_body_limit(MAX_INVOCATION);
                 }
                 head = Some(parsed);
             }
-            Event::Body(body) => return Ok((head.expect("the head comes first"), body)),
+            RequestEvent::Body(body) => return Ok((head.expect("the head comes first"), body)),
         }
     }
 }
@@ -71,7 +73,7 @@ fn encode_again(answer: &[u8]) -> Vec<u8> {
 
 /// Reads the frames of a client's connection, up to the ending, and encodes them anew.
 fn encode_frames_again(frames: &[u8], out: &mut Vec<u8>) {
-    let mut reader = FrameReader::of_client();
+    let mut reader = FrameReader::for_client();
     reader.receive(frames);
     let mut last = None;
     while let Some(frame) = reader.next_frame().unwrap() {

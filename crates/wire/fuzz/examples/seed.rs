@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use aifo_types::{Ending, ExecId, Signal, WindowSize};
 use aifo_wire::{
-    CancelCause, Delivery, Elsewhere, Environment, Event, Exit, FRAMES_VERSION, Frame, Handover,
-    Interrupt, Invocation, Limits, RequestReader, Setup, SidecarLimit, SoftLimit, Start,
-    StartError, StartErrorCause, Stdio, Stream, Tell, Terminal, Usage,
+    CancelCause, ClientHandover, Delivery, Environment, Exit, FRAMES_VERSION, Frame, Interrupt,
+    Invocation, Limits, OutsideDirectory, Reports, RequestEvent, RequestReader, Setup,
+    SidecarLimit, SoftLimit, Start, StartError, StartErrorCause, Stdio, Stream, TerminalSettings,
+    Usage,
 };
 use transcript::Transcript;
 
@@ -89,7 +90,7 @@ fn decoded_body(request: &[u8]) -> Option<Vec<u8>> {
     reader.receive_eof();
     loop {
         match reader.next_event() {
-            Ok(Event::Body(body)) => return Some(body),
+            Ok(RequestEvent::Body(body)) => return Some(body),
             Ok(_) => {}
             Err(_) => return None,
         }
@@ -133,14 +134,14 @@ fn start() -> Start {
     Start {
         serial: 7,
         id: id(),
-        elsewhere: Elsewhere::Refuse,
+        outside_directory: OutsideDirectory::Refuse,
         program: Some(b"/usr/bin/make".to_vec()),
         environment: Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]),
-        client: Some(Handover {
-            greeting: b"HTTP/1.1 101 Switching Protocols\r\n\r\n".to_vec(),
+        client: Some(ClientHandover {
+            response_head: b"HTTP/1.1 101 Switching Protocols\r\n\r\n".to_vec(),
             received: Vec::new(),
         }),
-        tell: Tell::Start,
+        reports: Reports::StartAndExit,
         invocation: full(),
     }
 }
@@ -157,7 +158,7 @@ fn full() -> Invocation {
         limits: vec![SoftLimit { resource: 7, soft: 1024 }],
         ignored: 1 << 12,
         stdio: [Stdio::Terminal, Stdio::Relayed, Stdio::Same],
-        terminal: Some(Terminal::default()),
+        terminal: Some(TerminalSettings::default()),
         ..Invocation::plain(
             vec![b"make".to_vec(), Vec::new(), b"\xff".to_vec()],
             Some(b"/w".to_vec()),

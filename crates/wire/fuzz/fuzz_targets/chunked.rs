@@ -3,7 +3,7 @@
 #![no_main]
 
 use aifo_wire::{
-    ChunkError, ChunkedDecoder, Event, RequestError, RequestReader, Step, encode_chunk,
+    ChunkError, ChunkedDecoder, RequestError, RequestEvent, RequestReader, Step, encode_chunk,
 };
 use aifo_wire_fuzz::{Input, limits};
 use libfuzzer_sys::fuzz_target;
@@ -70,14 +70,14 @@ fn check_again(decoded: &Decoded) {
 fn check_request(wire: &[u8], decoded: &Decoded) {
     let mut reader = RequestReader::new(limits());
     reader.receive(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
-    assert!(matches!(reader.next_event(), Ok(Event::Head(_))));
+    assert!(matches!(reader.next_event(), Ok(RequestEvent::Head(_))));
     reader.receive(wire);
     reader.receive_eof();
     let outcome = reader.next_event();
     let fits = decoded.data.len() <= limits().max_body;
     match decoded.end {
         Ok(Some(used)) if fits && used <= limits().max_drain => {
-            assert_eq!(outcome, Ok(Event::Body(decoded.data.clone())));
+            assert_eq!(outcome, Ok(RequestEvent::Body(decoded.data.clone())));
             assert_eq!(reader.rest(), wire.get(used..).unwrap_or_default());
         }
         _ if !fits || wire.len() > limits().max_drain => {

@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|data: &[u8]| {
     let input = Input::parse(data);
     let control = input.story(|pieces| read(FrameReader::new(), MAX_START, pieces));
-    let client = input.story(|pieces| read(FrameReader::of_client(), MAX_PAYLOAD, pieces));
+    let client = input.story(|pieces| read(FrameReader::for_client(), MAX_PAYLOAD, pieces));
     check_of_client(&control, &client);
 });
 

@@ -4,8 +4,8 @@
 
 use aifo_types::ExecId;
 use aifo_wire::{
-    BodyKind, Event, Limits, RequestError, RequestHead, RequestReader, ResponseError,
-    ResponseEvent, ResponseHead, ResponseReader, Verdict, Version, encode_answer_head,
+    BodyKind, Limits, RequestError, RequestEvent, RequestHead, RequestReader, ResponseError,
+    ResponseEvent, ResponseHead, ResponseReader, ToolEnd, Version, encode_answer_head,
 };
 use aifo_wire_fuzz::{Input, limits};
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|data: &[u8]| {
     let input = Input::parse(data);
     let request = input.story(|pieces| read_request(pieces, Body::Wanted));
-    if let Some(Ok(Event::Head(head))) = request.first() {
+    if let Some(Ok(RequestEvent::Head(head))) = request.first() {
         check_request_head(head);
     }
     let discarded = input.story(|pieces| read_request(pieces, Body::Discarded));
@@ -35,14 +35,14 @@ enum Body {
 fn read_request(
     pieces: &mut dyn Iterator<Item = &[u8]>,
     body: Body,
-) -> Vec<Result<Event, RequestError>> {
+) -> Vec<Result<RequestEvent, RequestError>> {
     let mut reader = RequestReader::new(limits());
     let mut events = Vec::new();
     let mut ended = false;
     loop {
         let event = reader.next_event();
         match &event {
-            Ok(Event::NeedData) => {
+            Ok(RequestEvent::NeedData) => {
                 assert!(!ended, "after the end there is an outcome");
                 let bound = limits().max_head.max(limits().max_body);
                 assert!(reader.buffer().len() <= bound, "a head or a body at most");
@@ -55,12 +55,12 @@ fn read_request(
                 }
                 continue;
             }
-            Ok(Event::Head(_)) if body == Body::Discarded => reader.discard_body(),
-            Ok(Event::Head(_)) => {}
-            Ok(Event::Body(body)) => assert!(body.len() <= limits().max_body),
+            Ok(RequestEvent::Head(_)) if body == Body::Discarded => reader.discard_body(),
+            Ok(RequestEvent::Head(_)) => {}
+            Ok(RequestEvent::Body(body)) => assert!(body.len() <= limits().max_body),
             Err(error) => assert_eq!(reader.next_event(), Err(error.clone()), "errors stay"),
         }
-        let last = !matches!(event, Ok(Event::Head(_)));
+        let last = !matches!(event, Ok(RequestEvent::Head(_)));
         events.push(event);
         if last {
             return events;
@@ -78,16 +78,18 @@ fn check_request_head(head: &RequestHead) {
     wire.extend_from_slice(b"\r\n");
     let mut reader = RequestReader::new(Limits::default());
     reader.receive(&wire);
-    assert_eq!(reader.next_event(), Ok(Event::Head(head.clone())));
+    assert_eq!(reader.next_event(), Ok(RequestEvent::Head(head.clone())));
 }
 
 /// Once its head is understood, a request that nobody wants ends well, and with nothing in hand.
 fn check_discarded(
-    wanted: &[Result<Event, RequestError>],
-    discarded: &[Result<Event, RequestError>],
+    wanted: &[Result<RequestEvent, RequestError>],
+    discarded: &[Result<RequestEvent, RequestError>],
 ) {
     match wanted.first() {
-        Some(Ok(head)) => assert_eq!(discarded, [Ok(head.clone()), Ok(Event::Body(Vec::new()))]),
+        Some(Ok(head)) => {
+            assert_eq!(discarded, [Ok(head.clone()), Ok(RequestEvent::Body(Vec::new()))])
+        }
         _ => assert_eq!(wanted, discarded),
     }
 }
@@ -97,7 +99,7 @@ fn check_discarded(
 struct Answer {
     head: Option<ResponseHead>,
     body: Vec<u8>,
-    end: Result<(Option<u8>, Verdict), ResponseError>,
+    end: Result<(Option<u8>, ToolEnd), ResponseError>,
 }
 
 fn read_answer(pieces: &mut dyn Iterator<Item = &[u8]>) -> Answer {
@@ -118,7 +120,7 @@ fn read_answer(pieces: &mut dyn Iterator<Item = &[u8]>) -> Answer {
                 assert!(!data.is_empty());
                 body.extend_from_slice(data);
             }
-            Ok(ResponseEvent::End { exit_code, verdict }) => break Ok((exit_code, verdict)),
+            Ok(ResponseEvent::End { exit_code, tool_end }) => break Ok((exit_code, tool_end)),
             Err(error) => break Err(error),
         }
     };

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use aifo_wire::{Invocation, MAX_CHARACTERS, MAX_RESOURCE, Stdio};
+use aifo_wire::{Invocation, MAX_CONTROL_CHARACTERS, MAX_RESOURCE, Stdio};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|body: &[u8]| {
@@ -36,6 +36,6 @@ fn check_ranges(invocation: &Invocation) {
     let has_terminal = invocation.stdio.contains(&Stdio::Terminal);
     assert_eq!(has_terminal, invocation.terminal.is_some());
     if let Some(terminal) = &invocation.terminal {
-        assert!(terminal.modes.characters.len() <= MAX_CHARACTERS);
+        assert!(terminal.modes.characters.len() <= MAX_CONTROL_CHARACTERS);
     }
 }

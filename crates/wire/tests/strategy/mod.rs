@@ -1,7 +1,9 @@
 //! What the properties are told of: exec ids, invocations of every shape, and how bytes are cut.
 
 use aifo_types::{ExecId, TerminalModes, WindowSize};
-use aifo_wire::{Invocation, MAX_CHARACTERS, MAX_RESOURCE, SoftLimit, Stdio, Terminal};
+use aifo_wire::{
+    Invocation, MAX_CONTROL_CHARACTERS, MAX_RESOURCE, SoftLimit, Stdio, TerminalSettings,
+};
 use proptest::array::{uniform3, uniform4};
 use proptest::collection::vec;
 use proptest::option;
@@ -65,10 +67,10 @@ fn limits() -> impl Strategy<Value = Vec<SoftLimit>> {
     vec(limit, 0..=usize::from(MAX_RESOURCE) + 1)
 }
 
-fn terminal() -> impl Strategy<Value = Terminal> {
-    let characters = vec(any::<u8>(), 0..=MAX_CHARACTERS);
+fn terminal() -> impl Strategy<Value = TerminalSettings> {
+    let characters = vec(any::<u8>(), 0..=MAX_CONTROL_CHARACTERS);
     let parts = (window_size(), uniform4(any::<u32>()), characters);
-    parts.prop_map(|(size, [input, output, control, local], characters)| Terminal {
+    parts.prop_map(|(size, [input, output, control, local], characters)| TerminalSettings {
         size,
         modes: TerminalModes { input, output, control, local, characters },
     })
