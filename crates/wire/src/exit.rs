@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use aifo_types::Ending;
 
-use crate::frame::CancelCause;
+use crate::frame_codes::CancelCause;
 use crate::payload::Payload;
 
 /// How a tool ended.

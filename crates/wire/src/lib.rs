@@ -64,38 +64,41 @@
 //! Architecture invariant: bytes in, events out. This crate does not know sockets, files, clocks
 //! or threads, and nothing that a peer sends makes it panic or hold more than [`Limits`] allows.
 
-mod body;
 mod buffer;
 mod call;
 mod chunked;
-mod client;
 mod credit;
 mod exit;
 mod form;
 mod frame;
+mod frame_codes;
 mod frame_reader;
 mod framing;
 mod head;
 mod invocation;
 mod limits;
 mod payload;
-mod request;
+mod request_body;
+mod request_error;
+mod request_head;
+mod request_reader;
 mod response;
-mod server;
+mod response_body;
+mod response_head;
+mod response_reader;
 mod start;
 
 pub use buffer::Buffer;
 pub use call::{ClientMode, ExecCall, Upgrade, encode_notify, encode_signal};
 pub use chunked::{CHUNK_END, ChunkError, ChunkedDecoder, Step, encode_chunk, encode_chunk_head};
-pub use client::{BodyKind, ResponseError, ResponseEvent, ResponseHead, ResponseReader, ToolEnd};
 pub use credit::{CreditError, ReceiveWindow, SendWindow, WINDOW};
 pub use exit::{Exit, SidecarLimit, Usage};
 pub use form::{Form, decode_form, encode_form};
 pub use frame::{
-    CancelCause, DATA_HEAD, Delivery, FRAMES_VERSION, Frame, FrameKind, Interrupt, MAX_DATA,
-    MAX_INVOCATION, MAX_PAYLOAD, MAX_START, MAX_TUNNEL, Setup, Stream, data_head,
-    encode_frame_head,
+    DATA_HEAD, FRAMES_VERSION, Frame, MAX_DATA, MAX_INVOCATION, MAX_PAYLOAD, MAX_START, MAX_TUNNEL,
+    Setup, data_head, encode_frame_head,
 };
+pub use frame_codes::{CancelCause, Delivery, FrameKind, Interrupt, Stream};
 pub use frame_reader::{FrameError, FrameReader};
 pub use framing::FramingError;
 pub use invocation::{
@@ -103,13 +106,17 @@ pub use invocation::{
     TerminalSettings,
 };
 pub use limits::Limits;
-pub use request::{RequestHead, Version};
+pub use request_error::RequestError;
+pub use request_head::{RequestHead, Version};
+pub use request_reader::{RequestEvent, RequestReader};
 pub use response::{
     CONTINUE, encode_answer, encode_answer_head, encode_no_content, encode_progress,
     encode_refusal, encode_stream_end, encode_stream_head, encode_stream_limited,
     encode_stream_lost, encode_upgrade_head,
 };
-pub use server::{RequestError, RequestEvent, RequestReader};
+pub use response_body::BodyKind;
+pub use response_head::ResponseHead;
+pub use response_reader::{ResponseError, ResponseEvent, ResponseReader, ToolEnd};
 pub use start::{
     ClientHandover, Environment, OutsideDirectory, Reports, Start, StartError, StartErrorCause,
 };

@@ -14,10 +14,10 @@ fn serve(request: &[u8], cut: usize) -> Vec<Vec<u8>> {
     loop {
         match server.next_event().unwrap() {
             RequestEvent::NeedData => {
-                server.receive(pieces.next().expect("the request is complete"))
+                server.receive(pieces.next().expect("the request is complete"));
             }
             RequestEvent::Head(head) => {
-                assert_eq!(head.header("authorization"), Some(&b"Bearer t"[..]))
+                assert_eq!(head.header("authorization"), Some(&b"Bearer t"[..]));
             }
             RequestEvent::Body(body) => {
                 return decode_form(&body).all("arg").map(<[u8]>::to_vec).collect();

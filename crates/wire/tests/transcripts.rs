@@ -21,7 +21,7 @@ fn request(bytes: &[u8], piece_len: usize) -> Result<(RequestHead, Vec<u8>), Ref
         let event = reader.next_event().map_err(|error| error.refusal(reader.limits()))?;
         match event {
             RequestEvent::NeedData => {
-                reader.receive(pieces.next().expect("the request is complete"))
+                reader.receive(pieces.next().expect("the request is complete"));
             }
             RequestEvent::Head(parsed) => {
                 if parsed.header("x-aifo-proto") == Some(b"3") {

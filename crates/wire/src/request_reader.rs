@@ -1,14 +1,12 @@
 //! The server's side of one connection: reading its request.
 
-use aifo_types::Refusal;
-
-use crate::body::{ChunkedBody, Content, Stop};
 use crate::buffer::{Buffer, Input};
-use crate::chunked::ChunkError;
-use crate::framing::{Framing, FramingError};
-use crate::head::{HeadScanner, HeadTooLarge};
-use crate::limits::{Limits, MIB};
-use crate::request::RequestHead;
+use crate::framing::Framing;
+use crate::head::HeadScanner;
+use crate::limits::Limits;
+use crate::request_body::{BodyMode, RequestBody};
+use crate::request_error::RequestError;
+use crate::request_head::RequestHead;
 
 /// Reads the one request of a connection.
 ///
@@ -33,49 +31,6 @@ pub enum RequestEvent {
     Head(RequestHead),
     /// The whole body, decoded, and with it the end of the request. Empty if there is none.
     Body(Vec<u8>),
-}
-
-/// Why bytes are not a request.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RequestError {
-    /// The head exceeds [`Limits::max_head`] or [`Limits::max_headers`].
-    #[error("request headers too large")]
-    HeadTooLarge,
-    /// The head is not HTTP/1.x.
-    #[error("{0}")]
-    BadHead(&'static str),
-    /// A `Content-Length` is not a plain number.
-    #[error("malformed content length")]
-    BadContentLength,
-    /// Two `Content-Length` headers differ.
-    #[error("conflicting content lengths")]
-    ConflictingLengths,
-    /// A `Transfer-Encoding` is not `chunked` and nothing else.
-    #[error("unsupported transfer coding")]
-    UnsupportedCoding,
-    /// A chunked body breaks its coding.
-    #[error("{0}")]
-    BadChunk(#[from] ChunkError),
-    /// The decoded body exceeds [`Limits::max_body`], or a chunked one [`Limits::max_drain`]
-    /// before decoding.
-    #[error("request body too large")]
-    BodyTooLarge,
-    /// The connection ended within the request.
-    #[error("request cut off")]
-    Truncated,
-}
-
-impl RequestError {
-    /// The answer to give: 431, 413, or 400 with the reason.
-    pub fn refusal(&self, limits: &Limits) -> Refusal {
-        match self {
-            RequestError::HeadTooLarge => Refusal::HeadTooLarge,
-            RequestError::BodyTooLarge => {
-                Refusal::BodyTooLarge { limit_mib: limits.max_body.div_ceil(MIB) }
-            }
-            _ => Refusal::BadRequest(self.to_string()),
-        }
-    }
 }
 
 impl RequestReader {
@@ -140,8 +95,7 @@ impl RequestReader {
     pub fn next_event(&mut self) -> Result<RequestEvent, RequestError> {
         let event = match &mut self.state {
             State::Head(_) => self.read_head(),
-            State::Length(_) => self.read_length(),
-            State::Chunked(_) => self.read_chunked(),
+            State::Body(_) => self.read_body(),
             State::Done => return Ok(RequestEvent::NeedData),
             State::Failed(error) => return Err(error.clone()),
         };
@@ -156,110 +110,36 @@ impl RequestReader {
     fn read_head(&mut self) -> Result<RequestEvent, RequestError> {
         let State::Head(scanner) = &mut self.state else { return Ok(RequestEvent::NeedData) };
         let Some(span) = scanner.scan(&mut self.buffer, &self.limits)? else {
-            return self.input.need_data();
+            self.input.check_open()?;
+            return Ok(RequestEvent::NeedData);
         };
         let bytes = self.buffer.as_slice().get(..span.len).unwrap_or_default();
         let head = RequestHead::parse(bytes, span.headers).map_err(RequestError::BadHead)?;
         self.buffer.consume(span.len);
-        self.state = match Framing::of(&head.headers)? {
-            Framing::Unmarked => State::Length(0),
-            Framing::Length(length) => State::Length(length),
-            Framing::Chunked => State::Chunked(Box::new(ChunkedBody::new(&self.limits))),
-        };
+        let framing = Framing::of(&head.headers)?;
+        self.state = State::Body(RequestBody::new(framing, &self.limits));
         Ok(RequestEvent::Head(head))
     }
 
-    fn read_length(&mut self) -> Result<RequestEvent, RequestError> {
-        let State::Length(length) = self.state else { return Ok(RequestEvent::NeedData) };
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        if self.mode == BodyMode::Discard {
-            return Ok(self.discard_length(length));
-        }
-        if length > self.limits.max_body {
-            return Err(RequestError::BodyTooLarge);
-        }
-        if self.buffer.len() < length {
-            return self.input.need_data();
-        }
-        Ok(RequestEvent::Body(self.buffer.take(length)))
-    }
-
-    fn discard_length(&mut self, length: usize) -> RequestEvent {
-        let wanted = length.min(self.limits.max_drain);
-        let dropped = wanted.min(self.buffer.len());
-        self.buffer.consume(dropped);
-        // What was read is paid for from the bound, too, so that it covers the whole body.
-        self.limits.max_drain -= dropped;
-        self.state = State::Length((length - dropped) as u64);
-        match self.input {
-            Input::Open if dropped < wanted => RequestEvent::NeedData,
-            _ => RequestEvent::Body(Vec::new()),
-        }
-    }
-
-    fn read_chunked(&mut self) -> Result<RequestEvent, RequestError> {
-        let State::Chunked(body) = &mut self.state else { return Ok(RequestEvent::NeedData) };
-        if self.mode == BodyMode::Discard {
-            body.content = Content::Dropped;
-        }
-        let stop = body.read(&mut self.buffer, &self.limits, self.input);
-        if let Stop::NeedData = stop {
-            return Ok(RequestEvent::NeedData);
-        }
-        match (self.mode, std::mem::take(&mut body.content), stop) {
-            (BodyMode::Discard, ..) => Ok(RequestEvent::Body(Vec::new())),
-            (_, Content::Dropped, _) | (.., Stop::Bound) => Err(RequestError::BodyTooLarge),
-            (_, Content::Kept(body), Stop::End) => Ok(RequestEvent::Body(body)),
-            (.., Stop::Malformed(error)) => Err(error.into()),
-            (.., Stop::Eof | Stop::NeedData) => Err(RequestError::Truncated),
-        }
+    fn read_body(&mut self) -> Result<RequestEvent, RequestError> {
+        let State::Body(body) = &mut self.state else { return Ok(RequestEvent::NeedData) };
+        let body = body.read(&mut self.buffer, &mut self.limits, self.input, self.mode)?;
+        Ok(body.map_or(RequestEvent::NeedData, RequestEvent::Body))
     }
 }
 
 #[derive(Debug)]
 enum State {
     Head(HeadScanner),
-    /// So many bytes of the body are still to be taken.
-    Length(u64),
-    Chunked(Box<ChunkedBody>),
+    Body(RequestBody),
     Done,
     Failed(RequestError),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BodyMode {
-    Collect,
-    Discard,
-}
-
-impl Input {
-    fn need_data(self) -> Result<RequestEvent, RequestError> {
-        match self {
-            Input::Open => Ok(RequestEvent::NeedData),
-            Input::Ended => Err(RequestError::Truncated),
-        }
-    }
-}
-
-impl From<HeadTooLarge> for RequestError {
-    fn from(_: HeadTooLarge) -> Self {
-        RequestError::HeadTooLarge
-    }
-}
-
-impl From<FramingError> for RequestError {
-    fn from(error: FramingError) -> Self {
-        match error {
-            FramingError::BadContentLength => RequestError::BadContentLength,
-            FramingError::ConflictingLengths => RequestError::ConflictingLengths,
-            FramingError::UnsupportedCoding => RequestError::UnsupportedCoding,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chunked::ChunkError;
 
     type Outcome<'a> = Result<(&'a str, &'a [u8]), RequestError>;
 
@@ -307,7 +187,7 @@ mod tests {
         assert_eq!(read(&mut whole, [wire].into_iter()), expected, "whole: {shown}");
         match &expected {
             Ok(_) => {
-                assert_eq!(whole.next_event(), Ok(RequestEvent::NeedData), "nothing more: {shown}")
+                assert_eq!(whole.next_event(), Ok(RequestEvent::NeedData), "nothing more: {shown}");
             }
             Err(error) => assert_eq!(whole.next_event(), Err(error.clone()), "stays: {shown}"),
         }
@@ -495,24 +375,6 @@ mod tests {
                 assert_eq!(outcome, Ok(RequestEvent::Body(vec![])), "{wire}");
                 assert_eq!(reader.take_rest(), rest.as_bytes(), "{wire}");
             }
-        }
-    }
-
-    #[test]
-    fn each_error_has_its_answer() {
-        let rows = [
-            (RequestError::HeadTooLarge, 431, "request headers too large\n"),
-            (RequestError::BodyTooLarge, 413, "request body exceeds 1 MiB\n"),
-            (RequestError::BadHead("why"), 400, "bad request: why\n"),
-            (RequestError::BadContentLength, 400, "bad request: malformed content length\n"),
-            (RequestError::ConflictingLengths, 400, "bad request: conflicting content lengths\n"),
-            (RequestError::UnsupportedCoding, 400, "bad request: unsupported transfer coding\n"),
-            (ChunkError::BadSize.into(), 400, "bad request: malformed chunk size\n"),
-            (RequestError::Truncated, 400, "bad request: request cut off\n"),
-        ];
-        for (error, status, body) in rows {
-            let refusal = error.refusal(&Limits::default());
-            assert_eq!((refusal.status().0, refusal.body().as_str()), (status, body), "{error:?}");
         }
     }
 }

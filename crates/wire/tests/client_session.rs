@@ -216,7 +216,7 @@ fn serve(first: &[u8], second: &[u8]) -> (Invocation, Vec<String>) {
     let body = loop {
         match server.next_event().unwrap() {
             RequestEvent::NeedData => {
-                server.receive(pieces.next().expect("the request is complete"))
+                server.receive(pieces.next().expect("the request is complete"));
             }
             RequestEvent::Head(head) => assert_eq!(head.header("x-aifo-proto"), Some(&b"3"[..])),
             RequestEvent::Body(body) => break body,

@@ -1,11 +1,13 @@
 //! The client's side of one connection: reading the answer.
 
 use crate::buffer::{Buffer, Input};
-use crate::chunked::{ChunkError, ChunkedDecoder, Step};
+use crate::chunked::{ChunkError, Step};
 use crate::exit::SidecarLimit;
-use crate::framing::{Framing, FramingError};
-use crate::head::{HeadScanner, HeadTooLarge, last_header, owned_headers, parse_failure};
+use crate::framing::FramingError;
+use crate::head::{HeadScanner, HeadTooLarge};
 use crate::limits::Limits;
+use crate::response_body::ResponseBody;
+use crate::response_head::{ResponseHead, parse_exit_code};
 
 /// Reads the one answer of a connection.
 ///
@@ -55,30 +57,6 @@ pub enum ToolEnd {
     Limited(SidecarLimit),
     /// The runner was lost while the tool ran (trailer `X-Aifo-Ending: unknown`).
     Unknown,
-}
-
-/// What an answer's head says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResponseHead {
-    /// The status code.
-    pub status: u16,
-    /// `X-Exit-Code`, if it is a number from 0 to 255.
-    pub exit_code: Option<u8>,
-    /// `X-Exec-Id` as the server echoed it.
-    pub exec_id: Option<String>,
-    /// How the body's end is marked.
-    pub body: BodyKind,
-}
-
-/// How the end of an answer's body is marked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyKind {
-    /// By the chunked coding.
-    Chunked,
-    /// By its length in bytes.
-    Length(u64),
-    /// By the end of the connection.
-    UntilClose,
 }
 
 /// Why bytes are not a complete answer.
@@ -171,11 +149,7 @@ impl ResponseReader {
             self.buffer.consume(span.len);
             // 101 is final: what follows it is another protocol.
             if !matches!(head.status, 100 | 102..=199) {
-                let body = match head.body {
-                    BodyKind::Chunked => Body::Chunked(ChunkedDecoder::new(&self.limits)),
-                    BodyKind::Length(length) => Body::Length(length),
-                    BodyKind::UntilClose => Body::UntilClose,
-                };
+                let body = ResponseBody::new(head.body, &self.limits);
                 return Ok(Some(Answer::Final(head, body)));
             }
             *scanner = HeadScanner::default();
@@ -233,7 +207,7 @@ impl ResponseReader {
 #[derive(Debug)]
 enum State {
     Head(HeadScanner),
-    Body(Body),
+    Body(ResponseBody),
     Done,
     Failed(ResponseError),
 }
@@ -242,79 +216,7 @@ enum State {
 enum Answer {
     /// It goes on to wait, and says for what.
     Interim(String),
-    Final(ResponseHead, Body),
-}
-
-#[derive(Debug)]
-enum Body {
-    Chunked(ChunkedDecoder),
-    /// So many bytes are still to come.
-    Length(u64),
-    UntilClose,
-}
-
-impl Body {
-    fn decode<'a>(&mut self, bytes: &mut &'a [u8], input: Input) -> Result<Step<'a>, ChunkError> {
-        match self {
-            Body::Chunked(decoder) => decoder.decode(bytes),
-            Body::Length(0) => Ok(Step::End),
-            Body::UntilClose if bytes.is_empty() && input == Input::Ended => Ok(Step::End),
-            _ if bytes.is_empty() => Ok(Step::NeedData),
-            Body::UntilClose => Ok(Step::Data(std::mem::take(bytes))),
-            Body::Length(length) => {
-                let wanted = usize::try_from(*length).unwrap_or(usize::MAX).min(bytes.len());
-                let (data, rest) = bytes.split_at(wanted);
-                *bytes = rest;
-                *length -= data.len() as u64;
-                Ok(Step::Data(data))
-            }
-        }
-    }
-
-    fn trailer(&self, name: &str) -> Option<&[u8]> {
-        match self {
-            Body::Chunked(decoder) => decoder.trailer(name),
-            _ => None,
-        }
-    }
-}
-
-impl ResponseHead {
-    /// The head, and what it says of an answer that is still to come.
-    fn parse(head: &[u8], header_lines: usize) -> Result<(Self, Option<String>), ResponseError> {
-        let mut headers = vec![httparse::EMPTY_HEADER; header_lines];
-        let mut response = httparse::Response::new(&mut headers);
-        match response.parse(head) {
-            Ok(httparse::Status::Complete(len)) if len == head.len() => {}
-            Ok(_) => return Err(ResponseError::BadHead("malformed head")),
-            Err(error) => return Err(ResponseError::BadHead(parse_failure(error))),
-        }
-        let status = response.code.unwrap_or_default();
-        let headers = owned_headers(response.headers);
-        let body = match Framing::of(&headers)? {
-            // These never have a body, whatever their headers say.
-            _ if matches!(status, 204 | 304) => BodyKind::Length(0),
-            Framing::Chunked => BodyKind::Chunked,
-            Framing::Length(length) => BodyKind::Length(length),
-            Framing::Unmarked => BodyKind::UntilClose,
-        };
-        let text = |name| {
-            last_header(&headers, name).map(|value| String::from_utf8_lossy(value).into_owned())
-        };
-        let head = ResponseHead {
-            status,
-            exit_code: last_header(&headers, "x-exit-code").and_then(parse_exit_code),
-            exec_id: text("x-exec-id"),
-            body,
-        };
-        Ok((head, text("x-aifo-progress")))
-    }
-}
-
-fn parse_exit_code(value: &[u8]) -> Option<u8> {
-    // `u8::from_str` would take `+5`.
-    let digits = value.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(value).ok().filter(|_| digits)?.parse().ok()
+    Final(ResponseHead, ResponseBody),
 }
 
 impl From<HeadTooLarge> for ResponseError {
@@ -326,6 +228,7 @@ impl From<HeadTooLarge> for ResponseError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::response_body::BodyKind;
 
     /// Status, body and exit code of an answer.
     type Answer = (u16, Vec<u8>, Option<u8>);

@@ -1,0 +1,95 @@
+//! The one-byte codes in frames.
+
+use crate::payload::code_table;
+
+code_table! {
+    /// What a frame is; its first byte.
+    pub enum FrameKind {
+        /// [`Frame::Start`]
+        Start = 0x01,
+        /// [`Frame::Data`]
+        Data = 0x02,
+        /// [`Frame::Closed`]
+        Closed = 0x03,
+        /// [`Frame::Credit`]
+        Credit = 0x04,
+        /// [`Frame::Cancel`]
+        Cancel = 0x05,
+        /// [`Frame::Signal`]
+        Signal = 0x06,
+        /// [`Frame::Resize`]
+        Resize = 0x07,
+        /// [`Frame::Tunnel`]
+        Tunnel = 0x08,
+        /// [`Frame::TunnelEnd`]
+        TunnelEnd = 0x09,
+        /// [`Frame::Started`]
+        Started = 0x10,
+        /// [`Frame::Exit`]
+        Exit = 0x13,
+        /// [`Frame::StartError`]
+        StartError = 0x14,
+        /// [`Frame::Stopped`]
+        Stopped = 0x15,
+        /// [`Frame::Left`]
+        Left = 0x16,
+        /// [`Frame::Hello`]
+        Hello = 0x20,
+        /// [`Frame::Setup`]
+        Setup = 0x21,
+        /// [`Frame::Kill`]
+        Kill = 0x23,
+        /// [`Frame::Killed`]
+        Killed = 0x24,
+        /// [`Frame::Retire`]
+        Retire = 0x25,
+        /// [`Frame::Busy`]
+        Busy = 0x26,
+    }
+}
+
+code_table! {
+    /// A stream of bytes within a client's connection.
+    pub enum Stream {
+        /// To the tool.
+        Stdin = 0,
+        /// From the tool.
+        Stdout = 1,
+        /// From the tool.
+        Stderr = 2,
+        /// The pseudo terminal: what is typed, and what it shows.
+        Terminal = 3,
+    }
+}
+
+code_table! {
+    /// Why an exec is ended from outside.
+    pub enum CancelCause {
+        /// It ran longer than the session allows.
+        Timeout = 1,
+        /// Its client went away.
+        Disconnect = 2,
+        /// The session ends.
+        Shutdown = 3,
+    }
+}
+
+code_table! {
+    /// Whether an escalation begins with INT.
+    pub enum Interrupt {
+        /// INT, then TERM, then KILL.
+        Send = 0,
+        /// A signal was sent just now by the client's wish: TERM, then KILL.
+        Skip = 1,
+    }
+}
+
+code_table! {
+    /// What came of a signal.
+    pub enum Delivery {
+        /// The process group got it.
+        Delivered = 0,
+        /// No such exec runs.
+        NoSuchExec = 1,
+    }
+}
