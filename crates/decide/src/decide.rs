@@ -1,4 +1,4 @@
-//! The decision itself: the rules of `spec/decide.md`, in their order.
+//! The decision: the rules of `spec/decide.md`, in order.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,9 +13,10 @@ use crate::workspace::{PathLocation, Workspace, normalise};
 
 /// Decides where a call runs.
 ///
-/// The same call, settings and files always give the same decision. Errors: [`RuntimeNotFound`] when the
-/// call must run locally and there is nothing to run it on. Such a call is never sent to a sidecar
-/// instead: what it would run is not there, or worse, something else of that name is.
+/// The same call, settings and files always give the same decision.
+///
+/// Errors: [`RuntimeNotFound`] if the call must run locally and no runtime is found. Such a call is
+/// never sent to a sidecar instead, where the program is missing or is a different one.
 pub fn decide(
     call: &ToolCall<'_>,
     settings: &Settings,
@@ -37,13 +38,13 @@ pub fn decide(
     match runtime.entry_point(call.args) {
         EntryPoint::Script(word) => {
             let path = call.cwd.join(OsStr::from_bytes(word));
-            let spelled = normalise(&path);
-            let program = Program::Path(spelled.clone());
+            let lexical = normalise(&path);
+            let program = Program::Path(lexical.clone());
             match workspace.locate(&path) {
                 PathLocation::Inside => proxy(Reason::InsideWorkspace, Some(program)),
                 PathLocation::LinksInside => proxy(Reason::LinkIntoWorkspace, Some(program)),
                 PathLocation::Outside { real } => {
-                    let runtime = lookup.find(runtime, &program, &[&real, &spelled])?;
+                    let runtime = lookup.find(runtime, &program, &[&real, &lexical])?;
                     let reason = Reason::OutsideWorkspace;
                     Ok(Decision::Local(Local { runtime, program, reason }))
                 }
@@ -58,24 +59,24 @@ pub fn decide(
     }
 }
 
-/// A tool call as it reached the shim.
+/// A tool call as the shim received it.
 #[derive(Clone, Copy, Debug)]
 pub struct ToolCall<'a> {
-    /// The tool's name: the last component of `argv[0]`.
+    /// The tool's name, the last component of `argv[0]`.
     pub tool: &'a [u8],
     /// The arguments after `argv[0]`.
     pub args: &'a [Vec<u8>],
-    /// The directory the call was made in: absolute, with or without links.
+    /// The current directory: absolute, possibly with symbolic links.
     pub cwd: &'a Path,
 }
 
-/// Facts about the file system around the agent. Each is asked only where the decision hangs on it.
+/// Facts about the agent's file system, queried only when the decision depends on them.
 pub trait FileFacts {
-    /// Where `path`, which is absolute, leads once all its links are followed; `None` if it leads
-    /// nowhere. `..` goes up from where the links before it lead, as in `realpath(3)`.
+    /// Returns the absolute `path` with all links resolved, as `realpath(3)` does; `None` if it
+    /// does not exist.
     fn real_path(&self, path: &Path) -> Option<PathBuf>;
-    /// Whether a regular file is there.
+    /// Returns whether `path` is a regular file.
     fn is_file(&self, path: &Path) -> bool;
-    /// Whether a regular file is there that this process may execute.
+    /// Returns whether `path` is a regular file that this process may execute.
     fn is_executable(&self, path: &Path) -> bool;
 }

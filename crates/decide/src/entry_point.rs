@@ -1,14 +1,14 @@
-//! What an argument list makes a runtime run.
+//! The entry point in a runtime's arguments.
 
 use crate::decision::Reason;
 
-/// The entry point that a runtime's arguments name. What follows it is the program's own.
+/// The entry point in a runtime's arguments. Later arguments belong to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryPoint<'a> {
-    /// A file or folder, as typed.
+    /// A file or directory, as typed.
     Script(&'a [u8]),
     /// A python module.
     Module(&'a [u8]),
-    /// No program of the file system, for this reason.
+    /// Neither a file nor a module, for this reason.
     NoFile(Reason),
 }

@@ -1,15 +1,15 @@
-//! How node reads its arguments: `spec/decide.md#node`.
+//! Parses node's arguments: `spec/decide.md#node`.
 
 use crate::decision::Reason;
 use crate::entry_point::EntryPoint;
 use crate::node_options::{OptionKind, classify};
 
-/// What node would run.
+/// Returns the entry point in node's arguments.
 pub(crate) fn entry_point(args: &[Vec<u8>]) -> EntryPoint<'_> {
     let mut words = args.iter().map(Vec::as_slice);
     match read(&mut words) {
-        // The debugger, even if a file of that name is there. What it debugs comes after it, and
-        // after further options.
+        // The debugger, even if a file named `inspect` exists. The program to debug follows, after
+        // further options.
         EntryPoint::Script(b"inspect") => match read(&mut words) {
             EntryPoint::Script(target) if !is_address(target) => EntryPoint::Script(target),
             _ => EntryPoint::NoFile(Reason::Debugger),
@@ -18,7 +18,7 @@ pub(crate) fn entry_point(args: &[Vec<u8>]) -> EntryPoint<'_> {
     }
 }
 
-/// Reads options up to the first word that is none.
+/// Reads up to the first argument that is not an option.
 fn read<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> EntryPoint<'a> {
     while let Some(word) = words.next() {
         match word {
@@ -36,17 +36,17 @@ fn read<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> EntryPoint<'a> {
     EntryPoint::NoFile(Reason::NoProgram)
 }
 
-/// The word in a program's place.
+/// Interprets the argument in the program's position.
 fn script(word: &[u8]) -> EntryPoint<'_> {
     match word {
         b"-" => EntryPoint::NoFile(Reason::StdinProgram),
-        // Node takes an empty word for none at all.
+        // Node treats an empty argument as no program.
         b"" => EntryPoint::NoFile(Reason::NoProgram),
         path => EntryPoint::Script(path),
     }
 }
 
-/// `host:port`, where a debugger finds a process that runs already.
+/// Returns whether `target` is `host:port`, the address of a running process to debug.
 fn is_address(target: &[u8]) -> bool {
     let mut parts = target.split(|byte| *byte == b':');
     let (Some(host), Some(port), None) = (parts.next(), parts.next(), parts.next()) else {

@@ -1,19 +1,19 @@
-//! Node's own options, so far as they tell which word is the program.
+//! Node's options, as far as they affect which argument is the program.
 
 use crate::decision::Reason;
 
-/// What an option does to the words after it.
+/// The effect of an option on the arguments after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OptionKind {
-    /// Nothing: it stands alone or brings its value along behind `=`.
+    /// None: it has no value, or one after `=`.
     Flag,
-    /// The next word is its value.
+    /// The next argument is its value.
     TakesValue,
-    /// With it, node runs no program of a path.
+    /// Node runs no program file.
     NoProgram(Reason),
 }
 
-/// The classify of an option, as typed.
+/// Classifies an option, as typed.
 pub(crate) fn classify(option: &[u8]) -> OptionKind {
     let (name, inline) = split(option);
     match name.as_slice() {
@@ -22,19 +22,20 @@ pub(crate) fn classify(option: &[u8]) -> OptionKind {
         b"--test" => OptionKind::NoProgram(Reason::TestRunner),
         b"--entry-url" => OptionKind::NoProgram(Reason::EntryUrl),
         name if inline == InlineValue::Absent && takes_value(name) => OptionKind::TakesValue,
-        // V8's options are flags as well: node refuses `--stack-size 900` in two words.
+        // V8's options are flags as well: node rejects `--stack-size 900` as two arguments.
         _ => OptionKind::Flag,
     }
 }
 
-/// Whether an option brought a value behind `=`.
+/// Whether an option has a value after `=`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum InlineValue {
     Present,
     Absent,
 }
 
-/// The option's name as node compares it. Only a long option has a `=`, and in its name `_` is `-`.
+/// Splits an option into its name as node compares it and its inline value. Only a long option can
+/// have a `=`, and `_` in its name counts as `-`.
 fn split(option: &[u8]) -> (Vec<u8>, InlineValue) {
     let Some(long) = option.strip_prefix(b"--") else {
         return (option.to_owned(), InlineValue::Absent);
@@ -50,10 +51,10 @@ fn takes_value(name: &[u8]) -> bool {
     WITH_VALUE.iter().any(|known| known.as_bytes() == name)
 }
 
-/// All options that take the next word: those of which node 20 or 24 says `requires an argument`
-/// when they come last, and a few that only older or newer ones know.
+/// All options that take the next argument: those for which node 20 or 24 prints `requires an
+/// argument` when they come last, and some of older and newer versions.
 ///
-/// `--stack-trace-limit` is left out: node takes its value, and then refuses to start.
+/// `--stack-trace-limit` is omitted: node takes its value and then fails to start.
 const WITH_VALUE: &[&str] = &[
     "--allow-fs-read",
     "--allow-fs-write",
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings() {
+    fn options() {
         let eval = OptionKind::NoProgram(Reason::Eval);
         let rows = [
             ("--require", OptionKind::TakesValue),
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn each_name_stands_once_in_order() {
+    fn names_are_sorted_and_unique() {
         assert!(WITH_VALUE.is_sorted());
         assert!(WITH_VALUE.windows(2).all(|pair| pair[0] != pair[1]));
     }

@@ -1,9 +1,9 @@
-//! How python reads its arguments: `spec/decide.md#python`.
+//! Parses python's arguments: `spec/decide.md#python`.
 
 use crate::decision::Reason;
 use crate::entry_point::EntryPoint;
 
-/// What python would run.
+/// Returns the entry point in python's arguments.
 pub(crate) fn entry_point(args: &[Vec<u8>]) -> EntryPoint<'_> {
     let mut words = args.iter().map(Vec::as_slice);
     while let Some(word) = words.next() {
@@ -19,7 +19,7 @@ pub(crate) fn entry_point(args: &[Vec<u8>]) -> EntryPoint<'_> {
     EntryPoint::NoFile(Reason::NoProgram)
 }
 
-/// Reads the letters behind one dash; `None` if options go on in the next word.
+/// Reads the letters after one dash; `None` if more options may follow in the next argument.
 fn cluster<'a>(
     mut letters: &'a [u8],
     words: &mut impl Iterator<Item = &'a [u8]>,
@@ -33,7 +33,8 @@ fn cluster<'a>(
                 );
             }
             (b'm', name) => return Some(EntryPoint::Module(name)),
-            // To python a long option is the letter `-`; only this one has a value, never behind `=`.
+            // Python parses a long option as the letter `-`. Only this one takes a value, and never
+            // after `=`.
             (b'W' | b'X', []) | (b'-', b"check-hash-based-pycs") => {
                 words.next();
                 return None;
@@ -45,7 +46,8 @@ fn cluster<'a>(
     None
 }
 
-/// The word in a program's place. An empty one is the current directory, which python can run.
+/// Interprets the argument in the program's position. An empty one is the current directory, which
+/// python can run.
 fn script(word: &[u8]) -> EntryPoint<'_> {
     match word {
         b"-" => EntryPoint::NoFile(Reason::StdinProgram),

@@ -1,4 +1,4 @@
-//! Where a runtime is found locally: `spec/decide.md#local-runtimes`.
+//! Finds a local runtime: `spec/decide.md#local-runtimes`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::runtime::Runtime;
 use crate::settings::Settings;
 use crate::workspace::{PathLocation, Workspace};
 
-/// All that finding a local runtime depends on, but for the call.
+/// The inputs of a runtime lookup that do not depend on the call.
 pub(crate) struct RuntimeLookup<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) workspace: &'a Workspace<'a>,
@@ -19,11 +19,11 @@ pub(crate) struct RuntimeLookup<'a> {
 }
 
 impl RuntimeLookup<'_> {
-    /// The first candidate that can be executed and lies outside the workspace, by its spelling and
-    /// really: a workspace must not bring the runtime for what is not its own.
+    /// Returns the first candidate that is executable and lies outside the workspace both lexically
+    /// and with links resolved: a workspace must not supply the runtime of foreign programs.
     ///
-    /// `script` holds the paths under which the program's file is known, the real one first; none
-    /// for a module.
+    /// `script` holds the paths of the program's file, the resolved one first; it is empty for a
+    /// module.
     pub(crate) fn find(
         &self,
         runtime: Runtime<'_>,
@@ -42,33 +42,34 @@ impl RuntimeLookup<'_> {
     }
 
     fn candidates(&self, runtime: Runtime<'_>, script: &[&Path]) -> Vec<PathBuf> {
-        let in_folders = |folders: [&str; 2]| folders.map(|f| Path::new(f).join(runtime.name()));
+        let in_directories =
+            |directories: [&str; 2]| directories.map(|f| Path::new(f).join(runtime.name()));
         let session = self.settings.local_python.as_deref();
         let mut candidates = Vec::new();
         match runtime {
-            Runtime::Node => return in_folders(["/usr/local/bin", "/usr/bin"]).to_vec(),
+            Runtime::Node => return in_directories(["/usr/local/bin", "/usr/bin"]).to_vec(),
             Runtime::Python => {
                 if let Some(bin) = self.environment_of(script) {
                     candidates.extend([bin.join("python3"), bin.join("python")]);
                 }
                 candidates.extend(session.map(Path::to_owned));
             }
-            // The same name in the same folders, so that no other version steps in.
+            // The versioned name in the same directories: never another version.
             Runtime::VersionedPython(name) => {
                 candidates.extend(self.environment_of(script).map(|bin| bin.join(name)));
                 candidates.extend(session.map(|python| python.with_file_name(name)));
             }
         }
-        candidates.extend(in_folders(["/usr/bin", "/usr/local/bin"]));
+        candidates.extend(in_directories(["/usr/bin", "/usr/local/bin"]));
         candidates
     }
 
-    /// The `bin` of the virtual environment a script lies in: the nearest folder above it with a
-    /// `pyvenv.cfg`. A link such as `/usr/local/bin/aider` belongs to the environment it leads to.
+    /// Returns the `bin` of the script's virtual environment: the nearest parent directory with a
+    /// `pyvenv.cfg`. A link such as `/usr/local/bin/aider` belongs to its target's environment.
     fn environment_of(&self, script: &[&Path]) -> Option<PathBuf> {
-        let mut folders = script.iter().flat_map(|path| path.ancestors().skip(1));
+        let mut directories = script.iter().flat_map(|path| path.ancestors().skip(1));
         let found =
-            folders.find(|folder| FileFacts::is_file(self.files, &folder.join("pyvenv.cfg")))?;
+            directories.find(|dir| FileFacts::is_file(self.files, &dir.join("pyvenv.cfg")))?;
         Some(found.join("bin"))
     }
 
@@ -79,9 +80,7 @@ impl RuntimeLookup<'_> {
     }
 }
 
-/// A call must run locally, and there is no runtime for it.
-///
-/// Its `Display` is a sentence and, on a second line, the remedy.
+/// No local runtime was found for a call that must run locally.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeNotFound {
     name: String,
@@ -91,7 +90,7 @@ pub struct RuntimeNotFound {
 }
 
 impl RuntimeNotFound {
-    /// What the shim exits with: 127, as a shell does when a command is not there.
+    /// Returns the shim's exit code: 127, as a shell's for a missing command.
     pub fn exit_code(&self) -> u8 {
         exit::NOT_FOUND
     }

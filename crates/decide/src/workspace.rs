@@ -1,65 +1,65 @@
-//! Whether a path lies in the workspace: `spec/decide.md#places`.
+//! Checks whether a path lies in the workspace: `spec/decide.md#paths`.
 
 use std::cell::OnceCell;
 use std::path::{Component, Path, PathBuf};
 
 use crate::decide::FileFacts;
 
-/// Where a path lies.
+/// Where a path lies relative to the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PathLocation {
-    /// In the workspace by its spelling, wherever its links lead.
+    /// Lexically inside, regardless of links.
     Inside,
-    /// In the workspace because a link leads there.
+    /// Lexically outside, but a link points inside.
     LinksInside,
-    /// Outside, both by its spelling and really.
+    /// Outside, lexically and with links resolved.
     Outside {
-        /// Where its links lead.
+        /// The path with links resolved.
         real: PathBuf,
     },
 }
 
-/// The workspace as paths are compared with it.
+/// The workspace root, lexical and resolved.
 pub(crate) struct Workspace<'w> {
-    spelled: PathBuf,
-    /// Asked for only when the spelling of a path has not told enough.
+    lexical: PathBuf,
+    /// Resolved only when the lexical comparison is not conclusive.
     real: OnceCell<PathBuf>,
     files: &'w dyn FileFacts,
 }
 
 impl<'w> Workspace<'w> {
-    /// The workspace with this root.
+    /// Creates a workspace with this root.
     pub(crate) fn new(root: &Path, files: &'w dyn FileFacts) -> Self {
-        Workspace { spelled: normalise(root), real: OnceCell::new(), files }
+        Workspace { lexical: normalise(root), real: OnceCell::new(), files }
     }
 
-    /// The place of `path`, which is absolute and as typed.
+    /// Locates the absolute `path`, as typed.
     pub(crate) fn locate(&self, path: &Path) -> PathLocation {
-        let spelled = normalise(path);
-        if self.contains(&spelled) {
+        let lexical = normalise(path);
+        if self.contains(&lexical) {
             return PathLocation::Inside;
         }
         let real = self.resolve(path);
         if self.contains(&real) {
             return PathLocation::LinksInside;
         }
-        // Behind a link, `..` is ambiguous: the kernel goes up from where the link leads, node from
-        // where it stands. The path must be outside by either reading. Where they agree, so do
-        // these paths, and the files is not asked twice.
-        if path != spelled && self.contains(&self.resolve(&spelled)) {
+        // `..` after a link is ambiguous: the kernel resolves it against the link's target, node
+        // against the link's own directory. The path must be outside by both readings. Without
+        // `..` the two are equal, which saves the second lookup.
+        if path != lexical && self.contains(&self.resolve(&lexical)) {
             return PathLocation::LinksInside;
         }
         PathLocation::Outside { real }
     }
 
-    /// By component, not by prefix: `/workspace-evil` is not in `/workspace`.
+    /// Compares by component: `/workspace-evil` is not in `/workspace`.
     fn contains(&self, path: &Path) -> bool {
-        let real = || self.real.get_or_init(|| self.resolve(&self.spelled));
-        path.starts_with(&self.spelled) || path.starts_with(real())
+        let real = || self.real.get_or_init(|| self.resolve(&self.lexical));
+        path.starts_with(&self.lexical) || path.starts_with(real())
     }
 
-    /// Where a path leads. Of one that does not exist, the nearest folder that does tells: node
-    /// finds `cli.js` when asked for `cli`, and that is in the workspace if its folder is.
+    /// Resolves links. If the path does not exist, resolves its nearest existing parent: node finds
+    /// `cli.js` when asked for `cli`, which is in the workspace if its directory is.
     fn resolve(&self, path: &Path) -> PathBuf {
         let found = path.ancestors().find_map(|ancestor| {
             let rest = path.strip_prefix(ancestor).ok()?;
@@ -69,7 +69,7 @@ impl<'w> Workspace<'w> {
     }
 }
 
-/// The absolute path without `.`, `..` and doubled slashes, links as they are.
+/// Returns the absolute path without `.`, `..` and repeated slashes, links unresolved.
 pub(crate) fn normalise(path: &Path) -> PathBuf {
     let mut plain = PathBuf::from("/");
     for component in path.components() {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings() {
+    fn normalised_paths() {
         let rows = [
             ("/", "/"),
             ("//workspace//a/", "/workspace/a"),
