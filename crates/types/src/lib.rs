@@ -1,11 +1,11 @@
-//! The words of the domain, each checked once, where it enters.
+//! The domain's data types, validated when they are created.
 //!
 //! In scope: tool names, exec ids, tokens, signals, endings, endpoints, subnets, the request to run
 //! a tool, the refusals a proxy gives, and the names of the environment contract. All of it is plain data:
 //! a value that exists is valid.
 //!
-//! Out of scope: bytes on a wire (`aifo-wire`), which tool may run where (`aifo-policy`), and the
-//! operating system (`aifo-process`).
+//! Out of scope: encoding (`aifo-wire`), policy (`aifo-policy`) and the operating system
+//! (`aifo-process`).
 //!
 //! ```
 //! use aifo_types::{Ending, Endpoint, Signal, ToolName};
@@ -18,8 +18,7 @@
 //! assert!(matches!("unix:///run/aifo.sock".parse(), Ok(Endpoint::Unix(_))));
 //! ```
 //!
-//! Architecture invariant: this crate depends on nothing and does nothing. It does not know that
-//! there are sockets, files or processes.
+//! Architecture invariant: this crate has no dependencies and performs no I/O.
 
 mod ending;
 mod endpoint;

@@ -1,8 +1,8 @@
-//! Variables on their way into an agent's place, all of them as the value of one
-//! (`spec/agents.md#commands-beside-it`): which names come is known only when a command does, and
-//! a proxy passes names that it knows.
+//! Several variables encoded as the value of one (`spec/agents.md#commands-beside-it`).
+//!
+//! The proxy forwards only listed names, and a command's variables are not known in advance.
 
-/// One value that holds all variables: each is its length in bytes, a colon, and `NAME=VALUE`.
+/// Encodes variables as one value: for each its length in bytes, a colon and `NAME=VALUE`.
 pub fn encode_variables(variables: &[(String, String)]) -> String {
     let mut text = String::new();
     for (name, value) in variables {
@@ -12,7 +12,7 @@ pub fn encode_variables(variables: &[(String, String)]) -> String {
     text
 }
 
-/// The names and values that a value holds, as far as it is one of ours.
+/// Decodes names and values up to the first malformed one.
 pub fn decode_variables(mut text: &[u8]) -> Vec<(&[u8], &[u8])> {
     let mut variables = Vec::new();
     while let Some((variable, rest)) = split(text) {
@@ -24,16 +24,16 @@ pub fn decode_variables(mut text: &[u8]) -> Vec<(&[u8], &[u8])> {
 
 type Variable<'a> = (&'a [u8], &'a [u8]);
 
-/// The first variable, and what is behind it.
+/// Splits off the first variable.
 fn split(text: &[u8]) -> Option<(Variable<'_>, &[u8])> {
-    let (length, rest) = at_first(text, b':')?;
+    let (length, rest) = split_once(text, b':')?;
     let length: usize = std::str::from_utf8(length).ok()?.parse().ok()?;
     let (variable, rest) = rest.split_at_checked(length)?;
-    Some((at_first(variable, b'=')?, rest))
+    Some((split_once(variable, b'=')?, rest))
 }
 
-fn at_first(text: &[u8], mark: u8) -> Option<(&[u8], &[u8])> {
-    let at = text.iter().position(|byte| *byte == mark)?;
+fn split_once(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|byte| *byte == separator)?;
     Some((text.get(..at)?, text.get(at.checked_add(1)?..)?))
 }
 
@@ -42,18 +42,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_given_is_there_again() {
-        let given = [("A", "1"), ("EMPTY", ""), ("LINES", "a\n3:b=c\n"), ("UMLAUT", "größe=ä:")];
-        let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let text = encode_variables(&given);
+    fn variables_round_trip() {
+        let sent = [("A", "1"), ("EMPTY", ""), ("LINES", "a\n3:b=c\n"), ("UMLAUT", "größe=ä:")];
+        let sent = sent.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let text = encode_variables(&sent);
         let expected: Vec<_> =
-            given.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
+            sent.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
         assert_eq!(decode_variables(text.as_bytes()), expected);
         assert_eq!(decode_variables(encode_variables(&[]).as_bytes()), []);
     }
 
     #[test]
-    fn what_is_not_ours_is_nothing() {
+    fn malformed_values_end_decoding() {
         for text in ["", "A=1", "3:A=", "x:A=1", "1:A", ":A=1", "99999999999999999999999:A=1", "3"]
         {
             assert_eq!(decode_variables(text.as_bytes()), [], "{text}");

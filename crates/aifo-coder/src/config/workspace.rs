@@ -200,7 +200,7 @@ mod tests {
             ("[kind.rsut]\nallow = []", "/u.toml:1: there is no toolchain 'rsut'\nhint: did you"),
             ("[kind.java]\nallow = []", "hint: a new one lists its tools: tools = [..]"),
             ("[kind.Java]\ntools = []", "'Java' cannot name a toolchain"),
-            ("[containers]\npools = ['10.89.0.1/16']", "'10.89.0.1/16' is no range of addresses"),
+            ("[containers]\npools = ['10.89.0.1/16']", "invalid subnet '10.89.0.1/16'"),
             ("[kind.host]\ntools = []", "/u.toml:1: 'host' cannot name a toolchain"),
             ("[kind.auto]\ntools = []", "'auto' cannot name a toolchain: it stands for all"),
             ("[kind.rust]\ntools = []", "/u.toml:2: toolchain 'rust' has its tools already"),
