@@ -110,9 +110,9 @@ pub use request_error::RequestError;
 pub use request_head::{RequestHead, Version};
 pub use request_reader::{RequestEvent, RequestReader};
 pub use response::{
-    CONTINUE, encode_answer, encode_answer_head, encode_no_content, encode_progress,
-    encode_refusal, encode_stream_end, encode_stream_head, encode_stream_limited,
-    encode_stream_lost, encode_upgrade_head,
+    CONTINUE, encode_no_content, encode_progress, encode_refusal, encode_response,
+    encode_response_head, encode_stream_end, encode_stream_end_limited, encode_stream_end_unknown,
+    encode_stream_head, encode_upgrade_head,
 };
 pub use response_body::BodyKind;
 pub use response_head::ResponseHead;

@@ -7,9 +7,9 @@ use aifo_types::{Endpoint, Signal, Token};
 use aifo_wire::{
     ClientMode, ExecCall, Form, Frame, FrameError, FrameKind, FrameReader, Invocation, Limits,
     MAX_PAYLOAD, MAX_START, RequestError, RequestEvent, RequestHead, RequestReader, ResponseError,
-    ResponseEvent, ResponseReader, SidecarLimit, ToolEnd, Upgrade, decode_form, encode_answer,
-    encode_chunk, encode_frame_head, encode_notify, encode_signal, encode_stream_end,
-    encode_stream_head, encode_stream_limited, encode_stream_lost, encode_upgrade_head,
+    ResponseEvent, ResponseReader, SidecarLimit, ToolEnd, Upgrade, decode_form, encode_chunk,
+    encode_frame_head, encode_notify, encode_response, encode_signal, encode_stream_end,
+    encode_stream_end_limited, encode_stream_end_unknown, encode_stream_head, encode_upgrade_head,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -228,7 +228,7 @@ proptest! {
         // By their status these have no body.
         prop_assume!(!matches!(status, 204 | 304));
         let mut wire = Vec::new();
-        encode_answer(&mut wire, (status, "Any Phrase"), code, id.as_ref(), &body);
+        encode_response(&mut wire, (status, "Any Phrase"), code, id.as_ref(), &body);
         let expected = (status, body, code, ToolEnd::Exited);
         prop_assert_eq!(understand(pieces(&wire, &lengths)), Ok(expected));
     }
@@ -349,8 +349,8 @@ fn stream(chunks: &[Vec<u8>], code: u8, tool_end: ToolEnd) -> (Vec<u8>, Vec<u8>)
     chunks.iter().for_each(|chunk| encode_chunk(&mut wire, chunk));
     match tool_end {
         ToolEnd::Exited => encode_stream_end(&mut wire, code),
-        ToolEnd::Limited(limit) => encode_stream_limited(&mut wire, limit, code),
-        ToolEnd::Unknown => encode_stream_lost(&mut wire),
+        ToolEnd::Limited(limit) => encode_stream_end_limited(&mut wire, limit, code),
+        ToolEnd::Unknown => encode_stream_end_unknown(&mut wire),
     }
     (wire, chunks.concat())
 }

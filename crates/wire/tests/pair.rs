@@ -3,7 +3,7 @@
 use aifo_types::{ExecId, Refusal, Token};
 use aifo_wire::{
     ExecCall, Limits, RequestEvent, RequestReader, ResponseEvent, ResponseReader, decode_form,
-    encode_answer, encode_chunk, encode_refusal, encode_stream_end, encode_stream_head,
+    encode_chunk, encode_refusal, encode_response, encode_stream_end, encode_stream_head,
 };
 
 /// Delivers `request` in two pieces; arguments the server understood.
@@ -63,7 +63,7 @@ fn a_call_arrives_wherever_it_is_cut() {
 fn every_answer_arrives_wherever_it_is_cut() {
     let id = ExecId::parse(b"e1").unwrap();
     let mut buffered = Vec::new();
-    encode_answer(&mut buffered, (200, "OK"), Some(7), Some(&id), b"out\0put");
+    encode_response(&mut buffered, (200, "OK"), Some(7), Some(&id), b"out\0put");
     let mut streamed = Vec::new();
     encode_stream_head(&mut streamed, Some(&id));
     for piece in [&b"o"[..], b"", b"ut\0", b"put"] {

@@ -7,8 +7,8 @@ use std::path::Path;
 use aifo_types::{ExecId, Refusal, Token};
 use aifo_wire::{
     BodyKind, CONTINUE, FrameKind, FrameReader, Invocation, Limits, MAX_INVOCATION, RequestEvent,
-    RequestHead, RequestReader, ResponseEvent, ResponseReader, encode_answer, encode_chunk,
-    encode_refusal, encode_stream_end, encode_stream_head, encode_upgrade_head,
+    RequestHead, RequestReader, ResponseEvent, ResponseReader, encode_chunk, encode_refusal,
+    encode_response, encode_stream_end, encode_stream_head, encode_upgrade_head,
 };
 use transcript::Transcript;
 
@@ -66,7 +66,7 @@ fn encode_again(answer: &[u8]) -> Vec<u8> {
         // The phrases are constants of the program; here one is read from a file.
         let phrase: &'static str = phrase.to_owned().leak();
         let status = (head.status, phrase);
-        encode_answer(&mut out, status, exit_code, exec_id.as_ref(), &data.concat());
+        encode_response(&mut out, status, exit_code, exec_id.as_ref(), &data.concat());
     }
     out
 }

@@ -5,7 +5,7 @@
 use aifo_types::ExecId;
 use aifo_wire::{
     BodyKind, Limits, RequestError, RequestEvent, RequestHead, RequestReader, ResponseError,
-    ResponseEvent, ResponseHead, ResponseReader, ToolEnd, Version, encode_answer_head,
+    ResponseEvent, ResponseHead, ResponseReader, ToolEnd, Version, encode_response_head,
 };
 use aifo_wire_fuzz::{Input, limits};
 use libfuzzer_sys::fuzz_target;
@@ -137,7 +137,7 @@ fn check_answer_head(head: &ResponseHead) {
     let exec_id = head.exec_id.as_ref().and_then(|id| ExecId::parse(id.as_bytes()).ok());
     let mut wire = Vec::new();
     let status = (head.status, "Said Before");
-    encode_answer_head(&mut wire, status, head.exit_code, None, exec_id.as_ref(), length);
+    encode_response_head(&mut wire, status, head.exit_code, None, exec_id.as_ref(), length);
     let mut reader = ResponseReader::new(Limits::default());
     reader.receive(&wire);
     let exec_id = exec_id.map(|id| id.to_string());
