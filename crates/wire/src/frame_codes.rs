@@ -3,7 +3,7 @@
 use crate::payload::code_table;
 
 code_table! {
-    /// What a frame is; its first byte.
+    /// The kind of a frame, its first byte.
     pub enum FrameKind {
         /// [`Frame::Start`]
         Start = 0x01,
@@ -49,7 +49,7 @@ code_table! {
 }
 
 code_table! {
-    /// A stream of bytes within a client's connection.
+    /// A byte stream within a client connection.
     pub enum Stream {
         /// To the tool.
         Stdin = 0,
@@ -57,37 +57,37 @@ code_table! {
         Stdout = 1,
         /// From the tool.
         Stderr = 2,
-        /// The pseudo terminal: what is typed, and what it shows.
+        /// Input and output of the pseudo terminal.
         Terminal = 3,
     }
 }
 
 code_table! {
-    /// Why an exec is ended from outside.
+    /// Why the proxy ends an exec.
     pub enum CancelCause {
-        /// It ran longer than the session allows.
+        /// It exceeded the session's time limit.
         Timeout = 1,
-        /// Its client went away.
+        /// Its client disconnected.
         Disconnect = 2,
-        /// The session ends.
+        /// The session ended.
         Shutdown = 3,
     }
 }
 
 code_table! {
-    /// Whether an escalation begins with INT.
+    /// Whether a signal escalation begins with INT.
     pub enum Interrupt {
         /// INT, then TERM, then KILL.
         Send = 0,
-        /// A signal was sent just now by the client's wish: TERM, then KILL.
+        /// TERM, then KILL: the client has just sent a signal.
         Skip = 1,
     }
 }
 
 code_table! {
-    /// What came of a signal.
+    /// The result of sending a signal.
     pub enum Delivery {
-        /// The process group got it.
+        /// The process group received it.
         Delivered = 0,
         /// No such exec runs.
         NoSuchExec = 1,

@@ -1,36 +1,35 @@
-//! Taking runner frames off a stream.
+//! Reads frames from a stream.
 
 use crate::buffer::Buffer;
 use crate::frame::{Frame, MAX_PAYLOAD, MAX_START};
 use crate::frame_codes::FrameKind;
 
-/// Takes frames off a stream of bytes. What it holds is bounded by the largest frame and the
-/// reads that go into its buffer.
+/// Reads frames from a stream of bytes. It buffers at most one frame and one read.
 #[derive(Debug)]
 pub struct FrameReader {
     buffer: Buffer,
-    /// The largest payload of a `Start`.
+    /// Maximum payload of a `Start`.
     max_start: usize,
     /// Bytes at the buffer's front that the last frame borrowed.
     spent: usize,
     failed: Option<FrameError>,
 }
 
-/// Why bytes are not frames.
+/// An invalid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// A kind that this version does not know.
+    /// The kind is unknown.
     #[error("unknown frame kind {0:#04x}")]
     UnknownKind(u8),
-    /// A payload above [`MAX_PAYLOAD`], or [`MAX_START`] for [`Frame::Start`].
+    /// The payload exceeds [`MAX_PAYLOAD`], or [`MAX_START`] for [`Frame::Start`].
     #[error("{kind:?} frame of {len} bytes is too long")]
     TooLong {
-        /// Which frame.
+        /// The frame's kind.
         kind: FrameKind,
-        /// Its announced length in bytes.
+        /// The payload's declared length in bytes.
         len: u32,
     },
-    /// A payload that is cut off, goes on behind its end, or holds a value out of range.
+    /// The payload is truncated, has trailing bytes, or contains a value out of range.
     #[error("malformed {0:?} frame")]
     Malformed(FrameKind),
 }
@@ -42,34 +41,35 @@ impl Default for FrameReader {
 }
 
 impl FrameReader {
-    /// A reader at the start of a control connection.
+    /// Creates a reader for a control connection.
     pub fn new() -> Self {
         FrameReader { buffer: Buffer::new(), max_start: MAX_START, spent: 0, failed: None }
     }
 
-    /// A reader at the start of a client's connection, where no `Start` belongs: nobody there can
-    /// make us hold as much.
+    /// Creates a reader for a client connection. A `Start` is not expected there, so its maximum
+    /// payload is [`MAX_PAYLOAD`] too.
     pub fn for_client() -> Self {
         FrameReader { max_start: MAX_PAYLOAD, ..FrameReader::new() }
     }
 
-    /// Where reads from the stream go.
+    /// Returns the buffer for reads from the stream.
     pub fn buffer(&mut self) -> &mut Buffer {
         self.buffer.consume(std::mem::take(&mut self.spent));
         &mut self.buffer
     }
 
-    /// Takes a copy of bytes that were read elsewhere.
+    /// Appends a copy of `bytes` to the buffer.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.buffer().extend(bytes);
     }
 
-    /// Whether the bytes so far end within a frame: then the end of the stream cuts one off.
+    /// Returns whether the buffer ends within a frame, which the end of the stream would truncate.
     pub fn is_within_frame(&self) -> bool {
         self.buffer.len() > self.spent
     }
 
-    /// The next frame, or `None` until more bytes have come. After an error, that error.
+    /// Returns the next frame, or `None` if more bytes are needed. An error is returned again by
+    /// further calls.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
         self.buffer();
         if let Some(error) = self.failed {
@@ -87,7 +87,7 @@ impl FrameReader {
     }
 }
 
-/// Cuts the first frame off; its length is judged before its payload is there.
+/// Splits off the first frame. The length is checked before the payload arrives.
 fn split_frame(bytes: &[u8], max_start: usize) -> Result<Option<(FrameKind, &[u8])>, FrameError> {
     let Some((&[kind, ref length @ ..], rest)) = bytes.split_first_chunk::<HEAD_LEN>() else {
         return Ok(None);
@@ -112,7 +112,7 @@ mod tests {
     use crate::frame_codes::Stream;
 
     #[test]
-    fn what_a_client_may_send_is_held_to_less() {
+    fn clients_have_a_lower_limit() {
         let mut reader = FrameReader::for_client();
         reader.receive(b"\x01\0\x01\0\x01");
         let error = FrameError::TooLong { kind: FrameKind::Start, len: 65_537 };
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn more_data_than_a_frame_holds_makes_several() {
+    fn long_data_is_split_into_frames() {
         let data = vec![7; MAX_DATA + 1];
         let stream = Stream::Stdout;
         let mut wire = Vec::new();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn more_of_a_client_than_a_frame_holds_makes_several() {
+    fn long_tunnel_data_is_split_into_frames() {
         let data = vec![7; MAX_TUNNEL + 1];
         let mut wire = Vec::new();
         Frame::Tunnel { serial: 7, data: &data }.encode(&mut wire);

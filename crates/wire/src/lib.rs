@@ -1,20 +1,18 @@
-//! The bytes between shim, proxy and runner, without anything that moves them.
+//! Sans-IO codecs for the connections between shim, proxy and runner.
 //!
-//! In scope: the HTTP/1.1 of protocols v1 and v2, server side ([`RequestReader`], `encode_*`) and
-//! client side ([`ExecCall`], [`ResponseReader`]); the chunked coding with its trailers; the form
-//! of a call's parameters, exact to the byte ([`decode_form`]); the request of v3 ([`Upgrade`]) with
-//! all that a program is started with ([`Invocation`]); frames ([`Frame`], [`FrameReader`]) and the
-//! credit of streams that share a connection ([`Credit`], [`ReceiveWindow`]); and every bound a peer can
-//! run into ([`Limits`]).
+//! In scope: HTTP/1.1 of protocol versions 1 and 2 for servers ([`RequestReader`], `encode_*`) and
+//! clients ([`ExecCall`], [`ResponseReader`]); the chunked coding with trailers; forms
+//! ([`decode_form`]); the version 3 request ([`Upgrade`]) and its body ([`Invocation`]); frames
+//! ([`Frame`], [`FrameReader`]) and their flow control ([`SendWindow`], [`ReceiveWindow`]); and the
+//! limits on peers ([`Limits`]).
 //!
-//! Out of scope: sockets, time, which paths and headers a proxy accepts (`aifo-proxy`), and what
-//! is done with a call.
+//! Out of scope: sockets, time, accepted paths and headers (`aifo-proxy`), and executing calls.
 //!
-//! Every reader works alike. Bytes go in by `buffer()`, where reads can be put without a copy, or
-//! by `receive()`; `next_event()` is then asked until it needs more data; `receive_eof()` tells
-//! that there is no more. How the bytes were cut on their way never changes the events.
+//! All readers have the same interface. `buffer()` takes bytes without a copy, `receive()` copies
+//! them; `next_event()` returns events until it needs more data; `receive_eof()` marks the end of
+//! the connection. The events do not depend on how the bytes are split.
 //!
-//! One v2 call, both ends in memory:
+//! One version 2 call with both ends in memory:
 //!
 //! ```
 //! use aifo_types::{ExecId, Token};
@@ -37,14 +35,14 @@
 //! let mut server = RequestReader::new(Limits::default());
 //! assert_eq!(server.next_event()?, RequestEvent::NeedData);
 //! server.receive(&request);
-//! let RequestEvent::Head(head) = server.next_event()? else { panic!("the head comes first") };
+//! let RequestEvent::Head(head) = server.next_event()? else { panic!("no head") };
 //! assert_eq!((head.path(), head.header("x-aifo-proto")), ("/exec", Some(&b"2"[..])));
-//! let RequestEvent::Body(body) = server.next_event()? else { panic!("then the body") };
+//! let RequestEvent::Body(body) = server.next_event()? else { panic!("no body") };
 //! let form = decode_form(&body);
 //! assert_eq!(form.last("tool"), Some(&b"make"[..]));
 //! assert_eq!(form.all("arg").collect::<Vec<_>>(), [b"echo", &b"hello"[..]]);
 //!
-//! // .. and streams what the tool prints, until it ends ..
+//! // .. and streams the tool's output and exit code ..
 //! let mut answer = Vec::new();
 //! encode_stream_head(&mut answer, Some(&ExecId::parse(b"e1")?));
 //! encode_chunk(&mut answer, b"hello\n");
@@ -54,15 +52,15 @@
 //! // .. which the client reads.
 //! let mut client = ResponseReader::new(Limits::default());
 //! client.receive(&answer);
-//! let ResponseEvent::Head(head) = client.next_event()? else { panic!("the head comes first") };
+//! let ResponseEvent::Head(head) = client.next_event()? else { panic!("no head") };
 //! assert_eq!((head.status, head.exec_id.as_deref()), (200, Some("e1")));
 //! assert_eq!(client.next_event()?, ResponseEvent::Data(b"hello\n"));
 //! assert!(matches!(client.next_event()?, ResponseEvent::End { exit_code: Some(0), .. }));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Architecture invariant: bytes in, events out. This crate does not know sockets, files, clocks
-//! or threads, and nothing that a peer sends makes it panic or hold more than [`Limits`] allows.
+//! Architecture invariant: bytes in, events out. This crate uses no sockets, files, clocks or
+//! threads. No input makes it panic or buffer more than [`Limits`] allows.
 
 mod buffer;
 mod call;

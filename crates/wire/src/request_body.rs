@@ -1,4 +1,4 @@
-//! Collecting a request's chunked body, within bounds.
+//! Reads request bodies, within limits: collected or discarded.
 
 use crate::buffer::{Buffer, Input};
 use crate::chunked::{ChunkError, ChunkedDecoder, Step};
@@ -6,15 +6,15 @@ use crate::framing::Framing;
 use crate::limits::Limits;
 use crate::request_error::RequestError;
 
-/// A request's body that has not been read to its end.
+/// An incomplete request body.
 #[derive(Debug)]
 pub(crate) enum RequestBody {
-    /// So many bytes are still to be taken.
+    /// Bytes still to be read.
     Length(u64),
     Chunked(Box<ChunkedBody>),
 }
 
-/// What becomes of a body.
+/// Whether a body is collected or discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyMode {
     Collect,
@@ -30,7 +30,7 @@ impl RequestBody {
         }
     }
 
-    /// The whole body once it is there, empty if it is discarded; `None` until then.
+    /// Returns the complete body, empty if discarded; `None` if more data is needed.
     pub(crate) fn read(
         &mut self,
         buffer: &mut Buffer,
@@ -77,7 +77,7 @@ fn discard_length(
     let wanted = length.min(limits.max_drain);
     let dropped = wanted.min(buffer.len());
     buffer.consume(dropped);
-    // What was read is paid for from the bound, too, so that it covers the whole body.
+    // The limit applies to the whole body, not to one read.
     limits.max_drain -= dropped;
     *left = (length - dropped) as u64;
     match input {
@@ -109,17 +109,17 @@ fn read_chunked(
     }
 }
 
-/// A chunked body as far as it has come.
+/// An incomplete chunked body.
 #[derive(Debug)]
 pub(crate) struct ChunkedBody {
     decoder: ChunkedDecoder,
     content: Content,
-    /// Bytes taken from the connection, framing included.
+    /// Bytes read from the connection, including framing.
     encoded: usize,
 }
 
-/// What a chunked body has held so far. Once too large it is read on, to answer a client that has
-/// finished writing, but no longer kept.
+/// The content of a chunked body so far. One that is too large is dropped but still read, so that
+/// the client finishes writing before it is refused.
 #[derive(Debug)]
 enum Content {
     Kept(Vec<u8>),
@@ -132,14 +132,14 @@ impl Default for Content {
     }
 }
 
-/// Why no more of a chunked body is read, for now or for good.
+/// Why reading a chunked body stopped.
 enum Stop {
     NeedData,
     End,
     Malformed(ChunkError),
-    /// [`Limits::max_drain`] is used up.
+    /// The body exceeds [`Limits::max_drain`].
     Bound,
-    /// The connection ended first.
+    /// The connection ended within the body.
     Eof,
 }
 
@@ -155,8 +155,8 @@ impl ChunkedBody {
     /// Decodes what is buffered.
     fn read(&mut self, buffer: &mut Buffer, limits: &Limits, input: Input) -> Stop {
         loop {
-            // The decoder never sees past the bound, so that where reads happen to be cut cannot
-            // change the outcome.
+            // The decoder never sees bytes beyond the limit: the result must not depend on how
+            // reads split the bytes.
             let bound = limits.max_drain.saturating_sub(self.encoded).min(buffer.len());
             let mut bytes = buffer.as_slice().get(..bound).unwrap_or_default();
             let step = self.decoder.decode(&mut bytes);
@@ -195,7 +195,7 @@ impl Content {
 }
 
 impl Input {
-    /// Errors: the connection has ended, so the request stays incomplete.
+    /// Errors: the connection has ended.
     pub(crate) fn check_open(self) -> Result<(), RequestError> {
         match self {
             Input::Open => Ok(()),

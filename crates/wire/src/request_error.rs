@@ -7,7 +7,7 @@ use crate::framing::FramingError;
 use crate::head::HeadTooLarge;
 use crate::limits::{Limits, MIB};
 
-/// Why bytes are not a request.
+/// An invalid request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The head exceeds [`Limits::max_head`] or [`Limits::max_headers`].
@@ -16,29 +16,28 @@ pub enum RequestError {
     /// The head is not HTTP/1.x.
     #[error("{0}")]
     BadHead(&'static str),
-    /// A `Content-Length` is not a plain number.
+    /// A `Content-Length` is not a decimal number.
     #[error("malformed content length")]
     BadContentLength,
     /// Two `Content-Length` headers differ.
     #[error("conflicting content lengths")]
     ConflictingLengths,
-    /// A `Transfer-Encoding` is not `chunked` and nothing else.
+    /// A `Transfer-Encoding` is not exactly `chunked`.
     #[error("unsupported transfer coding")]
     UnsupportedCoding,
-    /// A chunked body breaks its coding.
+    /// A chunked body is malformed.
     #[error("{0}")]
     BadChunk(#[from] ChunkError),
-    /// The decoded body exceeds [`Limits::max_body`], or a chunked one [`Limits::max_drain`]
-    /// before decoding.
+    /// The decoded body exceeds [`Limits::max_body`], or the encoded one [`Limits::max_drain`].
     #[error("request body too large")]
     BodyTooLarge,
-    /// The connection ended within the request.
+    /// The connection ended before the request was complete.
     #[error("request cut off")]
     Truncated,
 }
 
 impl RequestError {
-    /// The answer to give: 431, 413, or 400 with the reason.
+    /// Returns the refusal: 431, 413, or 400 with the reason.
     pub fn refusal(&self, limits: &Limits) -> Refusal {
         match self {
             RequestError::HeadTooLarge => Refusal::HeadTooLarge,
@@ -71,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_error_has_its_answer() {
+    fn refusals() {
         let rows = [
             (RequestError::HeadTooLarge, 431, "request headers too large\n"),
             (RequestError::BodyTooLarge, 413, "request body exceeds 1 MiB\n"),

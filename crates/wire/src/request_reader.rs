@@ -1,4 +1,4 @@
-//! The server's side of one connection: reading its request.
+//! Reads the request of a connection.
 
 use crate::buffer::{Buffer, Input};
 use crate::framing::Framing;
@@ -8,11 +8,11 @@ use crate::request_body::{BodyMode, RequestBody};
 use crate::request_error::RequestError;
 use crate::request_head::RequestHead;
 
-/// Reads the one request of a connection.
+/// Reads the single request of a connection.
 ///
-/// Bytes go in by [`buffer`](RequestReader::buffer) or [`receive`](RequestReader::receive); events
-/// come out of [`next_event`](RequestReader::next_event), to be asked until it needs more data.
-/// Between [`RequestEvent::Head`] and the next question the caller may choose how the body is treated.
+/// [`buffer`](RequestReader::buffer) and [`receive`](RequestReader::receive) take bytes;
+/// [`next_event`](RequestReader::next_event) returns events until it needs more. After
+/// [`RequestEvent::Head`] the caller may set the body's limit or discard the body.
 #[derive(Debug)]
 pub struct RequestReader {
     limits: Limits,
@@ -22,19 +22,19 @@ pub struct RequestReader {
     input: Input,
 }
 
-/// What the bytes so far amount to.
+/// An event of a [`RequestReader`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestEvent {
-    /// Nothing new: read more, or tell that there is no more.
+    /// More bytes are needed, or [`receive_eof`](RequestReader::receive_eof).
     NeedData,
-    /// The head is complete and its framing is understood.
+    /// The head is complete and valid.
     Head(RequestHead),
-    /// The whole body, decoded, and with it the end of the request. Empty if there is none.
+    /// The decoded body, empty if there is none. The request is complete.
     Body(Vec<u8>),
 }
 
 impl RequestReader {
-    /// A reader at the start of a connection.
+    /// Creates a reader at the start of a connection.
     pub fn new(limits: Limits) -> Self {
         RequestReader {
             limits,
@@ -45,39 +45,39 @@ impl RequestReader {
         }
     }
 
-    /// Where reads from the connection go.
+    /// Returns the buffer for reads from the connection.
     pub fn buffer(&mut self) -> &mut Buffer {
         &mut self.buffer
     }
 
-    /// Takes a copy of bytes that were read elsewhere.
+    /// Appends a copy of `bytes` to the buffer.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.buffer.extend(bytes);
     }
 
-    /// The connection ended; an unfinished request is [`RequestError::Truncated`] from now on.
+    /// Marks the end of the connection. An incomplete request is then [`RequestError::Truncated`].
     pub fn receive_eof(&mut self) {
         self.input = Input::Ended;
     }
 
-    /// Allows a body of so many bytes after decoding, in place of [`Limits::max_body`].
+    /// Sets the maximum of the decoded body in bytes, instead of [`Limits::max_body`].
     pub fn set_body_limit(&mut self, max_body: usize) {
         self.limits.max_body = max_body;
     }
 
-    /// The limits in force, for [`RequestError::refusal`].
+    /// Returns the limits, for [`RequestError::refusal`].
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The request will be refused: the body is only read off the connection, so that the client
-    /// can finish writing and read the answer. [`RequestEvent::Body`], empty, then comes at the body's
-    /// end, after [`Limits::max_drain`] bytes, or as soon as the rest makes no sense.
+    /// Discards the body of a refused request, so that the client can finish writing and read the
+    /// response. An empty [`RequestEvent::Body`] follows at the body's end, after
+    /// [`Limits::max_drain`] bytes, or at the first malformed byte.
     pub fn discard_body(&mut self) {
         self.mode = BodyMode::Discard;
     }
 
-    /// What follows the request.
+    /// Returns the bytes after the request.
     pub fn rest(&self) -> &[u8] {
         match self.state {
             State::Done => self.buffer.as_slice(),
@@ -85,13 +85,14 @@ impl RequestReader {
         }
     }
 
-    /// Removes and returns what follows the request.
+    /// Removes and returns the bytes after the request.
     pub fn take_rest(&mut self) -> Vec<u8> {
         let len = self.rest().len();
         self.buffer.take(len)
     }
 
-    /// The next event. After [`RequestEvent::Body`] there is none; after an error, that error stays.
+    /// Returns the next event: only `NeedData` after [`RequestEvent::Body`], and the same error
+    /// after an error.
     pub fn next_event(&mut self) -> Result<RequestEvent, RequestError> {
         let event = match &mut self.state {
             State::Head(_) => self.read_head(),
@@ -143,8 +144,7 @@ mod tests {
 
     type Outcome<'a> = Result<(&'a str, &'a [u8]), RequestError>;
 
-    /// A reader with limits that a test can reach: 3 headers, 128 bytes of head, 8 of body, 40 of
-    /// anything read in vain.
+    /// Creates a reader with small limits: 3 headers, 128 bytes of head, 8 of body, 40 discarded.
     fn reader() -> RequestReader {
         let limits = Limits {
             max_headers: 3,
@@ -156,8 +156,7 @@ mod tests {
         RequestReader::new(limits)
     }
 
-    /// Feeds a piece whenever the reader asks, then the end; the start line with the body, or the
-    /// error.
+    /// Feeds pieces, then the end. Returns method and target with the body, or the error.
     fn read<'a>(
         reader: &mut RequestReader,
         mut pieces: impl Iterator<Item = &'a [u8]>,
@@ -178,7 +177,7 @@ mod tests {
         }
     }
 
-    /// Reads `wire` whole, byte by byte, and with trailing bytes that stay untouched.
+    /// Reads `wire` whole, byte by byte, and with trailing bytes.
     #[track_caller]
     fn check(wire: &[u8], expected: Outcome<'_>) {
         let shown = String::from_utf8_lossy(wire);
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_that_are_none() {
+    fn malformed_heads() {
         let rows: [(&[u8], &'static str); 9] = [
             (b"POST\r\n\r\n", "malformed start line"),
             (b"POST / HTTP/2.0\r\n\r\n", "unsupported HTTP version"),
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn framing_is_judged_with_the_head() {
+    fn framing_is_checked_with_the_head() {
         let with = |headers: &str| format!("POST / HTTP/1.1\r\n{headers}\r\n\r\n");
         check(with("Content-Length: +5").as_bytes(), Err(RequestError::BadContentLength));
         check(with("Content-Length: 5, 5").as_bytes(), Err(RequestError::BadContentLength));
@@ -264,11 +263,11 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_bounded_before_they_are_complete() {
+    fn incomplete_heads_are_limited() {
         let too_large = Err(RequestError::HeadTooLarge);
         check(b"GET / HTTP/1.1\r\na: 1\r\nb: 2\r\nc: 3\r\n\r\n", Ok(("GET /", b"")));
         check(b"GET / HTTP/1.1\r\na: 1\r\nb: 2\r\nc: 3\r\nd: 4\r\n", too_large.clone());
-        // 15 bytes around the target, 128 in all.
+        // 15 bytes around the target, 128 in total.
         let target = "/".repeat(113);
         check(format!("GET {target} HTTP/1.1\n\n").as_bytes(), Ok((&format!("GET {target}"), b"")));
         check(format!("GET {target}/ HTTP/1.1\n\n").as_bytes(), too_large.clone());
@@ -277,14 +276,14 @@ mod tests {
     }
 
     #[test]
-    fn the_default_limits_hold_their_numbers() {
+    fn default_limits() {
         let head = |count: usize| format!("GET / HTTP/1.1\r\n{}", "a: b\r\n".repeat(count));
         let mut most = RequestReader::new(Limits::default());
         assert!(read(&mut most, [head(1024).as_bytes(), b"\r\n"].into_iter()).is_ok());
         let mut more = RequestReader::new(Limits::default());
         let result = read(&mut more, [head(1025).as_bytes()].into_iter());
         assert_eq!(result, Err(RequestError::HeadTooLarge));
-        // Quadratic work on these 64 KiB would be noticed: two thousand million steps.
+        // Quadratic scanning of these 64 KiB would take noticeably long: 2e9 steps.
         let mut long = RequestReader::new(Limits::default());
         let wire = format!("GET / HTTP/1.1\r\na: {}\r\n\r\n", "b".repeat(65_000));
         assert!(read(&mut long, wire.as_bytes().chunks(1)).is_ok());
@@ -298,21 +297,21 @@ mod tests {
         check(huge, too_large.clone());
         let chunked =
             |body: &str| format!("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
-        let drained_to = [
+        let bodies = [
             "9\r\n123456789\r\n0\r\n\r\n",
             "9\r\n123456789",
             "9\r\n123456789\r\nzz\r\n",
             "80\r\n1234567890123456789012345678901234567890",
-            // Within the limit once decoded, but more than is ever read.
+            // Decoded within the limit, but encoded above `max_drain`.
             "1;4567890\r\na\r\n1;4567890\r\na\r\n1;4567890\r\na\r\n0\r\n\r\n",
         ];
-        for body in drained_to {
+        for body in bodies {
             check(chunked(body).as_bytes(), too_large.clone());
         }
     }
 
     #[test]
-    fn an_oversize_body_is_drained_first() {
+    fn oversize_chunked_bodies_are_read_to_the_end() {
         let mut reader = reader();
         reader.receive(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n123456789");
         assert!(matches!(reader.next_event(), Ok(RequestEvent::Head(_))));
@@ -322,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn another_limit_can_be_set_after_the_head() {
+    fn the_body_limit_can_be_set_after_the_head() {
         let mut reader = reader();
         reader.receive(b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n123456789");
         assert!(matches!(reader.next_event(), Ok(RequestEvent::Head(_))));
@@ -331,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_are_cut_off() {
+    fn truncated_requests() {
         let whole = "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\na=b";
         let chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\na=b\r\n0\r\n\r\n";
         for wire in [whole, chunked] {
@@ -342,8 +341,8 @@ mod tests {
     }
 
     #[test]
-    fn unwanted_bodies_are_read_to_their_end() {
-        // Head, body, and what is untouched after it.
+    fn discarded_bodies_are_read_to_the_end() {
+        // Header, body, and the bytes after it.
         let rows: [(&str, &str, &str); 7] = [
             ("Content-Length: 20", "12345678901234567890", "rest"),
             ("Content-Length: 50", "1234567890123456789012345678901234567890", "1234567890"),

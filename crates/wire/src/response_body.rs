@@ -1,10 +1,10 @@
-//! Response bodies: chunked, by length, or up to the end of the connection.
+//! Reads response bodies.
 
 use crate::buffer::Input;
 use crate::chunked::{ChunkError, ChunkedDecoder, Step};
 use crate::limits::Limits;
 
-/// How the end of an answer's body is marked.
+/// How a response's body is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyKind {
     /// By the chunked coding.
@@ -15,11 +15,11 @@ pub enum BodyKind {
     UntilClose,
 }
 
-/// A response's body that has not been read to its end.
+/// An incomplete response body.
 #[derive(Debug)]
 pub(crate) enum ResponseBody {
     Chunked(ChunkedDecoder),
-    /// So many bytes are still to come.
+    /// Bytes still to be read.
     Length(u64),
     UntilClose,
 }

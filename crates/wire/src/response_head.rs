@@ -1,25 +1,25 @@
-//! The head of a response, as the client sees it.
+//! Parses the head of a response.
 
 use crate::framing::Framing;
 use crate::head::{last_header, owned_headers, parse_failure};
 use crate::response_body::BodyKind;
 use crate::response_reader::ResponseError;
 
-/// What an answer's head says.
+/// The head of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseHead {
     /// The status code.
     pub status: u16,
     /// `X-Exit-Code`, if it is a number from 0 to 255.
     pub exit_code: Option<u8>,
-    /// `X-Exec-Id` as the server echoed it.
+    /// `X-Exec-Id`, as echoed by the server.
     pub exec_id: Option<String>,
-    /// How the body's end is marked.
+    /// How the body is delimited.
     pub body: BodyKind,
 }
 
 impl ResponseHead {
-    /// The head, and what it says of an answer that is still to come.
+    /// Returns the head and, from an interim response, its `X-Aifo-Progress`.
     pub(crate) fn parse(
         head: &[u8],
         header_lines: usize,
@@ -34,7 +34,7 @@ impl ResponseHead {
         let status = response.code.unwrap_or_default();
         let headers = owned_headers(response.headers);
         let body = match Framing::of(&headers)? {
-            // These never have a body, whatever their headers say.
+            // These never have a body, regardless of headers.
             _ if matches!(status, 204 | 304) => BodyKind::Length(0),
             Framing::Chunked => BodyKind::Chunked,
             Framing::Length(length) => BodyKind::Length(length),
@@ -54,7 +54,7 @@ impl ResponseHead {
 }
 
 pub(crate) fn parse_exit_code(value: &[u8]) -> Option<u8> {
-    // `u8::from_str` would take `+5`.
+    // `u8::from_str` would accept `+5`.
     let digits = value.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(value).ok().filter(|_| digits)?.parse().ok()
 }

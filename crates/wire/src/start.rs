@@ -1,4 +1,4 @@
-//! The frame that asks for a tool, and the one that says it could not be started.
+//! The payloads of the `Start` and `StartError` frames.
 
 use aifo_types::ExecId;
 
@@ -6,64 +6,64 @@ use crate::frame::MAX_PAYLOAD;
 use crate::invocation::Invocation;
 use crate::payload::{Payload, code_table, push_bytes, push_strings};
 
-/// A tool to run.
+/// A tool to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// The exec's number on this control connection, never used twice.
+    /// The exec's number, unique on this control connection.
     pub serial: u32,
-    /// The exec's id, which its processes carry as their mark.
+    /// The exec's id, which its processes inherit as the exec tag.
     pub id: ExecId,
-    /// What to do with a directory outside the session's places.
+    /// The handling of a directory outside the session's directories.
     pub outside_directory: OutsideDirectory,
-    /// The file to execute, or `None` to look for `argv[0]` in the runner's PATH.
+    /// The file to execute, or `None` to look up `argv[0]` in the runner's PATH.
     pub program: Option<Vec<u8>>,
-    /// What of the runner's environment the tool gets.
+    /// The part of the runner's environment that the tool inherits.
     pub environment: Environment,
-    /// What there is to know of the client, if its own connection comes along, as the first
-    /// descriptor.
+    /// The client's connection, if the runner serves it; it is the first descriptor.
     pub client: Option<ClientHandover>,
-    /// What the proxy wants to hear of it, beside its end.
+    /// The frames that the proxy receives about the tool.
     pub reports: Reports,
-    /// The program and all that it inherits.
+    /// The program with everything it inherits.
     pub invocation: Invocation,
 }
 
-/// A client's connection, as far as it has come when a runner gets it. One that is not greeted is the
-/// proxy itself, which wants a tool's bytes where no descriptor can carry them.
+/// The state of a client's connection when the runner takes it over. With an empty response head
+/// the client is the proxy itself, which relays the tool's streams where descriptors cannot be
+/// passed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientHandover {
-    /// What the client is to hear first, once the tool has started; nothing and no `Started` if this
-    /// is empty.
+    /// The bytes to send before `Started`, once the tool runs. If empty, `Started` is not sent
+    /// either.
     pub response_head: Vec<u8>,
-    /// Frames that the client has sent already, behind its request.
+    /// Bytes of frames that the client has sent after its request.
     pub received: Vec<u8>,
 }
 
-/// What of the runner's environment a tool gets.
+/// The part of the runner's environment that a tool inherits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Environment {
-    /// All of it.
+    /// All variables.
     All,
-    /// Only these variables; a name that ends in `*` stands for all that begin so.
+    /// Only these variables; a trailing `*` matches any suffix.
     Only(Vec<Vec<u8>>),
 }
 
 code_table! {
-    /// Whether a proxy waits for a tool's start.
+    /// The frames that the proxy receives about a tool.
     pub enum Reports {
-        /// Only the end is of interest, or that there was no start: no `Started` comes.
+        /// `Exit` or `StartError`.
         ExitOnly = 0,
-        /// `Started` comes as soon as the tool runs.
+        /// `Started` as soon as the tool runs, and the above.
         StartAndExit = 1,
     }
 }
 
 code_table! {
-    /// What to do with a directory that lies neither in the workspace nor in the shared `/tmp`.
+    /// The handling of a directory that is neither in the workspace nor in the shared `/tmp`.
     pub enum OutsideDirectory {
-        /// Do not start.
+        /// Do not start the tool.
         Refuse = 0,
-        /// Run at the workspace root: the call only asks for a version or for help.
+        /// Run in the workspace root: the call only requests the version or help.
         UseRoot = 1,
     }
 }
@@ -71,9 +71,9 @@ code_table! {
 /// Why a tool could not be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartError {
-    /// The cause, for the answer's status and exit code.
+    /// The cause, which determines status and exit code of the response.
     pub cause: StartErrorCause,
-    /// The cause in words, for people; more than a frame holds is cut off.
+    /// The error message, truncated to fit into a frame.
     pub message: String,
 }
 
@@ -82,11 +82,11 @@ code_table! {
     pub enum StartErrorCause {
         /// The sidecar's PATH has no such tool.
         Absent = 1,
-        /// The directory is outside the session's places, or is not there.
+        /// The directory does not exist or is outside the session's directories.
         Cwd = 2,
-        /// The tool's file names an interpreter that is not there.
+        /// The tool's interpreter does not exist.
         NotFound = 3,
-        /// The kernel refuses to execute it, or its argument list is too long.
+        /// The kernel refused to execute it, or its argument list is too long.
         NotExecutable = 4,
         /// Anything else, such as a limit on processes.
         Failed = 5,
@@ -94,18 +94,18 @@ code_table! {
 }
 
 impl Start {
-    /// How many descriptors come with it.
+    /// Returns the number of descriptors sent with the frame.
     pub fn descriptors(&self) -> usize {
         usize::from(self.client.is_some()) + self.invocation.passed()
     }
 
-    /// Whether somebody beyond the proxy hears of the tool from the runner: a client of version 3.
+    /// Returns whether the runner serves a version 3 client.
     pub fn has_client_session(&self) -> bool {
         self.client.as_ref().is_some_and(|client| !client.response_head.is_empty())
     }
 
-    /// `serial u32, elsewhere u8, id, program?, names?, (response_head, received)?,
-    /// tell u8`, then the invocation.
+    /// `serial u32, outside_directory u8, id, program?, names?, (response_head, received)?,
+    /// reports u8`, then the invocation.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.serial.to_be_bytes());
         out.push(self.outside_directory.code());
@@ -156,7 +156,7 @@ impl Start {
     }
 }
 
-/// More than the fields before a message take.
+/// An upper bound of the fields before the message.
 const MAX_HEAD: usize = 16;
 
 impl StartError {
@@ -180,7 +180,7 @@ mod tests {
     use crate::Stdio;
 
     #[test]
-    fn descriptors_that_come_with_it() {
+    fn number_of_descriptors() {
         let rows = [
             (None, [Stdio::Null, Stdio::Passed, Stdio::Same], 1),
             (None, [Stdio::Null, Stdio::Closed, Stdio::Null], 0),

@@ -1,4 +1,4 @@
-//! Frames byte for byte, and bytes that are no frames.
+//! Frames byte for byte, and invalid frames.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use aifo_wire::{
     SidecarLimit, Start, StartError, StartErrorCause, Stdio, Stream, Usage, encode_frame_head,
 };
 
-/// Reads `wire` whole, byte by byte, and with the head of another frame behind it.
+/// Reads `wire` whole, byte by byte, and followed by the head of another frame.
 #[track_caller]
 fn check(wire: &[u8], expected: Result<Frame<'_>, FrameError>) {
     let mut reader = FrameReader::new();
     reader.receive(wire);
     assert_eq!(reader.next_frame(), expected.clone().map(Some), "whole");
     match expected {
-        Ok(_) => assert_eq!(reader.next_frame(), Ok(None), "only one"),
-        Err(error) => assert_eq!(reader.next_frame(), Err(error), "errors stay"),
+        Ok(_) => assert_eq!(reader.next_frame(), Ok(None), "one frame"),
+        Err(error) => assert_eq!(reader.next_frame(), Err(error), "repeated error"),
     }
 
     let mut reader = FrameReader::new();
@@ -44,7 +44,7 @@ fn check(wire: &[u8], expected: Result<Frame<'_>, FrameError>) {
     }
 }
 
-/// Checks that `frame` encodes to `wire` and back.
+/// Checks that `frame` is encoded as `wire` and decoded from it.
 #[track_caller]
 fn check_both_ways(frame: Frame<'_>, wire: &[u8]) {
     let mut encoded = Vec::new();
@@ -62,7 +62,7 @@ fn invocation() -> Invocation {
 }
 
 #[test]
-fn a_start_byte_for_byte() {
+fn start_frames() {
     check_both_ways(
         Frame::Start(Box::new(Start {
             serial: 7,
@@ -105,7 +105,7 @@ fn a_start_byte_for_byte() {
 }
 
 #[test]
-fn every_other_frame_of_a_control_connection_byte_for_byte() {
+fn other_frames_of_a_control_connection() {
     check_both_ways(
         Frame::Cancel { serial: 7, cause: CancelCause::Disconnect, interrupt: Interrupt::Skip },
         b"\x05\0\0\0\x06\0\0\0\x07\x02\x01",
@@ -145,7 +145,7 @@ fn every_other_frame_of_a_control_connection_byte_for_byte() {
 }
 
 #[test]
-fn every_frame_of_a_client_byte_for_byte() {
+fn frames_of_a_client_connection() {
     check_both_ways(Frame::Data { stream: Stream::Stderr, data: b"hi" }, b"\x02\0\0\0\x03\x02hi");
     check_both_ways(Frame::Closed { stream: Stream::Stdin }, b"\x03\0\0\0\x01\0");
     check_both_ways(
@@ -170,7 +170,7 @@ fn every_frame_of_a_client_byte_for_byte() {
 }
 
 #[test]
-fn every_ending_byte_for_byte() {
+fn exit_frames() {
     let usage = Usage {
         wall: Duration::from_micros(1),
         user: Duration::from_micros(2),
@@ -210,8 +210,8 @@ fn every_ending_byte_for_byte() {
 }
 
 #[test]
-fn bytes_that_are_no_frame() {
-    // The last two were frames of version 1.
+fn invalid_heads() {
+    // The last two were frame kinds of version 1.
     for kind in [0, 0x0a, 0x12, 0x17, 0x27, 0xff, 0x11, 0x22] {
         check(&[kind, 0, 0, 0, 0], Err(FrameError::UnknownKind(kind)));
     }
@@ -222,7 +222,7 @@ fn bytes_that_are_no_frame() {
 }
 
 #[test]
-fn payloads_out_of_range() {
+fn invalid_payloads() {
     let rows: [(FrameKind, &[u8]); 35] = [
         (FrameKind::Data, b""),
         (FrameKind::Data, b"\x01"),
@@ -265,9 +265,9 @@ fn payloads_out_of_range() {
     }
 }
 
-/// `Start` is checked here up to its invocation, which has a table of its own.
+/// Tests `Start` up to its invocation, which has its own tests.
 #[test]
-fn starts_out_of_range() {
+fn invalid_starts() {
     let mut encoded = Vec::new();
     invocation().encode(&mut encoded);
     let rows: [&[u8]; 8] = [
@@ -299,7 +299,7 @@ fn check_malformed(kind: FrameKind, payload: &[u8]) {
 }
 
 #[test]
-fn no_data_makes_no_frame() {
+fn empty_data_is_not_a_frame() {
     let mut wire = Vec::new();
     Frame::Data { stream: Stream::Stdout, data: b"" }.encode(&mut wire);
     Frame::Tunnel { serial: 7, data: b"" }.encode(&mut wire);
@@ -307,7 +307,7 @@ fn no_data_makes_no_frame() {
 }
 
 #[test]
-fn a_message_is_cut_between_characters() {
+fn long_messages_are_truncated_between_characters() {
     let message = format!("x{}", "\u{e9}".repeat(MAX_PAYLOAD));
     let mut wire = Vec::new();
     let error = StartError { cause: StartErrorCause::Failed, message };
