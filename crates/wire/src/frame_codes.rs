@@ -5,45 +5,45 @@ use crate::payload::code_table;
 code_table! {
     /// The kind of a frame, its first byte.
     pub enum FrameKind {
-        /// [`Frame::Start`]
+        /// [`Frame::Start`](crate::Frame::Start)
         Start = 0x01,
-        /// [`Frame::Data`]
+        /// [`Frame::Data`](crate::Frame::Data)
         Data = 0x02,
-        /// [`Frame::Closed`]
+        /// [`Frame::Closed`](crate::Frame::Closed)
         Closed = 0x03,
-        /// [`Frame::Credit`]
+        /// [`Frame::Credit`](crate::Frame::Credit)
         Credit = 0x04,
-        /// [`Frame::Cancel`]
+        /// [`Frame::Cancel`](crate::Frame::Cancel)
         Cancel = 0x05,
-        /// [`Frame::Signal`]
+        /// [`Frame::Signal`](crate::Frame::Signal)
         Signal = 0x06,
-        /// [`Frame::Resize`]
+        /// [`Frame::Resize`](crate::Frame::Resize)
         Resize = 0x07,
-        /// [`Frame::Tunnel`]
+        /// [`Frame::Tunnel`](crate::Frame::Tunnel)
         Tunnel = 0x08,
-        /// [`Frame::TunnelEnd`]
+        /// [`Frame::TunnelEnd`](crate::Frame::TunnelEnd)
         TunnelEnd = 0x09,
-        /// [`Frame::Started`]
+        /// [`Frame::Started`](crate::Frame::Started)
         Started = 0x10,
-        /// [`Frame::Exit`]
+        /// [`Frame::Exit`](crate::Frame::Exit)
         Exit = 0x13,
-        /// [`Frame::StartError`]
+        /// [`Frame::StartError`](crate::Frame::StartError)
         StartError = 0x14,
-        /// [`Frame::Stopped`]
+        /// [`Frame::Stopped`](crate::Frame::Stopped)
         Stopped = 0x15,
-        /// [`Frame::Left`]
+        /// [`Frame::Left`](crate::Frame::Left)
         Left = 0x16,
-        /// [`Frame::Hello`]
+        /// [`Frame::Hello`](crate::Frame::Hello)
         Hello = 0x20,
-        /// [`Frame::Setup`]
+        /// [`Frame::Setup`](crate::Frame::Setup)
         Setup = 0x21,
-        /// [`Frame::Kill`]
+        /// [`Frame::Kill`](crate::Frame::Kill)
         Kill = 0x23,
-        /// [`Frame::Killed`]
+        /// [`Frame::Killed`](crate::Frame::Killed)
         Killed = 0x24,
-        /// [`Frame::Retire`]
+        /// [`Frame::Retire`](crate::Frame::Retire)
         Retire = 0x25,
-        /// [`Frame::Busy`]
+        /// [`Frame::Busy`](crate::Frame::Busy)
         Busy = 0x26,
     }
 }
