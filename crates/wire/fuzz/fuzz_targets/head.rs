@@ -1,4 +1,4 @@
-//! Heads and what follows them, as the server and as the client reads them.
+//! Requests and responses.
 
 #![no_main]
 
@@ -12,26 +12,26 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let input = Input::parse(data);
-    let request = input.story(|pieces| read_request(pieces, Body::Wanted));
+    let request = input.check_splits(|pieces| read_request(pieces, Body::Wanted));
     if let Some(Ok(RequestEvent::Head(head))) = request.first() {
         check_request_head(head);
     }
-    let discarded = input.story(|pieces| read_request(pieces, Body::Discarded));
+    let discarded = input.check_splits(|pieces| read_request(pieces, Body::Discarded));
     check_discarded(&request, &discarded);
-    let answer = input.story(read_answer);
+    let answer = input.check_splits(read_answer);
     if let Some(head) = &answer.head {
         check_answer_head(head);
     }
 });
 
-/// What the server does with a body.
+/// Whether the server collects or discards a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Body {
     Wanted,
     Discarded,
 }
 
-/// Every event up to the body or the error.
+/// Returns all events up to the body or the error.
 fn read_request(
     pieces: &mut dyn Iterator<Item = &[u8]>,
     body: Body,
@@ -43,9 +43,9 @@ fn read_request(
         let event = reader.next_event();
         match &event {
             Ok(RequestEvent::NeedData) => {
-                assert!(!ended, "after the end there is an outcome");
+                assert!(!ended, "an event after the end of the input");
                 let bound = limits().max_head.max(limits().max_body);
-                assert!(reader.buffer().len() <= bound, "a head or a body at most");
+                assert!(reader.buffer().len() <= bound, "at most a head or a body is buffered");
                 match pieces.next() {
                     Some(piece) => reader.receive(piece),
                     None => {
@@ -68,7 +68,7 @@ fn read_request(
     }
 }
 
-/// A head that was understood is understood alike when it is written anew.
+/// Checks that a re-encoded head is decoded as the same head.
 fn check_request_head(head: &RequestHead) {
     let version = if head.version == Version::Http10 { "1.0" } else { "1.1" };
     let mut wire = format!("{} {} HTTP/{version}\r\n", head.method, head.target).into_bytes();
@@ -81,7 +81,7 @@ fn check_request_head(head: &RequestHead) {
     assert_eq!(reader.next_event(), Ok(RequestEvent::Head(head.clone())));
 }
 
-/// Once its head is understood, a request that nobody wants ends well, and with nothing in hand.
+/// Checks that a discarded request with a valid head always ends with an empty body.
 fn check_discarded(
     wanted: &[Result<RequestEvent, RequestError>],
     discarded: &[Result<RequestEvent, RequestError>],
@@ -94,7 +94,7 @@ fn check_discarded(
     }
 }
 
-/// All a client makes of its bytes.
+/// The client's result.
 #[derive(Debug, PartialEq)]
 struct Answer {
     head: Option<ResponseHead>,
@@ -108,7 +108,7 @@ fn read_answer(pieces: &mut dyn Iterator<Item = &[u8]>) -> Answer {
     let end = loop {
         match reader.next_event() {
             Ok(ResponseEvent::NeedData) => {
-                assert!(reader.buffer().len() <= limits().max_head, "a head at most");
+                assert!(reader.buffer().len() <= limits().max_head, "at most a head is buffered");
                 match pieces.next() {
                     Some(piece) => reader.receive(piece),
                     None => reader.receive_eof(),
@@ -127,10 +127,10 @@ fn read_answer(pieces: &mut dyn Iterator<Item = &[u8]>) -> Answer {
     Answer { head, body, end }
 }
 
-/// What our server would say in place of this head reads the same.
+/// Checks that the encoded form of this head is decoded as the same head.
 fn check_answer_head(head: &ResponseHead) {
     let BodyKind::Length(length) = head.body else { return };
-    // Three digits are written as such, and what is below 200 is interim or another protocol.
+    // Below 200 are interim responses and other protocols.
     if head.status < 200 {
         return;
     }

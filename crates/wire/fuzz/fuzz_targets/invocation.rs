@@ -9,16 +9,16 @@ fuzz_target!(|body: &[u8]| {
     let Ok(invocation) = Invocation::parse(body) else { return };
     let mut again = Vec::new();
     invocation.encode(&mut again);
-    assert_eq!(again, body, "there is one way to write it");
+    assert_eq!(again, body, "the encoding is unique");
     check_ranges(&invocation);
     if let Some((_, beginning)) = body.split_last() {
-        assert!(Invocation::parse(beginning).is_err(), "a byte too few");
+        assert!(Invocation::parse(beginning).is_err(), "truncated by a byte");
     }
     again.push(0);
-    assert!(Invocation::parse(&again).is_err(), "a byte too many");
+    assert!(Invocation::parse(&again).is_err(), "a trailing byte");
 });
 
-/// Whoever starts a tool may rely on these.
+/// Checks the ranges on which the code that starts tools relies.
 fn check_ranges(invocation: &Invocation) {
     assert!(!invocation.argv.is_empty());
     let strings = invocation.argv.iter().chain(&invocation.cwd).chain(&invocation.environment);
