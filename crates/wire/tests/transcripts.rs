@@ -87,8 +87,8 @@ fn reencode_frames(frames: &[u8], out: &mut Vec<u8>) {
 #[test]
 fn transcripts_round_trip() {
     let token = Token::parse("TOKEN").unwrap();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts");
-    let transcripts = transcript::read_all(&folder);
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts");
+    let transcripts = transcript::read_all(&directory);
     assert!(transcripts.len() >= 20, "only {} transcripts found", transcripts.len());
     for Transcript { name, sent, received } in transcripts {
         let decoded = request(&sent, sent.len());
