@@ -96,7 +96,7 @@ impl Peer {
     ) -> io::Result<Self> {
         let id = ExecId::from_random(random_bits()?);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.process_group(0).env(env::EXEC_MARK, id.as_str());
+        command.process_group(0).env(env::EXEC_TAG, id.as_str());
         let mut child = command.spawn()?;
         let leader = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take(), leader);

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use aifo_process::{Lookup, find_in_path, variable};
-use aifo_types::{decode_given, env, exit};
+use aifo_types::{decode_variables, env, exit};
 use nix::errno::Errno;
 use nix::unistd::execve;
 
@@ -63,12 +63,12 @@ fn environment(
                 path.push(":");
                 path.push(value);
             }
-            Some(env::GIVEN) => given = value,
+            Some(env::COMMAND_ENV) => given = value,
             _ => own.push((name, value)),
         }
     }
     let of = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
-    let given = decode_given(given.as_bytes()).into_iter();
+    let given = decode_variables(given.as_bytes()).into_iter();
     let given = given.map(|(name, value)| (of(name), of(value)));
     let session = session.iter().map(|(name, value)| (name.into(), value.into()));
     for (name, value) in given.chain([("PATH".into(), path)]).chain(session) {
@@ -108,7 +108,7 @@ fn execute(
 
 #[cfg(test)]
 mod tests {
-    use aifo_types::encode_given;
+    use aifo_types::encode_variables;
 
     use super::*;
 
@@ -120,9 +120,9 @@ mod tests {
     fn session_variables_override_the_command_s_and_the_image_s() {
         let given = [("CI", "1"), ("LANG", "C"), ("PATH", "/given"), ("AIFO_WORKSPACE", "/given")];
         let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let given = encode_given(&given);
+        let given = encode_variables(&given);
         let inherited =
-            pairs(&[("LANG", "de"), (env::GIVEN, &given), ("PATH", "/image"), ("TERM", "x")]);
+            pairs(&[("LANG", "de"), (env::COMMAND_ENV, &given), ("PATH", "/image"), ("TERM", "x")]);
         let session = HashMap::from([("AIFO_WORKSPACE".to_owned(), "/workspace".to_owned())]);
         let mut environment = environment(inherited.into_iter(), &session);
         environment.sort();

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use aifo_policy::Forwarding;
 use aifo_process::{SignalSet, current_limits, nice, terminal};
-use aifo_wire::{Invocation, SoftLimit, Stdio, Terminal};
+use aifo_wire::{Invocation, SoftLimit, Stdio, TerminalSettings};
 use nix::sys::stat::{Mode, umask};
 
 /// Returns the invocation of `argv` in `cwd`, without its descriptors.
@@ -37,11 +37,11 @@ pub(crate) fn environment(forwarding: &Forwarding, workspace: &Path) -> Vec<Vec<
     forwarding.filter(aifo_process::environment(), workspace)
 }
 
-pub(crate) fn describe_terminal(fd: BorrowedFd<'_>) -> Terminal {
+pub(crate) fn describe_terminal(fd: BorrowedFd<'_>) -> TerminalSettings {
     // A hung-up terminal has neither size nor modes.
     let size = terminal::window_size(fd).unwrap_or_default();
     let modes = terminal::modes(fd).unwrap_or_default();
-    Terminal { size, modes }
+    TerminalSettings { size, modes }
 }
 
 /// Returns the logical directory (`pwd -L`): `PWD` if it names the current directory.

@@ -1,6 +1,6 @@
 //! Notifications: commands on the user's machine (`spec/notify.md#the-shim`).
 
-use aifo_wire::{Attendance, encode_notify};
+use aifo_wire::{ClientMode, encode_notify};
 
 use crate::connection::{self, SendOutcome};
 use crate::failure::report_not_started;
@@ -16,8 +16,8 @@ pub(crate) fn run(settings: &Settings, command: &str, args: &[Vec<u8>]) -> ShimE
     };
     let mut request = Vec::new();
     let (endpoint, token) = (&proxy.endpoint, &proxy.token);
-    let attendance = if settings.notify_async { Attendance::Leaves } else { Attendance::Waits };
-    encode_notify(&mut request, endpoint, token, command.as_bytes(), args, attendance);
+    let mode = if settings.notify_async { ClientMode::Detached } else { ClientMode::Attached };
+    encode_notify(&mut request, endpoint, token, command.as_bytes(), args, mode);
     let socket = match connection::open(endpoint) {
         Ok(socket) => socket,
         Err(error) => {

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use aifo_wire::{Allowance, Buffer, CreditError, Frame, Stream};
+use aifo_wire::{Buffer, CreditError, Frame, ReceiveWindow, Stream};
 use nix::poll::PollFlags;
 
 use crate::fd_writer::FdWriter;
@@ -16,7 +16,7 @@ pub(crate) struct OutputForwarder {
     /// `None` after the reader has closed the stream.
     writer: Option<FdWriter>,
     pending: Buffer,
-    allowance: Allowance,
+    allowance: ReceiveWindow,
     is_finished: bool,
     error: Option<OutputError>,
 }
@@ -35,7 +35,7 @@ impl OutputForwarder {
             stream,
             writer: Some(writer),
             pending: Buffer::new(),
-            allowance: Allowance::default(),
+            allowance: ReceiveWindow::default(),
             is_finished: false,
             error: None,
         }
@@ -137,7 +137,7 @@ impl OutputForwarder {
     }
 
     fn return_credit(&mut self, count: usize, connection: &mut FrameConnection) {
-        if let Some(bytes) = self.allowance.hand_on(count) {
+        if let Some(bytes) = self.allowance.release(count) {
             connection.push(&Frame::Credit { stream: self.stream, bytes });
         }
     }

@@ -101,7 +101,7 @@ impl<'a> Relay<'a> {
 
     /// Relays the call until the tool has exited. `first` are the bytes after the response head.
     pub(crate) fn run(mut self, first: &[u8]) -> ShimExit {
-        let mut reader = FrameReader::of_client();
+        let mut reader = FrameReader::for_client();
         reader.receive(first);
         match self.run_event_loop(&mut reader) {
             Ok(exit) => self.finish(&exit),

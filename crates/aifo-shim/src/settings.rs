@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use aifo_decide::{Smart, Toggle};
+use aifo_decide::{SmartToggles, Toggle};
 use aifo_types::{Endpoint, ExecId, Token, env};
 
 use crate::variables::Variables;
@@ -51,7 +51,7 @@ impl Settings {
     pub(crate) fn read(tool: &[u8]) -> Self {
         let variables = Variables::read(tool);
         let toggle = |name| Toggle::from(variables.is_on(name));
-        let smart = Smart::from_toggles(
+        let smart = SmartToggles::from_toggles(
             toggle(env::SMART),
             toggle(env::SMART_NODE),
             toggle(env::SMART_PYTHON),

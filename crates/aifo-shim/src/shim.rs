@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use aifo_decide::{Call, Decision, World, decide};
+use aifo_decide::{Decision, FileFacts, ToolCall, decide};
 use aifo_types::exit;
 use nix::unistd::{AccessFlags, access};
 
@@ -25,7 +25,8 @@ pub(crate) fn run(tool: &[u8], args: &[OsString], closed: [bool; 3]) -> ShimExit
         }
     };
     let bytes: Vec<Vec<u8>> = args.iter().map(|arg| arg.clone().into_vec()).collect();
-    let decided = decide(&Call { tool, args: &bytes, cwd: &cwd }, &settings.decide, &FileSystem);
+    let decided =
+        decide(&ToolCall { tool, args: &bytes, cwd: &cwd }, &settings.decide, &FileSystem);
     let decision = match decided {
         Ok(decision) => decision,
         Err(no_runtime) => {
@@ -34,7 +35,7 @@ pub(crate) fn run(tool: &[u8], args: &[OsString], closed: [bool; 3]) -> ShimExit
         }
     };
     if settings.verbose {
-        log::line(decision.line(tool));
+        log::line(decision.log_line(tool));
     }
     match decision {
         Decision::Local(local) => local::become_runtime(&local, args),
@@ -51,7 +52,7 @@ pub(crate) fn run(tool: &[u8], args: &[OsString], closed: [bool; 3]) -> ShimExit
 
 struct FileSystem;
 
-impl World for FileSystem {
+impl FileFacts for FileSystem {
     fn real_path(&self, path: &Path) -> Option<PathBuf> {
         path.canonicalize().ok()
     }

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use aifo_wire::{Credit, CreditError, Stream};
+use aifo_wire::{CreditError, SendWindow, Stream};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::poll::PollFlags;
@@ -19,7 +19,7 @@ pub(crate) struct StdinForwarder {
     stream: Stream,
     fd: StandardFd,
     method: ReadMethod,
-    credit: Credit,
+    credit: SendWindow,
     /// Whether to read without polling first.
     read_before_poll: bool,
     /// Whether reading has ended.
@@ -77,7 +77,7 @@ impl StdinForwarder {
     }
 
     fn new(stream: Stream, fd: StandardFd, method: ReadMethod, read_before_poll: bool) -> Self {
-        let credit = Credit::default();
+        let credit = SendWindow::default();
         StdinForwarder { stream, fd, method, credit, read_before_poll, is_stopped: false, read: 0 }
     }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use aifo_process::ignore_broken_pipes;
 use aifo_types::exit;
 use aifo_wire::{
-    ExecCall, Limits, ResponseError, ResponseEvent, ResponseHead, ResponseReader, Verdict,
+    ExecCall, Limits, ResponseError, ResponseEvent, ResponseHead, ResponseReader, ToolEnd,
 };
 use nix::poll::{PollFlags, PollTimeout};
 
@@ -130,8 +130,8 @@ impl<'a> StreamedCall<'a> {
                     )?;
                 }
                 ResponseEvent::Progress(_) | ResponseEvent::Head(_) => {}
-                ResponseEvent::End { exit_code, verdict } => {
-                    return Ok(self.exit_from(exit_code, verdict));
+                ResponseEvent::End { exit_code, tool_end } => {
+                    return Ok(self.exit_from(exit_code, tool_end));
                 }
             }
         }
@@ -149,21 +149,21 @@ impl<'a> StreamedCall<'a> {
         Ok(error_response.report())
     }
 
-    fn exit_from(&self, exit_code: Option<u8>, verdict: Verdict) -> ShimExit {
+    fn exit_from(&self, exit_code: Option<u8>, tool_end: ToolEnd) -> ShimExit {
         if self.settings.compat.exit_zero_on_sigint && self.is_interrupted() {
             return ShimExit::Code(0);
         }
-        match (exit_code, verdict) {
-            (Some(code), Verdict::Ending) => ShimExit::Code(code),
-            (Some(code), Verdict::Limited(limit)) => {
+        match (exit_code, tool_end) {
+            (Some(code), ToolEnd::Exited) => ShimExit::Code(code),
+            (Some(code), ToolEnd::Limited(limit)) => {
                 failure::report_limit(limit);
                 ShimExit::Code(code)
             }
-            (_, Verdict::Unknown) => {
+            (_, ToolEnd::Unknown) => {
                 log::line("lost the sidecar while the tool ran; its exit status is unknown");
                 ShimExit::Code(exit::UNKNOWN)
             }
-            (None, Verdict::Ending | Verdict::Limited(_)) => {
+            (None, ToolEnd::Exited | ToolEnd::Limited(_)) => {
                 log::line("the proxy sent no exit code; the tool's exit status is unknown");
                 ShimExit::Code(exit::UNKNOWN)
             }

@@ -15,8 +15,8 @@ use aifo_policy::{HostCommand, HostCommands, redact};
 use aifo_sidecar::{Canceller, Exec, ExecEvent, Fleet};
 use aifo_types::{ExecId, ExecRequest, Signal, ToolName, exit};
 use aifo_wire::{
-    CancelCause, Elsewhere, Environment, Exit, Interrupt, Invocation, Start, StartError,
-    StartErrorCause, Stdio, Tell,
+    CancelCause, Environment, Exit, Interrupt, Invocation, OutsideDirectory, Reports, Start,
+    StartError, StartErrorCause, Stdio,
 };
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
@@ -101,14 +101,14 @@ struct Running {
     stderr: Option<Output>,
     input: Option<Input>,
     heartbeat: Option<(HeartbeatFile, Liveness)>,
-    verdict: Option<Verdict>,
+    verdict: Option<ToolEnd>,
     /// When its client last had a signal sent to it.
     signalled: Option<Instant>,
 }
 
 /// Why a command was ended by us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum ToolEnd {
     /// Its client is gone.
     Abandoned,
     /// We are told so: the reason its client hears.
@@ -124,7 +124,7 @@ impl Running {
             }
         }
         let ms = began.elapsed().as_millis();
-        if self.verdict == Some(Verdict::Abandoned) {
+        if self.verdict == Some(ToolEnd::Abandoned) {
             tracing::debug!(exec_id = %self.id, ms, "exec end, nobody waits");
             return claim.discard(&shared.directory);
         }
@@ -159,10 +159,10 @@ impl Running {
                 () = notifier.signal.notified() => self.pass_signal(shared, claim.id()).await,
                 () = elapsed(deadline) => {
                     deadline = None;
-                    self.end(Verdict::Ended(ExitReason::Timeout), CancelCause::Timeout);
+                    self.end(ToolEnd::Ended(ExitReason::Timeout), CancelCause::Timeout);
                 }
                 () = shutdown_requested(&mut ending), if self.verdict.is_none() => {
-                    self.end(Verdict::Ended(ExitReason::Shutdown), CancelCause::Shutdown);
+                    self.end(ToolEnd::Ended(ExitReason::Shutdown), CancelCause::Shutdown);
                 }
                 _ = look.tick(), if self.heartbeat.is_some() => self.look(),
                 moved = carry(&mut self.stdout, &claim.stdout) => {
@@ -181,10 +181,10 @@ impl Running {
     }
 
     /// Has the command ended; the first reason is the one that counts.
-    fn end(&mut self, verdict: Verdict, cause: CancelCause) {
+    fn end(&mut self, verdict: ToolEnd, cause: CancelCause) {
         self.verdict.get_or_insert(verdict);
         let recent = self.signalled.is_some_and(|at| at.elapsed() < RECENT);
-        let abandoned = verdict == Verdict::Abandoned;
+        let abandoned = verdict == ToolEnd::Abandoned;
         let interrupt = if abandoned && recent { Interrupt::Skip } else { Interrupt::Send };
         self.tool.cancel(cause, interrupt);
     }
@@ -194,7 +194,7 @@ impl Running {
         if liveness.update(std::time::Instant::now(), heartbeat.read()) {
             self.heartbeat = None;
             tracing::info!(exec_id = %self.id, "disconnect");
-            self.end(Verdict::Abandoned, CancelCause::Disconnect);
+            self.end(ToolEnd::Abandoned, CancelCause::Disconnect);
         }
     }
 
@@ -283,11 +283,11 @@ fn message(
         // The runner's end gives it its own.
         serial: 0,
         id: request.id,
-        elsewhere: Elsewhere::Refuse,
+        outside_directory: OutsideDirectory::Refuse,
         program: Some(command.program.as_os_str().as_bytes().to_vec()),
         environment: Environment::All,
         client: None,
-        tell: Tell::Start,
+        reports: Reports::StartAndExit,
         invocation,
     }
 }
@@ -303,7 +303,7 @@ fn not_started(StartError { cause, message }: StartError, program: &Path) -> Not
 }
 
 /// What the client is told; `None` is an ending that nobody knows.
-fn command_exit(ended: Option<aifo_types::Ending>, verdict: Option<Verdict>) -> CommandExit {
+fn command_exit(ended: Option<aifo_types::Ending>, verdict: Option<ToolEnd>) -> CommandExit {
     let Some(ended) = ended else {
         return CommandExit { code: exit::UNKNOWN, reason: Some(ExitReason::Lost) };
     };
@@ -312,13 +312,13 @@ fn command_exit(ended: Option<aifo_types::Ending>, verdict: Option<Verdict>) -> 
         aifo_types::Ending::Signaled(number) => Some(ExitReason::Signal(number)),
     };
     match verdict {
-        Some(Verdict::Ended(ExitReason::Timeout)) => {
+        Some(ToolEnd::Ended(ExitReason::Timeout)) => {
             CommandExit { code: exit::TIMED_OUT, reason: Some(ExitReason::Timeout) }
         }
-        Some(Verdict::Ended(reason)) => {
+        Some(ToolEnd::Ended(reason)) => {
             CommandExit { code: ended.exit_code(), reason: Some(reason) }
         }
-        Some(Verdict::Abandoned) | None => CommandExit { code: ended.exit_code(), reason: own },
+        Some(ToolEnd::Abandoned) | None => CommandExit { code: ended.exit_code(), reason: own },
     }
 }
 
@@ -335,7 +335,7 @@ async fn carry(output: &mut Option<Output>, file: &File) -> Moved {
 }
 
 /// Looks at what was moved; the verdict, if the command is not to go on.
-fn settle(output: &mut Option<Output>, moved: Moved) -> Option<Verdict> {
+fn settle(output: &mut Option<Output>, moved: Moved) -> Option<ToolEnd> {
     match moved {
         Moved::Some(_) => None,
         Moved::End => {
@@ -346,7 +346,7 @@ fn settle(output: &mut Option<Output>, moved: Moved) -> Option<Verdict> {
             if let Some(output) = output.take() {
                 output.drain_unseen();
             }
-            Some(Verdict::Ended(ExitReason::Output))
+            Some(ToolEnd::Ended(ExitReason::Output))
         }
     }
 }
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_code_and_what_it_does_not_say() {
-        use Verdict::{Abandoned, Ended};
+        use ToolEnd::{Abandoned, Ended};
         let rows = [
             (Some(Exited(0)), None, 0, None),
             (Some(Exited(137)), None, 137, None),

@@ -57,7 +57,7 @@ impl Door {
         let fleet = Arc::new(fleet);
         let mut forwarding = config.forwarding;
         // A name of ours, which can only be right.
-        let _ = forwarding.allow(env::GIVEN);
+        let _ = forwarding.allow(env::COMMAND_ENV);
         let forwarded = forwarding.additions_text();
         let proxy = Proxy::new(
             ProxyConfig {

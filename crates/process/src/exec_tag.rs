@@ -20,7 +20,7 @@ pub struct ExecTag(String);
 impl ExecTag {
     /// Returns the tag of an exec.
     pub fn new(id: &ExecId) -> Self {
-        ExecTag(format!("{}={id}", env::EXEC_MARK))
+        ExecTag(format!("{}={id}", env::EXEC_TAG))
     }
 
     /// Uses any other variable, as `NAME=value`, that only the processes in question carry.
@@ -168,7 +168,7 @@ mod tests {
         let _guard = crate::reaper::lock_children();
         crate::become_subreaper().unwrap();
         let mut shell = Command::new("sh");
-        shell.args(["-c", script]).env(env::EXEC_MARK, id.as_str());
+        shell.args(["-c", script]).env(env::EXEC_TAG, id.as_str());
         shell.status().unwrap();
         // The shell's child may not have called execve yet, but it exists and carries the tag.
         assert!(!tagged_processes(&tag).is_empty());

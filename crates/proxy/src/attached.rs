@@ -11,7 +11,7 @@ use aifo_policy::Route;
 use aifo_sidecar::{Exec, ExecEvent};
 use aifo_types::{ExecId, ExecRequest, Refusal};
 use aifo_wire::{
-    CancelCause, Exit, Handover, Invocation, Start, StartErrorCause, Stdio, Tell,
+    CancelCause, ClientHandover, Exit, Invocation, Reports, Start, StartErrorCause, Stdio,
     encode_upgrade_head,
 };
 
@@ -69,7 +69,12 @@ async fn run_recorded(
     handed.extend(admit(state, &mut invocation, fds));
     let mut greeting = Vec::new();
     encode_upgrade_head(&mut greeting, echo);
-    let start = start_frame(state, request, invocation, Some(Handover { greeting, received }));
+    let start = start_frame(
+        state,
+        request,
+        invocation,
+        Some(ClientHandover { response_head: greeting, received }),
+    );
     let began = Instant::now();
     let caller = Caller::Attached(client);
     let started = start_attached(state, request, routes, start, handed, caller).await?;
@@ -118,7 +123,7 @@ async fn start_attached(
         return Ok(started);
     }
     let lease = sidecar_lease::lease(state, &route.kind, caller).await?;
-    start.tell = Tell::End;
+    start.reports = Reports::ExitOnly;
     Ok(StartedExec { exec: lease.start(start, handed), route })
 }
 

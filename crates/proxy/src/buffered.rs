@@ -4,7 +4,7 @@ use std::io::{self, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use aifo_types::{ExecId, Kind, Refusal, Status};
-use aifo_wire::{encode_answer_head, encode_refusal};
+use aifo_wire::{encode_refusal, encode_response_head};
 use nix::fcntl::OFlag;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
@@ -81,7 +81,7 @@ impl BufferedResponse {
         let length = self.spooled + length as u64;
         let mut head = Vec::with_capacity(256);
         let (code, echo) = (Some(end.exit_code), self.echo.as_ref());
-        encode_answer_head(&mut head, status, code, end.limit, echo, length);
+        encode_response_head(&mut head, status, code, end.limit, echo, length);
         head.extend_from_slice(margin);
         client.socket.send_all(&head).await?;
         if let Some(spool) = &mut self.spool {

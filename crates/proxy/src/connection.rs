@@ -44,8 +44,8 @@ pub(crate) async fn serve(state: Arc<ProxyState>, client: Client) {
                 },
             }
         }
-        Ok(ClientCall::Notify { id, command, args, attendance }) => {
-            match notify::run(&state, &client, id, &command, &args, attendance).await {
+        Ok(ClientCall::Notify { id, command, args, mode }) => {
+            match notify::run(&state, &client, id, &command, &args, mode).await {
                 Ok(()) => return client.close(limits).await,
                 Err(refusal) => (client, refusal, None, UnreadInput::None),
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use aifo_policy::{Executables, Notification};
 use aifo_types::{ExecId, Refusal};
-use aifo_wire::{Attendance, Elsewhere, Environment, Invocation, Start, Tell};
+use aifo_wire::{ClientMode, Environment, Invocation, OutsideDirectory, Reports, Start};
 use nix::unistd::{AccessFlags, access};
 
 use crate::buffered::BufferedResponse;
@@ -27,7 +27,7 @@ pub(crate) async fn run(
     id: ExecId,
     command: &[u8],
     args: &[Vec<u8>],
-    attendance: Attendance,
+    mode: ClientMode,
 ) -> Result<(), Refusal> {
     let notification = state.config.notify.judge(command, args, &HostExecutables)?;
     let registration = state.registry.register(&id).await?;
@@ -39,13 +39,13 @@ pub(crate) async fn run(
     let start = Start {
         serial: 0,
         id,
-        elsewhere: Elsewhere::Refuse,
+        outside_directory: OutsideDirectory::Refuse,
         program: Some(program.as_os_str().as_bytes().to_vec()),
         environment: kept.map_or(Environment::All, |names| {
             Environment::Only(names.into_iter().map(|name| name.as_bytes().to_vec()).collect())
         }),
         client: None,
-        tell: Tell::Start,
+        reports: Reports::StartAndExit,
         invocation: Invocation::plain(argv, None),
     };
     let (output, writer) = ToolOutput::new().map_err(pipe_failed)?;
@@ -58,7 +58,7 @@ pub(crate) async fn run(
     let kind = runner.kind().clone();
     let relayed = RelayedExec::new(state, exec, output, registration, limit, TimeLimit::Cancel);
     let sink = BufferedResponse::new(None, Transcript::Plain, &state.config.spool_dir, &kind);
-    let ended = relayed.with_attendance(attendance).serve(client, sink).await;
+    let ended = relayed.with_mode(mode).serve(client, sink).await;
     tracing::debug!(code = ended.exit_code, "notify end");
     Ok(())
 }

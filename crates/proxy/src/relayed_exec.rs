@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use aifo_sidecar::{Exec, ExecEvent};
 use aifo_types::Ending;
-use aifo_wire::{Attendance, Exit, SidecarLimit};
+use aifo_wire::{ClientMode, Exit, SidecarLimit};
 use tokio::time::Instant;
 
 use crate::call_watcher::{CallWatcher, TimeLimit};
@@ -22,7 +22,7 @@ pub(crate) struct RelayedExec {
     watcher: CallWatcher,
     registration: Registration,
     surplus: SurplusBudget,
-    attendance: Attendance,
+    mode: ClientMode,
 }
 
 /// Writes the response. An error means that the client has disconnected.
@@ -84,13 +84,13 @@ impl RelayedExec {
             output: Some(output),
             registration,
             surplus: SurplusBudget::new(&state.config.limits),
-            attendance: Attendance::Waits,
+            mode: ClientMode::Attached,
         }
     }
 
     /// Sets whether the client's disconnect ends the tool.
-    pub(crate) fn with_attendance(self, attendance: Attendance) -> Self {
-        RelayedExec { attendance, ..self }
+    pub(crate) fn with_mode(self, mode: ClientMode) -> Self {
+        RelayedExec { mode, ..self }
     }
 
     /// Relays output to the client until the tool has ended, then the ending. After a disconnect the
@@ -140,7 +140,7 @@ impl RelayedExec {
             }
             // Most tools write little.
             buffer.resize(if response.bytes == 0 { FIRST_READ } else { BULK_READ }, 0);
-            let ends_on_disconnect = self.attendance == Attendance::Waits && response.connected;
+            let ends_on_disconnect = self.mode == ClientMode::Attached && response.connected;
             let event = async {
                 let disconnected = response.client.disconnected(&mut self.surplus);
                 tokio::select! {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use aifo_types::{ExecId, ExecRequest, Refusal, Signal, Token, ToolName};
 use aifo_wire::{
-    Attendance, CONTINUE, Event, Form, Invocation, Limits, MAX_INVOCATION, RequestError,
+    CONTINUE, ClientMode, Form, Invocation, Limits, MAX_INVOCATION, RequestError, RequestEvent,
     RequestHead, RequestReader, Version,
 };
 use nix::errno::Errno;
@@ -31,7 +31,7 @@ pub(crate) enum ClientCall {
     /// Run a tool on the client's descriptors, version 3.
     Attach { request: ExecRequest, echo: Option<ExecId>, upgrade: Box<Upgrade> },
     /// Run a notification command on the host.
-    Notify { id: ExecId, command: Vec<u8>, args: Vec<Vec<u8>>, attendance: Attendance },
+    Notify { id: ExecId, command: Vec<u8>, args: Vec<Vec<u8>>, mode: ClientMode },
     /// Deliver a signal.
     Signal { id: ExecId, signal: Signal },
 }
@@ -234,11 +234,11 @@ fn notify_call(
     let command = form.last("cmd").ok_or(Refusal::BadRequest("cmd is missing".to_owned()))?;
     let args = arguments(form)?;
     let id = new_id().map_err(|error| Refusal::Internal(error.to_string()))?;
-    let attendance = match form.last("detach") {
-        Some(b"1") => Attendance::Leaves,
-        _ => Attendance::Waits,
+    let mode = match form.last("detach") {
+        Some(b"1") => ClientMode::Detached,
+        _ => ClientMode::Attached,
     };
-    Ok(ClientCall::Notify { id, command: command.to_vec(), args, attendance })
+    Ok(ClientCall::Notify { id, command: command.to_vec(), args, mode })
 }
 
 fn arguments(form: &Form) -> Result<Vec<Vec<u8>>, Refusal> {
@@ -279,7 +279,7 @@ impl RequestInput<'_> {
         let deadline = Instant::now() + within;
         loop {
             match self.event()? {
-                Event::Head(head) => return Ok(head),
+                RequestEvent::Head(head) => return Ok(head),
                 _ => self.fill(deadline).await?,
             }
         }
@@ -292,7 +292,7 @@ impl RequestInput<'_> {
     ) -> Result<Vec<u8>, RequestFailure> {
         let mut interim = head.expects_continue().then_some(CONTINUE);
         loop {
-            if let Event::Body(body) = self.event()? {
+            if let RequestEvent::Body(body) = self.event()? {
                 return Ok(body);
             }
             // After the check of the size, so that the client does not send a body that is too large.
@@ -307,7 +307,7 @@ impl RequestInput<'_> {
         }
     }
 
-    fn event(&mut self) -> Result<Event, RequestFailure> {
+    fn event(&mut self) -> Result<RequestEvent, RequestFailure> {
         self.reader.next_event().map_err(|error| {
             let refusal = error.refusal(self.reader.limits());
             match error {

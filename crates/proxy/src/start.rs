@@ -7,7 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use aifo_policy::Route;
 use aifo_sidecar::{Exec, ExecEvent, Lease};
 use aifo_types::{ExecRequest, Kind, Refusal};
-use aifo_wire::{Elsewhere, Environment, Handover, Invocation, Start, StartErrorCause, Tell};
+use aifo_wire::{
+    ClientHandover, Environment, Invocation, OutsideDirectory, Reports, Start, StartErrorCause,
+};
 
 use crate::record::CallRecord;
 use crate::refusals::{lost, start_refusal};
@@ -30,22 +32,22 @@ pub(crate) fn start_frame(
     state: &ProxyState,
     request: &ExecRequest,
     invocation: Invocation,
-    client: Option<Handover>,
+    client: Option<ClientHandover>,
 ) -> Start {
-    let elsewhere = if aifo_policy::asks_only_for_version(&request.args) {
-        Elsewhere::AtRoot
+    let outside_directory = if aifo_policy::asks_only_for_version(&request.args) {
+        OutsideDirectory::UseRoot
     } else {
-        Elsewhere::Refuse
+        OutsideDirectory::Refuse
     };
     Start {
         // `Runner::start` sets it.
         serial: 0,
         id: request.id.clone(),
-        elsewhere,
+        outside_directory,
         program: state.config.program.as_ref().map(|path| path.as_os_str().as_bytes().to_vec()),
         environment: Environment::All,
         client,
-        tell: Tell::Start,
+        reports: Reports::StartAndExit,
         invocation,
     }
 }

@@ -4,8 +4,8 @@ use std::io;
 
 use aifo_types::ExecId;
 use aifo_wire::{
-    CHUNK_END, encode_chunk_head, encode_stream_end, encode_stream_head, encode_stream_limited,
-    encode_stream_lost,
+    CHUNK_END, encode_chunk_head, encode_stream_end, encode_stream_end_limited,
+    encode_stream_end_unknown, encode_stream_head,
 };
 
 use crate::client::Client;
@@ -45,8 +45,8 @@ impl ResponseWriter for StreamedResponse {
         let mut tail = Vec::new();
         match (end.ending, end.limit) {
             (Some(_), None) => encode_stream_end(&mut tail, end.exit_code),
-            (Some(_), Some(limit)) => encode_stream_limited(&mut tail, limit, end.exit_code),
-            (None, _) => encode_stream_lost(&mut tail),
+            (Some(_), Some(limit)) => encode_stream_end_limited(&mut tail, limit, end.exit_code),
+            (None, _) => encode_stream_end_unknown(&mut tail),
         }
         client.socket.send_all(&tail).await
     }

@@ -29,7 +29,7 @@ pub(crate) struct Tunnel {
 
 impl Tunnel {
     pub(crate) fn new(serial: u32, writer: SharedWriter) -> Self {
-        Tunnel { serial, writer, incoming: FrameReader::of_client(), ended: false }
+        Tunnel { serial, writer, incoming: FrameReader::for_client(), ended: false }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use aifo_process::{Escalation, EscalationPlan, ExecTag, Reaped, tagged_processes};
 use aifo_types::{Ending, ExecId};
 use aifo_wire::{
-    CancelCause, Exit, Frame, Interrupt, SidecarLimit, Start, StartError, Stdio, Tell, Usage,
+    CancelCause, Exit, Frame, Interrupt, Reports, SidecarLimit, Start, StartError, Stdio, Usage,
 };
 use nix::sys::epoll::EpollFlags;
 use nix::unistd::Pid;
@@ -39,7 +39,7 @@ pub(crate) struct Exec {
     /// The counts of the sidecar's limits at the start.
     limit_counts: LimitCounts,
     /// Which frames the proxy wants.
-    tell: Tell,
+    reports: Reports,
     /// When `Started` is sent to the client, if it was not sent yet.
     started_due: Option<Instant>,
     session: ClientSession,
@@ -94,7 +94,7 @@ impl Exec {
             monitor: launched.monitor,
             started,
             limit_counts: LimitCounts::default(),
-            tell: start.tell,
+            reports: start.reports,
             started_due: None,
             session: ClientSession::new(client, launched.pipes),
             ended: None,
@@ -119,7 +119,7 @@ impl Exec {
 
     fn on_started(&mut self, context: &mut ExecContext<'_>) {
         self.session.start();
-        if self.tell == Tell::Start {
+        if self.reports == Reports::StartAndExit {
             context.control.send(&self.started_frame());
         }
         if self.session.has_streams() {

@@ -23,7 +23,7 @@ impl FrameSocket {
 
     /// Wraps a client's connection, with the frame limits for untrusted peers.
     pub(crate) fn of_client(socket: OwnedFd) -> Self {
-        FrameSocket { incoming: FrameReader::of_client(), ..FrameSocket::new(socket) }
+        FrameSocket { incoming: FrameReader::for_client(), ..FrameSocket::new(socket) }
     }
 
     /// Reads available bytes. Returns `Ok(false)` when the peer has closed.

@@ -18,7 +18,8 @@ use aifo_process::{
 };
 use aifo_types::{ExecId, Signal};
 use aifo_wire::{
-    Elsewhere, Environment, Exit, Frame, Invocation, Start, StartError, Stdio, Tell, Usage,
+    Environment, Exit, Frame, Invocation, OutsideDirectory, Reports, Start, StartError, Stdio,
+    Usage,
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -54,11 +55,11 @@ pub(crate) fn start(
     let start = Start {
         serial: 0,
         id: id.clone(),
-        elsewhere: Elsewhere::Refuse,
+        outside_directory: OutsideDirectory::Refuse,
         program: Some(bytes(&tool.program)),
         environment: Environment::All,
         client: None,
-        tell: Tell::Start,
+        reports: Reports::StartAndExit,
         invocation,
     };
     let monitor = Spawn {

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use aifo_process::bytes_in_pipe;
-use aifo_wire::{Allowance, Buffer, Credit, CreditError, Stream};
+use aifo_wire::{Buffer, CreditError, ReceiveWindow, SendWindow, Stream};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::sys::stat::Mode;
@@ -23,7 +23,7 @@ pub(crate) struct StreamPipe {
 struct ToolInput {
     /// Bytes that the pipe had no room for; at most one window.
     queue: Buffer,
-    allowance: Allowance,
+    allowance: ReceiveWindow,
     /// No more input follows the queue.
     ended: bool,
     /// Bytes written to the pipe.
@@ -34,7 +34,7 @@ struct ToolInput {
 
 #[derive(Debug, Default)]
 struct ToolOutput {
-    credit: Credit,
+    credit: SendWindow,
     /// After the tool's end: an upper bound of the tool's bytes in the pipe.
     remaining: Option<usize>,
 }
@@ -157,7 +157,7 @@ impl StreamPipe {
             }
         }
         input.written += count as u64;
-        forwarded.grant = input.allowance.hand_on(count);
+        forwarded.grant = input.allowance.release(count);
         let is_finished = input.ended && input.queue.is_empty() && self.stream == Stream::Stdin;
         if is_finished && !std::mem::replace(&mut input.closed, true) {
             self.close_input();

@@ -11,7 +11,7 @@ use aifo_process::{
 };
 use aifo_types::env;
 use aifo_wire::{
-    Elsewhere, Environment, Invocation, SoftLimit, Start, StartError, StartErrorCause, Stdio,
+    Environment, Invocation, OutsideDirectory, SoftLimit, Start, StartError, StartErrorCause, Stdio,
 };
 use nix::errno::Errno;
 use nix::unistd::Pid;
@@ -166,7 +166,7 @@ impl ToolLauncher {
         let invocation = &start.invocation;
         let cwd = self
             .roots
-            .open(invocation.cwd.as_deref(), start.elsewhere)
+            .open(invocation.cwd.as_deref(), start.outside_directory)
             .map_err(|reason| start_error(StartErrorCause::Cwd, reason))?;
         let ResolvedTool { program, argv, project } = self.find(start, &cwd.path)?;
         let stdio = ToolStdio::new(start, passed)?;
@@ -212,7 +212,10 @@ impl ToolLauncher {
 /// The value of PWD. A client of version 3 sends its own, which may contain symbolic links.
 fn working_directory<'a>(start: &'a Start, real: &'a Path) -> &'a OsStr {
     match &start.invocation.cwd {
-        Some(cwd) if start.is_attended() && start.elsewhere == Elsewhere::Refuse => {
+        Some(cwd)
+            if start.has_client_session()
+                && start.outside_directory == OutsideDirectory::Refuse =>
+        {
             OsStr::from_bytes(cwd)
         }
         _ => real.as_os_str(),

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use aifo_wire::{Elsewhere, Setup};
+use aifo_wire::{OutsideDirectory, Setup};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
@@ -53,16 +53,16 @@ impl Roots {
     pub(crate) fn open(
         &self,
         cwd: Option<&[u8]>,
-        elsewhere: Elsewhere,
+        outside_directory: OutsideDirectory,
     ) -> Result<WorkingDirectory, String> {
         let Some(cwd) = cwd else { return open_directory(&self.root) };
         let cwd = Path::new(OsStr::from_bytes(cwd));
         let opened = open_directory(cwd);
         match opened {
             Ok(directory) if self.contains(&directory.path) => Ok(directory),
-            Ok(_) if elsewhere == Elsewhere::AtRoot => open_directory(&self.root),
+            Ok(_) if outside_directory == OutsideDirectory::UseRoot => open_directory(&self.root),
             // A directory outside of the workspace may not exist in the sidecar.
-            Err(_) if elsewhere == Elsewhere::AtRoot && !self.contains(cwd) => {
+            Err(_) if outside_directory == OutsideDirectory::UseRoot && !self.contains(cwd) => {
                 open_directory(&self.root)
             }
             Ok(_) => Err(format!("cwd '{}' lies outside the workspace", cwd.display())),
@@ -114,8 +114,8 @@ mod tests {
         };
         let roots = Roots::new(&setup(&["ws", "again"], &["tmp"])).unwrap();
 
-        let at = |name: &str, elsewhere| {
-            let opened = roots.open(Some(&bytes(name)), elsewhere);
+        let at = |name: &str, outside_directory| {
+            let opened = roots.open(Some(&bytes(name)), outside_directory);
             opened.map(|directory| {
                 directory.path.strip_prefix(&base).unwrap().to_str().unwrap().to_owned()
             })
@@ -129,7 +129,7 @@ mod tests {
             ("tmp", "tmp"),
         ];
         for (name, real) in rows {
-            assert_eq!(at(name, Elsewhere::Refuse).as_deref(), Ok(real), "{name}");
+            assert_eq!(at(name, OutsideDirectory::Refuse).as_deref(), Ok(real), "{name}");
         }
         let rows = [
             ("ws/leaves", "lies outside"),
@@ -139,24 +139,24 @@ mod tests {
             ("ws/none", "does not exist"),
         ];
         for (name, reason) in rows {
-            let refused = at(name, Elsewhere::Refuse).unwrap_err();
+            let refused = at(name, OutsideDirectory::Refuse).unwrap_err();
             assert!(refused.contains(reason), "{name}: {refused}");
-            let at_root = at(name, Elsewhere::AtRoot);
+            let at_root = at(name, OutsideDirectory::UseRoot);
             match reason {
                 "lies outside" => assert_eq!(at_root.as_deref(), Ok("ws"), "{name}"),
                 _ => assert_eq!(at_root, Err(refused), "{name} is missing inside"),
             }
         }
-        let elsewhere = at("nowhere", Elsewhere::AtRoot);
-        assert_eq!(elsewhere.as_deref(), Ok("ws"), "outside, and not there");
-        let root = roots.open(None, Elsewhere::Refuse).unwrap();
+        let at_root = at("nowhere", OutsideDirectory::UseRoot);
+        assert_eq!(at_root.as_deref(), Ok("ws"), "outside, and not there");
+        let root = roots.open(None, OutsideDirectory::Refuse).unwrap();
         let real = |name: &str| path(name).canonicalize().unwrap();
         assert_eq!(root.path, real("ws"), "the first name");
         assert_eq!(roots.workspace_root_of(&real("again")), real("again"));
         assert_eq!(roots.workspace_root_of(&real("tmp")), real("ws"));
 
         let alone = Roots::new(&setup(&["ws"], &[])).unwrap();
-        let refused = alone.open(Some(&bytes("tmp")), Elsewhere::Refuse).unwrap_err();
+        let refused = alone.open(Some(&bytes("tmp")), OutsideDirectory::Refuse).unwrap_err();
         assert!(refused.contains("lies outside"), "{refused}");
         assert!(Roots::new(&setup(&["none"], &[])).unwrap_err().contains("none"));
         assert!(Roots::new(&setup(&[], &["tmp"])).unwrap_err().contains("no workspace path"));

@@ -16,7 +16,7 @@
 //! use std::sync::Arc;
 //! use aifo_sidecar::{Backend, Fleet, Reporter, SidecarError, Startup};
 //! use aifo_types::{ExecId, Kind};
-//! use aifo_wire::{Elsewhere, Environment, Invocation, Start, Tell};
+//! use aifo_wire::{OutsideDirectory, Environment, Invocation, Start, Reports};
 //!
 //! # async fn run(sidecars: Box<dyn Backend>, host: Box<dyn Backend>) -> Result<(), Arc<SidecarError>> {
 //! let rust = Kind::parse("rust").expect("a kind");
@@ -31,11 +31,11 @@
 //! let start = Start {
 //!     serial: 0,
 //!     id: ExecId::parse(b"e1").expect("an id"),
-//!     elsewhere: Elsewhere::Refuse,
+//!     outside_directory: OutsideDirectory::Refuse,
 //!     program: None,
 //!     environment: Environment::All,
 //!     client: None,
-//!     tell: Tell::Start,
+//!     reports: Reports::StartAndExit,
 //!     invocation: Invocation::plain(argv, None),
 //! };
 //! // What the tool prints goes straight to our own stdout.

@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use aifo_wire::{Allowance, Buffer, Frame, FrameReader, Handover, Start, Stdio};
+use aifo_wire::{Buffer, ClientHandover, Frame, FrameReader, ReceiveWindow, Start, Stdio};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::write;
@@ -47,7 +47,7 @@ pub(crate) fn relay_streams(start: &mut Start, fds: Vec<OwnedFd>) -> RelayTarget
     match (&mut *stdio, fds.next()) {
         ([Stdio::Null | Stdio::Closed, stdout @ Stdio::Passed, _], Some(pipe)) => {
             *stdout = Stdio::Relayed;
-            start.client = Some(Handover::default());
+            start.client = Some(ClientHandover::default());
             RelayTarget::Output(pipe)
         }
         _ => RelayTarget::None,
@@ -127,9 +127,9 @@ pub(crate) async fn relay_output(
     mut messages: TunnelMessages,
     events: mpsc::UnboundedSender<ExecEvent>,
 ) {
-    let mut frames = FrameReader::of_client();
+    let mut frames = FrameReader::for_client();
     let mut output =
-        OutputPipe { pipe: Some(PipeState::Untouched(pipe)), allowance: Allowance::default() };
+        OutputPipe { pipe: Some(PipeState::Untouched(pipe)), allowance: ReceiveWindow::default() };
     while let Some(message) = messages.recv().await {
         let bytes = match message {
             TunnelMessage::Bytes(bytes) => bytes,
@@ -153,7 +153,7 @@ pub(crate) async fn relay_output(
 /// The tool's end of a pipe, as long as somebody reads from it and the tool prints.
 struct OutputPipe {
     pipe: Option<PipeState>,
-    allowance: Allowance,
+    allowance: ReceiveWindow,
 }
 
 enum PipeState {
@@ -187,7 +187,7 @@ impl OutputPipe {
                         self.pipe = None;
                         send(&Frame::Closed { stream });
                     }
-                    if let Some(bytes) = self.allowance.hand_on(data.len()) {
+                    if let Some(bytes) = self.allowance.release(data.len()) {
                         send(&Frame::Credit { stream, bytes });
                     }
                 }

@@ -14,8 +14,8 @@ use aifo_sidecar::{
 };
 use aifo_types::{Ending, ExecId, Kind};
 use aifo_wire::{
-    Elsewhere, Environment, Exit, FRAMES_VERSION, Frame, FrameReader, Invocation, Setup, Start,
-    Tell, Usage,
+    Environment, Exit, FRAMES_VERSION, Frame, FrameReader, Invocation, OutsideDirectory, Reports,
+    Setup, Start, Usage,
 };
 use tokio::sync::Notify;
 
@@ -125,11 +125,11 @@ async fn call(fleet: &Fleet, name: &str) -> Result<Option<ExecEvent>, Arc<Sideca
     let start = Start {
         serial: 0,
         id: ExecId::parse(b"e1").expect("an id"),
-        elsewhere: Elsewhere::Refuse,
+        outside_directory: OutsideDirectory::Refuse,
         program: None,
         environment: Environment::All,
         client: None,
-        tell: Tell::End,
+        reports: Reports::ExitOnly,
         invocation: Invocation::plain(vec![b"make".to_vec()], None),
     };
     let mut exec = fleet.lease(&kind(name)).await?.start(start, Vec::new());

@@ -243,7 +243,7 @@ mod tests {
             ("[kind.rsut]\nallow = []", "/u.toml:1: there is no toolchain 'rsut'\nhint: did you"),
             ("[kind.java]\nallow = []", "hint: a new one lists its tools: tools = [..]"),
             ("[kind.Java]\ntools = []", "'Java' cannot name a toolchain"),
-            ("[containers]\npools = ['10.89.0.1/16']", "'10.89.0.1/16' is no range of addresses"),
+            ("[containers]\npools = ['10.89.0.1/16']", "invalid subnet '10.89.0.1/16'"),
             (
                 "[containers]\ncaches = 'all'",
                 "/u.toml:2: 'all' is not a scope of caches\nhint: say project, user, none",

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use aifo_process::receive_with_fds;
 use aifo_types::Ending;
 use aifo_wire::{
-    Event, Exit, Frame, FrameReader, Invocation, Limits, RequestReader, Stdio, Stream, Usage,
-    encode_upgrade_head,
+    Exit, Frame, FrameReader, Invocation, Limits, RequestEvent, RequestReader, Stdio, Stream,
+    Usage, encode_upgrade_head,
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -59,12 +59,12 @@ impl Proxy {
         let mut protocol = String::new();
         loop {
             match reader.next_event().unwrap() {
-                Event::Head(head) => {
+                RequestEvent::Head(head) => {
                     let value = head.header("x-aifo-proto").unwrap();
                     protocol = String::from_utf8(value.to_vec()).unwrap();
                 }
-                Event::Body(body) => {
-                    let frames = FrameReader::of_client();
+                RequestEvent::Body(body) => {
+                    let frames = FrameReader::for_client();
                     return ClientSession { socket, protocol, body, fds, frames };
                 }
                 _ => {
@@ -168,7 +168,7 @@ impl ClientSession {
 
     /// Returns a copy of the frame reader, to look ahead.
     fn frames_so_far(&mut self) -> FrameReader {
-        let mut reader = FrameReader::of_client();
+        let mut reader = FrameReader::for_client();
         reader.receive(self.frames.buffer().as_slice());
         reader
     }

@@ -96,7 +96,7 @@ impl Server {
         let Some(StartAttachments { client, passed }) = self.control.take_attachments(start) else {
             return Err(ServeError::UnexpectedFrame);
         };
-        let greeting = start.client.as_ref().map(|handover| handover.greeting.clone());
+        let greeting = start.client.as_ref().map(|handover| handover.response_head.clone());
         let started = Instant::now();
         let raised = self.oom_score.as_ref().map(|own| own.raise(TOOL_OOM_SCORE_OFFSET));
         let launched = match &self.launcher {

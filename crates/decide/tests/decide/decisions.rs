@@ -1,17 +1,17 @@
-//! The decisions that everything hangs on, by name.
+//! The most important decisions, one test each.
 
 use std::path::Path;
 
-use aifo_decide::{Call, Decision, Settings, Smart, Toggle, World, decide};
+use aifo_decide::{Decision, FileFacts, Settings, SmartToggles, Toggle, ToolCall, decide};
 
-use crate::spec::page_world;
-use crate::world::{FakeWorld, decide_line, smart};
+use crate::fake_files::{FakeFiles, decide_line, smart};
+use crate::spec::page_files;
 
 #[track_caller]
 fn check(call: &str, settings: &Settings, line: &str) {
-    let decision = decide_line(call, settings, &page_world()).expect("a runtime is there");
+    let decision = decide_line(call, settings, &page_files()).expect("a runtime");
     let tool = call.split(' ').next().unwrap_or_default();
-    assert_eq!(decision.line(tool.as_bytes()), format!("smart: {line}"), "{call}");
+    assert_eq!(decision.log_line(tool.as_bytes()), format!("smart: {line}"), "{call}");
 }
 
 #[test]
@@ -61,9 +61,9 @@ fn pip_and_uv_are_always_proxied_even_with_smart_python() {
 }
 
 #[test]
-fn a_toggle_speaks_for_its_own_runtime() {
+fn each_runtime_has_its_own_toggle() {
     let settings = |node, python| Settings {
-        smart: Smart::from_toggles(Toggle::On, node, python),
+        smart: SmartToggles::from_toggles(Toggle::On, node, python),
         ..Settings::default()
     };
     let node_only = settings(Toggle::On, Toggle::Off);
@@ -74,7 +74,7 @@ fn a_toggle_speaks_for_its_own_runtime() {
 }
 
 #[test]
-fn notify_tools_come_first_whatever_is_smart() {
+fn notify_tools_take_precedence_over_toggles() {
     let notify_tools = vec!["say".to_owned(), "node".to_owned()];
     let settings = Settings { notify_tools, ..Settings::default() };
     check("node /opt/agent/cli.js", &settings, "tool=node mode=notify reason=notify-tool");
@@ -84,8 +84,8 @@ fn notify_tools_come_first_whatever_is_smart() {
 }
 
 #[test]
-fn the_workspace_may_be_given_through_a_link() {
-    let world = FakeWorld::parse(
+fn the_workspace_may_be_a_link() {
+    let files = FakeFiles::parse(
         "/home/me/project/app.js
          /work -> /home/me/project
          /usr/bin/node *",
@@ -99,29 +99,28 @@ fn the_workspace_may_be_given_through_a_link() {
         ("cd / && node workx/app.js", "outside-workspace"),
     ];
     for (call, reason) in rows {
-        let line = decide_line(call, &settings, &world).expect("node is there").line(b"node");
+        let line = decide_line(call, &settings, &files).expect("node").log_line(b"node");
         assert!(line.contains(&format!("reason={reason} ")), "{call}: {line}");
     }
 }
 
-/// The usual call of a project costs no look at the file system.
 #[test]
-fn what_the_spelling_tells_is_not_asked() {
+fn common_calls_are_decided_without_file_access() {
     struct Untouched;
-    impl World for Untouched {
+    impl FileFacts for Untouched {
         fn real_path(&self, path: &Path) -> Option<std::path::PathBuf> {
-            panic!("asked for the real path of {}", path.display())
+            panic!("resolved {}", path.display())
         }
         fn is_file(&self, path: &Path) -> bool {
-            panic!("asked for the file {}", path.display())
+            panic!("checked the file {}", path.display())
         }
         fn is_executable(&self, path: &Path) -> bool {
-            panic!("asked whether {} can be executed", path.display())
+            panic!("checked the executable {}", path.display())
         }
     }
     for (tool, arg) in [("cargo", "build"), ("say", "hi"), ("node", "app.js"), ("python3", "-V")] {
         let args = [arg.as_bytes().to_vec()];
-        let call = Call { tool: tool.as_bytes(), args: &args, cwd: Path::new("/workspace") };
+        let call = ToolCall { tool: tool.as_bytes(), args: &args, cwd: Path::new("/workspace") };
         let decision = decide(&call, &smart(), &Untouched);
         assert!(matches!(decision, Ok(Decision::Proxy(_) | Decision::Notify(_))), "{tool} {arg}");
     }

@@ -1,14 +1,16 @@
-//! A file system as text, and calls as a user types them.
+//! File systems and calls, parsed from text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
-use aifo_decide::{Call, Decision, NoRuntime, Settings, Smart, Toggle, World, decide};
+use aifo_decide::{
+    Decision, FileFacts, RuntimeNotFound, Settings, SmartToggles, Toggle, ToolCall, decide,
+};
 
-/// Files and links; the folders above them exist too.
-pub(crate) struct FakeWorld {
+/// Files and links, with their parent directories.
+pub(crate) struct FakeFiles {
     entries: BTreeMap<PathBuf, Entry>,
-    folders: BTreeSet<PathBuf>,
+    directories: BTreeSet<PathBuf>,
 }
 
 enum Entry {
@@ -17,8 +19,8 @@ enum Entry {
     Link(PathBuf),
 }
 
-impl FakeWorld {
-    /// One entry a line: `/file`, `/executable *` or `/link -> /target`.
+impl FakeFiles {
+    /// Parses one entry per line: `/file`, `/executable *` or `/link -> /target`.
     pub(crate) fn parse(text: &str) -> Self {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         let entries: BTreeMap<PathBuf, Entry> = lines
@@ -29,15 +31,15 @@ impl FakeWorld {
             })
             .collect();
         let above = entries.keys().flat_map(|path| path.ancestors().skip(1));
-        let folders = above.map(Path::to_owned).collect();
-        FakeWorld { entries, folders }
+        let directories = above.map(Path::to_owned).collect();
+        FakeFiles { entries, directories }
     }
 
     fn entry(&self, path: &Path) -> Option<&Entry> {
         self.entries.get(&self.real_path(path)?)
     }
 
-    /// As the kernel walks: link by link, `..` from where it stands.
+    /// Resolves a path as the kernel does: `..` applies to the target of a link.
     fn walk(&self, from: PathBuf, path: &Path, links_left: usize) -> Option<PathBuf> {
         let mut here = from;
         for component in path.components() {
@@ -50,7 +52,7 @@ impl FakeWorld {
                     here = match self.entries.get(&next) {
                         Some(Entry::Link(to)) => self.walk(here, to, links_left.checked_sub(1)?)?,
                         Some(_) => next,
-                        None => self.folders.contains(&next).then_some(next)?,
+                        None => self.directories.contains(&next).then_some(next)?,
                     };
                 }
             }
@@ -59,7 +61,7 @@ impl FakeWorld {
     }
 }
 
-impl World for FakeWorld {
+impl FileFacts for FakeFiles {
     fn real_path(&self, path: &Path) -> Option<PathBuf> {
         self.walk("/".into(), path, 8)
     }
@@ -73,7 +75,8 @@ impl World for FakeWorld {
     }
 }
 
-/// A call: `node app.js`, `cd /tmp && node x.js`; `''` is an empty word, no other quotes are known.
+/// Parses a call: `node app.js` or `cd /tmp && node x.js`. `''` is an empty argument; there is no
+/// other quoting.
 pub(crate) fn call(line: &str) -> (PathBuf, Vec<Vec<u8>>) {
     let (cwd, command) = match line.strip_prefix("cd ").and_then(|rest| rest.split_once(" && ")) {
         Some((cwd, command)) => (cwd, command),
@@ -83,19 +86,19 @@ pub(crate) fn call(line: &str) -> (PathBuf, Vec<Vec<u8>>) {
     (cwd.into(), words.map(|word| word.as_bytes().to_vec()).collect())
 }
 
-/// The decision on a line, by these settings.
+/// Decides the call in `line`.
 pub(crate) fn decide_line(
     line: &str,
     settings: &Settings,
-    world: &FakeWorld,
-) -> Result<Decision, NoRuntime> {
+    files: &FakeFiles,
+) -> Result<Decision, RuntimeNotFound> {
     let (cwd, words) = call(line);
-    let (tool, args) = words.split_first().expect("a call has a tool");
-    decide(&Call { tool, args, cwd: &cwd }, settings, world)
+    let (tool, args) = words.split_first().expect("a tool");
+    decide(&ToolCall { tool, args, cwd: &cwd }, settings, files)
 }
 
-/// Both runtimes smart, the rest by default.
+/// Settings with both toggles on, the rest by default.
 pub(crate) fn smart() -> Settings {
-    let smart = Smart::from_toggles(Toggle::On, Toggle::On, Toggle::On);
+    let smart = SmartToggles::from_toggles(Toggle::On, Toggle::On, Toggle::On);
     Settings { smart, ..Settings::default() }
 }

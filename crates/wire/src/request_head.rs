@@ -1,10 +1,10 @@
-//! The head of a request, as the server sees it.
+//! Parses the head of a request.
 
 use std::fmt;
 
-use crate::head::{last_header, own_headers, parse_failure};
+use crate::head::{last_header, owned_headers, parse_failure};
 
-/// What a request's first lines say.
+/// The head of a request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequestHead {
     /// The method as sent: methods are case-sensitive.
@@ -13,11 +13,11 @@ pub struct RequestHead {
     pub target: String,
     /// The protocol version.
     pub version: Version,
-    /// Names as sent, values without surrounding white space, in order.
+    /// Names as sent, values without surrounding white space.
     pub headers: Vec<(String, Vec<u8>)>,
 }
 
-/// The HTTP versions that are spoken. A 1.0 client cannot be answered in chunks.
+/// The supported HTTP versions. A 1.0 client cannot read a chunked response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// HTTP/1.0
@@ -27,30 +27,30 @@ pub enum Version {
 }
 
 impl RequestHead {
-    /// The target without its query, which this protocol ignores.
+    /// Returns the target without its query, which this protocol ignores.
     pub fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or_default()
     }
 
-    /// The value of a header, its name in any case; of several the last counts.
+    /// Returns the value of the last header with this name, in any case.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         last_header(&self.headers, name)
     }
 
-    /// Whether the client waits for [`CONTINUE`](crate::CONTINUE) before it sends the body. A 1.0
-    /// client would not understand that answer.
+    /// Returns whether the client waits for [`CONTINUE`](crate::CONTINUE) before it sends the body.
+    /// HTTP/1.0 has no interim responses.
     pub fn expects_continue(&self) -> bool {
         let expects = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
         self.version == Version::Http11 && self.header("expect").is_some_and(expects)
     }
 
-    /// Reads a complete head that has so many header lines, or tells what is wrong with it.
+    /// Parses a complete head with `header_lines` header lines. Errors: the reason as text.
     pub(crate) fn parse(head: &[u8], header_lines: usize) -> Result<Self, &'static str> {
         let mut headers = vec![httparse::EMPTY_HEADER; header_lines];
         let mut request = httparse::Request::new(&mut headers);
         match request.parse(head) {
-            // Two readings of where a head ends must not differ: the rest would be a body to one
-            // and a request to the other.
+            // httparse and the scanner must agree on the head's end, or one would read as a body
+            // what the other reads as a request.
             Ok(httparse::Status::Complete(len)) if len == head.len() => {}
             Ok(_) => return Err("malformed head"),
             Err(error) => return Err(parse_failure(error)),
@@ -62,13 +62,13 @@ impl RequestHead {
                 Some(0) => Version::Http10,
                 _ => Version::Http11,
             },
-            headers: own_headers(request.headers),
+            headers: owned_headers(request.headers),
         })
     }
 }
 
 impl fmt::Debug for RequestHead {
-    /// Leaves out header values: one of them is the token.
+    /// Omits header values: one of them is the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
         write!(f, "{} {} {:?} {names:?}", self.method, self.target, self.version)
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_client_of_1_1_waits() {
+    fn only_http_1_1_clients_expect_continue() {
         assert!(head(&["POST / HTTP/1.1", "expect: 100-Continue"]).expects_continue());
         assert!(!head(&["POST / HTTP/1.0", "expect: 100-continue"]).expects_continue());
         assert!(!head(&["POST / HTTP/1.1", "expect: else"]).expects_continue());
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_does_not_show_in_debug_output() {
+    fn debug_output_omits_the_token() {
         let shown = format!("{:?}", head(&["POST /exec HTTP/1.1", "Authorization: Bearer s3cret"]));
         assert_eq!(shown, r#"POST /exec Http11 ["Authorization"]"#);
     }

@@ -1,87 +1,65 @@
-//! The client's side of one connection: reading the answer.
+//! Reads the response of a connection.
 
 use crate::buffer::{Buffer, Input};
-use crate::chunked::{ChunkError, ChunkedDecoder, Step};
+use crate::chunked::{ChunkError, Step};
 use crate::exit::SidecarLimit;
-use crate::framing::{Framing, FramingError};
-use crate::head::{HeadScanner, HeadTooLarge, last_header, own_headers, parse_failure};
+use crate::framing::FramingError;
+use crate::head::{HeadScanner, HeadTooLarge};
 use crate::limits::Limits;
+use crate::response_body::ResponseBody;
+use crate::response_head::{ResponseHead, parse_exit_code};
 
-/// Reads the one answer of a connection.
+/// Reads the single response of a connection.
 ///
-/// Tolerant where servers of this protocol differ (names in any case, LF line ends, chunk
-/// extensions, interim answers); strict about the end: a body that is cut off never ends well.
+/// Tolerates differences between servers: names in any case, LF line ends, chunk extensions,
+/// interim responses. A truncated body is always an error.
 #[derive(Debug)]
 pub struct ResponseReader {
     limits: Limits,
     buffer: Buffer,
-    /// Bytes at the buffer's front that the last event borrowed or used.
+    /// Bytes at the buffer's front that the last event borrowed or consumed.
     spent: usize,
     state: State,
     input: Input,
-    /// The exit code so far: the head's, then the trailer's.
+    /// The head's exit code, then the trailer's.
     exit_code: Option<u8>,
-    verdict: Verdict,
+    tool_end: ToolEnd,
 }
 
-/// What the bytes so far amount to.
+/// An event of a [`ResponseReader`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum ResponseEvent<'a> {
-    /// Nothing new: read more, or tell that there is no more.
+    /// More bytes are needed, or [`receive_eof`](ResponseReader::receive_eof).
     NeedData,
-    /// What the answer has to wait for, in words of the server's (`X-Aifo-Progress` of an interim
-    /// answer). Other interim answers are dropped.
+    /// The cause of a delay: `X-Aifo-Progress` of an interim response. Other interim responses are
+    /// skipped.
     Progress(String),
-    /// The final answer's head.
+    /// The final response's head.
     Head(ResponseHead),
-    /// The tool's output, never empty, as much as is buffered; borrowed from the buffer.
+    /// All buffered output of the tool, never empty, borrowed from the buffer.
     Data(&'a [u8]),
-    /// The answer is complete.
+    /// The response is complete.
     End {
-        /// The trailer's `X-Exit-Code` if it has one, else the head's. `None` if there is none or it
-        /// is not a number from 0 to 255: the ending is unknown.
+        /// `X-Exit-Code` of the trailer, otherwise of the head. `None` if it is missing or not a
+        /// number from 0 to 255: the exit status is unknown.
         exit_code: Option<u8>,
-        /// Whether that code is the tool's, or stands for an ending that the proxy never learned.
-        verdict: Verdict,
+        /// The meaning of that code.
+        tool_end: ToolEnd,
     },
 }
 
-/// What an exit code stands for. A tool may exit with 125 of its own accord.
+/// The meaning of an exit code. It distinguishes a tool's own 125 from an unknown exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The tool's ending.
-    Ending,
-    /// The tool's ending, and a limit of its sidecar that struck before (trailer `X-Aifo-Limit`).
+pub enum ToolEnd {
+    /// The tool's exit status.
+    Exited,
+    /// The tool's exit status; a sidecar limit was hit before (trailer `X-Aifo-Limit`).
     Limited(SidecarLimit),
-    /// The runner was lost while the tool ran (trailer `X-Aifo-Ending: unknown`).
+    /// Unknown: the runner was lost while the tool ran (trailer `X-Aifo-Ending: unknown`).
     Unknown,
 }
 
-/// What an answer's head says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResponseHead {
-    /// The status code.
-    pub status: u16,
-    /// `X-Exit-Code`, if it is a number from 0 to 255.
-    pub exit_code: Option<u8>,
-    /// `X-Exec-Id` as the server echoed it.
-    pub exec_id: Option<String>,
-    /// How the body's end is marked.
-    pub body: BodyKind,
-}
-
-/// How the end of an answer's body is marked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyKind {
-    /// By the chunked coding.
-    Chunked,
-    /// By its length in bytes.
-    Length(u64),
-    /// By the end of the connection.
-    UntilClose,
-}
-
-/// Why bytes are not a complete answer.
+/// An invalid response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResponseError {
     /// The head exceeds [`Limits::max_head`] or [`Limits::max_headers`].
@@ -90,19 +68,19 @@ pub enum ResponseError {
     /// The head is not HTTP/1.x.
     #[error("{0}")]
     BadHead(&'static str),
-    /// The head does not say for sure where the body ends.
+    /// The head delimits the body ambiguously.
     #[error("{0}")]
     BadFraming(#[from] FramingError),
-    /// The body breaks the chunked coding.
+    /// The chunked body is malformed.
     #[error("{0}")]
     BadChunk(#[from] ChunkError),
-    /// The connection ended within the answer.
+    /// The connection ended before the response was complete.
     #[error("response cut off")]
     Truncated,
 }
 
 impl ResponseReader {
-    /// A reader at the start of an answer.
+    /// Creates a reader at the start of a response.
     pub fn new(limits: Limits) -> Self {
         ResponseReader {
             limits,
@@ -111,33 +89,35 @@ impl ResponseReader {
             state: State::Head(HeadScanner::default()),
             input: Input::Open,
             exit_code: None,
-            verdict: Verdict::Ending,
+            tool_end: ToolEnd::Exited,
         }
     }
 
-    /// Where reads from the connection go.
+    /// Returns the buffer for reads from the connection.
     pub fn buffer(&mut self) -> &mut Buffer {
         self.buffer.consume(std::mem::take(&mut self.spent));
         &mut self.buffer
     }
 
-    /// Takes a copy of bytes that were read elsewhere.
+    /// Appends a copy of `bytes` to the buffer.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.buffer().extend(bytes);
     }
 
-    /// The connection ended.
+    /// Marks the end of the connection.
     pub fn receive_eof(&mut self) {
         self.input = Input::Ended;
     }
 
-    /// Removes and returns what follows the answer, or its head if the server switches protocols.
+    /// Removes and returns the bytes after the response, or after its head if the server switches
+    /// protocols.
     pub fn take_rest(&mut self) -> Vec<u8> {
         let buffer = self.buffer();
         buffer.take(buffer.len())
     }
 
-    /// The next event. After [`ResponseEvent::End`] it is that again; after an error, that error.
+    /// Returns the next event: `End` again after [`ResponseEvent::End`], and the same error after
+    /// an error.
     pub fn next_event(&mut self) -> Result<ResponseEvent<'_>, ResponseError> {
         self.buffer();
         match self.state {
@@ -150,8 +130,8 @@ impl ResponseReader {
 
     fn read_head(&mut self) -> Result<ResponseEvent<'_>, ResponseError> {
         match self.parse_head() {
-            Ok(Some(Answer::Interim(text))) => Ok(ResponseEvent::Progress(text)),
-            Ok(Some(Answer::Final(head, body))) => {
+            Ok(Some(ParsedHead::Interim(text))) => Ok(ResponseEvent::Progress(text)),
+            Ok(Some(ParsedHead::Final(head, body))) => {
                 self.exit_code = head.exit_code;
                 self.state = State::Body(body);
                 Ok(ResponseEvent::Head(head))
@@ -162,25 +142,21 @@ impl ResponseReader {
         }
     }
 
-    /// The next head that means something, once it is complete.
-    fn parse_head(&mut self) -> Result<Option<Answer>, ResponseError> {
+    /// Returns the next head except interim ones without progress.
+    fn parse_head(&mut self) -> Result<Option<ParsedHead>, ResponseError> {
         while let State::Head(scanner) = &mut self.state {
             let Some(span) = scanner.scan(&mut self.buffer, &self.limits)? else { break };
             let bytes = self.buffer.as_slice().get(..span.len).unwrap_or_default();
             let (head, progress) = ResponseHead::parse(bytes, span.headers)?;
             self.buffer.consume(span.len);
-            // 101 is final: what follows it is another protocol.
+            // 101 is final: another protocol follows.
             if !matches!(head.status, 100 | 102..=199) {
-                let body = match head.body {
-                    BodyKind::Chunked => Body::Chunked(ChunkedDecoder::new(&self.limits)),
-                    BodyKind::Length(length) => Body::Length(length),
-                    BodyKind::UntilClose => Body::UntilClose,
-                };
-                return Ok(Some(Answer::Final(head, body)));
+                let body = ResponseBody::new(head.body, &self.limits);
+                return Ok(Some(ParsedHead::Final(head, body)));
             }
             *scanner = HeadScanner::default();
             if let Some(text) = progress {
-                return Ok(Some(Answer::Interim(text)));
+                return Ok(Some(ParsedHead::Interim(text)));
             }
         }
         Ok(None)
@@ -190,7 +166,7 @@ impl ResponseReader {
         let State::Body(body) = &mut self.state else { return Ok(ResponseEvent::NeedData) };
         let mut bytes = self.buffer.as_slice();
         let step = body.decode(&mut bytes, self.input);
-        // Spent, but consumed only with the next call: the event borrows it.
+        // Consumed by the next call: the event borrows these bytes.
         self.spent = self.buffer.len() - bytes.len();
         match step {
             Ok(Step::Data(data)) => Ok(ResponseEvent::Data(data)),
@@ -205,10 +181,10 @@ impl ResponseReader {
                 }
                 if let Some(limit) = body.trailer("x-aifo-limit").and_then(SidecarLimit::from_name)
                 {
-                    self.verdict = Verdict::Limited(limit);
+                    self.tool_end = ToolEnd::Limited(limit);
                 }
                 if body.trailer("x-aifo-ending") == Some(b"unknown") {
-                    self.verdict = Verdict::Unknown;
+                    self.tool_end = ToolEnd::Unknown;
                 }
                 self.state = State::Done;
                 Ok(self.end())
@@ -221,7 +197,7 @@ impl ResponseReader {
     }
 
     fn end(&self) -> ResponseEvent<'static> {
-        ResponseEvent::End { exit_code: self.exit_code, verdict: self.verdict }
+        ResponseEvent::End { exit_code: self.exit_code, tool_end: self.tool_end }
     }
 
     fn fail(&mut self, error: ResponseError) -> ResponseError {
@@ -233,88 +209,16 @@ impl ResponseReader {
 #[derive(Debug)]
 enum State {
     Head(HeadScanner),
-    Body(Body),
+    Body(ResponseBody),
     Done,
     Failed(ResponseError),
 }
 
-/// A head that means something.
-enum Answer {
-    /// It goes on to wait, and says for what.
+/// A head that is reported as an event.
+enum ParsedHead {
+    /// The progress of an interim response.
     Interim(String),
-    Final(ResponseHead, Body),
-}
-
-#[derive(Debug)]
-enum Body {
-    Chunked(ChunkedDecoder),
-    /// So many bytes are still to come.
-    Length(u64),
-    UntilClose,
-}
-
-impl Body {
-    fn decode<'a>(&mut self, bytes: &mut &'a [u8], input: Input) -> Result<Step<'a>, ChunkError> {
-        match self {
-            Body::Chunked(decoder) => decoder.decode(bytes),
-            Body::Length(0) => Ok(Step::End),
-            Body::UntilClose if bytes.is_empty() && input == Input::Ended => Ok(Step::End),
-            _ if bytes.is_empty() => Ok(Step::NeedData),
-            Body::UntilClose => Ok(Step::Data(std::mem::take(bytes))),
-            Body::Length(length) => {
-                let wanted = usize::try_from(*length).unwrap_or(usize::MAX).min(bytes.len());
-                let (data, rest) = bytes.split_at(wanted);
-                *bytes = rest;
-                *length -= data.len() as u64;
-                Ok(Step::Data(data))
-            }
-        }
-    }
-
-    fn trailer(&self, name: &str) -> Option<&[u8]> {
-        match self {
-            Body::Chunked(decoder) => decoder.trailer(name),
-            _ => None,
-        }
-    }
-}
-
-impl ResponseHead {
-    /// The head, and what it says of an answer that is still to come.
-    fn parse(head: &[u8], header_lines: usize) -> Result<(Self, Option<String>), ResponseError> {
-        let mut headers = vec![httparse::EMPTY_HEADER; header_lines];
-        let mut response = httparse::Response::new(&mut headers);
-        match response.parse(head) {
-            Ok(httparse::Status::Complete(len)) if len == head.len() => {}
-            Ok(_) => return Err(ResponseError::BadHead("malformed head")),
-            Err(error) => return Err(ResponseError::BadHead(parse_failure(error))),
-        }
-        let status = response.code.unwrap_or_default();
-        let headers = own_headers(response.headers);
-        let body = match Framing::of(&headers)? {
-            // These never have a body, whatever their headers say.
-            _ if matches!(status, 204 | 304) => BodyKind::Length(0),
-            Framing::Chunked => BodyKind::Chunked,
-            Framing::Length(length) => BodyKind::Length(length),
-            Framing::Unmarked => BodyKind::UntilClose,
-        };
-        let text = |name| {
-            last_header(&headers, name).map(|value| String::from_utf8_lossy(value).into_owned())
-        };
-        let head = ResponseHead {
-            status,
-            exit_code: last_header(&headers, "x-exit-code").and_then(parse_exit_code),
-            exec_id: text("x-exec-id"),
-            body,
-        };
-        Ok((head, text("x-aifo-progress")))
-    }
-}
-
-fn parse_exit_code(value: &[u8]) -> Option<u8> {
-    // `u8::from_str` would take `+5`.
-    let digits = value.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(value).ok().filter(|_| digits)?.parse().ok()
+    Final(ResponseHead, ResponseBody),
 }
 
 impl From<HeadTooLarge> for ResponseError {
@@ -326,15 +230,16 @@ impl From<HeadTooLarge> for ResponseError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::response_body::BodyKind;
 
-    /// Status, body and exit code of an answer.
-    type Answer = (u16, Vec<u8>, Option<u8>);
+    /// Status, body and exit code.
+    type Response = (u16, Vec<u8>, Option<u8>);
 
-    /// Feeds a piece whenever the reader asks, then the end; the answer, or the error.
+    /// Feeds pieces, then the end. Returns the response or the error.
     fn read<'a>(
         reader: &mut ResponseReader,
         mut pieces: impl Iterator<Item = &'a [u8]>,
-    ) -> Result<Answer, ResponseError> {
+    ) -> Result<Response, ResponseError> {
         let (mut status, mut body) = (0, Vec::new());
         loop {
             match reader.next_event()? {
@@ -353,7 +258,8 @@ mod tests {
         }
     }
 
-    /// Reads `wire` whole, byte by byte, and, unless the close ends it, with trailing bytes.
+    /// Reads `wire` whole, byte by byte and, unless it ends with the connection, with trailing
+    /// bytes.
     #[track_caller]
     fn check(wire: &str, expected: Result<(u16, &str, Option<u8>), ResponseError>) {
         let expected =
@@ -366,7 +272,7 @@ mod tests {
             Ok((.., code)) => {
                 assert_eq!(
                     whole.next_event(),
-                    Ok(ResponseEvent::End { exit_code: *code, verdict: Verdict::Ending }),
+                    Ok(ResponseEvent::End { exit_code: *code, tool_end: ToolEnd::Exited }),
                     "{wire}"
                 );
             }
@@ -383,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_answers() {
+    fn plain_responses() {
         let head = "HTTP/1.1 200 OK\r\nX-Exit-Code: 3\r\n";
         check(&format!("{head}Content-Length: 3\r\n\r\nout"), Ok((200, "out", Some(3))));
         check(&format!("{head}Content-Length: 0\r\n\r\n"), Ok((200, "", Some(3))));
@@ -393,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn chunked_answers() {
+    fn chunked_responses() {
         let chunked =
             |body: &str| format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
         let with_trailer = chunked("6\r\nhello\n\r\n0\r\nX-Exit-Code: 7\r\n\r\n");
@@ -405,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trailer_wins_over_the_head() {
+    fn the_trailer_overrides_the_head() {
         let answer = |trailer: &str| {
             format!(
                 "HTTP/1.1 200 OK\r\nX-Exit-Code: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{trailer}\r\n"
@@ -419,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn interim_answers_are_skipped() {
+    fn interim_responses_are_skipped() {
         let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
         let last = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Exit-Code: 0\r\n\r\nok";
         check(&format!("{interim}{last}"), Ok((200, "ok", Some(0))));
@@ -427,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interim_answer_may_say_what_takes_so_long() {
+    fn interim_responses_can_report_progress() {
         let interim = "HTTP/1.1 102 Processing\r\nX-Aifo-Progress: starting it\r\n\r\n";
         let last = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Exit-Code: 0\r\n\r\nok";
         check(&format!("{interim}{interim}{last}"), Ok((200, "ok", Some(0))));
@@ -440,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_head_says() {
+    fn response_heads() {
         let mut reader = ResponseReader::new(Limits::default());
         reader.receive(b"HTTP/1.1 409 Conflict\r\nX-Exec-Id: e1\r\nX-Exit-Code: 86\r\n\r\nwhy");
         let head = ResponseHead {
@@ -455,21 +361,21 @@ mod tests {
     }
 
     #[test]
-    fn data_is_borrowed_and_all_there_is() {
+    fn data_is_the_whole_buffer_without_a_copy() {
         let mut reader = ResponseReader::new(Limits::default());
         reader.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10000\r\n");
         assert!(matches!(reader.next_event(), Ok(ResponseEvent::Head(_))));
         assert_eq!(reader.next_event(), Ok(ResponseEvent::NeedData));
-        let room = reader.buffer().spare(40_000);
-        room[..40_000].fill(b'x');
-        let place = room.as_ptr();
+        let spare = reader.buffer().spare(40_000);
+        spare[..40_000].fill(b'x');
+        let address = spare.as_ptr();
         reader.buffer().commit(40_000);
         let Ok(ResponseEvent::Data(data)) = reader.next_event() else { panic!("no data") };
-        assert_eq!((data.len(), data.as_ptr()), (40_000, place));
+        assert_eq!((data.len(), data.as_ptr()), (40_000, address));
     }
 
     #[test]
-    fn answers_that_are_cut_off_never_end_well() {
+    fn truncated_responses() {
         for wire in [
             "HTTP/1.1 200 OK\r\nX-Exit-Code: 0\r\nContent-Length: 3\r\n\r\nout",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nout\r\n0\r\nX-Exit-Code: 0\r\n\r\n",
@@ -481,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_are_none() {
+    fn malformed_responses() {
         check("SSH-2.0-x\n\n", Err(ResponseError::BadHead("unsupported HTTP version")));
         check("HTTP/1.1 abc\r\n\r\n", Err(ResponseError::BadHead("malformed status")));
         check(
