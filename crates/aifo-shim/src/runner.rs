@@ -116,7 +116,7 @@ impl Options {
                 }
                 Some(aifo_runner::WRITABLE) => options.writable.push(PathBuf::from(value)),
                 Some(aifo_runner::ISOLATE_NETWORK) => {
-                    options.network_pools.push(value.to_str()?.parse().ok()?)
+                    options.network_pools.push(value.to_str()?.parse().ok()?);
                 }
                 _ => return None,
             }

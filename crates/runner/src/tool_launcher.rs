@@ -223,7 +223,7 @@ fn working_directory<'a>(start: &'a Start, real: &'a Path) -> &'a OsStr {
 }
 
 /// Alternative program names, used if the first is absent: many systems have only `python3`.
-/// argv[0] stays as typed.
+/// `argv[0]` stays as typed.
 const ALTERNATIVE_NAMES: [(&str, &str); 1] = [("python", "python3")];
 
 /// The C library's default for an unset PATH.

@@ -127,7 +127,7 @@ pub fn environment() -> Vec<&'static [u8]> {
 }
 
 /// Returns the path that the kernel executed to start this process, before resolving links
-/// (`AT_EXECFN`). Unlike argv[0] the caller cannot choose it.
+/// (`AT_EXECFN`). Unlike `argv[0]` the caller cannot choose it.
 pub fn executed_path() -> Option<&'static Path> {
     // SAFETY: getauxval only reads the auxiliary vector.
     let path = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
