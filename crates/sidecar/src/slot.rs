@@ -131,7 +131,7 @@ impl SidecarSlot {
             // `activate` closes it: to abort a start would leave a container behind.
             SlotState::Starting(mut outcome) => drop(outcome.wait_for(Option::is_some).await),
             SlotState::Active(active) | SlotState::Retiring(active, _) => {
-                active.runner.close().await
+                active.runner.close().await;
             }
         }
     }
