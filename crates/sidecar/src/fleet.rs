@@ -17,7 +17,7 @@ use crate::slot::{RunningKinds, SidecarSlot};
 pub struct Fleet {
     kinds: Vec<Kind>,
     slots: Vec<Arc<SidecarSlot>>,
-    /// What runs on the host itself.
+    /// The unconfined runner for the host.
     host: Arc<SidecarSlot>,
     startup: Startup,
     running: Arc<RunningKinds>,
@@ -28,18 +28,17 @@ pub struct Fleet {
 pub enum Startup {
     /// All of them, before the first call.
     AtOnce,
-    /// Each by the first call that needs it.
+    /// Each when a call first needs it.
     OnDemand {
-        /// How long one may have nothing to do until it is stopped; `None` for ever. What a tool left in
-        /// the background is something to do.
+        /// The idle time after which a sidecar is stopped; `None` for never. A sidecar with background
+        /// processes is not idle.
         idle_stop: Option<Duration>,
     },
 }
 
 impl Fleet {
-    /// Offers a sidecar of every kind, and starts them all at once if they are to be there at once. If
-    /// one fails then, the others are taken down again. `host` is for what runs on the host itself; it
-    /// starts when it is first needed.
+    /// Returns the fleet of these kinds. With [`Startup::AtOnce`] starts all sidecars; if one fails, stops
+    /// the others. `host` starts the runner for the host when it is first needed.
     pub async fn start(
         backend: Box<dyn Backend>,
         host: Box<dyn Backend>,
@@ -58,7 +57,7 @@ impl Fleet {
             SidecarSlot::new(kind.clone(), backend, reporter.clone(), idle_stop, running)
         });
         let slots: Vec<_> = slots.collect();
-        // It is no sidecar, so nobody is told of it.
+        // Not a sidecar, so its events are not reported.
         let host =
             SidecarSlot::new(Kind::host(), host.into(), Reporter::default(), None, Arc::default());
         let fleet = Fleet { kinds, slots, host, startup, running };
@@ -85,29 +84,29 @@ impl Fleet {
         }
     }
 
-    /// The kinds of this session, whether or not they run.
+    /// Returns the kinds of this session, running or not.
     pub fn offered(&self) -> &[Kind] {
         &self.kinds
     }
 
-    /// When they are started.
+    /// Returns when sidecars are started.
     pub fn startup(&self) -> Startup {
         self.startup
     }
 
-    /// Those that run at the moment, and a word whenever that changes.
+    /// Returns a receiver of the running kinds.
     pub fn running(&self) -> watch::Receiver<BTreeSet<Kind>> {
         self.running.subscribe()
     }
 
-    /// The sidecar of a kind if it is up, without any wait.
+    /// Leases the sidecar of a kind if it runs, without waiting.
     pub fn ready(&self, kind: &Kind) -> Option<Lease> {
         self.slot(kind)?.ready()
     }
 
-    /// The sidecar of a kind, started if it has to be: once for all who wait for it, and they are all
-    /// told the same if that fails. The next one tries again. A kind on its way up holds nobody up who
-    /// needs another.
+    /// Leases the sidecar of a kind, and starts it first if it does not run. One start serves all waiting
+    /// callers, who get the same error if it fails; the next call tries again. Starts of different kinds
+    /// do not wait for each other.
     pub async fn lease(&self, kind: &Kind) -> Result<Lease, Arc<SidecarError>> {
         match self.slot(kind) {
             Some(slot) => slot.lease().await,
@@ -115,17 +114,17 @@ impl Fleet {
         }
     }
 
-    /// The runner on the host itself, of the kind `host`, which is no sidecar's.
+    /// Leases the runner for the host, of the kind `host`.
     pub async fn host(&self) -> Result<Lease, Arc<SidecarError>> {
         self.host.lease().await
     }
 
-    /// Takes all sidecars down and returns when nothing of them is left.
+    /// Stops all sidecars and returns when nothing of them is left.
     pub async fn stop(&self) {
         let slots = self.slots.iter().chain([&self.host]).map(Arc::clone);
         let closing = slots.map(|slot| tokio::spawn(async move { slot.close().await }));
         for closed in closing.collect::<Vec<_>>() {
-            // A task that only waits has nothing to panic about.
+            // The task only waits, and does not panic.
             let _ = closed.await;
         }
     }

@@ -1,13 +1,13 @@
-//! Sidecars: bring a runner up, have it start tools, take it down.
+//! Sidecars: starts runners, starts tools in them, and stops them.
 //!
-//! In scope: the [`Backend`] trait, which only answers "give me a connection to a runner of this
-//! kind"; the local backend, where a sidecar is a child process under a guard; [`Runner`], our end
-//! of a control connection, over which tools are started on descriptors of their clients';
-//! [`Exec`], what the runner tells of one of them; and [`Fleet`], the sidecars of one session, at once
-//! or each when it is first needed.
+//! In scope: the [`Backend`] trait, which returns a connection to a runner of a kind; the local
+//! backend, whose sidecars are child processes under guards, and the backends with containers;
+//! [`Runner`], a control connection over which tools are started on their clients' descriptors;
+//! [`Exec`], the events of one tool; and [`Fleet`], the sidecars of one session, started at once or each
+//! when it is first needed.
 //!
-//! Out of scope: which tool goes where (`aifo-policy`), what a client is told (`aifo-proxy`), and
-//! what happens at the other end (`aifo-runner`): the two meet on the frames of `spec/runner.md`.
+//! Out of scope: routes (`aifo-policy`), responses to clients (`aifo-proxy`), and the runner's end of the
+//! connection (`aifo-runner`). `spec/runner.md` defines the frames between the two.
 //!
 //! Everything here runs on a tokio runtime of any flavour.
 //!
@@ -38,7 +38,7 @@
 //!     reports: Reports::StartAndExit,
 //!     invocation: Invocation::plain(argv, None),
 //! };
-//! // What the tool prints goes straight to our own stdout.
+//! // The tool writes directly to this program's stdout.
 //! let stdout = std::io::stdout();
 //! let stdout: OwnedFd = std::os::fd::AsFd::as_fd(&stdout).try_clone_to_owned().expect("it is open");
 //! let mut exec = fleet.lease(&rust).await?.start(start, vec![stdout]);
@@ -50,7 +50,7 @@
 //! # }
 //! ```
 //!
-//! Architecture invariant: whoever uses a [`Runner`] cannot tell which backend brought it up.
+//! Architecture invariant: a [`Runner`] is used alike, whichever backend started it.
 
 mod backend;
 mod caches;

@@ -1,4 +1,4 @@
-//! Messages on their way to a runner.
+//! The queue of frames for a runner.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -7,12 +7,12 @@ use nix::errno::Errno;
 
 use crate::link::Link;
 
-/// Whole frames, each with the fds that go with its first byte. A frame is never left half sent: what
-/// the link does not take waits here, so nobody who sends has to.
+/// Encoded frames, each with the descriptors that travel with its first byte. Senders never wait: the
+/// queue keeps the bytes that the link does not take.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     queue: VecDeque<Message>,
-    /// Bytes of all of them that are not sent.
+    /// Unsent bytes of all messages.
     unsent: usize,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Outbox {
 struct Message {
     bytes: Vec<u8>,
     sent: usize,
-    /// Ours are closed as soon as they are on their way.
+    /// Closed as soon as they are sent.
     fds: Vec<OwnedFd>,
 }
 
@@ -34,12 +34,12 @@ impl Outbox {
         self.queue.is_empty()
     }
 
-    /// How many bytes wait.
+    /// Returns the number of unsent bytes.
     pub(crate) fn unsent(&self) -> usize {
         self.unsent
     }
 
-    /// Sends what the link takes at once. An error means that the runner is gone.
+    /// Sends as much as the link takes at once. An error means that the runner is lost.
     pub(crate) fn flush(&mut self, link: &Link) -> nix::Result<()> {
         while let Some(message) = self.queue.front_mut() {
             let rest = message.bytes.get(message.sent..).unwrap_or_default();

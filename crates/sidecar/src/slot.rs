@@ -1,4 +1,4 @@
-//! The place of one kind in a session, with a sidecar in it or without.
+//! The slot of one kind in a session: starts, leases, retires and restarts the kind's sidecar.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -18,33 +18,33 @@ use crate::progress::{Progress, Reporter, SidecarEvent};
 use crate::runner::{RetireOutcome, Runner};
 use crate::usage::Usage;
 
-/// One kind's sidecar: started when it is needed, once for all who wait for it, and sent home when it
-/// has had nothing to do for long enough.
+/// One kind's sidecar. The first lease starts it, one start serves all waiting callers, and it is
+/// retired after its idle timeout.
 pub(crate) struct SidecarSlot {
     kind: Kind,
     backend: Arc<dyn Backend>,
     reporter: Reporter,
-    /// How long a sidecar may have nothing to do; `None` for ever.
+    /// The idle timeout; `None` for no timeout.
     idle_stop: Option<Duration>,
     running: Arc<RunningKinds>,
     state: Mutex<SlotState>,
 }
 
-/// The kinds that run at the moment.
+/// The kinds that run.
 pub(crate) type RunningKinds = watch::Sender<BTreeSet<Kind>>;
 
-/// Whoever needs the sidecar finds it here, or what to wait for.
+/// The state of a slot.
 enum SlotState {
     Stopped,
     Starting(watch::Receiver<Option<Outcome>>),
     Active(ActiveRunner),
-    /// It was asked to go, and has not answered yet. Nothing is sent to it until it has.
+    /// `Retire` was sent. No frame follows before the runner's response.
     Retiring(ActiveRunner, watch::Receiver<()>),
-    /// The session is over.
+    /// The session has ended.
     Closed,
 }
 
-/// What came of a start. Everybody who waited for it is told the same.
+/// The result of a start, for all callers that waited for it.
 type Outcome = Result<(), Arc<SidecarError>>;
 
 #[derive(Clone)]
@@ -53,7 +53,7 @@ struct ActiveRunner {
     usage: Arc<Usage>,
 }
 
-/// What somebody who needs the sidecar can do now.
+/// The next step of a caller that needs the sidecar.
 enum LeaseStep {
     Ready(Lease),
     AwaitStart(watch::Receiver<Option<Outcome>>),
@@ -61,7 +61,7 @@ enum LeaseStep {
     Unavailable,
 }
 
-/// Whether somebody has already waited for the sidecar to come up.
+/// Whether the caller has already waited for a start.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attempt {
     First,
@@ -84,7 +84,7 @@ impl SidecarSlot {
         &self.kind
     }
 
-    /// The sidecar if it is up and stays.
+    /// Leases the sidecar if it runs.
     pub(crate) fn ready(&self) -> Option<Lease> {
         match &*self.lock() {
             SlotState::Active(active) if !active.runner.is_lost() => Some(active.lease()),
@@ -92,9 +92,8 @@ impl SidecarSlot {
         }
     }
 
-    /// The sidecar, started if it has to be. One that was lost is started again: the calls it ran have
-    /// failed already, and the next one deserves a sidecar. Dropped before its end, a start goes on for
-    /// whoever comes next.
+    /// Leases the sidecar, and starts it first if it does not run. A lost sidecar is started again: only
+    /// its running calls have failed. If the future is dropped, the start continues for the next caller.
     pub(crate) async fn lease(self: &Arc<Self>) -> Result<Lease, Arc<SidecarError>> {
         let mut attempt = Attempt::First;
         loop {
@@ -104,14 +103,14 @@ impl SidecarSlot {
                     self.await_start(outcome).await?;
                     attempt = Attempt::AfterStart;
                 }
-                // Either way there is something new to see.
+                // The state has changed in either case.
                 LeaseStep::AwaitRetirement(mut answer) => drop(answer.changed().await),
                 LeaseStep::Unavailable => return Err(Arc::new(self.unavailable())),
             }
         }
     }
 
-    /// Begins to start the sidecar unless it is up, or on its way; what comes of it is the future's.
+    /// Begins to start the sidecar unless it runs or starts. The future returns the result.
     pub(crate) fn begin_start(self: &Arc<Self>) -> impl Future<Output = Outcome> + use<> {
         let step = self.step(Attempt::First);
         let slot = Arc::clone(self);
@@ -124,15 +123,15 @@ impl SidecarSlot {
         }
     }
 
-    /// Takes the sidecar down and returns when nothing of it is left. There is no other after it.
+    /// Stops the sidecar and returns when nothing of it is left. It cannot be started again.
     pub(crate) async fn close(&self) {
         let before = std::mem::replace(&mut *self.lock(), SlotState::Closed);
         match before {
             SlotState::Stopped | SlotState::Closed => {}
-            // Whoever starts it closes it when it is up: a start that is broken off leaves things behind.
+            // `activate` closes it: to abort a start would leave a container behind.
             SlotState::Starting(mut outcome) => drop(outcome.wait_for(Option::is_some).await),
             SlotState::Active(active) | SlotState::Retiring(active, _) => {
-                active.runner.close().await
+                active.runner.close().await;
             }
         }
     }
@@ -145,7 +144,7 @@ impl SidecarSlot {
             }
             SlotState::Starting(outcome) => return LeaseStep::AwaitStart(outcome.clone()),
             SlotState::Retiring(_, answer) => return LeaseStep::AwaitRetirement(answer.clone()),
-            // One that goes as soon as it is up would be started for ever.
+            // A sidecar that ends right after each start must not be started in a loop.
             SlotState::Active(_) if attempt == Attempt::AfterStart => {
                 return LeaseStep::Unavailable;
             }
@@ -162,7 +161,7 @@ impl SidecarSlot {
     async fn await_start(&self, mut outcome: watch::Receiver<Option<Outcome>>) -> Outcome {
         match outcome.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(outcome)) => outcome.clone(),
-            // The runtime is on its way down, and the task that starts it is gone.
+            // The runtime shuts down, and the starting task was dropped.
             Ok(None) | Err(_) => Err(Arc::new(self.unavailable())),
         }
     }
@@ -170,13 +169,12 @@ impl SidecarSlot {
     async fn start(self: Arc<Self>, old: Option<Runner>, sender: watch::Sender<Option<Outcome>>) {
         if let Some(old) = old {
             tracing::warn!(kind = %self.kind, "sidecar was lost, starting it again");
-            // Until nothing of the old one is left.
             old.close().await;
         }
         self.reporter.report(&self.kind, SidecarEvent::Starting);
         let began = Instant::now();
         let progress = Progress::new(self.kind.clone(), self.reporter.clone());
-        // In a task of its own: a backend that panics has failed to start it, and nobody waits for ever.
+        // In its own task, so that a panic of the backend is a failed start.
         let started = tokio::spawn(self.backend.start(self.kind.clone(), progress)).await;
         let started = started.unwrap_or_else(|panicked| {
             let source = io::Error::other(panicked);
@@ -195,7 +193,7 @@ impl SidecarSlot {
 
     async fn activate(self: &Arc<Self>, runner: Runner, took: Duration) -> Outcome {
         let active = ActiveRunner { runner, usage: Usage::new() };
-        // Before anybody can use it, so that whoever did finds it told.
+        // Reported before the first use.
         self.reporter.report(&self.kind, SidecarEvent::Ready(took));
         if !self.set_state(SlotState::Active(active.clone())) {
             active.runner.close().await;
@@ -206,7 +204,7 @@ impl SidecarSlot {
         Ok(())
     }
 
-    /// Puts another state in the place of the last, unless the session is over.
+    /// Sets the state, unless the session has ended.
     fn set_state(&self, to: SlotState) -> bool {
         let mut state = self.lock();
         if matches!(*state, SlotState::Closed) {
@@ -218,7 +216,7 @@ impl SidecarSlot {
         true
     }
 
-    /// The sidecar that was used so is gone, by itself or by force.
+    /// Removes a lost sidecar from the running kinds.
     fn mark_lost(&self, lost: &Arc<Usage>) {
         let state = self.lock();
         if matches!(&*state, SlotState::Active(active) if Arc::ptr_eq(&active.usage, lost)) {
@@ -226,7 +224,7 @@ impl SidecarSlot {
         }
     }
 
-    /// Called with the state locked, so that the last change is the one that is told last.
+    /// Called with the state locked, so that the changes are published in their order.
     fn publish_running(&self, runs: bool) {
         self.running.send_if_modified(|running| match runs {
             true => running.insert(self.kind.clone()),
@@ -234,8 +232,8 @@ impl SidecarSlot {
         });
     }
 
-    /// Asks the sidecar to go if it has had nothing to do for so long. Otherwise, or if something of
-    /// its own still runs there, the result is when to see again; `None` when it has gone.
+    /// Retires the sidecar if it was idle for `after`. Returns `None` when it has ended; otherwise the
+    /// time of the next check, also if background processes still run in it.
     async fn retire(&self, usage: &Arc<Usage>, after: Duration) -> Option<Instant> {
         let (sender, answer) = watch::channel(());
         let active = {
@@ -245,7 +243,7 @@ impl SidecarSlot {
             if since + after > Instant::now() {
                 return Some(since + after);
             }
-            // From here on nobody gets a lease, and nobody has one: no call can follow the question.
+            // There is no lease, and from here on none is given, so no call can follow `Retire`.
             let active = active.clone();
             *state = SlotState::Retiring(active.clone(), answer);
             active
@@ -263,7 +261,7 @@ impl SidecarSlot {
                 None
             }
         };
-        // Nobody may be waiting.
+        // There may be no waiting caller.
         let _ = sender.send(());
         again
     }
@@ -286,7 +284,8 @@ impl ActiveRunner {
     }
 }
 
-/// Looks after a sidecar that is up, until it is gone. It holds nothing that would keep it up.
+/// Watches an active sidecar for its idle timeout and its end. Holds no reference that keeps it
+/// running.
 async fn watch_active(slot: Weak<SidecarSlot>, usage: Arc<Usage>, lost: impl Future<Output = ()>) {
     let mut lost = pin!(lost);
     let after = slot.upgrade().and_then(|slot| slot.idle_stop);

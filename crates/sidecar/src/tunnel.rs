@@ -1,5 +1,4 @@
-//! What descriptors would carry, copied in frames: for runners that take none
-//! (`spec/runner.md#stream-transport`).
+//! Relays the clients' bytes in frames, for runners without descriptors (`spec/runner.md#stream-transport`).
 
 use std::io;
 use std::net::Shutdown;
@@ -18,21 +17,21 @@ use crate::control::{ControlConnection, TunnelMessage};
 use crate::event::ExecEvent;
 use crate::socket::{Socket, on_reactor};
 
-/// What is to be copied for an exec.
+/// The descriptor to relay for an exec.
 #[derive(Debug)]
 pub(crate) enum RelayTarget {
-    /// Its client's connection.
+    /// The client's connection.
     Client(OwnedFd),
-    /// What it prints, into this pipe.
+    /// The pipe for the tool's output.
     Output(OwnedFd),
     None,
 }
 
-/// Everything the runner still has to say of an exec.
+/// The runner's messages for one exec.
 pub(crate) type TunnelMessages = mpsc::UnboundedReceiver<TunnelMessage>;
 
-/// Asks in a `Start` for relayed streams instead of passed descriptors, and says what of these is to
-/// be copied then. A call without a client has at most one, the pipe that it prints to: whoever made
+/// Replaces passed descriptors in a `Start` with relayed streams, and returns the descriptor to relay.
+/// A call without a client passes at most one descriptor, the pipe for its output; then the reader of
 /// that pipe is the client.
 pub(crate) fn relay_streams(start: &mut Start, fds: Vec<OwnedFd>) -> RelayTarget {
     let mut fds = fds.into_iter();
@@ -43,7 +42,7 @@ pub(crate) fn relay_streams(start: &mut Start, fds: Vec<OwnedFd>) -> RelayTarget
         }
         return fds.next().map_or(RelayTarget::None, RelayTarget::Client);
     }
-    // Anything else stays as it is, and the runner says that it did not come.
+    // Any other `Start` is unchanged, and the runner reports the missing descriptors.
     match (&mut *stdio, fds.next()) {
         ([Stdio::Null | Stdio::Closed, stdout @ Stdio::Passed, _], Some(pipe)) => {
             *stdout = Stdio::Relayed;
@@ -54,7 +53,7 @@ pub(crate) fn relay_streams(start: &mut Start, fds: Vec<OwnedFd>) -> RelayTarget
     }
 }
 
-/// Carries a client's bytes both ways until it has been told everything, or has left.
+/// Copies a client's bytes both ways until the client has received everything, or has disconnected.
 pub(crate) async fn relay_client(
     control: Arc<ControlConnection>,
     serial: u32,
@@ -71,7 +70,7 @@ pub(crate) async fn relay_client(
     }
 }
 
-/// An error means that the client has left.
+/// An error means that the client has disconnected.
 async fn copy_both_ways(
     control: &ControlConnection,
     serial: u32,
@@ -84,8 +83,8 @@ async fn copy_both_ways(
     let mut all_received = false;
     while !all_received || !unsent.is_empty() {
         let has_room = control.has_room();
-        // Nothing is taken from a client that may yet be handed to another runner, nor from one that
-        // does not read what it asks for.
+        // Nothing is read from a client that may still be passed to another runner, or that does not
+        // read its own input.
         let may_read = accepted && unsent.len() < MAX_UNSENT;
         tokio::select! {
             biased;
@@ -113,13 +112,13 @@ async fn copy_both_ways(
     Ok(())
 }
 
-/// What is read of a client at a time.
+/// Bytes per read from a client.
 const READ_SIZE: usize = 32 * 1024;
-/// More than the windows of all streams, which a client that reads never exceeds.
+/// More than the windows of all streams together, so a client that reads never reaches it.
 const MAX_UNSENT: usize = 1024 * 1024;
 
-/// Puts what a tool prints into a pipe, as the tool would, and tells of the exec in the same order:
-/// once its end is told, all that it printed stands in the pipe.
+/// Writes a tool's output to a pipe and forwards the exec's events in order: all output is in the pipe
+/// before the event of the end.
 pub(crate) async fn relay_output(
     control: Arc<ControlConnection>,
     serial: u32,
@@ -137,7 +136,7 @@ pub(crate) async fn relay_output(
                 if let ExecEvent::Ended(_) = event {
                     output.pipe = None;
                 }
-                // Nobody may be interested any more.
+                // The receiver may have been dropped.
                 let _ = events.send(event);
                 continue;
             }
@@ -150,21 +149,21 @@ pub(crate) async fn relay_output(
     }
 }
 
-/// The tool's end of a pipe, as long as somebody reads from it and the tool prints.
+/// The writing end of the output pipe, until the tool closes its output or the reader closes the pipe.
 struct OutputPipe {
     pipe: Option<PipeState>,
     allowance: ReceiveWindow,
 }
 
 enum PipeState {
-    /// As it came: whoever else has it may still hand it to another runner, so it is left as it is
-    /// until this one has printed something.
+    /// Unchanged. The caller may still pass its duplicate to another runner, which must not find
+    /// `O_NONBLOCK` set.
     Untouched(OwnedFd),
     Registered(AsyncFd<OwnedFd>),
 }
 
 impl OutputPipe {
-    /// `false` if they make no sense.
+    /// Handles all complete frames. `false` after a protocol error.
     async fn take_frames(
         &mut self,
         control: &ControlConnection,
@@ -183,7 +182,7 @@ impl OutputPipe {
                         return false;
                     }
                     if self.pipe.is_some() && self.write(data).await.is_err() {
-                        // The tool's next write meets a closed pipe, too.
+                        // The tool's next write fails with EPIPE too.
                         self.pipe = None;
                         send(&Frame::Closed { stream });
                     }
@@ -192,7 +191,7 @@ impl OutputPipe {
                     }
                 }
                 Ok(Some(Frame::Closed { .. })) => self.pipe = None,
-                // The same is told on the control connection.
+                // The control connection carries the same.
                 Ok(Some(Frame::Exit { .. } | Frame::Stopped { .. })) => {}
                 Ok(None) => return true,
                 Ok(Some(_)) | Err(_) => return false,
@@ -212,7 +211,7 @@ impl OutputPipe {
         while !data.is_empty() {
             match write(pipe.get_ref(), data) {
                 Ok(count) => data = data.get(count..).unwrap_or_default(),
-                // Forgotten before the next attempt, so an event in between is never lost.
+                // Cleared before the next attempt, so that no event in between is lost.
                 Err(Errno::EAGAIN) => pipe.writable().await?.clear_ready(),
                 Err(Errno::EINTR) => {}
                 Err(errno) => return Err(errno.into()),

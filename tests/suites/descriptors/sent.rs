@@ -67,7 +67,7 @@ fn as_many_come_as_are_declared() {
             assert_eq!((answer.status(), answer.exit_code()), (400, Some("86")));
             let reason = match sent {
                 4 => "too many file descriptors".to_owned(),
-                _ => format!("{sent} file descriptors came, the invocation passes {declared}"),
+                _ => format!("received {sent} file descriptors, the invocation names {declared}"),
             };
             assert!(answer.text().starts_with(&format!("bad request: {reason}")), "{answer:?}");
             check_released(&session, &name_of(&writer));

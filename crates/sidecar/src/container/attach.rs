@@ -1,7 +1,7 @@
-//! Sidecars in containers that the user runs already.
+//! Sidecars in containers that the user runs.
 //!
-//! The runner is brought in, started there, and its file removed as soon as it runs. Nothing of ours is
-//! made on the engine, and nothing of the container's is changed.
+//! The runner is copied into the container and started there; its file is removed as soon as it runs.
+//! Nothing is created on the engine, and the container is not changed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, Permissions};
@@ -23,16 +23,16 @@ use crate::progress::Progress;
 use crate::runner::Runner;
 use crate::translation::PathTranslation;
 
-/// What attached sidecars have in common.
+/// The configuration of all attached sidecars.
 #[derive(Clone, Debug)]
 pub struct AttachConfig {
     /// The engine that runs the containers.
     pub engine: Engine,
     /// The session's id.
     pub session: String,
-    /// The `aifo-shim` binary, which is the runner; statically linked.
+    /// The `aifo-shim` binary, which is also the runner; statically linked.
     pub runner_program: PathBuf,
-    /// The session's own directory.
+    /// The session directory.
     pub directory: PathBuf,
     /// The workspace root; a real path.
     pub workspace: PathBuf,
@@ -47,7 +47,7 @@ pub struct AttachBackend {
 }
 
 impl AttachBackend {
-    /// A backend that has started nothing yet.
+    /// Returns a backend without sidecars.
     pub fn new(config: AttachConfig, others: Box<dyn Backend>) -> Self {
         AttachBackend { config: Arc::new(config), others }
     }
@@ -71,7 +71,7 @@ impl Backend for AttachBackend {
     }
 }
 
-/// Why a container does not take a runner.
+/// Why no runner could be started in a container.
 struct AttachFailure {
     reason: String,
     hint: String,
@@ -88,7 +88,7 @@ impl AttachFailure {
 }
 
 impl AttachConfig {
-    /// The commands that attach these kinds, in order.
+    /// Returns the commands that attach these kinds, in order.
     pub fn plan(&self) -> Vec<EngineCommand> {
         let of = |(kind, container): (&Kind, &String)| {
             let copy = self.copy(kind, container);
@@ -114,7 +114,7 @@ impl AttachConfig {
         })?;
         let mut copy = self.copy_runner(kind, name).await?;
         let runner = self.start(kind, &workspace, &copy).await;
-        // Who runs as root has removed it itself by now.
+        // A runner of root's has removed its file itself.
         if runner.is_ok() && container.runs_as_root() {
             copy.present = false;
         } else {
@@ -124,10 +124,10 @@ impl AttachConfig {
         Ok(runner?.with_translation(PathTranslation::new(client_paths, &workspace)))
     }
 
-    /// Puts the runner where it can be started from.
+    /// Copies the runner into the container.
     async fn copy_runner(&self, kind: &Kind, name: &str) -> Result<RunnerCopy, AttachFailure> {
         let staged = self.stage(kind).map_err(AttachFailure::new)?;
-        // From now on there may be something to remove.
+        // From here on there may be a file to remove.
         let mut copy = self.copy(kind, name);
         copy.present = true;
         let command = self.engine.copy_into(&staged, name, "/");
@@ -141,7 +141,7 @@ impl AttachConfig {
         Ok(copy)
     }
 
-    /// The runner in a directory of the name that it gets in the container, for whoever may run it there.
+    /// Creates a directory with the runner, named as in the container and executable by every user.
     fn stage(&self, kind: &Kind) -> io::Result<PathBuf> {
         let directory = self.staging_path(kind);
         DirBuilder::new().recursive(true).mode(0o755).create(&directory)?;
@@ -165,8 +165,7 @@ impl AttachConfig {
         RunnerCopy {
             engine: self.engine.clone(),
             container: container.to_owned(),
-            // That is in every container, and never a file system of its own that the engine does not
-            // reach.
+            // `/` exists in every container and is not a mount that the engine cannot write to.
             directory: format!("/{}", self.directory_name(kind)),
             present: false,
         }
@@ -183,7 +182,7 @@ impl AttachConfig {
         let mut child = self.engine.spawn(&command, true).map_err(AttachFailure::new)?;
         let mut stderr = EngineStderr::new(child.stderr.take(), None);
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(AttachFailure::new("its streams are not ours"));
+            return Err(AttachFailure::new("the engine's command has no stdin or stdout"));
         };
         let reader = stdout.into_owned_fd().map_err(AttachFailure::new)?;
         let writer = stdin.into_owned_fd().map_err(AttachFailure::new)?;
@@ -191,12 +190,12 @@ impl AttachConfig {
         let setup = Setup { workspace, tmp: Vec::new(), kind: kind.to_string() };
         match Runner::connect_stream(kind.clone(), reader, writer, &setup).await {
             Ok(runner) => {
-                // It ends when the runner has, and is collected then.
+                // Reaps the command, which ends when the runner has ended.
                 tokio::spawn(async move { stderr.wait(&mut child).await });
                 Ok(runner)
             }
             Err(error) => {
-                // Its streams are closed, so it ends.
+                // The streams are closed, so the command ends.
                 let _ = tokio::time::timeout(EXIT_TIMEOUT, stderr.wait(&mut child)).await;
                 Err(stderr
                     .error_line()
@@ -206,17 +205,17 @@ impl AttachConfig {
     }
 }
 
-/// How long it may take an engine to say why something could not be executed.
+/// Time for an engine's command to print its error and end.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// By this name the program knows that it is the runner.
+/// The program acts as the runner if argv[0] has this name.
 const PROGRAM: &str = "aifo-runner";
 
-/// The runner's file in a container. It is removed when this is dropped.
+/// The runner's file in a container, removed on drop.
 struct RunnerCopy {
     engine: Engine,
     container: String,
-    /// Its directory, which is only for it.
+    /// The directory that has only this file.
     directory: String,
     present: bool,
 }
@@ -226,14 +225,14 @@ impl RunnerCopy {
         format!("{}/{PROGRAM}", self.directory)
     }
 
-    /// A guard stands above the runner: unlike in a container of ours nothing else would end the tools
-    /// of one that was killed.
+    /// Returns the command that starts a guard and the runner. The guard ends the tools of a killed
+    /// runner, as this container does not end with the runner.
     fn start(&self) -> EngineCommand {
         let words = [&self.program(), "guard", "--stream", "--unlink"];
         self.engine.exec(&self.container, ExecAs::ContainerUser, Stdio::Attached, words)
     }
 
-    /// A container may have no program but this one that could remove it.
+    /// Returns the command that removes the file by itself: the container may have no other program.
     fn unlink(&self) -> EngineCommand {
         self.as_root(&[&self.program(), "unlink"])
     }
@@ -242,7 +241,7 @@ impl RunnerCopy {
         self.engine.exec(&self.container, ExecAs::Root, Stdio::Detached, words)
     }
 
-    /// Removes it, whether it could be executed or not.
+    /// Removes the file, also if it cannot be executed.
     async fn remove(mut self) {
         self.present = false;
         let Err(error) = self.engine.output(&self.unlink()).await else { return };
@@ -260,7 +259,7 @@ impl RunnerCopy {
 impl Drop for RunnerCopy {
     fn drop(&mut self) {
         if self.present {
-            // Called off on the way: nobody is left to wait for it.
+            // The start was cancelled; there is no task to wait for the command.
             let _ = self.engine.spawn_detached(&self.unlink());
         }
     }

@@ -1,4 +1,4 @@
-//! What keeps a network of a session's from those of others, where the engine alone does not
+//! Isolates a session's network from other networks, where the engine does not
 //! (`spec/containers.md#network`).
 
 use aifo_engine::{ContainerSpec, Flavor};
@@ -6,9 +6,8 @@ use aifo_types::Subnet;
 
 use super::Shared;
 
-/// What podman takes networks from, in its order, unless its own settings say otherwise: first the one
-/// that is there from the beginning (`containers.conf(5)`, `default_subnet` and
-/// `default_subnet_pools`).
+/// Podman's default address pools, in its order; the first is the default network
+/// (`containers.conf(5)`, `default_subnet` and `default_subnet_pools`).
 const PODMAN_POOLS: [&str; 6] = [
     "10.88.0.0/16",
     "10.89.0.0/16",
@@ -18,17 +17,17 @@ const PODMAN_POOLS: [&str; 6] = [
     "10.128.0.0/9",
 ];
 
-/// The argument before such a range (`spec/runner.md#options`).
+/// The runner's option before each pool (`spec/runner.md#options`).
 const ISOLATE_OPTION: &str = "--isolate-network";
 
-/// For the routes, and for having no capability afterwards.
+/// For adding routes, and for dropping all capabilities afterwards.
 const CAPABILITIES: [&str; 2] = ["NET_ADMIN", "SETPCAP"];
 
 impl Shared {
-    /// Has the first process of a container with a network stack of its own keep it apart.
+    /// Adds the options with which a container's first process isolates its network stack.
     pub(super) fn isolate_network(&self, spec: &mut ContainerSpec) {
         let pools = match (self.config.engine.flavor(), &self.config.pools) {
-            // Its daemon does, by rules of each network's own.
+            // Docker's daemon isolates each network.
             (Flavor::Docker, _) => return,
             (Flavor::Podman, Some(pools)) => pools.clone(),
             (Flavor::Podman, None) => default_pools(),

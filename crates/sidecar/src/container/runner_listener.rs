@@ -1,4 +1,4 @@
-//! Where a container's runner comes to us: a socket for one connection.
+//! The socket that a container's runner connects to.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -19,7 +19,7 @@ use tokio::io::unix::AsyncFd;
 use super::kind::SOCKET;
 use crate::socket::on_reactor;
 
-/// A listening socket in a folder of its own. It is removed when this is dropped.
+/// A listening socket for one connection, in its own directory. Its file is removed on drop.
 #[derive(Debug)]
 pub(super) struct RunnerListener {
     fd: AsyncFd<OwnedFd>,
@@ -27,11 +27,11 @@ pub(super) struct RunnerListener {
 }
 
 impl RunnerListener {
-    /// Listens in `folder`, which is made for it.
-    pub(super) fn bind(folder: &Path) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let path = folder.join(SOCKET);
-        // Of a container that came up no further than this.
+    /// Creates `directory` and listens there.
+    pub(super) fn bind(directory: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        let path = directory.join(SOCKET);
+        // A failed start may have left the file.
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -44,8 +44,8 @@ impl RunnerListener {
         Ok(RunnerListener { fd: on_reactor(fd, Interest::READABLE)?, path })
     }
 
-    /// Waits for the one who comes. Only processes of the caller's user are let in: the runner runs as
-    /// that, whatever its user is called in its container.
+    /// Waits for the runner's connection. Rejects processes of other users: the runner has the caller's
+    /// uid on the host, whatever its uid in the container.
     pub(super) async fn accept_runner(self) -> io::Result<OwnedFd> {
         loop {
             match accept(self.fd.as_fd()) {
@@ -54,7 +54,10 @@ impl RunnerListener {
                     if peer.uid() == getuid().as_raw() {
                         return Ok(connection);
                     }
-                    tracing::warn!(uid = peer.uid(), "a stranger came instead of a runner");
+                    tracing::warn!(
+                        uid = peer.uid(),
+                        "rejected a connection from another user while waiting for the runner"
+                    );
                 }
                 Err(Errno::EAGAIN) => self.fd.readable().await?.clear_ready(),
                 Err(Errno::EINTR | Errno::ECONNABORTED) => {}
