@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The agent is found in PATH, and gets DIR as its HOME. On a terminal its user talks to the model; else
-//! it does one errand. FILE gets the bodies of all requests, one a line.
+//! it does one task. FILE gets the bodies of all requests, one a line.
 
 use std::error::Error;
 use std::fs;

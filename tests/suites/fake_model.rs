@@ -127,7 +127,7 @@ fn an_agent_without_tools_is_told_in_its_text() {
 fn questions_on_the_side_use_no_turn_up() {
     let model = FakeModel::start(script());
     let title = json!({"model": "small", "messages": [{"role": "user", "content": "a title?"}]});
-    assert_eq!(told(&model, &title), "A small errand");
+    assert_eq!(told(&model, &title), "A small task");
     let schema = json!({
         "type": "object",
         "properties": {"next": {"type": "string", "enum": ["user", "model"]}},

@@ -31,7 +31,7 @@ pub struct Start {
     /// Files by their path in HOME.
     pub files: Vec<(&'static str, String)>,
     /// What it reads on standard input, if that is no terminal. It ends then: some agents wait for the
-    /// end, and take all of it for a part of the errand.
+    /// end, and take all of it for a part of the prompt.
     pub stdin: String,
 }
 
@@ -66,7 +66,7 @@ impl Agent {
         }
     }
 
-    /// What it is started with to do one errand with every permission and end: it follows `script` of the
+    /// What it is started with to run one task with every permission and end: it follows `script` of the
     /// model at `url`, which has no path.
     ///
     /// codex, opencode, gemini, qwen, claude, copilot and vibe print the model's last words alone on
@@ -74,16 +74,16 @@ impl Agent {
     pub fn headless(self, url: &str, script: &Script) -> Start {
         let agent = self.interactive(url);
         match self {
-            Agent::Codex => agent.args(["exec", "--skip-git-repo-check", ERRAND]),
-            Agent::Opencode => agent.args(["run", ERRAND]),
+            Agent::Codex => agent.args(["exec", "--skip-git-repo-check", PROMPT]),
+            Agent::Opencode => agent.args(["run", PROMPT]),
             // Each command takes a word of the user, a yes to run it, and one to share what it printed,
             // if that is anything. All of them are "y", so that none is out of place.
             Agent::Aider => agent.stdin("y\n".repeat(3 * script.commands() + 1)),
-            Agent::Openhands => agent.args(["--headless", "--task", ERRAND]),
-            Agent::Claude => agent.args(["--print", ERRAND]),
-            Agent::Kimi => agent.args(["--print", "--command", ERRAND]),
+            Agent::Openhands => agent.args(["--headless", "--task", PROMPT]),
+            Agent::Claude => agent.args(["--print", PROMPT]),
+            Agent::Kimi => agent.args(["--print", "--command", PROMPT]),
             Agent::Gemini | Agent::Qwen | Agent::Copilot | Agent::Vibe => {
-                agent.args(["--prompt", ERRAND])
+                agent.args(["--prompt", PROMPT])
             }
         }
     }
@@ -197,7 +197,7 @@ impl Start {
 }
 
 /// What the agent is asked. The model does what its script says, whatever that is.
-const ERRAND: &str = "Please do as the script says.";
+const PROMPT: &str = "Please do as the script says.";
 
 /// What stands for a secret.
 const KEY: &str = "sk-of-nobody";

@@ -63,7 +63,7 @@ fn reply(dialect: Dialect, prompt: Prompt, script: &Script) -> Answered {
         Reply::Text(schema::smallest(wanted).to_string())
     } else if shell.is_none() && !prompt.model.ends_with(TEXT_MODEL) {
         // ... and what the conversation is about.
-        Reply::Text("A small errand".to_owned())
+        Reply::Text("A small task".to_owned())
     } else {
         let place = script.place(&prompt.conversation);
         results = place.results;

@@ -1,10 +1,10 @@
-//! Real agents do an errand for a scripted model: each in its container, its tools in sidecars.
+//! Real agents run a task for a scripted model: each in its container, its tools in sidecars.
 //!
 //! What a tool prints proves where it ran: a variable that only one kind's sidecar has.
 
-#[path = "agent_errands/server.rs"]
+#[path = "agent_tasks/server.rs"]
 mod server;
-#[path = "agent_errands/terminal.rs"]
+#[path = "agent_tasks/terminal.rs"]
 mod terminal;
 
 use std::fs;
@@ -40,7 +40,7 @@ fn run(site: Site, start: Start) -> (Command, String, Site) {
     (run, start.stdin, site)
 }
 
-/// How long an agent may take for its errand: some load for many seconds.
+/// How long an agent may take for its task: some load for many seconds.
 const PATIENCE: Duration = Duration::from_secs(240);
 /// How long one may take to end when it is told to.
 const GOODBYE: Duration = Duration::from_secs(10);
