@@ -66,7 +66,7 @@ pub enum Step {
     },
     /// Reads until this has come. What else comes is acted on afterwards.
     WaitFor(Awaited),
-    /// Waits, without reading, until [`AcpAgent::tell`] gives this word.
+    /// Waits, without reading, until [`AcpAgent::release`] gives this word.
     WaitForWord(String),
     /// Does nothing any more, does not even read.
     Hang,
@@ -273,7 +273,7 @@ impl AcpAgent {
 
     /// Gives the word that [`Step::WaitForWord`] waits for.
     #[track_caller]
-    pub fn tell(&self, word: &str) {
+    pub fn release(&self, word: &str) {
         fs::write(word_file(self.folder(), word), "").expect("the folder is ours");
     }
 

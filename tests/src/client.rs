@@ -27,7 +27,7 @@ pub struct Started {
 }
 
 /// The pid of a tool that has ended before anybody looked for it: beyond all that the kernel gives.
-const NOBODY: i32 = i32::MAX;
+const NO_SUCH_PID: i32 = i32::MAX;
 
 /// All that a client was told after the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Client {
     pub fn start(session: &Session, invocation: Invocation) -> (Self, Started) {
         let mut client = Client::call(session, invocation);
         let mut started = client.started();
-        started.pid = session.living(started.pid).unwrap_or(NOBODY);
+        started.pid = session.living_pid(started.pid).unwrap_or(NO_SUCH_PID);
         (client, started)
     }
 

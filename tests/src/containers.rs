@@ -14,7 +14,7 @@ pub const EVERY_TOOL: &str = "aifo-test-base:latest";
 
 /// A session in containers in the making.
 #[derive(Debug)]
-pub struct Containers {
+pub struct ContainerSetup {
     engine: Engine,
     setup: Setup,
     kinds: Vec<(String, String)>,
@@ -24,13 +24,13 @@ pub struct Containers {
 
 /// A session in containers. Dropped: it ends, and nothing of it may be left.
 #[derive(Debug)]
-pub struct Contained {
+pub struct ContainerSession {
     session: Session,
     engine: Engine,
     id: String,
 }
 
-impl Containers {
+impl ContainerSetup {
     /// No kinds yet, and the defaults.
     pub fn of(engine: &Engine) -> Self {
         let shim = static_shim().to_owned();
@@ -38,7 +38,7 @@ impl Containers {
         let settings = engine.settings();
         let setup = settings.iter().fold(setup, |setup, (name, file)| setup.env(name, file));
         let (kinds, args) = (Vec::new(), Vec::new());
-        Containers { engine: engine.clone(), setup, kinds, args, workspace: None }
+        ContainerSetup { engine: engine.clone(), setup, kinds, args, workspace: None }
     }
 
     /// Adds a kind, from the image that has every tool.
@@ -108,18 +108,18 @@ impl Containers {
 
     /// Starts `aifo-coder serve` and waits until it listens.
     #[track_caller]
-    pub fn start(self) -> Contained {
+    pub fn start(self) -> ContainerSession {
         let serve = self.command("serve");
         let session = self.setup.spawn(serve, self.kinds.len());
         // unix:///../aifo-ID/front/exec.sock
         let socket = Path::new(session.url().trim_start_matches("unix://"));
         let folder = socket.ancestors().nth(2).and_then(Path::file_name).unwrap_or_default();
         let id = folder.to_string_lossy().trim_start_matches("aifo-").to_owned();
-        Contained { session, engine: self.engine, id }
+        ContainerSession { session, engine: self.engine, id }
     }
 }
 
-impl Contained {
+impl ContainerSession {
     /// The session's id.
     pub fn id(&self) -> &str {
         &self.id
@@ -189,7 +189,7 @@ impl Contained {
     }
 }
 
-impl Deref for Contained {
+impl Deref for ContainerSession {
     type Target = Session;
 
     fn deref(&self) -> &Session {
@@ -197,7 +197,7 @@ impl Deref for Contained {
     }
 }
 
-impl DerefMut for Contained {
+impl DerefMut for ContainerSession {
     fn deref_mut(&mut self) -> &mut Session {
         &mut self.session
     }

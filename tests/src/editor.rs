@@ -16,16 +16,16 @@ use crate::{Outcome, Signal, eventually_within, send_signal};
 pub struct Editor {
     child: Child,
     stdin: Option<ChildStdin>,
-    heard: Arc<Heard>,
+    received: Arc<ReceivedMessages>,
     stderr: Collector,
     /// The messages before this one have been dealt with.
     next: usize,
-    asked: i64,
+    last_id: i64,
 }
 
 /// What has come, whole lines of JSON.
 #[derive(Debug, Default)]
-struct Heard {
+struct ReceivedMessages {
     messages: Mutex<(Vec<Value>, Stream)>,
     changed: Condvar,
 }
@@ -49,10 +49,10 @@ impl Editor {
         let stdout = child.stdout.take().expect("stdout is a pipe");
         let stderr = Collector::of(child.stderr.take().expect("stderr is a pipe"));
         let stdin = child.stdin.take();
-        let heard = Arc::new(Heard::default());
-        let shared = Arc::clone(&heard);
+        let received = Arc::new(ReceivedMessages::default());
+        let shared = Arc::clone(&received);
         thread::spawn(move || shared.read(BufReader::new(stdout)));
-        Editor { child, stdin, heard, stderr, next: 0, asked: 0 }
+        Editor { child, stdin, received, stderr, next: 0, last_id: 0 }
     }
 
     /// Its process id.
@@ -62,30 +62,30 @@ impl Editor {
 
     /// Asks for something: the id of the request.
     #[track_caller]
-    pub fn ask(&mut self, method: &str, params: &Value) -> i64 {
-        self.asked += 1;
-        let id = self.asked;
+    pub fn request(&mut self, method: &str, params: &Value) -> i64 {
+        self.last_id += 1;
+        let id = self.last_id;
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         id
     }
 
     /// Tells something that has no answer.
     #[track_caller]
-    pub fn tell(&mut self, method: &str, params: &Value) {
+    pub fn notify(&mut self, method: &str, params: &Value) {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
     /// Answers a request of the agent's.
     #[track_caller]
-    pub fn answer(&mut self, request: &Value, result: &Value) {
+    pub fn respond(&mut self, request: &Value, result: &Value) {
         self.send(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result}));
     }
 
     /// Waits for the next message that is like this; those before it are passed over.
     #[track_caller]
-    pub fn hear(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+    pub fn wait_for(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         let start = Instant::now();
-        let mut messages = self.heard.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut messages = self.received.messages.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let new = messages.0.iter().enumerate().skip(self.next);
             if let Some((at, message)) = new.into_iter().find(|(_, message)| is_it(message)) {
@@ -98,26 +98,26 @@ impl Editor {
                 drop(messages);
                 panic!("never heard: {what}\nbut {told}\nstderr: {}", self.stderr.so_far());
             };
-            let woken = self.heard.changed.wait_timeout(messages, left);
+            let woken = self.received.changed.wait_timeout(messages, left);
             messages = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     /// Waits for the answer to a request of ours: its result, or its error.
     #[track_caller]
-    pub fn answered(&mut self, id: i64) -> Result<Value, Value> {
-        let answer = self.hear(&format!("the answer to {id}"), |message| {
+    pub fn response(&mut self, id: i64) -> Result<Value, Value> {
+        let response = self.wait_for(&format!("the answer to {id}"), |message| {
             message["id"] == id && message.get("method").is_none()
         });
-        match answer.get("error") {
+        match response.get("error") {
             Some(error) => Err(error.clone()),
-            None => Ok(answer["result"].clone()),
+            None => Ok(response["result"].clone()),
         }
     }
 
     /// Everything that has come so far.
-    pub fn heard(&self) -> Vec<Value> {
-        self.heard.messages.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    pub fn received(&self) -> Vec<Value> {
+        self.received.messages.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
     /// The last that it said on stderr.
@@ -126,26 +126,26 @@ impl Editor {
     }
 
     /// Ends its own stream.
-    pub fn say_no_more(&mut self) {
+    pub fn close_stdin(&mut self) {
         drop(self.stdin.take());
     }
 
     /// Says no more, and waits for the end.
     #[track_caller]
-    pub fn leave(mut self) -> Outcome {
-        self.say_no_more();
-        self.over()
+    pub fn finish(mut self) -> Outcome {
+        self.close_stdin();
+        self.wait_for_end()
     }
 
     /// Sends it a signal, and waits for the end.
     #[track_caller]
     pub fn end_by(mut self, signal: Signal) -> Outcome {
         send_signal(self.pid(), signal);
-        self.over()
+        self.wait_for_end()
     }
 
     #[track_caller]
-    fn over(&mut self) -> Outcome {
+    fn wait_for_end(&mut self) -> Outcome {
         let mut status = None;
         eventually_within(Self::PATIENCE, "the agent has ended", || {
             status = self.child.try_wait().expect("the child is ours");
@@ -163,14 +163,14 @@ impl Editor {
     }
 }
 
-impl Heard {
+impl ReceivedMessages {
     fn read(&self, lines: impl BufRead) {
         for line in lines.lines().map_while(Result::ok) {
             // What is no message is kept as well: nothing but messages may come.
             let message = serde_json::from_str(&line).unwrap_or(Value::String(line));
-            self.note(|heard| heard.0.push(message));
+            self.note(|received| received.0.push(message));
         }
-        self.note(|heard| heard.1 = Stream::Ended);
+        self.note(|received| received.1 = Stream::Ended);
     }
 
     fn note(&self, change: impl FnOnce(&mut (Vec<Value>, Stream))) {

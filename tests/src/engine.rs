@@ -20,13 +20,12 @@ pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 impl Engine {
     /// The engine of this run; `None` where the variable is not set, and then the story is named as
     /// skipped.
-    pub fn of_run(story: &str) -> Option<Self> {
+    pub fn of_run(test: &str) -> Option<Self> {
         match std::env::var("AIFO_TEST_ENGINE") {
             Ok(program) if !program.is_empty() => Some(Engine { program }),
             _ => {
                 // Nobody is left to be told that stderr is gone.
-                let _ =
-                    writeln!(std::io::stderr(), "skipped: {story}: AIFO_TEST_ENGINE is not set");
+                let _ = writeln!(std::io::stderr(), "skipped: {test}: AIFO_TEST_ENGINE is not set");
                 None
             }
         }

@@ -15,7 +15,7 @@ pub enum Landlock {
 
 impl Landlock {
     /// Whether this kernel has it. Where it does not, the story is named as left out.
-    pub fn available(self, story: &str) -> bool {
+    pub fn available(self, test: &str) -> bool {
         let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
         let created = match self {
             Landlock::Writes => ruleset.handle_access(AccessFs::from_all(ABI::V2)),
@@ -25,7 +25,7 @@ impl Landlock {
         let available = created.and_then(Ruleset::create).is_ok();
         if !available {
             // Nobody is left to be told that stderr is gone.
-            let _ = writeln!(std::io::stderr(), "left out: {story} (this kernel lacks {self:?})");
+            let _ = writeln!(std::io::stderr(), "left out: {test} (this kernel lacks {self:?})");
         }
         available
     }

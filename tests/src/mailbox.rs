@@ -23,7 +23,7 @@ pub struct Mailbox {
 
 /// What a request was answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answered {
+pub struct MailboxAnswer {
     /// The content of the file, digits.
     pub exit: String,
     /// What was printed.
@@ -121,12 +121,12 @@ impl Mailbox {
 
     /// Waits for the answer to a request.
     #[track_caller]
-    pub fn answer(&self, stem: &str) -> Answered {
+    pub fn answer(&self, stem: &str) -> MailboxAnswer {
         let exit = self.file(&format!("{stem}.exit"));
         eventually(&format!("'{stem}' is answered"), || exit.exists());
         let read = |part: &str| fs::read(self.file(&format!("{stem}.{part}"))).unwrap_or_default();
         let text = |part: &str| String::from_utf8_lossy(&read(part)).into_owned();
-        Answered {
+        MailboxAnswer {
             exit: text("exit"),
             stdout: read("stdout"),
             stderr: text("stderr"),

@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 /// The pids of all processes that carry the mark of an exec: `AIFO_EXEC=<id>`.
 ///
 /// A zombie has no environment any more, so it does not count.
-pub fn census(exec_id: &str) -> Vec<i32> {
+pub fn tagged_processes(exec_id: &str) -> Vec<i32> {
     let mark = format!("AIFO_EXEC={exec_id}");
     pids().filter(|&pid| environment(pid).contains(&mark)).collect()
 }
@@ -26,7 +26,7 @@ pub fn argv(pid: i32) -> Vec<String> {
 
 /// The processes that have to do with a folder, by their command line: it is named there or in their
 /// environment, or they are in a container that has it mounted.
-pub fn about(folder: &Path) -> Vec<(i32, String)> {
+pub fn processes_using(folder: &Path) -> Vec<(i32, String)> {
     let named = folder.to_string_lossy().into_owned();
     let is_about = |&pid: &i32| {
         let words = argv(pid).into_iter().chain(environment(pid)).any(|word| word.contains(&named));

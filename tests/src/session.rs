@@ -154,7 +154,7 @@ impl Session {
     /// container counts its own. Panics if there is none.
     #[track_caller]
     pub fn process(&self, told: i32) -> i32 {
-        self.living(told).unwrap_or_else(|| panic!("no process of the session is {told}"))
+        self.living_pid(told).unwrap_or_else(|| panic!("no process of the session is {told}"))
     }
 
     /// All processes of the session but the proxy: what is below it, and what runs in its containers.
@@ -168,7 +168,7 @@ impl Session {
 
     /// [`Session::process`], unless it is gone.
     #[track_caller]
-    pub(crate) fn living(&self, told: i32) -> Option<i32> {
+    pub(crate) fn living_pid(&self, told: i32) -> Option<i32> {
         match Backend::chosen() {
             Backend::Local => Some(told),
             Backend::Engine { .. } => numbered_in_containers(&self.workspace(), told),

@@ -49,16 +49,16 @@ impl Terminal {
 
     /// Starts a command as the leader of a session whose terminal this is.
     #[track_caller]
-    pub fn start(&self, command: &Command) -> Seated {
+    pub fn start(&self, command: &Command) -> TerminalProcess {
         // `setsid` executes the command in its own place, so the pid is the command's.
-        let mut seated = Command::new("/usr/bin/setsid");
-        seated.arg("--ctty").arg(command.get_program()).args(command.get_args());
-        seated.env_clear().envs(command.get_envs().filter_map(|(name, v)| Some((name, v?))));
+        let mut process = Command::new("/usr/bin/setsid");
+        process.arg("--ctty").arg(command.get_program()).args(command.get_args());
+        process.env_clear().envs(command.get_envs().filter_map(|(name, v)| Some((name, v?))));
         if let Some(folder) = command.get_current_dir() {
-            seated.current_dir(folder);
+            process.current_dir(folder);
         }
-        seated.stdin(self.stdio()).stdout(self.stdio()).stderr(self.stdio());
-        Seated(seated.spawn().expect("a command can be started on a terminal"))
+        process.stdin(self.stdio()).stdout(self.stdio()).stderr(self.stdio());
+        TerminalProcess(process.spawn().expect("a command can be started on a terminal"))
     }
 
     /// Types.
@@ -82,9 +82,9 @@ impl Terminal {
 
 /// A command on a terminal. Ended by its pid on drop.
 #[derive(Debug)]
-pub struct Seated(Child);
+pub struct TerminalProcess(Child);
 
-impl Seated {
+impl TerminalProcess {
     /// Its process id.
     pub fn pid(&self) -> i32 {
         self.0.id().cast_signed()
@@ -103,7 +103,7 @@ impl Seated {
     }
 }
 
-impl Drop for Seated {
+impl Drop for TerminalProcess {
     fn drop(&mut self) {
         // After `finish` both are no-ops: std remembers that the child was waited for.
         let _ = self.0.kill();

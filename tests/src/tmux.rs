@@ -39,14 +39,14 @@ impl Tmux {
             Tmux { socket, server: 0, terminal: String::new(), pid: 0, _scratch: scratch };
         tmux.server = tmux.number("#{pid}");
         tmux.pid = tmux.number("#{pane_pid}");
-        tmux.terminal = tmux.tell(&["display", "-p", "#{pane_tty}"]).trim().to_owned();
+        tmux.terminal = tmux.tmux(&["display", "-p", "#{pane_tty}"]).trim().to_owned();
         tmux
     }
 
     /// Presses keys by their names: `Enter`, `C-c`, `Left`; a text without a name is typed.
     #[track_caller]
     pub fn press(&self, keys: &[&str]) -> &Self {
-        self.tell(&[&["send-keys", "--"], keys].concat());
+        self.tmux(&[&["send-keys", "--"], keys].concat());
         self
     }
 
@@ -55,14 +55,14 @@ impl Tmux {
     pub fn line(&self, text: &str) -> &Self {
         // To tmux, a semicolon at a word's end is the end of its command.
         let text = text.strip_suffix(';').map_or(text.to_owned(), |rest| format!("{rest}\\;"));
-        self.tell(&["send-keys", "-l", "--", &text]);
+        self.tmux(&["send-keys", "-l", "--", &text]);
         self.press(&["Enter"])
     }
 
     /// What is on the screen, without the white space at each line's and at the screen's end.
     #[track_caller]
     pub fn screen(&self) -> String {
-        self.tell(&["capture-pane", "-p"]).trim_end().to_owned()
+        self.tmux(&["capture-pane", "-p"]).trim_end().to_owned()
     }
 
     /// Waits until the screen is as wanted.
@@ -97,31 +97,31 @@ impl Tmux {
     /// Makes the screen empty.
     #[track_caller]
     pub fn clear(&self) -> &Self {
-        self.tell(&["send-keys", "-R", ";", "clear-history"]);
+        self.tmux(&["send-keys", "-R", ";", "clear-history"]);
         self
     }
 
     /// Gives the window another size.
     #[track_caller]
     pub fn resize(&self, columns: u16, rows: u16) -> &Self {
-        self.tell(&["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
+        self.tmux(&["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
         self
     }
 
     /// Closes the terminal under everything that runs on it.
     #[track_caller]
     pub fn close(&self) {
-        self.tell(&["kill-server"]);
+        self.tmux(&["kill-server"]);
     }
 
     #[track_caller]
     fn number(&self, format: &str) -> i32 {
-        let text = self.tell(&["display", "-p", format]);
+        let text = self.tmux(&["display", "-p", format]);
         text.trim().parse().unwrap_or_else(|_| panic!("{format} is '{text}'"))
     }
 
     #[track_caller]
-    fn tell(&self, words: &[&str]) -> String {
+    fn tmux(&self, words: &[&str]) -> String {
         let mut tmux = Command::new("/usr/bin/tmux");
         tmux.env_clear().arg("-S").arg(&self.socket).arg("-u").args(words).stdin(Stdio::null());
         let output = tmux.output().expect("tmux can be started");

@@ -40,14 +40,14 @@ impl UserContainer {
 
     /// Has the engine do something with it: `stop`, `start`, `pause`.
     #[track_caller]
-    pub fn told_to(&self, words: &[&str]) {
+    pub fn engine_command(&self, words: &[&str]) {
         let (verb, options) = words.split_first().expect("a command has a verb");
         self.engine.text([&[*verb], options, &[self.name.as_str()]].concat());
     }
 
     /// The host's pids of what runs in it, but for itself.
     #[track_caller]
-    pub fn guests(&self) -> Vec<i32> {
+    pub fn processes_inside(&self) -> Vec<i32> {
         let namespace = |pid: i32| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
         let own = namespace(self.engine.pid(&self.name));
         let entries = std::fs::read_dir("/proc").expect("it is there");

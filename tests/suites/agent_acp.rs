@@ -17,7 +17,7 @@ use std::fs;
 use std::time::{Duration, UNIX_EPOCH};
 
 use aifo_tests::model::{Agent, FakeModel, Script};
-use aifo_tests::{Editor, Site, eventually_within};
+use aifo_tests::{AgentFixture, Editor, eventually_within};
 use serde_json::{Value, json};
 
 /// What the agent runs.
@@ -27,27 +27,27 @@ const MAKEFILE: &str = "where:\n\t@echo made for $${CCACHE_DIR:-nobody}\n\t@touc
 const MADE: &str = "made for /var/cache/aifo/ccache";
 
 /// The agents of a run that speak ACP, each with its project and a model that follows a script.
-fn sites(story: &str, script: &Script) -> Vec<(Site, FakeModel)> {
-    empty_sites(story).into_iter().filter_map(|site| furnished(site, script)).collect()
+fn fixtures(test: &str, script: &Script) -> Vec<(AgentFixture, FakeModel)> {
+    empty_fixtures(test).into_iter().filter_map(|fixture| configured(fixture, script)).collect()
 }
 
 /// The agents of a run, with nothing in their workspaces.
-fn empty_sites(story: &str) -> Vec<Site> {
-    Site::of_run(story, &["c-cpp"])
+fn empty_fixtures(test: &str) -> Vec<AgentFixture> {
+    AgentFixture::of_run(test, &["c-cpp"])
 }
 
 /// An agent's site with the project, and a model that follows a script; `None` of those that do not
 /// speak ACP.
-fn furnished(site: Site, script: &Script) -> Option<(Site, FakeModel)> {
-    fs::write(site.workspace().join("Makefile"), MAKEFILE).unwrap();
-    let (model, url) = site.model(script.clone());
-    let start = site.agent.asking(&url)?;
-    Some((site.furnished(&start), model))
+fn configured(fixture: AgentFixture, script: &Script) -> Option<(AgentFixture, FakeModel)> {
+    fs::write(fixture.workspace().join("Makefile"), MAKEFILE).unwrap();
+    let (model, url) = fixture.model(script.clone());
+    let start = fixture.agent.asking(&url)?;
+    Some((fixture.configured(&start), model))
 }
 
 /// Whether the tool has run since this was last asked.
-fn has_run(site: &Site) -> bool {
-    fs::remove_file(site.workspace().join("ran")).is_ok()
+fn has_run(fixture: &AgentFixture) -> bool {
+    fs::remove_file(fixture.workspace().join("ran")).is_ok()
 }
 
 /// gemini names what it keeps of a session by the minute, and loses it when the session is loaded in the
@@ -73,17 +73,17 @@ fn introduced(editor: &mut Editor) -> Value {
         "clientCapabilities": {"fs": {"readTextFile": false, "writeTextFile": false}},
         "clientInfo": {"name": "an editor of the tests", "version": "1"},
     });
-    let id = editor.ask("initialize", &params);
-    let agent = editor.answered(id).unwrap();
+    let id = editor.request("initialize", &params);
+    let agent = editor.response(id).unwrap();
     assert_eq!(agent["protocolVersion"], 1, "{agent}");
     agent
 }
 
 /// Opens a session in the workspace.
 #[track_caller]
-fn opened(editor: &mut Editor, site: &Site) -> String {
-    let id = editor.ask("session/new", &json!({"cwd": site.workspace(), "mcpServers": []}));
-    let opened = editor.answered(id).unwrap_or_else(|e| panic!("{}: {e}", site.name()));
+fn opened(editor: &mut Editor, fixture: &AgentFixture) -> String {
+    let id = editor.request("session/new", &json!({"cwd": fixture.workspace(), "mcpServers": []}));
+    let opened = editor.response(id).unwrap_or_else(|e| panic!("{}: {e}", fixture.name()));
     opened["sessionId"].as_str().expect("a session has an id").to_owned()
 }
 
@@ -91,13 +91,13 @@ fn opened(editor: &mut Editor, site: &Site) -> String {
 #[track_caller]
 fn prompted(editor: &mut Editor, session: &str, text: &str) -> i64 {
     let prompt = json!([{"type": "text", "text": text}]);
-    editor.ask("session/prompt", &json!({"sessionId": session, "prompt": prompt}))
+    editor.request("session/prompt", &json!({"sessionId": session, "prompt": prompt}))
 }
 
 /// Waits for the request for a permission.
 #[track_caller]
 fn permission(editor: &mut Editor) -> Value {
-    editor.hear("a request for permission", |message| {
+    editor.wait_for("a request for permission", |message| {
         message["method"] == "session/request_permission" && message.get("id").is_some()
     })
 }
@@ -109,7 +109,7 @@ fn decide(editor: &mut Editor, permission: &Value, kind: &str) {
     let option =
         options.iter().find(|option| option["kind"] == kind).expect("there is that option");
     let outcome = json!({"outcome": "selected", "optionId": option["optionId"]});
-    editor.answer(permission, &json!({"outcome": outcome}));
+    editor.respond(permission, &json!({"outcome": outcome}));
 }
 
 /// What an agent said in these messages, without what it thought.

@@ -38,19 +38,19 @@ const START: Duration = Duration::from_secs(300);
 const USERS: [&str; 2] = ["0:0", "1000:1000"];
 
 /// Runs a story for each agent whose image is there; the others are named.
-fn for_each_agent(story: &str, tell: impl Fn(&Engine, &str)) {
-    let Some(engine) = Engine::of_run(story) else { return };
+fn for_each_agent(test: &str, scenario: impl Fn(&Engine, &str)) {
+    let Some(engine) = Engine::of_run(test) else { return };
     let mut told = 0;
     for agent in AGENTS {
         let inspect = ["image", "inspect", "--format", "there", &image(agent)];
         if Outcome::of(&mut engine.command(inspect)).text().trim_end() == "there" {
-            tell(&engine, agent);
+            scenario(&engine, agent);
             told += 1;
         } else {
             // Nobody is left to be told that stderr is gone.
             let _ = writeln!(
                 std::io::stderr(),
-                "skipped: {story}: no {}; make it with: cargo xtask images build agent-{agent}",
+                "skipped: {test}: no {}; make it with: cargo xtask images build agent-{agent}",
                 image(agent)
             );
         }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use aifo_tests::model::{Script, Start, ToolResult};
 use aifo_tests::{
-    Outcome, Running, Signal, Site, eventually, eventually_within, is_alive, is_zombie,
+    AgentFixture, Outcome, Running, Signal, eventually, eventually_within, is_alive, is_zombie,
 };
 
 const MAKEFILE: &str = "where:\n\t@echo made for $${CCACHE_DIR:-nobody}\nfails:\n\t@exit 7\n";
@@ -23,21 +23,21 @@ const HEREDOC: &str =
     "python3 - <<'EOF'\nimport os\nprint('python keeps', os.environ.get('PIP_CACHE_DIR'))\nEOF";
 
 /// The agents of a run, each with the project.
-fn sites(story: &str) -> Vec<Site> {
-    let sites = Site::of_run(story, &["c-cpp", "node", "python", "rust"]);
-    for site in &sites {
-        fs::write(site.workspace().join("Makefile"), MAKEFILE).unwrap();
-        fs::write(site.workspace().join("app.js"), APP).unwrap();
+fn fixtures(test: &str) -> Vec<AgentFixture> {
+    let fixtures = AgentFixture::of_run(test, &["c-cpp", "node", "python", "rust"]);
+    for fixture in &fixtures {
+        fs::write(fixture.workspace().join("Makefile"), MAKEFILE).unwrap();
+        fs::write(fixture.workspace().join("app.js"), APP).unwrap();
     }
-    sites
+    fixtures
 }
 
 /// `aifo-coder run` of an agent with what it is started with, and what it reads.
-fn run(site: Site, start: Start) -> (Command, String, Site) {
-    let site = site.furnished(&start);
-    let mut run = site.command("run");
+fn run(fixture: AgentFixture, start: Start) -> (Command, String, AgentFixture) {
+    let fixture = fixture.configured(&start);
+    let mut run = fixture.command("run");
     run.args(&start.command);
-    (run, start.stdin, site)
+    (run, start.stdin, fixture)
 }
 
 /// How long an agent may take for its task: some load for many seconds.
@@ -60,7 +60,7 @@ fn check(agent: &str, result: &ToolResult, output: &str, code: i32) {
 #[test]
 #[ignore = "container: cargo xtask test agents"]
 fn tools_run_in_sidecars_and_what_they_say_comes_back() {
-    for site in sites("tools_run_in_sidecars_and_what_they_say_comes_back") {
+    for fixture in fixtures("tools_run_in_sidecars_and_what_they_say_comes_back") {
         let expected = [
             ("cargo --version", "cargo", 0),
             (HEREDOC, "python keeps /var/cache/aifo/pip/pip", 0),
@@ -72,10 +72,10 @@ fn tools_run_in_sidecars_and_what_they_say_comes_back() {
         let script =
             expected.iter().fold(Script::new(), |script, (line, _, _)| script.shell(*line));
         let script = script.say("All six are done.");
-        let name = site.name();
-        let (model, url) = site.model(script);
-        let start = site.agent.headless(&url, model.script());
-        let (mut command, stdin, site) = run(site, without_the_rows_own(start));
+        let name = fixture.name();
+        let (model, url) = fixture.model(script);
+        let start = fixture.agent.headless(&url, model.script());
+        let (mut command, stdin, fixture) = run(fixture, without_the_rows_own(start));
         let running = fed(&mut command, &stdin);
         eventually_within(PATIENCE, &format!("{name} has ended"), || is_over(running.pid()));
         let outcome = running.finish();
@@ -89,7 +89,7 @@ fn tools_run_in_sidecars_and_what_they_say_comes_back() {
             check(name, result, output, code);
         }
         // The agent's own programs never came to the proxy: what did is the script's, and our check.
-        let calls = site.calls();
+        let calls = fixture.calls();
         let tools: Vec<_> = calls.iter().filter_map(|call| call["tool"].as_str()).collect();
         for tool in ["cargo", "python3", "node", "make"] {
             assert!(tools.contains(&tool), "{name}: {tools:?}");
@@ -100,20 +100,20 @@ fn tools_run_in_sidecars_and_what_they_say_comes_back() {
             assert!(!own.iter().any(|own| argv.contains(own)), "{name}: {call}");
             assert!(call["kind"].is_string(), "{name}: {call}");
         }
-        assert_eq!(site.left(), [""; 0], "{name}");
+        assert_eq!(fixture.left(), [""; 0], "{name}");
     }
 }
 
 #[test]
 #[ignore = "container: cargo xtask test agents"]
 fn an_agent_that_is_ended_takes_its_tool_along() {
-    for site in sites("an_agent_that_is_ended_takes_its_tool_along") {
-        let name = site.name();
+    for fixture in fixtures("an_agent_that_is_ended_takes_its_tool_along") {
+        let name = fixture.name();
         let sleeps = "python3 -c \"open('started','w').close(); import time; time.sleep(987)\"";
-        let (model, url) = site.model(Script::new().shell(sleeps).say("It is over."));
-        let start = site.agent.headless(&url, model.script());
-        let (mut command, stdin, site) = run(site, without_the_rows_own(start));
-        let started = site.workspace().join("started");
+        let (model, url) = fixture.model(Script::new().shell(sleeps).say("It is over."));
+        let start = fixture.agent.headless(&url, model.script());
+        let (mut command, stdin, fixture) = run(fixture, without_the_rows_own(start));
+        let started = fixture.workspace().join("started");
         let running = fed(&mut command, &stdin);
         let has_started = format!("{name} has its tool started");
         eventually_within(PATIENCE, &has_started, || started.exists());
@@ -125,10 +125,10 @@ fn an_agent_that_is_ended_takes_its_tool_along() {
         }
         drop(running);
         eventually(&format!("nothing of {name} runs"), || {
-            site.left().iter().all(|left| left.starts_with("aifo-net-"))
+            fixture.left().iter().all(|left| left.starts_with("aifo-net-"))
         });
-        Outcome::of(site.containers.setup().coder().arg("cleanup"));
-        assert_eq!(site.left(), [""; 0], "{name}");
+        Outcome::of(fixture.containers.setup().coder().arg("cleanup"));
+        assert_eq!(fixture.left(), [""; 0], "{name}");
     }
 }
 

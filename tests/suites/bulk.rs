@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-use aifo_tests::{BLOCK, Connection, Listen, Noise, Session, Setup, status_kib};
+use aifo_tests::{BLOCK, Connection, Listen, RandomBytes, Session, Setup, status_kib};
 
 const SIZE: u64 = 256 << 20;
 const SEED: &str = "42";
@@ -20,7 +20,7 @@ fn v2_with_a_reader_that_falls_asleep() {
     let mut shim = command.spawn().expect("the shim starts");
     let mut stdout = shim.stdout.take().expect("stdout is a pipe");
 
-    let mut noise = Noise::new(42);
+    let mut noise = RandomBytes::new(42);
     let mut buffer = vec![0; BLOCK];
     let mut slept = false;
     loop {
@@ -51,7 +51,7 @@ fn v1_over_both_transports() {
         assert!(head.contains(&format!("\r\nContent-Length: {SIZE}\r\n")), "{head}");
         assert!(head.contains("\r\nX-Exit-Code: 0\r\n"), "{head}");
 
-        let mut noise = Noise::new(42);
+        let mut noise = RandomBytes::new(42);
         noise.check(&start);
         let mut buffer = vec![0; BLOCK];
         loop {

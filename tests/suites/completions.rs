@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Outcome, Setup, possible};
+use aifo_tests::{Outcome, Setup, can_run};
 
 const SHELLS: [&str; 5] = ["bash", "zsh", "fish", "elvish", "powershell"];
 
@@ -69,7 +69,7 @@ fn bash_completes() {
 
 #[test]
 fn fish_completes() {
-    if !possible("completions: fish_completes", &["fish", "--version"]) {
+    if !can_run("completions: fish_completes", &["fish", "--version"]) {
         return;
     }
     let setup = Setup::new();
@@ -86,7 +86,7 @@ fn fish_completes() {
 
 #[test]
 fn zsh_takes_the_script() {
-    if !possible("completions: zsh_takes_the_script", &["zsh", "--version"]) {
+    if !can_run("completions: zsh_takes_the_script", &["zsh", "--version"]) {
         return;
     }
     let setup = Setup::new();
@@ -137,7 +137,7 @@ fn every_command_has_a_manual_page() {
 
 #[test]
 fn the_pages_render_without_a_warning() {
-    if !possible("completions: the_pages_render_without_a_warning", &["groff", "--version"]) {
+    if !can_run("completions: the_pages_render_without_a_warning", &["groff", "--version"]) {
         return;
     }
     let setup = Setup::new();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use aifo_tests::{Answer, Landlock, Outcome, Session, Setup, Signal, Tool, possible};
+use aifo_tests::{Answer, Landlock, Outcome, Session, Setup, Signal, Tool, can_run};
 
 /// A session in which `make` is a shell with the machine's own commands. `None` where the kernel
 /// cannot confine; the story is named then.
@@ -122,7 +122,7 @@ fn it_gives_up_gaining_privileges() {
     let Some(session) = session("it_gives_up_gaining_privileges") else { return };
     assert_eq!(sh(&session, "grep NoNewPrivs /proc/self/status").text(), "NoNewPrivs:\t1\n");
     // What would change the user is not even tried with more rights than before.
-    if possible("confinement::it_gives_up_gaining_privileges, sudo", &["sudo", "-n", "true"]) {
+    if can_run("confinement::it_gives_up_gaining_privileges, sudo", &["sudo", "-n", "true"]) {
         let answer = sh(&session, "sudo -n sh -c 'echo x > ../by-root'");
         assert_ne!(answer.exit_code(), Some("0"), "{}", answer.text());
     }

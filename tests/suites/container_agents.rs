@@ -10,7 +10,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use aifo_tests::{Containers, EVERY_TOOL, Engine, Outcome, Running};
+use aifo_tests::{ContainerSetup, EVERY_TOOL, Engine, Outcome, Running};
 
 /// Tells by a variable that only one kind's sidecar has where it is made.
 pub(crate) const WHERE: &str = "all:\n\t@echo made for $${CCACHE_DIR:-nobody}\n";
@@ -18,14 +18,14 @@ pub(crate) const WHERE: &str = "all:\n\t@echo made for $${CCACHE_DIR:-nobody}\n"
 pub(crate) const MADE: &str = "made for /var/cache/aifo/ccache\n";
 
 /// Sidecars for c-cpp and python, and a workspace whose `make` tells where it ran.
-pub(crate) fn containers(engine: &Engine) -> Containers {
-    let containers = Containers::of(engine).kind("c-cpp").kind("python");
+pub(crate) fn containers(engine: &Engine) -> ContainerSetup {
+    let containers = ContainerSetup::of(engine).kind("c-cpp").kind("python");
     fs::write(containers.setup().workspace().join("Makefile"), WHERE).unwrap();
     containers
 }
 
 /// `aifo-coder run` of a command in a container.
-pub(crate) fn contained(containers: &Containers, command: &[&str]) -> Command {
+pub(crate) fn contained(containers: &ContainerSetup, command: &[&str]) -> Command {
     let mut run = containers.command("run");
     run.args(["--image", EVERY_TOOL, "--"]).args(command);
     run
@@ -33,20 +33,20 @@ pub(crate) fn contained(containers: &Containers, command: &[&str]) -> Command {
 
 /// What a shell script prints that is the agent; nothing may go wrong.
 #[track_caller]
-pub(crate) fn told(containers: &Containers, script: &str) -> String {
+pub(crate) fn told(containers: &ContainerSetup, script: &str) -> String {
     let outcome = Outcome::of(&mut contained(containers, &["sh", "-c", script]));
     outcome.exited(0).text()
 }
 
 /// A script in the workspace, which is an agent of its name.
-fn script(containers: &Containers, name: &str, body: &str) -> String {
+fn script(containers: &ContainerSetup, name: &str, body: &str) -> String {
     let path = containers.setup().workspace().join(name);
     fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     format!("/workspace/{name}")
 }
 
-fn user_file(containers: &Containers, text: &str) {
+fn user_file(containers: &ContainerSetup, text: &str) {
     let folder = containers.setup().scratch().join("home/.config/aifo");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("config.toml"), text).unwrap();
@@ -77,7 +77,7 @@ fn every_agent_has_the_same_path_and_its_own_switches() {
         ("somebody", "0", "0", "0"),
     ];
     for (name, smart, node, python) in rows {
-        let containers = Containers::of(&engine);
+        let containers = ContainerSetup::of(&engine);
         let agent = script(&containers, name, "env");
         let outcome = Outcome::of(&mut contained(&containers, &[&agent]));
         let text = outcome.exited(0).text();
@@ -130,7 +130,7 @@ fn tools_run_in_their_sidecars_whatever_shell_calls_them() {
 #[ignore = "container: cargo xtask test docker"]
 fn the_agents_own_programs_stay_with_it() {
     let Some(engine) = Engine::of_run("the_agents_own_programs_stay_with_it") else { return };
-    let containers = Containers::of(&engine).kind("node").kind("python");
+    let containers = ContainerSetup::of(&engine).kind("node").kind("python");
     let setup = containers.setup();
     fs::write(setup.workspace().join("app.js"), "console.log(!!process.env.NPM_CONFIG_CACHE)")
         .unwrap();
@@ -161,7 +161,7 @@ fn it_gets_the_variables_of_its_row_and_nothing_else_secret() {
     else {
         return;
     };
-    let containers = Containers::of(&engine)
+    let containers = ContainerSetup::of(&engine)
         .env("OPENAI_API_KEY", "sk-of-the-row")
         .env("GITHUB_TOKEN", "ghp-of-nobody")
         .env("AIFO_ENV_MINE", "given")
@@ -236,7 +236,7 @@ fn it_reaches_the_proxy_and_its_own_and_nothing_else() {
 #[ignore = "container: cargo xtask test docker"]
 fn it_keeps_the_folders_of_its_row() {
     let Some(engine) = Engine::of_run("it_keeps_the_folders_of_its_row") else { return };
-    let containers = Containers::of(&engine);
+    let containers = ContainerSetup::of(&engine);
     user_file(
         &containers,
         "[agents.mine]\ncommand = ['sh', '-c', 'cat .mine/a .config/mine/b 2>/dev/null; echo \"$0 $MODE\"; \
@@ -257,9 +257,9 @@ fn it_keeps_the_folders_of_its_row() {
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn it_reaches_no_program_of_this_machine_by_its_state() {
-    let story = "it_reaches_no_program_of_this_machine_by_its_state";
-    let Some(engine) = Engine::of_run(story) else { return };
-    let containers = Containers::of(&engine).kind("c-cpp");
+    let test = "it_reaches_no_program_of_this_machine_by_its_state";
+    let Some(engine) = Engine::of_run(test) else { return };
+    let containers = ContainerSetup::of(&engine).kind("c-cpp");
     user_file(
         &containers,
         "[agents.mine]\ncommand = ['/usr/bin/python3', 'reach.py']\nstate = ['.mine']\n",
@@ -280,7 +280,7 @@ fn it_reaches_no_program_of_this_machine_by_its_state() {
 #[ignore = "container: cargo xtask test docker"]
 fn it_is_somebody() {
     let Some(engine) = Engine::of_run("it_is_somebody") else { return };
-    let containers = Containers::of(&engine);
+    let containers = ContainerSetup::of(&engine);
     let home = containers.setup().scratch().join("home");
     fs::write(home.join(".gitconfig"), "[user]\nname = Jo \"J\" #1\nemail = jo@example.org\n")
         .unwrap();
@@ -320,7 +320,7 @@ fn a_server_with_a_trimmed_environment_runs_in_its_sidecar() {
     else {
         return;
     };
-    let containers = Containers::of(&engine).kind("node").kind("python");
+    let containers = ContainerSetup::of(&engine).kind("node").kind("python");
     let workspace = containers.setup().workspace();
     // The agent: starts a server as agents start theirs, and asks it a thousand times.
     fs::write(workspace.join("agent.py"), include_str!("container_agents/agent.py")).unwrap();

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use aifo_tests::{
-    Engine, Outcome, Running, Session, Setup, Signal, Terminal, Tool, UserContainer, argv, census,
-    eventually, fresh_id, is_alive, send_signal,
+    Engine, Outcome, Running, Session, Setup, Signal, Terminal, Tool, UserContainer, argv,
+    eventually, fresh_id, is_alive, send_signal, tagged_processes,
 };
 
 /// A project, a container that has it at `/app`, and a session that is attached to it.
@@ -66,7 +66,7 @@ impl Attached {
     #[track_caller]
     fn nothing_is_left(&self) {
         eventually("nothing of ours runs in the container", || {
-            self.container.guests().iter().all(|&pid| !is_ours(pid))
+            self.container.processes_inside().iter().all(|&pid| !is_ours(pid))
         });
         assert_eq!(files(&self.container), "");
     }
@@ -157,10 +157,10 @@ fn bytes_signals_and_terminals_are_as_everywhere() {
 
     let terminal = Terminal::sized(97, 31);
     let script = "import os, sys; print(os.get_terminal_size(), sys.stdin.isatty()); input()";
-    let seated = terminal.start(&attached.python(&fresh_id(), script));
+    let process = terminal.start(&attached.python(&fresh_id(), script));
     terminal.expect("columns=97, lines=31) True");
     terminal.press("\r");
-    assert_eq!(seated.finish(), Ok(0));
+    assert_eq!(process.finish(), Ok(0));
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn the_container_is_left_as_it_was() {
     attached.session.end(Signal::SIGTERM);
     waiting.finish();
     attached.nothing_is_left();
-    assert_eq!(census(&id), Vec::<i32>::new());
+    assert_eq!(tagged_processes(&id), Vec::<i32>::new());
     assert_eq!(attached.container.shell("cat /marker"), "only here\n", "it runs on");
 }
 
@@ -185,7 +185,7 @@ fn a_launcher_that_is_killed_leaves_nothing() {
     attached.session.end(Signal::SIGKILL);
     waiting.finish().exited(125);
     attached.nothing_is_left();
-    assert_eq!(census(&id), Vec::<i32>::new());
+    assert_eq!(tagged_processes(&id), Vec::<i32>::new());
 }
 
 #[test]
@@ -196,11 +196,12 @@ fn a_runner_that_is_killed_takes_its_tools_along() {
     let attached = Attached::start(&engine, &[]);
     let id = fresh_id();
     let waiting = attached.waiting(&id);
-    let guests = attached.container.guests();
-    let runner = guests.iter().find(|&&pid| argv(pid).get(1).is_some_and(|word| word == "serve"));
+    let processes_inside = attached.container.processes_inside();
+    let runner =
+        processes_inside.iter().find(|&&pid| argv(pid).get(1).is_some_and(|word| word == "serve"));
     send_signal(*runner.expect("a runner is there"), Signal::SIGKILL);
     waiting.finish().exited(125);
-    eventually("its tools are gone", || census(&id).is_empty());
+    eventually("its tools are gone", || tagged_processes(&id).is_empty());
     attached.run("print('again')").exited(0);
     assert_eq!(files(&attached.container), "");
 }
@@ -210,7 +211,7 @@ fn a_container_that_stops_is_told_by_its_name() {
     let Some(engine) = Engine::of_run("a_container_that_stops_is_told_by_its_name") else { return };
     let attached = Attached::start(&engine, &[]);
     let waiting = attached.waiting(&fresh_id());
-    attached.container.told_to(&["stop", "--time", "0"]);
+    attached.container.engine_command(&["stop", "--time", "0"]);
     let lost = waiting.finish();
     assert!(!lost.exited(125).stderr.is_empty(), "{lost:?}");
     let refused = attached.run("print('never')");
@@ -220,7 +221,7 @@ fn a_container_that_stops_is_told_by_its_name() {
         refused.stderr.contains(&format!("hint: start it: {} start", engine.name())),
         "{refused:?}"
     );
-    attached.container.told_to(&["start"]);
+    attached.container.engine_command(&["start"]);
     assert_eq!(attached.run("print('again')").exited(0).text(), "again\n");
     assert_eq!(files(&attached.container), "");
 }

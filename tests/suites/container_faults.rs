@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use aifo_tests::{
-    Contained, Containers, Engine, Outcome, Running, Scratch, Signal, eventually, is_alive,
-    send_signal,
+    ContainerSession, ContainerSetup, Engine, Outcome, Running, Scratch, Signal, eventually,
+    is_alive, send_signal,
 };
 
 /// The versions of the protocol that a shim can be told to speak.
@@ -25,7 +25,7 @@ time.sleep(600)
 
 /// A call in the python sidecar that stays, by a version.
 #[track_caller]
-fn call(session: &Contained, version: &str) -> Running {
+fn call(session: &ContainerSession, version: &str) -> Running {
     let file = session.workspace().join(format!("runs-{version}"));
     let mut shim = session.shim("python3");
     shim.args(["-c", STAY, &session.file(&format!("runs-{version}"))]);
@@ -45,7 +45,7 @@ fn check_unknown(outcome: &Outcome, row: &str) {
 /// While the old sidecar is on its way out a call may be told that nothing ran, or that nobody knows;
 /// never that it succeeded.
 #[track_caller]
-fn check_next(session: &Contained, row: &str) {
+fn check_next(session: &ContainerSession, row: &str) {
     eventually(&format!("{row}: the next is served"), || {
         let outcome = session.run("python3", &["-c", "print('next')"]);
         let is_served = ![Some(86), Some(125)].contains(&outcome.code());
@@ -53,8 +53,8 @@ fn check_next(session: &Contained, row: &str) {
     });
 }
 
-fn python(engine: &Engine) -> Contained {
-    Containers::of(engine).kind("python").start()
+fn python(engine: &Engine) -> ContainerSession {
+    ContainerSetup::of(engine).kind("python").start()
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn the_container_is_frozen_and_killed() {
 #[ignore = "container: cargo xtask test docker"]
 fn the_holder_of_the_network_is_killed() {
     let Some(engine) = Engine::of_run("the_holder_of_the_network_is_killed") else { return };
-    let session = Containers::of(&engine).kind("python").kind("node").start();
+    let session = ContainerSetup::of(&engine).kind("python").kind("node").start();
     let pod = format!("aifo-pod-{}", session.id());
     let staying = call(&session, "3");
     engine.text(["kill", &pod]);
@@ -143,7 +143,7 @@ fn the_holder_of_the_network_is_killed() {
 fn the_launcher_is_killed() {
     let Some(engine) = Engine::of_run("the_launcher_is_killed") else { return };
     for version in VERSIONS {
-        let mut session = Containers::of(&engine).kind("python").kind("rust").start();
+        let mut session = ContainerSetup::of(&engine).kind("python").kind("rust").start();
         let call = call(&session, version);
         let runner = engine.pid(&session.container("python"));
         session.end(Signal::SIGKILL);
@@ -175,7 +175,7 @@ fn the_engine_does_not_answer() {
         dead.push(("DOCKER_HOST", "unix:///nonexistent/docker.sock", "/nonexistent/docker.sock"));
     }
     for (name, value, reason) in dead {
-        let containers = Containers::of(&engine).kind("python").env(name, value);
+        let containers = ContainerSetup::of(&engine).kind("python").env(name, value);
         let outcome = Outcome::of(containers.command("exec").args(["--", "python3", "-V"]));
         let said = &outcome.exited(86).stderr;
         let told = format!("{} does not answer: ", engine.name());
@@ -197,7 +197,7 @@ fn there_is_no_room_for_a_network() {
     let body =
         format!("[ \"$1 $2\" = 'network create' ] && {{ echo 'Error: {reason}' >&2; exit 1; }}");
     let path = in_place_of(&engine, bin.path(), &body);
-    let containers = Containers::of(&engine).kind("python").env("PATH", &path);
+    let containers = ContainerSetup::of(&engine).kind("python").env("PATH", &path);
     let outcome = Outcome::of(containers.command("exec").args(["--", "python3", "-V"]));
     let said = &outcome.exited(86).stderr;
     let told = format!("network create failed: {reason}\nhint: there are too many networks: ");
@@ -216,7 +216,7 @@ fn the_engine_is_lost_meanwhile() {
     let gone = bin.path().join("gone");
     let body = format!("[ -e {} ] && {{ echo 'Is it running?' >&2; exit 1; }}", gone.display());
     let path = in_place_of(&engine, bin.path(), &body);
-    let session = Containers::of(&engine).kind("python").env("PATH", &path).start();
+    let session = ContainerSetup::of(&engine).kind("python").env("PATH", &path).start();
     fs::write(&gone, "").unwrap();
     assert_eq!(session.python("print('no engine needed')", &[]), "no engine needed\n");
     let call = call(&session, "3");
@@ -239,7 +239,7 @@ fn call_off(engine: &Engine, (verb, signal, code): (&str, Signal, i32), at: usiz
     let note = format!("echo \"$$ $*\" >> {}; {instead}", asked.display());
     let body = format!("case \"$1 $2\" in run*|'network create') {note} ;; esac");
     let path = in_place_of(engine, bin.path(), &body);
-    let containers = Containers::of(engine).kind("python").kind("rust").env("PATH", &path);
+    let containers = ContainerSetup::of(engine).kind("python").kind("rust").env("PATH", &path);
     let mut command = containers.command(verb);
     if verb == "run" {
         command.args(["--", "true"]);

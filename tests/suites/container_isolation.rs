@@ -9,8 +9,8 @@ use std::net::TcpListener;
 use std::path::Path;
 
 use aifo_tests::{
-    Contained, Containers, EVERY_TOOL, Engine, Outcome, Running, Scratch, argv, environment,
-    eventually, is_stopped, status_field,
+    ContainerSession, ContainerSetup, EVERY_TOOL, Engine, Outcome, Running, Scratch, argv,
+    environment, eventually, is_stopped, status_field,
 };
 
 /// The container of a control: weaker than a sidecar by these arguments of `run`.
@@ -20,8 +20,8 @@ fn weaker(engine: &Engine, how: &[&str], probe: &str, args: &[&str]) -> String {
     engine.text(run)
 }
 
-fn two_kinds(engine: &Engine) -> Contained {
-    Containers::of(engine).kind("python").kind("rust").start()
+fn two_kinds(engine: &Engine) -> ContainerSession {
+    ContainerSetup::of(engine).kind("python").kind("rust").start()
 }
 
 /// `type=bind` of a folder at its own path.
@@ -124,7 +124,7 @@ fn a_fork_bomb_ends_at_its_limit_and_the_session_lives() {
     let Some(engine) = Engine::of_run("a_fork_bomb_ends_at_its_limit_and_the_session_lives") else {
         return;
     };
-    let session = Containers::of(&engine).kind("python").flag("--pids", "64").start();
+    let session = ContainerSetup::of(&engine).kind("python").flag("--pids", "64").start();
     let bomb = session.run("python3", &["-c", probes::BOMB, "300"]);
     let count: u32 = bomb.exited(1).text().trim_end().parse().unwrap();
     assert!((32..64).contains(&count), "{bomb:?}");
@@ -141,7 +141,7 @@ fn a_memory_hog_ends_at_its_limit_and_the_session_lives() {
     else {
         return;
     };
-    let session = Containers::of(&engine).kind("python").flag("--memory", "64m").start();
+    let session = ContainerSetup::of(&engine).kind("python").flag("--memory", "64m").start();
     let first = engine.pid(&session.container("python"));
     for _ in 0..3 {
         let hog = session.run("python3", &["-c", probes::HOG, "256"]);
@@ -214,7 +214,7 @@ fn the_runner_cannot_be_touched() {
 fn sessions_do_not_reach_each_other() {
     let Some(engine) = Engine::of_run("sessions_do_not_reach_each_other") else { return };
     for net in ["shared", "separate"] {
-        let start = || Containers::of(&engine).kind("python").flag("--net", net).start();
+        let start = || ContainerSetup::of(&engine).kind("python").flag("--net", net).start();
         let (ours, theirs) = (start(), start());
         start().finish();
         let (server, port) = serving(&ours);
@@ -247,7 +247,7 @@ fn the_way_out_is_open() {
     let host = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = host.local_addr().unwrap().port().to_string();
     for net in ["shared", "separate"] {
-        let session = Containers::of(&engine).kind("python").flag("--net", net).start();
+        let session = ContainerSetup::of(&engine).kind("python").flag("--net", net).start();
         let gateway = session.python(probes::GATEWAY, &[]);
         let connected = "import socket, sys; socket.create_connection(sys.argv[1:], timeout=9)";
         assert_eq!(session.python(connected, &[gateway.trim_end(), &port]), "", "{net}");
@@ -264,7 +264,7 @@ fn a_network_that_cannot_be_kept_apart_is_not_used() {
     // Docker's daemon keeps all of them apart.
     let Some(engine) = Engine::of_run(story).filter(Engine::is_podman) else { return };
     for net in ["shared", "separate"] {
-        let containers = Containers::of(&engine).kind("python").flag("--net", net);
+        let containers = ContainerSetup::of(&engine).kind("python").flag("--net", net);
         let folder = containers.setup().scratch().join("home/.config/aifo");
         fs::create_dir_all(&folder).unwrap();
         let pools = "[containers]\npools = ['192.0.2.0/24']\n";
@@ -279,7 +279,7 @@ fn a_network_that_cannot_be_kept_apart_is_not_used() {
 
 /// A server in the python sidecar, and its port.
 #[track_caller]
-fn serving(session: &Contained) -> (Running, String) {
+fn serving(session: &ContainerSession) -> (Running, String) {
     let server = Running::start(session.shim("python3").args(["-c", probes::SERVER]));
     let file = session.workspace().join("port");
     eventually("the server tells its port", || file.exists());
@@ -290,7 +290,7 @@ fn serving(session: &Contained) -> (Running, String) {
 #[ignore = "container: cargo xtask test docker"]
 fn without_a_network_there_is_no_way_out() {
     let Some(engine) = Engine::of_run("without_a_network_there_is_no_way_out") else { return };
-    let session = Containers::of(&engine).kind("python").flag("--net", "none").start();
+    let session = ContainerSetup::of(&engine).kind("python").flag("--net", "none").start();
     assert_eq!(session.python(probes::DEVICES, &[]), "");
     assert!(weaker(&engine, &[], probes::DEVICES, &[]).contains("device eth0"));
     let host = TcpListener::bind("0.0.0.0:0").unwrap();
@@ -306,7 +306,7 @@ fn the_token_is_nowhere_in_the_container() {
     let session = two_kinds(&engine);
     let secret = session.scratch().join("secret");
     fs::write(&secret, format!("{}\n", session.token())).unwrap();
-    let probe = |session: &Contained| {
+    let probe = |session: &ContainerSession| {
         let mut shim = session.shim("python3");
         let running = shim.args(["-c", probes::SECRET]).stdin(File::open(&secret).unwrap());
         Running::start(running).finish().exited(0).text()

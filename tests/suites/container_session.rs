@@ -8,7 +8,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
 use aifo_tests::{
-    Contained, Containers, EVERY_TOOL, Engine, Outcome, Running, Scratch, eventually, possible,
+    ContainerSession, ContainerSetup, EVERY_TOOL, Engine, Outcome, Running, Scratch, can_run,
+    eventually,
 };
 
 /// Tells by variables that only one kind has which sidecar it is made in.
@@ -31,7 +32,7 @@ fn script(path: &Path, body: &str) {
 }
 
 #[track_caller]
-fn serve(session: &Contained, port: &str) -> (Running, String) {
+fn serve(session: &ContainerSession, port: &str) -> (Running, String) {
     let server = Running::start(session.shim("python3").args(["-c", SERVER, port]));
     let file = session.workspace().join("port");
     eventually("the server tells its port", || file.exists());
@@ -43,7 +44,7 @@ fn serve(session: &Contained, port: &str) -> (Running, String) {
 fn make_goes_where_it_is() {
     let Some(engine) = Engine::of_run("make_goes_where_it_is") else { return };
     let bare = engine.build(&format!("FROM {EVERY_TOOL}\nRUN rm /usr/bin/make\n"));
-    let rust = || Containers::of(&engine).kind("rust");
+    let rust = || ContainerSetup::of(&engine).kind("rust");
     for (containers, expected) in [
         (rust(), "rust\n"),
         (rust().kind("c-cpp"), "c-cpp\n"),
@@ -60,7 +61,7 @@ fn make_goes_where_it_is() {
 #[ignore = "container: cargo xtask test docker"]
 fn a_project_brings_its_own_tools() {
     let Some(engine) = Engine::of_run("a_project_brings_its_own_tools") else { return };
-    let session = Containers::of(&engine).kind("python").kind("node").start();
+    let session = ContainerSetup::of(&engine).kind("python").kind("node").start();
     assert_eq!(session.run("tsc", &["-p"]).exited(0).text(), "tsc\n-p\n", "the image's");
     let workspace = session.workspace();
     script(&workspace.join("node_modules/.bin/tsc"), "echo local \"$@\"");
@@ -78,7 +79,7 @@ fn sessions_of_a_user_share_caches_and_files_are_the_users() {
     let story = "sessions_of_a_user_share_caches_and_files_are_the_users";
     let Some(engine) = Engine::of_run(story) else { return };
     // A user without a range of subordinate ids has no podman.
-    if engine.is_podman() || !possible(story, &["setpriv", "--reuid", "12345", "true"]) {
+    if engine.is_podman() || !can_run(story, &["setpriv", "--reuid", "12345", "true"]) {
         return;
     }
     let group = fs::metadata("/var/run/docker.sock").unwrap().gid().to_string();
@@ -90,7 +91,7 @@ fn sessions_of_a_user_share_caches_and_files_are_the_users() {
     gone();
     let user = ["setpriv", "--reuid", "12345", "--regid", "12345", "--groups", &group];
     let make = |makefile: &str, more: &[&str]| {
-        let mut containers = Containers::of(&engine).kind("rust").through(&user);
+        let mut containers = ContainerSetup::of(&engine).kind("rust").through(&user);
         for switch in more {
             containers = containers.switch(switch);
         }
@@ -122,7 +123,7 @@ fn sessions_of_a_user_share_caches_and_files_are_the_users() {
 #[ignore = "container: cargo xtask test docker"]
 fn two_sessions_at_once() {
     let Some(engine) = Engine::of_run("two_sessions_at_once") else { return };
-    let sessions = [(); 2].map(|()| Containers::of(&engine).kind("python").start());
+    let sessions = [(); 2].map(|()| ContainerSetup::of(&engine).kind("python").start());
     let [one, two] = &sessions;
     assert_ne!(one.id(), two.id());
     one.python("open('one', 'w')", &[]);
@@ -141,7 +142,7 @@ fn a_server_is_at_localhost_for_all_of_the_session() {
     let Some(engine) = Engine::of_run("a_server_is_at_localhost_for_all_of_the_session") else {
         return;
     };
-    let session = Containers::of(&engine).kind("python").kind("node").start();
+    let session = ContainerSetup::of(&engine).kind("python").kind("node").start();
     fs::write(session.workspace().join("page"), "served").unwrap();
     let (server, port) = serve(&session, "0");
     let fetch =
@@ -164,7 +165,7 @@ fn a_published_port_is_reached_from_the_machine() {
         return;
     };
     let session =
-        Containers::of(&engine).kind("python").flag("--publish", "127.0.0.1::8000").start();
+        ContainerSetup::of(&engine).kind("python").flag("--publish", "127.0.0.1::8000").start();
     let (server, _) = serve(&session, "8000");
     let address = engine.text(["port", &format!("aifo-pod-{}", session.id()), "8000"]);
     let mut peer = TcpStream::connect(address.trim_end()).unwrap();
@@ -180,7 +181,7 @@ fn a_published_port_is_reached_from_the_machine() {
 #[ignore = "container: cargo xtask test docker"]
 fn the_sessions_tmp_is_tmp() {
     let Some(engine) = Engine::of_run("the_sessions_tmp_is_tmp") else { return };
-    let session = Containers::of(&engine).kind("c-cpp").start();
+    let session = ContainerSetup::of(&engine).kind("c-cpp").start();
     let source = "#include <stdio.h>\nint main(void) { puts(\"built\"); return 0; }\n";
     fs::write(session.tmp().join("t.c"), source).unwrap();
     session.run("gcc", &["/tmp/t.c", "-o", "/tmp/one"]).exited(0);
@@ -199,7 +200,7 @@ fn a_workspace_may_have_any_name() {
     let scratch = Scratch::new();
     let folder = scratch.path().join("a project's own=folder: ü");
     fs::create_dir(&folder).unwrap();
-    let session = Containers::of(&engine).kind("python").workspace(&folder).start();
+    let session = ContainerSetup::of(&engine).kind("python").workspace(&folder).start();
     let mut shim = session.shim("python3");
     shim.args(["-c", "import os, sys; print(os.getcwd(), os.listdir(sys.argv[1]))"]).arg(&folder);
     fs::write(folder.join("it"), "").unwrap();
@@ -214,7 +215,7 @@ fn without_caches_no_volume_is_there() {
     let Some(engine) = Engine::of_run("without_caches_no_volume_is_there") else { return };
     let template = r#"{{range .Mounts}}{{if eq .Type "volume"}}{{.Name}} {{end}}{{end}}"#;
     for (kept, switches) in [(true, &[][..]), (false, &["--no-toolchain-cache"])] {
-        let mut containers = Containers::of(&engine).kind("rust");
+        let mut containers = ContainerSetup::of(&engine).kind("rust");
         for switch in switches {
             containers = containers.switch(switch);
         }
@@ -242,7 +243,7 @@ fn a_dry_run_tells_what_a_run_does() {
         ),
     );
     let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", bin.path().display());
-    let containers = Containers::of(&engine).kind("python").kind("rust").env("PATH", &path);
+    let containers = ContainerSetup::of(&engine).kind("python").kind("rust").env("PATH", &path);
     let containers =
         containers.env("https_proxy", "http://user:secret@proxy:1").flag("--pids", "99");
 
@@ -282,7 +283,7 @@ fn a_dry_run_tells_what_a_run_does() {
 #[ignore = "container: cargo xtask test docker"]
 fn a_start_that_fails_halfway_leaves_nothing() {
     let Some(engine) = Engine::of_run("a_start_that_fails_halfway_leaves_nothing") else { return };
-    let of = || Containers::of(&engine).kind("python").kind("rust");
+    let of = || ContainerSetup::of(&engine).kind("python").kind("rust");
     let missing = "localhost:1/aifo-test-nobody-has-this:latest";
     let scratch = Scratch::new();
     let odd = scratch.path().join("no engine, takes this");
@@ -308,13 +309,13 @@ fn where_some_images_are_missing_no_container_is_started_and_that_is_told() {
     let story = "where_some_images_are_missing_no_container_is_started_and_that_is_told";
     let Some(engine) = Engine::of_run(story) else { return };
     // Of two engines docker is asked, whose images those of podman are not.
-    if !possible(story, &["test", engine.name(), "=", "docker"]) {
+    if !can_run(story, &["test", engine.name(), "=", "docker"]) {
         return;
     }
     let prefix = format!("aifo-t{}/", std::process::id());
     let image = format!("{prefix}aifo-toolchain-python:latest");
     engine.text(["tag", EVERY_TOOL, &image]);
-    let containers = Containers::of(&engine);
+    let containers = ContainerSetup::of(&engine);
     let mut run = containers.setup().coder();
     run.env("AIFO_CODER_IMAGE_PREFIX", &prefix).args(["run", "--backend", "auto", "--workspace"]);
     run.arg(containers.setup().workspace()).args(["--toolchain", "python,node", "--", "true"]);

@@ -10,7 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 use aifo_tests::{
-    Listen, Outcome, Running, Session, Setup, Signal, census, eventually, fresh_id, send_signal,
+    Listen, Outcome, Running, Session, Setup, Signal, eventually, fresh_id, send_signal,
+    tagged_processes,
 };
 
 const TRANSPORTS: [Listen; 2] = [Listen::Default, Listen::Tcp];
@@ -165,7 +166,7 @@ fn a_curl_that_is_interrupted_takes_its_tool_along() {
         running.expect("ready\n");
         running.signal(Signal::SIGINT);
         assert_ne!(running.finish().code(), Some(0));
-        eventually("nothing of the exec is left", || census(&id).is_empty());
+        eventually("nothing of the exec is left", || tagged_processes(&id).is_empty());
     }
 }
 

@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use aifo_tests::{
-    Outcome, Running, Session, Setup, Sidecar, Signal, census, eventually, fresh_id, send_signal,
+    Outcome, Running, Session, Setup, Sidecar, Signal, eventually, fresh_id, send_signal,
+    tagged_processes,
 };
 
 /// One kind, so that there is one sidecar to lose.
@@ -64,7 +65,7 @@ fn the_proxy_tells_a_lost_runner_in_the_trailer_or_the_status() {
     assert_eq!(v1.status_line, "HTTP/1.1 500 Internal Server Error");
     assert_eq!(v1.header("X-Exit-Code"), Some("125"));
     assert!(v1.text().starts_with("aifo-coder proxy error: "), "{}", v1.text());
-    eventually("the tools went with their runner", || census(&id).is_empty());
+    eventually("the tools went with their runner", || tagged_processes(&id).is_empty());
 }
 
 #[test]
@@ -133,7 +134,7 @@ fn the_end_of_a_pipeline_ends_the_tool_and_runs_it_once() {
     eventually("the shim has ended", || shim.try_wait().expect("it is ours").is_some());
     let status = shim.wait().expect("it is ours");
     assert!(!status.success(), "the tool did not end by itself: {status}");
-    eventually("nothing of the exec is left", || census(&id).is_empty());
+    eventually("nothing of the exec is left", || tagged_processes(&id).is_empty());
     assert_eq!(fs::read_to_string(ran).unwrap(), "ran\n");
 }
 

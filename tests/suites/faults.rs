@@ -10,15 +10,15 @@ use std::process::Stdio;
 
 use aifo_tests::frames::{frame, kind};
 use aifo_tests::{
-    Client, Invocation, Outcome, Running, Session, Setup, Signal, Terminal, census, eventually,
-    fresh_id, is_alive, is_stopped, send_signal,
+    Client, Invocation, Outcome, Running, Session, Setup, Signal, Terminal, eventually, fresh_id,
+    is_alive, is_stopped, send_signal, tagged_processes,
 };
 
-use call::{Call, Caller, Manner, STAGES, Stage};
+use call::{CALL_STATES, Call, CallState, Caller, Manner};
 
 #[track_caller]
 fn check_gone(id: &str, row: &str) {
-    eventually(&format!("{row}: nothing of the exec is left"), || census(id).is_empty());
+    eventually(&format!("{row}: nothing of the exec is left"), || tagged_processes(id).is_empty());
 }
 
 /// Whatever was killed, whoever comes next is served. As long as the old sidecar is on its way out a
@@ -42,15 +42,15 @@ fn check_unknown(ending: Result<i32, i32>, said: &str, row: &str) {
 
 #[test]
 fn the_proxy() {
-    for stage in STAGES {
-        let row = format!("{stage:?}");
-        let call = Call::at(stage, Manner::Ignores);
+    for state in CALL_STATES {
+        let row = format!("{state:?}");
+        let call = Call::at(state, Manner::Ignores);
         let id = call.id.clone();
         send_signal(call.session.pid(), Signal::SIGKILL);
-        call.wait(stage);
+        call.wait(state);
         // The ladder has seconds to go: its caller did not wait for it.
-        assert!(!census(&id).is_empty(), "{row}: the caller is let go first");
-        let (_session, ending, said) = call.finish(stage);
+        assert!(!tagged_processes(&id).is_empty(), "{row}: the caller is let go first");
+        let (_session, ending, said) = call.finish(state);
         check_unknown(ending, &said, &row);
         check_gone(&id, &row);
     }
@@ -58,12 +58,12 @@ fn the_proxy() {
 
 #[test]
 fn the_runner() {
-    for stage in STAGES {
-        let row = format!("{stage:?}");
-        let call = Call::at(stage, Manner::Ignores);
+    for state in CALL_STATES {
+        let row = format!("{state:?}");
+        let call = Call::at(state, Manner::Ignores);
         let id = call.id.clone();
         send_signal(call.session.sidecars()[0].runner, Signal::SIGKILL);
-        let (session, ending, said) = call.finish(stage);
+        let (session, ending, said) = call.finish(state);
         check_unknown(ending, &said, &row);
         check_gone(&id, &row);
         check_next(&session, &row);
@@ -73,12 +73,12 @@ fn the_runner() {
 /// Its runner ends the tools by the ladder, and tells how they ended.
 #[test]
 fn the_guard() {
-    for stage in STAGES {
-        let row = format!("{stage:?}");
-        let call = Call::at(stage, Manner::Obeys);
+    for state in CALL_STATES {
+        let row = format!("{state:?}");
+        let call = Call::at(state, Manner::Obeys);
         let id = call.id.clone();
         send_signal(call.session.sidecars()[0].guard, Signal::SIGKILL);
-        let (session, ending, said) = call.finish(stage);
+        let (session, ending, said) = call.finish(state);
         assert_eq!(ending, Err(Signal::SIGINT as i32), "{row}: {said}");
         check_gone(&id, &row);
         check_next(&session, &row);
@@ -87,12 +87,12 @@ fn the_guard() {
 
 #[test]
 fn the_tool() {
-    for stage in STAGES {
-        let row = format!("{stage:?}");
-        let call = Call::at(stage, Manner::Ignores);
+    for state in CALL_STATES {
+        let row = format!("{state:?}");
+        let call = Call::at(state, Manner::Ignores);
         let id = call.id.clone();
         send_signal(call.part(false), Signal::SIGKILL);
-        let (session, ending, said) = call.finish(stage);
+        let (session, ending, said) = call.finish(state);
         assert_eq!((ending, said.as_str()), (Err(Signal::SIGKILL as i32), ""), "{row}");
         check_gone(&id, &row);
         check_next(&session, &row);
@@ -101,10 +101,10 @@ fn the_tool() {
 
 #[test]
 fn the_monitor() {
-    let call = Call::at(Stage::OnTerminal, Manner::Ignores);
+    let call = Call::at(CallState::OnTerminal, Manner::Ignores);
     let id = call.id.clone();
     send_signal(call.part(true), Signal::SIGKILL);
-    let (session, ending, said) = call.finish(Stage::OnTerminal);
+    let (session, ending, said) = call.finish(CallState::OnTerminal);
     assert_eq!((ending, said.as_str()), (Err(Signal::SIGKILL as i32), ""));
     check_gone(&id, "the monitor");
     check_next(&session, "the monitor");
@@ -112,13 +112,13 @@ fn the_monitor() {
 
 #[test]
 fn the_shim() {
-    for stage in STAGES {
+    for state in CALL_STATES {
         for manner in [Manner::Obeys, Manner::Ignores] {
-            let row = format!("{stage:?}, a tool that {manner:?}");
-            let call = Call::at(stage, manner);
+            let row = format!("{state:?}, a tool that {manner:?}");
+            let call = Call::at(state, manner);
             let id = call.id.clone();
             send_signal(call.caller.pid(), Signal::SIGKILL);
-            let (session, ending, said) = call.finish(stage);
+            let (session, ending, said) = call.finish(state);
             assert_eq!((ending, said.as_str()), (Err(Signal::SIGKILL as i32), ""), "{row}");
             check_gone(&id, &row);
             check_next(&session, &row);
@@ -130,7 +130,7 @@ fn the_shim() {
 #[test]
 fn whoever_is_lost_the_terminal_is_as_before() {
     for victim in ["proxy", "runner", "guard", "tool", "monitor"] {
-        let call = Call::at(Stage::OnTerminal, Manner::Obeys);
+        let call = Call::at(CallState::OnTerminal, Manner::Obeys);
         let sidecar = call.session.sidecars()[0];
         let modes = Terminal::sized(80, 24).modes();
         let pid = match victim {
@@ -141,8 +141,10 @@ fn whoever_is_lost_the_terminal_is_as_before() {
             _ => call.part(true),
         };
         send_signal(pid, Signal::SIGKILL);
-        let Caller::Seated(seated, terminal) = call.caller else { panic!("it is on a terminal") };
-        let ending = seated.finish();
+        let Caller::OnTerminal(process, terminal) = call.caller else {
+            panic!("it is on a terminal")
+        };
+        let ending = process.finish();
         assert!(ending != Ok(0), "{victim}: success is never invented");
         assert_eq!(terminal.modes(), modes, "{victim}");
         check_gone(&call.id, victim);

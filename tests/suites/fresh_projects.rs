@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Landlock, Outcome, Session, Setup, possible};
+use aifo_tests::{Landlock, Outcome, Session, Setup, can_run};
 
 /// A machine with this program: its folder, else the story is named as left out.
 fn folder_of(story: &str, program: &str) -> Option<PathBuf> {
     let script = format!("command -v {program}");
-    if !possible(&format!("fresh_projects::{story}"), &["/bin/sh", "-c", &script]) {
+    if !can_run(&format!("fresh_projects::{story}"), &["/bin/sh", "-c", &script]) {
         return None;
     }
     let found = Outcome::of(Command::new("/bin/sh").args(["-c", &script])).text();
@@ -88,7 +88,7 @@ fn pip_installs_for_the_user_and_into_an_environment() {
     }
     // By its real path: a wrapper that chooses among several pythons would need its own settings.
     let found = "python3 -c 'import pip, ensurepip, sys; print(sys.executable)'";
-    if !possible(&format!("fresh_projects::{story}"), &["/bin/sh", "-c", found]) {
+    if !can_run(&format!("fresh_projects::{story}"), &["/bin/sh", "-c", found]) {
         return;
     }
     let python = Outcome::of(Command::new("/bin/sh").args(["-c", found])).text();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use aifo_tests::{
-    Listen, Outcome, Running, Scratch, Session, Setup, Signal, binaries, eventually, possible,
+    Listen, Outcome, Running, Scratch, Session, Setup, Signal, binaries, can_run, eventually,
     send_signal,
 };
 
@@ -41,7 +41,7 @@ fn opened_to_all(path: &Path, mode: u32) {
 #[test]
 fn another_user_is_disconnected_unheard() {
     let trial = [&AS_ANOTHER[..], &["/bin/true"]].concat();
-    if !possible("front_socket::another_user_is_disconnected_unheard", &trial) {
+    if !can_run("front_socket::another_user_is_disconnected_unheard", &trial) {
         return;
     }
     let scratch = Scratch::new();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use aifo_tests::{Listen, Session, Setup, census, eventually, fresh_id};
+use aifo_tests::{Listen, Session, Setup, eventually, fresh_id, tagged_processes};
 
 /// socat and `nc -N` half-close a unix socket and still want their answer.
 #[test]
@@ -13,7 +13,7 @@ fn a_half_closing_client_on_a_unix_socket_keeps_its_tool() {
         let (id, go) = (fresh_id(), session.file(&format!("go{version}")));
         let mut call = session.send(&session.exec("make", ["hold", &go]).id(&id).proto(version));
         call.half_close();
-        eventually("the tool runs", || !census(&id).is_empty());
+        eventually("the tool runs", || !tagged_processes(&id).is_empty());
         // A later call has gone all the way, so the half-close has been seen.
         assert_eq!(session.answer(&session.exec("make", ["say"])).status(), 200);
         fs::write(&go, "").unwrap();
@@ -32,7 +32,7 @@ fn on_tcp_a_half_close_cannot_be_told_from_leaving() {
             session.send(&session.exec("make", ["quiet", &ready]).id(&id).proto(version));
         eventually("the tool runs", || Path::new(&ready).exists());
         call.half_close();
-        eventually("nothing of the exec is left", || census(&id).is_empty());
+        eventually("nothing of the exec is left", || tagged_processes(&id).is_empty());
         assert_eq!(session.log_lines(&[&format!("aifo-coder: disconnect exec_id={id}")]).len(), 1);
     }
 }

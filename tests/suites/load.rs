@@ -129,7 +129,7 @@ fn a_signal_is_carried_out_though_its_client_has_left() {
     call.read_until(b"ready\n");
     drop(session.send(&session.post("/signal").field("exec_id", &id).field("signal", "KILL")));
     assert_eq!(call.answer().exit_code(), Some("137"));
-    eventually("nothing is left", || aifo_tests::census(&id).is_empty());
+    eventually("nothing is left", || aifo_tests::tagged_processes(&id).is_empty());
 }
 
 /// 256 may wait with their requests incomplete. One more, and the first of them has to go.

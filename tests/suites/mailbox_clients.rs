@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use aifo_tests::{
-    BLOCK, Mailbox, Noise, Outcome, Running, Signal, argv, eventually, host, is_alive, is_stopped,
-    send_signal,
+    BLOCK, Mailbox, Outcome, RandomBytes, Running, Signal, argv, eventually, host, is_alive,
+    is_stopped, send_signal,
 };
 
 /// Who calls.
@@ -147,7 +147,7 @@ fn input_goes_along_while_it_grows() {
 fn binary_input_and_output_are_exact() {
     by_each(&["cat"], |story| {
         let input = story.mailbox.setup().scratch().join("input");
-        let mut noise = Noise::new(7);
+        let mut noise = RandomBytes::new(7);
         let mut file = File::create(&input).unwrap();
         for _ in 0..48 {
             file.write_all(noise.next(BLOCK)).unwrap();
@@ -190,7 +190,7 @@ fn much_output_is_complete() {
         assert!(client.status().unwrap().success());
         let mut file = File::open(&output).unwrap();
         assert_eq!(file.metadata().unwrap().len(), BYTES);
-        let mut noise = Noise::new(11);
+        let mut noise = RandomBytes::new(11);
         let mut block = vec![0; BLOCK];
         for _ in 0..BYTES / BLOCK as u64 {
             file.read_exact(&mut block).unwrap();

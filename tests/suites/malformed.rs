@@ -19,7 +19,7 @@ use std::fs;
 use std::ops::Range;
 use std::thread;
 
-use aifo_tests::{Address, Answer, Connection, Footprint, Listen, Session, Setup, eventually};
+use aifo_tests::{Address, Answer, Connection, Listen, ResourceUsage, Session, Setup, eventually};
 use mutate::mutate;
 use random::Random;
 use spoiled::{OVERSIZE, SPOILED, Spoil};
@@ -57,16 +57,16 @@ fn check(listen: Listen) {
     let share = total / 100;
     let looks = (0..10).map(|round| {
         attack.run(round * share..(round + 1) * share);
-        Footprint::of(&session)
+        ResourceUsage::of(&session)
     });
-    let before = looks.reduce(Footprint::most).expect("there are ten");
+    let before = looks.reduce(ResourceUsage::most).expect("there are ten");
     attack.run(10 * share..total);
     eventually("no fd and no process is gained", || {
-        let now = Footprint::of(&session);
+        let now = ResourceUsage::of(&session);
         now.processes <= before.processes
             && now.fds.iter().zip(&before.fds).all(|(now, before)| now <= before)
     });
-    let after = Footprint::of(&session);
+    let after = ResourceUsage::of(&session);
     for (after_kib, before_kib) in after.anonymous_kib.iter().zip(&before.anonymous_kib) {
         assert!(*after_kib <= before_kib + MAX_GAIN_KIB, "{before:?} became {after:?}");
     }

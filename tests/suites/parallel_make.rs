@@ -7,7 +7,8 @@ use std::fs;
 use std::process::Command;
 
 use aifo_tests::{
-    Footprint, Outcome, Running, Signal, Stage, Way, descendants, eventually, is_alive, program,
+    Comparison, ExecMode, Outcome, ResourceUsage, Running, Signal, descendants, eventually,
+    is_alive, program,
 };
 
 const FILES: usize = 500;
@@ -22,8 +23,8 @@ $(OUT)/%.o: src/%.c src/common.h
 ";
 
 /// Writes so many sources, of which each uses the header and `main` all others.
-fn write_sources(stage: &Stage, files: usize) {
-    let folder = stage.folder();
+fn write_sources(comparison: &Comparison, files: usize) {
+    let folder = comparison.folder();
     fs::create_dir(folder.join("src")).unwrap();
     fs::write(folder.join("Makefile"), MAKEFILE).unwrap();
     fs::write(folder.join("src/common.h"), "#define PLUS(a, b) ((a) + (b))\n").unwrap();
@@ -43,28 +44,28 @@ fn write_sources(stage: &Stage, files: usize) {
 }
 
 /// The machine's own make; what it calls is found by PATH.
-fn make(stage: &Stage, way: Way, out: &str, args: &[&str]) -> Command {
+fn make(comparison: &Comparison, mode: ExecMode, out: &str, args: &[&str]) -> Command {
     let make = program("make").expect("the stage has it");
-    fs::create_dir_all(stage.folder().join(out)).unwrap();
+    fs::create_dir_all(comparison.folder().join(out)).unwrap();
     let out = format!("OUT={out}");
-    stage.command(way, &[&[make.to_str().unwrap(), "-j16", &out], args].concat())
+    comparison.command(mode, &[&[make.to_str().unwrap(), "-j16", &out], args].concat())
 }
 
-fn objects(stage: &Stage, out: &str) -> BTreeMap<String, Vec<u8>> {
-    let made = fs::read_dir(stage.folder().join(out)).unwrap().map(|entry| entry.unwrap());
+fn objects(comparison: &Comparison, out: &str) -> BTreeMap<String, Vec<u8>> {
+    let made = fs::read_dir(comparison.folder().join(out)).unwrap().map(|entry| entry.unwrap());
     made.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
         .collect()
 }
 
 #[track_caller]
-fn stage(story: &str) -> Option<Stage> {
-    Stage::start(&format!("parallel_make::{story}"), &["make", "cc"])
+fn comparison(test: &str) -> Option<Comparison> {
+    Comparison::start(&format!("parallel_make::{test}"), &["make", "cc"])
 }
 
 #[track_caller]
-fn check_nothing_gained(stage: &Stage, before: &Footprint) {
+fn check_nothing_gained(comparison: &Comparison, before: &ResourceUsage) {
     eventually("no fd and no process is gained", || {
-        let now = Footprint::of(stage.session());
+        let now = ResourceUsage::of(comparison.session());
         now.processes <= before.processes
             && now.fds.iter().zip(&before.fds).all(|(now, before)| now <= before)
     });
@@ -72,24 +73,28 @@ fn check_nothing_gained(stage: &Stage, before: &Footprint) {
 
 #[test]
 fn five_hundred_calls_make_what_the_compiler_makes() {
-    let Some(stage) = stage("five_hundred_calls_make_what_the_compiler_makes") else { return };
-    write_sources(&stage, FILES);
-    let native = Outcome::of(&mut make(&stage, Way::Native, "native", &[]));
+    let Some(comparison) = comparison("five_hundred_calls_make_what_the_compiler_makes") else {
+        return;
+    };
+    write_sources(&comparison, FILES);
+    let native = Outcome::of(&mut make(&comparison, ExecMode::Native, "native", &[]));
     assert_eq!((native.exited(0).text().as_str(), native.stderr.as_str()), ("", ""));
 
     // What a first call opens for good is not gained by the others.
-    Outcome::of(&mut make(&stage, Way::Passed, "first", &["first/f1.o", "first/f2.o"])).exited(0);
-    let before = Footprint::of(stage.session());
-    let shims = Outcome::of(&mut make(&stage, Way::Passed, "shims", &[]));
+    Outcome::of(&mut make(&comparison, ExecMode::Passed, "first", &["first/f1.o", "first/f2.o"]))
+        .exited(0);
+    let before = ResourceUsage::of(comparison.session());
+    let shims = Outcome::of(&mut make(&comparison, ExecMode::Passed, "shims", &[]));
     assert_eq!((shims.exited(0).text().as_str(), shims.stderr.as_str()), ("", ""));
-    check_nothing_gained(&stage, &before);
+    check_nothing_gained(&comparison, &before);
 
-    let (native, shims) = (objects(&stage, "native"), objects(&stage, "shims"));
+    let (native, shims) = (objects(&comparison, "native"), objects(&comparison, "shims"));
     assert_eq!(native.len(), FILES + 1, "every object, and what they are linked to");
     assert_eq!(native.keys().collect::<Vec<_>>(), shims.keys().collect::<Vec<_>>());
     let differ: Vec<&String> = native.keys().filter(|name| native[*name] != shims[*name]).collect();
     assert!(differ.is_empty(), "{differ:?}");
-    let sum = Outcome::of(&mut Command::new(stage.folder().join("shims/sum"))).exited(0).text();
+    let sum =
+        Outcome::of(&mut Command::new(comparison.folder().join("shims/sum"))).exited(0).text();
     let expected: usize = (1..FILES).map(|number| number + 1).sum();
     assert_eq!(sum.trim(), expected.to_string());
 }
@@ -97,15 +102,15 @@ fn five_hundred_calls_make_what_the_compiler_makes() {
 /// Diagnostics and endings reach make, call by call.
 #[test]
 fn what_does_not_compile_is_told() {
-    let Some(stage) = stage("what_does_not_compile_is_told") else { return };
-    write_sources(&stage, 20);
+    let Some(comparison) = comparison("what_does_not_compile_is_told") else { return };
+    write_sources(&comparison, 20);
     for number in [3, 7, 11] {
         let source = format!("int f{number}(void) {{ return undeclared_{number}; }}\n");
-        fs::write(stage.folder().join(format!("src/f{number}.c")), source).unwrap();
+        fs::write(comparison.folder().join(format!("src/f{number}.c")), source).unwrap();
     }
-    let told = Way::ALL.map(|way| {
-        let outcome = Outcome::of(&mut make(&stage, way, "out", &["-k"]));
-        fs::remove_dir_all(stage.folder().join("out")).unwrap();
+    let told = ExecMode::ALL.map(|mode| {
+        let outcome = Outcome::of(&mut make(&comparison, mode, "out", &["-k"]));
+        fs::remove_dir_all(comparison.folder().join("out")).unwrap();
         // In parallel nobody promises an order of lines.
         let mut lines: Vec<String> = outcome.stderr.lines().map(str::to_owned).collect();
         lines.sort();
@@ -124,7 +129,7 @@ fn what_does_not_compile_is_told() {
 /// A make in a make looks for the jobserver of the one above, by the numbers of its descriptors.
 #[test]
 fn a_make_below_a_make_misses_nothing() {
-    let Some(stage) = stage("a_make_below_a_make_misses_nothing") else { return };
+    let Some(comparison) = comparison("a_make_below_a_make_misses_nothing") else { return };
     let make = program("make").expect("the stage has it");
     let script = format!(
         "printf 'all:\\n\\t@+make -f below\\n' > Makefile
@@ -132,7 +137,7 @@ fn a_make_below_a_make_misses_nothing() {
         {} -j4 | sort",
         make.display()
     );
-    let left = stage.same(&Way::ALL, &["bash", "-c", &script]);
+    let left = comparison.compare(&ExecMode::ALL, &["bash", "-c", &script]);
     let left = left.unwrap_or_else(|difference| panic!("{difference}"));
     assert_eq!((left.ending, left.stderr.as_str()), (Ok(0), ""));
     assert!(left.stdout.starts_with("a 1\nb 1\n"), "{left:?}");
@@ -141,16 +146,16 @@ fn a_make_below_a_make_misses_nothing() {
 /// make ends its children and takes their half-made targets away.
 #[test]
 fn an_interrupted_make_leaves_nothing_running() {
-    let Some(stage) = stage("an_interrupted_make_leaves_nothing_running") else { return };
+    let Some(comparison) = comparison("an_interrupted_make_leaves_nothing_running") else { return };
     let rules =
         "all: $(addprefix $(OUT)/,1 2 3 4 5 6 7 8)\n$(OUT)/%:\n\t@ninja quiet $(CURDIR)/$@\n";
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        for way in Way::ALL {
-            stage.clear();
-            fs::write(stage.folder().join("Makefile"), rules).unwrap();
-            let before = Footprint::of(stage.session());
-            let make = Running::start(&mut make(&stage, way, "out", &[]));
-            let out = stage.folder().join("out");
+        for mode in ExecMode::ALL {
+            comparison.clear();
+            fs::write(comparison.folder().join("Makefile"), rules).unwrap();
+            let before = ResourceUsage::of(comparison.session());
+            let make = Running::start(&mut make(&comparison, mode, "out", &[]));
+            let out = comparison.folder().join("out");
             // Each appears under its own name with its content, so an early look finds no half.
             let mut tools: Vec<i32> = Vec::new();
             eventually("all eight run", || {
@@ -158,8 +163,8 @@ fn an_interrupted_make_leaves_nothing_running() {
                 tools = told.flatten().map(|pid| pid.parse().expect("it is a pid")).collect();
                 tools.len() == 8
             });
-            if way != Way::Native {
-                tools.iter_mut().for_each(|tool| *tool = stage.session().process(*tool));
+            if mode != ExecMode::Native {
+                tools.iter_mut().for_each(|tool| *tool = comparison.session().process(*tool));
             }
             let shims = descendants(make.pid());
             make.signal(signal);
@@ -170,8 +175,8 @@ fn an_interrupted_make_leaves_nothing_running() {
             let outcome = make.finish();
             assert!(outcome.code() == Some(2) || outcome.signal() == Some(signal as i32));
             eventually("no tool is left", || !tools.iter().any(|&tool| is_alive(tool)));
-            assert_eq!(fs::read_dir(&out).unwrap().count(), 0, "no target is left: {way:?}");
-            check_nothing_gained(&stage, &before);
+            assert_eq!(fs::read_dir(&out).unwrap().count(), 0, "no target is left: {mode:?}");
+            check_nothing_gained(&comparison, &before);
         }
     }
 }

@@ -12,8 +12,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use aifo_tests::{
-    DEADLINE, Scratch, Signal, binaries, census, children, descendants, eventually, fd_count,
-    fresh_id, is_alive, is_zombie, possible, send_signal,
+    DEADLINE, Scratch, Signal, binaries, can_run, children, descendants, eventually, fd_count,
+    fresh_id, is_alive, is_zombie, send_signal, tagged_processes,
 };
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 
@@ -62,8 +62,8 @@ struct Call {
 impl PidOne {
     /// `None` on a machine without namespaces; the story is named then.
     #[track_caller]
-    fn start(story: &str) -> Option<Self> {
-        Self::start_by(story, |serve, _| {
+    fn start(test: &str) -> Option<Self> {
+        Self::start_by(test, |serve, _| {
             let (ours, theirs) = UnixStream::pair().unwrap();
             serve.stdin(OwnedFd::from(theirs));
             move || ours
@@ -73,10 +73,10 @@ impl PidOne {
     /// Starts it with a control connection of some kind: what makes it, before the start and after.
     #[track_caller]
     fn start_by<Connected: FnOnce() -> UnixStream>(
-        story: &str,
+        test: &str,
         prepare: impl FnOnce(&mut Command, &Path) -> Connected,
     ) -> Option<Self> {
-        if !possible(&format!("pid_one::{story}"), &[&NAMESPACE[..], &["/bin/true"]].concat()) {
+        if !can_run(&format!("pid_one::{test}"), &[&NAMESPACE[..], &["/bin/true"]].concat()) {
             return None;
         }
         let scratch = Scratch::new();
@@ -269,8 +269,8 @@ fn every_ending_is_exact() {
 /// So whoever counts them once it is ready counts all of them.
 #[test]
 fn what_it_keeps_open_it_has_opened_before_it_says_hello() {
-    let story = "what_it_keeps_open_it_has_opened_before_it_says_hello";
-    let Some(one) = PidOne::start(story) else { return };
+    let test = "what_it_keeps_open_it_has_opened_before_it_says_hello";
+    let Some(one) = PidOne::start(test) else { return };
     assert_eq!(one.run(&["exit", "0"]).1, [0, 0]);
     eventually("nothing more is open", || fd_count(one.runner) == one.fds);
 }
@@ -311,11 +311,11 @@ fn a_client_that_leaves_ends_the_whole_family() {
     let (id, leaf) = (fresh_id(), one.file("leaf"));
     let Call { serial, client } = one.start_tool(&id, &["stubborn-tree", leaf.to_str().unwrap()]);
     eventually("the family is complete", || leaf.exists());
-    assert_eq!(census(&id).len(), 2);
+    assert_eq!(tagged_processes(&id).len(), 2);
     drop(client);
     assert_eq!(one.told(), (LEFT, serial.to_be_bytes().to_vec()));
     one.check_killed(serial, DISCONNECT);
-    eventually("nothing of the exec is left", || census(&id).is_empty());
+    eventually("nothing of the exec is left", || tagged_processes(&id).is_empty());
     eventually("and nothing is left to be reaped", || children(one.runner).is_empty());
     assert!(is_alive(one.runner));
 }
@@ -333,7 +333,7 @@ fn a_cancel_is_told_to_both_sides() {
     assert_eq!((kind, payload.get(4..7)), (EXIT, Some(&[1, 9, END_OF_SESSION][..])));
     assert_eq!(read_frame(&mut call.client), None, "the ending is the last frame");
     one.check_killed(call.serial, END_OF_SESSION);
-    eventually("nothing of the exec is left", || census(&id).is_empty());
+    eventually("nothing of the exec is left", || tagged_processes(&id).is_empty());
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn no_process_of_a_sidecar_has_the_token() {
     call.read_until(b"ready\n");
     let sidecars = session.sidecars();
     let processes = sidecars.iter().flat_map(|s| [s.guard, s.runner]);
-    for pid in processes.chain(aifo_tests::census(&id)) {
+    for pid in processes.chain(aifo_tests::tagged_processes(&id)) {
         let environment = aifo_tests::environment(pid).join("\n");
         assert!(!environment.contains(session.token()), "process {pid}: {environment}");
     }

@@ -10,8 +10,8 @@ use std::process::Command;
 
 use aifo_tests::frames::{frame, kind, string};
 use aifo_tests::{
-    Client, Invocation, Session, Setup, Stdio, Terminal, Tool, argv, census, descendants,
-    environment, eventually, fresh_id, is_alive,
+    Client, Invocation, Session, Setup, Stdio, Terminal, Tool, argv, descendants, environment,
+    eventually, fresh_id, is_alive, tagged_processes,
 };
 use nix::libc::{O_DIRECTORY, O_PATH};
 
@@ -224,7 +224,7 @@ fn a_client_commands_no_more_than_its_own_tool() {
         let (mut client, _) = Client::start(&session, call);
         client.send(bytes);
         assert_eq!(client.finish().exit, None);
-        eventually("its own tool has ended", || census(&id).is_empty());
+        eventually("its own tool has ended", || tagged_processes(&id).is_empty());
         assert!(is_alive(running.pid), "and nobody else's");
     }
     assert!(!fs::exists(forged).unwrap());
@@ -259,9 +259,9 @@ fn a_tool_types_into_no_terminal_but_its_own() {
     };
     let on_terminal = |tool: &str| {
         let terminal = Terminal::sized(80, 24);
-        let seated = terminal.start(&shell(tool));
+        let process = terminal.start(&shell(tool));
         terminal.expect("typed=");
-        assert_eq!(seated.finish(), Ok(0));
+        assert_eq!(process.finish(), Ok(0));
         terminal.shown()
     };
     let shim = session.scratch().join("shims/python3");

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use aifo_tests::{
-    Outcome, Running, Session, Setup, Signal, Tool, census, eventually, files_below, fresh_id,
-    possible, send_signal,
+    Outcome, Running, Session, Setup, Signal, Tool, can_run, eventually, files_below, fresh_id,
+    send_signal, tagged_processes,
 };
 use serde_json::Value;
 
@@ -32,8 +32,8 @@ const HOG: &str = "x=12345678; while :; do x=$x$x; done";
 
 impl Limited {
     /// `None` where we can make no cgroup; the story is named then.
-    fn start(story: &str) -> Option<Self> {
-        let cgroup = Cgroup::new(story)?;
+    fn start(test: &str) -> Option<Self> {
+        let cgroup = Cgroup::new(test)?;
         let setup = Setup::new()
             .kinds(&["c-cpp"])
             .tool("cmake", Tool::Fake)
@@ -105,7 +105,7 @@ impl Drop for Limited {
 }
 
 impl Cgroup {
-    fn new(story: &str) -> Option<Self> {
+    fn new(test: &str) -> Option<Self> {
         let unified = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
         let above: &[&str] = if unified {
             &["/sys/fs/cgroup"]
@@ -116,7 +116,7 @@ impl Cgroup {
         let folders: Vec<_> = above.iter().map(|above| Path::new(above).join(&name)).collect();
         let mut trial = vec!["/bin/mkdir"];
         trial.extend(folders.iter().filter_map(|folder| folder.to_str()));
-        if !possible(&format!("sidecar_limits::{story}"), &trial) {
+        if !can_run(&format!("sidecar_limits::{test}"), &trial) {
             return None;
         }
         let cgroup = Cgroup { folders };
@@ -188,8 +188,8 @@ fn a_tool_whose_child_is_killed_is_told_so_if_it_fails() {
 
 #[test]
 fn a_tool_that_makes_too_many_processes_is_told_so_and_the_session_lives() {
-    let story = "a_tool_that_makes_too_many_processes_is_told_so_and_the_session_lives";
-    let Some(limited) = Limited::start(story) else { return };
+    let test = "a_tool_that_makes_too_many_processes_is_told_so_and_the_session_lives";
+    let Some(limited) = Limited::start(test) else { return };
     let session = limited.session();
     let id = fresh_id();
     let mut shim = session.shim("ninja");
@@ -207,7 +207,7 @@ fn a_tool_that_makes_too_many_processes_is_told_so_and_the_session_lives() {
 
     last.signal(Signal::SIGTERM);
     last.finish();
-    for left in census(&id) {
+    for left in tagged_processes(&id) {
         send_signal(left, Signal::SIGKILL);
     }
     eventually("there is room again", || {

@@ -12,7 +12,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Stdio;
 
-use aifo_tests::{Outcome, Running, Session, Signal, binaries, possible};
+use aifo_tests::{Outcome, Running, Session, Signal, binaries, can_run};
 
 use place::{Place, session};
 
@@ -248,9 +248,9 @@ fn without_a_session_what_is_local_runs_and_nothing_else() {
 
 #[test]
 fn a_program_outside_runs_on_the_machines_node() {
-    let story = "smart::a_program_outside_runs_on_the_machines_node";
+    let test = "smart::a_program_outside_runs_on_the_machines_node";
     let installed = NODES.map(|node| format!("[ -x {node} ]")).join(" || ");
-    if !possible(story, &["/bin/sh", "-c", &installed]) {
+    if !can_run(test, &["/bin/sh", "-c", &installed]) {
         return;
     }
     let node = NODES.into_iter().find(|node| Path::new(node).exists()).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! `AIFO_TEST_CALLS` is the number of calls, 10,000 by default; a tenth of them warms up.
 
-use aifo_tests::{Footprint, Session, Setup, Tool, eventually};
+use aifo_tests::{ResourceUsage, Session, Setup, Tool, eventually};
 
 const MAX_GAIN_KIB: u64 = 1024;
 
@@ -12,15 +12,15 @@ fn no_fd_process_or_memory_is_gained() {
     let calls: usize = calls.map_or(10_000, |n| n.parse().expect("AIFO_TEST_CALLS is a number"));
     let session = Setup::new().tool("cc", Tool::Link("/bin/true".into())).start();
     run(&session, 0..calls / 10);
-    let before = Footprint::of(&session);
+    let before = ResourceUsage::of(&session);
     run(&session, calls / 10..calls);
 
     eventually("no fd and no process is gained", || {
-        let now = Footprint::of(&session);
+        let now = ResourceUsage::of(&session);
         now.processes <= before.processes
             && now.fds.iter().zip(&before.fds).all(|(now, before)| now <= before)
     });
-    let after = Footprint::of(&session);
+    let after = ResourceUsage::of(&session);
     for (after_kib, before_kib) in after.anonymous_kib.iter().zip(&before.anonymous_kib) {
         assert!(*after_kib <= before_kib + MAX_GAIN_KIB, "{before:?} became {after:?}");
     }

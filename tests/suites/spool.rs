@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use aifo_tests::{Answer, Noise, Session, Setup, possible};
+use aifo_tests::{Answer, RandomBytes, Session, Setup, can_run};
 
 const MIB: u64 = 1 << 20;
 const KIB: u64 = 1 << 10;
@@ -18,7 +18,7 @@ fn check_honest(answer: &Answer, bytes: u64) {
     match answer.status() {
         200 => {
             assert_eq!((answer.exit_code(), answer.body.len() as u64), (Some("0"), bytes));
-            Noise::new(5).check(&answer.body);
+            RandomBytes::new(5).check(&answer.body);
         }
         _ => check_error(answer),
     }
@@ -49,15 +49,14 @@ fn where_nothing_can_be_spooled_large_output_is_an_error() {
     assert_eq!(emit(&session, 512 * KIB, "1").status(), 200, "that fits into memory");
     let streamed = emit(&session, 8 * MIB, "2");
     assert_eq!(streamed.exit_code(), Some("0"), "nothing is spooled for version 2");
-    Noise::new(5).check(&streamed.body);
+    RandomBytes::new(5).check(&streamed.body);
 }
 
 /// The disk is full somewhere in the middle of the output, or just before its end.
 #[test]
 fn a_disk_that_is_full_is_an_error_wherever_it_ends() {
-    let story = "spool::a_disk_that_is_full_is_an_error_wherever_it_ends";
-    if !possible(story, &["/usr/bin/unshare", "--mount", "/bin/mount", "-t", "tmpfs", "x", "/mnt"])
-    {
+    let test = "spool::a_disk_that_is_full_is_an_error_wherever_it_ends";
+    if !can_run(test, &["/usr/bin/unshare", "--mount", "/bin/mount", "-t", "tmpfs", "x", "/mnt"]) {
         return;
     }
     // A temporary directory of 3 MiB that only the session sees.

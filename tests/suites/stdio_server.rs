@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::Command;
 use std::thread;
 
-use aifo_tests::{Footprint, Stage, Way, descendants, eventually};
+use aifo_tests::{Comparison, ExecMode, ResourceUsage, descendants, eventually};
 use serde_json::{Value, json};
 
 use client::{Client, Stream};
@@ -47,22 +47,22 @@ const MESSAGES: u64 = 10_000;
 
 impl Server {
     #[track_caller]
-    fn stage(&self, story: &str) -> Option<Stage> {
-        Stage::start(&format!("stdio_server::{story}"), &[self.tool])
+    fn comparison(&self, test: &str) -> Option<Comparison> {
+        Comparison::start(&format!("stdio_server::{test}"), &[self.tool])
     }
 
-    fn command(&self, stage: &Stage, way: Way) -> Command {
-        let file = stage.folder().join(self.file);
+    fn command(&self, comparison: &Comparison, mode: ExecMode) -> Command {
+        let file = comparison.folder().join(self.file);
         // Once: a server that has been started may not have read it yet.
         if !file.exists() {
             std::fs::write(&file, self.source).expect("the scratch folder is ours");
         }
-        stage.tool(way, self.tool, &[file.to_str().expect("the scratch path is text")])
+        comparison.tool(mode, self.tool, &[file.to_str().expect("the scratch path is text")])
     }
 
     #[track_caller]
-    fn start(&self, stage: &Stage, way: Way, stream: Stream) -> Client {
-        Client::start(&mut self.command(stage, way), self.framing, stream)
+    fn start(&self, comparison: &Comparison, mode: ExecMode, stream: Stream) -> Client {
+        Client::start(&mut self.command(comparison, mode), self.framing, stream)
     }
 }
 
@@ -99,9 +99,9 @@ fn check_end(client: &mut Client) {
 
 /// One request after the other, each answered before the next.
 #[track_caller]
-fn check_turns(story: &str, server: &Server, way: Way, stream: Stream) {
-    let Some(stage) = server.stage(story) else { return };
-    let mut client = server.start(&stage, way, stream);
+fn check_turns(test: &str, server: &Server, mode: ExecMode, stream: Stream) {
+    let Some(comparison) = server.comparison(test) else { return };
+    let mut client = server.start(&comparison, mode, stream);
     for number in 0..MESSAGES {
         client.send(&request(number));
         check_answer(&client, number);
@@ -111,8 +111,8 @@ fn check_turns(story: &str, server: &Server, way: Way, stream: Stream) {
 
 /// All requests at once: neither direction waits for the other.
 #[track_caller]
-fn check_flood(stage: &Stage, server: &Server, way: Way, stream: Stream) {
-    let mut client = server.start(stage, way, stream);
+fn check_flood(comparison: &Comparison, server: &Server, mode: ExecMode, stream: Stream) {
+    let mut client = server.start(comparison, mode, stream);
     let (mut input, framing) = (client.take_input(), server.framing);
     let writer = thread::spawn(move || {
         (0..MESSAGES).try_for_each(|number| input.write_all(&framing.encode(&request(number))))
@@ -126,45 +126,45 @@ fn check_flood(stage: &Stage, server: &Server, way: Way, stream: Stream) {
 
 #[test]
 fn python_takes_turns_over_passed_pipes() {
-    let story = "python_takes_turns_over_passed_pipes";
-    check_turns(story, &PYTHON, Way::Passed, Stream::Pipes);
+    let test = "python_takes_turns_over_passed_pipes";
+    check_turns(test, &PYTHON, ExecMode::Passed, Stream::Pipes);
 }
 
 #[test]
 fn python_takes_turns_over_relayed_pipes() {
-    let story = "python_takes_turns_over_relayed_pipes";
-    check_turns(story, &PYTHON, Way::Relayed, Stream::Pipes);
+    let test = "python_takes_turns_over_relayed_pipes";
+    check_turns(test, &PYTHON, ExecMode::Relayed, Stream::Pipes);
 }
 
 #[test]
 fn python_takes_turns_over_sockets() {
-    check_turns("python_takes_turns_over_sockets", &PYTHON, Way::Passed, Stream::Sockets);
+    check_turns("python_takes_turns_over_sockets", &PYTHON, ExecMode::Passed, Stream::Sockets);
 }
 
 #[test]
 fn node_takes_turns_over_passed_pipes() {
-    check_turns("node_takes_turns_over_passed_pipes", &NODE, Way::Passed, Stream::Pipes);
+    check_turns("node_takes_turns_over_passed_pipes", &NODE, ExecMode::Passed, Stream::Pipes);
 }
 
 #[test]
 fn node_takes_turns_over_relayed_pipes() {
-    check_turns("node_takes_turns_over_relayed_pipes", &NODE, Way::Relayed, Stream::Pipes);
+    check_turns("node_takes_turns_over_relayed_pipes", &NODE, ExecMode::Relayed, Stream::Pipes);
 }
 
 #[test]
 fn node_takes_turns_over_sockets() {
-    check_turns("node_takes_turns_over_sockets", &NODE, Way::Passed, Stream::Sockets);
+    check_turns("node_takes_turns_over_sockets", &NODE, ExecMode::Passed, Stream::Sockets);
 }
 
 /// Natively too: what a shim has to keep up with is proven to be possible.
 #[test]
 fn all_at_once_goes_both_ways() {
     for server in [&PYTHON, &NODE] {
-        let Some(stage) = server.stage("all_at_once_goes_both_ways") else { continue };
-        for way in Way::ALL {
-            check_flood(&stage, server, way, Stream::Pipes);
+        let Some(comparison) = server.comparison("all_at_once_goes_both_ways") else { continue };
+        for mode in ExecMode::ALL {
+            check_flood(&comparison, server, mode, Stream::Pipes);
         }
-        check_flood(&stage, server, Way::Passed, Stream::Sockets);
+        check_flood(&comparison, server, ExecMode::Passed, Stream::Sockets);
     }
 }
 
@@ -172,14 +172,14 @@ fn all_at_once_goes_both_ways() {
 #[test]
 fn a_server_that_ends_is_the_end() {
     for server in [&PYTHON, &NODE] {
-        let Some(stage) = server.stage("a_server_that_ends_is_the_end") else { continue };
-        for (way, stream) in Way::ALL
+        let Some(comparison) = server.comparison("a_server_that_ends_is_the_end") else { continue };
+        for (mode, stream) in ExecMode::ALL
             .into_iter()
-            .flat_map(|way| [Stream::Pipes, Stream::Sockets].map(|stream| (way, stream)))
+            .flat_map(|mode| [Stream::Pipes, Stream::Sockets].map(|stream| (mode, stream)))
         {
             for (method, code, signal) in [("exit", Some(7), None), ("die", None, Some(9))] {
-                let what = format!("{} {method} {way:?} {stream:?}", server.tool);
-                let mut client = server.start(&stage, way, stream);
+                let what = format!("{} {method} {mode:?} {stream:?}", server.tool);
+                let mut client = server.start(&comparison, mode, stream);
                 for number in 1..=100 {
                     client.send(&request(number));
                     check_answer(&client, number);
@@ -198,9 +198,10 @@ fn a_server_that_ends_is_the_end() {
 /// Several clients come and go; a session does not gain by it.
 #[test]
 fn nothing_is_left_of_a_conversation() {
-    let Some(stage) = PYTHON.stage("nothing_is_left_of_a_conversation") else { return };
-    let talk = |way, stream| {
-        let mut clients: Vec<Client> = (0..4).map(|_| PYTHON.start(&stage, way, stream)).collect();
+    let Some(comparison) = PYTHON.comparison("nothing_is_left_of_a_conversation") else { return };
+    let talk = |mode, stream| {
+        let mut clients: Vec<Client> =
+            (0..4).map(|_| PYTHON.start(&comparison, mode, stream)).collect();
         for number in 1..=20 {
             clients.iter_mut().for_each(|client| client.send(&request(number)));
             clients.iter().for_each(|client| check_answer(client, number));
@@ -210,17 +211,17 @@ fn nothing_is_left_of_a_conversation() {
         }
         clients.iter_mut().for_each(check_end);
     };
-    talk(Way::Relayed, Stream::Pipes);
-    let before = Footprint::of(stage.session());
-    for (way, stream) in [
-        (Way::Passed, Stream::Pipes),
-        (Way::Relayed, Stream::Pipes),
-        (Way::Passed, Stream::Sockets),
+    talk(ExecMode::Relayed, Stream::Pipes);
+    let before = ResourceUsage::of(comparison.session());
+    for (mode, stream) in [
+        (ExecMode::Passed, Stream::Pipes),
+        (ExecMode::Relayed, Stream::Pipes),
+        (ExecMode::Passed, Stream::Sockets),
     ] {
-        talk(way, stream);
+        talk(mode, stream);
     }
     eventually("no fd and no process is gained", || {
-        let now = Footprint::of(stage.session());
+        let now = ResourceUsage::of(comparison.session());
         now.processes <= before.processes
             && now.fds.iter().zip(&before.fds).all(|(now, before)| now <= before)
     });

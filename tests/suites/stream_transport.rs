@@ -10,9 +10,9 @@ use std::thread;
 
 use aifo_tests::frames::{data, frame, kind, stream};
 use aifo_tests::{
-    BLOCK, Client, Invocation, Listen, Noise, Outcome, Running, Session, Setup, Signal,
-    Stdio as Passing, Terminal, Tool, argv, census, eventually, fresh_id, is_stopped, send_signal,
-    status_kib,
+    BLOCK, Client, Invocation, Listen, Outcome, RandomBytes, Running, Session, Setup, Signal,
+    Stdio as Passing, Terminal, Tool, argv, eventually, fresh_id, is_stopped, send_signal,
+    status_kib, tagged_processes,
 };
 
 const SIZE: u64 = 64 << 20;
@@ -71,7 +71,7 @@ fn bulk_both_ways() {
     let mut cat = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = cat.stdin.take().unwrap();
     let source = thread::spawn(move || {
-        let mut noise = Noise::new(7);
+        let mut noise = RandomBytes::new(7);
         while noise.position() < SIZE {
             stdin.write_all(noise.next(BLOCK)).unwrap();
         }
@@ -131,7 +131,7 @@ fn sixty_four_at_once() {
         let shims: Vec<_> = (1..=64).map(start).collect();
         for (number, shim) in (1..).zip(shims) {
             let outcome = shim.finish();
-            let mut noise = Noise::new(number);
+            let mut noise = RandomBytes::new(number);
             noise.check(&outcome.exited(0).stdout);
             assert_eq!((noise.position(), outcome.stderr.as_str()), (300_000, ""));
         }
@@ -145,10 +145,10 @@ fn on_a_terminal() {
     let mut shim = session.shim("make");
     shim.args(["-c", "/bin/stty size; read word; echo got $word; exec /bin/sleep 1000"]);
     shim.stdin(terminal.stdio()).stdout(terminal.stdio()).stderr(terminal.stdio());
-    let seated = terminal.start(&shim);
+    let process = terminal.start(&shim);
     terminal.expect("37 101").press("hello\n");
     terminal.expect("got hello").press("\x03");
-    assert_eq!(seated.finish(), Err(Signal::SIGINT as i32));
+    assert_eq!(process.finish(), Err(Signal::SIGINT as i32));
 }
 
 #[test]
@@ -163,7 +163,8 @@ fn signals_arrive_and_endings_are_exact() {
     let mut command = session.shim("make");
     let shim = Running::start(command.arg("wait").env("AIFO_EXEC_ID", &id));
     shim.expect("ready\n");
-    let tool = census(&id).into_iter().find(|&pid| argv(pid) == ["make", "wait"]).unwrap();
+    let tool =
+        tagged_processes(&id).into_iter().find(|&pid| argv(pid) == ["make", "wait"]).unwrap();
     shim.signal(Signal::SIGTSTP);
     eventually("both are stopped", || is_stopped(tool) && is_stopped(shim.pid()));
     shim.signal(Signal::SIGCONT);
@@ -183,7 +184,7 @@ fn a_caller_that_is_killed_takes_its_tools_along() {
         let shim = Running::start(command.env("AIFO_SHIM_PROTO", version));
         eventually("the family is complete", || Path::new(&leaf).exists());
         shim.signal(Signal::SIGKILL);
-        eventually("nothing of it is left", || census(&id).is_empty());
+        eventually("nothing of it is left", || tagged_processes(&id).is_empty());
     }
 }
 
@@ -200,7 +201,7 @@ fn a_runner_that_is_killed_is_told_and_replaced() {
         let outcome = shim.finish();
         assert_eq!(outcome.exited(125).text(), "ready\n");
         assert!(outcome.only_line().contains("unknown"), "{}", outcome.stderr);
-        eventually("nothing of it is left", || census(&id).is_empty());
+        eventually("nothing of it is left", || tagged_processes(&id).is_empty());
         let next = Outcome::of(session.shim("make").args(["say", "next"]));
         assert_eq!(next.exited(0).text(), "next\n");
     }
@@ -216,7 +217,7 @@ fn a_proxy_that_is_killed_leaves_nothing() {
     let sidecars = session.sidecars();
     send_signal(session.pid(), Signal::SIGKILL);
     shim.finish().exited(125);
-    eventually("nothing of it is left", || census(&id).is_empty());
+    eventually("nothing of it is left", || tagged_processes(&id).is_empty());
     let is_there = |pid| aifo_tests::is_alive(pid);
     eventually("the sidecar has gone", || {
         sidecars.iter().all(|sidecar| !is_there(sidecar.guard) && !is_there(sidecar.runner))
@@ -226,7 +227,7 @@ fn a_proxy_that_is_killed_leaves_nothing() {
 /// Whether these execs run, and neither the proxy nor a runner has done anything from one look to
 /// another.
 fn is_at_rest(session: &Session, ids: &[&str]) -> bool {
-    if ids.iter().any(|id| census(id).is_empty()) {
+    if ids.iter().any(|id| tagged_processes(id).is_empty()) {
         return false;
     }
     let switches = || {
@@ -244,7 +245,7 @@ fn is_at_rest(session: &Session, ids: &[&str]) -> bool {
 #[track_caller]
 fn check_noise(child: &mut Child, seed: u64, size: u64) {
     let mut stdout = child.stdout.take().expect("stdout is a pipe");
-    let (mut noise, mut buffer) = (Noise::new(seed), vec![0; BLOCK]);
+    let (mut noise, mut buffer) = (RandomBytes::new(seed), vec![0; BLOCK]);
     loop {
         match stdout.read(&mut buffer).expect("the pipe can be read") {
             0 => break,

@@ -4,7 +4,8 @@ use std::fs;
 use std::io::Read;
 
 use aifo_tests::{
-    Listen, Outcome, Running, Session, Setup, Tool, census, eventually, fresh_id, is_alive,
+    Listen, Outcome, Running, Session, Setup, Tool, eventually, fresh_id, is_alive,
+    tagged_processes,
 };
 
 const TRANSPORTS: [Listen; 2] = [Listen::Default, Listen::Tcp];
@@ -96,7 +97,7 @@ fn a_background_child_neither_holds_the_answer_nor_breaks_on_it() {
         let answer = session.answer(&call);
         assert_eq!((answer.text().as_str(), answer.exit_code()), ("parent\n", Some("0")));
 
-        let left = census(&id);
+        let left = tagged_processes(&id);
         assert_eq!(left.len(), 1, "the child lives on");
         assert!(is_alive(left[0]));
         fs::write(session.file("told.go"), "").unwrap();

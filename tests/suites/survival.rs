@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use aifo_tests::{
-    Connection, Listen, Running, Session, Setup, Signal, census, eventually, fresh_id, is_alive,
-    send_signal,
+    Connection, Listen, Running, Session, Setup, Signal, eventually, fresh_id, is_alive,
+    send_signal, tagged_processes,
 };
 
 /// A running exec whose tool has a child that was forked twice, has a session of its own and obeys
@@ -22,7 +22,7 @@ fn family(session: &Session, verb: &str, version: &str) -> Family {
     let file = session.file(&id);
     let call = session.send(&session.exec("make", [verb, &file]).id(&id).proto(version));
     let leaf = leaf(session, &file);
-    assert!(census(&id).contains(&leaf), "the leaf carries the mark");
+    assert!(tagged_processes(&id).contains(&leaf), "the leaf carries the mark");
     Family { id, call }
 }
 
@@ -34,7 +34,7 @@ fn leaf(session: &Session, file: &str) -> i32 {
 
 #[track_caller]
 fn check_gone(id: &str) {
-    eventually("nothing of the exec is left", || census(id).is_empty());
+    eventually("nothing of the exec is left", || tagged_processes(id).is_empty());
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_killed_shim_takes_the_whole_family() {
 fn a_stopped_tool_does_not_outlive_its_client() {
     let session = Session::start();
     let family = family(&session, "stubborn-tree", "2");
-    for pid in census(&family.id) {
+    for pid in tagged_processes(&family.id) {
         send_signal(pid, Signal::SIGSTOP);
     }
     drop(family.call);
@@ -116,7 +116,7 @@ fn the_end_of_the_proxy_takes_every_family() {
         let sidecars = session.sidecars();
         assert_eq!(session.end(signal).code(), Some(0), "a graceful stop");
         for family in &families {
-            assert!(census(&family.id).is_empty(), "gone before the proxy is");
+            assert!(tagged_processes(&family.id).is_empty(), "gone before the proxy is");
         }
         for sidecar in sidecars {
             assert!(!is_alive(sidecar.guard) && !is_alive(sidecar.runner));
@@ -194,7 +194,10 @@ fn what_has_lost_its_mark_ends_with_the_session() {
         let answer = session.answer(&session.exec("make", ["bare-daemon", &file]).id(&id));
         assert_eq!(answer.exit_code(), Some("0"), "{}", answer.text());
         let leaf = leaf(&session, &file);
-        assert!(census(&id).is_empty() && is_alive(leaf), "it has lost its mark and lives on");
+        assert!(
+            tagged_processes(&id).is_empty() && is_alive(leaf),
+            "it has lost its mark and lives on"
+        );
         let sidecar = session.sidecars()[0];
         match how {
             "end" => {
@@ -232,7 +235,7 @@ fn what_multiplies_on_term_is_gone_all_the_same() {
 
     let (id, _, _call) = grow(&session);
     assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
-    assert!(census(&id).is_empty(), "gone before the proxy is");
+    assert!(tagged_processes(&id).is_empty(), "gone before the proxy is");
 }
 
 /// Its output has nowhere to go, so its ending cannot be told either.
@@ -244,5 +247,5 @@ fn a_client_that_does_not_read_does_not_hold_up_the_end() {
     let mut call = session.send(&session.exec("make", ["emit", &endless, "1"]).id(&id));
     call.read_until(b"\r\n\r\n");
     assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
-    assert!(census(&id).is_empty(), "gone before the proxy is");
+    assert!(tagged_processes(&id).is_empty(), "gone before the proxy is");
 }

@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use aifo_tests::{
-    Running, Session, Setup, Signal, Terminal, Tool, argv, census, eventually, fresh_id, is_alive,
-    is_stopped, send_signal,
+    Running, Session, Setup, Signal, Terminal, Tool, argv, eventually, fresh_id, is_alive,
+    is_stopped, send_signal, tagged_processes,
 };
 
 /// Back to the line's start, and away with what stands there.
@@ -34,7 +34,7 @@ fn expect_prompts(terminal: &Terminal, count: usize) -> &Terminal {
 /// The tool of an exec, which need not be the only process that carries its mark.
 #[track_caller]
 fn waiting_tool(id: &str) -> i32 {
-    let tool = census(id).into_iter().find(|&pid| argv(pid) == ["make", "wait"]);
+    let tool = tagged_processes(id).into_iter().find(|&pid| argv(pid) == ["make", "wait"]);
     tool.expect("the tool of the exec runs")
 }
 
@@ -214,18 +214,18 @@ fn an_agent_is_in_the_foreground_and_hears_ctrl_c() {
         let terminal = Terminal::new();
         let mut run = setup.coder();
         run.args(["run", "--toolchain", "c-cpp", "--"]).args(command);
-        let seated = terminal.start(&run);
-        (terminal, seated)
+        let process = terminal.start(&run);
+        (terminal, process)
     };
-    let (terminal, seated) = run(&["my-agent", "ids"]);
-    let leader = seated.pid();
-    assert_eq!(seated.finish(), Ok(0));
+    let (terminal, process) = run(&["my-agent", "ids"]);
+    let leader = process.pid();
+    assert_eq!(process.finish(), Ok(0));
     terminal.expect(&format!(" {leader} {leader}\r\n"));
 
-    let (terminal, seated) = run(&["sh", "-c", "make catch; echo code=$?"]);
+    let (terminal, process) = run(&["sh", "-c", "make catch; echo code=$?"]);
     // Not the sidecar, which is "ready in" some time.
     terminal.expect("ready\r\n").press("\x03");
     terminal.expect("SIGINT\r\n");
     // The shell has been interrupted as well, once its child had ended.
-    assert!(matches!(seated.finish(), Ok(0 | 130)), "{}", terminal.shown());
+    assert!(matches!(process.finish(), Ok(0 | 130)), "{}", terminal.shown());
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use aifo_tests::{Outcome, Session, Setup, census, eventually, fresh_id};
+use aifo_tests::{Outcome, Session, Setup, eventually, fresh_id, tagged_processes};
 
 fn session() -> Session {
     Setup::new().max_secs(1).start()
@@ -55,7 +55,7 @@ fn who_ignores_int_and_term_is_killed_with_its_family() {
     let tree = tree.answer();
     assert_eq!((tree.status(), tree.exit_code()), (504, Some("124")));
     eventually("nothing of the execs is left", || {
-        census(&id).is_empty() && census(&family).is_empty()
+        tagged_processes(&id).is_empty() && tagged_processes(&family).is_empty()
     });
 }
 
@@ -82,6 +82,6 @@ fn a_client_that_does_not_read_does_not_stretch_it() {
     let endless = (1u64 << 40).to_string();
     let mut call = session.send(&session.exec("make", ["emit", &endless, "1"]).id(&id));
     call.read_until(b"\r\n\r\n");
-    eventually("the tool was ended", || census(&id).is_empty());
+    eventually("the tool was ended", || tagged_processes(&id).is_empty());
     assert_eq!(call.answer().exit_code(), Some("124"));
 }

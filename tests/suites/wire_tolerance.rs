@@ -17,9 +17,9 @@ fn check_hello(session: &Session, bytes: &[u8]) {
     assert_eq!((answer.status(), answer.text().as_str()), (200, "hello\n"));
 }
 
-fn on_both(story: impl Fn(&Session)) {
+fn on_both(test: impl Fn(&Session)) {
     for listen in TRANSPORTS {
-        story(&Setup::new().listen(listen).start());
+        test(&Setup::new().listen(listen).start());
     }
 }
 

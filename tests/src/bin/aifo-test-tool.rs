@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 use std::thread::sleep;
 use std::time::Duration;
 
-use aifo_tests::Noise;
+use aifo_tests::RandomBytes;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::unistd::{Pid, getpgid, getsid, pause, setsid};
@@ -204,7 +204,7 @@ fn count(file: &Path) -> io::Result<()> {
 }
 
 fn emit(mut bytes: u64, seed: u64) -> io::Result<()> {
-    let mut noise = Noise::new(seed);
+    let mut noise = RandomBytes::new(seed);
     // Not `io::stdout`: its line buffer would cut the stream at every newline.
     let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     while bytes > 0 {
@@ -269,16 +269,16 @@ fn catch() -> io::Result<u8> {
 /// Tells every signal that comes, in `file` or on stdout, until it is killed.
 fn record(file: Option<&Path>) -> io::Result<()> {
     block_all()?;
-    let tell = |line: &str| match file {
+    let record_line = |line: &str| match file {
         Some(file) => {
             let mut file = OpenOptions::new().create(true).append(true).open(file)?;
             file.write_all(format!("{line}\n").as_bytes())
         }
         None => print_line(line),
     };
-    tell("ready")?;
+    record_line("ready")?;
     loop {
-        tell(crossing().wait()?.as_str())?;
+        record_line(crossing().wait()?.as_str())?;
     }
 }
 

@@ -103,7 +103,7 @@ impl FakeModel {
             let left = PATIENCE.checked_sub(start.elapsed());
             let Some(left) = left else {
                 // The lock is free before anybody panics: what is dropped then takes it.
-                let told = log.tell();
+                let told = log.describe();
                 drop(log);
                 panic!("not so after {PATIENCE:?}: {what}\n{told}");
             };
@@ -171,7 +171,7 @@ impl Shared {
 }
 
 impl Log {
-    fn tell(&self) -> String {
+    fn describe(&self) -> String {
         let line = |asked: &Asked| {
             let replied = asked.replied.as_deref().unwrap_or("-");
             format!("{} {} {}: {replied}\n", asked.status, asked.method, asked.target)

@@ -18,14 +18,15 @@ fn who_is_told_to_serve_serves_whatever_the_profile_says() {
     coder.args(["acp", "--backend", "local", "--files", "aifo"]);
     coder.args(["--agent-command", &agent.command_line()]);
     let mut editor = Editor::start(&mut coder);
-    let introduced = editor.ask("initialize", &json!({"protocolVersion": 1}));
-    editor.answered(introduced).unwrap();
+    let introduced = editor.request("initialize", &json!({"protocolVersion": 1}));
+    editor.response(introduced).unwrap();
     let cwd = setup.workspace();
-    let opened = editor.ask("session/new", &json!({"cwd": cwd, "mcpServers": []}));
-    let session = editor.answered(opened).unwrap()["sessionId"].clone();
+    let opened = editor.request("session/new", &json!({"cwd": cwd, "mcpServers": []}));
+    let session = editor.response(opened).unwrap()["sessionId"].clone();
     let prompt = json!([{"type": "text", "text": "go"}]);
-    let prompted = editor.ask("session/prompt", &json!({"sessionId": session, "prompt": prompt}));
-    editor.answered(prompted).unwrap();
+    let prompted =
+        editor.request("session/prompt", &json!({"sessionId": session, "prompt": prompt}));
+    editor.response(prompted).unwrap();
     assert_eq!(answer(&agent, "r")["result"]["content"], "text");
 }
 
@@ -37,9 +38,9 @@ fn term_ends_an_agent_at_once_that_takes_its_time_to_end() {
     let mut coder = setup.coder();
     coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);
     let mut editor = Editor::start(&mut coder);
-    let introduced = editor.ask("initialize", &json!({"protocolVersion": 1}));
-    editor.answered(introduced).unwrap();
-    editor.say_no_more();
+    let introduced = editor.request("initialize", &json!({"protocolVersion": 1}));
+    editor.response(introduced).unwrap();
+    editor.close_stdin();
     eventually("the agent does not end", || agent.pids().len() == 2);
     // Without TERM it would be killed in the end, and the editor have gone.
     assert_eq!(editor.end_by(Signal::SIGTERM).code(), Some(128 + 15));

@@ -138,6 +138,6 @@ fn what_runs_in_a_terminal_goes_with_the_agent() {
     stage.agent.plays(&turn(steps));
     let running = aifo_tests::Running::start(&mut stage.prompt(&[]));
     aifo_tests::eventually("the command runs", || stage.agent.alive().len() == 2);
-    stage.agent.tell("up");
+    stage.agent.release("up");
     stage.told(running.finish()).answered("bye");
 }

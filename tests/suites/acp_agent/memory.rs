@@ -18,7 +18,7 @@ fn check(flood: Vec<Step>) {
     eventually_within(deadline, "all of it has come", || running.has_printed("."));
     let peak = status_kib(running.pid(), "VmHWM");
     assert!(peak < 128 << 10, "{peak} KiB");
-    stage.agent.tell("go");
+    stage.agent.release("go");
     running.finish().exited(0);
     assert_eq!(stage.agent.alive(), [0; 0]);
 }

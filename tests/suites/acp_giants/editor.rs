@@ -19,7 +19,7 @@ pub(crate) struct Editor {
     pub(crate) agent: AcpAgent,
     pub(crate) child: Child,
     setup: Setup,
-    to: Option<Sender<Said>>,
+    to: Option<Sender<Output>>,
     lines: Option<Receiver<Vec<u8>>>,
     /// The bytes that were taken off it.
     written: Arc<AtomicU64>,
@@ -27,7 +27,7 @@ pub(crate) struct Editor {
 }
 
 /// What it says.
-enum Said {
+enum Output {
     Bytes(Vec<u8>),
     /// The same bytes so many times.
     Again(Vec<u8>, u64),
@@ -42,18 +42,18 @@ impl Editor {
         let mut coder = setup.coder();
         coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);
         let mut child = coder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (to, said) = channel();
+        let (to, queue) = channel();
         let (give, lines) = sync_channel(1);
         let written = Arc::new(AtomicU64::new(0));
         let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let counted = Arc::clone(&written);
-        thread::spawn(move || write(stdin, &said, &counted));
+        thread::spawn(move || write(stdin, &queue, &counted));
         thread::spawn(move || read(BufReader::new(stdout), &give));
         let (to, lines) = (Some(to), Some(lines));
         let mut editor = Editor { agent, child, setup, to, lines, written, asked: 0 };
-        assert!(editor.asks("initialize", json!({"protocolVersion": 1}))["result"].is_object());
+        assert!(editor.request("initialize", json!({"protocolVersion": 1}))["result"].is_object());
         let cwd = editor.setup.workspace();
-        let opened = editor.asks("session/new", json!({"cwd": cwd, "mcpServers": []}));
+        let opened = editor.request("session/new", json!({"cwd": cwd, "mcpServers": []}));
         assert_eq!(opened["result"]["sessionId"], SESSION);
         editor
     }
@@ -61,28 +61,28 @@ impl Editor {
     /// Asks for a turn: the id of the request.
     pub(crate) fn prompt(&mut self) -> u64 {
         let prompt = json!([{"type": "text", "text": "hello"}]);
-        self.ask("session/prompt", json!({"sessionId": SESSION, "prompt": prompt}))
+        self.send_request("session/prompt", json!({"sessionId": SESSION, "prompt": prompt}))
     }
 
-    pub(crate) fn ask(&mut self, method: &str, params: Value) -> u64 {
+    pub(crate) fn send_request(&mut self, method: &str, params: Value) -> u64 {
         self.asked += 1;
         let (id, line) = (self.asked, "\n");
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        self.say(format!("{request}{line}"));
+        self.send(format!("{request}{line}"));
         id
     }
 
     /// Says bytes as they are.
-    pub(crate) fn say(&self, bytes: impl Into<Vec<u8>>) {
-        self.said(Said::Bytes(bytes.into()));
+    pub(crate) fn send(&self, bytes: impl Into<Vec<u8>>) {
+        self.queue(Output::Bytes(bytes.into()));
     }
 
-    pub(crate) fn say_again(&self, bytes: impl Into<Vec<u8>>, times: u64) {
-        self.said(Said::Again(bytes.into(), times));
+    pub(crate) fn send_repeated(&self, bytes: impl Into<Vec<u8>>, times: u64) {
+        self.queue(Output::Again(bytes.into(), times));
     }
 
-    fn said(&self, said: Said) {
-        self.to.as_ref().expect("it still speaks").send(said).expect("its writer waits for that");
+    fn queue(&self, output: Output) {
+        self.to.as_ref().expect("it still speaks").send(output).expect("its writer waits for that");
     }
 
     /// How many bytes of what it said were taken.
@@ -92,7 +92,7 @@ impl Editor {
 
     /// The next line.
     #[track_caller]
-    pub(crate) fn hear(&self) -> Vec<u8> {
+    pub(crate) fn read_line(&self) -> Vec<u8> {
         let line = self.lines.as_ref().expect("it still listens").recv_timeout(PATIENCE);
         line.unwrap_or_else(|e| panic!("there is no line: {e}"))
     }
@@ -102,7 +102,7 @@ impl Editor {
     pub(crate) fn answer(&self, id: u64) -> (Value, u64) {
         let mut others = 0;
         loop {
-            let line = self.hear();
+            let line = self.read_line();
             let text = std::str::from_utf8(&line).expect("it is text");
             // Most lines are updates, and many.
             if !text.contains("\"method\":") {
@@ -116,14 +116,14 @@ impl Editor {
     }
 
     #[track_caller]
-    pub(crate) fn asks(&mut self, method: &str, params: Value) -> Value {
-        let id = self.ask(method, params);
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send_request(method, params);
         self.answer(id).0
     }
 
     /// What was started is small, still.
     #[track_caller]
-    pub(crate) fn has_little(&self) {
+    pub(crate) fn assert_small(&self) {
         stays_small(self.pid());
     }
 
@@ -132,26 +132,26 @@ impl Editor {
     }
 
     /// Says no more.
-    pub(crate) fn falls_silent(&mut self) {
+    pub(crate) fn close_stdin(&mut self) {
         self.to = None;
     }
 
     /// Listens no more: whoever still writes to it is told so.
-    pub(crate) fn turns_away(&mut self) {
+    pub(crate) fn close_stdout(&mut self) {
         self.lines = None;
     }
 
     /// Goes; the exit code of what it had started. Nothing of the agent is left.
     #[track_caller]
-    pub(crate) fn leaves(mut self) -> i32 {
-        self.falls_silent();
-        self.turns_away();
-        self.ends()
+    pub(crate) fn close(mut self) -> i32 {
+        self.close_stdin();
+        self.close_stdout();
+        self.wait_for_end()
     }
 
     /// Waits for the end of what it had started.
     #[track_caller]
-    pub(crate) fn ends(&mut self) -> i32 {
+    pub(crate) fn wait_for_end(&mut self) -> i32 {
         let mut status = None;
         eventually_within(PATIENCE, "it has ended", || {
             status = self.child.try_wait().unwrap();
@@ -170,15 +170,15 @@ impl Drop for Editor {
     }
 }
 
-fn write(mut stdin: ChildStdin, said: &Receiver<Said>, written: &AtomicU64) {
+fn write(mut stdin: ChildStdin, queue: &Receiver<Output>, written: &AtomicU64) {
     let mut write = |bytes: &[u8]| {
         written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         stdin.write_all(bytes)
     };
-    for said in said {
-        let all = match said {
-            Said::Bytes(bytes) => write(&bytes),
-            Said::Again(bytes, times) => (0..times).try_for_each(|_| write(&bytes)),
+    for output in queue {
+        let all = match output {
+            Output::Bytes(bytes) => write(&bytes),
+            Output::Again(bytes, times) => (0..times).try_for_each(|_| write(&bytes)),
         };
         if all.is_err() {
             return;

@@ -44,8 +44,8 @@ fn an_editor_that_does_not_read_holds_back_the_agent() {
     let (answer, lines) = editor.answer(id);
     assert_eq!(lines, LINES + 1);
     assert_eq!(answer["result"]["stopReason"], "end_turn");
-    editor.has_little();
-    assert_eq!(editor.leaves(), 0);
+    editor.assert_small();
+    assert_eq!(editor.close(), 0);
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn an_editor_that_never_reads_again_and_leaves_is_not_waited_for() {
     editor.prompt();
     is_held(editor.agent.pids()[0]);
     // It keeps its end of the pipe.
-    editor.falls_silent();
-    assert_eq!(editor.ends(), 0);
+    editor.close_stdin();
+    assert_eq!(editor.wait_for_end(), 0);
 }
 
 #[test]
@@ -64,9 +64,9 @@ fn an_editor_that_is_gone_holds_back_nobody() {
     let mut editor = Editor::with(&flood(ENOUGH, Step::wait_for("session/cancel")));
     editor.prompt();
     is_held(editor.agent.pids()[0]);
-    editor.falls_silent();
-    editor.turns_away();
-    assert_eq!(editor.ends(), 0);
+    editor.close_stdin();
+    editor.close_stdout();
+    assert_eq!(editor.wait_for_end(), 0);
     assert_eq!(editor.agent.received_of("session/cancel").len(), 1);
 }
 
@@ -76,43 +76,43 @@ fn an_agent_that_does_not_read_holds_back_the_editor() {
     let last = Step::wait_for("_last");
     let mut editor = Editor::with(&turn([Step::say("."), go(), last]));
     let id = editor.prompt();
-    editor.hear();
+    editor.read_line();
     let before = editor.written();
-    editor.say_again(noise(), LINES);
+    editor.send_repeated(noise(), LINES);
     let last = json!({"jsonrpc": "2.0", "method": "_last", "params": {"sessionId": SESSION}});
-    editor.say(format!("{last}\n"));
+    editor.send(format!("{last}\n"));
     // More of it was taken than the agent's pipe holds, and less than all when the agent reads on.
     eventually_within(PATIENCE, "some of it was taken", || editor.written() - before > 4 << 20);
-    editor.has_little();
-    editor.agent.tell("go");
+    editor.assert_small();
+    editor.agent.release("go");
     assert_eq!(editor.answer(id).0["result"]["stopReason"], "end_turn");
-    editor.has_little();
+    editor.assert_small();
     assert_eq!(editor.agent.received_of("_noise").len() as u64, LINES);
-    assert_eq!(editor.leaves(), 0);
+    assert_eq!(editor.close(), 0);
 }
 
 #[test]
 fn an_agent_that_never_reads_again_is_given_up() {
     let mut editor = Editor::with(&turn([Step::say("."), Step::Hang]));
     let id = editor.prompt();
-    editor.hear();
-    editor.say_again(noise(), LINES);
+    editor.read_line();
+    editor.send_repeated(noise(), LINES);
     let (answer, _) = editor.answer(id);
     assert_eq!(answer["error"]["code"], -32603, "{answer}");
-    editor.has_little();
-    assert_eq!(editor.ends(), 1);
+    editor.assert_small();
+    assert_eq!(editor.wait_for_end(), 1);
 }
 
 #[test]
 fn an_agent_that_is_killed_while_the_editor_floods_has_ended() {
     let mut editor = Editor::with(&turn([Step::say("."), Step::Hang]));
     let id = editor.prompt();
-    editor.hear();
+    editor.read_line();
     let before = editor.written();
-    editor.say_again(noise(), LINES);
+    editor.send_repeated(noise(), LINES);
     eventually_within(PATIENCE, "some of it was taken", || editor.written() - before > 4 << 20);
     send_signal(editor.agent.pids()[0], Signal::SIGKILL);
     let (answer, _) = editor.answer(id);
     assert_eq!(answer["error"]["code"], -32603, "{answer}");
-    assert_eq!(editor.ends(), 1);
+    assert_eq!(editor.wait_for_end(), 1);
 }

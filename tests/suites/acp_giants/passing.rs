@@ -14,8 +14,8 @@ fn check(steps: Vec<Step>) -> u64 {
     let id = editor.prompt();
     let (answer, others) = editor.answer(id);
     assert_eq!(answer["result"]["stopReason"], "end_turn");
-    editor.has_little();
-    assert_eq!(editor.leaves(), 0);
+    editor.assert_small();
+    assert_eq!(editor.close(), 0);
     others
 }
 
@@ -23,11 +23,11 @@ fn check(steps: Vec<Step>) -> u64 {
 fn a_line_as_long_as_is_written_passes() {
     let mut editor = Editor::with(&turn(long_chunk(FRAME_OUT)));
     let id = editor.prompt();
-    let line = editor.hear();
+    let line = editor.read_line();
     assert_eq!(line.len() as u64, FRAME_OUT + 1);
     assert_eq!(editor.answer(id).1, 0);
-    editor.has_little();
-    assert_eq!(editor.leaves(), 0);
+    editor.assert_small();
+    assert_eq!(editor.close(), 0);
 }
 
 #[test]
@@ -59,9 +59,9 @@ fn check_editor(says: impl FnOnce(&Editor)) -> i64 {
     let (answer, _) = editor.answer(GIANT);
     let id = editor.prompt();
     assert_eq!(editor.answer(id).0["result"]["stopReason"], "end_turn");
-    editor.has_little();
+    editor.assert_small();
     assert_eq!(editor.agent.received_of("session/prompt").len(), 1);
-    assert_eq!(editor.leaves(), 0);
+    assert_eq!(editor.close(), 0);
     answer["error"]["code"].as_i64().unwrap_or_default()
 }
 
@@ -82,7 +82,7 @@ fn an_editors_line_as_long_as_is_read_is_too_long_to_pass() {
     let code = check_editor(|editor| {
         let (before, after) = around("hello");
         let fill = FRAME as usize - before.len() - (after.len() - 1);
-        editor.say([before.into_bytes(), vec![b'x'; fill], after.into_bytes()].concat());
+        editor.send([before.into_bytes(), vec![b'x'; fill], after.into_bytes()].concat());
     });
     assert_eq!(code, -32600);
 }
@@ -91,9 +91,9 @@ fn an_editors_line_as_long_as_is_read_is_too_long_to_pass() {
 fn an_editors_line_of_gigabytes_is_skipped() {
     let code = check_editor(|editor| {
         let (before, after) = around("hello");
-        editor.say(before);
-        editor.say_again(vec![b'x'; 1 << 20], ENDLESS >> 20);
-        editor.say(after);
+        editor.send(before);
+        editor.send_repeated(vec![b'x'; 1 << 20], ENDLESS >> 20);
+        editor.send(after);
     });
     assert_eq!(code, -32600);
 }

@@ -11,26 +11,26 @@ use crate::{ENDLESS, FRAME, PATIENCE, almost_a_million, long_chunk, stays_small,
 
 /// What stdout brought.
 #[derive(Clone, Debug, Default)]
-struct Heard {
+struct Collected {
     bytes: u64,
     lines: u64,
     /// Its last bytes.
     end: Vec<u8>,
 }
 
-impl Heard {
+impl Collected {
     /// Reads on as it comes, in a thread.
-    fn listen(mut stdout: impl Read + Send + 'static) -> Arc<Mutex<Heard>> {
-        let heard = Arc::new(Mutex::new(Heard::default()));
-        let shared = Arc::clone(&heard);
+    fn collect(mut stdout: impl Read + Send + 'static) -> Arc<Mutex<Collected>> {
+        let collected = Arc::new(Mutex::new(Collected::default()));
+        let shared = Arc::clone(&collected);
         thread::spawn(move || {
             let mut buffer = vec![0; 64 << 10];
             while let Ok(count @ 1..) = stdout.read(&mut buffer) {
-                let mut heard = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                heard.take(&buffer[..count]);
+                let mut collected = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                collected.take(&buffer[..count]);
             }
         });
-        heard
+        collected
     }
 
     fn take(&mut self, new: &[u8]) {
@@ -48,7 +48,7 @@ impl Heard {
 /// Prompts an agent that says this and then a dot, looks at the memory when all is printed, and gives
 /// what that was. The agent stays until then.
 #[track_caller]
-fn check(format: &str, steps: Vec<Step>) -> Heard {
+fn check(format: &str, steps: Vec<Step>) -> Collected {
     let agent = AcpAgent::new(
         &turn([steps, vec![Step::say(".")]].concat())
             .at_end([Step::IgnoreSignals, Step::WaitForWord("measured".into())]),
@@ -60,9 +60,9 @@ fn check(format: &str, steps: Vec<Step>) -> Heard {
     prompt.args(["--agent-command", &agent.command_line(), "hello"]);
     let mut child = prompt.stdin(Stdio::null()).stdout(write).spawn().unwrap();
     drop(prompt);
-    let heard = Heard::listen(read);
+    let collected = Collected::collect(read);
     let pid = child.id().cast_signed();
-    let so_far = || heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let so_far = || collected.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // The last member of the last report, or the end of the answer.
     let end = if format == "json" { "\"dropped\":0}\n" } else { ".\n" };
     eventually_within(PATIENCE, "all of it was printed", || {
@@ -70,7 +70,7 @@ fn check(format: &str, steps: Vec<Step>) -> Heard {
         so_far().ends_in(end)
     });
     stays_small(pid);
-    agent.tell("measured");
+    agent.release("measured");
     let mut status = None;
     eventually_within(PATIENCE, "it has ended", || {
         status = child.try_wait().unwrap();

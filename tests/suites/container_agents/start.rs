@@ -4,14 +4,14 @@ use std::fs;
 use std::process::Command;
 
 use aifo_tests::{
-    Containers, EVERY_TOOL, Engine, Outcome, Running, Signal, Terminal, Tmux, eventually, example,
-    is_alive, possible,
+    ContainerSetup, EVERY_TOOL, Engine, Outcome, Running, Signal, Terminal, Tmux, can_run,
+    eventually, example, is_alive,
 };
 
 use super::{contained, containers, told};
 
 /// What of a session is on its engine, or is a process of ours.
-fn left(engine: &Engine, containers: &Containers) -> Vec<String> {
+fn left(engine: &Engine, containers: &ContainerSetup) -> Vec<String> {
     engine.all_of(containers.setup().scratch())
 }
 
@@ -19,7 +19,7 @@ fn left(engine: &Engine, containers: &Containers) -> Vec<String> {
 #[ignore = "container: cargo xtask test docker"]
 fn it_ends_as_its_agent_does() {
     let Some(engine) = Engine::of_run("it_ends_as_its_agent_does") else { return };
-    let containers = Containers::of(&engine);
+    let containers = ContainerSetup::of(&engine);
     let run = |command: &[&str]| Outcome::of(&mut contained(&containers, command));
     run(&["sh", "-c", "exit 7"]).exited(7);
     run(&["sh", "-c", "kill -TERM $$"]).exited(143);
@@ -58,7 +58,7 @@ fn what_bypasses_us_is_told() {
     // Behind ours in the order of names, as only somebody who means it would have it.
     let profile = "RUN echo 'PATH=/usr/bin:/bin' >/etc/profile.d/zzz.sh\n";
     let image = engine.build(&format!("FROM {EVERY_TOOL}\n{profile}"));
-    let run = |containers: &Containers, image: &str| {
+    let run = |containers: &ContainerSetup, image: &str| {
         let mut run = containers.command("run");
         Outcome::of(run.args(["--quiet", "--image", image, "--", "echo", "it runs"]))
     };
@@ -70,7 +70,7 @@ fn what_bypasses_us_is_told() {
 
     // A sidecar whose tool is not there.
     let lacking = engine.build(&format!("FROM {EVERY_TOOL}\nRUN rm /usr/bin/make\n"));
-    let tools = Containers::of(&engine).kind_from("c-cpp", lacking.name());
+    let tools = ContainerSetup::of(&engine).kind_from("c-cpp", lacking.name());
     let outcome = run(&tools, EVERY_TOOL);
     assert_eq!(outcome.exited(0).text(), "it runs\n");
     let line = outcome.only_line();
@@ -124,13 +124,13 @@ fn its_terminal_is_the_users() {
 #[ignore = "container: cargo xtask test docker"]
 fn the_terminal_is_left_as_it_was() {
     let Some(engine) = Engine::of_run("the_terminal_is_left_as_it_was") else { return };
-    let tools = Containers::of(&engine).switch("--quiet");
+    let tools = ContainerSetup::of(&engine).switch("--quiet");
     let terminal = Terminal::new();
     let before = terminal.modes();
     let raw = "stty raw -echo; printf 'it is raw'; exit 0";
-    let seated = terminal.start(&contained(&tools, &["sh", "-c", raw]));
+    let process = terminal.start(&contained(&tools, &["sh", "-c", raw]));
     terminal.expect("it is raw");
-    assert_eq!(seated.finish(), Ok(0));
+    assert_eq!(process.finish(), Ok(0));
     assert_eq!(terminal.modes(), before);
 }
 
@@ -139,7 +139,7 @@ fn the_terminal_is_left_as_it_was() {
 fn signals_are_passed_on() {
     let Some(engine) = Engine::of_run("signals_are_passed_on") else { return };
     for (signal, name) in [(Signal::SIGTERM, "TERM"), (Signal::SIGHUP, "HUP")] {
-        let tools = Containers::of(&engine);
+        let tools = ContainerSetup::of(&engine);
         let traps =
             format!("trap 'echo got it; exit 5' {name}; echo ready; while :; do sleep 0.1; done");
         let run = Running::start(&mut contained(&tools, &["sh", "-c", &traps]));
@@ -185,8 +185,8 @@ fn a_launcher_that_is_killed_takes_the_agent_along() {
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn an_agent_whose_container_is_killed_has_no_known_ending() {
-    let story = "an_agent_whose_container_is_killed_has_no_known_ending";
-    let Some(engine) = Engine::of_run(story) else { return };
+    let test = "an_agent_whose_container_is_killed_has_no_known_ending";
+    let Some(engine) = Engine::of_run(test) else { return };
     let tools = containers(&engine);
     let run = Running::start(&mut contained(&tools, &["sh", "-c", "echo ready; sleep 1000"]));
     run.expect("ready");
@@ -200,10 +200,10 @@ fn an_agent_whose_container_is_killed_has_no_known_ending() {
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn it_is_the_caller_outside() {
-    let story = "it_is_the_caller_outside";
-    let Some(engine) = Engine::of_run(story) else { return };
+    let test = "it_is_the_caller_outside";
+    let Some(engine) = Engine::of_run(test) else { return };
     // A user without a range of subordinate ids has no podman.
-    if engine.is_podman() || !possible(story, &["setpriv", "--reuid", "1000", "true"]) {
+    if engine.is_podman() || !can_run(test, &["setpriv", "--reuid", "1000", "true"]) {
         return;
     }
     use std::os::unix::fs::{MetadataExt, chown};
@@ -224,7 +224,7 @@ fn it_is_the_caller_outside() {
 #[ignore = "container: cargo xtask test docker"]
 fn what_cannot_be_had_starts_nothing() {
     let Some(engine) = Engine::of_run("what_cannot_be_had_starts_nothing") else { return };
-    let refused = |containers: &Containers, args: &[&str], code: i32, says: &[&str]| {
+    let refused = |containers: &ContainerSetup, args: &[&str], code: i32, says: &[&str]| {
         let outcome = Outcome::of(containers.command("run").args(args));
         outcome.exited(code);
         for word in says {
@@ -232,7 +232,7 @@ fn what_cannot_be_had_starts_nothing() {
         }
         assert_eq!(left(&engine, containers), [""; 0]);
     };
-    let tools = || Containers::of(&engine);
+    let tools = || ContainerSetup::of(&engine);
     refused(&tools(), &["codx"], 2, &["there is no agent 'codx'", "did you mean 'codex'?"]);
     refused(
         &tools().env("AIFO_CODER_IMAGE_TAG", "none"),

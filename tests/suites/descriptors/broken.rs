@@ -4,8 +4,8 @@ use std::fs;
 
 use aifo_tests::frames::{Frame, MAX_PAYLOAD, WINDOW, credit, data, frame, kind, stream, string};
 use aifo_tests::{
-    Client, DEADLINE, Footprint, Session, Sidecar, Stdio, census, eventually, eventually_within,
-    fresh_id,
+    Client, DEADLINE, ResourceUsage, Session, Sidecar, Stdio, eventually, eventually_within,
+    fresh_id, tagged_processes,
 };
 
 use crate::random::Random;
@@ -100,7 +100,7 @@ fn whoever_breaks_the_protocol_loses_its_tool() {
             client.half_close();
         }
         assert_eq!(client.finish().exit, None, "{what}: the connection ends, untold");
-        eventually(&format!("{what}: the tool is gone"), || census(&id).is_empty());
+        eventually(&format!("{what}: the tool is gone"), || tagged_processes(&id).is_empty());
         bystander.check(what);
     }
     assert!(!fs::exists(session.file("started")).unwrap(), "no frame of a client starts anything");
@@ -144,7 +144,7 @@ fn noise(random: &mut Random) -> Vec<u8> {
 fn random_frames_disturb_nobody() {
     let session = session();
     let mut bystander = Bystander::new(&session);
-    let before = Footprint::of(&session);
+    let before = ResourceUsage::of(&session);
     let mut ids = Vec::new();
     for round in 0..CLIENTS / CROWD {
         let mut crowd = Vec::new();
@@ -162,11 +162,11 @@ fn random_frames_disturb_nobody() {
     }
     // A tool that was stopped hears neither INT nor TERM; KILL comes after three seconds.
     eventually_within(2 * DEADLINE, "every tool is gone", || {
-        ids.retain(|id| !census(id).is_empty());
+        ids.retain(|id| !tagged_processes(id).is_empty());
         ids.is_empty()
     });
     eventually("no fd and no process is gained", || {
-        let now = Footprint::of(&session);
+        let now = ResourceUsage::of(&session);
         now.has_no_more_fds_than(&before) && now.processes == before.processes
     });
     bystander.check("all of them");

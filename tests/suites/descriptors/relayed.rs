@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 
 use aifo_tests::frames::{Frame, WINDOW, credit, data, frame, kind, stream};
 use aifo_tests::{
-    Client, Noise, Running, Signal, Stdio, census, eventually, fresh_id, is_stopped, is_zombie,
-    passes_descriptors, send_signal,
+    Client, RandomBytes, Running, Signal, Stdio, eventually, fresh_id, is_stopped, is_zombie,
+    passes_descriptors, send_signal, tagged_processes,
 };
 
 use crate::{in_sh, session, sh};
@@ -29,7 +29,7 @@ fn bulk_arrives_both_ways_as_it_was_sent() {
     let (mut client, started) =
         Client::start(&session, sh(&session, "exec cat").stdin(Stdio::Relayed));
     assert_eq!(started.stdio, [2, 2, 2]);
-    let (mut sent, mut received) = (Noise::new(1), Noise::new(1));
+    let (mut sent, mut received) = (RandomBytes::new(1), RandomBytes::new(1));
     let mut may_send = WINDOW;
     let mut is_closed = false;
     let exit = loop {
@@ -89,7 +89,7 @@ fn a_signal_passes_output_that_nobody_takes() {
             take_a_window(&mut client);
         }
         client.send(frame(kind::SIGNAL, [TERM]));
-        eventually("the tool has ended", || census(&id).is_empty());
+        eventually("the tool has ended", || tagged_processes(&id).is_empty());
         if reads {
             client.send(credit(stream::STDOUT, WINDOW));
         }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use aifo_tests::frames::{data, frame, kind, stream};
 use aifo_tests::{
-    Client, Footprint, Invocation, Session, Stdio, eventually, fresh_id, passes_descriptors,
+    Client, Invocation, ResourceUsage, Session, Stdio, eventually, fresh_id, passes_descriptors,
 };
 use nix::libc::O_PATH;
 use nix::pty::openpty;
@@ -155,7 +155,7 @@ fn a_thousand_refusals_keep_nothing() {
         (400, call.clone().with("X-Aifo-Exec-Id", "no id")),
     ];
     let fds = [writer.as_fd(); 3];
-    let before = Footprint::of(&session);
+    let before = ResourceUsage::of(&session);
     for round in 0..1000 {
         let (status, request) = &refused[round % refused.len()];
         let mut client = Client::connect(&session);
@@ -165,20 +165,20 @@ fn a_thousand_refusals_keep_nothing() {
         Client::connect(&session).send_with(&request[..round % request.len() + 1], &fds);
     }
     check_released(&session, &name_of(&writer));
-    eventually("no fd was kept", || Footprint::of(&session).has_no_more_fds_than(&before));
+    eventually("no fd was kept", || ResourceUsage::of(&session).has_no_more_fds_than(&before));
 }
 
 #[test]
 fn whoever_leaves_at_once_takes_everything_along() {
     let session = session();
-    let before = Footprint::of(&session);
+    let before = ResourceUsage::of(&session);
     let (_reader, writer) = pipe().unwrap();
     let request = passing(&session, 3, &writer).request(&session).encode();
     for _ in 0..20 {
         Client::connect(&session).send_with(&request, &[writer.as_fd(); 3]);
     }
     check_released(&session, &name_of(&writer));
-    eventually("no fd was kept", || Footprint::of(&session).has_no_more_fds_than(&before));
+    eventually("no fd was kept", || ResourceUsage::of(&session).has_no_more_fds_than(&before));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn only_the_tool_has_what_was_passed() {
         return;
     }
     let session = session();
-    let before = Footprint::of(&session);
+    let before = ResourceUsage::of(&session);
     let file = session.file("output");
     for on_terminal in [false, true] {
         let (_reader, writer) = pipe().unwrap();
@@ -204,7 +204,7 @@ fn only_the_tool_has_what_was_passed() {
         assert_eq!(client.finish().ending(), Err(15));
         names.iter().for_each(|name| check_released(&session, name));
     }
-    eventually("no fd was kept", || Footprint::of(&session).has_no_more_fds_than(&before));
+    eventually("no fd was kept", || ResourceUsage::of(&session).has_no_more_fds_than(&before));
 }
 
 #[test]

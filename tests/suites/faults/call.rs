@@ -5,19 +5,19 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 
 use aifo_tests::{
-    Outcome, Running, Seated, Session, Setup, Signal, Terminal, Tool, argv, census, eventually,
-    fresh_id, is_alive, is_stopped, send_signal,
+    Outcome, Running, Session, Setup, Signal, Terminal, TerminalProcess, Tool, argv, eventually,
+    fresh_id, is_alive, is_stopped, send_signal, tagged_processes,
 };
 
 /// How far a call has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum CallState {
     /// The tool runs and is silent.
-    Started(Way),
+    Started(Transport),
     /// It prints without end.
-    Printing(Way),
+    Printing(Transport),
     /// It waits for its input, which is open and empty.
-    Reading(Way),
+    Reading(Transport),
     /// It has a terminal, and the caller's is raw.
     OnTerminal,
     /// Both it and its shim were stopped.
@@ -26,20 +26,20 @@ pub(crate) enum Stage {
 
 /// How the tool has its standard descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Transport {
     Passed,
     Relayed,
 }
 
-pub(crate) const STAGES: [Stage; 8] = [
-    Stage::Started(Way::Passed),
-    Stage::Started(Way::Relayed),
-    Stage::Printing(Way::Passed),
-    Stage::Printing(Way::Relayed),
-    Stage::Reading(Way::Passed),
-    Stage::Reading(Way::Relayed),
-    Stage::OnTerminal,
-    Stage::Stopped,
+pub(crate) const CALL_STATES: [CallState; 8] = [
+    CallState::Started(Transport::Passed),
+    CallState::Started(Transport::Relayed),
+    CallState::Printing(Transport::Passed),
+    CallState::Printing(Transport::Relayed),
+    CallState::Reading(Transport::Passed),
+    CallState::Reading(Transport::Relayed),
+    CallState::OnTerminal,
+    CallState::Stopped,
 ];
 
 /// What a tool does about INT, TERM and HUP.
@@ -61,48 +61,50 @@ pub(crate) struct Call {
 
 pub(crate) enum Caller {
     Piped(Running),
-    Seated(Seated, Terminal),
+    OnTerminal(TerminalProcess, Terminal),
 }
 
 impl Caller {
     pub(crate) fn pid(&self) -> i32 {
         match self {
             Caller::Piped(running) => running.pid(),
-            Caller::Seated(seated, _) => seated.pid(),
+            Caller::OnTerminal(process, _) => process.pid(),
         }
     }
 }
 
 impl Call {
     #[track_caller]
-    pub(crate) fn at(stage: Stage, manner: Manner) -> Self {
+    pub(crate) fn at(state: CallState, manner: Manner) -> Self {
         let setup = Setup::new().kinds(&["c-cpp"]);
         let session = setup.tool("make", Tool::Link("/bin/sh".into())).start();
         let id = fresh_id();
         let traps = if manner == Manner::Ignores { "trap '' INT TERM HUP;" } else { "" };
-        let work = match stage {
-            Stage::Printing(_) => "while :; do echo line; done",
-            Stage::Reading(_) => "read -r line; exec sleep 1000",
-            Stage::Started(_) | Stage::OnTerminal | Stage::Stopped => "exec sleep 1000",
+        let work = match state {
+            CallState::Printing(_) => "while :; do echo line; done",
+            CallState::Reading(_) => "read -r line; exec sleep 1000",
+            CallState::Started(_) | CallState::OnTerminal | CallState::Stopped => "exec sleep 1000",
         };
         let mut shim = session.shim("make");
         shim.args(["-c", &format!("PATH=/usr/bin:/bin; {traps} echo ready; {work}")]);
         shim.env("AIFO_EXEC_ID", &id);
-        if let Stage::Started(way) | Stage::Printing(way) | Stage::Reading(way) = stage
-            && way == Way::Relayed
+        if let CallState::Started(transport)
+        | CallState::Printing(transport)
+        | CallState::Reading(transport) = state
+            && transport == Transport::Relayed
         {
             shim.env("AIFO_SHIM_RELAY", "1");
         }
         let (input, open) = pipe().expect("the system has pipes");
-        let caller = match stage {
-            Stage::OnTerminal => on_terminal(&shim),
+        let caller = match state {
+            CallState::OnTerminal => on_terminal(&shim),
             // In a group that is not orphaned, as a shell's job is.
             _ => Caller::Piped(Running::start(shim.process_group(0).stdin(input))),
         };
         if let Caller::Piped(running) = &caller {
             running.expect("ready\n");
         }
-        if stage == Stage::Stopped {
+        if state == CallState::Stopped {
             send_signal(caller.pid(), Signal::SIGTSTP);
             eventually("the shim has stopped", || is_stopped(caller.pid()));
         }
@@ -115,15 +117,15 @@ impl Call {
             let name = argv(*pid).into_iter().next().unwrap_or_default();
             name.ends_with("aifo-runner") == is_monitor
         };
-        let parts: Vec<i32> = census(&self.id).into_iter().filter(named).collect();
+        let parts: Vec<i32> = tagged_processes(&self.id).into_iter().filter(named).collect();
         let [part] = parts[..] else { panic!("one of {parts:?}") };
         part
     }
 
     /// Waits until the caller's process has ended; a tool may hold its output open for longer.
     #[track_caller]
-    pub(crate) fn wait(&self, stage: Stage) {
-        if stage == Stage::Stopped {
+    pub(crate) fn wait(&self, state: CallState) {
+        if state == CallState::Stopped {
             // As whoever sees to its jobs does.
             send_signal(self.caller.pid(), Signal::SIGCONT);
         }
@@ -132,15 +134,15 @@ impl Call {
 
     /// Waits for the caller's end: how it ended, and what it said of it.
     #[track_caller]
-    pub(crate) fn finish(self, stage: Stage) -> (Session, Result<i32, i32>, String) {
-        self.wait(stage);
+    pub(crate) fn finish(self, state: CallState) -> (Session, Result<i32, i32>, String) {
+        self.wait(state);
         let (ending, said) = match self.caller {
             Caller::Piped(running) => {
                 let Outcome { status, stderr, .. } = running.finish();
                 (status.code().ok_or(status.signal().unwrap_or_default()), stderr)
             }
-            Caller::Seated(seated, terminal) => {
-                let ending = seated.finish();
+            Caller::OnTerminal(process, terminal) => {
+                let ending = process.finish();
                 if ending == Ok(125) {
                     // Whatever it said is shown a moment later.
                     terminal.expect("unknown");
@@ -160,8 +162,8 @@ impl Call {
 fn on_terminal(shim: &Command) -> Caller {
     let terminal = Terminal::sized(80, 24);
     let modes = terminal.modes();
-    let seated = terminal.start(shim);
+    let process = terminal.start(shim);
     terminal.expect("ready");
     eventually("the terminal is raw", || terminal.modes() != modes);
-    Caller::Seated(seated, terminal)
+    Caller::OnTerminal(process, terminal)
 }

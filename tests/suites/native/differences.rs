@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use aifo_tests::{Backend, Landlock, possible, status_field};
+use aifo_tests::{Backend, Landlock, can_run, status_field};
 
 use crate::invocation::Invocation;
 use crate::observation::Difference;
@@ -126,7 +126,7 @@ pub(crate) fn can_occur(what: &str) -> bool {
         }
         "report soft_limit_p" | "report hard_limit_p" => limited_by_podman(),
         "core" => {
-            possible("native: a core that is dumped", &["/bin/sh", "-c", "ulimit -c unlimited"])
+            can_run("native: a core that is dumped", &["/bin/sh", "-c", "ulimit -c unlimited"])
         }
         _ => true,
     }

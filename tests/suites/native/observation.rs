@@ -90,21 +90,21 @@ impl Observation {
     /// Everything in which another differs from this one, which ran natively.
     pub(crate) fn differences(&self, other: &Observation) -> Vec<Difference> {
         let mut found = Vec::new();
-        let mut tell = |what: &str, native: String, here: String| {
+        let mut report = |what: &str, native: String, here: String| {
             found.push(Difference { what: what.to_owned(), native, here });
         };
         // Two calls that do not end have nothing in common.
         if self.ending != other.ending || matches!(self.ending, Ending::Stuck(_)) {
-            tell("status", self.ending.to_string(), other.ending.to_string());
+            report("status", self.ending.to_string(), other.ending.to_string());
         }
         if self.core != other.core {
-            tell("core", self.core.to_string(), other.core.to_string());
+            report("core", self.core.to_string(), other.core.to_string());
         }
         let streams =
             [("stdout", &self.stdout, &other.stdout), ("stderr", &self.stderr, &other.stderr)];
         for (what, native, here) in streams {
             if native != here {
-                tell(what, excerpt(native, here), excerpt(here, native));
+                report(what, excerpt(native, here), excerpt(here, native));
             }
         }
         for name in keys(&self.files, &other.files) {
@@ -112,14 +112,14 @@ impl Observation {
             if native != here {
                 let none = b"none".to_vec();
                 let (native, here) = (native.unwrap_or(&none), here.unwrap_or(&none));
-                tell(&format!("file {name}"), excerpt(native, here), excerpt(here, native));
+                report(&format!("file {name}"), excerpt(native, here), excerpt(here, native));
             }
         }
         for name in keys(&self.report, &other.report) {
             let (native, here) = (self.report.get(name), other.report.get(name));
             if native != here {
                 let text = |value: Option<&String>| value.map_or("none", String::as_str).to_owned();
-                tell(&format!("report {name}"), text(native), text(here));
+                report(&format!("report {name}"), text(native), text(here));
             }
         }
         found

@@ -86,13 +86,13 @@ fn on_streams(mut caller: Command, invocation: &Invocation) -> Observation {
 fn on_terminal(caller: Command, steps: &[Step]) -> Observation {
     let terminal = Terminal::new();
     let before = modes(&terminal);
-    let seated = terminal.start(&caller);
-    let pid = seated.pid().cast_unsigned();
+    let process = terminal.start(&caller);
+    let pid = process.pid().cast_unsigned();
     for step in steps {
         let type_in = &mut |bytes: Option<&str>| terminal.press(bytes.unwrap_or("\x04"));
         take(step, pid, &|| terminal.shown().into_bytes(), type_in);
     }
-    let ending = match seated.finish() {
+    let ending = match process.finish() {
         Ok(code) => Ending::Exited(code),
         Err(signal) => Ending::Killed(signal),
     };

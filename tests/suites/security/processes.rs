@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
-use aifo_tests::{Landlock, Outcome, Running, Session, Setup, Tool, binaries, possible};
+use aifo_tests::{Landlock, Outcome, Running, Session, Setup, Tool, binaries, can_run};
 
 /// Runs a program as a user who is not root.
 const AS_USER: [&str; 5] =
@@ -94,11 +94,11 @@ fn give_away(folder: &Path) {
 
 /// A session of a user without privileges, in which `python3` probes. `None` where that is not
 /// possible; the story is named then.
-fn session(story: &str) -> Option<Session> {
-    let story = format!("security::processes::{story}");
+fn session(test: &str) -> Option<Session> {
+    let test = format!("security::processes::{test}");
     let programs = [&binaries().coder, &binaries().shim].map(|path| path.to_str().expect("text"));
-    let runs = |program| possible(&story, &[&AS_USER[..], &[program, "--version"]].concat());
-    if !Landlock::Writes.available(&story) || !programs.into_iter().all(runs) {
+    let runs = |program| can_run(&test, &[&AS_USER[..], &[program, "--version"]].concat());
+    if !Landlock::Writes.available(&test) || !programs.into_iter().all(runs) {
         return None;
     }
     let setup = Setup::new().kinds(&["python"]);

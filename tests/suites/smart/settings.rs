@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use aifo_tests::{Outcome, Session, Setup, Tool, binaries, possible};
+use aifo_tests::{Outcome, Session, Setup, Tool, binaries, can_run};
 
 use crate::NOT_CONFIGURED;
 use crate::place::{Place, session};
@@ -99,8 +99,8 @@ fn a_file_that_others_may_have_written_is_not_trusted() {
     fs::remove_dir(&file).unwrap();
     let file = write_settings(&place, &text, 0o644);
     Outcome::of(bare(&place, &session, "npm").args(["say", "hi"])).exited(0);
-    let story = "smart::a_file_that_others_may_have_written_is_not_trusted, another's file";
-    if possible(story, &["/bin/sh", "-c", "[ \"$(id -u)\" = 0 ]"]) {
+    let test = "smart::a_file_that_others_may_have_written_is_not_trusted, another's file";
+    if can_run(test, &["/bin/sh", "-c", "[ \"$(id -u)\" = 0 ]"]) {
         chown(file, Some(65534), None).unwrap();
         not_configured();
     }
@@ -110,8 +110,8 @@ fn a_file_that_others_may_have_written_is_not_trusted() {
 fn the_machines_own_file_comes_last() {
     let namespace = ["/usr/bin/unshare", "--mount", "/bin/sh", "-c"];
     let mount = "mount -t tmpfs none /run && mkdir /run/aifo";
-    let story = "smart::the_machines_own_file_comes_last";
-    if !possible(story, &[&namespace[..], &[mount]].concat()) {
+    let test = "smart::the_machines_own_file_comes_last";
+    if !can_run(test, &[&namespace[..], &[mount]].concat()) {
         return;
     }
     let (place, session) = (Place::new(), session());

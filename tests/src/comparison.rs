@@ -7,11 +7,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::{Running, Session, Setup, eventually, files_below, is_alive, possible};
+use crate::{Running, Session, Setup, can_run, eventually, files_below, is_alive};
 
 /// How a parent finds its tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ExecMode {
     /// The real programs stand first in PATH.
     Native,
     /// Shims do, and pass on what they were started with.
@@ -20,16 +20,16 @@ pub enum Way {
     Relayed,
 }
 
-impl Way {
+impl ExecMode {
     /// Natively first: what is so there has to be so in the others.
-    pub const ALL: [Way; 3] = [Way::Native, Way::Passed, Way::Relayed];
+    pub const ALL: [ExecMode; 3] = [ExecMode::Native, ExecMode::Passed, ExecMode::Relayed];
     /// The ways with shims.
-    pub const SHIMS: [Way; 2] = [Way::Passed, Way::Relayed];
+    pub const SHIMS: [ExecMode; 2] = [ExecMode::Passed, ExecMode::Relayed];
 }
 
 /// What a parent left: its ending, its output, and every file it made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct RunResult {
     /// The exit code, or the signal that ended it.
     pub ending: Result<i32, i32>,
     /// Its standard output as text.
@@ -45,7 +45,7 @@ pub struct Left {
 /// Beside the tools asked for there are `ninja`, the fake tool, `cmake`, which is `cat`, and
 /// `clang`, which is `yes`.
 #[derive(Debug)]
-pub struct Stage {
+pub struct Comparison {
     session: Session,
     tools: Vec<String>,
 }
@@ -56,17 +56,17 @@ const PLACES: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/bin"];
 /// Behind tools or shims: what parents use beside them.
 const REST: &str = "/usr/local/bin:/usr/bin:/bin";
 
-impl Stage {
+impl Comparison {
     /// A stage with these tools of the machine; `None` where it lacks one, and then the story is
     /// named as left out.
     #[track_caller]
-    pub fn start(story: &str, tools: &[&str]) -> Option<Self> {
+    pub fn start(test: &str, tools: &[&str]) -> Option<Self> {
         let mut setup = Setup::new().kinds(&["c-cpp", "python", "node"]);
         for tool in tools {
             let program = program(tool);
             // Any of these programs tells its version, and one that is not there does not.
             let trial = program.as_deref().unwrap_or(Path::new(tool));
-            if !possible(story, &[trial.to_str().expect("a plain path"), "--version"]) {
+            if !can_run(test, &[trial.to_str().expect("a plain path"), "--version"]) {
                 return None;
             }
             setup = setup.tool(tool, crate::Tool::Link(trial.to_owned()));
@@ -76,10 +76,11 @@ impl Stage {
         // A REPL keeps its history at home, where a sidecar may not write.
         let setup = setup.env("PATH", &path).env("NODE_REPL_HISTORY", "");
         let names = tools.iter().copied().chain(["ninja", "cmake", "clang"]);
-        let stage = Stage { session: setup.start(), tools: names.map(str::to_owned).collect() };
-        stage.give_settings();
-        stage.clear();
-        Some(stage)
+        let comparison =
+            Comparison { session: setup.start(), tools: names.map(str::to_owned).collect() };
+        comparison.give_settings();
+        comparison.clear();
+        Some(comparison)
     }
 
     /// The session behind the shims.
@@ -99,19 +100,19 @@ impl Stage {
 
     /// A command that finds its tools this way. Its environment holds nothing of ours but what a
     /// shim needs, and its stdin is empty.
-    pub fn command(&self, way: Way, words: &[&str]) -> Command {
+    pub fn command(&self, mode: ExecMode, words: &[&str]) -> Command {
         let (program, args) = words.split_first().expect("a command has a name");
         let mut command = Command::new(program);
         command.args(args).env_clear().current_dir(self.folder()).stdin(Stdio::null());
         command.env("HOME", self.session.scratch().join("home")).env("LANG", "C");
         command.env("TERM", "dumb").env("OUTSIDE", self.outside()).env("NODE_REPL_HISTORY", "");
-        let first = match way {
-            Way::Native => "tools",
-            Way::Passed | Way::Relayed => "shims",
+        let first = match mode {
+            ExecMode::Native => "tools",
+            ExecMode::Passed | ExecMode::Relayed => "shims",
         };
         let first = self.session.scratch().join(first);
         command.env("PATH", format!("{}:{REST}", first.display()));
-        if way == Way::Native {
+        if mode == ExecMode::Native {
             return command;
         }
         for tool in &self.tools {
@@ -119,41 +120,41 @@ impl Stage {
             let ours = shim.get_envs().filter(|(name, _)| *name != "PATH");
             command.envs(ours.filter_map(|(name, value)| Some((name, value?))));
         }
-        if way == Way::Relayed {
+        if mode == ExecMode::Relayed {
             command.env("AIFO_SHIM_RELAY", "1");
         }
         command
     }
 
     /// A tool itself, by its path.
-    pub fn tool(&self, way: Way, tool: &str, args: &[&str]) -> Command {
-        let folder = if way == Way::Native { "tools" } else { "shims" };
+    pub fn tool(&self, mode: ExecMode, tool: &str, args: &[&str]) -> Command {
+        let folder = if mode == ExecMode::Native { "tools" } else { "shims" };
         let path = self.session.scratch().join(folder).join(tool);
         let path = path.to_str().expect("the scratch path is text");
-        self.command(way, &[&[path], args].concat())
+        self.command(mode, &[&[path], args].concat())
     }
 
     /// Runs a command in empty folders to its end.
     #[track_caller]
-    pub fn run(&self, way: Way, words: &[&str]) -> Left {
+    pub fn run(&self, mode: ExecMode, words: &[&str]) -> RunResult {
         self.clear();
-        let running = Running::start(&mut self.command(way, words));
-        eventually(&format!("it has ended ({way:?}): {words:?}"), || !is_alive(running.pid()));
+        let running = Running::start(&mut self.command(mode, words));
+        eventually(&format!("it has ended ({mode:?}): {words:?}"), || !is_alive(running.pid()));
         let outcome = running.finish();
         let ending = outcome.status.code().ok_or(outcome.status.signal().unwrap_or_default());
         let (stdout, stderr) = (outcome.text(), without_pids(&outcome.stderr));
-        Left { ending, stdout, stderr, files: self.files() }
+        RunResult { ending, stdout, stderr, files: self.files() }
     }
 
     /// Runs a command natively and in other ways: what it left natively, or how they differ.
     #[track_caller]
-    pub fn same(&self, ways: &[Way], words: &[&str]) -> Result<Left, String> {
-        let native = self.run(Way::Native, words);
+    pub fn compare(&self, modes: &[ExecMode], words: &[&str]) -> Result<RunResult, String> {
+        let native = self.run(ExecMode::Native, words);
         let mut difference = String::new();
-        for &way in ways.iter().filter(|way| **way != Way::Native) {
-            let left = self.run(way, words);
+        for &mode in modes.iter().filter(|mode| **mode != ExecMode::Native) {
+            let left = self.run(mode, words);
             if left != native {
-                let _ = writeln!(difference, "--- {words:?}\nNative {native:?}\n{way:?} {left:?}");
+                let _ = writeln!(difference, "--- {words:?}\nNative {native:?}\n{mode:?} {left:?}");
             }
         }
         if difference.is_empty() { Ok(native) } else { Err(difference) }

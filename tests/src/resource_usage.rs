@@ -4,7 +4,7 @@ use crate::{Session, fd_count, status_kib};
 
 /// What may not grow, of proxy, guards and runners, each in the same order.
 #[derive(Debug)]
-pub struct Footprint {
+pub struct ResourceUsage {
     /// Open fds of each process.
     pub fds: Vec<usize>,
     /// Processes of the session but the proxy.
@@ -13,13 +13,13 @@ pub struct Footprint {
     pub anonymous_kib: Vec<u64>,
 }
 
-impl Footprint {
+impl ResourceUsage {
     /// As it is now.
     #[track_caller]
     pub fn of(session: &Session) -> Self {
         let sidecars = session.sidecars().into_iter().flat_map(|s| [s.guard, s.runner]);
         let pids: Vec<i32> = [session.pid()].into_iter().chain(sidecars).collect();
-        Footprint {
+        ResourceUsage {
             fds: pids.iter().map(|&pid| fd_count(pid)).collect(),
             processes: session.processes().len(),
             anonymous_kib: pids.iter().map(|&pid| status_kib(pid, "RssAnon")).collect(),
@@ -28,7 +28,7 @@ impl Footprint {
 
     /// Whether nothing opened since `before` is open still. What was open then for a moment only, while
     /// the session came up, may be gone.
-    pub fn has_no_more_fds_than(&self, before: &Footprint) -> bool {
+    pub fn has_no_more_fds_than(&self, before: &ResourceUsage) -> bool {
         self.fds.len() == before.fds.len()
             && self.fds.iter().zip(&before.fds).all(|(now, then)| now <= then)
     }
@@ -38,7 +38,7 @@ impl Footprint {
         let most_kib = |(ours, theirs): (u64, u64)| ours.max(theirs);
         let most_fds = |(ours, theirs): (usize, usize)| ours.max(theirs);
         let kib = self.anonymous_kib.into_iter().zip(other.anonymous_kib);
-        Footprint {
+        ResourceUsage {
             fds: self.fds.into_iter().zip(other.fds).map(most_fds).collect(),
             processes: self.processes.max(other.processes),
             anonymous_kib: kib.map(most_kib).collect(),

@@ -9,23 +9,23 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::model::{Agent, FakeModel, Script, Start};
-use crate::{Containers, Engine, about};
+use crate::{ContainerSetup, Engine, processes_using};
 
 /// A site for one agent. Its workspace is empty.
 #[derive(Debug)]
-pub struct Site {
+pub struct AgentFixture {
     /// The session in the making.
-    pub containers: Containers,
+    pub containers: ContainerSetup,
     /// Whose site it is.
     pub agent: Agent,
     engine: Engine,
 }
 
-impl Site {
+impl AgentFixture {
     /// One for each agent of the run, those that `AIFO_TEST_AGENTS` names, with these kinds of sidecars.
     /// An agent without an image is named as skipped.
-    pub fn of_run(story: &str, kinds: &[&str]) -> Vec<Self> {
-        let Some(engine) = Engine::of_run(story) else { return Vec::new() };
+    pub fn of_run(test: &str, kinds: &[&str]) -> Vec<Self> {
+        let Some(engine) = Engine::of_run(test) else { return Vec::new() };
         let wanted = std::env::var("AIFO_TEST_AGENTS").unwrap_or_default();
         let wanted = |agent: &Agent| {
             let mut names = wanted.split(',').filter(|name| !name.is_empty()).peekable();
@@ -38,18 +38,18 @@ impl Site {
             if !is_ready {
                 let build = format!("cargo xtask images build agent-{}", agent.name());
                 // Nobody is left to be told that stderr is gone.
-                let _ = writeln!(std::io::stderr(), "skipped: {story}: {}: {build}", agent.name());
+                let _ = writeln!(std::io::stderr(), "skipped: {test}: {}: {build}", agent.name());
             }
             is_ready
         };
         let agents = Agent::ALL.into_iter().filter(wanted).filter(ready);
-        agents.map(|agent| Site::new(&engine, agent, kinds)).collect()
+        agents.map(|agent| AgentFixture::new(&engine, agent, kinds)).collect()
     }
 
     fn new(engine: &Engine, agent: Agent, kinds: &[&str]) -> Self {
         let containers =
-            kinds.iter().fold(Containers::of(engine), |containers, kind| containers.kind(kind));
-        Site { containers, agent, engine: engine.clone() }
+            kinds.iter().fold(ContainerSetup::of(engine), |containers, kind| containers.kind(kind));
+        AgentFixture { containers, agent, engine: engine.clone() }
     }
 
     /// The agent's name.
@@ -72,7 +72,7 @@ impl Site {
 
     /// Gives the agent the variables and files that it is to be started with.
     #[must_use]
-    pub fn furnished(mut self, start: &Start) -> Self {
+    pub fn configured(mut self, start: &Start) -> Self {
         for (name, value) in &start.environment {
             self.containers = self.containers.env(&format!("AIFO_ENV_{name}"), value);
         }
@@ -119,7 +119,7 @@ impl Site {
         let name = self.name();
         assert_eq!(self.left(), [""; 0], "{name}");
         let scratch = self.containers.setup().scratch();
-        let processes = about(scratch);
+        let processes = processes_using(scratch);
         assert!(processes.is_empty(), "{name}: {processes:?}");
         let folders = fs::read_dir(self.containers.setup().runtime()).expect("it is ours");
         let folders = folders.flatten().map(|folder| folder.file_name());
