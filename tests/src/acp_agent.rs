@@ -102,19 +102,19 @@ pub enum Group {
     Own,
 }
 
-/// A script in a folder of its own, and what came of it.
+/// A script in a directory of its own, and what came of it.
 #[derive(Debug)]
 pub struct AcpAgent {
-    folder: Scratch,
+    dir: Scratch,
 }
 
 /// The session that a polite agent opens.
 pub const SESSION: &str = "session-1";
-/// In an agent's folder: what it does.
+/// In an agent's directory: what it does.
 pub const SCRIPT: &str = "script.json";
-/// In an agent's folder: the lines that were written to it.
+/// In an agent's directory: the lines that were written to it.
 pub const RECEIVED: &str = "received";
-/// In an agent's folder: the pids of the agent and of what it started.
+/// In an agent's directory: the pids of the agent and of what it started.
 pub const PIDS: &str = "pids";
 
 impl Script {
@@ -239,10 +239,10 @@ impl Step {
 }
 
 impl AcpAgent {
-    /// Writes a script into a folder.
+    /// Writes a script into a directory.
     #[track_caller]
     pub fn new(script: &Script) -> Self {
-        let agent = AcpAgent { folder: Scratch::new() };
+        let agent = AcpAgent { dir: Scratch::new() };
         agent.plays(script);
         agent
     }
@@ -251,36 +251,36 @@ impl AcpAgent {
     #[track_caller]
     pub fn plays(&self, script: &Script) {
         let text = serde_json::to_vec(script).expect("a script has a value");
-        fs::write(self.folder().join(SCRIPT), text).expect("the folder is ours");
+        fs::write(self.dir().join(SCRIPT), text).expect("the directory is writable");
     }
 
     /// Program and argument that play it, as one line of words.
     pub fn command_line(&self) -> String {
-        format!("{} {}", binaries().agent.display(), self.folder.path().display())
+        format!("{} {}", binaries().agent.display(), self.dir.path().display())
     }
 
     /// Program and argument that play it.
     pub fn command(&self) -> std::process::Command {
         let mut command = std::process::Command::new(&binaries().agent);
-        command.arg(self.folder.path());
+        command.arg(self.dir.path());
         command
     }
 
-    /// Its folder.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// Gives the word that [`Step::WaitForWord`] waits for.
     #[track_caller]
     pub fn release(&self, word: &str) {
-        fs::write(word_file(self.folder(), word), "").expect("the folder is ours");
+        fs::write(word_file(self.dir(), word), "").expect("the directory is writable");
     }
 
     /// Every message that was written to it so far.
     #[track_caller]
     pub fn received(&self) -> Vec<Value> {
-        let text = fs::read_to_string(self.folder().join(RECEIVED)).unwrap_or_default();
+        let text = fs::read_to_string(self.dir().join(RECEIVED)).unwrap_or_default();
         // The last line may still be on its way.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         let parse = |line: &str| {
@@ -308,14 +308,14 @@ impl AcpAgent {
 
     /// The agent's own pid and those of what it started, in their order; of each run.
     pub fn pids(&self) -> Vec<i32> {
-        let text = fs::read_to_string(self.folder().join(PIDS)).unwrap_or_default();
+        let text = fs::read_to_string(self.dir().join(PIDS)).unwrap_or_default();
         text.lines().filter_map(|pid| pid.parse().ok()).collect()
     }
 
     /// Those of them that run.
     pub fn alive(&self) -> Vec<i32> {
-        let folder = self.folder().display().to_string();
-        let is_it = |pid: &i32| is_alive(*pid) && argv(*pid).contains(&folder);
+        let dir = self.dir().display().to_string();
+        let is_it = |pid: &i32| is_alive(*pid) && argv(*pid).contains(&dir);
         self.pids().into_iter().filter(is_it).collect()
     }
 }
@@ -328,6 +328,6 @@ impl Drop for AcpAgent {
 }
 
 /// The file that says that a word was given.
-pub fn word_file(folder: &Path, word: &str) -> PathBuf {
-    folder.join(format!("word-{word}"))
+pub fn word_file(dir: &Path, word: &str) -> PathBuf {
+    dir.join(format!("word-{word}"))
 }

@@ -57,7 +57,7 @@ impl AgentFixture {
         self.agent.name()
     }
 
-    /// The project folder.
+    /// The project directory.
     pub fn workspace(&self) -> PathBuf {
         self.containers.setup().workspace()
     }
@@ -78,11 +78,11 @@ impl AgentFixture {
         }
         let home = self.containers.setup().scratch().join("home");
         for (path, text) in &start.files {
-            // In a container it has all of its files in its folder.
+            // In a container it has all of its files in its directory.
             let path = if *path == ".claude.json" { ".claude/.claude.json" } else { path };
             let file = home.join(path);
-            fs::create_dir_all(file.parent().expect("it is below HOME")).expect("HOME is ours");
-            fs::write(file, text).expect("HOME is ours");
+            fs::create_dir_all(file.parent().expect("it is below HOME")).expect("HOME is writable");
+            fs::write(file, text).expect("HOME is writable");
         }
         self
     }
@@ -103,8 +103,8 @@ impl AgentFixture {
 
     /// The logs, one of each session.
     fn logs(&self) -> Vec<PathBuf> {
-        let folder = self.containers.setup().scratch().join("home/.local/state/aifo/log");
-        let logs = fs::read_dir(folder).into_iter().flatten().flatten();
+        let dir = self.containers.setup().scratch().join("home/.local/state/aifo/log");
+        let logs = fs::read_dir(dir).into_iter().flatten().flatten();
         logs.map(|log| log.path()).collect()
     }
 
@@ -113,7 +113,7 @@ impl AgentFixture {
         self.engine.all_of(self.containers.setup().scratch())
     }
 
-    /// Panics if anything is left of its sessions: containers, networks, processes, folders.
+    /// Panics if anything is left of its sessions: containers, networks, processes, directories.
     #[track_caller]
     pub fn is_clean(&self) {
         let name = self.name();
@@ -121,11 +121,10 @@ impl AgentFixture {
         let scratch = self.containers.setup().scratch();
         let processes = processes_using(scratch);
         assert!(processes.is_empty(), "{name}: {processes:?}");
-        let folders = fs::read_dir(self.containers.setup().runtime()).expect("it is ours");
-        let folders = folders.flatten().map(|folder| folder.file_name());
-        let folders: Vec<_> =
-            folders.filter(|folder| folder.to_string_lossy().starts_with("aifo-")).collect();
-        assert!(folders.is_empty(), "{name}: {folders:?}");
+        let dirs = fs::read_dir(self.containers.setup().runtime()).expect("it is ours");
+        let dirs = dirs.flatten().map(|dir| dir.file_name());
+        let dirs: Vec<_> = dirs.filter(|dir| dir.to_string_lossy().starts_with("aifo-")).collect();
+        assert!(dirs.is_empty(), "{name}: {dirs:?}");
         for log in self.logs() {
             let id = log.file_stem().unwrap_or_default().to_string_lossy();
             let tmp = PathBuf::from(format!("/var/tmp/aifo-{id}-tmp"));

@@ -48,9 +48,9 @@ impl Backend {
         matches!(self, Backend::Engine { .. })
     }
 
-    /// Where the suites make their folders. A container has a `/tmp` of its own, in which a workspace
+    /// Where the suites make their directories. A container has a `/tmp` of its own, in which a workspace
     /// could only be seen by being put there.
-    pub(crate) fn folders(&self) -> PathBuf {
+    pub(crate) fn dirs(&self) -> PathBuf {
         match self {
             Backend::Local => env::temp_dir(),
             Backend::Engine { .. } => "/var/tmp".into(),
@@ -92,11 +92,11 @@ impl Backend {
             networks().lines().for_each(|network| _ = engine(&["network", "rm", network]));
             networks().is_empty()
         });
-        let _ = fs::remove_dir_all(self.folders().join(format!("{session}-tmp")));
+        let _ = fs::remove_dir_all(self.dirs().join(format!("{session}-tmp")));
     }
 
-    /// Puts the engine's command into `folder`, with these tools and this PATH for every container.
-    pub(crate) fn put_command(&self, folder: &Path, tools: &Path, path: &str) {
+    /// Puts the engine's command into `dir`, with these tools and this PATH for every container.
+    pub(crate) fn put_command(&self, dir: &Path, tools: &Path, path: &str) {
         let Backend::Engine { name, .. } = self else { return };
         // The engine needs programs of its own, where the launcher finds none but tools.
         let own = env::var("PATH").expect("there is a PATH");
@@ -112,19 +112,19 @@ impl Backend {
              if [ \"$1\" = run ]; then\n  shift\n  {run} \"$@\"\nfi\nexec {} \"$@\"\n",
             real.display()
         );
-        let command = folder.join(name);
-        fs::write(&command, script).expect("the scratch folder is ours");
+        let command = dir.join(name);
+        fs::write(&command, script).expect("the scratch directory is writable");
         let executable = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(&command, executable).expect("the scratch folder is ours");
+        fs::set_permissions(&command, executable).expect("the scratch directory is writable");
     }
 }
 
-/// What a container has to see of this machine so that it has these tools, and where: their folder,
+/// What a container has to see of this machine so that it has these tools, and where: their directory,
 /// and what their links lead to. That is the very program that a native call runs, and where it lies
 /// outside of `/usr` what it brought along.
 fn places(tools: &Path) -> BTreeSet<(PathBuf, PathBuf)> {
     let own = (tools.to_path_buf(), tools.to_path_buf());
-    let files = fs::read_dir(tools).expect("the scratch folder is ours").flatten();
+    let files = fs::read_dir(tools).expect("the scratch directory is writable").flatten();
     let links = files.filter_map(|file| fs::read_link(file.path()).ok());
     let outside = links.filter(|link| !link.starts_with(tools) && link.exists());
     let seen = outside.map(|link| installation(&link).map_or(link.clone(), Path::to_path_buf));
@@ -132,9 +132,9 @@ fn places(tools: &Path) -> BTreeSet<(PathBuf, PathBuf)> {
     [own].into_iter().chain(both).collect()
 }
 
-/// The folder of an installation of its own, if a program lies in the `bin` of one.
+/// The directory of an installation of its own, if a program lies in the `bin` of one.
 fn installation(program: &Path) -> Option<&Path> {
-    let system = ["/usr", "/bin", "/sbin"].iter().any(|folder| program.starts_with(folder));
-    let bin = program.parent().filter(|folder| !system && folder.ends_with("bin"))?;
+    let system = ["/usr", "/bin", "/sbin"].iter().any(|dir| program.starts_with(dir));
+    let bin = program.parent().filter(|dir| !system && dir.ends_with("bin"))?;
     bin.parent()
 }

@@ -56,7 +56,7 @@ pub fn example(name: &str) -> PathBuf {
     profile.join("examples").join(name)
 }
 
-/// The folder this test was built into: `target/debug` of `target/debug/deps/streaming-0123`.
+/// The directory this test was built into: `target/debug` of `target/debug/deps/streaming-0123`.
 fn profile_dir() -> PathBuf {
     let test = env::current_exe().expect("a test knows its own path");
     test.ancestors().nth(2).expect("a test lies in target/<profile>/deps").to_path_buf()
@@ -69,7 +69,7 @@ fn build(profile: &Path, what: &[&str]) {
         .args(["build", "--quiet"])
         .args(what)
         .arg("--target-dir")
-        .arg(profile.parent().expect("a profile folder lies in a target folder"));
+        .arg(profile.parent().expect("a profile directory lies in a target directory"));
     if profile.ends_with("release") {
         cargo.arg("--release");
     }

@@ -36,11 +36,11 @@ pub struct RunResult {
     pub stdout: String,
     /// Its standard error as text.
     pub stderr: String,
-    /// Path, mode and content of each file below the stage's two folders.
+    /// Path, mode and content of each file below the stage's two directories.
     pub files: Vec<(PathBuf, u32, String)>,
 }
 
-/// A session over real tools, a folder to work in and one outside of the workspace.
+/// A session over real tools, a directory to work in and one outside of the workspace.
 ///
 /// Beside the tools asked for there are `ninja`, the fake tool, `cmake`, which is `cat`, and
 /// `clang`, which is `yes`.
@@ -88,12 +88,12 @@ impl Comparison {
         &self.session
     }
 
-    /// The folder in the workspace that every command starts in.
-    pub fn folder(&self) -> PathBuf {
+    /// The directory in the workspace that every command starts in.
+    pub fn dir(&self) -> PathBuf {
         self.session.workspace().join("here")
     }
 
-    /// A folder that belongs to no sidecar; `$OUTSIDE` for every command.
+    /// A directory that belongs to no sidecar; `$OUTSIDE` for every command.
     pub fn outside(&self) -> PathBuf {
         self.session.scratch().join("outside")
     }
@@ -103,7 +103,7 @@ impl Comparison {
     pub fn command(&self, mode: ExecMode, words: &[&str]) -> Command {
         let (program, args) = words.split_first().expect("a command has a name");
         let mut command = Command::new(program);
-        command.args(args).env_clear().current_dir(self.folder()).stdin(Stdio::null());
+        command.args(args).env_clear().current_dir(self.dir()).stdin(Stdio::null());
         command.env("HOME", self.session.scratch().join("home")).env("LANG", "C");
         command.env("TERM", "dumb").env("OUTSIDE", self.outside()).env("NODE_REPL_HISTORY", "");
         let first = match mode {
@@ -128,13 +128,13 @@ impl Comparison {
 
     /// A tool itself, by its path.
     pub fn tool(&self, mode: ExecMode, tool: &str, args: &[&str]) -> Command {
-        let folder = if mode == ExecMode::Native { "tools" } else { "shims" };
-        let path = self.session.scratch().join(folder).join(tool);
+        let dir = if mode == ExecMode::Native { "tools" } else { "shims" };
+        let path = self.session.scratch().join(dir).join(tool);
         let path = path.to_str().expect("the scratch path is text");
         self.command(mode, &[&[path], args].concat())
     }
 
-    /// Runs a command in empty folders to its end.
+    /// Runs a command in empty directories to its end.
     #[track_caller]
     pub fn run(&self, mode: ExecMode, words: &[&str]) -> RunResult {
         self.clear();
@@ -165,16 +165,16 @@ impl Comparison {
         let (url, token) = (self.session.url(), self.session.token());
         let file = self.session.scratch().join("shims/shim.env");
         let text = format!("AIFO_TOOLEEXEC_URL={url}\nAIFO_TOOLEEXEC_TOKEN={token}\n");
-        fs::write(&file, text).expect("the scratch folder is ours");
+        fs::write(&file, text).expect("the scratch directory is writable");
         let owner_only = fs::Permissions::from_mode(0o600);
-        fs::set_permissions(&file, owner_only).expect("the scratch folder is ours");
+        fs::set_permissions(&file, owner_only).expect("the scratch directory is writable");
     }
 
-    /// Empties both folders.
+    /// Empties both directories.
     pub fn clear(&self) {
-        for folder in [self.folder(), self.outside()] {
-            let _ = fs::remove_dir_all(&folder);
-            fs::create_dir(&folder).expect("the scratch folder is ours");
+        for dir in [self.dir(), self.outside()] {
+            let _ = fs::remove_dir_all(&dir);
+            fs::create_dir(&dir).expect("the scratch directory is writable");
         }
     }
 
@@ -184,9 +184,9 @@ impl Comparison {
             let content = if about.is_file() { fs::read(&path).ok() } else { None };
             let text = String::from_utf8_lossy(&content.unwrap_or_default()).into_owned();
             let path = path.strip_prefix(self.session.scratch()).map(Path::to_owned);
-            (path.expect("both folders lie there"), about.permissions().mode(), text)
+            (path.expect("both directories lie there"), about.permissions().mode(), text)
         };
-        let found = [self.folder(), self.outside()].into_iter().flat_map(|at| files_below(&at));
+        let found = [self.dir(), self.outside()].into_iter().flat_map(|at| files_below(&at));
         let mut files: Vec<_> = found.map(file).collect();
         files.sort();
         files

@@ -82,14 +82,14 @@ impl ContainerSetup {
         self
     }
 
-    /// Takes another folder as the workspace.
+    /// Takes another directory as the workspace.
     #[must_use]
-    pub fn workspace(mut self, folder: &Path) -> Self {
-        self.workspace = Some(folder.to_owned());
+    pub fn workspace(mut self, dir: &Path) -> Self {
+        self.workspace = Some(dir.to_owned());
         self
     }
 
-    /// The folders around the session.
+    /// The directories around the session.
     pub fn setup(&self) -> &Setup {
         &self.setup
     }
@@ -113,8 +113,8 @@ impl ContainerSetup {
         let session = self.setup.spawn(serve, self.kinds.len());
         // unix:///../aifo-ID/front/exec.sock
         let socket = Path::new(session.url().trim_start_matches("unix://"));
-        let folder = socket.ancestors().nth(2).and_then(Path::file_name).unwrap_or_default();
-        let id = folder.to_string_lossy().trim_start_matches("aifo-").to_owned();
+        let dir = socket.ancestors().nth(2).and_then(Path::file_name).unwrap_or_default();
+        let id = dir.to_string_lossy().trim_start_matches("aifo-").to_owned();
         ContainerSession { session, engine: self.engine, id }
     }
 }
@@ -135,8 +135,8 @@ impl ContainerSession {
         format!("aifo-tc-{kind}-{}", self.id)
     }
 
-    /// The session's own folder.
-    pub fn folder(&self) -> PathBuf {
+    /// The session's own directory.
+    pub fn dir(&self) -> PathBuf {
         self.scratch().join("run").join(format!("aifo-{}", self.id))
     }
 
@@ -161,16 +161,16 @@ impl ContainerSession {
     /// What of it is on the engine.
     #[track_caller]
     pub fn left(&self) -> Vec<String> {
-        self.engine.all_of(&self.folder())
+        self.engine.all_of(&self.dir())
     }
 
     /// Ends it in good order, and looks whether anything is left.
     #[track_caller]
     pub fn finish(mut self) {
-        let folders = [self.folder(), self.tmp()];
+        let dirs = [self.dir(), self.tmp()];
         assert_eq!(self.session.end(crate::Signal::SIGTERM).code(), Some(0), "{}", self.log());
         assert_eq!(self.left(), [""; 0], "{}", self.log());
-        assert!(folders.iter().all(|folder| !folder.exists()));
+        assert!(dirs.iter().all(|dir| !dir.exists()));
     }
 
     /// After its launcher was killed: waits until its containers are gone by themselves, and removes
@@ -183,8 +183,8 @@ impl ContainerSession {
         for network in self.left() {
             self.engine.text(["network", "rm", &network]);
         }
-        for folder in [self.folder(), self.tmp()] {
-            let _ = std::fs::remove_dir_all(folder);
+        for dir in [self.dir(), self.tmp()] {
+            let _ = std::fs::remove_dir_all(dir);
         }
     }
 }
@@ -212,12 +212,12 @@ pub fn static_shim() -> &'static Path {
             return shim.clone();
         }
         let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-        let folder = shim.ancestors().nth(2).expect("a program lies in target/<profile>");
+        let dir = shim.ancestors().nth(2).expect("a program lies in target/<profile>");
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["build", "--quiet", "-p", "aifo-shim", "--target", &target, "--target-dir"]);
-        cargo.arg(folder).env("RUSTFLAGS", "-C target-feature=+crt-static").stdin(Stdio::null());
+        cargo.arg(dir).env("RUSTFLAGS", "-C target-feature=+crt-static").stdin(Stdio::null());
         let status = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status();
         assert!(status.is_ok_and(|status| status.success()), "the static shim is not built");
-        folder.join(target).join("debug/aifo-shim")
+        dir.join(target).join("debug/aifo-shim")
     })
 }

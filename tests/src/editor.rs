@@ -148,7 +148,7 @@ impl Editor {
     fn wait_for_end(&mut self) -> Outcome {
         let mut status = None;
         eventually_within(Self::PATIENCE, "the agent has ended", || {
-            status = self.child.try_wait().expect("the child is ours");
+            status = self.child.try_wait().expect("try_wait works on a child");
             status.is_some()
         });
         let status = status.expect("the loop ends with a status");

@@ -81,28 +81,28 @@ impl Engine {
         pid.parse().unwrap_or_else(|_| panic!("'{container}' has the pid '{pid}'"))
     }
 
-    /// The names of all containers and networks that a session with this folder in its labels has.
+    /// The names of all containers and networks that a session with this directory in its labels has.
     #[track_caller]
-    pub fn all_of(&self, folder: &Path) -> Vec<String> {
+    pub fn all_of(&self, dir: &Path) -> Vec<String> {
         let lines =
             |args: &[&str]| -> Vec<String> { self.text(args).lines().map(str::to_owned).collect() };
-        let inspected = r#"{{index .Labels "dev.aifo.folder"}}"#;
-        let label = if self.is_podman() { inspected } else { r#"{{.Label "dev.aifo.folder"}}"# };
+        let inspected = r#"{{index .Labels "dev.aifo.dir"}}"#;
+        let label = if self.is_podman() { inspected } else { r#"{{.Label "dev.aifo.dir"}}"# };
         let format = format!("{label}\t{{{{.Names}}}}");
         let containers = lines(&["ps", "--all", "--no-trunc", "--format", &format]);
         let filter = "label=dev.aifo.folder";
         let networks = lines(&["network", "ls", "--filter", filter, "--format", "{{.Name}}"]);
-        let folder = folder.to_str().expect("the scratch path is text");
+        let dir = dir.to_str().expect("the scratch path is text");
         let of = |line: &String| {
             let (of, name) = line.split_once('\t')?;
-            Path::new(of).starts_with(folder).then(|| name.to_owned())
+            Path::new(of).starts_with(dir).then(|| name.to_owned())
         };
         let mut names: Vec<_> = containers.iter().filter_map(of).collect();
         names.extend(networks.into_iter().filter(|network| {
             let inspect = ["network", "inspect", "--format", inspected, network];
             // It may be on its way out.
             let said = Outcome::of(&mut self.command(inspect)).text();
-            Path::new(said.trim_end()).starts_with(folder)
+            Path::new(said.trim_end()).starts_with(dir)
         }));
         names
     }
@@ -110,21 +110,21 @@ impl Engine {
     /// Builds an image for one test.
     #[track_caller]
     pub fn build(&self, dockerfile: &str) -> Image {
-        let folder = Scratch::new();
-        fs::write(folder.path().join("Dockerfile"), dockerfile).expect("the folder is ours");
-        let image = self.image_of(&folder);
+        let dir = Scratch::new();
+        fs::write(dir.path().join("Dockerfile"), dockerfile).expect("the directory is writable");
+        let image = self.image_of(&dir);
         let mut build = self.command(["build", "--quiet", "--tag", image.name()]);
         // The newer builder is not everywhere.
-        Outcome::of(build.arg(folder.path()).env("DOCKER_BUILDKIT", "0")).exited(0);
+        Outcome::of(build.arg(dir.path()).env("DOCKER_BUILDKIT", "0")).exited(0);
         image
     }
 
-    /// Makes an image for one test of what is in a folder, for machines of this architecture. Importing
+    /// Makes an image for one test of what is in a directory, for machines of this architecture. Importing
     /// is not enough: it takes this machine's, whatever it is told.
     #[track_caller]
     pub fn load(&self, root: &Path, architecture: &str) -> Image {
-        let folder = Scratch::new();
-        let (image, at) = (self.image_of(&folder), folder.path());
+        let dir = Scratch::new();
+        let (image, at) = (self.image_of(&dir), dir.path());
         let run = |program: &str, from: &Path, args: &[&str]| {
             Outcome::of(Command::new(program).args(args).current_dir(from)).exited(0).text()
         };
@@ -141,7 +141,7 @@ impl Engine {
             image.name()
         );
         for (name, json) in [("config.json", config), ("manifest.json", manifest)] {
-            fs::write(at.join(name), json).expect("the folder is ours");
+            fs::write(at.join(name), json).expect("the directory is writable");
         }
         let parts = ["config.json", "manifest.json", "layer.tar"];
         run("tar", at, &[&["--create", "--file", "image.tar"], &parts[..]].concat());
@@ -149,9 +149,9 @@ impl Engine {
         image
     }
 
-    /// Named as uniquely as the folder it is made in.
-    fn image_of(&self, folder: &Scratch) -> Image {
-        let own = folder.path().file_name().expect("it has a name").to_string_lossy();
+    /// Named as uniquely as the directory it is made in.
+    fn image_of(&self, dir: &Scratch) -> Image {
+        let own = dir.path().file_name().expect("it has a name").to_string_lossy();
         Image { engine: self.clone(), name: format!("aifo-test-own-{own}:latest") }
     }
 }

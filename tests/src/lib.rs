@@ -1,6 +1,6 @@
 //! The vocabulary of the black-box suites: sessions, requests, answers, shims, processes.
 //!
-//! In scope: building the two binaries once, starting `aifo-coder serve` over a folder of fake tools
+//! In scope: building the two binaries once, starting `aifo-coder serve` over a directory of fake tools
 //! with known behaviour, speaking raw HTTP to it, running shims, looking at `/proc`, playing the
 //! model of real agents, and playing an agent by a script.
 //!

@@ -100,23 +100,23 @@ impl Mailbox {
 
     /// A PATH without inotify-tools: links to what the script needs.
     pub fn path_without_inotify(&self) -> PathBuf {
-        let folder = self.setup.scratch().join("poor");
-        fs::create_dir_all(&folder).expect("the scratch folder is ours");
+        let dir = self.setup.scratch().join("poor");
+        fs::create_dir_all(&dir).expect("the scratch directory is writable");
         for name in SCRIPT_NEEDS {
             let places = PATH.split(':').map(|place| Path::new(place).join(name));
             let program = places.into_iter().find(|program| program.is_file());
             let program = program.unwrap_or_else(|| panic!("this machine has no {name}"));
             // Made by an earlier call.
-            let _ = std::os::unix::fs::symlink(program, folder.join(name));
+            let _ = std::os::unix::fs::symlink(program, dir.join(name));
         }
-        folder
+        dir
     }
 
     /// Places a request as the documents say: whole, by a rename.
     pub fn place(&self, stem: &str, request: &[u8]) {
         let draft = self.file(&format!("{stem}.req.tmp"));
-        fs::write(&draft, request).expect("the directory is ours");
-        fs::rename(draft, self.file(&format!("{stem}.req"))).expect("the directory is ours");
+        fs::write(&draft, request).expect("the directory is writable");
+        fs::rename(draft, self.file(&format!("{stem}.req"))).expect("the directory is writable");
     }
 
     /// Waits for the answer to a request.

@@ -24,10 +24,10 @@ pub fn argv(pid: i32) -> Vec<String> {
     zero_terminated(pid, "cmdline")
 }
 
-/// The processes that have to do with a folder, by their command line: it is named there or in their
+/// The processes that have to do with a directory, by their command line: it is named there or in their
 /// environment, or they are in a container that has it mounted.
-pub fn processes_using(folder: &Path) -> Vec<(i32, String)> {
-    let named = folder.to_string_lossy().into_owned();
+pub fn processes_using(dir: &Path) -> Vec<(i32, String)> {
+    let named = dir.to_string_lossy().into_owned();
     let is_about = |&pid: &i32| {
         let words = argv(pid).into_iter().chain(environment(pid)).any(|word| word.contains(&named));
         let mounts = || fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
@@ -125,7 +125,7 @@ impl Sidecar {
         runners(coder).filter_map(sidecar).collect()
     }
 
-    /// The sidecars that are containers and have this folder mounted.
+    /// The sidecars that are containers and have this directory mounted.
     pub fn in_containers(workspace: &Path) -> Vec<Sidecar> {
         let first = |pid: &i32| numbers(*pid).last() == Some(&1);
         let runners = in_containers(workspace).filter(|&pid| is_runner(pid)).filter(first);
@@ -133,7 +133,7 @@ impl Sidecar {
     }
 }
 
-/// Of the processes in containers that have this folder mounted, the one that calls itself by this
+/// Of the processes in containers that have this directory mounted, the one that calls itself by this
 /// number; panics if there are several, one in each of several containers.
 #[track_caller]
 pub(crate) fn numbered_in_containers(workspace: &Path, number: i32) -> Option<i32> {
@@ -143,7 +143,7 @@ pub(crate) fn numbered_in_containers(workspace: &Path, number: i32) -> Option<i3
     found.first().copied()
 }
 
-/// The processes in containers that have this folder mounted.
+/// The processes in containers that have this directory mounted.
 pub(crate) fn in_containers(workspace: &Path) -> impl Iterator<Item = i32> {
     let mounted = move |pid: &i32| {
         let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();

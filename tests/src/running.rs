@@ -127,7 +127,7 @@ impl Running {
     pub fn finish_within(mut self, deadline: Duration) -> Outcome {
         let mut status = None;
         eventually_within(deadline, "the child has ended", || {
-            status = self.child.try_wait().expect("the child is ours");
+            status = self.child.try_wait().expect("try_wait works on a child");
             status.is_some()
         });
         let status = status.expect("the loop ends with a status");

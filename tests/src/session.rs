@@ -14,10 +14,10 @@ use crate::{
     descendants, eventually, send_signal,
 };
 
-/// A session of its own for one test. Dropped: SIGTERM, then SIGKILL, then its folders go.
+/// A session of its own for one test. Dropped: SIGTERM, then SIGKILL, then its directories go.
 #[derive(Debug)]
 pub struct Session {
-    // Fields drop in order, after `drop` below: the folders outlive the process.
+    // Fields drop in order, after `drop` below: the directories outlive the process.
     serve: Child,
     url: String,
     token: String,
@@ -36,8 +36,8 @@ impl Session {
     #[track_caller]
     pub(crate) fn spawn(mut serve: Command, scratch: Scratch, kinds: usize) -> Self {
         let (out, log) = (scratch.path().join("serve.out"), scratch.path().join("serve.log"));
-        serve.stdout(File::create(&out).expect("the scratch folder is ours"));
-        serve.stderr(File::create(&log).expect("the scratch folder is ours"));
+        serve.stdout(File::create(&out).expect("the scratch directory is writable"));
+        serve.stderr(File::create(&log).expect("the scratch directory is writable"));
         let mut serve = serve.spawn().expect("aifo-coder can be started");
         let mut said = String::new();
         eventually("serve says where it listens", || {
@@ -72,12 +72,12 @@ impl Session {
         &self.address
     }
 
-    /// The project folder by its real path.
+    /// The project directory by its real path.
     pub fn workspace(&self) -> PathBuf {
         self.scratch.path().join("workspace")
     }
 
-    /// The project folder as tools are told of it where nobody says another name.
+    /// The project directory as tools are told of it where nobody says another name.
     pub fn root(&self) -> PathBuf {
         match Backend::chosen() {
             Backend::Local => self.workspace(),
@@ -88,27 +88,27 @@ impl Session {
     /// The temporary directory that agent and tools share.
     #[track_caller]
     pub fn tmp(&self) -> PathBuf {
-        let name = format!("{}-tmp", self.name().expect("a session has a folder"));
+        let name = format!("{}-tmp", self.name().expect("a session has a directory"));
         match Backend::chosen() {
             Backend::Local => self.scratch.path().join("run").join(name),
             Backend::Engine { .. } => Path::new("/var/tmp").join(name),
         }
     }
 
-    /// The name of its folder, `aifo-<16 hex digits>`, if that is there.
+    /// The name of its directory, `aifo-<16 hex digits>`, if that is there.
     fn name(&self) -> Option<String> {
         let entries = fs::read_dir(self.scratch.path().join("run")).ok()?.flatten();
         let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         names.find(|name| name.starts_with("aifo-") && !name.ends_with("-tmp"))
     }
 
-    /// A path in the project folder, as text that can be an argument.
+    /// A path in the project directory, as text that can be an argument.
     pub fn file(&self, name: &str) -> String {
         let path = self.workspace().join(name);
         path.into_os_string().into_string().expect("the scratch path is text")
     }
 
-    /// The folder that holds all of this session's folders.
+    /// The directory that holds all of this session's directories.
     pub fn scratch(&self) -> &Path {
         self.scratch.path()
     }
@@ -260,7 +260,7 @@ impl Drop for Session {
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
         }
-        // Only a proxy that was killed leaves its folder.
+        // Only a proxy that was killed leaves its directory.
         if let Some(session) = self.name() {
             Backend::chosen().remove(&session);
         }

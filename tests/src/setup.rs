@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use crate::trial::TRANSPORT;
 use crate::{Backend, Scratch, Session, binaries};
 
-/// What stands in the folder of tools under a tool's name.
+/// What stands in the directory of tools under a tool's name.
 #[derive(Clone, Debug)]
 pub enum Tool {
     /// The fake tool: the first argument is a verb (`tests/src/bin/aifo-test-tool.rs`).
@@ -34,7 +34,7 @@ pub enum Listen {
 
 /// A session in the making: kinds, tools, environment.
 ///
-/// The sidecars' PATH is one folder of fake tools, so that nothing of the machine can slip in.
+/// The sidecars' PATH is one directory of fake tools, so that nothing of the machine can slip in.
 #[derive(Debug)]
 pub struct Setup {
     scratch: Scratch,
@@ -49,7 +49,10 @@ pub struct Setup {
 
 impl Setup {
     /// Kinds rust and c-cpp, the default transport, and fake `cargo gcc make ninja`.
-    #[expect(clippy::new_without_default, reason = "it makes folders; that should be written out")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "it makes directories; that should be written out"
+    )]
     pub fn new() -> Self {
         let setup = Setup {
             scratch: Scratch::new(),
@@ -62,8 +65,11 @@ impl Setup {
             transport: std::env::var(TRANSPORT).ok(),
         };
         for name in ["workspace", "tools", "shims", "home", "run", "engine"] {
-            let folder = setup.scratch.path().join(name);
-            fs::DirBuilder::new().mode(0o700).create(folder).expect("the scratch folder is ours");
+            let dir = setup.scratch.path().join(name);
+            fs::DirBuilder::new()
+                .mode(0o700)
+                .create(dir)
+                .expect("the scratch directory is writable");
         }
         let names = ["cargo", "gcc", "make", "ninja"];
         names.into_iter().fold(setup, |setup, name| setup.tool(name, Tool::Fake))
@@ -144,7 +150,7 @@ impl Setup {
         self
     }
 
-    /// The fake tool. Containers see no folder of a build, so they have a copy beside the tools.
+    /// The fake tool. Containers see no directory of a build, so they have a copy beside the tools.
     fn fake(&self) -> PathBuf {
         let built = &binaries().tool;
         if *Backend::chosen() == Backend::Local {
@@ -152,12 +158,12 @@ impl Setup {
         }
         let copy = self.tools().join(".fake");
         if !copy.exists() {
-            fs::copy(built, &copy).expect("the scratch folder is ours");
+            fs::copy(built, &copy).expect("the scratch directory is writable");
         }
         copy
     }
 
-    /// The folder that holds all of this setup's folders. It is no tool's place.
+    /// The directory that holds all of this setup's directories. It is no tool's place.
     pub fn scratch(&self) -> &Path {
         self.scratch.path()
     }
@@ -169,17 +175,17 @@ impl Setup {
         self.env(name, &path)
     }
 
-    /// The project folder.
+    /// The project directory.
     pub fn workspace(&self) -> PathBuf {
         self.scratch.path().join("workspace")
     }
 
-    /// The folder of fake tools.
+    /// The directory of fake tools.
     pub fn tools(&self) -> PathBuf {
         self.scratch.path().join("tools")
     }
 
-    /// The folder in which the session may make its own: runtime folder and temp folder in one.
+    /// The directory in which the session may make its own: runtime directory and temp directory in one.
     pub fn runtime(&self) -> PathBuf {
         self.scratch.path().join("run")
     }

@@ -54,8 +54,8 @@ impl Terminal {
         let mut process = Command::new("/usr/bin/setsid");
         process.arg("--ctty").arg(command.get_program()).args(command.get_args());
         process.env_clear().envs(command.get_envs().filter_map(|(name, v)| Some((name, v?))));
-        if let Some(folder) = command.get_current_dir() {
-            process.current_dir(folder);
+        if let Some(dir) = command.get_current_dir() {
+            process.current_dir(dir);
         }
         process.stdin(self.stdio()).stdout(self.stdio()).stderr(self.stdio());
         TerminalProcess(process.spawn().expect("a command can be started on a terminal"))
@@ -95,7 +95,7 @@ impl TerminalProcess {
     pub fn finish(mut self) -> Result<i32, i32> {
         let mut status = None;
         eventually("the command on the terminal has ended", || {
-            status = self.0.try_wait().expect("it is our child");
+            status = self.0.try_wait().expect("try_wait works on a child");
             status.is_some()
         });
         let status = status.expect("the loop ends with a status");

@@ -30,8 +30,8 @@ impl Tmux {
         tmux.args(["set", "-g", "status", "off", ";", "set", "-s", "escape-time", "0", ";"]);
         tmux.args(["new-session", "-d", "-x", "80", "-y", "24", "--"]);
         tmux.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
-        if let Some(folder) = command.get_current_dir() {
-            tmux.current_dir(folder);
+        if let Some(dir) = command.get_current_dir() {
+            tmux.current_dir(dir);
         }
         let started = tmux.status().expect("tmux can be started");
         assert!(started.success(), "{tmux:?}");

@@ -88,8 +88,8 @@ fn has_version(text: &str) -> bool {
 
 #[test]
 #[ignore = "agents: cargo xtask test agents"]
-fn whoever_starts_it_behind_the_shims_it_tells_its_version() {
-    for_each_agent("whoever_starts_it_behind_the_shims_it_tells_its_version", |engine, agent| {
+fn any_user_can_start_it_behind_the_shims() {
+    for_each_agent("any_user_can_start_it_behind_the_shims", |engine, agent| {
         for user in USERS {
             let outcome = in_session(engine, agent, user, &[agent, "--version"]);
             let told = outcome.exited(0).text() + &outcome.stderr;

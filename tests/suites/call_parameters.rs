@@ -10,11 +10,10 @@ fn form(session: &Session, body: impl AsRef<[u8]>) -> Answer {
     session.answer(&session.post("/exec").body(body))
 }
 
-/// Calls `make cwd` from a folder.
-fn cwd(session: &Session, folder: &str) -> Answer {
-    session.answer(
-        &session.post("/exec").field("tool", "make").field("cwd", folder).field("arg", "cwd"),
-    )
+/// Calls `make cwd` from a directory.
+fn cwd(session: &Session, dir: &str) -> Answer {
+    session
+        .answer(&session.post("/exec").field("tool", "make").field("cwd", dir).field("arg", "cwd"))
 }
 
 #[track_caller]
@@ -127,16 +126,16 @@ fn a_working_directory_outside_the_workspace_is_refused() {
         ("/".to_owned(), "the machine's root"),
         ("/usr".to_owned(), "a place of the machine"),
         (evil.to_str().unwrap().to_owned(), "a name that only begins like the workspace"),
-        (below(".."), "the folder above"),
+        (below(".."), "the directory above"),
         (below("../workspace-evil"), "a neighbour"),
         (below("way-out"), "a link that leads out"),
         (below("way-out/usr"), "a place behind a link that leads out"),
         (below("dangling"), "a link that leads nowhere"),
-        (below("no-such"), "a folder that is not there"),
+        (below("no-such"), "a directory that is not there"),
         (below("file"), "a file"),
     ];
-    for (folder, what) in rows {
-        check_bad_request(&cwd(&session, &folder), what);
+    for (dir, what) in rows {
+        check_bad_request(&cwd(&session, &dir), what);
     }
     let relative = cwd(&session, "sub");
     assert_eq!(relative.text(), "bad request: cwd must be absolute\n");

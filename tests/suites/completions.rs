@@ -10,10 +10,9 @@ const SHELLS: [&str; 5] = ["bash", "zsh", "fish", "elvish", "powershell"];
 
 /// What our script is, in a file; the user has an agent and a kind of their own.
 fn script(setup: &Setup, shell: &str) -> PathBuf {
-    let folder = setup.scratch().join("home/.config/aifo");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("config.toml"), "[agents.mine]\n[kind.zig]\ntools = [\"zig\"]\n")
-        .unwrap();
+    let dir = setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("config.toml"), "[agents.mine]\n[kind.zig]\ntools = [\"zig\"]\n").unwrap();
     let outcome = Outcome::of(setup.coder().args(["completions", shell]));
     assert_eq!(outcome.exited(0).stderr, "");
     let path = setup.scratch().join(shell);
@@ -110,9 +109,9 @@ fn every_shell_has_a_script_and_no_other() {
 #[test]
 fn a_broken_file_of_the_users_breaks_no_shell() {
     let setup = Setup::new();
-    let folder = setup.scratch().join("home/.config/aifo");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("config.toml"), "agents =").unwrap();
+    let dir = setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("config.toml"), "agents =").unwrap();
     let outcome = Outcome::of(setup.coder().args(["completions", "bash"]));
     assert_eq!(outcome.exited(0).stderr, "");
     assert!(outcome.text().contains(" codex "));
@@ -120,9 +119,9 @@ fn a_broken_file_of_the_users_breaks_no_shell() {
 
 /// The pages that were written.
 fn pages(setup: &Setup) -> Vec<PathBuf> {
-    let folder = setup.scratch().join("share/man1");
-    Outcome::of(setup.coder().arg("man").arg(&folder)).exited(0);
-    let pages = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let dir = setup.scratch().join("share/man1");
+    Outcome::of(setup.coder().arg("man").arg(&dir)).exited(0);
+    let pages = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     pages.collect()
 }
 

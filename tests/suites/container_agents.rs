@@ -47,9 +47,9 @@ fn script(containers: &ContainerSetup, name: &str, body: &str) -> String {
 }
 
 fn user_file(containers: &ContainerSetup, text: &str) {
-    let folder = containers.setup().scratch().join("home/.config/aifo");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("config.toml"), text).unwrap();
+    let dir = containers.setup().scratch().join("home/.config/aifo");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("config.toml"), text).unwrap();
 }
 
 /// The lines of `env`, those with this beginning.
@@ -234,8 +234,8 @@ fn it_reaches_the_proxy_and_its_own_and_nothing_else() {
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn it_keeps_the_folders_of_its_row() {
-    let Some(engine) = Engine::of_run("it_keeps_the_folders_of_its_row") else { return };
+fn it_keeps_the_directories_of_its_row() {
+    let Some(engine) = Engine::of_run("it_keeps_the_directories_of_its_row") else { return };
     let containers = ContainerSetup::of(&engine);
     user_file(
         &containers,
@@ -253,7 +253,7 @@ fn it_keeps_the_folders_of_its_row() {
     assert_eq!(fs::metadata(home.join(".mine")).unwrap().mode() & 0o777, 0o700);
 }
 
-/// Who listens in a state folder runs on this machine, and would do what the agent says.
+/// Who listens in a state directory runs on this machine, and would do what the agent says.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn it_reaches_no_program_of_this_machine_by_its_state() {
@@ -278,8 +278,8 @@ fn it_reaches_no_program_of_this_machine_by_its_state() {
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn it_is_somebody() {
-    let Some(engine) = Engine::of_run("it_is_somebody") else { return };
+fn its_user_has_a_passwd_entry() {
+    let Some(engine) = Engine::of_run("its_user_has_a_passwd_entry") else { return };
     let containers = ContainerSetup::of(&engine);
     let home = containers.setup().scratch().join("home");
     fs::write(home.join(".gitconfig"), "[user]\nname = Jo \"J\" #1\nemail = jo@example.org\n")
@@ -304,9 +304,9 @@ fn it_starts_where_the_user_is() {
     let below = containers.setup().workspace().join("sub/folder");
     fs::create_dir_all(&below).unwrap();
     fs::write(below.join("Makefile"), "all:\n\t@pwd\n").unwrap();
-    let from = |folder: &Path| {
+    let from = |dir: &Path| {
         let mut run = contained(&containers, &["sh", "-c", "pwd; make"]);
-        Outcome::of(run.current_dir(folder)).exited(0).text()
+        Outcome::of(run.current_dir(dir)).exited(0).text()
     };
     let here = "/workspace/sub/folder\n";
     assert_eq!(from(&below), [here, here].concat());

@@ -112,14 +112,14 @@ fn a_directory_is_called_as_the_container_calls_it() {
     };
     let attached = Attached::start(&engine, &[]);
     let sub = attached.session.workspace().join("sub/deep");
-    fs::create_dir_all(&sub).expect("the project is ours");
+    fs::create_dir_all(&sub).expect("the project is writable");
     let script = "import os; print(os.getcwd(), os.environ['PWD'])";
-    for (folder, expected) in
+    for (dir, expected) in
         [(attached.session.workspace(), "/app /app\n"), (sub, "/app/sub/deep /app/sub/deep\n")]
     {
         for version in ["2", "3"] {
             let mut python = attached.python(&fresh_id(), script);
-            python.current_dir(&folder).env("AIFO_SHIM_PROTO", version);
+            python.current_dir(&dir).env("AIFO_SHIM_PROTO", version);
             assert_eq!(Outcome::of(&mut python).exited(0).text(), expected, "version {version}");
         }
     }
@@ -145,7 +145,7 @@ fn bytes_signals_and_terminals_are_as_everywhere() {
         let sent = sent.clone();
         std::thread::spawn(move || stdin.write_all(&sent))
     };
-    let output = python.wait_with_output().expect("it is our child");
+    let output = python.wait_with_output().expect("try_wait works on a child");
     writer.join().expect("no panic").expect("all was read");
     let mut received = output.stdout;
     received.reverse();
@@ -207,8 +207,8 @@ fn a_runner_that_is_killed_takes_its_tools_along() {
 }
 
 #[test]
-fn a_container_that_stops_is_told_by_its_name() {
-    let Some(engine) = Engine::of_run("a_container_that_stops_is_told_by_its_name") else { return };
+fn a_container_that_stops_is_reported_by_name() {
+    let Some(engine) = Engine::of_run("a_container_that_stops_is_reported_by_name") else { return };
     let attached = Attached::start(&engine, &[]);
     let waiting = attached.waiting(&fresh_id());
     attached.container.engine_command(&["stop", "--time", "0"]);
@@ -234,8 +234,10 @@ fn call(setup: &Setup, engine: &Engine, container: &str) -> Outcome {
 }
 
 #[test]
-fn what_cannot_be_attached_is_told_with_a_remedy() {
-    let Some(engine) = Engine::of_run("what_cannot_be_attached_is_told_with_a_remedy") else {
+fn a_container_that_cannot_be_attached_is_reported_with_a_hint() {
+    let Some(engine) =
+        Engine::of_run("a_container_that_cannot_be_attached_is_reported_with_a_hint")
+    else {
         return;
     };
     let setup = Setup::new();

@@ -149,18 +149,18 @@ fn the_launcher_is_killed() {
         session.end(Signal::SIGKILL);
         check_unknown(&call.finish(), version);
         eventually("the runner has ended", || !is_alive(runner));
-        assert!(session.folder().exists(), "whoever cleans up finds the session by its folder");
+        assert!(session.dir().exists(), "whoever cleans up finds the session by its directory");
         session.sweep();
     }
 }
 
 /// A program in the engine's place, which does this before it becomes the engine.
-fn in_place_of(engine: &Engine, folder: &Path, body: &str) -> String {
+fn in_place_of(engine: &Engine, dir: &Path, body: &str) -> String {
     let real = Outcome::of(Command::new("which").arg(engine.name())).exited(0).text();
-    let path = folder.join(engine.name());
+    let path = dir.join(engine.name());
     fs::write(&path, format!("#!/bin/sh\n{body}\nexec {} \"$@\"\n", real.trim_end())).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", folder.display())
+    format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", dir.display())
 }
 
 #[test]

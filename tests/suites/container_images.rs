@@ -107,7 +107,7 @@ fn missing() {
     assert!(said.contains("hint: ") && said.contains("--toolchain-image"), "{said}");
     let setup = containers.setup();
     assert_eq!(engine.all_of(&setup.runtime()), [""; 0]);
-    assert_eq!(fs::read_dir(setup.runtime()).unwrap().count(), 0, "no folder is left");
+    assert_eq!(fs::read_dir(setup.runtime()).unwrap().count(), 0, "no directory is left");
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn no_socket_of_proxy_runners_or_engine_is_in_reach() {
     let seen = session.python(
         "import os, sys; print([p for p in sys.argv[1:] if os.path.lexists(p)])",
         &[
-            session.folder().to_str().unwrap(),
+            session.dir().to_str().unwrap(),
             "/run/docker.sock",
             "/var/run/docker.sock",
             "/run/podman",
@@ -50,9 +50,9 @@ fn no_socket_of_proxy_runners_or_engine_is_in_reach() {
     );
     assert_eq!(seen, "[]\n");
 
-    let mount = bind(&session.folder());
+    let mount = bind(&session.dir());
     let found = weaker(&engine, &["--mount", &mount], probes::SOCKETS, &[]);
-    assert_eq!(found, format!("socket {}/front/exec.sock\n", session.folder().display()));
+    assert_eq!(found, format!("socket {}/front/exec.sock\n", session.dir().display()));
     session.finish();
 }
 

@@ -16,7 +16,7 @@ exit 3"#;
 
 /// A container with one directory of the host, as whoever runs the suite.
 fn container(engine: &Engine, from: &Path, to: &str) -> std::process::Command {
-    let caller = fs::metadata(from).expect("the folder is ours");
+    let caller = fs::metadata(from).expect("the directory is writable");
     let user = {
         use std::os::unix::fs::MetadataExt;
         format!("{}:{}", caller.uid(), caller.gid())

@@ -35,8 +35,9 @@ fn user(admit: &str) -> Setup {
 }
 
 fn write(path: &Path, text: &str) {
-    fs::create_dir_all(path.parent().expect("it lies in a folder")).expect("the scratch is ours");
-    fs::write(path, text).expect("the scratch is ours");
+    fs::create_dir_all(path.parent().expect("it lies in a directory"))
+        .expect("the scratch directory is writable");
+    fs::write(path, text).expect("the scratch directory is writable");
 }
 
 /// A tool's call in a session of its own, with this kind's sidecar alone.
@@ -85,8 +86,8 @@ fn a_workspace_cannot_let_anything_in() {
 }
 
 #[test]
-fn what_is_not_there_is_told_with_its_key() {
-    let Some(engine) = Engine::of_run("what_is_not_there_is_told_with_its_key") else { return };
+fn a_missing_file_is_reported_with_its_key() {
+    let Some(engine) = Engine::of_run("a_missing_file_is_reported_with_its_key") else { return };
     let setup = user("[containers]\nadmit = ['npmrc']\n");
     let npmrc = setup.scratch().join("home/.npmrc");
     fs::remove_file(&npmrc).expect("it was there");
@@ -143,15 +144,15 @@ const WHICH_KEYS: [u8; 5] = [0, 0, 0, 1, 11];
 const NO_KEYS: [u8; 9] = [0, 0, 0, 5, 12, 0, 0, 0, 0];
 
 impl Agent {
-    fn start(folder: &Path) -> Self {
-        let socket = folder.join("agent");
+    fn start(dir: &Path) -> Self {
+        let socket = dir.join("agent");
         let process = program("ssh-agent").map(|agent| {
             let mut agent = Command::new(agent);
             agent.args(["-D", "-a"]).arg(&socket).stdin(Stdio::null()).stdout(Stdio::null());
             agent.spawn().expect("an agent can be started")
         });
         if process.is_none() {
-            let listener = UnixListener::bind(&socket).expect("the scratch is ours");
+            let listener = UnixListener::bind(&socket).expect("the scratch directory is writable");
             std::thread::spawn(move || {
                 for client in listener.incoming() {
                     let mut client = client.expect("a client comes");
@@ -201,8 +202,8 @@ except OSError:
 }
 
 #[test]
-fn a_dry_run_tells_paths_and_no_secret() {
-    let Some(engine) = Engine::of_run("a_dry_run_tells_paths_and_no_secret") else { return };
+fn a_dry_run_prints_paths_and_no_secret() {
+    let Some(engine) = Engine::of_run("a_dry_run_prints_paths_and_no_secret") else { return };
     let setup = user("[containers]\nadmit = ['npmrc']\n");
     let options = ["exec", "--toolchain", "node", "--dry-run", "-v", "--", "node"];
     let outcome = Outcome::of(&mut engine.coder(&setup, &options));

@@ -229,8 +229,8 @@ fn without_caches_no_volume_is_there() {
 /// What is shown would be what is run: a program in the engine's place writes down what it gets.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn a_dry_run_tells_what_a_run_does() {
-    let Some(engine) = Engine::of_run("a_dry_run_tells_what_a_run_does") else { return };
+fn a_dry_run_prints_what_a_run_does() {
+    let Some(engine) = Engine::of_run("a_dry_run_prints_what_a_run_does") else { return };
     let bin = Scratch::new();
     let heard = bin.path().join("heard");
     let real = Outcome::of(std::process::Command::new("which").arg(engine.name())).text();
@@ -305,8 +305,8 @@ fn a_start_that_fails_halfway_leaves_nothing() {
 /// Who has images for some kinds is told that it is not containers that tools run in.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn where_some_images_are_missing_no_container_is_started_and_that_is_told() {
-    let story = "where_some_images_are_missing_no_container_is_started_and_that_is_told";
+fn missing_images_are_reported_and_no_container_is_started() {
+    let story = "missing_images_are_reported_and_no_container_is_started";
     let Some(engine) = Engine::of_run(story) else { return };
     // Of two engines docker is asked, whose images those of podman are not.
     if !can_run(story, &["test", engine.name(), "=", "docker"]) {

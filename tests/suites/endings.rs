@@ -44,13 +44,13 @@ fn a_lost_runner_is_125_and_one_line() {
 
 /// The runner outlives its guard, ends its tools and still tells how they ended.
 #[test]
-fn a_lost_guard_ends_the_tool_and_its_real_ending_is_told() {
+fn a_lost_guard_ends_the_tool_and_its_real_ending_is_reported() {
     let outcome = lost(|_, sidecar| sidecar.guard);
     assert_eq!(outcome.died_of(Signal::SIGINT).text(), "ready\n");
 }
 
 #[test]
-fn the_proxy_tells_a_lost_runner_in_the_trailer_or_the_status() {
+fn the_proxy_reports_a_lost_runner_in_the_trailer_or_the_status() {
     let (session, sidecar) = session_with_one_sidecar();
     let mut v2 = session.send(&session.exec("make", ["wait"]));
     v2.read_until(b"ready\n");

@@ -84,7 +84,7 @@ fn its_name_is_the_one_typed() {
 }
 
 #[test]
-fn it_sees_its_mark_and_nothing_else_of_ours() {
+fn it_sees_its_exec_tag_and_no_other_aifo_variable() {
     let setup = Setup::new().env("AIFO_TOOLEEXEC_MAX_SECS", "3600").env("FROM_THE_HOST", "yes");
     let session = setup.start();
     let id = fresh_id();
@@ -102,10 +102,10 @@ fn it_sees_its_mark_and_nothing_else_of_ours() {
 #[test]
 fn it_runs_where_the_shim_was_called() {
     let session = Session::start();
-    let folder = session.workspace().join("a/b");
-    std::fs::create_dir_all(&folder).unwrap();
-    let outcome = Outcome::of(session.shim("make").arg("cwd").current_dir(&folder));
-    assert_eq!(outcome.exited(0).text(), format!("{}\n", folder.display()));
+    let dir = session.workspace().join("a/b");
+    std::fs::create_dir_all(&dir).unwrap();
+    let outcome = Outcome::of(session.shim("make").arg("cwd").current_dir(&dir));
+    assert_eq!(outcome.exited(0).text(), format!("{}\n", dir.display()));
 }
 
 /// Proxy and runner raise their own soft limit; `select` breaks in a tool that inherits such one.

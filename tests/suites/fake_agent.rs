@@ -43,7 +43,7 @@ impl Session {
 }
 
 #[test]
-fn a_polite_agent_has_a_turn() {
+fn a_conforming_agent_completes_a_turn() {
     let agent = AcpAgent::new(&Script::polite());
     let mut session = Session::with(&agent);
     session.request(1, "initialize", json!({}));
@@ -93,7 +93,7 @@ fn it_asks_and_uses_what_it_was_answered() {
 }
 
 #[test]
-fn it_misbehaves_as_it_is_told() {
+fn it_misbehaves_as_its_script_says() {
     let script = Script::default()
         .at_start([Step::line("Loading..."), Step::Raw(b"\xff\n".to_vec()), Step::Stderr(3000)])
         .on("a", [Step::Repeat { times: 3, steps: vec![Step::Fill(b'x', 5), Step::line("")] }])

@@ -65,7 +65,7 @@ fn told(model: &FakeModel, body: &Value) -> String {
 }
 
 #[test]
-fn the_conversation_tells_which_turn_is_next() {
+fn the_conversation_decides_which_turn_is_next() {
     let model = FakeModel::start(script());
     let first = r#"{"command":"make a"}"#;
     // An agent that asks again gets the same answer.
@@ -105,7 +105,7 @@ fn words_in_between_wait_for_the_user() {
 }
 
 #[test]
-fn an_agent_without_tools_is_told_in_its_text() {
+fn an_agent_without_tools_gets_the_command_as_text() {
     let model =
         FakeModel::start(Script::new().shell("make").shell("cat <<E\n50%\nE\n").say("done"));
     let mut messages = vec![json!({"role": "user", "content": "y"})];
@@ -207,7 +207,7 @@ fn connections_may_go_away_at_any_time() {
 }
 
 #[test]
-fn it_listens_where_it_is_told_to() {
+fn it_listens_at_the_given_address() {
     let anywhere = (Ipv4Addr::UNSPECIFIED, 0).into();
     let model = FakeModel::bind(anywhere, script()).expect("a port is free");
     let port = model.address().port();

@@ -128,7 +128,7 @@ fn the_shim() {
 
 /// But after the shim's own KILL, of course.
 #[test]
-fn whoever_is_lost_the_terminal_is_as_before() {
+fn any_lost_process_leaves_the_terminal_as_before() {
     for victim in ["proxy", "runner", "guard", "tool", "monitor"] {
         let call = Call::at(CallState::OnTerminal, Manner::Obeys);
         let sidecar = call.session.sidecars()[0];

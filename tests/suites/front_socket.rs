@@ -14,7 +14,7 @@ use aifo_tests::{
 const AS_ANOTHER: [&str; 5] =
     ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
 
-/// A session whose socket lies in a folder of this suite's.
+/// A session whose socket lies in a directory of this suite's.
 fn listening_at(socket: &Path) -> Session {
     Setup::new().listen(Listen::On(url(socket))).start()
 }
@@ -39,9 +39,9 @@ fn opened_to_all(path: &Path, mode: u32) {
 
 /// The file system says the same by the socket's mode; here that has been taken away.
 #[test]
-fn another_user_is_disconnected_unheard() {
+fn another_user_is_disconnected_without_a_response() {
     let trial = [&AS_ANOTHER[..], &["/bin/true"]].concat();
-    if !can_run("front_socket::another_user_is_disconnected_unheard", &trial) {
+    if !can_run("front_socket::another_user_is_disconnected_without_a_response", &trial) {
         return;
     }
     let scratch = Scratch::new();
@@ -107,15 +107,15 @@ fn what_is_no_socket_is_left_alone() {
     assert!(link.is_symlink());
 }
 
-/// A folder that is made for the socket is the owner's alone, and goes again.
+/// A directory that is made for the socket is the owner's alone, and goes again.
 #[test]
-fn a_folder_that_was_missing_is_made_private() {
+fn a_directory_that_was_missing_is_made_private() {
     let scratch = Scratch::new();
-    let folder: PathBuf = scratch.path().join("new");
-    let mut session = listening_at(&folder.join("front.sock"));
-    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o7777, 0o700);
+    let dir: PathBuf = scratch.path().join("new");
+    let mut session = listening_at(&dir.join("front.sock"));
+    assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o7777, 0o700);
     session.end(Signal::SIGTERM);
-    assert!(!folder.exists());
+    assert!(!dir.exists());
 }
 
 /// The kernel's queue is longer than what may wait in ours: nobody is turned away at the door.

@@ -24,7 +24,7 @@ fn a_half_closing_client_on_a_unix_socket_keeps_its_tool() {
 }
 
 #[test]
-fn on_tcp_a_half_close_cannot_be_told_from_leaving() {
+fn on_tcp_a_half_close_looks_like_a_disconnect() {
     let session = Setup::new().listen(Listen::Tcp).start();
     for version in ["1", "2"] {
         let (id, ready) = (fresh_id(), session.file(&format!("ready{version}")));

@@ -97,7 +97,7 @@ fn clients_that_do_not_read_do_not_stop_others() {
 }
 
 #[test]
-fn more_executions_than_allowed_are_told_so() {
+fn more_executions_than_allowed_are_refused() {
     let session = Setup::new().env("AIFO_TOOLEEXEC_MAX_CONNECTIONS", "2").start();
     let (first, second) = (fresh_id(), fresh_id());
     let wait = |id: &str| {
@@ -134,7 +134,7 @@ fn a_signal_is_carried_out_though_its_client_has_left() {
 
 /// 256 may wait with their requests incomplete. One more, and the first of them has to go.
 #[test]
-fn whoever_has_waited_longest_makes_room() {
+fn the_longest_waiting_connection_makes_room() {
     for listen in [Listen::Default, Listen::Tcp] {
         let session = Setup::new().listen(listen).start();
         let call = session.exec("make", ["say", "waited"]).encode();

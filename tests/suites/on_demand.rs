@@ -14,14 +14,14 @@ use aifo_tests::{
 /// A shim whose guards come up as a test wants. Each writes a line into `starts`, waits while there is a
 /// file `shut`, and gives up if there is a file `broken`.
 struct Gate {
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl Gate {
-    /// Beside the folders of a setup, which gets the shim.
+    /// Beside the directories of a setup, which gets the shim.
     fn for_setup(setup: Setup) -> (Self, Setup) {
-        let folder = setup.scratch().to_owned();
-        let (place, real) = (folder.display(), binaries().shim.display());
+        let dir = setup.scratch().to_owned();
+        let (place, real) = (dir.display(), binaries().shim.display());
         let script = format!(
             "if [ \"$1\" = guard ]; then\n\
              echo start >> {place}/starts\n\
@@ -35,19 +35,19 @@ impl Gate {
         fs::write(&shim, format!("#!/bin/bash\n{script}\n")).unwrap();
         assert!(Command::new("/bin/chmod").arg("755").arg(&shim).status().unwrap().success());
         let setup = setup.env_path("AIFO_SHIM_BIN", &shim);
-        (Gate { folder }, setup)
+        (Gate { dir }, setup)
     }
 
     fn starts(&self) -> usize {
-        fs::read_to_string(self.folder.join("starts")).unwrap_or_default().lines().count()
+        fs::read_to_string(self.dir.join("starts")).unwrap_or_default().lines().count()
     }
 
     fn put(&self, name: &str) {
-        fs::write(self.folder.join(name), "").unwrap();
+        fs::write(self.dir.join(name), "").unwrap();
     }
 
     fn take(&self, name: &str) {
-        fs::remove_file(self.folder.join(name)).unwrap();
+        fs::remove_file(self.dir.join(name)).unwrap();
     }
 }
 
@@ -112,7 +112,7 @@ fn the_first_call_of_a_tool_starts_its_sidecar() {
 }
 
 #[test]
-fn first_calls_at_once_share_one_start_and_hold_nobody_up() {
+fn concurrent_first_calls_share_one_start_and_delay_no_other_call() {
     let (gate, session) = gated(&[]);
     call(&session, "make");
     gate.put("shut");
@@ -127,7 +127,7 @@ fn first_calls_at_once_share_one_start_and_hold_nobody_up() {
 }
 
 #[test]
-fn a_failed_start_is_told_to_all_who_wait_and_tried_again_by_the_next() {
+fn a_failed_start_fails_every_waiting_call_and_the_next_call_retries() {
     let (gate, session) = gated(&[]);
     for file in ["shut", "broken"] {
         gate.put(file);
@@ -264,7 +264,7 @@ fn the_end_of_the_session_does_not_wait_for_callers() {
 
 /// What a shim prints while a sidecar takes its time.
 #[test]
-fn a_person_who_waits_is_told_for_what() {
+fn a_waiting_terminal_shows_what_it_waits_for() {
     let (gate, session) = gated(&[]);
     gate.put("shut");
     let shim = |version: &str| {
@@ -297,7 +297,7 @@ fn the_interim_answer_byte_for_byte() {
 
 /// The lines of `aifo-coder` itself, for sidecars that start at once.
 #[test]
-fn a_session_on_its_way_up_tells_of_sidecars_that_take_their_time() {
+fn a_starting_session_reports_slow_sidecars() {
     let run = |options: &[&str]| {
         let (gate, setup) = Gate::for_setup(Setup::new());
         let mut coder = setup.coder();
@@ -345,7 +345,7 @@ fn a_version_that_cannot_be_had_starts_nothing() {
 }
 
 #[test]
-fn why_tells_that_sidecars_start_when_they_are_needed() {
+fn why_says_that_sidecars_start_on_demand() {
     let setup = Setup::new();
     let told = Outcome::of(setup.coder().args(["why", "--toolchain", "auto", "make"]));
     let text = told.exited(0).text();

@@ -24,35 +24,35 @@ $(OUT)/%.o: src/%.c src/common.h
 
 /// Writes so many sources, of which each uses the header and `main` all others.
 fn write_sources(comparison: &Comparison, files: usize) {
-    let folder = comparison.folder();
-    fs::create_dir(folder.join("src")).unwrap();
-    fs::write(folder.join("Makefile"), MAKEFILE).unwrap();
-    fs::write(folder.join("src/common.h"), "#define PLUS(a, b) ((a) + (b))\n").unwrap();
+    let dir = comparison.dir();
+    fs::create_dir(dir.join("src")).unwrap();
+    fs::write(dir.join("Makefile"), MAKEFILE).unwrap();
+    fs::write(dir.join("src/common.h"), "#define PLUS(a, b) ((a) + (b))\n").unwrap();
     let (mut declarations, mut sum) = (String::new(), "0".to_owned());
     for number in 1..files {
         let source = format!(
             "#include \"common.h\"\nint f{number}(int x) {{ return PLUS(x, {number}); }}\n"
         );
-        fs::write(folder.join(format!("src/f{number}.c")), source).unwrap();
+        fs::write(dir.join(format!("src/f{number}.c")), source).unwrap();
         let _ = writeln!(declarations, "int f{number}(int);");
         let _ = write!(sum, " + f{number}(1)");
     }
     let main = format!(
         "#include <stdio.h>\n{declarations}int main(void) {{ printf(\"%d\\n\", {sum}); return 0; }}\n"
     );
-    fs::write(folder.join("src/main.c"), main).unwrap();
+    fs::write(dir.join("src/main.c"), main).unwrap();
 }
 
 /// The machine's own make; what it calls is found by PATH.
 fn make(comparison: &Comparison, mode: ExecMode, out: &str, args: &[&str]) -> Command {
     let make = program("make").expect("the stage has it");
-    fs::create_dir_all(comparison.folder().join(out)).unwrap();
+    fs::create_dir_all(comparison.dir().join(out)).unwrap();
     let out = format!("OUT={out}");
     comparison.command(mode, &[&[make.to_str().unwrap(), "-j16", &out], args].concat())
 }
 
 fn objects(comparison: &Comparison, out: &str) -> BTreeMap<String, Vec<u8>> {
-    let made = fs::read_dir(comparison.folder().join(out)).unwrap().map(|entry| entry.unwrap());
+    let made = fs::read_dir(comparison.dir().join(out)).unwrap().map(|entry| entry.unwrap());
     made.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
         .collect()
 }
@@ -93,24 +93,23 @@ fn five_hundred_calls_make_what_the_compiler_makes() {
     assert_eq!(native.keys().collect::<Vec<_>>(), shims.keys().collect::<Vec<_>>());
     let differ: Vec<&String> = native.keys().filter(|name| native[*name] != shims[*name]).collect();
     assert!(differ.is_empty(), "{differ:?}");
-    let sum =
-        Outcome::of(&mut Command::new(comparison.folder().join("shims/sum"))).exited(0).text();
+    let sum = Outcome::of(&mut Command::new(comparison.dir().join("shims/sum"))).exited(0).text();
     let expected: usize = (1..FILES).map(|number| number + 1).sum();
     assert_eq!(sum.trim(), expected.to_string());
 }
 
 /// Diagnostics and endings reach make, call by call.
 #[test]
-fn what_does_not_compile_is_told() {
-    let Some(comparison) = comparison("what_does_not_compile_is_told") else { return };
+fn compile_errors_are_reported() {
+    let Some(comparison) = comparison("compile_errors_are_reported") else { return };
     write_sources(&comparison, 20);
     for number in [3, 7, 11] {
         let source = format!("int f{number}(void) {{ return undeclared_{number}; }}\n");
-        fs::write(comparison.folder().join(format!("src/f{number}.c")), source).unwrap();
+        fs::write(comparison.dir().join(format!("src/f{number}.c")), source).unwrap();
     }
     let told = ExecMode::ALL.map(|mode| {
         let outcome = Outcome::of(&mut make(&comparison, mode, "out", &["-k"]));
-        fs::remove_dir_all(comparison.folder().join("out")).unwrap();
+        fs::remove_dir_all(comparison.dir().join("out")).unwrap();
         // In parallel nobody promises an order of lines.
         let mut lines: Vec<String> = outcome.stderr.lines().map(str::to_owned).collect();
         lines.sort();
@@ -152,10 +151,10 @@ fn an_interrupted_make_leaves_nothing_running() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         for mode in ExecMode::ALL {
             comparison.clear();
-            fs::write(comparison.folder().join("Makefile"), rules).unwrap();
+            fs::write(comparison.dir().join("Makefile"), rules).unwrap();
             let before = ResourceUsage::of(comparison.session());
             let make = Running::start(&mut make(&comparison, mode, "out", &[]));
-            let out = comparison.folder().join("out");
+            let out = comparison.dir().join("out");
             // Each appears under its own name with its content, so an early look finds no half.
             let mut tools: Vec<i32> = Vec::new();
             eventually("all eight run", || {

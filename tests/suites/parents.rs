@@ -117,7 +117,7 @@ fn check_cases(test: &str, runtime: &str, source: &str, head: &str, tail: &str) 
     let Some(comparison) = comparison(test) else { return };
     let runtime = program(runtime).expect("the stage has it");
     let agent = comparison.session().scratch().join("agent");
-    std::fs::write(&agent, source).expect("the scratch folder is ours");
+    std::fs::write(&agent, source).expect("the scratch directory is writable");
     let (runtime, agent) = (runtime.to_str().unwrap(), agent.to_str().unwrap());
     let cases: Vec<&str> = source
         .lines()

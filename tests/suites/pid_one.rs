@@ -80,8 +80,8 @@ impl PidOne {
             return None;
         }
         let scratch = Scratch::new();
-        for folder in ["workspace", "tmp", "tools"] {
-            std::fs::create_dir(scratch.path().join(folder)).unwrap();
+        for dir in ["workspace", "tmp", "tools"] {
+            std::fs::create_dir(scratch.path().join(dir)).unwrap();
         }
         symlink(&binaries().tool, scratch.path().join("tools/tool")).unwrap();
         // Its name decides what the binary is.
@@ -321,8 +321,8 @@ fn a_client_that_leaves_ends_the_whole_family() {
 }
 
 #[test]
-fn a_cancel_is_told_to_both_sides() {
-    let Some(one) = PidOne::start("a_cancel_is_told_to_both_sides") else { return };
+fn a_cancel_is_reported_to_both_sides() {
+    let Some(one) = PidOne::start("a_cancel_is_reported_to_both_sides") else { return };
     let (id, leaf) = (fresh_id(), one.file("leaf"));
     let mut call = one.start_tool(&id, &["stubborn-tree", leaf.to_str().unwrap()]);
     eventually("the family is complete", || leaf.exists());
@@ -385,7 +385,7 @@ fn a_runner_that_connects() {
 }
 
 #[test]
-fn a_runner_without_a_place_to_write_says_so_and_serves_nobody() {
+fn a_runner_without_a_writable_directory_reports_it_and_serves_no_call() {
     let scratch = Scratch::new();
     let (runner, place) = (scratch.path().join("aifo-runner"), scratch.path().join("none"));
     symlink(&binaries().shim, &runner).unwrap();

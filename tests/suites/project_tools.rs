@@ -31,9 +31,9 @@ fn session(kinds: &[&str], tools: &[&str]) -> Session {
 }
 
 fn call(session: &Session, tool: &str, args: &[&str], cwd: &str) -> Answer {
-    let folder = PathBuf::from(session.file(cwd));
-    fs::create_dir_all(&folder).unwrap();
-    let call = session.post("/exec").field("tool", tool).field("cwd", folder);
+    let dir = PathBuf::from(session.file(cwd));
+    fs::create_dir_all(&dir).unwrap();
+    let call = session.post("/exec").field("tool", tool).field("cwd", dir);
     session.answer(&args.iter().fold(call, |call, arg| call.field("arg", arg)))
 }
 
@@ -96,8 +96,8 @@ fn an_environment_without_a_python_is_passed_over() {
     let plain = root.join("plain/.venv/bin");
     fs::create_dir_all(&plain).unwrap();
     fs::write(plain.join("python3"), "").unwrap();
-    for folder in ["empty", "broken", "plain"] {
-        check_environment(&session, "python3", folder, &root.join(".venv"));
+    for dir in ["empty", "broken", "plain"] {
+        check_environment(&session, "python3", dir, &root.join(".venv"));
     }
 }
 

@@ -125,7 +125,7 @@ fn it_is_kept_private_and_after_the_session() {
 }
 
 #[test]
-fn every_ending_is_told() {
+fn every_ending_is_recorded() {
     let session = start(Setup::new().max_secs(1));
     for (args, ending, code) in [
         (&["exit", "3"][..], "exited", 3),
@@ -245,7 +245,7 @@ fn what_a_tool_used_is_plausible() {
 }
 
 #[test]
-fn where_there_is_no_home_the_log_lies_in_the_sessions_folder() {
+fn where_there_is_no_home_the_log_lies_in_the_sessions_directory() {
     let setup = Setup::new().env("HOME", "").env("XDG_STATE_HOME", "relative");
     let session = setup.start();
     session.answer(&session.exec("make", ["say", "hi"]));
@@ -261,14 +261,14 @@ fn where_there_is_no_home_the_log_lies_in_the_sessions_folder() {
 #[test]
 fn the_newest_twenty_logs_are_kept() {
     let setup = Setup::new();
-    let folder = state(&setup).join("aifo/log");
-    fs::create_dir_all(&folder).unwrap();
+    let dir = state(&setup).join("aifo/log");
+    fs::create_dir_all(&dir).unwrap();
     for number in 0..30 {
-        fs::write(folder.join(format!("old{number}.jsonl")), "").unwrap();
+        fs::write(dir.join(format!("old{number}.jsonl")), "").unwrap();
     }
-    fs::write(folder.join("unrelated"), "").unwrap();
+    fs::write(dir.join("unrelated"), "").unwrap();
     let session = start(setup);
     let logs = files_below(&session.scratch().join("state/aifo/log"));
     assert_eq!(logs.len(), 20 + 1, "{logs:?}");
-    assert!(folder.join("unrelated").exists());
+    assert!(dir.join("unrelated").exists());
 }

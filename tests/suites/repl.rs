@@ -39,13 +39,13 @@ fn in_each_way(test: &str, tools: &[&str], scenario: impl Fn(&Comparison, &Tmux)
     let Some(comparison) = comparison(test, tools) else { return };
     for mode in ExecMode::ALL {
         comparison.clear();
-        fs::write(comparison.folder().join("stay.py"), STAY).unwrap();
-        fs::write(comparison.folder().join("cat.py"), CAT).unwrap();
+        fs::write(comparison.dir().join("stay.py"), STAY).unwrap();
+        fs::write(comparison.dir().join("cat.py"), CAT).unwrap();
         let tmux = shell(&comparison, mode);
         tmux.line("stty -g > before").prompt("$").clear();
         scenario(&comparison, &tmux);
         tmux.prompt("$").clear().line("stty -g > after").prompt("$");
-        let modes = |name| fs::read_to_string(comparison.folder().join(name)).unwrap();
+        let modes = |name| fs::read_to_string(comparison.dir().join(name)).unwrap();
         assert_eq!(modes("before"), modes("after"), "{mode:?}");
     }
 }
@@ -63,7 +63,7 @@ fn shell(comparison: &Comparison, mode: ExecMode) -> Tmux {
 fn number(comparison: &Comparison, name: &str) -> i32 {
     let mut number = None;
     eventually(&format!("there is a number in '{name}'"), || {
-        let text = fs::read_to_string(comparison.folder().join(name)).unwrap_or_default();
+        let text = fs::read_to_string(comparison.dir().join(name)).unwrap_or_default();
         number = text.parse().ok();
         number.is_some()
     });
@@ -146,8 +146,7 @@ fn a_password_is_not_shown() {
 #[test]
 fn ctrl_c_ends_a_script_with_its_tool() {
     in_each_way("ctrl_c_ends_a_script_with_its_tool", PYTHON, |comparison, tmux| {
-        let script =
-            |name: &str, text: &str| fs::write(comparison.folder().join(name), text).unwrap();
+        let script = |name: &str, text: &str| fs::write(comparison.dir().join(name), text).unwrap();
         let press = |keys: &str, line: &str| {
             tmux.line(line);
             number(comparison, "pid");
@@ -205,8 +204,8 @@ fn a_pipeline_is_one_job() {
 /// What runs in the background does not take what is typed for the shell. Natively it is stopped at
 /// its first try, a tool elsewhere waits: both have it once they are in the foreground.
 #[test]
-fn in_the_background_nobody_reads_the_terminal() {
-    in_each_way("in_the_background_nobody_reads_the_terminal", PYTHON, |comparison, tmux| {
+fn in_the_background_no_process_reads_the_terminal() {
+    in_each_way("in_the_background_no_process_reads_the_terminal", PYTHON, |comparison, tmux| {
         let read = "import sys; open('ready', 'w').write('1'); print('got', sys.stdin.readline())";
         tmux.line(&format!("python3 -c \"{read}\" &"));
         number(comparison, "ready");
@@ -230,8 +229,8 @@ fn a_terminal_that_closes_hangs_up_its_tool() {
         exec(open('stay.py').read())";
     for mode in ExecMode::ALL {
         comparison.clear();
-        fs::write(comparison.folder().join("stay.py"), STAY).unwrap();
-        fs::write(comparison.folder().join("hears.py"), hears).unwrap();
+        fs::write(comparison.dir().join("stay.py"), STAY).unwrap();
+        fs::write(comparison.dir().join("hears.py"), hears).unwrap();
         for script in ["stay.py", "hears.py"] {
             let tmux = shell(&comparison, mode);
             tmux.line(&format!("python3 {script} {script}.pid"));

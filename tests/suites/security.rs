@@ -27,7 +27,7 @@ fn sh(session: &Session, script: &str) -> Invocation {
 
 /// There is no path to a runner: it has one connection, which it was born with.
 #[test]
-fn nobody_listens_in_a_sidecar() {
+fn no_process_listens_in_a_sidecar() {
     let session = session();
     let listening = listening_sockets();
     let has_one = |pid: i32| {

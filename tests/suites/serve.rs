@@ -49,12 +49,12 @@ fn the_socket_is_the_owners_alone_and_goes_with_the_session() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         let mut session = Session::start();
         let socket = socket(&session);
-        let folder = socket.parent().expect("a socket lies in a folder").to_path_buf();
+        let dir = socket.parent().expect("a socket lies in a directory").to_path_buf();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
-        assert_eq!((mode(&socket), mode(&folder)), (0o600, 0o700));
+        assert_eq!((mode(&socket), mode(&dir)), (0o600, 0o700));
 
         assert_eq!(session.end(signal).code(), Some(0));
-        assert!(!socket.exists() && !folder.exists(), "{} is left", folder.display());
+        assert!(!socket.exists() && !dir.exists(), "{} is left", dir.display());
         check_nothing_left(&session.scratch().join("run"));
     }
 }
@@ -116,7 +116,7 @@ fn starts_that_fail_say_why_and_leave_nothing() {
 }
 
 #[test]
-fn a_cause_is_told_once() {
+fn a_cause_is_reported_once() {
     let setup = Setup::new();
     let mut serve = setup.coder();
     serve.args(["serve", "--toolchain", "rust", "--workspace", "/no/such/place"]);

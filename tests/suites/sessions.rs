@@ -125,7 +125,7 @@ fn a_joined_call_is_one_process_and_takes_its_signals() {
 }
 
 #[test]
-fn an_id_that_fits_none_or_many_is_told_with_the_candidates() {
+fn an_id_that_matches_none_or_many_is_reported_with_the_candidates() {
     let session = Session::start();
     let id = id(&session);
     let outcome = Outcome::of(&mut coder(&session, &["exec", "--session", "xyz", "--", "make"]));

@@ -14,7 +14,7 @@ const NOT_CONFIGURED: &str =
 /// A shim under the name `make` that knows of no session.
 fn unconfigured(scratch: &Scratch) -> Command {
     let link = scratch.path().join("make");
-    std::os::unix::fs::symlink(&binaries().shim, &link).expect("the scratch folder is ours");
+    std::os::unix::fs::symlink(&binaries().shim, &link).expect("the scratch directory is writable");
     let mut command = Command::new(link);
     command.env_clear().current_dir(scratch.path());
     command
@@ -34,7 +34,7 @@ fn without_a_session_it_says_so_and_exits_86() {
 }
 
 #[test]
-fn where_nobody_listens_nothing_ran() {
+fn without_a_listener_nothing_runs() {
     let scratch = Scratch::new();
     // A port that was free a moment ago; nothing else of the suites binds to a fixed one.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -138,7 +138,7 @@ fn an_id_and_a_place_are_free_for_the_next_call() {
 }
 
 #[test]
-fn under_its_own_name_it_tells_its_version() {
+fn under_its_own_name_it_prints_its_version() {
     let outcome = Outcome::of(Command::new(&binaries().shim).arg("--version").env_clear());
     let text = outcome.exited(0).text();
     assert!(text.starts_with("aifo-shim "), "{text}");
@@ -196,7 +196,7 @@ fn in_a_directory_that_is_gone_nothing_runs() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_told_and_nothing_runs() {
+fn invalid_settings_are_reported_and_nothing_runs() {
     let session = Session::start();
     let rows = [
         ("AIFO_TOOLEEXEC_URL", "ftp://x", "AIFO_TOOLEEXEC_URL: "),

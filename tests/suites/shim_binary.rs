@@ -122,7 +122,7 @@ fn another_version_is_refused_and_both_are_named() {
 }
 
 #[test]
-fn what_does_not_tell_a_version_is_refused() {
+fn a_program_without_a_version_is_refused() {
     let installation = Installation::new().script("silent", "exit 3");
     let silent = installation.path("silent");
     installation.check_fails(Some(&silent), &[silent.to_str().unwrap(), "--version"]);

@@ -19,9 +19,9 @@ struct Limited {
     cgroup: Cgroup,
 }
 
-/// One folder for each controller, or one for all of them.
+/// One directory for each controller, or one for all of them.
 struct Cgroup {
-    folders: Vec<PathBuf>,
+    dirs: Vec<PathBuf>,
 }
 
 /// More than a shell needs, and soon reached by one that doubles a word again and again.
@@ -47,15 +47,15 @@ impl Limited {
         let state = setup.scratch().join("state");
         let setup = setup.env_path("XDG_STATE_HOME", &state);
         let join: String = cgroup
-            .folders
+            .dirs
             .iter()
             .map(|to| format!("echo $$ > {}/cgroup.procs; ", to.display()))
             .collect();
         let session = setup.through(&["/bin/sh", "-c", &(join + "exec \"$@\""), "sh"]).start();
         // What is down there stays there; the proxy is in no sidecar.
         session.sidecars();
-        for folder in &cgroup.folders {
-            let above = folder.parent().expect("it was made below another");
+        for dir in &cgroup.dirs {
+            let above = dir.parent().expect("it was made below another");
             fs::write(above.join("cgroup.procs"), session.pid().to_string()).unwrap();
         }
         Some(Limited { session: Some(session), cgroup })
@@ -96,9 +96,9 @@ fn lines_of(text: &str) -> Vec<String> {
 impl Drop for Limited {
     fn drop(&mut self) {
         drop(self.session.take());
-        for folder in &self.cgroup.folders {
+        for dir in &self.cgroup.dirs {
             eventually("nobody is left in the cgroup", || {
-                fs::remove_dir(folder).is_ok() || !folder.exists()
+                fs::remove_dir(dir).is_ok() || !dir.exists()
             });
         }
     }
@@ -113,13 +113,13 @@ impl Cgroup {
             &["/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids"]
         };
         let name = format!("aifo-test-{}-{}", process::id(), fresh_id());
-        let folders: Vec<_> = above.iter().map(|above| Path::new(above).join(&name)).collect();
+        let dirs: Vec<_> = above.iter().map(|above| Path::new(above).join(&name)).collect();
         let mut trial = vec!["/bin/mkdir"];
-        trial.extend(folders.iter().filter_map(|folder| folder.to_str()));
+        trial.extend(dirs.iter().filter_map(|dir| dir.to_str()));
         if !can_run(&format!("sidecar_limits::{test}"), &trial) {
             return None;
         }
-        let cgroup = Cgroup { folders };
+        let cgroup = Cgroup { dirs };
         cgroup.set(&["memory.max", "memory.limit_in_bytes"], MEMORY);
         // What was swapped out would not count.
         cgroup.set(&["memory.swap.max"], "0");
@@ -130,8 +130,7 @@ impl Cgroup {
 
     /// Sets what there is of these files.
     fn set(&self, names: &[&str], value: &str) {
-        let files =
-            self.folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name)));
+        let files = self.dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name)));
         for file in files.filter(|file| file.exists()) {
             fs::write(file, value).unwrap();
         }
@@ -144,8 +143,8 @@ const PROCESSES_LINE: &str = "aifo-shim: the sidecar reached its limit on proces
                               made; raise it with --pids";
 
 #[test]
-fn a_tool_that_is_killed_for_its_memory_is_told_so() {
-    let Some(limited) = Limited::start("a_tool_that_is_killed_for_its_memory_is_told_so") else {
+fn a_tool_that_is_killed_for_its_memory_is_reported() {
+    let Some(limited) = Limited::start("a_tool_that_is_killed_for_its_memory_is_reported") else {
         return;
     };
     let (outcome, record) = limited.call("gcc", "3", &[]);
@@ -172,9 +171,8 @@ fn a_tool_that_is_killed_for_its_memory_is_told_so() {
 
 /// It is the shell's child that is killed, as a compiler's part below a compiler.
 #[test]
-fn a_tool_whose_child_is_killed_is_told_so_if_it_fails() {
-    let Some(limited) = Limited::start("a_tool_whose_child_is_killed_is_told_so_if_it_fails")
-    else {
+fn a_killed_child_is_reported_if_its_tool_fails() {
+    let Some(limited) = Limited::start("a_killed_child_is_reported_if_its_tool_fails") else {
         return;
     };
     let (outcome, record) = limited.call("make", "3", &[]);
@@ -187,8 +185,8 @@ fn a_tool_whose_child_is_killed_is_told_so_if_it_fails() {
 }
 
 #[test]
-fn a_tool_that_makes_too_many_processes_is_told_so_and_the_session_lives() {
-    let test = "a_tool_that_makes_too_many_processes_is_told_so_and_the_session_lives";
+fn a_tool_that_makes_too_many_processes_fails_and_the_session_lives() {
+    let test = "a_tool_that_makes_too_many_processes_fails_and_the_session_lives";
     let Some(limited) = Limited::start(test) else { return };
     let session = limited.session();
     let id = fresh_id();

@@ -187,7 +187,7 @@ fn a_decision_is_one_line_when_verbose() {
 }
 
 #[test]
-fn a_runtime_that_leads_back_to_the_shim_is_told() {
+fn a_runtime_that_resolves_to_the_shim_is_reported() {
     let place = Place::new();
     let runtime = place.path("runtime/python3");
     fs::remove_file(&runtime).unwrap();

@@ -33,17 +33,17 @@ fn check_error(answer: &Answer) {
 }
 
 /// The tools' TMPDIR, which is where output goes that is too large for memory.
-fn spool_folder(session: &Session) -> PathBuf {
+fn spool_dir(session: &Session) -> PathBuf {
     let env = session.answer(&session.exec("make", ["env"])).text();
-    let folder = env.lines().find_map(|line| line.strip_prefix("TMPDIR="));
-    folder.expect("a tool has its TMPDIR").into()
+    let dir = env.lines().find_map(|line| line.strip_prefix("TMPDIR="));
+    dir.expect("a tool has its TMPDIR").into()
 }
 
 #[test]
 fn where_nothing_can_be_spooled_large_output_is_an_error() {
     let session = Session::start();
-    // Root may write anywhere, so the folder has to go.
-    fs::remove_dir(spool_folder(&session)).unwrap();
+    // Root may write anywhere, so the directory has to go.
+    fs::remove_dir(spool_dir(&session)).unwrap();
     check_error(&emit(&session, 8 * MIB, "1"));
     check_honest(&emit(&session, 512 * KIB, "1"), 512 * KIB);
     assert_eq!(emit(&session, 512 * KIB, "1").status(), 200, "that fits into memory");

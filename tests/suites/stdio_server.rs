@@ -52,10 +52,10 @@ impl Server {
     }
 
     fn command(&self, comparison: &Comparison, mode: ExecMode) -> Command {
-        let file = comparison.folder().join(self.file);
+        let file = comparison.dir().join(self.file);
         // Once: a server that has been started may not have read it yet.
         if !file.exists() {
-            std::fs::write(&file, self.source).expect("the scratch folder is ours");
+            std::fs::write(&file, self.source).expect("the scratch directory is writable");
         }
         comparison.tool(mode, self.tool, &[file.to_str().expect("the scratch path is text")])
     }

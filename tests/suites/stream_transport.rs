@@ -100,7 +100,7 @@ fn bulk_by_version_2() {
 
 /// All share one stream, and none waits for another.
 #[test]
-fn a_client_that_does_not_read_stops_nobody_else() {
+fn a_client_that_does_not_read_stops_no_other_client() {
     let session = streamed().start();
     let ids = [fresh_id(), fresh_id()];
     let emit = |version: &str, id: &str| {
@@ -189,7 +189,7 @@ fn a_caller_that_is_killed_takes_its_tools_along() {
 }
 
 #[test]
-fn a_runner_that_is_killed_is_told_and_replaced() {
+fn a_runner_that_is_killed_is_reported_and_replaced() {
     let session = streamed().kinds(&["c-cpp"]).start();
     for version in ["2", "3"] {
         let id = fresh_id();

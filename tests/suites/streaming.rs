@@ -46,7 +46,7 @@ fn stdout_and_stderr_are_as_the_caller_has_them() {
             let mut together = String::new();
             reader.read_to_string(&mut together).expect("the output is text");
             assert_eq!(together, in_turns(200), "{relays}");
-            assert!(child.wait().expect("it is our child").success());
+            assert!(child.wait().expect("try_wait works on a child").success());
         }
     }
 }

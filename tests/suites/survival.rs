@@ -187,7 +187,7 @@ fn a_disconnect_is_int_then_term_then_kill() {
 /// Forked twice, in a session of its own and with an empty environment: only the tree of processes
 /// still knows it, and that ends with the session.
 #[test]
-fn what_has_lost_its_mark_ends_with_the_session() {
+fn a_process_without_its_exec_tag_ends_with_the_session() {
     for how in ["end", "proxy", "runner", "guard"] {
         let mut session = Setup::new().kinds(&["c-cpp"]).start();
         let (id, file) = (fresh_id(), session.file("leaf"));

@@ -144,7 +144,7 @@ fn without_a_terminal_no_shell_is_hung_up() {
 }
 
 #[test]
-fn a_tool_that_fails_by_itself_hangs_up_on_nobody() {
+fn a_tool_that_fails_by_itself_hangs_up_on_no_process() {
     let session = Session::start();
     let terminal = Terminal::new();
     let shell = terminal.start(&bash(&session, &["-i"]));

@@ -3,7 +3,7 @@
 use aifo_tests::{Outcome, Session, Setup, fresh_id};
 
 #[test]
-fn a_verbose_proxy_tells_start_and_end_of_every_exec() {
+fn a_verbose_proxy_logs_start_and_end_of_every_exec() {
     let session = Setup::new().verbose().start();
     let id = fresh_id();
     session.answer(&session.exec("make", ["exit", "3"]).id(&id));
@@ -22,7 +22,7 @@ fn a_verbose_proxy_tells_start_and_end_of_every_exec() {
 
 /// The stream itself has no word about it.
 #[test]
-fn an_escalation_is_told_by_the_log_alone() {
+fn an_escalation_is_reported_by_the_log_alone() {
     let session = Setup::new().max_secs(1).verbose().start();
     let answer = session.answer(&session.exec("make", ["catch"]));
     assert_eq!((answer.status(), answer.text().as_str()), (200, "ready\nSIGINT\n"));
@@ -60,7 +60,7 @@ fn only_a_verbose_proxy_pads_v1_with_newlines() {
 }
 
 #[test]
-fn a_verbose_shim_tells_its_decision_on_stderr() {
+fn a_verbose_shim_prints_its_decision_on_stderr() {
     let session = Session::start();
     let mut command = session.shim("make");
     let outcome = Outcome::of(command.args(["say", "hi"]).env("AIFO_TOOLCHAIN_VERBOSE", "1"));

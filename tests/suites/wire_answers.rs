@@ -107,7 +107,7 @@ fn malformed_heads_are_bad_requests() {
 
 /// Each row is wrong in every way from its own on; the first way is told.
 #[test]
-fn the_first_fault_in_order_is_told() {
+fn the_first_fault_in_order_is_reported() {
     for listen in TRANSPORTS {
         let session = rust_session(listen);
         let request = |line: &str, token: &str, version: &str, body: &str| {

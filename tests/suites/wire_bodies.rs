@@ -190,7 +190,7 @@ fn the_largest_body_and_one_byte_more() {
 }
 
 #[test]
-fn a_declared_oversize_is_told_before_the_body_comes() {
+fn a_declared_oversize_is_refused_before_the_body_arrives() {
     for listen in TRANSPORTS {
         let session = Setup::new().listen(listen).start();
         let request = unframed(&session).header("Content-Length", "1048577");

@@ -19,13 +19,13 @@ const SOCKET: &str = "/var/run/docker.sock";
 /// The test programs of some suites with all that they need, where anybody can read it. Gone on drop.
 #[derive(Debug)]
 pub(crate) struct Copies {
-    folder: PathBuf,
+    dir: PathBuf,
     programs: Vec<PathBuf>,
 }
 
 impl Copies {
     /// Builds these suites and copies them, since a build may lie in root's home. They keep the places
-    /// that they have in a target folder.
+    /// that they have in a target directory.
     pub(crate) fn of(suites: &[&str]) -> Result<Self> {
         let mut build = shell::cargo(["build", "--bins", "-p", "aifo-coder", "-p", "aifo-shim"]);
         shell::run(build.args(["-p", suites::PACKAGE]))?;
@@ -35,12 +35,12 @@ impl Copies {
         let programs = executables(&shell::read(&mut test)?);
         let first = programs.first().context("cargo names no test program")?;
         let profile = first.ancestors().nth(2).context("a test program lies in its profile")?;
-        let folder = PathBuf::from(format!("/var/tmp/aifo-suites-{}", std::process::id()));
-        let mut copies = Copies { folder, programs: Vec::new() };
-        fs::create_dir_all(copies.folder.join("debug/deps"))?;
-        for folder in ["", "debug", "debug/deps"] {
+        let dir = PathBuf::from(format!("/var/tmp/aifo-suites-{}", std::process::id()));
+        let mut copies = Copies { dir, programs: Vec::new() };
+        fs::create_dir_all(copies.dir.join("debug/deps"))?;
+        for dir in ["", "debug", "debug/deps"] {
             let everybody = fs::Permissions::from_mode(0o755);
-            fs::set_permissions(copies.folder.join(folder), everybody)?;
+            fs::set_permissions(copies.dir.join(dir), everybody)?;
         }
         for program in ["aifo-coder", "aifo-shim", "aifo-test-tool", "aifo-test-agent"] {
             copies.add(&profile.join(program), &format!("debug/{program}"))?;
@@ -54,7 +54,7 @@ impl Copies {
     }
 
     fn add(&self, program: &Path, name: &str) -> Result<PathBuf> {
-        let copy = self.folder.join(name);
+        let copy = self.dir.join(name);
         fs::copy(program, &copy).with_context(|| format!("cannot copy {}", program.display()))?;
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
         Ok(copy)
@@ -68,7 +68,7 @@ impl Copies {
             command.args(["--reuid", UID, "--regid", UID, "--groups", &group]);
             command.arg("--").arg(program).args(args).current_dir("/var/tmp");
             command
-                .env("AIFO_TEST_BIN_DIR", self.folder.join("debug"))
+                .env("AIFO_TEST_BIN_DIR", self.dir.join("debug"))
                 .envs(variables.iter().copied());
             shell::run(&mut command)?;
         }
@@ -78,7 +78,7 @@ impl Copies {
 
 impl Drop for Copies {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 

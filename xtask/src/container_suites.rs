@@ -80,10 +80,10 @@ mod tests {
     #[test]
     fn what_is_left_out_is_a_test() {
         for row in rows().unwrap().iter().filter(|row| row.told != Told::Not) {
-            let folder = shell::root().join("tests/suites");
-            let parts = fs::read_dir(folder.join(&row.suite)).into_iter().flatten().flatten();
+            let dir = shell::root().join("tests/suites");
+            let parts = fs::read_dir(dir.join(&row.suite)).into_iter().flatten().flatten();
             let files =
-                parts.map(|part| part.path()).chain([folder.join(format!("{}.rs", row.suite))]);
+                parts.map(|part| part.path()).chain([dir.join(format!("{}.rs", row.suite))]);
             let source: String = files.flat_map(fs::read_to_string).collect();
             for test in &row.left_out {
                 let name = test.rsplit("::").next().unwrap();

@@ -104,7 +104,7 @@ impl Agent<'_> {
             }
             Outcome::Ends { says } => {
                 for way in [Way::Native, Way::Proxied] {
-                    // Both are warm before either is timed: caches, build folders, bytecode.
+                    // Both are warm before either is timed: caches, build directories, bytecode.
                     self.check(way, call, says)?;
                 }
                 let time = |way| self.check(way, call, says);

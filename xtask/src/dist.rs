@@ -51,27 +51,27 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     }
 }
 
-/// Builds both binaries into a folder.
+/// Builds both binaries into a directory.
 pub(crate) fn build(out: &Path) -> Result<Dist> {
     let target = Target::of_host()?;
     let [shim, coder] = [&SHIM, &CODER].map(|package| target.build(package, out));
     Ok(Dist { shim: shim?, coder: coder?, libc: target.libc })
 }
 
-/// Builds the shim alone into a folder.
+/// Builds the shim alone into a directory.
 pub(crate) fn shim(out: &Path) -> Result<PathBuf> {
     Target::of_host()?.build(&SHIM, out)
 }
 
 /// Has the launcher write what it knows of its own command line: `man/man1`, where man looks beside a
-/// folder of PATH, and `completions`.
+/// directory of PATH, and `completions`.
 fn accompany(coder: &Path, out: &Path) -> Result<()> {
     shell::run(Command::new(coder).arg("man").arg(out.join("man/man1")))?;
-    let folder = out.join("completions");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let dir = out.join("completions");
+    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     for (shell, file) in COMPLETIONS {
         let script = shell::read(Command::new(coder).args(["completions", shell]))? + "\n";
-        let path = folder.join(file);
+        let path = dir.join(file);
         fs::write(&path, script).with_context(|| format!("cannot write {}", path.display()))?;
     }
     eprintln!("{}: manual pages and completions", out.display());
@@ -121,7 +121,7 @@ impl Target {
         Ok(Target { triple: host.to_owned(), libc: Libc::Glibc })
     }
 
-    /// Builds a binary, copies it into a folder, verifies that it is static, and tells its size.
+    /// Builds a binary, copies it into a directory, verifies that it is static, and tells its size.
     fn build(&self, package: &Package, out: &Path) -> Result<PathBuf> {
         let Package { name, profile, rustc } = package;
         let target_dir = shell::root().join("target/dist");
@@ -167,7 +167,7 @@ fn musl_twin(host: &str) -> String {
     format!("{arch}-unknown-linux-musl")
 }
 
-/// rustc names a folder for every target it knows; only an installed one is there.
+/// rustc names a directory for every target it knows; only an installed one is there.
 fn is_installed(target: &str) -> bool {
     let mut command = rustc();
     command.args(["--print", "target-libdir", "--target", target]).stderr(Stdio::null());

@@ -180,7 +180,7 @@ fn check_nothing_left(engine: Engine, before: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What the engine holds that names a folder of a suite: containers and networks, a line each.
+/// What the engine holds that names a directory of a suite: containers and networks, a line each.
 fn held_for_suites(engine: Engine) -> Result<Vec<String>> {
     let filter = ["--filter", "label=dev.aifo.folder", "--format", "{{.ID}} {{.Labels}}"];
     let mut held = Vec::new();
@@ -192,7 +192,7 @@ fn held_for_suites(engine: Engine) -> Result<Vec<String>> {
     Ok(held)
 }
 
-/// What the folders of suites in containers begin with.
+/// What the directories of suites in containers begin with.
 const FOLDERS: &str = "/var/tmp/aifo-t";
 
 /// The suites about containers among all, or those of them that were named.

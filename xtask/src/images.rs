@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn bases_are_told_apart() {
+    fn bases_are_distinguished() {
         assert_eq!(Base::parse("mmdebstrap:trixie"), Base::Mmdebstrap(Some("trixie".into())));
         assert_eq!(Base::parse("debian:trixie"), Base::Image("debian:trixie".into()));
         assert_eq!(Base::parse("host:5000/a/b"), Base::Image("host:5000/a/b".into()));

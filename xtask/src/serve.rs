@@ -19,7 +19,7 @@ use crate::dist::Dist;
 pub(crate) struct Options<'a> {
     /// The binaries to use.
     pub(crate) dist: &'a Dist,
-    /// The folder the tools work in.
+    /// The directory the tools work in.
     pub(crate) workspace: &'a Path,
     /// The kinds of sidecars.
     pub(crate) kinds: &'a [&'a str],
@@ -69,7 +69,7 @@ impl Serve {
         command
             .env("PATH", &options.path)
             .env("AIFO_SHIM_BIN", &options.dist.shim)
-            // A target folder of the caller would mix his builds with those of the tools.
+            // A target directory of the caller would mix his builds with those of the tools.
             .env_remove("CARGO_TARGET_DIR")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -183,7 +183,7 @@ pub(crate) fn pid(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX))
 }
 
-/// A PATH with a folder in front of ours.
+/// A PATH with a directory in front of ours.
 pub(crate) fn path_with(first: &Path) -> Result<OsString> {
     let ours = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::iter::once(first.to_path_buf()).chain(std::env::split_paths(&ours));

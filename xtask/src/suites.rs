@@ -82,7 +82,7 @@ pub(crate) fn pending() -> Result<()> {
     Ok(())
 }
 
-/// The names of the pending tests in the sources below a folder.
+/// The names of the pending tests in the sources below a directory.
 fn pending_tests(dir: &Path) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))? {

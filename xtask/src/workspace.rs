@@ -12,7 +12,7 @@ use crate::shell;
 pub(crate) struct Package {
     /// The package's name, e.g. `aifo-wire`.
     pub(crate) name: String,
-    /// The folder of its manifest.
+    /// The directory of its manifest.
     pub(crate) dir: PathBuf,
     /// One line for people, if the manifest has it.
     pub(crate) description: Option<String>,

@@ -1,4 +1,4 @@
-//! An ACP agent that plays a script. Its argument is the folder with that, in which it keeps its
+//! An ACP agent that plays a script. Its argument is the directory with that, in which it keeps its
 //! records; what scripts can say stands in the harness.
 
 use std::collections::{HashMap, VecDeque};
@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
-    let folder = PathBuf::from(args.next().unwrap_or_default());
+    let dir = PathBuf::from(args.next().unwrap_or_default());
     let played = match args.next() {
-        None => Agent::new(folder).and_then(|mut agent| agent.play()),
-        Some(group) => stay(&folder, group == "own"),
+        None => Agent::new(dir).and_then(|mut agent| agent.play()),
+        Some(group) => stay(&dir, group == "own"),
     };
     match played {
         Ok(()) => ExitCode::SUCCESS,
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 }
 
 struct Agent {
-    folder: PathBuf,
+    dir: PathBuf,
     script: Script,
     stdin: BufReader<Stdin>,
     stdout: BufWriter<File>,
@@ -48,16 +48,16 @@ struct Agent {
 }
 
 impl Agent {
-    fn new(folder: PathBuf) -> io::Result<Self> {
-        let script = serde_json::from_slice(&fs::read(folder.join(SCRIPT))?)?;
-        record_pid(&folder)?;
+    fn new(dir: PathBuf) -> io::Result<Self> {
+        let script = serde_json::from_slice(&fs::read(dir.join(SCRIPT))?)?;
+        record_pid(&dir)?;
         Ok(Agent {
             script,
             stdin: BufReader::new(io::stdin()),
             // Not `io::stdout`: its line buffer would be flushed at every line of a flood.
             stdout: BufWriter::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)),
-            received: append(&folder.join(RECEIVED))?,
-            folder,
+            received: append(&dir.join(RECEIVED))?,
+            dir,
             later: VecDeque::new(),
             times: HashMap::new(),
             answers: HashMap::new(),
@@ -150,7 +150,7 @@ impl Agent {
             Step::WaitFor(awaited) => self.wait_for(awaited),
             Step::WaitForWord(word) => {
                 self.stdout.flush()?;
-                while !word_file(&self.folder, word).exists() {
+                while !word_file(&self.dir, word).exists() {
                     sleep(Duration::from_millis(2));
                 }
                 Ok(())
@@ -226,12 +226,12 @@ impl Agent {
 
     /// Returns when the process has recorded itself, so that nobody overlooks it.
     fn spawn(&self, group: Group) -> io::Result<()> {
-        let before = pids(&self.folder);
+        let before = pids(&self.dir);
         let group = if group == Group::Own { "own" } else { "agents" };
         let mut child = Command::new("/proc/self/exe");
-        child.arg0("aifo-test-agent-child").arg(&self.folder).arg(group).stdin(Stdio::null());
+        child.arg0("aifo-test-agent-child").arg(&self.dir).arg(group).stdin(Stdio::null());
         child.spawn()?;
-        while pids(&self.folder) == before {
+        while pids(&self.dir) == before {
             sleep(Duration::from_millis(1));
         }
         Ok(())
@@ -239,22 +239,22 @@ impl Agent {
 }
 
 /// What a process does that the agent has started.
-fn stay(folder: &Path, is_on_its_own: bool) -> io::Result<()> {
+fn stay(dir: &Path, is_on_its_own: bool) -> io::Result<()> {
     if is_on_its_own {
         setsid()?;
     }
     ignore_signals()?;
-    record_pid(folder)?;
+    record_pid(dir)?;
     pause_for_ever()
 }
 
-fn record_pid(folder: &Path) -> io::Result<()> {
+fn record_pid(dir: &Path) -> io::Result<()> {
     let line = format!("{}\n", std::process::id());
-    append(&folder.join(PIDS))?.write_all(line.as_bytes())
+    append(&dir.join(PIDS))?.write_all(line.as_bytes())
 }
 
-fn pids(folder: &Path) -> usize {
-    fs::read_to_string(folder.join(PIDS)).unwrap_or_default().lines().count()
+fn pids(dir: &Path) -> usize {
+    fs::read_to_string(dir.join(PIDS)).unwrap_or_default().lines().count()
 }
 
 fn append(path: &Path) -> io::Result<File> {

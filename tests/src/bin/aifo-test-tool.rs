@@ -154,7 +154,7 @@ fn print_fds() -> io::Result<()> {
         let path = entry?.path();
         let target = fs::read_link(&path)?;
         let number = path.file_name().unwrap_or_default();
-        // The folder that is being read is ours and no inheritance.
+        // The directory that is being read is ours and no inheritance.
         if !target.starts_with(format!("/proc/{}/fd", std::process::id())) {
             print(&[number.as_bytes(), b" ", target.as_os_str().as_bytes(), b"\n"])?;
         }

@@ -124,7 +124,7 @@ fn a_terminal_runs_a_command() {
 fn what_runs_in_a_terminal_goes_with_the_agent() {
     let stage = stage(|_| Vec::new());
     let command = json!({"sessionId": "$session", "command": binaries().agent,
-        "args": [stage.agent.folder(), "agents"]});
+        "args": [stage.agent.dir(), "agents"]});
     let terminal =
         json!({"sessionId": "$session", "terminalId": "$answer:create/result/terminalId"});
     let steps = [

@@ -59,7 +59,7 @@ fn an_editor_that_never_reads_again_and_leaves_is_not_waited_for() {
 }
 
 #[test]
-fn an_editor_that_is_gone_holds_back_nobody() {
+fn an_editor_that_is_gone_delays_no_one_else() {
     // The agent has to be heard to its end for that: only then does it read that it is cancelled.
     let mut editor = Editor::with(&flood(ENOUGH, Step::wait_for("session/cancel")));
     editor.prompt();

@@ -98,7 +98,7 @@ fn a_line_of_gigabytes_is_skipped() {
 }
 
 #[test]
-fn a_million_updates_are_told_one_by_one() {
+fn a_million_updates_are_printed_one_by_one() {
     assert_eq!(check("text", almost_a_million()).bytes, 499_999 + 2);
     assert!(check("json", almost_a_million()).lines > 1_000_000);
 }

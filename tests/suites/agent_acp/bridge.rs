@@ -11,7 +11,7 @@ use super::{
     opened, permission, prompted, said,
 };
 
-/// `aifo-coder acp` of the site's agent, whose connection is logged in this folder of the scratch.
+/// `aifo-coder acp` of the site's agent, whose connection is logged in this directory of the scratch.
 pub(crate) fn editor(fixture: &AgentFixture, log: &str) -> Editor {
     let mut acp = fixture.command("acp");
     acp.arg("--wire-log").arg(fixture.containers.setup().scratch().join(log)).arg(fixture.name());
@@ -19,9 +19,9 @@ pub(crate) fn editor(fixture: &AgentFixture, log: &str) -> Editor {
 }
 
 /// What went over the agent's pipes, as the log has it.
-pub(crate) fn log(fixture: &AgentFixture, folder: &str) -> Vec<Value> {
-    let folder = fixture.containers.setup().scratch().join(folder);
-    let parts = fs::read_dir(folder).unwrap().map(|part| part.unwrap().path());
+pub(crate) fn log(fixture: &AgentFixture, dir: &str) -> Vec<Value> {
+    let dir = fixture.containers.setup().scratch().join(dir);
+    let parts = fs::read_dir(dir).unwrap().map(|part| part.unwrap().path());
     let text: String = parts.map(|part| fs::read_to_string(part).unwrap()).collect();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

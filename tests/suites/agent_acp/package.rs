@@ -13,8 +13,8 @@ use super::{MADE, MAKE, fixtures, has_run};
 const PACKAGE: &str = "agent-client-protocol==0.12.1";
 
 /// A python that has the package; `None` where it cannot be had, and then the story is named.
-fn python(test: &str, folder: &Path) -> Option<PathBuf> {
-    let venv = folder.join("venv");
+fn python(test: &str, dir: &Path) -> Option<PathBuf> {
+    let venv = dir.join("venv");
     let made = Outcome::of(Command::new("python3").args(["-m", "venv"]).arg(&venv));
     let python = venv.join("bin/python");
     let install = ["-m", "pip", "install", "--quiet", "--no-input", PACKAGE];

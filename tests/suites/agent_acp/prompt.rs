@@ -69,8 +69,8 @@ fn what_a_rule_allows_runs_in_its_sidecar_and_the_session_is_gone_on_with() {
 
 #[test]
 #[ignore = "container: cargo xtask test agents"]
-fn a_session_that_is_not_there_any_more_is_a_new_one_and_told() {
-    let test = "a_session_that_is_not_there_any_more_is_a_new_one_and_told";
+fn a_missing_session_is_replaced_by_a_new_one_and_reported() {
+    let test = "a_missing_session_is_replaced_by_a_new_one_and_reported";
     for (fixture, _model) in fixtures(test, &Script::new().say("Here we are.")) {
         let name = fixture.name();
         let nobody = "--resume=00000000-0000-4000-8000-000000000000";
@@ -93,9 +93,11 @@ fn after_denial(agent: Agent) -> i32 {
 
 #[test]
 #[ignore = "container: cargo xtask test agents"]
-fn what_nobody_allows_is_denied_told_and_not_run() {
+fn a_call_without_a_rule_is_denied_reported_and_not_run() {
     let script = Script::new().shell(MAKE).say("So be it.");
-    for (fixture, model) in fixtures("what_nobody_allows_is_denied_told_and_not_run", &script) {
+    for (fixture, model) in
+        fixtures("a_call_without_a_rule_is_denied_reported_and_not_run", &script)
+    {
         let name = fixture.name();
         let outcome = prompt(&fixture, &[]);
         let (text, stderr) = (outcome.text(), &outcome.stderr);

@@ -53,8 +53,8 @@ fn it_says_what_holds_and_what_came_of_it() {
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn what_bypasses_us_is_told() {
-    let Some(engine) = Engine::of_run("what_bypasses_us_is_told") else { return };
+fn a_bypass_of_the_shims_is_reported() {
+    let Some(engine) = Engine::of_run("a_bypass_of_the_shims_is_reported") else { return };
     // Behind ours in the order of names, as only somebody who means it would have it.
     let profile = "RUN echo 'PATH=/usr/bin:/bin' >/etc/profile.d/zzz.sh\n";
     let image = engine.build(&format!("FROM {EVERY_TOOL}\n{profile}"));
@@ -211,8 +211,8 @@ fn it_is_the_caller_outside() {
     let user = ["setpriv", "--reuid", "1000", "--regid", "1000", "--groups", &group];
     let tools = containers(&engine).through(&user).switch("--no-toolchain-cache");
     let setup = tools.setup();
-    for folder in ["", "workspace", "workspace/Makefile", "home", "run"] {
-        chown(setup.scratch().join(folder), Some(1000), Some(1000)).unwrap();
+    for dir in ["", "workspace", "workspace/Makefile", "home", "run"] {
+        chown(setup.scratch().join(dir), Some(1000), Some(1000)).unwrap();
     }
     let look = "id -u; id -un; echo x >~/x; touch made; make; env -i /bin/bash -lc make";
     let text = told(&tools, look);

@@ -44,7 +44,7 @@ fn start_frame(session: &Session) -> Vec<u8> {
 }
 
 #[test]
-fn whoever_breaks_the_protocol_loses_its_tool() {
+fn a_protocol_error_ends_the_tool() {
     let session = session();
     let mut bystander = Bystander::new(&session);
     let serial = [0, 0, 0, 1];
@@ -141,7 +141,7 @@ fn noise(random: &mut Random) -> Vec<u8> {
 }
 
 #[test]
-fn random_frames_disturb_nobody() {
+fn random_frames_disturb_no_other_client() {
     let session = session();
     let mut bystander = Bystander::new(&session);
     let before = ResourceUsage::of(&session);

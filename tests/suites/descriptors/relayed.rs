@@ -79,7 +79,7 @@ fn take_a_window(client: &mut Client) {
 
 /// Neither a window that is full nor a socket that nobody reads keeps a signal back.
 #[test]
-fn a_signal_passes_output_that_nobody_takes() {
+fn a_signal_overtakes_unread_output() {
     let session = session();
     for reads in [false, true] {
         let id = fresh_id();
@@ -117,7 +117,7 @@ fn one_stream_does_not_hold_up_another() {
 }
 
 #[test]
-fn a_tool_whose_output_nobody_wants_meets_a_closed_pipe() {
+fn a_tool_whose_output_is_not_read_gets_a_closed_pipe() {
     let session = session();
     let (mut client, _) = Client::start(&session, sh(&session, "exec yes"));
     client.frame().expect("it prints");
@@ -141,7 +141,7 @@ fn a_tool_whose_output_nobody_wants_meets_a_closed_pipe() {
 }
 
 #[test]
-fn a_tool_that_closes_its_input_is_told_of() {
+fn a_tool_that_closes_its_input_is_reported() {
     let session = session();
     let script = "exec <&-; echo closed; exec sleep 1000";
     let (mut client, _) = Client::start(&session, sh(&session, script).stdin(Stdio::Relayed));
@@ -195,7 +195,7 @@ fn what_comes_after_the_tools_end_is_not_taken() {
 }
 
 #[test]
-fn a_stop_is_told_with_the_signals_before_it() {
+fn a_stop_is_reported_after_the_signals_before_it() {
     let session = session();
     let (mut client, started) = Client::start(&session, sh(&session, "exec sleep 1000"));
     for resumed in 0..3 {

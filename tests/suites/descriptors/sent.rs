@@ -169,7 +169,7 @@ fn a_thousand_refusals_keep_nothing() {
 }
 
 #[test]
-fn whoever_leaves_at_once_takes_everything_along() {
+fn a_client_that_closes_at_once_ends_its_tool() {
     let session = session();
     let before = ResourceUsage::of(&session);
     let (_reader, writer) = pipe().unwrap();

@@ -5,8 +5,8 @@ use std::path::Path;
 
 /// What the clients of the golden transcripts send, with this token.
 pub(crate) fn requests(token: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("transcripts");
-    let entries = fs::read_dir(&folder).expect("the transcripts are beside the suites");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("transcripts");
+    let entries = fs::read_dir(&dir).expect("the transcripts are beside the suites");
     let mut files: Vec<_> = entries.map(|entry| entry.expect("it can be listed").path()).collect();
     files.sort();
     let request = |file| {

@@ -25,13 +25,13 @@ pub(crate) struct Invocation {
     /// The tool's name as typed.
     pub(crate) tool: &'static str,
     pub(crate) args: Vec<OsString>,
-    /// A script for `/bin/sh`; `{outside}` stands for a folder outside the workspace.
+    /// A script for `/bin/sh`; `{outside}` stands for a directory outside the workspace.
     pub(crate) caller: String,
     pub(crate) stdin: Stdin,
     pub(crate) output: Output,
     /// Added to the caller's environment.
     pub(crate) env: Vec<(&'static str, OsString)>,
-    /// Files in the caller's folder, by name.
+    /// Files in the caller's directory, by name.
     pub(crate) files: Vec<(&'static str, Vec<u8>)>,
     /// What happens while the call runs, in this order.
     pub(crate) steps: Vec<Step>,

@@ -53,10 +53,10 @@ impl Observation {
         }
     }
 
-    /// Adds what lies below a folder, but for cores. The file `report` is read and not compared as
+    /// Adds what lies below a directory, but for cores. The file `report` is read and not compared as
     /// a file.
-    pub(crate) fn add_files(&mut self, prefix: &str, folder: &Path) {
-        let Ok(entries) = fs::read_dir(folder) else { return };
+    pub(crate) fn add_files(&mut self, prefix: &str, dir: &Path) {
+        let Ok(entries) = fs::read_dir(dir) else { return };
         for entry in entries.flatten() {
             let name = format!("{prefix}{}", entry.file_name().as_bytes().escape_ascii());
             let path = entry.path();

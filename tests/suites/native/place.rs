@@ -45,7 +45,7 @@ impl Mode {
     }
 }
 
-/// A session whose sidecars have real tools, beside a folder that is in no workspace.
+/// A session whose sidecars have real tools, beside a directory that is in no workspace.
 pub(crate) struct Place {
     session: Session,
 }
@@ -80,20 +80,20 @@ impl Place {
         Place { session }
     }
 
-    /// The shell that makes a call, in this mode, in an empty folder of its own.
+    /// The shell that makes a call, in this mode, in an empty directory of its own.
     ///
-    /// `number` tells calls apart that are made at the same time; the folder is the same for every
+    /// `number` tells calls apart that are made at the same time; the directory is the same for every
     /// mode, since its path can be seen.
     pub(crate) fn caller(&self, invocation: &Invocation, mode: Mode, number: usize) -> Command {
         let (inside, outside) = (self.inside(number), self.outside(number));
-        for folder in [&inside, &outside] {
+        for dir in [&inside, &outside] {
             // The first call finds nothing to remove.
-            let _ = fs::remove_dir_all(folder);
-            fs::create_dir_all(folder).expect("the session's folders are ours");
+            let _ = fs::remove_dir_all(dir);
+            fs::create_dir_all(dir).expect("the session directories are writable");
         }
         for (name, content) in &invocation.files {
-            fs::write(inside.join(name), content).expect("the folder is ours");
-            fs::write(outside.join(name), content).expect("the folder is ours");
+            fs::write(inside.join(name), content).expect("the directory is writable");
+            fs::write(outside.join(name), content).expect("the directory is writable");
         }
         let outside = outside.to_str().expect("the scratch path is text");
         let script = invocation.caller.replace("{outside}", outside);
@@ -123,20 +123,20 @@ impl Place {
         caller.envs(invocation.env.iter().map(|(name, value)| (name, value)));
     }
 
-    /// The folder a call is made in.
+    /// The directory a call is made in.
     pub(crate) fn inside(&self, number: usize) -> PathBuf {
         self.session.workspace().join(number.to_string())
     }
 
-    /// Its folder outside the workspace, with the same files.
+    /// Its directory outside the workspace, with the same files.
     pub(crate) fn outside(&self, number: usize) -> PathBuf {
         self.session.scratch().join("outside").join(number.to_string())
     }
 }
 
-/// The folder of the programs that build this suite: what is in the user's PATH may be a stand-in
+/// The directory of the programs that build this suite: what is in the user's PATH may be a stand-in
 /// that looks for them in the user's home.
 fn toolchain() -> PathBuf {
     let cargo = std::env::var_os("CARGO").map(PathBuf::from).expect("cargo runs the tests");
-    cargo.parent().expect("a program lies in a folder").to_path_buf()
+    cargo.parent().expect("a program lies in a directory").to_path_buf()
 }

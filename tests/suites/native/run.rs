@@ -67,7 +67,7 @@ fn on_streams(mut caller: Command, invocation: &Invocation) -> Observation {
     }
     let mut status = None;
     eventually("the call has ended", || {
-        status = child.0.try_wait().expect("it is our child");
+        status = child.0.try_wait().expect("try_wait works on a child");
         status.is_some()
     });
     let status = status.expect("the loop ends with a status");

@@ -24,7 +24,7 @@ impl Call {
     #[track_caller]
     fn start(comparison: &Comparison, mode: ExecMode, script: &str) -> Self {
         comparison.clear();
-        fs::write(comparison.folder().join("stay.py"), STAY).unwrap();
+        fs::write(comparison.dir().join("stay.py"), STAY).unwrap();
         let terminal = Terminal::sized(80, 24);
         let before = terminal.modes();
         let script = format!("{script}\necho $? > code\nuntil [ -e over ]; do sleep .01; done");
@@ -40,14 +40,13 @@ impl Call {
     #[track_caller]
     fn check(self, comparison: &Comparison, what: &str, code: &str) {
         eventually(&format!("{what}: the call has ended"), || {
-            fs::read_to_string(comparison.folder().join("code"))
-                .is_ok_and(|text| text.ends_with('\n'))
+            fs::read_to_string(comparison.dir().join("code")).is_ok_and(|text| text.ends_with('\n'))
         });
-        let ended = fs::read_to_string(comparison.folder().join("code")).unwrap();
+        let ended = fs::read_to_string(comparison.dir().join("code")).unwrap();
         assert_eq!(ended.trim(), code, "{what}: {}", self.terminal.shown());
         assert_eq!(self.terminal.modes(), self.before, "{what}");
         eventually(&format!("{what}: the tool has gone"), || !is_alive(self.tool));
-        fs::write(comparison.folder().join("over"), "").unwrap();
+        fs::write(comparison.dir().join("over"), "").unwrap();
         assert_eq!(self.script.finish(), Ok(0));
     }
 }
@@ -126,7 +125,7 @@ fn a_stopped_shim_leaves_the_terminal_as_it_was() {
         call.terminal.press("\x1a");
         assert_eq!(stopped(&comparison), "148", "TSTP stopped it");
         assert_eq!(call.terminal.modes(), call.before, "{mode:?}");
-        fs::write(comparison.folder().join("go"), "").unwrap();
+        fs::write(comparison.dir().join("go"), "").unwrap();
         eventually("what is typed is carried again", || is_raw(&call.terminal));
         call.terminal.press("\x1c");
         call.check(&comparison, &format!("stopped and continued ({mode:?})"), "131");
@@ -142,7 +141,7 @@ fn comparison(test: &str) -> Option<Comparison> {
 fn stopped(comparison: &Comparison) -> String {
     let mut code = String::new();
     eventually("the script has gone on behind what was stopped", || {
-        code = fs::read_to_string(comparison.folder().join("stopped")).unwrap_or_default();
+        code = fs::read_to_string(comparison.dir().join("stopped")).unwrap_or_default();
         code.ends_with('\n')
     });
     code.trim().to_owned()

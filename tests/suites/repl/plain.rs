@@ -28,7 +28,7 @@ fn on_a_terminal(
     for mode in ExecMode::ALL {
         for (index, script) in scripts.iter().enumerate() {
             comparison.clear();
-            fs::write(comparison.folder().join("tell.py"), TELL).unwrap();
+            fs::write(comparison.dir().join("tell.py"), TELL).unwrap();
             let terminal = Terminal::sized(size.0, size.1);
             let before = terminal.modes();
             // The shell stays until its modes have been looked at: its end hangs up the terminal.
@@ -38,12 +38,11 @@ fn on_a_terminal(
             let shell = terminal.start(&comparison.command(mode, &["/bin/bash", "-c", &wait]));
             act(&comparison, &terminal, index);
             eventually(&format!("{mode:?} {script}"), || {
-                fs::read_to_string(comparison.folder().join("ended"))
-                    .is_ok_and(|code| code == "0\n")
+                fs::read_to_string(comparison.dir().join("ended")).is_ok_and(|code| code == "0\n")
             });
             assert_eq!(terminal.modes(), before, "{mode:?} {script}");
             check(&comparison, &terminal, index);
-            fs::write(comparison.folder().join("over"), "").unwrap();
+            fs::write(comparison.dir().join("over"), "").unwrap();
             assert_eq!(shell.finish(), Ok(0));
         }
     }
@@ -63,13 +62,13 @@ fn each_descriptor_that_is_a_terminal_stays_one() {
     let check = |comparison: &Comparison, terminal: &Terminal, terminals: usize| {
         let is_one = |bit: usize| terminals & bit != 0;
         let size = |bit| if is_one(bit) { "(77, 33)" } else { "None" };
-        let seen = fs::read_to_string(comparison.folder().join("seen")).unwrap();
+        let seen = fs::read_to_string(comparison.dir().join("seen")).unwrap();
         assert_eq!(seen, format!("[{}, {}, {}]", size(1), size(2), size(4)));
         // A terminal shows a line's end as two characters: once, whoever translates it.
         let shown = ["out\r\n", "err\r\n", "end\r\n"].into_iter().zip([2, 4, 2]);
         let shown: String = shown.filter(|(_, bit)| is_one(*bit)).map(|(line, _)| line).collect();
         check_shown(terminal, &shown);
-        let file = |name| fs::read_to_string(comparison.folder().join(name)).ok();
+        let file = |name| fs::read_to_string(comparison.dir().join(name)).ok();
         assert_eq!(file("out").as_deref(), (!is_one(2)).then_some("out\nend\n"));
         assert_eq!(file("err").as_deref(), (!is_one(4)).then_some("err\n"));
     };
@@ -95,7 +94,7 @@ fn a_terminal_without_a_size_has_none() {
         &["python3 tell.py"],
         |_, _, _| {},
         |comparison, _, _| {
-            let seen = fs::read_to_string(comparison.folder().join("seen")).unwrap();
+            let seen = fs::read_to_string(comparison.dir().join("seen")).unwrap();
             assert_eq!(seen, "[(0, 0), (0, 0), (0, 0)]");
         },
     );
@@ -122,7 +121,7 @@ fn what_is_typed_arrives_wherever_output_goes() {
         }
     };
     on_a_terminal(test, (80, 24), &scripts, act, |comparison, terminal, index| {
-        let out = fs::read_to_string(comparison.folder().join("out")).unwrap_or_default();
+        let out = fs::read_to_string(comparison.dir().join("out")).unwrap_or_default();
         let told = if index == 1 { terminal.shown() } else { out };
         assert!(told.contains("some words"), "{index}: {told}");
         terminal.expect("some words\r\n");

@@ -80,10 +80,10 @@ for name, pid in [("child", child)] + [word.split("=") for word in sys.argv[1:]]
 os.kill(child, 9)
 "#;
 
-/// Gives everything below a folder to the user.
-fn give_away(folder: &Path) {
-    chown(folder, Some(USER), Some(USER)).expect("we are root");
-    for entry in fs::read_dir(folder).expect("the scratch folder is ours").flatten() {
+/// Gives everything below a directory to the user.
+fn give_away(dir: &Path) {
+    chown(dir, Some(USER), Some(USER)).expect("we are root");
+    for entry in fs::read_dir(dir).expect("the scratch directory is writable").flatten() {
         let about = entry.file_type().expect("it is there");
         match about.is_dir() {
             true => give_away(&entry.path()),

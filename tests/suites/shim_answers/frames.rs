@@ -39,7 +39,7 @@ fn each_stream_goes_to_its_own() {
 }
 
 #[test]
-fn an_ending_is_as_it_is_told() {
+fn the_shim_ends_as_the_exit_frame_says() {
     for code in [0, 1, 86, 124, 125, 130, 255] {
         let outcome = play(&[&started(), &exit(0, code, 0)]);
         assert_eq!(outcome.exited(code.into()).stderr, "");

@@ -25,22 +25,23 @@ impl PlayedProxy {
     pub(crate) fn new() -> Self {
         let scratch = Scratch::new();
         let link = scratch.path().join("make");
-        std::os::unix::fs::symlink(&binaries().shim, link).expect("the scratch folder is ours");
+        std::os::unix::fs::symlink(&binaries().shim, link)
+            .expect("the scratch directory is writable");
         let socket = scratch.path().join("front.sock");
-        let listener = UnixListener::bind(socket).expect("the scratch folder is ours");
+        let listener = UnixListener::bind(socket).expect("the scratch directory is writable");
         PlayedProxy { scratch, listener }
     }
 
     /// `make a "b c"`, as one of this proxy's session.
     pub(crate) fn shim(&self) -> Command {
-        let folder = self.scratch.path();
-        let mut shim = Command::new(folder.join("make"));
+        let dir = self.scratch.path();
+        let mut shim = Command::new(dir.join("make"));
         shim.env_clear()
-            .env("AIFO_TOOLEEXEC_URL", format!("unix://{}/front.sock", folder.display()))
+            .env("AIFO_TOOLEEXEC_URL", format!("unix://{}/front.sock", dir.display()))
             .env("AIFO_TOOLEEXEC_TOKEN", "s3cret")
             .env("AIFO_EXEC_ID", "e1")
             .args(["a", "b c"])
-            .current_dir(folder);
+            .current_dir(dir);
         shim
     }
 

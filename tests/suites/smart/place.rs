@@ -16,8 +16,8 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new() -> Self {
         let place = Place { scratch: Scratch::new() };
-        for folder in ["agent", "runtime", "shims"] {
-            fs::create_dir(place.path(folder)).unwrap();
+        for dir in ["agent", "runtime", "shims"] {
+            fs::create_dir(place.path(dir)).unwrap();
         }
         symlink("/bin/sh", place.path("runtime/python3")).unwrap();
         place

@@ -75,7 +75,7 @@ impl Client {
     pub(crate) fn finish(&mut self) -> (ExitStatus, Vec<Value>, String) {
         let mut status = None;
         eventually("the server has ended", || {
-            status = self.child.try_wait().expect("it is our child");
+            status = self.child.try_wait().expect("try_wait works on a child");
             status.is_some()
         });
         let reader = self.reader.take().expect("it ends once");

@@ -39,7 +39,7 @@ pub(super) enum Way {
     Version2,
 }
 
-/// Two folders that hold the same names: the tools, and their shims; and what a shim is told.
+/// Two directories that hold the same names: the tools, and their shims; and what a shim is told.
 pub(super) struct Calls {
     pub(super) tools: PathBuf,
     pub(super) shims: PathBuf,
@@ -85,7 +85,7 @@ impl Tool {
     /// All names, for the shims.
     pub(super) const NAMES: &[&str] = &[TRUE, NAP, FIXTURE];
 
-    /// Fills the folder that stands first in the session's PATH.
+    /// Fills the directory that stands first in the session's PATH.
     pub(super) fn make_all(dir: &Path) -> Result<()> {
         for (program, name) in [("true", TRUE), ("sleep", NAP)] {
             let program = shell::find_in_path(program)

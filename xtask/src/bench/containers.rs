@@ -102,9 +102,9 @@ impl Session {
             log: scratch.file("serve.log"),
         })?;
         // unix:///../aifo-ID/front/exec.sock
-        let folder = serve.socket()?.ancestors().nth(2).and_then(|folder| folder.file_name());
-        let folder = folder.context("the session has no folder")?.to_string_lossy();
-        let id = folder.trim_start_matches("aifo-");
+        let dir = serve.socket()?.ancestors().nth(2).and_then(|dir| dir.file_name());
+        let dir = dir.context("the session has no directory")?.to_string_lossy();
+        let id = dir.trim_start_matches("aifo-");
         let container = format!("aifo-tc-{}-{id}", kinds.first().context("no kind")?);
         let Calls { tools, shims, .. } = &bench.calls;
         let calls = Calls {
@@ -147,12 +147,12 @@ fn unready() -> Result<Option<String>> {
     if !inspect.status().is_ok_and(|status| status.success()) {
         return Ok(Some(format!("images are missing: {BASE}; run cargo xtask images test")));
     }
-    let folder = Scratch::new("aifo-bench-image")?;
+    let dir = Scratch::new("aifo-bench-image")?;
     let name = Tool::True.name();
     let steps = format!("FROM {BASE}\nRUN ln -sf /bin/true /usr/local/bin/{name}\n");
-    fs::write(folder.file("Dockerfile"), steps)?;
-    let context = folder.file("Dockerfile");
-    let context = context.parent().context("a file lies in a folder")?;
+    fs::write(dir.file("Dockerfile"), steps)?;
+    let context = dir.file("Dockerfile");
+    let context = context.parent().context("a file lies in a directory")?;
     let mut build = engine(&["build", "--quiet", "--tag", IMAGE]);
     // The builder that every daemon brings along.
     shell::read(build.arg(context).env("DOCKER_BUILDKIT", "0"))?;

@@ -161,8 +161,8 @@ fn fifo(scratch: &Scratch) -> Result<PathBuf> {
 
 /// An agent that answers at once: an example of the crate `acp`.
 fn build() -> Result<PathBuf> {
-    let folder = shell::root().join("target/dist");
+    let dir = shell::root().join("target/dist");
     let mut cargo = shell::cargo(["build", "--release", "-p", "aifo-acp", "--example", "echo"]);
-    shell::run(cargo.arg("--target-dir").arg(&folder))?;
-    Ok(folder.join("release/examples/echo"))
+    shell::run(cargo.arg("--target-dir").arg(&dir))?;
+    Ok(dir.join("release/examples/echo"))
 }

@@ -58,7 +58,7 @@ pub(super) fn output(bench: &Bench<'_>) -> Result<Measured> {
     Pairs::measure(bench.depth.long(), copy, pour).map(Slowdown)
 }
 
-/// A daemon, and the folder that it serves from. Dropped, it ends.
+/// A daemon, and the directory that it serves from. Dropped, it ends.
 struct Mailbox {
     daemon: Child,
     directory: PathBuf,

@@ -41,8 +41,8 @@ fn measure(bench: &Bench<'_>, baseline: &'static str, ours: &'static str) -> Res
 }
 
 fn build() -> Result<PathBuf> {
-    let folder = shell::root().join("target/dist");
+    let dir = shell::root().join("target/dist");
     let mut cargo = shell::cargo(["build", "--release", "-p", "aifo-acp", "--example", "stream"]);
-    shell::run(cargo.arg("--target-dir").arg(&folder))?;
-    Ok(folder.join("release/examples/stream"))
+    shell::run(cargo.arg("--target-dir").arg(&dir))?;
+    Ok(dir.join("release/examples/stream"))
 }

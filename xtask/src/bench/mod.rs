@@ -48,7 +48,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
         log: scratch.file("serve.log"),
     })?;
     let shims = scratch.links("shims", Tool::NAMES, &dist.shim)?;
-    // Every call is made from here. A folder per command would cost each spawn more, natively too,
+    // Every call is made from here. A directory per command would cost each spawn more, natively too,
     // and flatter the ratio.
     std::env::set_current_dir(&workspace)?;
     let calls = Calls { tools, shims, contract: serve.contract().to_vec() };

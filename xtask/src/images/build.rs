@@ -105,12 +105,12 @@ impl Build<'_> {
         }
     }
 
-    /// The image's folder with what a Dockerfile cannot fetch: a CA bundle and a toolchain, either of
+    /// The image's directory with what a Dockerfile cannot fetch: a CA bundle and a toolchain, either of
     /// them empty where there is none, since no builder knows a COPY of what may be absent; and what
     /// is made here.
     fn context(&self, recipe: &Recipe) -> Result<PathBuf> {
         let dir = self.scratch.dir(recipe.name)?;
-        copy_tree(&context::folder(recipe.folder), &dir, &[])?;
+        copy_tree(&context::dir(recipe.dir), &dir, &[])?;
         let bundle = dir.join("ca.crt");
         match &self.ca {
             Some(ca) => fs::copy(ca, &bundle)
@@ -118,7 +118,7 @@ impl Build<'_> {
                 .with_context(|| format!("cannot read the CA bundle {}", ca.display()))?,
             None => fs::write(&bundle, "")?,
         }
-        match recipe.folder {
+        match recipe.dir {
             "rust" => {
                 let toolchain = dir.join("toolchain");
                 fs::create_dir(&toolchain)?;
@@ -173,32 +173,29 @@ mod tests {
     }
 
     #[test]
-    fn every_image_stands_on_what_it_is_told() {
-        for Recipe { folder, .. } in RECIPES {
-            let dockerfile = dockerfile(folder);
+    fn every_dockerfile_starts_with_its_base_argument() {
+        for Recipe { dir, .. } in RECIPES {
+            let dockerfile = dockerfile(dir);
             let first = dockerfile.lines().find(|line| !line.starts_with('#'));
-            assert_eq!(first, Some("ARG BASE"), "{folder}");
+            assert_eq!(first, Some("ARG BASE"), "{dir}");
             let bases: Vec<_> =
                 dockerfile.lines().filter(|line| line.starts_with("FROM ")).collect();
-            assert!(
-                bases.iter().all(|from| from.starts_with("FROM ${BASE}")),
-                "{folder}: {bases:?}"
-            );
+            assert!(bases.iter().all(|from| from.starts_with("FROM ${BASE}")), "{dir}: {bases:?}");
         }
     }
 
     #[test]
     fn every_agent_has_one_version_a_date_and_the_shim() {
-        for Recipe { folder, .. } in RECIPES.iter().filter(|recipe| recipe.part == Part::Agent) {
-            let dockerfile = dockerfile(folder);
+        for Recipe { dir, .. } in RECIPES.iter().filter(|recipe| recipe.part == Part::Agent) {
+            let dockerfile = dockerfile(dir);
             for word in ["ARG VERSION=", "ARG AS_OF=", "COPY aifo-shim ", " --install "] {
-                assert_eq!(dockerfile.matches(word).count(), 1, "{folder}: {word}");
+                assert_eq!(dockerfile.matches(word).count(), 1, "{dir}: {word}");
             }
         }
     }
 
-    fn dockerfile(folder: &str) -> String {
-        fs::read_to_string(context::folder(folder).join("Dockerfile")).unwrap()
+    fn dockerfile(dir: &str) -> String {
+        fs::read_to_string(context::dir(dir).join("Dockerfile")).unwrap()
     }
 
     #[test]

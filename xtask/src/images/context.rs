@@ -1,4 +1,4 @@
-//! What an image is built from: a folder of `xtask/images/`, and a word for its content.
+//! What an image is built from: a directory of `xtask/images/`, and a word for its content.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,18 +8,16 @@ use anyhow::{Context, Result};
 
 use crate::shell;
 
-/// The folder of an image's Dockerfile, e.g. `rust` or `test/dash`.
-pub(super) fn folder(name: &str) -> PathBuf {
+/// The directory of an image's Dockerfile, e.g. `rust` or `test/dash`.
+pub(super) fn dir(name: &str) -> PathBuf {
     shell::root().join("xtask/images").join(name)
 }
 
-/// A word for the content of an image's folder, and of what the image stands on.
+/// A word for the content of an image's directory, and of what the image stands on.
 pub(super) fn inputs(name: &str, base: &str) -> Result<String> {
-    let folder = folder(name);
+    let dir = dir(name);
     let mut files = Vec::new();
-    for entry in
-        fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?
-    {
+    for entry in fs::read_dir(&dir).with_context(|| format!("cannot list {}", dir.display()))? {
         files.push(entry?.path());
     }
     files.sort();
@@ -50,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inputs_follow_the_base_and_the_folder() {
+    fn inputs_follow_the_base_and_the_directory() {
         let inputs = |name, base| inputs(name, base).unwrap();
         assert_eq!(inputs("test/dash", "a"), inputs("test/dash", "a"));
         assert_ne!(inputs("test/dash", "a"), inputs("test/dash", "b"));

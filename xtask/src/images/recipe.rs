@@ -9,8 +9,8 @@ use super::debian;
 pub(super) struct Recipe {
     /// Its name on the command line.
     pub(super) name: &'static str,
-    /// The folder of its Dockerfile.
-    pub(super) folder: &'static str,
+    /// The directory of its Dockerfile.
+    pub(super) dir: &'static str,
     pub(super) part: Part,
     pub(super) on: On,
 }
@@ -75,16 +75,16 @@ pub(super) const RECIPES: &[Recipe] = &[
     agent("agent-crush", "agent-node"),
 ];
 
-const fn base(name: &'static str, folder: &'static str, on: On) -> Recipe {
-    Recipe { name, folder, part: Part::Base, on }
+const fn base(name: &'static str, dir: &'static str, on: On) -> Recipe {
+    Recipe { name, dir, part: Part::Base, on }
 }
 
 const fn toolchain(kind: &'static str) -> Recipe {
-    Recipe { name: kind, folder: kind, part: Part::Toolchain, on: On::Image("base") }
+    Recipe { name: kind, dir: kind, part: Part::Toolchain, on: On::Image("base") }
 }
 
 const fn agent(name: &'static str, on: &'static str) -> Recipe {
-    Recipe { name, folder: name, part: Part::Agent, on: On::Image(on) }
+    Recipe { name, dir: name, part: Part::Agent, on: On::Image(on) }
 }
 
 /// What these names ask for, each behind what it stands on. `toolchains` and `agents` are all of

@@ -34,13 +34,13 @@ pub(crate) fn build(engines: &[Engine]) -> Result<()> {
 
 /// Builds an image unless the engine has it from the same inputs, which it gives.
 fn provide(engine: Engine, name: &str, base: &str, base_inputs: &str) -> Result<String> {
-    let folder = format!("test/{name}");
-    let inputs = context::inputs(&folder, base_inputs)?;
+    let dir = format!("test/{name}");
+    let inputs = context::inputs(&dir, base_inputs)?;
     let image = format!("aifo-test-{name}:latest");
     if !engine.has(&image, &inputs) {
         let labels = [format!("{}=test", list::IMAGE), format!("{INPUTS}={inputs}")];
         let mut command = engine.build(&image, base, &labels);
-        shell::run(command.arg(context::folder(&folder)))?;
+        shell::run(command.arg(context::dir(&dir)))?;
     }
     Ok(inputs)
 }
@@ -50,14 +50,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folders_are_the_images() {
-        let entries = std::fs::read_dir(context::folder("test")).unwrap().flatten();
-        let folders = entries.filter(|entry| entry.path().is_dir());
-        let mut folders: Vec<_> = folders.map(|entry| entry.file_name()).collect();
+    fn the_directories_are_the_images() {
+        let entries = std::fs::read_dir(context::dir("test")).unwrap().flatten();
+        let dirs = entries.filter(|entry| entry.path().is_dir());
+        let mut dirs: Vec<_> = dirs.map(|entry| entry.file_name()).collect();
         let mut images = VARIANTS.to_vec();
         images.push("base");
-        folders.sort();
+        dirs.sort();
         images.sort_unstable();
-        assert_eq!(folders, images);
+        assert_eq!(dirs, images);
     }
 }

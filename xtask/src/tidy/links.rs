@@ -210,7 +210,7 @@ mod tests {
             ("/// (`spec/toolexec.md#v2-streaming`).", &["spec/toolexec.md#v2-streaming"]),
             ("// see spec/shim.md.", &["spec/shim.md"]),
             ("// spec/a.md#b, spec/c/d.md#e_f", &["spec/a.md#b", "spec/c/d.md#e_f"]),
-            ("// the folder spec/ and its pages", &[]),
+            ("// the directory spec/ and its pages", &[]),
             ("// spec/*.md", &[]),
         ];
         for (comment, expected) in rows {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_links_are_told() {
+    fn broken_links_are_reported() {
         let targets = Targets {
             anchors: BTreeMap::from([("spec/a.md".to_owned(), anchors("# Head\n"))]),
             is_there: |path| matches!(path, "spec/a.md" | "LICENSE-MIT" | "spec"),

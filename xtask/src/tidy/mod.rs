@@ -96,7 +96,7 @@ fn rust_sources() -> Result<Vec<Source>> {
     paths.iter().map(parse).collect()
 }
 
-/// The files with this extension below a folder, build output aside, in a fixed order.
+/// The files with this extension below a directory, build output aside, in a fixed order.
 fn walk(dir: &Path, extension: &str, found: &mut Vec<PathBuf>) -> Result<()> {
     let entries = fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
     let mut entries = entries.collect::<Result<Vec<_>, _>>()?;

@@ -3,7 +3,7 @@
 use super::Finding;
 use super::source::{Source, Token};
 
-/// The crates that only compute, by folder in `crates/`.
+/// The crates that only compute, by directory in `crates/`.
 const PURE: &[&str] = &["types", "wire", "policy", "decide", "acp"];
 
 /// Paths that reach the world; everything below them counts too.

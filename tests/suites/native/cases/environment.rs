@@ -16,10 +16,10 @@ pub(crate) fn calls() -> Vec<Invocation> {
     vec![
         // Places.
         Invocation::shell("where it is called", place),
-        Invocation::shell("a folder below", place).after("mkdir -p a/b/c; cd a/b/c"),
-        Invocation::shell("a folder by a link", place)
+        Invocation::shell("a directory below", place).after("mkdir -p a/b/c; cd a/b/c"),
+        Invocation::shell("a directory by a link", place)
             .after("mkdir real; ln -s real link; cd link"),
-        Invocation::shell("a folder behind a link, by its real path", place)
+        Invocation::shell("a directory behind a link, by its real path", place)
             .after("mkdir real; ln -s real link; cd -P link"),
         Invocation::shell("a link to elsewhere and back", "ls; cd ..; ls link")
             .after("mkdir -p real/sub; ln -s real/sub link; cd link"),
