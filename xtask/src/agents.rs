@@ -6,7 +6,7 @@
 use anyhow::{Result, bail};
 
 use crate::images::{self, Engine};
-use crate::{gate, suites};
+use crate::{container_gate, suites};
 
 /// What the names of the suites about agents begin with.
 pub(crate) const PREFIX: &str = "agent_";
@@ -19,7 +19,7 @@ const USUAL: [&str; 5] = ["codex", "opencode", "gemini", "aider", "openhands"];
 /// the engine, the first that answers unless it is named. The suites name the agents that they lack.
 pub(crate) fn run(words: &[String], args: &[String]) -> Result<()> {
     let (engine, agents) = asked(words);
-    let engine = engine.map_or_else(Engine::first_that_answers, Ok)?;
+    let engine = engine.map_or_else(Engine::first_available, Ok)?;
     let images: Vec<String> = agents.iter().map(|agent| format!("agent-{agent}")).collect();
     images::build_for_suites(&[engine])?;
     images::build_for_agents(engine, images)?;
@@ -28,7 +28,7 @@ pub(crate) fn run(words: &[String], args: &[String]) -> Result<()> {
     if suites.is_empty() {
         bail!("no suite is named {PREFIX}..");
     }
-    gate::ask(engine, &suites, args)
+    container_gate::ask(engine, &suites, args)
 }
 
 /// The engine that was named, and the agents.

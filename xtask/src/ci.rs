@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::gate::{self, Outcome};
+use crate::container_gate::{self, Outcome};
 use crate::images::Engine;
 use crate::{shell, suites, tidy, workspace};
 
@@ -39,9 +39,17 @@ const STEPS: &[Step] = &[
         rerun: "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps",
         run: || passed(docs()),
     },
-    Step { title: "images", rerun: "cargo xtask images test", run: gate::images },
-    Step { title: "docker", rerun: "cargo xtask test docker", run: || gate::all(Engine::Docker) },
-    Step { title: "podman", rerun: "cargo xtask test podman", run: || gate::all(Engine::Podman) },
+    Step { title: "images", rerun: "cargo xtask images test", run: container_gate::images },
+    Step {
+        title: "docker",
+        rerun: "cargo xtask test docker",
+        run: || container_gate::all(Engine::Docker),
+    },
+    Step {
+        title: "podman",
+        rerun: "cargo xtask test podman",
+        run: || container_gate::all(Engine::Podman),
+    },
 ];
 
 /// Runs the steps and stops at the first that fails; the last lines say how each went.
@@ -98,7 +106,7 @@ fn docs() -> Result<()> {
 /// Runs the doctests, and makes sure that each library had one: a crate's page shows an example,
 /// and cargo says nothing when a manifest or a fence switches it off.
 fn doctests() -> Result<()> {
-    let report = tell_and_read(&mut shell::cargo(["test", "--workspace", "--doc"]))?;
+    let report = run_and_capture(&mut shell::cargo(["test", "--workspace", "--doc"]))?;
     let counts = doctest_counts(&report);
     let ran = |library: &&str| counts.get(*library).is_some_and(|count| *count > 0);
     let packages = workspace::packages()?;
@@ -130,7 +138,7 @@ fn doctest_counts(report: &str) -> BTreeMap<&str, usize> {
 
 /// Tells a command, runs it, and gives what it said on both streams in the order it was said, while
 /// passing every line on to stderr.
-fn tell_and_read(command: &mut Command) -> Result<String> {
+fn run_and_capture(command: &mut Command) -> Result<String> {
     let line = shell::line(command);
     eprintln!("$ {line}");
     let (reader, writer) = io::pipe()?;
@@ -178,8 +186,8 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     fn both_streams_are_read_in_order() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo 1; echo 2 >&2; echo 3"]);
-        assert_eq!(tell_and_read(&mut command).unwrap(), "1\n2\n3\n");
+        assert_eq!(run_and_capture(&mut command).unwrap(), "1\n2\n3\n");
         let mut command = Command::new("false");
-        assert!(tell_and_read(&mut command).is_err());
+        assert!(run_and_capture(&mut command).is_err());
     }
 }

@@ -6,13 +6,13 @@ use anyhow::{Context, Result, bail};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) suite: String,
-    pub(crate) told: Told,
+    pub(crate) runs: ContainerRuns,
     pub(crate) left_out: Vec<String>,
 }
 
 /// How far a suite is told in containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum ContainerRuns {
     /// As root and as another user, and in each image.
     Everywhere,
     /// Once, as whoever runs it.
@@ -34,28 +34,28 @@ pub(crate) fn rows() -> Result<Vec<Row>> {
 }
 
 /// The suites that are told in containers.
-pub(crate) fn told(rows: &[Row]) -> impl Iterator<Item = &Row> {
-    rows.iter().filter(|row| row.told != Told::Not)
+pub(crate) fn in_containers(rows: &[Row]) -> impl Iterator<Item = &Row> {
+    rows.iter().filter(|row| row.runs != ContainerRuns::Not)
 }
 
 const HEAD: &str = "| suite | in containers |";
 
 fn row(line: &str) -> Result<Row> {
     let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-    let [suite, told, rest] = cells[..] else { bail!("three cells in each row: {line}") };
-    let told = match told {
-        "everywhere" => Told::Everywhere,
-        "once" => Told::Once,
-        "no" => Told::Not,
+    let [suite, runs, rest] = cells[..] else { bail!("three cells in each row: {line}") };
+    let runs = match runs {
+        "everywhere" => ContainerRuns::Everywhere,
+        "once" => ContainerRuns::Once,
+        "no" => ContainerRuns::Not,
         other => bail!("'{other}' is no word of this table: {line}"),
     };
-    if told == Told::Not && rest.is_empty() {
+    if runs == ContainerRuns::Not && rest.is_empty() {
         bail!("left out without a reason: {line}");
     }
     // Names stand in backticks, so every second part is one.
     let left_out = rest.split('`').skip(1).step_by(2).map(str::to_owned).collect();
     let suite = suite.strip_prefix('`').and_then(|suite| suite.strip_suffix('`'));
-    Ok(Row { suite: suite.context("a suite stands in backticks")?.to_owned(), told, left_out })
+    Ok(Row { suite: suite.context("a suite stands in backticks")?.to_owned(), runs, left_out })
 }
 
 #[cfg(test)]
@@ -63,14 +63,15 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::{agents, gate, shell, suites};
+    use crate::{agents, container_gate, shell, suites};
 
     #[test]
     fn every_suite_has_a_row() {
         let mut rows: Vec<_> = rows().unwrap().into_iter().map(|row| row.suite).collect();
         let all = suites::suites().unwrap().into_iter();
-        let local =
-            |name: &String| !name.starts_with(gate::PREFIX) && !name.starts_with(agents::PREFIX);
+        let local = |name: &String| {
+            !name.starts_with(container_gate::PREFIX) && !name.starts_with(agents::PREFIX)
+        };
         let mut suites: Vec<_> = all.filter(local).collect();
         rows.sort();
         suites.sort();
@@ -79,7 +80,7 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_a_test() {
-        for row in rows().unwrap().iter().filter(|row| row.told != Told::Not) {
+        for row in rows().unwrap().iter().filter(|row| row.runs != ContainerRuns::Not) {
             let dir = shell::root().join("tests/suites");
             let parts = fs::read_dir(dir.join(&row.suite)).into_iter().flatten().flatten();
             let files =
@@ -96,7 +97,7 @@ mod tests {
     fn a_row_says_how_far() {
         let parsed = row("| `argv` | once | `a::b` needs a guard; `c` a home |").unwrap();
         let left_out = ["a::b", "c"].map(str::to_owned).to_vec();
-        assert_eq!(parsed, Row { suite: "argv".to_owned(), told: Told::Once, left_out });
+        assert_eq!(parsed, Row { suite: "argv".to_owned(), runs: ContainerRuns::Once, left_out });
         assert!(row("| `argv` | no | |").is_err());
         assert!(row("| `argv` | perhaps | |").is_err());
     }

@@ -89,7 +89,7 @@ struct Agent<'a> {
 
 /// Which way a call goes.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Side {
     Native,
     Proxied,
 }
@@ -99,20 +99,20 @@ impl Agent<'_> {
     fn play(&self, call: &Call) -> Result<[String; 7]> {
         let pairs = match call.outcome {
             Outcome::Refused { says } => {
-                self.check(Way::Proxied, call, says)?;
+                self.check(Side::Proxied, call, says)?;
                 return Ok(call.row(["-"; 4].map(str::to_owned)));
             }
             Outcome::Ends { says } => {
-                for way in [Way::Native, Way::Proxied] {
+                for side in [Side::Native, Side::Proxied] {
                     // Both are warm before either is timed: caches, build directories, bytecode.
-                    self.check(way, call, says)?;
+                    self.check(side, call, says)?;
                 }
-                let time = |way| self.check(way, call, says);
-                Pairs::measure(ROUNDS, || time(Way::Native), || time(Way::Proxied))?
+                let time = |side| self.check(side, call, says);
+                Pairs::measure(ROUNDS, || time(Side::Native), || time(Side::Proxied))?
             }
             Outcome::Interrupted => {
-                let time = |way| self.interrupt(way, call);
-                Pairs::measure(ROUNDS, || time(Way::Native), || time(Way::Proxied))?
+                let time = |side| self.interrupt(side, call);
+                Pairs::measure(ROUNDS, || time(Side::Native), || time(Side::Proxied))?
             }
         };
         let (native, proxied) = (pairs.native().median, pairs.proxied().median);
@@ -126,24 +126,24 @@ impl Agent<'_> {
     }
 
     /// Runs a call to its end, checks exit code and output, and gives its time.
-    fn check(&self, way: Way, call: &Call, says: &str) -> Result<Duration> {
-        let mut command = self.command(way, call);
+    fn check(&self, side: Side, call: &Call, says: &str) -> Result<Duration> {
+        let mut command = self.command(side, call);
         let start = Instant::now();
-        let output = command.output().with_context(|| format!("{way:?}: cannot start"))?;
+        let output = command.output().with_context(|| format!("{side:?}: cannot start"))?;
         let time = start.elapsed();
         let text = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
         let text = text.concat();
-        call.check_exit(exit_code(output.status)).with_context(|| format!("{way:?}:\n{text}"))?;
+        call.check_exit(exit_code(output.status)).with_context(|| format!("{side:?}:\n{text}"))?;
         if !text.contains(says) {
-            bail!("{way:?}: the output lacks '{says}':\n{text}");
+            bail!("{side:?}: the output lacks '{says}':\n{text}");
         }
         Ok(time)
     }
 
     /// Starts a call that says `ready`, interrupts it as a terminal does, and gives the time from
     /// there to its end.
-    fn interrupt(&self, way: Way, call: &Call) -> Result<Duration> {
-        let mut command = self.command(way, call);
+    fn interrupt(&self, side: Side, call: &Call) -> Result<Duration> {
+        let mut command = self.command(side, call);
         let mut child = command.process_group(0).stdout(Stdio::piped()).spawn()?;
         let group = serve::pid(&child);
         let stdout = child.stdout.take().context("no stdout")?;
@@ -155,20 +155,20 @@ impl Agent<'_> {
         let time = start.elapsed();
         read?;
         if line.trim_end() != "ready" {
-            bail!("{way:?}: said {line:?} and not 'ready'");
+            bail!("{side:?}: said {line:?} and not 'ready'");
         }
-        call.check_exit(exit_code(status)).with_context(|| format!("{way:?}"))?;
+        call.check_exit(exit_code(status)).with_context(|| format!("{side:?}"))?;
         Ok(time)
     }
 
     /// A call as an agent makes it: by name, in the project. Native is the same without the shims.
-    fn command(&self, way: Way, call: &Call) -> Command {
+    fn command(&self, side: Side, call: &Call) -> Command {
         let mut command = Command::new(call.tool);
         command.args(call.args).current_dir(&self.project).stdin(Stdio::null());
         command.env_remove("CARGO_TARGET_DIR");
-        if let Way::Proxied = way {
+        if let Side::Proxied = side {
             command.env("PATH", &self.path);
-            command.envs(self.serve.contract().iter().map(|(name, value)| (name, value)));
+            command.envs(self.serve.client_env().iter().map(|(name, value)| (name, value)));
         }
         command
     }

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     match args {
         [flag, dir] if flag == "--out" => {
             let out = std::path::absolute(dir)?;
-            accompany(&build(&out)?.coder, &out)
+            write_companions(&build(&out)?.coder, &out)
         }
         _ => bail!("usage: cargo xtask dist --out DIR"),
     }
@@ -65,7 +65,7 @@ pub(crate) fn shim(out: &Path) -> Result<PathBuf> {
 
 /// Has the launcher write what it knows of its own command line: `man/man1`, where man looks beside a
 /// directory of PATH, and `completions`.
-fn accompany(coder: &Path, out: &Path) -> Result<()> {
+fn write_companions(coder: &Path, out: &Path) -> Result<()> {
     shell::run(Command::new(coder).arg("man").arg(out.join("man/man1")))?;
     let dir = out.join("completions");
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -114,7 +114,7 @@ impl Target {
         let version = shell::read(rustc().arg("-vV"))?;
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));
         let host = host.context("`rustc -vV` names no host")?;
-        let musl = musl_twin(host);
+        let musl = musl_target(host);
         if is_installed(&musl) {
             return Ok(Target { triple: musl, libc: Libc::Musl });
         }
@@ -162,7 +162,7 @@ fn rustc() -> Command {
     rustc
 }
 
-fn musl_twin(host: &str) -> String {
+fn musl_target(host: &str) -> String {
     let arch = host.split('-').next().unwrap_or(host);
     format!("{arch}-unknown-linux-musl")
 }
@@ -182,8 +182,8 @@ mod tests {
 
     #[test]
     fn the_musl_twin_keeps_the_architecture() {
-        assert_eq!(musl_twin("x86_64-unknown-linux-gnu"), "x86_64-unknown-linux-musl");
-        assert_eq!(musl_twin("aarch64-unknown-linux-gnu"), "aarch64-unknown-linux-musl");
+        assert_eq!(musl_target("x86_64-unknown-linux-gnu"), "x86_64-unknown-linux-musl");
+        assert_eq!(musl_target("aarch64-unknown-linux-gnu"), "aarch64-unknown-linux-musl");
     }
 
     #[test]

@@ -14,14 +14,16 @@ use std::time::Duration;
 /// Runs a fixture, if the name is one.
 pub(crate) fn run(name: &str, args: &[OsString]) -> Option<ExitCode> {
     let result = match (name, args) {
-        ("pour", [count]) => count.to_str()?.parse().map_err(io::Error::other).and_then(pour),
+        ("write", [count]) => {
+            count.to_str()?.parse().map_err(io::Error::other).and_then(write_output)
+        }
         ("wait", []) => wait(),
         _ => return None,
     };
     Some(if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn pour(mut count: usize) -> io::Result<()> {
+fn write_output(mut count: usize) -> io::Result<()> {
     // The descriptor itself: `Stdout` would search every block for a newline.
     let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let zeros = [0; 64 * 1024];

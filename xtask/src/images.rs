@@ -32,16 +32,16 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     let options = Options::parse(rest)?;
     match *verb {
         "build" => {
-            let engine = options.engine.map_or_else(Engine::first_that_answers, Ok)?;
+            let engine = options.engine.map_or_else(Engine::first_available, Ok)?;
             build::build(engine, &options)
         }
         "list" => {
             options.only_engine()?;
-            list::list(options.engine.map_or_else(Engine::first_that_answers, Ok)?)
+            list::list(options.engine.map_or_else(Engine::first_available, Ok)?)
         }
         "test" => {
             options.only_engine()?;
-            suite::build(&options.engine.map_or_else(Engine::that_answer, |engine| vec![engine]))
+            suite::build(&options.engine.map_or_else(Engine::available, |engine| vec![engine]))
         }
         _ => bail!(USAGE),
     }

@@ -7,12 +7,12 @@ mod agents;
 mod another_user;
 mod bench;
 mod ci;
+mod container_gate;
 mod container_suites;
 mod demo;
 mod dist;
 mod elf;
 mod fixture;
-mod gate;
 mod host;
 mod images;
 mod scratch;
@@ -54,7 +54,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "tidy",
-        help: "crate arrows, pure crates, links, unsafe, leftovers, manifests, proofs",
+        help: "crate dependencies, pure crates, links, unsafe, leftovers, manifests, proofs",
         run: tidy::run,
     },
     Command {

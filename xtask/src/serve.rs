@@ -42,12 +42,12 @@ pub(crate) enum Backend<'a> {
 /// The session's process; dropping it ends it.
 pub(crate) struct Serve {
     child: Child,
-    contract: Vec<(String, String)>,
+    client_env: Vec<(String, String)>,
     log: PathBuf,
 }
 
 /// What the session must have printed before tools can be called.
-const CONTRACT: [&str; 3] = ["AIFO_TOOLEEXEC_URL", "AIFO_TOOLEEXEC_TOKEN", "AIFO_WORKSPACE"];
+const CLIENT_ENV: [&str; 3] = ["AIFO_TOOLEEXEC_URL", "AIFO_TOOLEEXEC_TOKEN", "AIFO_WORKSPACE"];
 const START_WITHIN: Duration = Duration::from_secs(30);
 const END_WITHIN: Duration = Duration::from_secs(20);
 
@@ -76,15 +76,15 @@ impl Serve {
             .stderr(File::create(&options.log)?);
         let child = command.spawn().context("cannot start aifo-coder serve")?;
         let log = options.log.clone();
-        let mut serve = Serve { child, contract: Vec::new(), log };
+        let mut serve = Serve { child, client_env: Vec::new(), log };
         let stdout = serve.child.stdout.take().context("no stdout")?;
-        serve.read_contract(stdout)?;
+        serve.read_client_env(stdout)?;
         Ok(serve)
     }
 
     /// The environment that tells a shim where to call: name and value.
-    pub(crate) fn contract(&self) -> &[(String, String)] {
-        &self.contract
+    pub(crate) fn client_env(&self) -> &[(String, String)] {
+        &self.client_env
     }
 
     /// The path of its unix socket.
@@ -114,17 +114,19 @@ impl Serve {
     /// Ends the session as a launcher would, and fails if it had to be killed.
     pub(crate) fn stop(mut self) -> Result<()> {
         match self.end() {
-            Ended::Asked => Ok(()),
-            Ended::Killed => bail!("aifo-coder serve did not end on SIGTERM\n{}", self.log_tail()),
+            StopResult::Asked => Ok(()),
+            StopResult::Killed => {
+                bail!("aifo-coder serve did not end on SIGTERM\n{}", self.log_tail())
+            }
         }
     }
 
     fn value(&self, name: &str) -> &str {
-        let pair = self.contract.iter().find(|pair| pair.0 == name);
+        let pair = self.client_env.iter().find(|pair| pair.0 == name);
         pair.map_or("", |pair| pair.1.as_str())
     }
 
-    fn read_contract(&mut self, stdout: ChildStdout) -> Result<()> {
+    fn read_client_env(&mut self, stdout: ChildStdout) -> Result<()> {
         let (sender, lines) = mpsc::channel();
         // The thread reads on after the contract, so that a later line never meets a closed pipe.
         thread::spawn(move || {
@@ -133,34 +135,34 @@ impl Serve {
             }
         });
         let deadline = Instant::now() + START_WITHIN;
-        while CONTRACT.iter().any(|name| self.value(name).is_empty()) {
+        while CLIENT_ENV.iter().any(|name| self.value(name).is_empty()) {
             let left = deadline.saturating_duration_since(Instant::now());
             let Ok(line) = lines.recv_timeout(left) else {
                 bail!("aifo-coder serve did not come up\n{}", self.log_tail());
             };
             if let Some((name, value)) = line.split_once('=') {
-                self.contract.push((name.to_owned(), value.to_owned()));
+                self.client_env.push((name.to_owned(), value.to_owned()));
             }
         }
         Ok(())
     }
 
-    fn end(&mut self) -> Ended {
+    fn end(&mut self) -> StopResult {
         let ended = |child: &mut Child| matches!(child.try_wait(), Ok(Some(_)));
         if ended(&mut self.child) {
-            return Ended::Asked;
+            return StopResult::Asked;
         }
         _ = kill(pid(&self.child), Signal::SIGTERM);
         let deadline = Instant::now() + END_WITHIN;
         while Instant::now() < deadline {
             if ended(&mut self.child) {
-                return Ended::Asked;
+                return StopResult::Asked;
             }
             thread::sleep(Duration::from_millis(5));
         }
         _ = self.child.kill();
         _ = self.child.wait();
-        Ended::Killed
+        StopResult::Killed
     }
 }
 
@@ -172,7 +174,7 @@ impl Drop for Serve {
 
 /// How the session's process came to its end.
 #[derive(Clone, Copy)]
-enum Ended {
+enum StopResult {
     Asked,
     Killed,
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use crate::images::Engine;
-use crate::{agents, gate, shell, workspace};
+use crate::{agents, container_gate, shell, workspace};
 
 /// The package that holds the suites.
 pub(crate) const PACKAGE: &str = "aifo-tests";
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
         [name] if name == "pending" => return pending(),
         [name, agents @ ..] if name == "agents" => return agents::run(agents, theirs),
         [name, suites @ ..] if Engine::parse(name).is_ok() => {
-            return gate::run(Engine::parse(name)?, suites, theirs);
+            return container_gate::run(Engine::parse(name)?, suites, theirs);
         }
         [name] => {
             let suites = suites()?;

@@ -16,7 +16,7 @@ pub(super) enum Tool {
     /// Ends after 10 ms.
     Nap,
     /// Writes so many bytes to its stdout.
-    Pour(u64),
+    Output(u64),
     /// Says `ready` and waits for a signal.
     Wait,
 }
@@ -30,7 +30,7 @@ pub(super) enum Side {
 
 /// How the bytes of a proxied call go.
 #[derive(Clone, Copy)]
-pub(super) enum Way {
+pub(super) enum Transport {
     /// By the caller's own pipes, which the tool is given.
     Passed,
     /// Through the call's connection.
@@ -43,16 +43,16 @@ pub(super) enum Way {
 pub(super) struct Calls {
     pub(super) tools: PathBuf,
     pub(super) shims: PathBuf,
-    pub(super) contract: Vec<(String, String)>,
+    pub(super) client_env: Vec<(String, String)>,
 }
 
 impl Calls {
     /// A call as agents make it: nothing to read, stdout and stderr a pipe each.
-    pub(super) fn command(&self, side: Side, way: Way, tool: Tool) -> Command {
+    pub(super) fn command(&self, side: Side, transport: Transport, tool: Tool) -> Command {
         let mut command = Command::new(self.program(side, tool));
         command.args(tool.args()).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        self.set_environment(&mut command, way);
+        self.set_environment(&mut command, transport);
         command
     }
 
@@ -67,13 +67,13 @@ impl Calls {
 
     /// Tells a shim where to call, and how. The tools get the same, so that only the path of the
     /// program tells the sides apart.
-    pub(super) fn set_environment(&self, command: &mut Command, way: Way) {
-        command.envs(self.contract.iter().map(|(name, value)| (name, value)));
+    pub(super) fn set_environment(&self, command: &mut Command, transport: Transport) {
+        command.envs(self.client_env.iter().map(|(name, value)| (name, value)));
         command.env_remove(PROTO).env_remove(RELAY);
-        match way {
-            Way::Passed => command,
-            Way::Relayed => command.env(RELAY, "1"),
-            Way::Version2 => command.env(PROTO, "2"),
+        match transport {
+            Transport::Passed => command,
+            Transport::Relayed => command.env(RELAY, "1"),
+            Transport::Version2 => command.env(PROTO, "2"),
         };
     }
 }
@@ -100,7 +100,7 @@ impl Tool {
         match self {
             Tool::True => TRUE,
             Tool::Nap => NAP,
-            Tool::Pour(_) | Tool::Wait => FIXTURE,
+            Tool::Output(_) | Tool::Wait => FIXTURE,
         }
     }
 
@@ -108,7 +108,7 @@ impl Tool {
         match self {
             Tool::True => Vec::new(),
             Tool::Nap => vec!["0.01".to_owned()],
-            Tool::Pour(bytes) => vec!["pour".to_owned(), bytes.to_string()],
+            Tool::Output(bytes) => vec!["write".to_owned(), bytes.to_string()],
             Tool::Wait => vec!["wait".to_owned()],
         }
     }
@@ -139,16 +139,16 @@ mod tests {
         let calls = Calls {
             tools: PathBuf::from("/tools"),
             shims: PathBuf::from("/shims"),
-            contract: vec![("AIFO_TOOLEEXEC_URL".to_owned(), "unix:///x".to_owned())],
+            client_env: vec![("AIFO_TOOLEEXEC_URL".to_owned(), "unix:///x".to_owned())],
         };
-        let rows: [(Way, [Option<&str>; 2]); 3] = [
-            (Way::Passed, [None, None]),
-            (Way::Relayed, [None, Some("1")]),
-            (Way::Version2, [Some("2"), None]),
+        let rows: [(Transport, [Option<&str>; 2]); 3] = [
+            (Transport::Passed, [None, None]),
+            (Transport::Relayed, [None, Some("1")]),
+            (Transport::Version2, [Some("2"), None]),
         ];
-        for (way, [proto, relay]) in rows {
-            let native = calls.command(Side::Native, way, Tool::Pour(7));
-            let proxied = calls.command(Side::Proxied, way, Tool::Pour(7));
+        for (transport, [proto, relay]) in rows {
+            let native = calls.command(Side::Native, transport, Tool::Output(7));
+            let proxied = calls.command(Side::Proxied, transport, Tool::Output(7));
             assert_eq!(native.get_program(), "/tools/cmake");
             assert_eq!(proxied.get_program(), "/shims/cmake");
             assert!(native.get_args().eq(proxied.get_args()));

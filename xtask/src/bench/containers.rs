@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::call::{Calls, Side, Tool, Way, expect_success};
+use super::call::{Calls, Side, Tool, Transport, expect_success};
 use super::measure::{AT_ONCE, Bench, WARM_UP};
 use super::report::Measured::{self, Absent, Slowdown, Throughput};
 use super::stats::Pairs;
@@ -30,7 +30,8 @@ const ENGINE: &str = "docker";
 pub(super) fn against_exec(bench: &Bench<'_>) -> Result<Measured> {
     in_session(bench, |session| {
         let exec = || time(&mut session.exec());
-        let call = || time(&mut session.calls.command(Side::Proxied, Way::Passed, Tool::True));
+        let call =
+            || time(&mut session.calls.command(Side::Proxied, Transport::Passed, Tool::True));
         // An exec takes a tenth of a second and more.
         Pairs::measure(2, exec, call)?;
         Pairs::measure(bench.depth.long(), exec, call).map(Slowdown)
@@ -40,7 +41,8 @@ pub(super) fn against_exec(bench: &Bench<'_>) -> Result<Measured> {
 /// A call into a container against the same program natively.
 pub(super) fn against_native(bench: &Bench<'_>) -> Result<Measured> {
     in_session(bench, |session| {
-        let pass = |side| move || time(&mut session.calls.command(side, Way::Passed, Tool::True));
+        let pass =
+            |side| move || time(&mut session.calls.command(side, Transport::Passed, Tool::True));
         Pairs::measure(WARM_UP, pass(Side::Native), pass(Side::Proxied))?;
         Pairs::measure(bench.depth.calls(), pass(Side::Native), pass(Side::Proxied)).map(Slowdown)
     })
@@ -51,8 +53,8 @@ pub(super) fn at_once(bench: &Bench<'_>) -> Result<Measured> {
     in_session(bench, |session| {
         let pass = |side| {
             move || {
-                let commands =
-                    (0..AT_ONCE).map(|_| session.calls.command(side, Way::Passed, Tool::True));
+                let commands = (0..AT_ONCE)
+                    .map(|_| session.calls.command(side, Transport::Passed, Tool::True));
                 time_all(commands.collect())
             }
         };
@@ -110,7 +112,7 @@ impl Session {
         let calls = Calls {
             tools: tools.clone(),
             shims: shims.clone(),
-            contract: serve.contract().to_vec(),
+            client_env: serve.client_env().to_vec(),
         };
         Ok(Session { serve, calls, container, _scratch: scratch })
     }
@@ -139,7 +141,7 @@ fn in_session(
 /// Makes our image. `Some` is why that cannot be done: the engine does not answer, or lacks the image
 /// that ours is made from.
 fn unready() -> Result<Option<String>> {
-    if let Err(error) = Engine::Docker.answers() {
+    if let Err(error) = Engine::Docker.check_available() {
         return Ok(Some(format!("{ENGINE} does not answer: {error}")));
     }
     let mut inspect = engine(&["image", "inspect", BASE]);

@@ -22,30 +22,34 @@ use crate::shell;
 
 /// An agent is told to say something by a pipe that goes around us, and what it says comes through.
 pub(super) fn update(bench: &Bench<'_>) -> Result<Measured> {
-    measure(bench, Talk::update)
+    measure(bench, AcpClient::time_update)
 }
 
 /// An agent is asked through us, and answers through us: two frames.
 pub(super) fn request(bench: &Bench<'_>) -> Result<Measured> {
-    measure(bench, Talk::request)
+    measure(bench, AcpClient::time_request)
 }
 
-fn measure(bench: &Bench<'_>, way: fn(&mut Talk) -> Result<Duration>) -> Result<Measured> {
+fn measure(
+    bench: &Bench<'_>,
+    time_once: fn(&mut AcpClient) -> Result<Duration>,
+) -> Result<Measured> {
     let agent = build()?;
-    let _one = OneProcessor::take()?;
-    let (mut native, mut bridged) = (Talk::native(&agent)?, Talk::bridged(bench, &agent)?);
-    Pairs::measure(WARM_UP, || way(&mut native), || way(&mut bridged))?;
+    let _one = PinnedCpu::take()?;
+    let (mut native, mut bridged) =
+        (AcpClient::native(&agent)?, AcpClient::bridged(bench, &agent)?);
+    Pairs::measure(WARM_UP, || time_once(&mut native), || time_once(&mut bridged))?;
     // Each takes microseconds, so there may be many.
     let rounds = bench.depth.calls() * 20;
-    Pairs::measure(rounds, || way(&mut native), || way(&mut bridged)).map(Slowdown)
+    Pairs::measure(rounds, || time_once(&mut native), || time_once(&mut bridged)).map(Slowdown)
 }
 
 /// This process, and all that it starts meanwhile, on one processor. Where somebody is woken tells
 /// whether that takes 3 us or 20, and of two ways that are measured in turns each would find its own
 /// habit: that would be compared, and not the ways.
-struct OneProcessor(CpuSet);
+struct PinnedCpu(CpuSet);
 
-impl OneProcessor {
+impl PinnedCpu {
     fn take() -> Result<Self> {
         let ourselves = Pid::from_raw(0);
         let all = sched_getaffinity(ourselves)?;
@@ -53,11 +57,11 @@ impl OneProcessor {
         let mut one = CpuSet::new();
         one.set(first.context("there is no processor")?)?;
         sched_setaffinity(ourselves, &one)?;
-        Ok(OneProcessor(all))
+        Ok(PinnedCpu(all))
     }
 }
 
-impl Drop for OneProcessor {
+impl Drop for PinnedCpu {
     fn drop(&mut self) {
         // What was allowed before is allowed again.
         _ = sched_setaffinity(Pid::from_raw(0), &self.0);
@@ -65,23 +69,23 @@ impl Drop for OneProcessor {
 }
 
 /// An editor and its agent.
-struct Talk {
+struct AcpClient {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
     /// What the agent is told to say something by.
-    word: File,
-    asked: u64,
+    trigger: File,
+    last_id: u64,
     line: Vec<u8>,
     _scratch: Scratch,
 }
 
-impl Talk {
+impl AcpClient {
     /// With nobody in between.
     fn native(agent: &Path) -> Result<Self> {
         let scratch = Scratch::new("aifo-bench-bare")?;
         let fifo = fifo(&scratch)?;
-        Talk::start(Command::new(agent).arg(&fifo), scratch, fifo)
+        AcpClient::start(Command::new(agent).arg(&fifo), scratch, fifo)
     }
 
     /// Through `aifo-coder acp`.
@@ -93,7 +97,7 @@ impl Talk {
         coder.args(["acp", "--backend", "local", "--agent-command", &line]);
         coder.current_dir(&bench.workspace).env("AIFO_SHIM_BIN", &bench.dist.shim);
         coder.env("PATH", serve::path_with(&bench.calls.tools)?);
-        Talk::start(&mut coder, scratch, fifo)
+        AcpClient::start(&mut coder, scratch, fifo)
     }
 
     fn start(command: &mut Command, scratch: Scratch, fifo: PathBuf) -> Result<Self> {
@@ -102,41 +106,43 @@ impl Talk {
         let stdin = child.stdin.take().context("no stdin")?;
         let stdout = BufReader::new(child.stdout.take().context("no stdout")?);
         // Of a pipe with a name that has no reader yet, both ends can be had at once.
-        let word = OpenOptions::new().read(true).write(true).open(fifo)?;
+        let trigger = OpenOptions::new().read(true).write(true).open(fifo)?;
         let line = Vec::new();
-        let mut talk = Talk { child, stdin, stdout, word, asked: 0, line, _scratch: scratch };
-        talk.ask("initialize", r#"{"protocolVersion":1}"#)?;
+        let mut client =
+            AcpClient { child, stdin, stdout, trigger, last_id: 0, line, _scratch: scratch };
+        client.request("initialize", r#"{"protocolVersion":1}"#)?;
         let cwd = std::env::current_dir()?;
-        talk.ask("session/new", &format!(r#"{{"cwd":"{}","mcpServers":[]}}"#, cwd.display()))?;
-        Ok(talk)
+        client
+            .request("session/new", &format!(r#"{{"cwd":"{}","mcpServers":[]}}"#, cwd.display()))?;
+        Ok(client)
     }
 
-    fn update(&mut self) -> Result<Duration> {
+    fn time_update(&mut self) -> Result<Duration> {
         let start = Instant::now();
-        self.word.write_all(b".")?;
-        self.hear()?;
+        self.trigger.write_all(b".")?;
+        self.read_line()?;
         Ok(start.elapsed())
     }
 
-    fn request(&mut self) -> Result<Duration> {
+    fn time_request(&mut self) -> Result<Duration> {
         let start = Instant::now();
-        self.ask("_echo", r#"{"text":"some words of a question"}"#)?;
+        self.request("_echo", r#"{"text":"some words of a question"}"#)?;
         Ok(start.elapsed())
     }
 
     /// Asks for something, and hears the answer.
-    fn ask(&mut self, method: &str, params: &str) -> Result<()> {
-        self.asked += 1;
-        let id = self.asked;
+    fn request(&mut self, method: &str, params: &str) -> Result<()> {
+        self.last_id += 1;
+        let id = self.last_id;
         let request = format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}{}"#,
             '\n'
         );
         self.stdin.write_all(request.as_bytes())?;
-        self.hear()
+        self.read_line()
     }
 
-    fn hear(&mut self) -> Result<()> {
+    fn read_line(&mut self) -> Result<()> {
         self.line.clear();
         if self.stdout.read_until(b'\n', &mut self.line)? == 0 {
             bail!("the agent has ended");
@@ -145,7 +151,7 @@ impl Talk {
     }
 }
 
-impl Drop for Talk {
+impl Drop for AcpClient {
     fn drop(&mut self) {
         // One that is gone already has nothing to be told; of the agent nothing stays behind.
         _ = kill(serve::pid(&self.child), Signal::SIGTERM);

@@ -43,9 +43,9 @@ pub(super) fn output(bench: &Bench<'_>) -> Result<Measured> {
     let mailbox = Mailbox::start(bench, "binary")?;
     let [printed, copied] = ["printed", "copied"].map(|name| mailbox.scratch.file(name));
     let cp = shell::find_in_path("cp").context("no `cp` in the PATH")?;
-    let pour = || {
-        let mut client = quiet(&mailbox.client(Tool::Pour(BULK)));
-        client.args(Tool::Pour(BULK).args()).stdout(File::create(&printed)?);
+    let download = || {
+        let mut client = quiet(&mailbox.client(Tool::Output(BULK)));
+        client.args(Tool::Output(BULK).args()).stdout(File::create(&printed)?);
         let time = time(&mut client)?;
         super::measure::expect_bytes(BULK, fs::metadata(&printed)?.len())?;
         Ok(time)
@@ -54,8 +54,8 @@ pub(super) fn output(bench: &Bench<'_>) -> Result<Measured> {
         let _ = fs::remove_file(&copied);
         time(quiet(&cp).arg(&printed).arg(&copied))
     };
-    pour()?;
-    Pairs::measure(bench.depth.long(), copy, pour).map(Slowdown)
+    download()?;
+    Pairs::measure(bench.depth.long(), copy, download).map(Slowdown)
 }
 
 /// A daemon, and the directory that it serves from. Dropped, it ends.
@@ -71,7 +71,7 @@ impl Mailbox {
         let directory = scratch.dir("mailbox")?;
         let mut proxy = Command::new(&bench.dist.coder);
         proxy.args(["proxy", "--client", client, "--dir"]).arg(&directory);
-        proxy.args([Tool::True.name(), Tool::Pour(BULK).name()]);
+        proxy.args([Tool::True.name(), Tool::Output(BULK).name()]);
         proxy
             .current_dir(&bench.workspace)
             .env("PATH", serve::path_with(&bench.calls.tools)?)
@@ -84,7 +84,7 @@ impl Mailbox {
         let mailbox = Mailbox { daemon, directory, scratch };
         let mut lines = BufReader::new(stdout).lines();
         let is_last = |line: &std::io::Result<String>| {
-            let last = Tool::Pour(BULK).name();
+            let last = Tool::Output(BULK).name();
             line.as_ref().is_ok_and(|line| line.ends_with(&format!("/{last}")))
         };
         if !lines.any(|line| is_last(&line)) {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 
 use super::Depth;
-use super::call::{Calls, Side, Tool, Way, expect_success};
+use super::call::{Calls, Side, Tool, Transport, expect_success};
 use super::parents::Parent;
 use super::stats::Pairs;
 use super::{cpu, version1};
@@ -35,8 +35,8 @@ pub(super) struct Bench<'a> {
 
 impl Bench<'_> {
     /// From spawn to exit, with all output read.
-    pub(super) fn calls(&self, tool: Tool, way: Way) -> Result<Pairs> {
-        let pass = |side| move || self.time_call(side, way, tool);
+    pub(super) fn calls(&self, tool: Tool, transport: Transport) -> Result<Pairs> {
+        let pass = |side| move || self.time_call(side, transport, tool);
         Pairs::measure(WARM_UP, pass(Side::Native), pass(Side::Proxied))?;
         Pairs::measure(self.depth.calls(), pass(Side::Native), pass(Side::Proxied))
     }
@@ -47,8 +47,8 @@ impl Bench<'_> {
     }
 
     /// From the first spawn to the last exit of many at once.
-    pub(super) fn bursts(&self, way: Way) -> Result<Pairs> {
-        let pass = |side| move || self.time_burst(side, way);
+    pub(super) fn bursts(&self, transport: Transport) -> Result<Pairs> {
+        let pass = |side| move || self.time_burst(side, transport);
         Pairs::measure(self.depth.long(), pass(Side::Native), pass(Side::Proxied))
     }
 
@@ -61,7 +61,7 @@ impl Bench<'_> {
         let pass = |side, spent: &dyn Fn() -> Result<Duration>| {
             let before = spent()?;
             for _ in 0..calls {
-                self.time_call(side, Way::Passed, Tool::True)?;
+                self.time_call(side, Transport::Passed, Tool::True)?;
             }
             Ok(spent()?.saturating_sub(before) / calls)
         };
@@ -71,14 +71,14 @@ impl Bench<'_> {
 
     /// A native `true` against the time from SIGINT at the shim of a quiet tool to the shim's end.
     pub(super) fn interrupts(&self) -> Result<Pairs> {
-        let native = || self.time_call(Side::Native, Way::Passed, Tool::True);
+        let native = || self.time_call(Side::Native, Transport::Passed, Tool::True);
         Pairs::measure(self.depth.long(), native, || self.time_interrupt())
     }
 
     /// From spawn to exit of a tool whose output we read from a pipe. Natively it is a bare pipe,
     /// with the same writer, reader and sizes.
-    pub(super) fn outputs(&self, way: Way) -> Result<Pairs> {
-        let pass = |side| move || self.time_output(side, way, self.depth.output());
+    pub(super) fn outputs(&self, transport: Transport) -> Result<Pairs> {
+        let pass = |side| move || self.time_output(side, transport, self.depth.output());
         Pairs::measure(self.depth.long(), pass(Side::Native), pass(Side::Proxied))
     }
 
@@ -94,12 +94,12 @@ impl Bench<'_> {
 
     /// The most that the proxy holds while output goes through it by version 2, in MiB.
     pub(super) fn proxy_peak_v2(&self) -> Result<f64> {
-        self.proxy_peak(|| self.time_output(Side::Proxied, Way::Version2, TRANSFER).map(drop))
+        self.proxy_peak(|| self.time_output(Side::Proxied, Transport::Version2, TRANSFER).map(drop))
     }
 
     /// The same by version 1.
     pub(super) fn proxy_peak_v1(&self) -> Result<f64> {
-        self.proxy_peak(|| version1::pour(self.serve, &self.workspace, TRANSFER))
+        self.proxy_peak(|| version1::download(self.serve, &self.workspace, TRANSFER))
     }
 
     fn proxy_peak(&self, transfer: impl Fn() -> Result<()>) -> Result<f64> {
@@ -108,8 +108,8 @@ impl Bench<'_> {
         host::memory(self.serve.pid(), "VmHWM")
     }
 
-    fn time_call(&self, side: Side, way: Way, tool: Tool) -> Result<Duration> {
-        let mut command = self.calls.command(side, way, tool);
+    fn time_call(&self, side: Side, transport: Transport, tool: Tool) -> Result<Duration> {
+        let mut command = self.calls.command(side, transport, tool);
         let start = Instant::now();
         let output = command.output()?;
         let time = start.elapsed();
@@ -117,9 +117,9 @@ impl Bench<'_> {
         Ok(time)
     }
 
-    fn time_burst(&self, side: Side, way: Way) -> Result<Duration> {
+    fn time_burst(&self, side: Side, transport: Transport) -> Result<Duration> {
         let start = Instant::now();
-        let spawn = |_| Ok(self.calls.command(side, way, Tool::True).spawn()?);
+        let spawn = |_| Ok(self.calls.command(side, transport, Tool::True).spawn()?);
         let children = (0..AT_ONCE).map(spawn).collect::<Result<Vec<Child>>>()?;
         for child in children {
             expect_success(&child.wait_with_output()?)?;
@@ -127,8 +127,8 @@ impl Bench<'_> {
         Ok(start.elapsed())
     }
 
-    fn time_output(&self, side: Side, way: Way, bytes: u64) -> Result<Duration> {
-        let mut command = self.calls.command(side, way, Tool::Pour(bytes));
+    fn time_output(&self, side: Side, transport: Transport, bytes: u64) -> Result<Duration> {
+        let mut command = self.calls.command(side, transport, Tool::Output(bytes));
         let start = Instant::now();
         let mut child = command.spawn()?;
         let arrived = count(child.stdout.take().context("no stdout")?)?;
@@ -140,7 +140,7 @@ impl Bench<'_> {
     }
 
     fn time_interrupt(&self) -> Result<Duration> {
-        let mut child = self.calls.command(Side::Proxied, Way::Passed, Tool::Wait).spawn()?;
+        let mut child = self.calls.command(Side::Proxied, Transport::Passed, Tool::Wait).spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("no stdout")?).read_line(&mut line)?;
         let start = Instant::now();

@@ -29,10 +29,10 @@ fn measure(bench: &Bench<'_>, baseline: &'static str, ours: &'static str) -> Res
         Depth::Full => "200",
         Depth::Quick => "50",
     };
-    let pass = |way| {
+    let pass = |transport| {
         let stream = &stream;
         move || {
-            let nanos = shell::read(Command::new(stream).args([way, mib]))?;
+            let nanos = shell::read(Command::new(stream).args([transport, mib]))?;
             Ok(Duration::from_nanos(nanos.parse().with_context(|| format!("said '{nanos}'"))?))
         }
     };

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     // Every call is made from here. A directory per command would cost each spawn more, natively too,
     // and flatter the ratio.
     std::env::set_current_dir(&workspace)?;
-    let calls = Calls { tools, shims, contract: serve.contract().to_vec() };
+    let calls = Calls { tools, shims, client_env: serve.client_env().to_vec() };
     let depth = flags.depth;
     let bench = Bench { dist: &dist, serve: &serve, calls, workspace, depth };
     let figures = figures(&bench, &rows)

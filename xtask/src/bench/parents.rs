@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::call::{Calls, Side, Tool, Way};
+use super::call::{Calls, Side, Tool, Transport};
 use super::stats::Pairs;
 use crate::shell;
 
@@ -45,7 +45,7 @@ impl Parent {
             command.arg(calls.program(side, Tool::True));
         }
         command.arg((warm_up + rounds).to_string());
-        calls.set_environment(&mut command, Way::Passed);
+        calls.set_environment(&mut command, Transport::Passed);
         let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
         if !output.status.success() {
             bail!("{} failed: {}", self.program(), output.status);

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::Depth;
-use super::stats::{Pairs, Spread, millis};
+use super::stats::{Pairs, Summary, millis};
 use crate::dist::Libc;
 use crate::{host, table};
 
@@ -66,7 +66,7 @@ impl Measured {
     }
 
     /// Native and proxied.
-    fn times(&self) -> Option<[Spread; 2]> {
+    fn times(&self) -> Option<[Summary; 2]> {
         match self {
             Measured::Slowdown(pairs) | Measured::Throughput(pairs) => {
                 Some([pairs.native(), pairs.proxied()])
@@ -141,7 +141,7 @@ impl Figure {
     }
 
     fn json(&self) -> Value {
-        let spread = |spread: Spread| {
+        let spread = |spread: Summary| {
             json!({
                 "p10_ms": spread.p10.as_secs_f64() * 1e3,
                 "median_ms": spread.median.as_secs_f64() * 1e3,
@@ -170,7 +170,7 @@ fn shown(figure: f64) -> String {
 /// How the figures are to be read.
 const LEGEND: &str = "\
 Times in ms, native and proxied in turns; native is the engine's command in the rows that name one.
-measured: proxied p10 to native p10; of many at once the other way round, for throughput. Both p10s
+measured: proxied p10 to native p10; of many at once the other transport round, for throughput. Both p10s
 are of all times: a bare pipe has a fast and a slow mode, and the p10 of the ratios within pairs would
 pick those where only the native half was slow.
 ";

@@ -12,7 +12,7 @@ pub(crate) struct Pairs {
 
 /// What is told of a series of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spread {
+pub(crate) struct Summary {
     /// A tenth of the times are shorter: the path's own cost, without the machine's noise.
     pub(crate) p10: Duration,
     /// Half of the times are shorter.
@@ -40,13 +40,13 @@ impl Pairs {
     }
 
     /// The native times.
-    pub(crate) fn native(&self) -> Spread {
-        Spread::of(&self.native)
+    pub(crate) fn native(&self) -> Summary {
+        Summary::of(&self.native)
     }
 
     /// The proxied times.
-    pub(crate) fn proxied(&self) -> Spread {
-        Spread::of(&self.proxied)
+    pub(crate) fn proxied(&self) -> Summary {
+        Summary::of(&self.proxied)
     }
 
     /// The p10 of the proxied times to that of the native ones.
@@ -67,12 +67,12 @@ impl FromIterator<(Duration, Duration)> for Pairs {
     }
 }
 
-impl Spread {
+impl Summary {
     fn of(times: &[Duration]) -> Self {
         let mut sorted = times.to_vec();
         sorted.sort_unstable();
         let percentile = |percent| at(&sorted, percent).copied().unwrap_or_default();
-        Spread { p10: percentile(10), median: percentile(50) }
+        Summary { p10: percentile(10), median: percentile(50) }
     }
 }
 
@@ -116,10 +116,10 @@ mod tests {
     #[test]
     fn percentiles_are_members_of_the_series() {
         let times: Vec<Duration> = (1..=101).rev().map(Duration::from_millis).collect();
-        let spread = Spread::of(&times);
+        let spread = Summary::of(&times);
         assert_eq!(spread.p10, Duration::from_millis(11));
         assert_eq!(spread.median, Duration::from_millis(51));
-        assert_eq!(Spread::of(&[]).median, Duration::ZERO);
+        assert_eq!(Summary::of(&[]).median, Duration::ZERO);
     }
 
     #[test]

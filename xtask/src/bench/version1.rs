@@ -11,8 +11,8 @@ use super::measure::{count, expect_bytes};
 use crate::serve::Serve;
 
 /// Reads so much output from a version 1 answer.
-pub(super) fn pour(serve: &Serve, workspace: &Path, bytes: u64) -> Result<()> {
-    let tool = Tool::Pour(bytes);
+pub(super) fn download(serve: &Serve, workspace: &Path, bytes: u64) -> Result<()> {
+    let tool = Tool::Output(bytes);
     let mut body = format!(
         "tool={}&cwd={}",
         tool.name(),

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use super::debian::Root;
 use super::engine::Engine;
-use super::recipe::{On, Order, Part, Recipe, find, ordered};
+use super::recipe::{BaseImage, BuildRequest, Part, Recipe, find, ordered};
 use super::{Base, Options, Reuse, Rust, context};
 use crate::scratch::{Scratch, copy_tree};
 use crate::{dist, shell};
@@ -63,7 +63,7 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    fn image(&self, order: &Order) -> Result<()> {
+    fn image(&self, order: &BuildRequest) -> Result<()> {
         let start = Instant::now();
         let image = self.names.image(order.recipe);
         let labels = [format!("{}={}", super::list::IMAGE, order.recipe.name)];
@@ -84,10 +84,10 @@ impl Build<'_> {
     }
 
     /// The image that one stands on, made where it is Debian and ours to make.
-    fn base(&self, on: On) -> Result<String> {
+    fn base(&self, on: BaseImage) -> Result<String> {
         let release = match on {
-            On::Debian(release) => release,
-            On::Image(name) => {
+            BaseImage::Debian(release) => release,
+            BaseImage::Image(name) => {
                 let recipe = find(name).with_context(|| format!("no recipe '{name}'"))?;
                 return Ok(self.names.image(recipe));
             }

@@ -33,7 +33,7 @@ impl Engine {
 
     /// Fails with the reason, in a line, where the engine cannot be used: it is not there, or the
     /// daemon behind it does not answer.
-    pub(crate) fn answers(self) -> Result<()> {
+    pub(crate) fn check_available(self) -> Result<()> {
         if shell::find_in_path(self.name()).is_none() {
             bail!("no {} in PATH", self.name());
         }
@@ -54,12 +54,12 @@ impl Engine {
     }
 
     /// The engines that can be used.
-    pub(crate) fn that_answer() -> Vec<Self> {
-        Self::ALL.into_iter().filter(|engine| engine.answers().is_ok()).collect()
+    pub(crate) fn available() -> Vec<Self> {
+        Self::ALL.into_iter().filter(|engine| engine.check_available().is_ok()).collect()
     }
 
-    pub(crate) fn first_that_answers() -> Result<Self> {
-        let first = Self::ALL.into_iter().find(|engine| engine.answers().is_ok());
+    pub(crate) fn first_available() -> Result<Self> {
+        let first = Self::ALL.into_iter().find(|engine| engine.check_available().is_ok());
         first.context("neither docker nor podman answers\nhint: `docker info` tells why")
     }
 

@@ -12,7 +12,7 @@ pub(super) struct Recipe {
     /// The directory of its Dockerfile.
     pub(super) dir: &'static str,
     pub(super) part: Part,
-    pub(super) on: On,
+    pub(super) on: BaseImage,
 }
 
 /// What an image is there for.
@@ -28,7 +28,7 @@ pub(super) enum Part {
 
 /// What an image stands on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum On {
+pub(super) enum BaseImage {
     /// This release of Debian, unless all is to stand on something else.
     Debian(&'static str),
     /// Another image of the table, which stands before it.
@@ -37,7 +37,7 @@ pub(super) enum On {
 
 /// A recipe, and the version that is to be in it; `None`: the one that its Dockerfile names.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Order {
+pub(super) struct BuildRequest {
     pub(super) recipe: &'static Recipe,
     pub(super) version: Option<String>,
 }
@@ -48,14 +48,14 @@ const NEWER: &str = "trixie";
 
 /// All of them, each behind what it stands on.
 pub(super) const RECIPES: &[Recipe] = &[
-    base("base", "base", On::Debian(debian::RELEASE)),
+    base("base", "base", BaseImage::Debian(debian::RELEASE)),
     toolchain("rust"),
     toolchain("node"),
     toolchain("python"),
     toolchain("go"),
     toolchain("c-cpp"),
-    base("agent-base", "agent-base", On::Debian(NEWER)),
-    base("agent-node", "agent-node", On::Image("agent-base")),
+    base("agent-base", "agent-base", BaseImage::Debian(NEWER)),
+    base("agent-node", "agent-node", BaseImage::Image("agent-base")),
     agent("agent-codex", "agent-node"),
     agent("agent-opencode", "agent-node"),
     agent("agent-gemini", "agent-node"),
@@ -63,34 +63,34 @@ pub(super) const RECIPES: &[Recipe] = &[
     agent("agent-qwen", "agent-node"),
     agent("agent-copilot", "agent-node"),
     agent("agent-letta", "agent-node"),
-    base("agent-python", "agent-python", On::Image("agent-base")),
+    base("agent-python", "agent-python", BaseImage::Image("agent-base")),
     agent("agent-openhands", "agent-python"),
     agent("agent-kimi", "agent-python"),
     agent("agent-vibe", "agent-python"),
     // The packages that aider pins are not to be had for a newer Python than the older release's.
-    base("agent-base-bookworm", "agent-base", On::Debian("bookworm")),
-    base("agent-python-bookworm", "agent-python", On::Image("agent-base-bookworm")),
+    base("agent-base-bookworm", "agent-base", BaseImage::Debian("bookworm")),
+    base("agent-python-bookworm", "agent-python", BaseImage::Image("agent-base-bookworm")),
     agent("agent-aider", "agent-python-bookworm"),
     // The last, as it cannot be made where its release host is not reached.
     agent("agent-crush", "agent-node"),
 ];
 
-const fn base(name: &'static str, dir: &'static str, on: On) -> Recipe {
+const fn base(name: &'static str, dir: &'static str, on: BaseImage) -> Recipe {
     Recipe { name, dir, part: Part::Base, on }
 }
 
 const fn toolchain(kind: &'static str) -> Recipe {
-    Recipe { name: kind, dir: kind, part: Part::Toolchain, on: On::Image("base") }
+    Recipe { name: kind, dir: kind, part: Part::Toolchain, on: BaseImage::Image("base") }
 }
 
 const fn agent(name: &'static str, on: &'static str) -> Recipe {
-    Recipe { name, dir: name, part: Part::Agent, on: On::Image(on) }
+    Recipe { name, dir: name, part: Part::Agent, on: BaseImage::Image(on) }
 }
 
 /// What these names ask for, each behind what it stands on. `toolchains` and `agents` are all of
 /// theirs, no name at all is the former; behind an agent's name there may be a version
 /// (`agent-codex@0.169.0`).
-pub(super) fn ordered(names: &[String]) -> Result<Vec<Order>> {
+pub(super) fn ordered(names: &[String]) -> Result<Vec<BuildRequest>> {
     let toolchains = ["toolchains".to_owned()];
     let names = if names.is_empty() { &toolchains } else { names };
     let mut wanted: Vec<(&'static Recipe, Option<&str>)> = Vec::new();
@@ -106,7 +106,7 @@ pub(super) fn ordered(names: &[String]) -> Result<Vec<Order>> {
         let mut asked = wanted.iter().filter(|(wanted, _)| below(wanted).any(|r| r == recipe));
         if asked.clone().next().is_some() {
             let version = asked.find_map(|(wanted, version)| version.filter(|_| *wanted == recipe));
-            order.push(Order { recipe, version: version.map(str::to_owned) });
+            order.push(BuildRequest { recipe, version: version.map(str::to_owned) });
         }
     }
     Ok(order)
@@ -142,8 +142,8 @@ pub(super) fn find(name: &str) -> Option<&'static Recipe> {
 /// A recipe, what it stands on, what that stands on, and so on.
 fn below(recipe: &'static Recipe) -> impl Iterator<Item = &'static Recipe> {
     std::iter::successors(Some(recipe), |recipe| match recipe.on {
-        On::Debian(_) => None,
-        On::Image(name) => find(name),
+        BaseImage::Debian(_) => None,
+        BaseImage::Image(name) => find(name),
     })
 }
 
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(names(&["agent-codex"]), ["agent-base", "agent-node", "agent-codex"]);
         assert_eq!(names(&["toolchains", "agents"]).len(), RECIPES.len());
         for (at, recipe) in RECIPES.iter().enumerate() {
-            if let On::Image(name) = recipe.on {
+            if let BaseImage::Image(name) = recipe.on {
                 let before = RECIPES[..at].iter().find(|before| before.name == name);
                 assert_eq!(before.map(|before| before.part), Some(Part::Base), "{}", recipe.name);
             }

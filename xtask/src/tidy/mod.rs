@@ -2,7 +2,7 @@
 //!
 //! Each check is a file; each finding is one line, `place: what is wrong`.
 
-mod arrows;
+mod dependencies;
 mod leftovers;
 mod links;
 mod manifests;
@@ -27,7 +27,7 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
     let sources = rust_sources()?;
     let pages = pages()?;
     let checks: [(&str, Vec<Finding>); 8] = [
-        ("arrows", arrows::check(&packages, page(&pages, arrows::PAGE))),
+        ("dependencies", dependencies::check(&packages, page(&pages, dependencies::PAGE))),
         ("pure crates", purity::check(&sources)),
         ("links", links::check(&pages, &sources)),
         ("unsafe", unsafety::check(&sources)),

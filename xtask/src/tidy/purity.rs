@@ -7,7 +7,7 @@ use super::source::{Source, Token};
 const PURE: &[&str] = &["types", "wire", "policy", "decide", "acp"];
 
 /// Paths that reach the world; everything below them counts too.
-const WORLDLY: &[&str] = &[
+const IO_PATHS: &[&str] = &[
     "std::fs",
     "std::net",
     "std::env",
@@ -20,13 +20,13 @@ const WORLDLY: &[&str] = &[
 ];
 
 /// Of those, what only looks at bytes: a path or an argument is bytes on unix.
-const INNOCENT: &[&str] = &["std::os::unix::ffi"];
+const ALLOWED_PATHS: &[&str] = &["std::os::unix::ffi"];
 
 /// Clock readings, under whatever name their type was imported.
 const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now"];
 
 /// Methods of `std::path::Path` that ask the file system.
-const ASKING: &[&str] = &[
+const IO_METHODS: &[&str] = &[
     "canonicalize",
     "exists",
     "is_dir",
@@ -52,10 +52,10 @@ fn is_pure(path: &str) -> bool {
 
 fn scan(source: &Source) -> Vec<Finding> {
     let tokens = source.product_tokens();
-    let worldly = paths(&tokens).into_iter().filter(|(_, path)| is_worldly(path));
+    let worldly = paths(&tokens).into_iter().filter(|(_, path)| does_io(path));
     let methods = tokens.windows(3).filter_map(|window| {
         let [dot, name, open] = window else { return None };
-        let asks = dot.text == "." && ASKING.contains(&name.text) && open.text == "(";
+        let asks = dot.text == "." && IO_METHODS.contains(&name.text) && open.text == "(";
         asks.then(|| (name.line, format!(".{}()", name.text)))
     });
     let finding =
@@ -63,11 +63,11 @@ fn scan(source: &Source) -> Vec<Finding> {
     worldly.chain(methods).map(finding).collect()
 }
 
-fn is_worldly(path: &str) -> bool {
+fn does_io(path: &str) -> bool {
     let reaches = |root: &&str| {
         path.strip_prefix(*root).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
     };
-    (WORLDLY.iter().any(reaches) && !INNOCENT.iter().any(reaches))
+    (IO_PATHS.iter().any(reaches) && !ALLOWED_PATHS.iter().any(reaches))
         || CLOCKS.iter().any(|clock| path.ends_with(clock))
 }
 
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn worldly_code_is_found() {
+    fn io_is_found() {
         let rows = [
             ("use std::fs;", "std::fs"),
             ("use std::{fmt, net::TcpStream};", "std::net::TcpStream"),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn innocent_code_is_not() {
+    fn code_without_io_passes() {
         let rows = [
             "use std::{fmt, time::{Duration, Instant}};",
             "use crate::env; fn f() { env::is_truthy(x) }",

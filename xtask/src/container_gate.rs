@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::container_suites::{self, Row, Told};
+use crate::container_suites::{self, ContainerRuns, Row};
 use crate::images::{self, Engine};
 use crate::{another_user, shell, suites};
 
@@ -62,7 +62,7 @@ enum Extent {
 /// Makes the images of the suites in every engine that answers: what they are made of is fetched
 /// once for all of them.
 pub(crate) fn images() -> Result<Outcome> {
-    let engines = Engine::that_answer();
+    let engines = Engine::available();
     if engines.is_empty() {
         eprintln!("skipped: images of the container suites: no engine answers");
         return Ok(Outcome::Skipped);
@@ -73,9 +73,9 @@ pub(crate) fn images() -> Result<Outcome> {
 fn suites_of(engine: Engine, names: &[String], args: &[String], extent: Extent) -> Result<Outcome> {
     let own = chosen(suites::suites()?, names);
     let rows = container_suites::rows()?;
-    let again: Vec<&Row> = container_suites::told(&rows)
+    let again: Vec<&Row> = container_suites::in_containers(&rows)
         .filter(|row| names.is_empty() || names.contains(&row.suite))
-        .filter(|row| extent == Extent::Whole || row.told == Told::Everywhere)
+        .filter(|row| extent == Extent::Whole || row.runs == ContainerRuns::Everywhere)
         .collect();
     let known = |name: &String| own.contains(name) || again.iter().any(|row| row.suite == *name);
     if let Some(name) = names.iter().find(|name| !known(name)) {
@@ -83,7 +83,7 @@ fn suites_of(engine: Engine, names: &[String], args: &[String], extent: Extent) 
             "unknown container suite '{name}'\nhint: the table in spec/coverage.md, or {PREFIX}.."
         );
     }
-    if let Err(reason) = engine.answers() {
+    if let Err(reason) = engine.check_available() {
         for suite in again.iter().map(|row| &row.suite).chain(&own) {
             eprintln!("skipped: {suite}: no {} engine answers ({reason})", engine.name());
         }
@@ -120,19 +120,19 @@ fn again_in_containers(
         return Ok(());
     }
     let everywhere: Vec<&Row> =
-        rows.iter().copied().filter(|row| row.told == Told::Everywhere).collect();
+        rows.iter().copied().filter(|row| row.runs == ContainerRuns::Everywhere).collect();
     let (separator, rest) = split(args);
-    let told = |rows: &[&Row], image: Option<&str>| {
+    let runs = |rows: &[&Row], image: Option<&str>| {
         let mut command = test(engine, BACKEND, rows.iter().map(|row| row.suite.as_str()));
         command.args([separator, "--exact"]).args(left_out(rows)).args(rest);
         command.envs(image.map(|image| (IMAGE, image)));
         shell::run(&mut command)
     };
-    told(rows, None)?;
+    runs(rows, None)?;
     if everywhere.is_empty() || extent == Extent::Everywhere {
         return Ok(());
     }
-    told(&everywhere, Some("aifo-test-dash:latest"))?;
+    runs(&everywhere, Some("aifo-test-dash:latest"))?;
     match another_user::possible(engine) {
         Ok(()) => {
             let names: Vec<&str> = everywhere.iter().map(|row| row.suite.as_str()).collect();

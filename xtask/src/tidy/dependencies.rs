@@ -16,7 +16,7 @@ pub(super) fn check(packages: &[Package], page: Option<&str>) -> Vec<Finding> {
         findings.push(Finding::new(PAGE, format!("has no table that begins with `{HEADER}`")));
         return findings;
     }
-    findings.extend(table.upward_arrows());
+    findings.extend(table.upward_dependencies());
     for package in packages {
         findings.extend(table.compare(package));
     }
@@ -47,20 +47,20 @@ impl Table {
         let mut findings = Vec::new();
         for (line, text) in body {
             let cells: Vec<&str> = text.trim_matches('|').split('|').map(str::trim).collect();
-            let [level, name, _, arrows] = cells[..] else {
+            let [level, name, _, cell] = cells[..] else {
                 findings.push(Finding::at(PAGE, line, "a row has four cells"));
                 continue;
             };
             let level = level.parse().ok();
             let name = short(name.trim_end_matches("(bin)").trim().trim_matches('`'));
-            allowed.push((name.to_owned(), arrows));
+            allowed.push((name.to_owned(), cell));
             rows.insert(name.to_owned(), Row { line, level, may_depend_on: BTreeSet::new() });
         }
         let mut table = Table { rows };
-        for (name, arrows) in allowed {
-            let (arrows, unknown) = table.arrows(&name, arrows);
+        for (name, cell) in allowed {
+            let (names, unknown) = table.allowed_for(&name, cell);
             if let Some(row) = table.rows.get_mut(&name) {
-                row.may_depend_on = arrows;
+                row.may_depend_on = names;
                 findings.extend(unknown.iter().map(|word| {
                     Finding::at(PAGE, row.line, format!("'{word}' is no crate of the table"))
                 }));
@@ -71,7 +71,7 @@ impl Table {
 
     /// Reads "may depend on": names, `-`, or `all libraries [but NAMES]`, then a remark in brackets.
     /// Gives the names, and the words that are none.
-    fn arrows(&self, of: &str, cell: &str) -> (BTreeSet<String>, Vec<String>) {
+    fn allowed_for(&self, of: &str, cell: &str) -> (BTreeSet<String>, Vec<String>) {
         let cell = cell.split('(').next().unwrap_or_default().replace([',', '`'], " ");
         if let Some(but) = cell.trim().strip_prefix("all libraries") {
             let left_out: Vec<&str> = but.split_whitespace().map(short).collect();
@@ -88,7 +88,7 @@ impl Table {
     }
 
     /// Arrows that the table allows although they do not point to a lower level.
-    fn upward_arrows(&self) -> Vec<Finding> {
+    fn upward_dependencies(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         for (name, row) in &self.rows {
             for target in &row.may_depend_on {
@@ -156,14 +156,14 @@ mod tests {
     fn reads_the_table() {
         let (table, findings) = Table::parse(TEXT);
         assert_eq!(findings, []);
-        let arrows =
+        let allowed_for =
             |name: &str| table.rows[name].may_depend_on.iter().cloned().collect::<Vec<_>>();
         assert_eq!(table.rows.len(), 8);
-        assert_eq!(arrows("shim"), ["types", "wire"]);
-        assert_eq!(arrows("coder"), ["proxy", "shim", "types", "wire"]);
-        assert_eq!(arrows("tests"), ["types"]);
+        assert_eq!(allowed_for("shim"), ["types", "wire"]);
+        assert_eq!(allowed_for("coder"), ["proxy", "shim", "types", "wire"]);
+        assert_eq!(allowed_for("tests"), ["types"]);
         assert_eq!(table.rows["xtask"].level, None);
-        assert_eq!(table.upward_arrows(), []);
+        assert_eq!(table.upward_dependencies(), []);
     }
 
     #[test]
