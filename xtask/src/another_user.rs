@@ -1,4 +1,4 @@
-//! Running suites as somebody else: who starts a session as root is only one half of the story.
+//! Runs suites as another user: the session's launcher need not be root.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,13 +10,13 @@ use anyhow::{Context, Result, bail};
 use crate::images::Engine;
 use crate::{shell, suites};
 
-/// A user who owns nothing here, and needs no entry anywhere.
+/// A user id without files and without a passwd entry.
 const UID: &str = "1000";
 
-/// The socket whose group may speak to the daemon.
+/// The socket whose group may use the Docker daemon.
 const SOCKET: &str = "/var/run/docker.sock";
 
-/// The test programs of some suites with all that they need, where anybody can read it. Gone on drop.
+/// World-readable copies of test programs and what they need; removed on drop.
 #[derive(Debug)]
 pub(crate) struct Copies {
     dir: PathBuf,
@@ -24,8 +24,8 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Builds these suites and copies them, since a build may lie in root's home. They keep the places
-    /// that they have in a target directory.
+    /// Builds and copies these suites, as the target directory may be in root's home. The copies
+    /// keep their layout.
     pub(crate) fn of(suites: &[&str]) -> Result<Self> {
         let mut build = shell::cargo(["build", "--bins", "-p", "aifo-coder", "-p", "aifo-shim"]);
         shell::run(build.args(["-p", suites::PACKAGE]))?;
@@ -60,7 +60,7 @@ impl Copies {
         Ok(copy)
     }
 
-    /// Runs them one by one, as the other user in the daemon's group and in no other.
+    /// Runs the copies one by one as the other user, whose only group is the daemon's.
     pub(crate) fn run(&self, args: &[String], variables: &[(&str, &str)]) -> Result<()> {
         let group = fs::metadata(SOCKET).with_context(|| format!("no {SOCKET}"))?.gid().to_string();
         for program in &self.programs {
@@ -82,7 +82,7 @@ impl Drop for Copies {
     }
 }
 
-/// The programs that cargo says it has made.
+/// Returns the executables in cargo's JSON messages.
 fn executables(messages: &str) -> Vec<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str(line).ok());
     let programs = messages.filter_map(|message: serde_json::Value| {
@@ -93,13 +93,13 @@ fn executables(messages: &str) -> Vec<PathBuf> {
     programs.collect()
 }
 
-/// Fails with the reason where this engine cannot be used as somebody else.
+/// Fails with the reason if this engine cannot be used as another user.
 pub(crate) fn possible(engine: Engine) -> Result<()> {
     if engine != Engine::Docker {
-        bail!("without a daemon it is not this machine's but the other user's own");
+        bail!("an engine without a daemon is per user");
     }
     if shell::read(Command::new("id").arg("--user"))? != "0" {
-        bail!("only root can be somebody else");
+        bail!("only root can switch users");
     }
     Ok(())
 }

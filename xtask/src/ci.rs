@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: everything that must pass, in the order of how fast it tells.
+//! `cargo xtask ci`: every required check, the fastest first.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use crate::container_gate::{self, Outcome};
 use crate::images::Engine;
 use crate::{shell, suites, tidy, workspace};
 
-/// One step: its title, how to run it alone, and what it does.
+/// A step: its title, the command that reruns it, and its function.
 struct Step {
     title: &'static str,
     rerun: &'static str,
@@ -52,7 +52,7 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// Runs the steps and stops at the first that fails; the last lines say how each went.
+/// Runs the steps up to the first failure and prints a summary.
 pub(crate) fn run(_args: &[OsString]) -> Result<()> {
     let mut summary = Vec::new();
     for step in STEPS {
@@ -103,8 +103,8 @@ fn docs() -> Result<()> {
     shell::run(shell::cargo(args).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Runs the doctests, and makes sure that each library had one: a crate's page shows an example,
-/// and cargo says nothing when a manifest or a fence switches it off.
+/// Runs the doctests and fails if a library has none: a manifest or a fence can switch them off
+/// silently.
 fn doctests() -> Result<()> {
     let report = run_and_capture(&mut shell::cargo(["test", "--workspace", "--doc"]))?;
     let counts = doctest_counts(&report);
@@ -119,7 +119,7 @@ fn doctests() -> Result<()> {
     Ok(())
 }
 
-/// How many doctests passed, by library, in the output of `cargo test --doc`.
+/// Counts passed doctests by library, from the output of `cargo test --doc`.
 fn doctest_counts(report: &str) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     let mut library = None;
@@ -136,15 +136,15 @@ fn doctest_counts(report: &str) -> BTreeMap<&str, usize> {
     counts
 }
 
-/// Tells a command, runs it, and gives what it said on both streams in the order it was said, while
-/// passing every line on to stderr.
+/// Prints and runs a command, and returns both output streams in order. Every line also goes to
+/// stderr.
 fn run_and_capture(command: &mut Command) -> Result<String> {
     let line = shell::line(command);
     eprintln!("$ {line}");
     let (reader, writer) = io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().with_context(|| format!("cannot run `{line}`"))?;
-    // The command holds our write ends until it gets others; the pipe would never end.
+    // The command holds the pipe's write ends; the reader would never see its end.
     command.stdout(io::stderr()).stderr(io::stderr());
     let mut report = String::new();
     for line in BufReader::new(reader).lines() {

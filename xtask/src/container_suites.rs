@@ -1,8 +1,8 @@
-//! Which suites are told again with sidecars in containers: the table of `spec/coverage.md`.
+//! The table in `spec/coverage.md` of suites that run again with sidecars in containers.
 
 use anyhow::{Context, Result, bail};
 
-/// A row: a suite, how far it is told in containers, and which of its tests are not.
+/// A row: a suite, whether it runs in containers, and its tests that do not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) suite: String,
@@ -10,30 +10,30 @@ pub(crate) struct Row {
     pub(crate) left_out: Vec<String>,
 }
 
-/// How far a suite is told in containers.
+/// How often a suite runs in containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContainerRuns {
-    /// As root and as another user, and in each image.
+    /// As root and as another user, and with each image.
     Everywhere,
-    /// Once, as whoever runs it.
+    /// Once, as the current user.
     Once,
-    /// It is about something else.
+    /// Never; the row gives the reason.
     Not,
 }
 
-/// The rows, in the order of the page. Fails if the page has none, or one that means nothing.
+/// Returns the rows in the page's order. Fails if there are none or one is invalid.
 pub(crate) fn rows() -> Result<Vec<Row>> {
     let page = include_str!("../../spec/coverage.md");
     let lines = page.lines().skip_while(|line| !line.starts_with(HEAD)).skip(2);
     let rows =
         lines.take_while(|line| line.starts_with('|')).map(row).collect::<Result<Vec<_>>>()?;
     if rows.is_empty() {
-        bail!("spec/coverage.md has no table '{HEAD}..'");
+        bail!("'spec/coverage.md' has no table '{HEAD}..'");
     }
     Ok(rows)
 }
 
-/// The suites that are told in containers.
+/// The suites that run in containers.
 pub(crate) fn in_containers(rows: &[Row]) -> impl Iterator<Item = &Row> {
     rows.iter().filter(|row| row.runs != ContainerRuns::Not)
 }
@@ -42,20 +42,20 @@ const HEAD: &str = "| suite | in containers |";
 
 fn row(line: &str) -> Result<Row> {
     let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-    let [suite, runs, rest] = cells[..] else { bail!("three cells in each row: {line}") };
+    let [suite, runs, rest] = cells[..] else { bail!("a row needs three cells: '{line}'") };
     let runs = match runs {
         "everywhere" => ContainerRuns::Everywhere,
         "once" => ContainerRuns::Once,
         "no" => ContainerRuns::Not,
-        other => bail!("'{other}' is no word of this table: {line}"),
+        other => bail!("invalid value '{other}', expected everywhere, once or no: '{line}'"),
     };
     if runs == ContainerRuns::Not && rest.is_empty() {
-        bail!("left out without a reason: {line}");
+        bail!("a suite with 'no' needs a reason: '{line}'");
     }
-    // Names stand in backticks, so every second part is one.
+    // Names are in backticks, so every second part is one.
     let left_out = rest.split('`').skip(1).step_by(2).map(str::to_owned).collect();
     let suite = suite.strip_prefix('`').and_then(|suite| suite.strip_suffix('`'));
-    Ok(Row { suite: suite.context("a suite stands in backticks")?.to_owned(), runs, left_out })
+    Ok(Row { suite: suite.context("a suite's name needs backticks")?.to_owned(), runs, left_out })
 }
 
 #[cfg(test)]
