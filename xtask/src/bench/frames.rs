@@ -1,5 +1,5 @@
-//! A frame on its way through `aifo-coder acp`, against the round trip of a line over bare pipes, all of it
-//! on one processor.
+//! The latency of a frame through `aifo-coder acp`, relative to a line's round trip over pipes, on
+//! one CPU.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -20,12 +20,12 @@ use crate::scratch::Scratch;
 use crate::serve;
 use crate::shell;
 
-/// An agent is told to say something by a pipe that goes around us, and what it says comes through.
+/// A notification: a FIFO makes the agent send it, and the bridge forwards it.
 pub(super) fn update(bench: &Bench<'_>) -> Result<Measured> {
     measure(bench, AcpClient::time_update)
 }
 
-/// An agent is asked through us, and answers through us: two frames.
+/// A request and its response: two frames through the bridge.
 pub(super) fn request(bench: &Bench<'_>) -> Result<Measured> {
     measure(bench, AcpClient::time_request)
 }
@@ -39,14 +39,13 @@ fn measure(
     let (mut native, mut bridged) =
         (AcpClient::native(&agent)?, AcpClient::bridged(bench, &agent)?);
     Pairs::measure(WARM_UP, || time_once(&mut native), || time_once(&mut bridged))?;
-    // Each takes microseconds, so there may be many.
+    // Each takes microseconds, so many rounds are cheap.
     let rounds = bench.depth.calls() * 20;
     Pairs::measure(rounds, || time_once(&mut native), || time_once(&mut bridged)).map(Slowdown)
 }
 
-/// This process, and all that it starts meanwhile, on one processor. Where somebody is woken tells
-/// whether that takes 3 us or 20, and of two ways that are measured in turns each would find its own
-/// habit: that would be compared, and not the ways.
+/// Pins this process and its children to one CPU. A wake-up takes 3 us or 20 depending on the CPU
+/// it happens on; unpinned, that difference would dominate the measurement.
 struct PinnedCpu(CpuSet);
 
 impl PinnedCpu {
@@ -55,7 +54,7 @@ impl PinnedCpu {
         let all = sched_getaffinity(ourselves)?;
         let first = (0..CpuSet::count()).find(|cpu| all.is_set(*cpu).unwrap_or_default());
         let mut one = CpuSet::new();
-        one.set(first.context("there is no processor")?)?;
+        one.set(first.context("no CPU is available")?)?;
         sched_setaffinity(ourselves, &one)?;
         Ok(PinnedCpu(all))
     }
@@ -63,17 +62,17 @@ impl PinnedCpu {
 
 impl Drop for PinnedCpu {
     fn drop(&mut self) {
-        // What was allowed before is allowed again.
+        // Restores the allowed CPUs.
         _ = sched_setaffinity(Pid::from_raw(0), &self.0);
     }
 }
 
-/// An editor and its agent.
+/// A client and its agent.
 struct AcpClient {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
-    /// What the agent is told to say something by.
+    /// A byte here makes the agent send a notification.
     trigger: File,
     last_id: u64,
     line: Vec<u8>,
@@ -81,7 +80,7 @@ struct AcpClient {
 }
 
 impl AcpClient {
-    /// With nobody in between.
+    /// Without the bridge.
     fn native(agent: &Path) -> Result<Self> {
         let scratch = Scratch::new("aifo-bench-bare")?;
         let fifo = fifo(&scratch)?;
@@ -105,7 +104,7 @@ impl AcpClient {
         let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
         let stdin = child.stdin.take().context("no stdin")?;
         let stdout = BufReader::new(child.stdout.take().context("no stdout")?);
-        // Of a pipe with a name that has no reader yet, both ends can be had at once.
+        // Opening a FIFO for both reading and writing does not block.
         let trigger = OpenOptions::new().read(true).write(true).open(fifo)?;
         let line = Vec::new();
         let mut client =
@@ -130,7 +129,7 @@ impl AcpClient {
         Ok(start.elapsed())
     }
 
-    /// Asks for something, and hears the answer.
+    /// Sends a request and reads the response.
     fn request(&mut self, method: &str, params: &str) -> Result<()> {
         self.last_id += 1;
         let id = self.last_id;
@@ -145,7 +144,7 @@ impl AcpClient {
     fn read_line(&mut self) -> Result<()> {
         self.line.clear();
         if self.stdout.read_until(b'\n', &mut self.line)? == 0 {
-            bail!("the agent has ended");
+            bail!("the agent has exited");
         }
         Ok(())
     }
@@ -153,7 +152,7 @@ impl AcpClient {
 
 impl Drop for AcpClient {
     fn drop(&mut self) {
-        // One that is gone already has nothing to be told; of the agent nothing stays behind.
+        // The process may have exited already. Wait, so that no agent is left.
         _ = kill(serve::pid(&self.child), Signal::SIGTERM);
         _ = self.child.wait();
     }
@@ -165,7 +164,7 @@ fn fifo(scratch: &Scratch) -> Result<PathBuf> {
     Ok(fifo)
 }
 
-/// An agent that answers at once: an example of the crate `acp`.
+/// Builds the example `echo` of the crate `acp`, an agent that answers at once.
 fn build() -> Result<PathBuf> {
     let dir = shell::root().join("target/dist");
     let mut cargo = shell::cargo(["build", "--release", "-p", "aifo-acp", "--example", "echo"]);

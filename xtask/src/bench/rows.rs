@@ -1,4 +1,4 @@
-//! What is measured: a row each, in this order, with its bound.
+//! The benchmark's rows, in order, with their bounds.
 
 use anyhow::Result;
 
@@ -12,15 +12,15 @@ use super::parents::Parent;
 use super::report::Bound::{self, AtLeast, AtMost, Reported};
 use super::report::Measured::{self, Absent, Mib, Slowdown, Throughput};
 
-/// One row of the table.
+/// A row of the table.
 pub(super) struct Row {
-    /// What `--only` looks for.
+    /// The name that `--only` searches.
     pub(super) name: &'static str,
     pub(super) bound: Bound,
     pub(super) measure: fn(&Bench<'_>) -> Result<Measured>,
 }
 
-/// All rows. Those of the proxy's memory tell of the session so far.
+/// All rows. Those of the proxy's memory depend on the rows before them.
 pub(super) const ROWS: &[Row] = &[
     Row {
         name: "shim size",

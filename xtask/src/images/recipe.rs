@@ -1,4 +1,4 @@
-//! Which images there are, and what each stands on.
+//! The known images and their bases.
 
 use anyhow::{Context, Result, bail};
 
@@ -7,7 +7,7 @@ use super::debian;
 /// An image that can be built.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Recipe {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub(super) name: &'static str,
     /// The directory of its Dockerfile.
     pub(super) dir: &'static str,
@@ -15,38 +15,38 @@ pub(super) struct Recipe {
     pub(super) on: BaseImage,
 }
 
-/// What an image is there for.
+/// The purpose of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Others stand on it.
+    /// A base of other images.
     Base,
-    /// A sidecar runs in it.
+    /// A sidecar's image.
     Toolchain,
-    /// An agent runs in it.
+    /// An agent's image.
     Agent,
 }
 
-/// What an image stands on.
+/// The base of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BaseImage {
-    /// This release of Debian, unless all is to stand on something else.
+    /// This Debian release, unless `--base` names another base.
     Debian(&'static str),
-    /// Another image of the table, which stands before it.
+    /// Another recipe, which precedes it in the table.
     Image(&'static str),
 }
 
-/// A recipe, and the version that is to be in it; `None`: the one that its Dockerfile names.
+/// A recipe and its version; `None`: the Dockerfile's.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BuildRequest {
     pub(super) recipe: &'static Recipe,
     pub(super) version: Option<String>,
 }
 
-/// The release that agents stand on. What a sidecar builds may be run beside the agent, so its C
-/// library must not be the older one; and some agents want the Python that came with this one.
+/// The agents' release. Programs built in a sidecar may run beside the agent, so its C library must
+/// not be older; some agents need this release's Python.
 const NEWER: &str = "trixie";
 
-/// All of them, each behind what it stands on.
+/// All recipes, each after its base.
 pub(super) const RECIPES: &[Recipe] = &[
     base("base", "base", BaseImage::Debian(debian::RELEASE)),
     toolchain("rust"),
@@ -67,11 +67,11 @@ pub(super) const RECIPES: &[Recipe] = &[
     agent("agent-openhands", "agent-python"),
     agent("agent-kimi", "agent-python"),
     agent("agent-vibe", "agent-python"),
-    // The packages that aider pins are not to be had for a newer Python than the older release's.
+    // Aider pins packages that newer Pythons do not support.
     base("agent-base-bookworm", "agent-base", BaseImage::Debian("bookworm")),
     base("agent-python-bookworm", "agent-python", BaseImage::Image("agent-base-bookworm")),
     agent("agent-aider", "agent-python-bookworm"),
-    // The last, as it cannot be made where its release host is not reached.
+    // Last, as its build fails where its release host is unreachable.
     agent("agent-crush", "agent-node"),
 ];
 
@@ -87,9 +87,8 @@ const fn agent(name: &'static str, on: &'static str) -> Recipe {
     Recipe { name, dir: name, part: Part::Agent, on: BaseImage::Image(on) }
 }
 
-/// What these names ask for, each behind what it stands on. `toolchains` and `agents` are all of
-/// theirs, no name at all is the former; behind an agent's name there may be a version
-/// (`agent-codex@0.169.0`).
+/// Returns the named recipes, each after its base. `toolchains` (the default) and `agents` stand
+/// for all of their kind; an agent's name may have a version (`agent-codex@0.169.0`).
 pub(super) fn ordered(names: &[String]) -> Result<Vec<BuildRequest>> {
     let toolchains = ["toolchains".to_owned()];
     let names = if names.is_empty() { &toolchains } else { names };
@@ -123,13 +122,16 @@ fn one(name: &str) -> Result<(&'static Recipe, Option<&str>)> {
     };
     let recipe = find(name).with_context(|| {
         let names: Vec<&str> = RECIPES.iter().map(|recipe| recipe.name).collect();
-        format!("unknown image '{name}'\nimages: toolchains agents {}", names.join(" "))
+        format!(
+            "unknown image '{name}'\nhint: the images are: toolchains agents {}",
+            names.join(" ")
+        )
     })?;
     if version.is_some() && recipe.part != Part::Agent {
-        bail!("'{name}' has no version to choose\nhint: only agents have");
+        bail!("'{name}' takes no version\nhint: only agents take one");
     }
     if version == Some("") {
-        bail!("'{name}@' names no version");
+        bail!("the version after '{name}@' is empty");
     }
     Ok((recipe, version))
 }
@@ -139,7 +141,7 @@ pub(super) fn find(name: &str) -> Option<&'static Recipe> {
     RECIPES.iter().find(|recipe| recipe.name == name)
 }
 
-/// A recipe, what it stands on, what that stands on, and so on.
+/// A recipe and its chain of bases.
 fn below(recipe: &'static Recipe) -> impl Iterator<Item = &'static Recipe> {
     std::iter::successors(Some(recipe), |recipe| match recipe.on {
         BaseImage::Debian(_) => None,

@@ -1,4 +1,4 @@
-//! `images test`: what the container suites run in. Small, and built only where the inputs changed.
+//! `images test`: the suites' images. They are small and are rebuilt only if their inputs changed.
 
 use anyhow::Result;
 
@@ -7,20 +7,20 @@ use super::engine::{Engine, INPUTS};
 use super::{Reuse, context, list};
 use crate::shell;
 
-/// The Debian below, with the real tools that the stories need.
+/// The Debian root, with the real tools that suites need.
 const ROOT: Root<'_> = Root {
     image: "aifo-test-debian:latest",
     release: RELEASE,
     packages: &["g++", "gcc", "libc6-dev", "make", "nodejs", "procps", "python3"],
 };
 
-/// The image that serves as every kind.
+/// The image that every kind uses.
 const BASE: &str = "aifo-test-base:latest";
 
-/// Those that differ from it in one respect each.
+/// Variants that differ from it in one respect each.
 const VARIANTS: [&str; 5] = ["dash", "noshell", "user", "hostile", "path"];
 
-/// Makes in each engine what it lacks of the suites' images.
+/// Builds the suites' images that each engine lacks.
 pub(crate) fn build(engines: &[Engine]) -> Result<()> {
     ROOT.provide(engines, Reuse::Same)?;
     for engine in engines {
@@ -32,7 +32,7 @@ pub(crate) fn build(engines: &[Engine]) -> Result<()> {
     Ok(())
 }
 
-/// Builds an image unless the engine has it from the same inputs, which it gives.
+/// Builds an image unless the engine has it from the same inputs; returns their digest.
 fn provide(engine: Engine, name: &str, base: &str, base_inputs: &str) -> Result<String> {
     let dir = format!("test/{name}");
     let inputs = context::inputs(&dir, base_inputs)?;

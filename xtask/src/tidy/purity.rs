@@ -1,12 +1,12 @@
-//! Sans-IO crates hold to it: no files, sockets, environment, processes, threads or clocks.
+//! Checks that sans-IO crates use no files, sockets, environment, processes, threads or clocks.
 
 use super::Finding;
 use super::source::{Source, Token};
 
-/// The crates that only compute, by directory in `crates/`.
+/// The sans-IO crates, by directory in `crates/`.
 const PURE: &[&str] = &["types", "wire", "policy", "decide", "acp"];
 
-/// Paths that reach the world; everything below them counts too.
+/// Paths that do I/O, with everything below them.
 const IO_PATHS: &[&str] = &[
     "std::fs",
     "std::net",
@@ -19,13 +19,13 @@ const IO_PATHS: &[&str] = &[
     "tokio",
 ];
 
-/// Of those, what only looks at bytes: a path or an argument is bytes on unix.
+/// Exceptions that only convert bytes.
 const ALLOWED_PATHS: &[&str] = &["std::os::unix::ffi"];
 
-/// Clock readings, under whatever name their type was imported.
+/// Clock readings, also through an imported type.
 const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now"];
 
-/// Methods of `std::path::Path` that ask the file system.
+/// Methods of `std::path::Path` that read the file system.
 const IO_METHODS: &[&str] = &[
     "canonicalize",
     "exists",
@@ -38,7 +38,7 @@ const IO_METHODS: &[&str] = &[
     "try_exists",
 ];
 
-/// Scans the code of the pure crates, tests aside.
+/// Scans the code of the sans-IO crates, without tests.
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     sources.iter().filter(|source| is_pure(&source.path)).flat_map(scan).collect()
 }
@@ -74,7 +74,7 @@ fn does_io(path: &str) -> bool {
 /// Every path in the code, with the line of its first word; `a::{b, c::d}` is `a::b` and `a::c::d`.
 fn paths(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    // The prefixes of the groups we are in; `None` for a brace that opens no group of a `use`.
+    // The prefixes of the open groups; `None` for a brace that is not a group of a `use`.
     let mut groups: Vec<Option<String>> = Vec::new();
     let mut rest = tokens;
     while let Some((token, after)) = rest.split_first() {
@@ -82,7 +82,7 @@ fn paths(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
         match token.text {
             "{" => groups.push(None),
             "}" => _ = groups.pop(),
-            // A path after one of these may begin with `::`, and is not theirs.
+            // A path after one of these may begin with `::`.
             "as" | "in" | "return" | "use" => {}
             word if is_word(word) => {
                 let prefix = groups.last().cloned().flatten();
