@@ -1,4 +1,4 @@
-//! The machine's real tools, found natively or as shims: the same story is told in every way.
+//! Compares commands with the machine's real tools, run natively and through shims.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,62 +9,61 @@ use std::process::{Command, Stdio};
 
 use crate::{Running, Session, Setup, can_run, eventually, files_below, is_alive};
 
-/// How a parent finds its tools.
+/// How a command finds its tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecMode {
-    /// The real programs stand first in PATH.
+    /// The real programs are first in PATH.
     Native,
-    /// Shims do, and pass on what they were started with.
+    /// Shims are first and pass their descriptors.
     Passed,
-    /// Shims do, and every byte goes through their connection.
+    /// Shims are first and relay every byte.
     Relayed,
 }
 
 impl ExecMode {
-    /// Natively first: what is so there has to be so in the others.
+    /// All modes, native first: the others must equal it.
     pub const ALL: [ExecMode; 3] = [ExecMode::Native, ExecMode::Passed, ExecMode::Relayed];
-    /// The ways with shims.
+    /// The modes with shims.
     pub const SHIMS: [ExecMode; 2] = [ExecMode::Passed, ExecMode::Relayed];
 }
 
-/// What a parent left: its ending, its output, and every file it made.
+/// The result of a command: its ending, its output, and the files it created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunResult {
     /// The exit code, or the signal that ended it.
     pub ending: Result<i32, i32>,
-    /// Its standard output as text.
+    /// Stdout as text.
     pub stdout: String,
-    /// Its standard error as text.
+    /// Stderr as text.
     pub stderr: String,
-    /// Path, mode and content of each file below the stage's two directories.
+    /// Path, mode and content of each file below the two directories.
     pub files: Vec<(PathBuf, u32, String)>,
 }
 
-/// A session over real tools, a directory to work in and one outside of the workspace.
+/// A session with real tools, a directory in the workspace and one outside.
 ///
-/// Beside the tools asked for there are `ninja`, the fake tool, `cmake`, which is `cat`, and
-/// `clang`, which is `yes`.
+/// Additional tools are `ninja` (the fake tool), `cmake` (`cat`) and `clang` (`yes`).
 #[derive(Debug)]
 pub struct Comparison {
     session: Session,
     tools: Vec<String>,
 }
 
-/// Where the machine has its own programs.
+/// Directories of the machine's programs.
 const PLACES: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/bin"];
 
-/// Behind tools or shims: what parents use beside them.
+/// The rest of PATH, after tools or shims.
 const REST: &str = "/usr/local/bin:/usr/bin:/bin";
 
 impl Comparison {
-    /// A stage with these tools of the machine; `None` where it lacks one, and then the story is
-    /// named as left out.
+    /// Starts a session with these tools of the machine. Without one of them, reports the test as
+    /// skipped and returns `None`.
     #[track_caller]
     pub fn start(test: &str, tools: &[&str]) -> Option<Self> {
         let mut setup = Setup::new().kinds(&["c-cpp", "python", "node"]);
         for tool in tools {
             let program = program(tool);
-            // Any of these programs tells its version, and one that is not there does not.
+            // Each of these programs supports `--version`.
             let trial = program.as_deref().unwrap_or(Path::new(tool));
             if !can_run(test, &[trial.to_str().expect("a plain path"), "--version"]) {
                 return None;
@@ -73,7 +72,7 @@ impl Comparison {
         }
         let setup = setup.script("cmake", "exec cat \"$@\"").script("clang", "exec yes \"$@\"");
         let path = format!("{}:{REST}", setup.tools().display());
-        // A REPL keeps its history at home, where a sidecar may not write.
+        // A REPL writes its history to HOME, where a sidecar may not write.
         let setup = setup.env("PATH", &path).env("NODE_REPL_HISTORY", "");
         let names = tools.iter().copied().chain(["ninja", "cmake", "clang"]);
         let comparison =
@@ -83,23 +82,23 @@ impl Comparison {
         Some(comparison)
     }
 
-    /// The session behind the shims.
+    /// The session of the shims.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// The directory in the workspace that every command starts in.
+    /// The directory in the workspace where every command starts.
     pub fn dir(&self) -> PathBuf {
         self.session.workspace().join("here")
     }
 
-    /// A directory that belongs to no sidecar; `$OUTSIDE` for every command.
+    /// A directory outside every sidecar; `$OUTSIDE` for every command.
     pub fn outside(&self) -> PathBuf {
         self.session.scratch().join("outside")
     }
 
-    /// A command that finds its tools this way. Its environment holds nothing of ours but what a
-    /// shim needs, and its stdin is empty.
+    /// A command that finds its tools in this mode. Its environment has only the shim's variables,
+    /// and its stdin is empty.
     pub fn command(&self, mode: ExecMode, words: &[&str]) -> Command {
         let (program, args) = words.split_first().expect("a command has a name");
         let mut command = Command::new(program);
@@ -126,7 +125,7 @@ impl Comparison {
         command
     }
 
-    /// A tool itself, by its path.
+    /// A tool by its path.
     pub fn tool(&self, mode: ExecMode, tool: &str, args: &[&str]) -> Command {
         let dir = if mode == ExecMode::Native { "tools" } else { "shims" };
         let path = self.session.scratch().join(dir).join(tool);
@@ -134,7 +133,7 @@ impl Comparison {
         self.command(mode, &[&[path], args].concat())
     }
 
-    /// Runs a command in empty directories to its end.
+    /// Runs a command to its end in empty directories.
     #[track_caller]
     pub fn run(&self, mode: ExecMode, words: &[&str]) -> RunResult {
         self.clear();
@@ -146,7 +145,7 @@ impl Comparison {
         RunResult { ending, stdout, stderr, files: self.files() }
     }
 
-    /// Runs a command natively and in other ways: what it left natively, or how they differ.
+    /// Runs a command in several modes; returns the native result, or the differences.
     #[track_caller]
     pub fn compare(&self, modes: &[ExecMode], words: &[&str]) -> Result<RunResult, String> {
         let native = self.run(ExecMode::Native, words);
@@ -160,7 +159,7 @@ impl Comparison {
         if difference.is_empty() { Ok(native) } else { Err(difference) }
     }
 
-    /// As `run` does: for children that are started without any environment of ours.
+    /// Writes `shim.env`, as `run` does, for children that start without an environment.
     fn give_settings(&self) {
         let (url, token) = (self.session.url(), self.session.token());
         let file = self.session.scratch().join("shims/shim.env");
@@ -180,11 +179,11 @@ impl Comparison {
 
     fn files(&self) -> Vec<(PathBuf, u32, String)> {
         let file = |path: PathBuf| {
-            let about = fs::symlink_metadata(&path).expect("nobody takes it away");
+            let about = fs::symlink_metadata(&path).expect("the file exists");
             let content = if about.is_file() { fs::read(&path).ok() } else { None };
             let text = String::from_utf8_lossy(&content.unwrap_or_default()).into_owned();
             let path = path.strip_prefix(self.session.scratch()).map(Path::to_owned);
-            (path.expect("both directories lie there"), about.permissions().mode(), text)
+            (path.expect("the file is below a known directory"), about.permissions().mode(), text)
         };
         let found = [self.dir(), self.outside()].into_iter().flat_map(|at| files_below(&at));
         let mut files: Vec<_> = found.map(file).collect();
@@ -193,12 +192,13 @@ impl Comparison {
     }
 }
 
-/// A program of the machine by its absolute path.
+/// The absolute path of a program of the machine.
 pub fn program(name: &str) -> Option<PathBuf> {
     PLACES.iter().map(|place| Path::new(place).join(name)).find(|path| path.is_file())
 }
 
-/// bash tells which child a signal ended by its pid: `bash: line 1: 4711 Terminated  python3`.
+/// Replaces pids: bash prints one for each child killed by a signal (`bash: line 1: 4711 Terminated
+/// python3`).
 fn without_pids(stderr: &str) -> String {
     let line = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();

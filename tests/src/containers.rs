@@ -1,4 +1,4 @@
-//! Sessions whose sidecars are containers.
+//! Sessions with sidecars in containers.
 
 use std::ffi::OsString;
 use std::ops::{Deref, DerefMut};
@@ -9,10 +9,10 @@ use std::sync::OnceLock;
 use crate::engine::PATH;
 use crate::{Engine, Outcome, Session, Setup, binaries, eventually};
 
-/// An image in which every kind has its tools, real or a stand-in's.
+/// An image with the tools of every kind, real ones or stand-ins.
 pub const EVERY_TOOL: &str = "aifo-test-base:latest";
 
-/// A session in containers in the making.
+/// The options of a session with containers.
 #[derive(Debug)]
 pub struct ContainerSetup {
     engine: Engine,
@@ -22,7 +22,7 @@ pub struct ContainerSetup {
     workspace: Option<PathBuf>,
 }
 
-/// A session in containers. Dropped: it ends, and nothing of it may be left.
+/// A session with containers. Drop ends it and checks for leftovers.
 #[derive(Debug)]
 pub struct ContainerSession {
     session: Session,
@@ -31,7 +31,7 @@ pub struct ContainerSession {
 }
 
 impl ContainerSetup {
-    /// No kinds yet, and the defaults.
+    /// No kinds, default options.
     pub fn of(engine: &Engine) -> Self {
         let shim = static_shim().to_owned();
         let setup = Setup::new().env("PATH", PATH).env_path("AIFO_SHIM_BIN", &shim);
@@ -41,13 +41,13 @@ impl ContainerSetup {
         ContainerSetup { engine: engine.clone(), setup, kinds, args, workspace: None }
     }
 
-    /// Adds a kind, from the image that has every tool.
+    /// Adds a kind with the default image.
     #[must_use]
     pub fn kind(self, kind: &str) -> Self {
         self.kind_from(kind, EVERY_TOOL)
     }
 
-    /// Adds a kind from an image.
+    /// Adds a kind with this image.
     #[must_use]
     pub fn kind_from(mut self, kind: &str, image: &str) -> Self {
         self.kinds.push((kind.to_owned(), image.to_owned()));
@@ -61,7 +61,7 @@ impl ContainerSetup {
         self
     }
 
-    /// Adds a flag that has no value.
+    /// Adds a flag without a value.
     #[must_use]
     pub fn switch(mut self, name: &str) -> Self {
         self.args.push(name.into());
@@ -75,26 +75,26 @@ impl ContainerSetup {
         self
     }
 
-    /// Starts `aifo-coder` through a program that executes what stands behind its own arguments.
+    /// Starts `aifo-coder` through a wrapper, which executes its trailing arguments.
     #[must_use]
     pub fn through(mut self, wrapper: &[&str]) -> Self {
         self.setup = self.setup.through(wrapper);
         self
     }
 
-    /// Takes another directory as the workspace.
+    /// Sets the workspace.
     #[must_use]
     pub fn workspace(mut self, dir: &Path) -> Self {
         self.workspace = Some(dir.to_owned());
         self
     }
 
-    /// The directories around the session.
+    /// The session's directories.
     pub fn setup(&self) -> &Setup {
         &self.setup
     }
 
-    /// A subcommand of `aifo-coder` with all that was asked for.
+    /// A subcommand of `aifo-coder` with all options.
     pub fn command(&self, verb: &str) -> Command {
         let mut command = self.setup.coder();
         command.args([verb, "--backend", self.engine.name(), "--workspace"]);
@@ -125,17 +125,17 @@ impl ContainerSession {
         &self.id
     }
 
-    /// The engine that it is on.
+    /// The session's engine.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// The container of a kind.
+    /// The name of a kind's container.
     pub fn container(&self, kind: &str) -> String {
         format!("aifo-tc-{kind}-{}", self.id)
     }
 
-    /// The session's own directory.
+    /// The session directory.
     pub fn dir(&self) -> PathBuf {
         self.scratch().join("run").join(format!("aifo-{}", self.id))
     }
@@ -145,26 +145,26 @@ impl ContainerSession {
         Path::new("/var/tmp").join(format!("aifo-{}-tmp", self.id))
     }
 
-    /// Runs a tool in the workspace's root to its end.
+    /// Runs a tool to its end in the workspace's root.
     #[track_caller]
     pub fn run(&self, tool: &str, args: &[&str]) -> Outcome {
         Outcome::of(self.shim(tool).args(args))
     }
 
-    /// Runs Python in the python sidecar to its end, which has to be a good one: what it printed.
+    /// Runs Python in the python sidecar, which must succeed; returns its output.
     #[track_caller]
     pub fn python(&self, program: &str, args: &[&str]) -> String {
         let outcome = self.run("python3", &[&["-c", program], args].concat());
         outcome.exited(0).text()
     }
 
-    /// What of it is on the engine.
+    /// The session's containers and networks.
     #[track_caller]
     pub fn left(&self) -> Vec<String> {
         self.engine.all_of(&self.dir())
     }
 
-    /// Ends it in good order, and looks whether anything is left.
+    /// Ends the session and checks for leftovers.
     #[track_caller]
     pub fn finish(mut self) {
         let dirs = [self.dir(), self.tmp()];
@@ -173,11 +173,11 @@ impl ContainerSession {
         assert!(dirs.iter().all(|dir| !dir.exists()));
     }
 
-    /// After its launcher was killed: waits until its containers are gone by themselves, and removes
-    /// what nobody else can.
+    /// After the launcher was killed: waits until the containers have ended, and removes everything
+    /// else.
     #[track_caller]
     pub fn sweep(self) {
-        eventually("the containers end by themselves", || {
+        eventually("the containers end", || {
             self.left().iter().all(|name| name.starts_with("aifo-net-"))
         });
         for network in self.left() {
@@ -203,7 +203,7 @@ impl DerefMut for ContainerSession {
     }
 }
 
-/// A shim that runs in any image: the one of this build may be linked to this machine's libraries.
+/// A static shim, which runs in any image; the default build may be dynamic.
 pub fn static_shim() -> &'static Path {
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
     SHIM.get_or_init(|| {

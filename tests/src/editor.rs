@@ -1,4 +1,4 @@
-//! An editor that speaks ACP with what it starts, line by line, and does what a test says.
+//! A scripted ACP editor.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,19 +11,19 @@ use serde_json::{Value, json};
 use crate::running::Collector;
 use crate::{Outcome, Signal, eventually_within, send_signal};
 
-/// An editor, and the agent that it has started. Dropped: that is killed.
+/// An editor and the agent that it started. Drop kills the agent.
 #[derive(Debug)]
 pub struct Editor {
     child: Child,
     stdin: Option<ChildStdin>,
     received: Arc<ReceivedMessages>,
     stderr: Collector,
-    /// The messages before this one have been dealt with.
+    /// The index of the next unread message.
     next: usize,
     last_id: i64,
 }
 
-/// What has come, whole lines of JSON.
+/// The received messages; lines that are not JSON are strings.
 #[derive(Debug, Default)]
 struct ReceivedMessages {
     messages: Mutex<(Vec<Value>, Stream)>,
@@ -38,7 +38,8 @@ enum Stream {
 }
 
 impl Editor {
-    /// How long anything may take: agents load for half a minute, and a sidecar may have to come up.
+    /// The timeout of each step: agents start in up to half a minute, and a sidecar may have to
+    /// start.
     pub const PATIENCE: Duration = Duration::from_secs(240);
 
     /// Starts an agent.
@@ -55,12 +56,12 @@ impl Editor {
         Editor { child, stdin, received, stderr, next: 0, last_id: 0 }
     }
 
-    /// Its process id.
+    /// The agent's process id.
     pub fn pid(&self) -> i32 {
         self.child.id().cast_signed()
     }
 
-    /// Asks for something: the id of the request.
+    /// Sends a request and returns its id.
     #[track_caller]
     pub fn request(&mut self, method: &str, params: &Value) -> i64 {
         self.last_id += 1;
@@ -69,19 +70,19 @@ impl Editor {
         id
     }
 
-    /// Tells something that has no answer.
+    /// Sends a notification.
     #[track_caller]
     pub fn notify(&mut self, method: &str, params: &Value) {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
-    /// Answers a request of the agent's.
+    /// Responds to a request of the agent.
     #[track_caller]
     pub fn respond(&mut self, request: &Value, result: &Value) {
         self.send(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result}));
     }
 
-    /// Waits for the next message that is like this; those before it are passed over.
+    /// Waits for the next message that matches; skips others.
     #[track_caller]
     pub fn wait_for(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         let start = Instant::now();
@@ -96,14 +97,14 @@ impl Editor {
             let Some(left) = left.filter(|_| messages.1 == Stream::Open) else {
                 let told = json!(messages.0.get(self.next..)).to_string();
                 drop(messages);
-                panic!("never heard: {what}\nbut {told}\nstderr: {}", self.stderr.so_far());
+                panic!("never received: {what}\nbut {told}\nstderr: {}", self.stderr.so_far());
             };
             let woken = self.received.changed.wait_timeout(messages, left);
             messages = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Waits for the answer to a request of ours: its result, or its error.
+    /// Waits for the response to a request: its result, or its error.
     #[track_caller]
     pub fn response(&mut self, id: i64) -> Result<Value, Value> {
         let response = self.wait_for(&format!("the answer to {id}"), |message| {
@@ -115,29 +116,29 @@ impl Editor {
         }
     }
 
-    /// Everything that has come so far.
+    /// All received messages.
     pub fn received(&self) -> Vec<Value> {
         self.received.messages.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
-    /// The last that it said on stderr.
+    /// The end of the agent's stderr.
     pub fn stderr(&self) -> String {
         self.stderr.so_far()
     }
 
-    /// Ends its own stream.
+    /// Closes the agent's stdin.
     pub fn close_stdin(&mut self) {
         drop(self.stdin.take());
     }
 
-    /// Says no more, and waits for the end.
+    /// Closes the agent's stdin and waits for its end.
     #[track_caller]
     pub fn finish(mut self) -> Outcome {
         self.close_stdin();
         self.wait_for_end()
     }
 
-    /// Sends it a signal, and waits for the end.
+    /// Sends a signal to the agent and waits for its end.
     #[track_caller]
     pub fn end_by(mut self, signal: Signal) -> Outcome {
         send_signal(self.pid(), signal);
@@ -157,16 +158,16 @@ impl Editor {
 
     #[track_caller]
     fn send(&mut self, message: &Value) {
-        let stdin = self.stdin.as_mut().expect("it has not left");
+        let stdin = self.stdin.as_mut().expect("stdin is open");
         let sent = writeln!(stdin, "{message}").and_then(|()| stdin.flush());
-        sent.unwrap_or_else(|e| panic!("{message} is not taken: {e}: {}", self.stderr.so_far()));
+        sent.unwrap_or_else(|e| panic!("cannot send {message}: {e}: {}", self.stderr.so_far()));
     }
 }
 
 impl ReceivedMessages {
     fn read(&self, lines: impl BufRead) {
         for line in lines.lines().map_while(Result::ok) {
-            // What is no message is kept as well: nothing but messages may come.
+            // Other lines are kept, so that tests notice them.
             let message = serde_json::from_str(&line).unwrap_or(Value::String(line));
             self.note(|received| received.0.push(message));
         }
@@ -181,7 +182,7 @@ impl ReceivedMessages {
 
 impl Drop for Editor {
     fn drop(&mut self) {
-        // After the end both are no-ops: std remembers that the child was waited for.
+        // No-ops after the end: std remembers that the child is reaped.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

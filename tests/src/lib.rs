@@ -1,11 +1,9 @@
-//! The vocabulary of the black-box suites: sessions, requests, answers, shims, processes.
+//! Harness of the black-box suites: sessions, requests, responses, shims, processes.
 //!
-//! In scope: building the two binaries once, starting `aifo-coder serve` over a directory of fake tools
-//! with known behaviour, speaking raw HTTP to it, running shims, looking at `/proc`, playing the
-//! model of real agents, and playing an agent by a script.
+//! In scope: building the two binaries once, starting `aifo-coder serve` with a directory of fake
+//! tools, raw HTTP, shims, `/proc`, a scripted model for real agents, and a scripted agent.
 //!
-//! Out of scope: expectations. What must hold is told by the suites in `tests/suites`, one story
-//! per file.
+//! Out of scope: expectations. Those are in `tests/suites`.
 //!
 //! ```no_run
 //! use aifo_tests::Session;
@@ -16,9 +14,9 @@
 //! assert_eq!(answer.exit_code(), Some("0"));
 //! ```
 //!
-//! Architecture invariant: the harness knows the programs only by their command lines, environment
-//! and bytes on the wire. It uses none of their crates, so that a slip in a codec cannot hide in
-//! its own test.
+//! Architecture invariant: the harness uses the programs only through their command lines,
+//! environment and bytes on the wire. It depends on none of their crates, so that an error in a
+//! codec cannot hide in its own test.
 
 pub mod acp_agent;
 mod agent_fixture;

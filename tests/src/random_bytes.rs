@@ -1,12 +1,11 @@
-//! A pseudo-random byte stream that a fake tool writes and a suite checks.
+//! A pseudo-random byte stream that the fake tool writes and suites check.
 
-/// Bytes that are made at once.
+/// The size of a generated block.
 pub const BLOCK: usize = 64 * 1024;
 
-/// An endless stream of bytes, the same for the same seed.
+/// An endless byte stream, determined by its seed.
 ///
-/// Checking byte by byte against it is stricter than comparing hashes, and tells where the first
-/// difference lies.
+/// A comparison with it also reports the position of the first difference, unlike a hash.
 #[derive(Debug)]
 pub struct RandomBytes {
     state: u64,
@@ -18,7 +17,7 @@ pub struct RandomBytes {
 impl RandomBytes {
     /// The stream of a seed.
     pub fn new(seed: u64) -> Self {
-        // Xorshift stands still at zero.
+        // Xorshift never leaves zero.
         RandomBytes { state: seed | 1 << 63, block: vec![0; BLOCK], used: BLOCK, position: 0 }
     }
 
@@ -46,7 +45,7 @@ impl RandomBytes {
         }
     }
 
-    /// How many bytes have been made or checked.
+    /// The number of bytes generated or checked.
     pub fn position(&self) -> u64 {
         self.position
     }

@@ -1,4 +1,4 @@
-//! A directory that is gone when the test is.
+//! Temporary directories of tests.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,16 +8,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::Backend;
 
-/// A fresh directory by its real path, removed on drop.
+/// A new directory by its canonical path, removed on drop.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes a directory. Its path is short: socket paths hold 107 bytes.
-    #[expect(
-        clippy::new_without_default,
-        reason = "it makes a directory; that should be written out"
-    )]
+    /// Creates a directory. Its path is short: socket paths hold 107 bytes.
+    #[expect(clippy::new_without_default, reason = "creating a directory should be explicit")]
     pub fn new() -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let parent = fs::canonicalize(Backend::chosen().dirs()).expect("the temp directory exists");
@@ -26,14 +23,14 @@ impl Scratch {
             let path = parent.join(format!("aifo-t{}-{serial}", process::id()));
             match fs::create_dir(&path) {
                 Ok(()) => return Scratch(path),
-                // Left by a test process that was killed and had our pid.
+                // Left by a killed test process with the same pid.
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
                 Err(e) => panic!("cannot make '{}': {e}", path.display()),
             }
         }
     }
 
-    /// Its real path.
+    /// Its canonical path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -45,7 +42,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Every path below a directory that is not itself a directory; nothing if the directory is not there.
+/// The paths of all non-directories below a directory; none if it does not exist.
 pub fn files_below(dir: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut dirs = vec![dir.to_path_buf()];

@@ -1,10 +1,10 @@
-//! Stories that only some machines can tell.
+//! Tests that need features of the machine.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Whether runners are reached by descriptors, which `test` is about. Where `AIFO_TEST_TRANSPORT` says
-/// otherwise, the story is named as left out.
+/// Whether runners receive descriptors, which `test` needs. With `AIFO_TEST_TRANSPORT=stdio` they
+/// do not, and the test is reported as skipped.
 pub fn passes_descriptors(test: &str) -> bool {
     let passes = std::env::var(TRANSPORT).map_or(true, |transport| transport != "stdio");
     if !passes {
@@ -13,23 +13,23 @@ pub fn passes_descriptors(test: &str) -> bool {
     passes
 }
 
-/// Whether this machine lets us do what `test` needs, as far as a trial command can tell. Where it
-/// does not, the story is named as left out, also when the test's output is captured.
+/// Whether a trial command succeeds, which `test` needs. If not, reports the test as skipped, even
+/// if the test's output is captured.
 pub fn can_run(test: &str, trial: &[&str]) -> bool {
     let (program, args) = trial.split_first().expect("a trial is a command");
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let possible = command.status().is_ok_and(|status| status.success());
     if !possible {
-        report_skipped(test, &format!("'{}' is not possible here", trial.join(" ")));
+        report_skipped(test, &format!("'{}' failed", trial.join(" ")));
     }
     possible
 }
 
 fn report_skipped(test: &str, why: &str) {
-    // Nobody is left to be told that stderr is gone.
-    let _ = writeln!(std::io::stderr(), "left out: {test} ({why})");
+    // A closed stderr does not matter.
+    let _ = writeln!(std::io::stderr(), "skipped: {test} ({why})");
 }
 
-/// The variable of the suites by which every session has its runners reached in some way.
+/// Sets the runner transport of every session.
 pub(crate) const TRANSPORT: &str = "AIFO_TEST_TRANSPORT";

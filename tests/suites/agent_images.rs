@@ -47,7 +47,7 @@ fn for_each_agent(test: &str, scenario: impl Fn(&Engine, &str)) {
             scenario(&engine, agent);
             told += 1;
         } else {
-            // Nobody is left to be told that stderr is gone.
+            // A closed stderr does not matter.
             let _ = writeln!(
                 std::io::stderr(),
                 "skipped: {test}: no {}; make it with: cargo xtask images build agent-{agent}",

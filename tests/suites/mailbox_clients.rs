@@ -26,7 +26,7 @@ fn callers() -> Vec<Caller> {
     if inotify.iter().any(|path| Path::new(path).is_file()) {
         callers.push(Caller::ScriptWithInotify);
     } else {
-        // Nobody is left to be told that stderr is gone.
+        // A closed stderr does not matter.
         let _ =
             writeln!(std::io::stderr(), "skipped: the script with inotify-tools: not installed");
     }
@@ -357,7 +357,7 @@ fn the_script_is_clean_by_shellchecks_standards() {
         let check =
             Command::new("shellcheck").args(["--shell", shell]).arg(mailbox.file("make")).output();
         let Ok(output) = check else {
-            // Nobody is left to be told that stderr is gone.
+            // A closed stderr does not matter.
             let _ = writeln!(std::io::stderr(), "skipped: shellcheck is not installed");
             return;
         };

@@ -1,5 +1,5 @@
-//! An ACP agent that plays a script. Its argument is the directory with that, in which it keeps its
-//! records; what scripts can say stands in the harness.
+//! A scripted ACP agent. Its argument is the directory of its script and its records, see
+//! `tests/src/acp_agent.rs`.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -39,11 +39,11 @@ struct Agent {
     stdin: BufReader<Stdin>,
     stdout: BufWriter<File>,
     received: File,
-    /// What came while something else was waited for.
+    /// Messages that arrived during a wait for another one.
     later: VecDeque<Value>,
-    /// How often each method has come.
+    /// The number of messages of each method.
     times: HashMap<String, usize>,
-    /// The answers to its own requests, by their ids as text.
+    /// The responses to its own requests, by id as text.
     answers: HashMap<String, Value>,
 }
 
@@ -54,7 +54,7 @@ impl Agent {
         Ok(Agent {
             script,
             stdin: BufReader::new(io::stdin()),
-            // Not `io::stdout`: its line buffer would be flushed at every line of a flood.
+            // Not `io::stdout`, whose line buffer would be flushed at every line of a flood.
             stdout: BufWriter::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)),
             received: append(&dir.join(RECEIVED))?,
             dir,
@@ -96,7 +96,7 @@ impl Agent {
         }
     }
 
-    /// The next message, `None` at the end. What is no JSON is recorded and nothing else.
+    /// The next message, `None` at the end. A line that is not JSON is only recorded.
     fn read(&mut self) -> io::Result<Option<Value>> {
         loop {
             let mut line = Vec::new();
@@ -144,7 +144,7 @@ impl Agent {
                 Ok(())
             }
             Step::Repeat { times, steps } => {
-                // Without a flush after each: this is what floods are made of.
+                // Flushes once, so that floods are fast.
                 (0..*times).try_for_each(|_| steps.iter().try_for_each(|step| self.step(step, on)))
             }
             Step::WaitFor(awaited) => self.wait_for(awaited),
@@ -181,7 +181,7 @@ impl Agent {
         self.stdout.write_all(b"\n")
     }
 
-    /// Puts in what the script cannot know.
+    /// Replaces the placeholders of a script.
     fn put_in(&self, value: &mut Value, on: &Value) {
         match value {
             Value::String(text) if text == "$id" => *value = on["id"].clone(),
@@ -209,7 +209,7 @@ impl Agent {
             let Some(message) = self.read()? else {
                 return match awaited {
                     Awaited::End => Ok(()),
-                    other => Err(io::Error::other(format!("{other:?} never came"))),
+                    other => Err(io::Error::other(format!("never received {other:?}"))),
                 };
             };
             let is_it = match awaited {
@@ -224,7 +224,7 @@ impl Agent {
         }
     }
 
-    /// Returns when the process has recorded itself, so that nobody overlooks it.
+    /// Returns after the process has recorded its pid.
     fn spawn(&self, group: Group) -> io::Result<()> {
         let before = pids(&self.dir);
         let group = if group == Group::Own { "own" } else { "agents" };
@@ -238,7 +238,7 @@ impl Agent {
     }
 }
 
-/// What a process does that the agent has started.
+/// The body of a process that the agent has started.
 fn stay(dir: &Path, is_on_its_own: bool) -> io::Result<()> {
     if is_on_its_own {
         setsid()?;
@@ -261,7 +261,7 @@ fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// A blocked signal stays pending for good, which is as stubborn as ignoring it.
+/// Blocks all signals, which is equivalent to ignoring them.
 fn ignore_signals() -> io::Result<()> {
     use Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
     let signals: SigSet = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().collect();

@@ -8,7 +8,7 @@ use super::dialect::{Delivery, Prompt, Reply, list, schema, text, word};
 use super::script::Past;
 use super::tools::Tool;
 
-/// Reads a request.
+/// Parses a request.
 pub(super) fn read(body: &Value) -> Prompt {
     let format = body.pointer("/output_config/format").cloned().unwrap_or_default();
     Prompt {
@@ -20,7 +20,7 @@ pub(super) fn read(body: &Value) -> Prompt {
     }
 }
 
-/// A message holds several parts of the conversation: results, and what the user says to them.
+/// A message holds several parts of the conversation: results and user texts.
 fn pasts(message: &Value) -> Vec<Past> {
     let said = match word(message, "role").as_str() {
         "assistant" => Past::Said,
@@ -37,7 +37,7 @@ fn pasts(message: &Value) -> Vec<Past> {
     }
 }
 
-/// The whole answer.
+/// The whole response.
 pub(super) fn document(model: &str, reply: &Reply) -> Value {
     let block = match reply {
         Reply::Text(text) => json!({"type": "text", "text": text}),
@@ -48,7 +48,7 @@ pub(super) fn document(model: &str, reply: &Reply) -> Value {
     message(model, json!(stop(reply)), &[block])
 }
 
-/// The answer as a stream.
+/// The response as a stream.
 pub(super) fn events(model: &str, reply: &Reply) -> Vec<Value> {
     let (block, delta) = match reply {
         Reply::Text(text) => {
@@ -77,8 +77,7 @@ fn stop(reply: &Reply) -> &'static str {
     }
 }
 
-/// An id that no other message has: claude takes messages of one id for one, when it goes on with a
-/// session.
+/// A unique message id: claude merges messages of one id when it resumes a session.
 fn message_id() -> String {
     static SERIAL: AtomicU64 = AtomicU64::new(0);
     format!("msg_{}", SERIAL.fetch_add(1, Ordering::Relaxed))

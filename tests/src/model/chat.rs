@@ -6,7 +6,7 @@ use super::dialect::{Delivery, Prompt, Reply, list, schema, text, word};
 use super::script::Past;
 use super::tools::Tool;
 
-/// Reads a request.
+/// Parses a request.
 pub(super) fn read(body: &Value) -> Prompt {
     let format = body.get("response_format").cloned().unwrap_or_default();
     Prompt {
@@ -28,7 +28,7 @@ fn past(message: &Value) -> Option<Past> {
     }
 }
 
-/// The whole answer.
+/// The whole response.
 pub(super) fn document(model: &str, reply: &Reply) -> Value {
     let message = match reply {
         Reply::Text(text) => json!({"role": "assistant", "content": text}),
@@ -40,7 +40,7 @@ pub(super) fn document(model: &str, reply: &Reply) -> Value {
     completion(model, "chat.completion", &[choice], Some(usage()))
 }
 
-/// The answer as a stream, without the `[DONE]` at its end.
+/// The response as a stream, without the final `[DONE]`.
 pub(super) fn chunks(model: &str, reply: &Reply) -> Vec<Value> {
     let said = match reply {
         Reply::Text(text) => json!({"role": "assistant", "content": text}),

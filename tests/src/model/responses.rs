@@ -6,7 +6,7 @@ use super::dialect::{Delivery, Prompt, Reply, list, schema, text, word};
 use super::script::Past;
 use super::tools::Tool;
 
-/// Reads a request.
+/// Parses a request.
 pub(super) fn read(body: &Value) -> Prompt {
     let conversation = match body.get("input") {
         Some(Value::String(text)) => vec![Past::Heard(text.clone())],
@@ -31,12 +31,12 @@ fn past(item: &Value) -> Option<Past> {
     }
 }
 
-/// The whole answer.
+/// The whole response.
 pub(super) fn document(model: &str, reply: &Reply) -> Value {
     response(model, "completed", &[item(reply)])
 }
 
-/// The answer as a stream.
+/// The response as a stream.
 pub(super) fn events(model: &str, reply: &Reply) -> Vec<Value> {
     let item = item(reply);
     let mut events = vec![

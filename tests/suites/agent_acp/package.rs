@@ -27,7 +27,7 @@ fn python(test: &str, dir: &Path) -> Option<PathBuf> {
         return Some(python);
     }
     let why = last.stderr.trim().lines().next_back().unwrap_or_default();
-    // Nobody is left to be told that stderr is gone.
+    // A closed stderr does not matter.
     let _ = writeln!(std::io::stderr(), "skipped: {test}: {PACKAGE} cannot be had: {why}");
     None
 }
