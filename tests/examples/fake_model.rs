@@ -55,14 +55,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let status = run(&start, &home, &before)?;
     eprintln!("{} ended with {status}", agent.name());
-    for asked in model.asked() {
+    for asked in model.requests() {
         eprintln!("{} {} {}: {:?}", asked.status, asked.method, asked.target, asked.replied);
     }
     for result in model.results() {
         eprintln!("{:?} -> {:?}\n{}", result.command, result.exit, result.output);
     }
     if let Some(raw) = raw {
-        let bodies: Vec<_> = model.asked().iter().map(|asked| asked.body.to_string()).collect();
+        let bodies: Vec<_> = model.requests().iter().map(|asked| asked.body.to_string()).collect();
         fs::write(raw, bodies.join("\n"))?;
     }
     Ok(())

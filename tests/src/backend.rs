@@ -100,7 +100,7 @@ impl Backend {
         let own = env::var("PATH").expect("there is a PATH");
         let real = crate::program(name).unwrap_or_else(|| panic!("'{name}' is not in PATH"));
         let mut run = format!("exec {} run --env PATH='{path}'", real.display());
-        for (source, destination) in places(tools) {
+        for (source, destination) in mounts(tools) {
             let (source, destination) = (source.display(), destination.display());
             run +=
                 &format!(" --mount 'type=bind,source={source},destination={destination},readonly'");
@@ -119,7 +119,7 @@ impl Backend {
 
 /// The mounts that give a container these tools: their directory, and the targets of their links,
 /// which are the programs of native calls, with their installation if that is outside `/usr`.
-fn places(tools: &Path) -> BTreeSet<(PathBuf, PathBuf)> {
+fn mounts(tools: &Path) -> BTreeSet<(PathBuf, PathBuf)> {
     let own = (tools.to_path_buf(), tools.to_path_buf());
     let files = fs::read_dir(tools).expect("the scratch directory is writable").flatten();
     let links = files.filter_map(|file| fs::read_link(file.path()).ok());

@@ -36,4 +36,4 @@ mod tools;
 pub use agents::{Agent, Start};
 pub use report::ToolResult;
 pub use script::Script;
-pub use server::{Asked, FakeModel};
+pub use server::{FakeModel, LoggedRequest};

@@ -147,10 +147,10 @@ fn what_no_model_answers_is_404_and_remembered() {
         assert_eq!(ask(&model, line, &body).status(), 404, "{line}");
     }
     let asked: Vec<_> =
-        model.asked().into_iter().map(|asked| (asked.target, asked.status)).collect();
+        model.requests().into_iter().map(|asked| (asked.target, asked.status)).collect();
     let targets = ["/v1/telemetry?x=1", "/v1/responses", "/"];
     assert_eq!(asked, targets.map(|target| (target.to_owned(), 404)));
-    assert_eq!(model.asked()[0].body, body);
+    assert_eq!(model.requests()[0].body, body);
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn connections_may_go_away_at_any_time() {
     // Nonsense is no request.
     let mut connection = Connection::open(&Address::Tcp(model.address()));
     connection.send("\0\0\r\n\r\n");
-    eventually("the whole request is noted", || model.asked().len() == 1);
+    eventually("the whole request is noted", || model.requests().len() == 1);
     assert_eq!(told(&model, &chat(&[])), r#"{"command":"make a"}"#);
     // Who still holds a connection does not hold up the model's end, and is cut off.
     let mut held = std::net::TcpStream::connect(model.address()).expect("it listens");

@@ -65,9 +65,9 @@ fn reply(dialect: Dialect, prompt: Prompt, script: &Script) -> Answered {
         // ... and what the conversation is about.
         Reply::Text("A small task".to_owned())
     } else {
-        let place = script.place(&prompt.conversation);
-        results = place.results;
-        match place.next {
+        let position = script.position(&prompt.conversation);
+        results = position.results;
+        match position.next {
             Next::Turn(number, next) => {
                 turn = Some(number);
                 match (next, shell) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Value, json};
 
 use super::dialect::{Delivery, Prompt, Reply, list, schema, text, word};
-use super::script::Past;
+use super::script::Message;
 use super::tools::Tool;
 
 /// Parses a request.
@@ -14,20 +14,20 @@ pub(super) fn read(body: &Value) -> Prompt {
     Prompt {
         model: word(body, "model"),
         tools: Tool::read(body.get("tools"), &["input_schema"]),
-        conversation: list(body.get("messages")).flat_map(pasts).collect(),
+        conversation: list(body.get("messages")).flat_map(messages).collect(),
         schema: schema(&format, format.get("schema")),
         delivery: Delivery::asked(body),
     }
 }
 
 /// A message holds several parts of the conversation: results and user texts.
-fn pasts(message: &Value) -> Vec<Past> {
+fn messages(message: &Value) -> Vec<Message> {
     let said = match word(message, "role").as_str() {
-        "assistant" => Past::Said,
-        _ => Past::Heard,
+        "assistant" => Message::Model,
+        _ => Message::User,
     };
     let block = |block: &Value| match word(block, "type").as_str() {
-        "tool_result" => Some(Past::Reported(text(block.get("content")))),
+        "tool_result" => Some(Message::ToolReport(text(block.get("content")))),
         "text" => Some(said(text(Some(block)))),
         _ => None,
     };

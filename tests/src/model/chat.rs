@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::dialect::{Delivery, Prompt, Reply, list, schema, text, word};
-use super::script::Past;
+use super::script::Message;
 use super::tools::Tool;
 
 /// Parses a request.
@@ -12,18 +12,18 @@ pub(super) fn read(body: &Value) -> Prompt {
     Prompt {
         model: word(body, "model"),
         tools: Tool::read(body.get("tools"), &["parameters"]),
-        conversation: list(body.get("messages")).filter_map(past).collect(),
+        conversation: list(body.get("messages")).filter_map(message).collect(),
         schema: schema(&format, format.pointer("/json_schema/schema")),
         delivery: Delivery::asked(body),
     }
 }
 
-fn past(message: &Value) -> Option<Past> {
+fn message(message: &Value) -> Option<Message> {
     let content = text(message.get("content"));
     match word(message, "role").as_str() {
-        "user" => Some(Past::Heard(content)),
-        "assistant" => Some(Past::Said(content)),
-        "tool" => Some(Past::Reported(content)),
+        "user" => Some(Message::User(content)),
+        "assistant" => Some(Message::Model(content)),
+        "tool" => Some(Message::ToolReport(content)),
         _ => None,
     }
 }

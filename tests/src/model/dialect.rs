@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::http::{Answer, Event};
-use super::script::Past;
+use super::script::Message;
 use super::tools::{Call, Tool};
 use super::{anthropic, chat, gemini, responses};
 
@@ -28,7 +28,7 @@ pub(super) struct Prompt {
     /// The tools that it may call.
     pub(super) tools: Vec<Tool>,
     /// The conversation so far, without system instructions.
-    pub(super) conversation: Vec<Past>,
+    pub(super) conversation: Vec<Message>,
     /// The schema of the reply, if that must be a JSON document.
     pub(super) schema: Option<Value>,
     /// How the reply is sent.

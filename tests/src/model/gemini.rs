@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::dialect::{Delivery, Prompt, Reply, list, text, word};
-use super::script::Past;
+use super::script::Message;
 use super::tools::Tool;
 
 /// Parses a request. The path contains the model and the delivery.
@@ -21,7 +21,7 @@ pub(super) fn read(path: &str, body: &Value) -> Prompt {
     Prompt {
         model: model.to_owned(),
         tools: tools.collect(),
-        conversation: list(body.get("contents")).flat_map(pasts).collect(),
+        conversation: list(body.get("contents")).flat_map(messages).collect(),
         schema: schema.cloned().or(any),
         delivery: match verb {
             "streamGenerateContent" => Delivery::Stream,
@@ -30,13 +30,13 @@ pub(super) fn read(path: &str, body: &Value) -> Prompt {
     }
 }
 
-fn pasts(content: &Value) -> Vec<Past> {
+fn messages(content: &Value) -> Vec<Message> {
     let said = match word(content, "role").as_str() {
-        "model" => Past::Said,
-        _ => Past::Heard,
+        "model" => Message::Model,
+        _ => Message::User,
     };
     let part = |part: &Value| match part.get("functionResponse") {
-        Some(answer) => Some(Past::Reported(report(answer.get("response")))),
+        Some(answer) => Some(Message::ToolReport(report(answer.get("response")))),
         None => part.get("text").map(|_| said(text(Some(part)))),
     };
     list(content.get("parts")).filter_map(part).collect()

@@ -16,19 +16,19 @@ pub struct ToolResult {
 
 impl ToolResult {
     /// The result of a tool call that was reported in parts.
-    pub(super) fn reported(command: &str, bits: &[&str]) -> Self {
-        let last = bits.last().copied().unwrap_or_default();
+    pub(super) fn from_reports(command: &str, parts: &[&str]) -> Self {
+        let last = parts.last().copied().unwrap_or_default();
         let (output, exit) = match Parts::of(last) {
             Some(parts) => (parts.stdout + &parts.stderr, Some(parts.exit)),
-            None => (bits.join("\n"), exit(last)),
+            None => (parts.join("\n"), exit(last)),
         };
         ToolResult { command: command.to_owned(), output, exit }
     }
 
     /// The output that the user of an agent without tools shared. A command without output is not
     /// reported: then the user's next text follows.
-    pub(super) fn suggested(command: &str, heard: &str) -> Self {
-        let output = if heard.starts_with("Output from ") { heard } else { "" };
+    pub(super) fn from_user_text(command: &str, user_text: &str) -> Self {
+        let output = if user_text.starts_with("Output from ") { user_text } else { "" };
         ToolResult { command: command.to_owned(), output: output.to_owned(), exit: None }
     }
 }
@@ -114,7 +114,7 @@ mod tests {
             ("Exit code none", None),
         ];
         for (report, exit) in rows {
-            let result = ToolResult::reported("make", &[report]);
+            let result = ToolResult::from_reports("make", &[report]);
             assert_eq!((result.output.as_str(), result.exit), (report, exit), "{report}");
         }
     }
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_report_in_parts_is_put_together() {
         let report = r#"{"command":"make","returncode":3,"stderr":"oops\n","stdout":"fine\n"}"#;
-        let result = ToolResult::reported("make", &[report]);
+        let result = ToolResult::from_reports("make", &[report]);
         assert_eq!((result.output.as_str(), result.exit), ("fine\noops\n", Some(3)));
     }
 }

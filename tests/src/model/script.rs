@@ -27,18 +27,18 @@ pub(super) enum Turn {
 
 /// A part of the conversation in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Past {
+pub(super) enum Message {
     /// From the user, or from the agent in the user's name.
-    Heard(String),
+    User(String),
     /// From the model.
-    Said(String),
+    Model(String),
     /// The result of a tool call.
-    Reported(String),
+    ToolReport(String),
 }
 
 /// The position of a conversation.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Place<'a> {
+pub(super) struct Position<'a> {
     /// The reports of the commands so far.
     pub(super) results: Vec<ToolResult>,
     /// The next action.
@@ -112,41 +112,41 @@ impl Script {
     }
 
     /// Finds a conversation's position in the script.
-    pub(super) fn place(&self, conversation: &[Past]) -> Place<'_> {
+    pub(super) fn position(&self, conversation: &[Message]) -> Position<'_> {
         let mut results = Vec::new();
         let mut turns = self.turns.iter().enumerate();
         let mut turn = turns.next();
         // The parts of the current command's report.
-        let mut bits = Vec::new();
-        let mut suggested = false;
-        for past in conversation {
+        let mut parts = Vec::new();
+        let mut is_suggestion = false;
+        for message in conversation {
             let Some((_, current)) = turn else { break };
-            match (current, past) {
-                (Turn::Shell(_), Past::Said(said)) if said.contains(&suggestion(current)) => {
-                    suggested = true;
+            match (current, message) {
+                (Turn::Shell(_), Message::Model(said)) if said.contains(&suggestion(current)) => {
+                    is_suggestion = true;
                     continue;
                 }
-                (Turn::Shell(command), Past::Heard(text)) if suggested => {
-                    results.push(ToolResult::suggested(command, text));
+                (Turn::Shell(command), Message::User(text)) if is_suggestion => {
+                    results.push(ToolResult::from_user_text(command, text));
                 }
-                (Turn::Shell(command) | Turn::Call(command, _), Past::Reported(report)) => {
-                    bits.push(report.as_str());
+                (Turn::Shell(command) | Turn::Call(command, _), Message::ToolReport(report)) => {
+                    parts.push(report.as_str());
                     if report::running(report).is_some() {
                         continue;
                     }
-                    results.push(ToolResult::reported(command, &bits));
+                    results.push(ToolResult::from_reports(command, &parts));
                 }
-                (Turn::Say(text), Past::Said(said)) if said.contains(text.trim()) => {}
+                (Turn::Say(text), Message::Model(said)) if said.contains(text.trim()) => {}
                 _ => continue,
             }
-            (bits, suggested, turn) = (Vec::new(), false, turns.next());
+            (parts, is_suggestion, turn) = (Vec::new(), false, turns.next());
         }
-        let session = bits.last().and_then(|bit| report::running(bit));
+        let session = parts.last().and_then(|bit| report::running(bit));
         let next = match (turn, session) {
-            (Some((turn, _)), Some(session)) => Next::Wait { turn, session, polls: bits.len() },
+            (Some((turn, _)), Some(session)) => Next::Wait { turn, session, polls: parts.len() },
             (Some((number, turn)), None) => Next::Turn(number, turn),
             (None, _) => Next::Over,
         };
-        Place { results, next }
+        Position { results, next }
     }
 }

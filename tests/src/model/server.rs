@@ -22,7 +22,7 @@ pub struct FakeModel {
 
 /// A logged request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
+pub struct LoggedRequest {
     /// `POST`
     pub method: String,
     /// The path with its query.
@@ -80,8 +80,8 @@ impl FakeModel {
     }
 
     /// All requests so far.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.shared.log().asked.clone()
+    pub fn requests(&self) -> Vec<LoggedRequest> {
+        self.shared.log().requests.clone()
     }
 
     /// Waits until command `number` of the script, from 0, has been sent.
@@ -146,7 +146,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Log {
-    asked: Vec<Asked>,
+    requests: Vec<LoggedRequest>,
     results: Vec<ToolResult>,
     /// The number of commands that were sent.
     called: usize,
@@ -172,11 +172,11 @@ impl Shared {
 
 impl Log {
     fn describe(&self) -> String {
-        let line = |asked: &Asked| {
+        let line = |asked: &LoggedRequest| {
             let replied = asked.replied.as_deref().unwrap_or("-");
             format!("{} {} {}: {replied}\n", asked.status, asked.method, asked.target)
         };
-        self.asked.iter().map(line).collect()
+        self.requests.iter().map(line).collect()
     }
 }
 
@@ -207,7 +207,7 @@ fn serve(mut connection: TcpStream, shared: &Shared) {
     // Logged before the reply is sent: the agent may end with the last reply.
     shared.note(|log| {
         let Request { method, target, .. } = request;
-        log.asked.push(Asked { method, target, body, status: answer.status(), replied });
+        log.requests.push(LoggedRequest { method, target, body, status: answer.status(), replied });
         if results.len() >= log.results.len() {
             log.results = results;
         }
