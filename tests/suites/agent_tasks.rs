@@ -1,6 +1,6 @@
-//! Real agents run a task for a scripted model: each in its container, its tools in sidecars.
+//! Real agents run a task for a scripted model: each in its container, with tools in sidecars.
 //!
-//! What a tool prints proves where it ran: a variable that only one kind's sidecar has.
+//! The tool's output proves where it ran, by a variable that only one kind's sidecar has.
 
 #[path = "agent_tasks/server.rs"]
 mod server;
@@ -22,7 +22,7 @@ const APP: &str = "console.log('node keeps', process.env.NPM_CONFIG_CACHE || 'no
 const HEREDOC: &str =
     "python3 - <<'EOF'\nimport os\nprint('python keeps', os.environ.get('PIP_CACHE_DIR'))\nEOF";
 
-/// The agents of a run, each with the project.
+/// The selected agents, each with the project.
 fn fixtures(test: &str) -> Vec<AgentFixture> {
     let fixtures = AgentFixture::of_run(test, &["c-cpp", "node", "python", "rust"]);
     for fixture in &fixtures {
@@ -32,7 +32,7 @@ fn fixtures(test: &str) -> Vec<AgentFixture> {
     fixtures
 }
 
-/// `aifo-coder run` of an agent with what it is started with, and what it reads.
+/// `aifo-coder run` of an agent with its environment and files; returns its stdin too.
 fn run(fixture: AgentFixture, start: Start) -> (Command, String, AgentFixture) {
     let fixture = fixture.configured(&start);
     let mut run = fixture.command("run");
@@ -40,9 +40,9 @@ fn run(fixture: AgentFixture, start: Start) -> (Command, String, AgentFixture) {
     (run, start.stdin, fixture)
 }
 
-/// How long an agent may take for its task: some load for many seconds.
+/// The deadline of a task: some agents load for many seconds.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// How long one may take to end when it is told to.
+/// The deadline of an agent's end after SIGTERM.
 const GOODBYE: Duration = Duration::from_secs(10);
 
 fn is_over(pid: i32) -> bool {
@@ -88,7 +88,8 @@ fn tools_run_in_sidecars_and_what_they_say_comes_back() {
         for (result, (_, output, code)) in results.iter().zip(expected) {
             check(name, result, output, code);
         }
-        // The agent's own programs never came to the proxy: what did is the script's, and our check.
+        // Only the script's commands and the launcher's check reached the proxy, not the agent's
+        // own programs.
         let calls = fixture.calls();
         let tools: Vec<_> = calls.iter().filter_map(|call| call["tool"].as_str()).collect();
         for tool in ["cargo", "python3", "node", "make"] {
@@ -118,7 +119,7 @@ fn an_agent_that_is_ended_takes_its_tool_along() {
         let has_started = format!("{name} has its tool started");
         eventually_within(PATIENCE, &has_started, || started.exists());
         running.signal(Signal::SIGTERM);
-        // Some take a moment to say goodbye. For one that does not go nobody waits.
+        // Some take a moment to end; the others are killed.
         let asked = Instant::now();
         while !is_over(running.pid()) && asked.elapsed() < GOODBYE {
             std::thread::sleep(Duration::from_millis(50));
@@ -132,16 +133,16 @@ fn an_agent_that_is_ended_takes_its_tool_along() {
     }
 }
 
-/// Starts a command that finds this text on its stdin, and its end: some agents wait for that.
+/// Starts a command whose stdin has this text and ends: some agents wait for the end.
 fn fed(command: &mut Command, text: &str) -> Running {
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     let child = Running::start(command.stdin(reader));
-    // Whoever does not read it does without.
+    // Some agents do not read it.
     let _ = writer.write_all(text.as_bytes());
     child
 }
 
-/// What the launcher's table says before the user's words is not to be said twice.
+/// Removes the arguments that the launcher's table adds.
 fn without_the_rows_own(mut start: Start) -> Start {
     start.command.retain(|word| word != "--no-daemon");
     start

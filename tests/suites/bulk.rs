@@ -1,4 +1,4 @@
-//! No lost byte: 256 MiB arrive as they were written, and the proxy's memory stays small.
+//! Bulk output: 256 MiB arrive unchanged, and the proxy's memory stays small.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use aifo_tests::{BLOCK, Connection, Listen, RandomBytes, Session, Setup, status_
 
 const SIZE: u64 = 256 << 20;
 const SEED: &str = "42";
-/// How much the proxy may ever have had resident.
+/// The limit on the proxy's peak resident memory.
 const PEAK_KIB: u64 = 16 * 1024;
 
 #[test]
@@ -30,13 +30,13 @@ fn v2_with_a_reader_that_falls_asleep() {
         }
         noise.check(&buffer[..count]);
         if !slept && noise.position() > SIZE / 2 {
-            // Not a wait for anything: a reader that does not read is the story.
+            // Not a wait for a condition: the test is about a reader that does not read.
             sleep(Duration::from_secs(5));
             slept = true;
         }
     }
     assert_eq!(noise.position(), SIZE);
-    assert_eq!(shim.wait().expect("the shim is ours").code(), Some(0));
+    assert_eq!(shim.wait().expect("wait works on a child").code(), Some(0));
     check_peak(&session);
 }
 

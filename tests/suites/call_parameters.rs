@@ -1,16 +1,16 @@
-//! The parameters of a call: form rules, the working directory, exec ids.
+//! Parameters of a call: form rules, the working directory, exec ids.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
 use aifo_tests::{Answer, Backend, Session, fresh_id};
 
-/// Sends a hand-written form body.
+/// Sends a raw form body.
 fn form(session: &Session, body: impl AsRef<[u8]>) -> Answer {
     session.answer(&session.post("/exec").body(body))
 }
 
-/// Calls `make cwd` from a directory.
+/// Calls `make cwd` in a directory.
 fn cwd(session: &Session, dir: &str) -> Answer {
     session
         .answer(&session.post("/exec").field("tool", "make").field("cwd", dir).field("arg", "cwd"))
@@ -141,7 +141,7 @@ fn a_working_directory_outside_the_workspace_is_refused() {
     assert_eq!(relative.text(), "bad request: cwd must be absolute\n");
 }
 
-/// Agents probe tools from anywhere.
+/// Agents probe tools from any directory.
 #[test]
 fn a_version_may_be_asked_from_anywhere() {
     let session = Session::start();
@@ -183,14 +183,14 @@ fn an_exec_id_is_free_again_before_the_trailer() {
     }
 }
 
-/// Agent and tools share it, so a tool may well be called in it.
+/// Agent and tools share it, so tools may be called in it.
 #[test]
 fn the_sessions_temporary_directory_is_a_place_to_run_in() {
     let session = Session::start();
     let tmp = session.tmp().into_os_string().into_string().expect("the scratch path is text");
     let env = session.answer(&session.exec("make", ["env"])).text();
     let told = env.lines().find_map(|line| line.strip_prefix("TMPDIR="));
-    // In a container it is `/tmp`, of which nobody has to be told.
+    // In a container it is `/tmp`, which needs no variable.
     assert_eq!(told, (*Backend::chosen() == Backend::Local).then_some(tmp.as_str()));
     fs::create_dir(format!("{tmp}/sub")).unwrap();
     symlink("/usr", format!("{tmp}/way-out")).unwrap();

@@ -1,8 +1,8 @@
-//! `aifo-coder cleanup`: what killed sessions left goes, and nothing else. (What they left on an
-//! engine is `container_ops`'s.)
+//! `aifo-coder cleanup` removes the leftovers of killed sessions and nothing else. (`container_ops`
+//! tests leftovers on an engine.)
 //!
-//! Other suites have sessions on this machine at the same time, so here only those are removed that
-//! are named.
+//! Other suites run sessions on this machine at the same time, so these tests remove sessions by
+//! their ids.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::process::Command;
 
 use aifo_tests::{Listen, Outcome, Running, Session, Setup, Signal, binaries, eventually};
 
-/// `aifo-coder` where sessions have their directories in `run`.
+/// `aifo-coder` with `run` as the parent of session directories.
 fn coder(run: &Path, args: &[&str]) -> Command {
     let mut coder = Command::new(&binaries().coder);
     coder
@@ -24,7 +24,7 @@ fn coder(run: &Path, args: &[&str]) -> Command {
     coder
 }
 
-/// The directories of sessions, and their temporary ones, by their names.
+/// The names of session directories and temporary directories.
 fn dirs(run: &Path) -> Vec<String> {
     let entries = fs::read_dir(run).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
@@ -37,7 +37,7 @@ fn run(session: &Session) -> PathBuf {
     session.scratch().join("run")
 }
 
-/// The id of the only session that has a directory here.
+/// The id of the only session here.
 #[track_caller]
 fn id(run: &Path) -> String {
     let names = dirs(run);
@@ -121,7 +121,7 @@ fn a_session_that_is_starting_is_not_touched() {
     let setup = Setup::new();
     let shim = setup.scratch().join("slow-shim");
     let real = binaries().shim.display();
-    // As a runner it does not answer, so the session is neither up nor given up.
+    // It does not respond as a runner, so the session keeps starting.
     let script =
         format!("#!/bin/sh\n[ \"$1\" = --version ] && exec {real} --version\nexec /bin/cat\n");
     fs::write(&shim, script).unwrap();

@@ -1,4 +1,4 @@
-//! `aifo-coder completions` and `aifo-coder man`: the shells and the reader of manuals judge.
+//! `aifo-coder completions` and `aifo-coder man`, tested with the real shells and groff.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use aifo_tests::{Outcome, Setup, can_run};
 
 const SHELLS: [&str; 5] = ["bash", "zsh", "fish", "elvish", "powershell"];
 
-/// What our script is, in a file; the user has an agent and a kind of their own.
+/// Writes the completion script to a file; the user has an own agent and kind.
 fn script(setup: &Setup, shell: &str) -> PathBuf {
     let dir = setup.scratch().join("home/.config/aifo");
     fs::create_dir_all(&dir).unwrap();
@@ -20,7 +20,7 @@ fn script(setup: &Setup, shell: &str) -> PathBuf {
     path
 }
 
-/// What is typed before the tab, and what is offered then; nothing behind `!` may be.
+/// The typed text, and the candidates; those after `!` must not be offered.
 const TYPED: [(&str, &str); 11] = [
     ("aifo-coder ses", "sessions"),
     ("aifo-coder run co", "codex copilot !claude"),
@@ -51,7 +51,7 @@ fn bash_completes() {
     let setup = Setup::new();
     let script = script(&setup, "bash");
     for (typed, expected) in TYPED {
-        // As readline calls it: the function that was registered, with command, word, and word before.
+        // As readline calls it: the registered function, with command, word, and previous word.
         let tab = "source \"$1\"; shift; compopt() { :; }\n\
                    registered=$(complete -p aifo-coder) || exit\n\
                    function=${registered#*-F }; function=${function%% *}\n\
@@ -117,7 +117,7 @@ fn a_broken_file_of_the_users_breaks_no_shell() {
     assert!(outcome.text().contains(" codex "));
 }
 
-/// The pages that were written.
+/// The generated pages.
 fn pages(setup: &Setup) -> Vec<PathBuf> {
     let dir = setup.scratch().join("share/man1");
     Outcome::of(setup.coder().arg("man").arg(&dir)).exited(0);

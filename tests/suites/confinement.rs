@@ -1,11 +1,11 @@
-//! What the kernel keeps tools from, and what they can do all the same.
+//! Landlock confinement of tools: denied and allowed actions.
 
 use std::fs;
 
 use aifo_tests::{Answer, Landlock, Outcome, Session, Setup, Signal, Tool, can_run};
 
-/// A session in which `make` is a shell with the machine's own commands. `None` where the kernel
-/// cannot confine; the story is named then.
+/// A session in which `make` is a shell with the machine's commands. Without Landlock, reports the
+/// test as skipped and returns `None`.
 fn session(story: &str) -> Option<Session> {
     let available = Landlock::Writes.available(&format!("confinement::{story}"));
     available.then(|| with_shell(Setup::new()).start())
@@ -15,7 +15,7 @@ fn with_shell(setup: Setup) -> Setup {
     setup.tool("make", Tool::Link("/bin/sh".into()))
 }
 
-/// What a tool that is a shell says to a script.
+/// Runs a script with a tool that is a shell.
 fn sh(session: &Session, script: &str) -> Answer {
     let script = format!("PATH=/usr/bin:/bin; {script}");
     session.answer(&session.exec("make", ["-c", &script]))
@@ -97,7 +97,8 @@ fn files_may_be_renamed_into_another_directory() {
     check_allowed(&session, "mkdir -p l && echo x > l/f && ln l/f hard && cat hard");
 }
 
-/// The policy is about writing: what a user can read, a tool can read, and it says so at the start.
+/// Confinement covers writes only: tools can read the user's files, and a warning at the start says
+/// so.
 #[test]
 fn reading_is_not_restricted() {
     let Some(session) = session("reading_is_not_restricted") else { return };
@@ -121,12 +122,12 @@ fn children_are_held_to_it_as_well() {
 fn it_gives_up_gaining_privileges() {
     let Some(session) = session("it_gives_up_gaining_privileges") else { return };
     assert_eq!(sh(&session, "grep NoNewPrivs /proc/self/status").text(), "NoNewPrivs:\t1\n");
-    // What would change the user is not even tried with more rights than before.
+    // Programs that change the user get no additional rights.
     if can_run("confinement::it_gives_up_gaining_privileges, sudo", &["sudo", "-n", "true"]) {
         let answer = sh(&session, "sudo -n sh -c 'echo x > ../by-root'");
         assert_ne!(answer.exit_code(), Some("0"), "{}", answer.text());
     }
-    // Being root in a user namespace is no way out either.
+    // Root in a user namespace has no additional rights either.
     sh(&session, "unshare --user --map-root-user sh -c 'echo x > ../by-root'");
     assert!(!session.scratch().join("by-root").exists());
 }
@@ -137,7 +138,7 @@ fn a_mount_changes_nothing() {
     let outside = session.scratch().join("outside");
     fs::create_dir(&outside).unwrap();
     let out = outside.display();
-    // Landlock forbids a confined process to change mounts, whoever it is.
+    // Landlock forbids mounts to any confined process.
     sh(&session, &format!("mkdir m; unshare --mount sh -c 'mount --bind {out} m && echo x > m/x'"));
     sh(&session, &format!("mkdir m; mount --bind {out} m && echo x > m/x"));
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
@@ -179,7 +180,7 @@ fn signals_do_not_reach_the_agent() {
     assert!(outcome.exited(0).text().ends_with("the agent lives\n"), "{outcome:?}");
 }
 
-/// An agent runs as the user who started it: only its tools are held to their place.
+/// The agent runs as the user; only its tools are confined.
 #[test]
 fn the_agent_itself_is_not_confined() {
     let setup = with_shell(Setup::new());
@@ -187,7 +188,7 @@ fn the_agent_itself_is_not_confined() {
     assert!(setup.scratch().join("by-the-agent").exists());
 }
 
-/// What a kind may write beside the workspace, and what lies right next to it.
+/// The additional writable directories of each kind, and their neighbours.
 #[test]
 fn caches_are_writable_by_kind() {
     if !Landlock::Writes.available("confinement::caches_are_writable_by_kind") {
@@ -234,7 +235,7 @@ fn what_the_user_has_set_is_used_instead() {
     assert!(theirs.join("new").exists());
 }
 
-/// Whoever writes `config.toml` or `bin` there runs what it likes at the user's next build.
+/// A program that writes `config.toml` or `bin` there would control the user's next build.
 #[test]
 fn cargos_home_is_writable_where_it_has_to_be_and_nowhere_else() {
     let story = "confinement::cargos_home_is_writable_where_it_has_to_be_and_nowhere_else";

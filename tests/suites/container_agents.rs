@@ -1,5 +1,5 @@
-//! An agent's place, told by commands that stand for agents: what it is given, what it cannot reach,
-//! and how it ends (`spec/agents.md`).
+//! The agent's container, tested with commands in place of agents: its environment, its isolation,
+//! and its ending (`spec/agents.md`).
 
 #[path = "container_agents/start.rs"]
 mod start;
@@ -12,12 +12,12 @@ use std::process::Command;
 
 use aifo_tests::{ContainerSetup, EVERY_TOOL, Engine, Outcome, Running};
 
-/// Tells by a variable that only one kind's sidecar has where it is made.
+/// Prints a variable that only one kind's sidecar has.
 pub(crate) const WHERE: &str = "all:\n\t@echo made for $${CCACHE_DIR:-nobody}\n";
-/// What it prints in the c-cpp sidecar.
+/// Its output in the c-cpp sidecar.
 pub(crate) const MADE: &str = "made for /var/cache/aifo/ccache\n";
 
-/// Sidecars for c-cpp and python, and a workspace whose `make` tells where it ran.
+/// Sidecars for c-cpp and python, and a workspace whose `make` prints where it ran.
 pub(crate) fn containers(engine: &Engine) -> ContainerSetup {
     let containers = ContainerSetup::of(engine).kind("c-cpp").kind("python");
     fs::write(containers.setup().workspace().join("Makefile"), WHERE).unwrap();
@@ -31,14 +31,14 @@ pub(crate) fn contained(containers: &ContainerSetup, command: &[&str]) -> Comman
     run
 }
 
-/// What a shell script prints that is the agent; nothing may go wrong.
+/// Runs a shell script as the agent, which must succeed; returns its output.
 #[track_caller]
 pub(crate) fn told(containers: &ContainerSetup, script: &str) -> String {
     let outcome = Outcome::of(&mut contained(containers, &["sh", "-c", script]));
     outcome.exited(0).text()
 }
 
-/// A script in the workspace, which is an agent of its name.
+/// Writes a script into the workspace, which is an agent of this name.
 fn script(containers: &ContainerSetup, name: &str, body: &str) -> String {
     let path = containers.setup().workspace().join(name);
     fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
@@ -52,7 +52,7 @@ fn user_file(containers: &ContainerSetup, text: &str) {
     fs::write(dir.join("config.toml"), text).unwrap();
 }
 
-/// The lines of `env`, those with this beginning.
+/// The lines of `env` with this prefix.
 fn those_of(text: &str, beginning: &str) -> Vec<String> {
     let mut lines: Vec<_> =
         text.lines().filter(|line| line.starts_with(beginning)).map(str::to_owned).collect();
@@ -114,7 +114,7 @@ fn tools_run_in_their_sidecars_whatever_shell_calls_them() {
         "bash -lc make",
         "sh -lc make",
         "env -i /bin/bash -lc make",
-        // As agents start servers: with a PATH, and hardly anything else.
+        // As agents start servers: with PATH and little else.
         "env -i PATH=\"$PATH\" make",
         "env -i /opt/aifo/bin/make",
         "true | make | cat",
@@ -148,7 +148,7 @@ fn the_agents_own_programs_stay_with_it() {
     let aider =
         script(&containers, "aider", &format!("{own} python3 /tmp/own/app.py; python3 app.py"));
     assert_eq!(run(&aider), "False\nTrue\n");
-    // What ran beside the agent never came to the proxy.
+    // Programs in the agent's container do not reach the proxy.
     let calls =
         Outcome::of(Command::new("grep").args(["-rh", "own/app", "--include=*.jsonl"]).arg(log));
     assert_eq!(calls.text(), "");
@@ -219,10 +219,10 @@ fn it_reaches_the_proxy_and_its_own_and_nothing_else() {
     let expected = "/home/coder:\n\n/run/aifo:\nexec.sock\nshim.env\n\n/run/aifo-agent:\n\
                     0\n0\nNoNewPrivs:\t1\n";
     let seen = told(&containers, &format!("{look}; true"));
-    // The bounding set is no right: nobody there can take anything of it.
+    // The bounding set grants nothing by itself.
     let seen = seen.replace("\n1\nNoNewPrivs", "\n0\nNoNewPrivs");
     assert_eq!(seen, expected);
-    // The sidecar sees neither the proxy nor the agent.
+    // The sidecar can see neither the proxy nor the agent.
     fs::write(
         containers.setup().workspace().join("Makefile"),
         "all:\n\t@ls -A /run/aifo /run/aifo-agent /opt/aifo/bin 2>/dev/null; true\n",
@@ -253,7 +253,7 @@ fn it_keeps_the_directories_of_its_row() {
     assert_eq!(fs::metadata(home.join(".mine")).unwrap().mode() & 0o777, 0o700);
 }
 
-/// Who listens in a state directory runs on this machine, and would do what the agent says.
+/// A socket in a state directory could lead to a program of this machine.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn it_reaches_no_program_of_this_machine_by_its_state() {
@@ -322,7 +322,7 @@ fn a_server_with_a_trimmed_environment_runs_in_its_sidecar() {
     };
     let containers = ContainerSetup::of(&engine).kind("node").kind("python");
     let workspace = containers.setup().workspace();
-    // The agent: starts a server as agents start theirs, and asks it a thousand times.
+    // The agent starts a server and sends it a thousand requests.
     fs::write(workspace.join("agent.py"), include_str!("container_agents/agent.py")).unwrap();
     fs::write(workspace.join("mcp.py"), include_str!("container_agents/mcp.py")).unwrap();
     fs::write(workspace.join("mcp.js"), include_str!("container_agents/mcp.js")).unwrap();

@@ -1,4 +1,4 @@
-//! Tools in a container that the user runs already.
+//! Tools in a running container of the user.
 
 use std::fs;
 use std::io::Write;
@@ -9,13 +9,13 @@ use aifo_tests::{
     eventually, fresh_id, is_alive, send_signal, tagged_processes,
 };
 
-/// A project, a container that has it at `/app`, and a session that is attached to it.
+/// A project, a container with the project at `/app`, and a session attached to it.
 struct Attached {
     session: Session,
     container: UserContainer,
 }
 
-/// Mounts the project of a setup at `/app`.
+/// Mounts a setup's project at `/app`.
 fn project(setup: &Setup) -> String {
     format!("type=bind,source={},destination=/app", setup.workspace().display())
 }
@@ -41,7 +41,7 @@ impl Attached {
         Attached { session: setup.start_as(serve), container }
     }
 
-    /// python in the container, under an exec id.
+    /// python in the container, with this exec id.
     fn python(&self, id: &str, script: &str) -> Command {
         let mut python = self.session.shim("python3");
         python.args(["-c", script]).env("AIFO_EXEC_ID", id);
@@ -53,7 +53,7 @@ impl Attached {
         Outcome::of(&mut self.python(&fresh_id(), script))
     }
 
-    /// A call that has said `ready`, and waits.
+    /// A waiting call that has printed `ready`.
     #[track_caller]
     fn waiting(&self, id: &str) -> Running {
         let script = "import time; print('ready', flush=True); time.sleep(86000)";
@@ -62,26 +62,26 @@ impl Attached {
         running
     }
 
-    /// Waits until nothing of ours is in the container.
+    /// Waits until no aifo process is in the container.
     #[track_caller]
     fn nothing_is_left(&self) {
-        eventually("nothing of ours runs in the container", || {
+        eventually("no aifo process runs in the container", || {
             self.container.processes_inside().iter().all(|&pid| !is_ours(pid))
         });
         assert_eq!(files(&self.container), "");
     }
 }
 
-/// Whether a process of the container is the runner's, or a tool's.
+/// Whether a process of the container is the runner or a tool.
 fn is_ours(pid: i32) -> bool {
     let words = argv(pid);
     let is_runner = words.first().is_some_and(|word| word.ends_with("aifo-runner"));
     is_runner || words.first().is_some_and(|word| word.contains("python"))
 }
 
-/// Files of ours in a container.
+/// aifo's files in a container.
 fn files(container: &UserContainer) -> String {
-    // What goes while it is looked at is no failure.
+    // Files that vanish meanwhile are not an error.
     container.shell("find / -xdev -name '*aifo*' -not -path '/proc/*' || true")
 }
 
@@ -90,7 +90,7 @@ fn tools_run_where_the_user_has_them() {
     let Some(engine) = Engine::of_run("tools_run_where_the_user_has_them") else { return };
     for options in [&[][..], &["--user", "1000:1000"]] {
         let attached = Attached::start(&engine, options);
-        // The runner has removed its own file, or root has.
+        // The runner or root has removed its file.
         assert_eq!(files(&attached.container), "", "{options:?}");
         let marker = attached.run("print(open('/marker').read(), end='')");
         assert_eq!(marker.exited(0).text(), "only here\n");
@@ -226,7 +226,7 @@ fn a_container_that_stops_is_reported_by_name() {
     assert_eq!(files(&attached.container), "");
 }
 
-/// A call alone, in a session that is attached to this container.
+/// Runs one call in a session attached to this container.
 fn call(setup: &Setup, engine: &Engine, container: &str) -> Outcome {
     let attach = format!("{container}=python");
     let args = ["exec", "--attach", &attach, "--", "python3", "-c", "print('ran')"];
@@ -266,7 +266,7 @@ fn a_start_that_is_called_off_leaves_nothing() {
     let real =
         Command::new("/bin/sh").args(["-c", &format!("command -v {}", engine.name())]).output();
     let real = String::from_utf8(real.expect("a shell runs").stdout).expect("a path is text");
-    // An engine that never starts the runner.
+    // An engine that does not start the runner.
     let script = format!(
         "#!/bin/sh\ncase \"$*\" in *' guard '*) exec sleep 20;; esac\nexec {} \"$@\"\n",
         real.trim()

@@ -1,11 +1,12 @@
-//! Any image does: what it has of its own comes in nobody's way, and what it lacks is told.
+//! Sidecars from any image: its own settings do not interfere, and missing requirements are
+//! reported.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use aifo_tests::{ContainerSetup, Engine, Outcome, Running, Scratch};
 
-/// Who a tool runs as, and where.
+/// Prints a tool's user and directory.
 const WHO: &str = "import os; open('made', 'w'); print(os.getuid(), os.getcwd())";
 
 #[track_caller]
@@ -125,7 +126,7 @@ fn with_nothing_inside() {
     session.finish();
 }
 
-/// The runner is of this machine's kind; the tools are of another.
+/// The runner has this machine's architecture; the image has another.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn of_another_architecture() {
@@ -135,7 +136,7 @@ fn of_another_architecture() {
     let cargo = root.path().join("bin/cargo");
     fs::create_dir(cargo.parent().unwrap()).unwrap();
     fs::copy("/bin/true", &cargo).unwrap();
-    // The number of the machine it is for, in the ELF header.
+    // The machine number in the ELF header.
     let mut program = fs::read(&cargo).unwrap();
     program[18] = machine;
     fs::write(&cargo, program).unwrap();

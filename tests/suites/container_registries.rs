@@ -1,4 +1,4 @@
-//! What opens private registries: let into containers by its name, and by nothing else.
+//! Credentials of private registries, admitted to containers by name only.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ const NPMRC: &str = "//registry.example/:_authToken=npm-secret\n";
 const PIP: &str = "[global]\nindex-url = https://me:pip-secret@pypi.example/simple\n";
 const CARGO: &str = "[registries.ours]\ntoken = \"cargo-secret\"\n";
 
-/// What a tool sees of each, and whether it can write there.
+/// Prints what a tool sees of each, and whether it can write there.
 const PROBE: &str = "\
 probe:
 \t@for file in $$HOME/.npmrc \"$$PIP_CONFIG_FILE\" $$HOME/.cargo/credentials.toml; do \\
@@ -20,7 +20,7 @@ probe:
 \tdone; true
 ";
 
-/// A user with all three files, and a project that tells what its tools see of them.
+/// A user with all three files, and a project whose tools print what they see of them.
 fn user(admit: &str) -> Setup {
     let setup = Setup::new();
     let home = setup.scratch().join("home");
@@ -40,7 +40,7 @@ fn write(path: &Path, text: &str) {
     fs::write(path, text).expect("the scratch directory is writable");
 }
 
-/// A tool's call in a session of its own, with this kind's sidecar alone.
+/// A call in its own session with only this kind's sidecar.
 fn call(setup: &Setup, engine: &Engine, kind: &str, tool: &[&str]) -> Outcome {
     let image = format!("{kind}={EVERY_TOOL}");
     let options = ["exec", "--toolchain", kind, "--toolchain-image", &image, "--"];
@@ -132,14 +132,13 @@ fn every_kind_trusts_the_certificates() {
     }
 }
 
-/// An SSH agent without keys: the machine's own, or who answers like it.
+/// An SSH agent without keys: the real one, or a fake.
 struct Agent {
     socket: PathBuf,
     process: Option<Child>,
 }
 
-/// What an agent is asked for, and what one without keys says: a length, a kind, and for the answer a
-/// count.
+/// A request for the keys, and the empty response: a length, a type, and in the response a count.
 const WHICH_KEYS: [u8; 5] = [0, 0, 0, 1, 11];
 const NO_KEYS: [u8; 9] = [0, 0, 0, 5, 12, 0, 0, 0, 0];
 
@@ -155,7 +154,7 @@ impl Agent {
             let listener = UnixListener::bind(&socket).expect("the scratch directory is writable");
             std::thread::spawn(move || {
                 for client in listener.incoming() {
-                    let mut client = client.expect("a client comes");
+                    let mut client = client.expect("a client connects");
                     let mut asked = [0; 5];
                     client.read_exact(&mut asked).expect("it asks");
                     assert_eq!(asked, WHICH_KEYS);

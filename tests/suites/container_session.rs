@@ -1,5 +1,4 @@
-//! A session in containers as its user knows it: the right sidecar, one machine's worth of network,
-//! files that are the caller's, caches that stay.
+//! A session with containers: routing, one network, file owners, and caches.
 
 use std::fs;
 use std::io::Read;
@@ -12,10 +11,10 @@ use aifo_tests::{
     eventually,
 };
 
-/// Tells by variables that only one kind has which sidecar it is made in.
+/// Prints the sidecar, by variables that only one kind has.
 const WHERE: &str = "all:\n\t@echo $${CARGO_HOME:+rust}$${CCACHE_DIR:+c-cpp}\n";
 
-/// A server in the python sidecar on a port of its own, which it tells in a file.
+/// A server in the python sidecar that writes its port to a file.
 const SERVER: &str = "
 import http.server, os, sys
 server = http.server.HTTPServer(('0.0.0.0', int(sys.argv[1])), http.server.SimpleHTTPRequestHandler)
@@ -35,7 +34,7 @@ fn script(path: &Path, body: &str) {
 fn serve(session: &ContainerSession, port: &str) -> (Running, String) {
     let server = Running::start(session.shim("python3").args(["-c", SERVER, port]));
     let file = session.workspace().join("port");
-    eventually("the server tells its port", || file.exists());
+    eventually("the server reports its port", || file.exists());
     (server, fs::read_to_string(file).unwrap())
 }
 
@@ -72,13 +71,13 @@ fn a_project_brings_its_own_tools() {
     session.finish();
 }
 
-/// As a user whom no other session here has: the first one meets volumes that are root's.
+/// As a user without other sessions: the first one finds volumes owned by root.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn sessions_of_a_user_share_caches_and_files_are_the_users() {
     let story = "sessions_of_a_user_share_caches_and_files_are_the_users";
     let Some(engine) = Engine::of_run(story) else { return };
-    // A user without a range of subordinate ids has no podman.
+    // Podman needs subordinate ids for the user.
     if engine.is_podman() || !can_run(story, &["setpriv", "--reuid", "12345", "true"]) {
         return;
     }
@@ -226,7 +225,7 @@ fn without_caches_no_volume_is_there() {
     }
 }
 
-/// What is shown would be what is run: a program in the engine's place writes down what it gets.
+/// The printed commands are those that run: a wrapper of the engine records its arguments.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn a_dry_run_prints_what_a_run_does() {
@@ -261,7 +260,7 @@ fn a_dry_run_prints_what_a_run_does() {
     assert!(!heard.contains("secret"), "{heard}");
     let acts = |line: &&str| line.starts_with("run\0") || line.starts_with("network\0create\0");
     let mut run: Vec<String> = heard.lines().filter(acts).map(str::to_owned).collect();
-    // As a shell reads what would be pasted into it.
+    // Split as a shell does.
     let words = |line: &str| {
         let paste =
             format!("{engine}() {{ printf '%s\\0' \"$@\"; }}; {line}", engine = engine.name());
@@ -278,7 +277,7 @@ fn a_dry_run_prints_what_a_run_does() {
     assert!(planned.contains(&removes) && heard.lines().any(|line| line == removes), "{heard:?}");
 }
 
-/// Of several sidecars one does not come up: the others go again, whatever it was.
+/// One of several sidecars does not start: the others are removed.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn a_start_that_fails_halfway_leaves_nothing() {
@@ -302,13 +301,13 @@ fn a_start_that_fails_halfway_leaves_nothing() {
     }
 }
 
-/// Who has images for some kinds is told that it is not containers that tools run in.
+/// A user with only some of the images gets a warning that tools do not run in containers.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn missing_images_are_reported_and_no_container_is_started() {
     let story = "missing_images_are_reported_and_no_container_is_started";
     let Some(engine) = Engine::of_run(story) else { return };
-    // Of two engines docker is asked, whose images those of podman are not.
+    // Docker is preferred; podman's images do not count for it.
     if !can_run(story, &["test", engine.name(), "=", "docker"]) {
         return;
     }

@@ -1,11 +1,11 @@
-//! `aifo-coder doctor`: it measures, says what to mend, and leaves nothing.
+//! `aifo-coder doctor` checks the machine, suggests fixes, and leaves nothing.
 
 use std::fs;
 
 use aifo_tests::{Outcome, Setup, Tool, files_below};
 use serde_json::Value;
 
-/// A machine whose tools are those that are measured with.
+/// A machine with the tools that doctor measures with.
 fn setup() -> Setup {
     let tools = ["true", "readlink", "touch", "cat"];
     tools.into_iter().fold(Setup::new(), |setup, name| {

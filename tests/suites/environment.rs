@@ -1,4 +1,4 @@
-//! What a tool finds when it starts: fds, signals, limits, groups, names.
+//! A tool's initial state: descriptors, signals, limits, groups, names.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -22,7 +22,7 @@ fn stdin_is_empty() {
     command.env("AIFO_SHIM_PROTO", "2");
     command.arg("stdin").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut shim = command.spawn().expect("the shim starts");
-    // The shim may be gone before it is written to; that it ends is what counts.
+    // The shim may have ended already.
     let _ = shim.stdin.take().expect("stdin is a pipe").write_all(b"for nobody");
     let output = shim.wait_with_output().expect("the shim ends");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n");
@@ -46,9 +46,9 @@ fn no_signal_is_blocked_or_ignored() {
     let session = Setup::new().tool("cc", Tool::Link("/bin/cat".into())).start();
     let status = output(&session, "cc", &["/proc/self/status"]);
     for mask in ["SigBlk", "SigIgn", "SigPnd", "SigCgt"] {
-        let line = status.lines().find(|line| line.starts_with(mask)).expect("the kernel tells");
+        let line = status.lines().find(|line| line.starts_with(mask)).expect("the line exists");
         let bits = line.split_whitespace().nth(1).map(|bits| u64::from_str_radix(bits, 16));
-        // Signals 32 and 33 are the C library's own, and it lets nobody change them.
+        // Signals 32 and 33 belong to the C library and cannot be changed.
         let ours = bits.map(|bits| bits.map(|bits: u64| bits & !(0b11 << 31)));
         assert_eq!(ours, Some(Ok(0)), "{line}");
     }
@@ -108,7 +108,7 @@ fn it_runs_where_the_shim_was_called() {
     assert_eq!(outcome.exited(0).text(), format!("{}\n", dir.display()));
 }
 
-/// Proxy and runner raise their own soft limit; `select` breaks in a tool that inherits such one.
+/// Proxy and runner raise their soft limit; tools with `select` would fail with it.
 #[test]
 fn its_open_files_are_limited_as_the_launchers_were() {
     let wrapper = ["/bin/sh", "-c", "ulimit -S -n 333; exec \"$@\"", "sh"];
@@ -141,7 +141,7 @@ fn its_id_is_128_random_bits_unless_the_client_chose_one() {
     let mark = || {
         let env = output(&session, "make", &["env"]);
         let mark = env.lines().find_map(|line| line.strip_prefix("AIFO_EXEC="));
-        mark.expect("a tool carries its mark").to_owned()
+        mark.expect("a tool has its exec tag").to_owned()
     };
     let (one, other) = (mark(), mark());
     for id in [&one, &other] {

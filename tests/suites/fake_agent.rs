@@ -1,4 +1,4 @@
-//! The scripted ACP agent, talked to by hand: what the suites about ACP rely on.
+//! Tests of the scripted ACP agent that the ACP suites use.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use aifo_tests::{AcpAgent, Group, Script, Signal, Step, eventually, is_alive, send_signal};
 use serde_json::{Value, json};
 
-/// An agent that runs, and a client that writes and reads lines.
+/// A running agent, and a client that writes and reads lines.
 struct Session {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -81,7 +81,7 @@ fn it_asks_and_uses_what_it_was_answered() {
     let mut session = Session::with(&agent);
     session.request(1, "session/prompt", json!({"sessionId": "s"}));
     assert_eq!(session.read()["method"], "terminal/create");
-    // What comes in between is acted on afterwards.
+    // Messages that arrive meanwhile are handled afterwards.
     session.request(2, "unheard/of", json!({}));
     session.send(&json!({"id": "t", "result": {"terminalId": "term-1"}}));
     assert_eq!(session.read()["params"], json!({"terminalId": "term-1", "sessionId": "s"}));

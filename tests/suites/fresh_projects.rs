@@ -1,4 +1,4 @@
-//! Real toolchains in fresh projects, with their tools confined and without a network.
+//! Real toolchains in new projects, confined and without a network.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use aifo_tests::{Landlock, Outcome, Session, Setup, can_run};
 
-/// A machine with this program: its folder, else the story is named as left out.
+/// The directory of this program on this machine; without it the test is reported as skipped.
 fn folder_of(story: &str, program: &str) -> Option<PathBuf> {
     let script = format!("command -v {program}");
     if !can_run(&format!("fresh_projects::{story}"), &["/bin/sh", "-c", &script]) {
@@ -16,7 +16,7 @@ fn folder_of(story: &str, program: &str) -> Option<PathBuf> {
     Some(Path::new(found.trim()).parent()?.to_owned())
 }
 
-/// A setup whose PATH is the machine's, for tools as they really are.
+/// A setup with the machine's PATH, for real tools.
 fn real(kinds: &[&str], first: &Path) -> Setup {
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", first.display());
     Setup::new().kinds(kinds).env("PATH", &path)
@@ -42,7 +42,7 @@ fn cargo_builds_tests_and_runs_a_fresh_project() {
     if !Landlock::Writes.available("fresh_projects::cargo_builds_tests_and_runs_a_fresh_project") {
         return;
     }
-    // The compiler of this build: rustup's proxies would look for it in the scratch home.
+    // The compiler of this build: rustup's proxies would search for it in the scratch HOME.
     let cargo = PathBuf::from(std::env::var_os("CARGO").expect("cargo runs the tests"));
     let session = real(&["rust"], cargo.parent().expect("an absolute path")).start();
     check_runs(&session, "cargo", &["new", "--vcs", "none", "fresh"], "");
@@ -86,7 +86,7 @@ fn pip_installs_for_the_user_and_into_an_environment() {
     if !Landlock::Writes.available(&format!("fresh_projects::{story}")) {
         return;
     }
-    // By its real path: a wrapper that chooses among several pythons would need its own settings.
+    // By its canonical path: a wrapper that selects a python would need its settings.
     let found = "python3 -c 'import pip, ensurepip, sys; print(sys.executable)'";
     if !can_run(&format!("fresh_projects::{story}"), &["/bin/sh", "-c", found]) {
         return;
@@ -108,7 +108,7 @@ fn pip_installs_for_the_user_and_into_an_environment() {
     assert_eq!(check_runs(&session, "python", &["-c", "import tiny"], ""), "tiny is there\n");
 }
 
-/// A package in the form that needs no build: an archive that python itself can write.
+/// Writes a package that needs no build: an archive that python itself can create.
 fn wheel(session: &Session) {
     let script = "\
 import zipfile

@@ -1,4 +1,4 @@
-//! The front socket: who may connect, and what may lie at its path.
+//! The front socket: permitted peers, and existing files at its path.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ use aifo_tests::{
 const AS_ANOTHER: [&str; 5] =
     ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
 
-/// A session whose socket lies in a directory of this suite's.
+/// A session whose socket is in this suite's directory.
 fn listening_at(socket: &Path) -> Session {
     Setup::new().listen(Listen::On(url(socket))).start()
 }
@@ -23,7 +23,7 @@ fn url(socket: &Path) -> String {
     format!("unix://{}", socket.display())
 }
 
-/// `serve` over that path, which has to fail.
+/// Runs `serve` with that path, which must fail.
 #[track_caller]
 fn refused(socket: &Path) -> Outcome {
     let setup = Setup::new();
@@ -37,7 +37,7 @@ fn opened_to_all(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// The file system says the same by the socket's mode; here that has been taken away.
+/// The socket's mode prevents this as well; this test relaxes the mode.
 #[test]
 fn another_user_is_disconnected_without_a_response() {
     let trial = [&AS_ANOTHER[..], &["/bin/true"]].concat();
@@ -79,7 +79,7 @@ fn a_socket_that_a_killed_proxy_left_is_replaced() {
     let socket = scratch.path().join("front.sock");
     let mut first = listening_at(&socket);
     first.end(Signal::SIGKILL);
-    assert!(socket.exists(), "nobody was left to remove it");
+    assert!(socket.exists(), "a killed proxy does not remove it");
     let second = listening_at(&socket);
     assert_eq!(second.answer(&second.exec("make", ["say", "hi"])).text(), "hi\n");
 }
@@ -107,7 +107,7 @@ fn what_is_no_socket_is_left_alone() {
     assert!(link.is_symlink());
 }
 
-/// A directory that is made for the socket is the owner's alone, and goes again.
+/// A directory created for the socket is private, and is removed.
 #[test]
 fn a_directory_that_was_missing_is_made_private() {
     let scratch = Scratch::new();
@@ -118,7 +118,7 @@ fn a_directory_that_was_missing_is_made_private() {
     assert!(!dir.exists());
 }
 
-/// The kernel's queue is longer than what may wait in ours: nobody is turned away at the door.
+/// The kernel's queue is longer than the proxy's limit: no connection is refused.
 #[test]
 fn connections_queue_while_the_proxy_cannot_accept() {
     let session = Session::start();

@@ -1,11 +1,11 @@
-//! Who says that nothing more comes, and who has left.
+//! Half-close and disconnect.
 
 use std::fs;
 use std::path::Path;
 
 use aifo_tests::{Listen, Session, Setup, eventually, fresh_id, tagged_processes};
 
-/// socat and `nc -N` half-close a unix socket and still want their answer.
+/// socat and `nc -N` half-close a unix socket and still expect the response.
 #[test]
 fn a_half_closing_client_on_a_unix_socket_keeps_its_tool() {
     let session = Session::start();
@@ -14,7 +14,7 @@ fn a_half_closing_client_on_a_unix_socket_keeps_its_tool() {
         let mut call = session.send(&session.exec("make", ["hold", &go]).id(&id).proto(version));
         call.half_close();
         eventually("the tool runs", || !tagged_processes(&id).is_empty());
-        // A later call has gone all the way, so the half-close has been seen.
+        // A later call has completed, so the proxy has seen the half-close.
         assert_eq!(session.answer(&session.exec("make", ["say"])).status(), 200);
         fs::write(&go, "").unwrap();
         let answer = call.answer();

@@ -1,4 +1,4 @@
-//! `aifo-shim --install DIR`: a link under every name.
+//! `aifo-shim --install DIR` creates a link for every name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use aifo_tests::{Outcome, Scratch, binaries};
 
-/// Every tool there is, and what notifies.
+/// Every tool, and the notification command.
 const NAMES: &[&str] = &[
     // rust
     "cargo",
@@ -66,7 +66,7 @@ fn names(dir: &Path) -> BTreeSet<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// The versioned pythons that this machine has where images have theirs.
+/// The versioned pythons of this machine, in the directories that images use.
 fn pythons() -> BTreeSet<String> {
     let dirs = ["/usr/bin", "/usr/local/bin", "/opt/venv/bin"];
     let dirs = dirs.into_iter().filter(|dir| Path::new(dir).is_dir());
@@ -94,7 +94,7 @@ fn every_name_leads_to_the_shim() {
     assert!(there.remove("aifo-shim"));
     assert_eq!(there, links);
     let shim = fs::symlink_metadata(dir.join("aifo-shim")).unwrap();
-    assert!(shim.is_file(), "a copy, so that the directory stands for itself");
+    assert!(shim.is_file(), "a copy, so that the directory is self-contained");
     assert_eq!(shim.permissions().mode() & 0o777, 0o755);
     let version = |shim: &Path| Outcome::of(Command::new(shim).arg("--version")).text();
     assert_eq!(version(&dir.join("aifo-shim")), version(&binaries().shim));
@@ -107,7 +107,7 @@ fn once_more_changes_nothing_that_matters() {
     let scratch = Scratch::new();
     install(scratch.path()).exited(0);
     let before = names(scratch.path());
-    // An older one, by an absolute path.
+    // An older link, with an absolute path.
     fs::remove_file(scratch.path().join("cargo")).unwrap();
     symlink("/opt/aifo/bin/aifo-shim", scratch.path().join("cargo")).unwrap();
     fs::write(scratch.path().join("unrelated"), "mine").unwrap();

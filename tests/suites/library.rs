@@ -1,4 +1,4 @@
-//! Sessions for other launchers: the example of `aifo-launch`, built and run.
+//! Sessions embedded in other launchers: builds and runs the example of `aifo-launch`.
 
 use std::process::Command;
 

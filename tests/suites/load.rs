@@ -1,4 +1,4 @@
-//! Many at once, slow ones and too many.
+//! Many concurrent calls, slow clients, and too many calls.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ fn two_hundred_at_once_are_all_right() {
         for call in &mut calls {
             call.read_until(b"first\n");
         }
-        // Each has said its first word and none its last: all of them run.
+        // Each has printed its first line and not its last: all of them run.
         fs::write(&go, "").unwrap();
         for call in calls {
             let answer = call.answer();
@@ -78,7 +78,7 @@ fn clients_that_stall_in_their_body_do_not_stop_others() {
     drop(stalled);
 }
 
-/// A reader that never reads holds up its own tool, not the proxy.
+/// A client that does not read blocks its own tool, not the proxy.
 #[test]
 fn clients_that_do_not_read_do_not_stop_others() {
     let session = Session::start();
@@ -120,7 +120,7 @@ fn more_executions_than_allowed_are_refused() {
     second_call.answer();
 }
 
-/// Also a signal whose client does not wait for the answer.
+/// Also a signal whose client does not wait for the response.
 #[test]
 fn a_signal_is_carried_out_though_its_client_has_left() {
     let session = Session::start();
@@ -132,7 +132,7 @@ fn a_signal_is_carried_out_though_its_client_has_left() {
     eventually("nothing is left", || aifo_tests::tagged_processes(&id).is_empty());
 }
 
-/// 256 may wait with their requests incomplete. One more, and the first of them has to go.
+/// 256 connections may have incomplete requests. One more closes the oldest.
 #[test]
 fn the_longest_waiting_connection_makes_room() {
     for listen in [Listen::Default, Listen::Tcp] {

@@ -1,4 +1,4 @@
-//! An editor of few words, whose lines may be of any length.
+//! An editor with lines of any length.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
@@ -13,28 +13,28 @@ use serde_json::{Value, json};
 
 use crate::{PATIENCE, stays_small};
 
-/// An editor that has a session with an agent, through `aifo-coder acp`. A thread writes what it says,
-/// another one reads; that one is never far ahead of whoever hears.
+/// An editor with an open session through `aifo-coder acp`. One thread writes its output; another
+/// reads, with little read-ahead.
 pub(crate) struct Editor {
     pub(crate) agent: AcpAgent,
     pub(crate) child: Child,
     setup: Setup,
     to: Option<Sender<Output>>,
     lines: Option<Receiver<Vec<u8>>>,
-    /// The bytes that were taken off it.
+    /// The number of bytes written.
     written: Arc<AtomicU64>,
     asked: u64,
 }
 
-/// What it says.
+/// The editor's output.
 enum Output {
     Bytes(Vec<u8>),
-    /// The same bytes so many times.
+    /// These bytes this many times.
     Again(Vec<u8>, u64),
 }
 
 impl Editor {
-    /// Starts an agent, and has it open a session.
+    /// Starts an agent and opens a session.
     #[track_caller]
     pub(crate) fn with(script: &Script) -> Self {
         let agent = AcpAgent::new(script);
@@ -58,7 +58,7 @@ impl Editor {
         editor
     }
 
-    /// Asks for a turn: the id of the request.
+    /// Requests a turn; returns the request's id.
     pub(crate) fn prompt(&mut self) -> u64 {
         let prompt = json!([{"type": "text", "text": "hello"}]);
         self.send_request("session/prompt", json!({"sessionId": SESSION, "prompt": prompt}))
@@ -72,7 +72,7 @@ impl Editor {
         id
     }
 
-    /// Says bytes as they are.
+    /// Sends raw bytes.
     pub(crate) fn send(&self, bytes: impl Into<Vec<u8>>) {
         self.queue(Output::Bytes(bytes.into()));
     }
@@ -85,7 +85,7 @@ impl Editor {
         self.to.as_ref().expect("it still speaks").send(output).expect("its writer waits for that");
     }
 
-    /// How many bytes of what it said were taken.
+    /// The number of bytes that were written to the pipe.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
@@ -97,14 +97,14 @@ impl Editor {
         line.unwrap_or_else(|e| panic!("there is no line: {e}"))
     }
 
-    /// The answer to a request, and how many lines came before it.
+    /// The response to a request, and the number of lines before it.
     #[track_caller]
     pub(crate) fn answer(&self, id: u64) -> (Value, u64) {
         let mut others = 0;
         loop {
             let line = self.read_line();
             let text = std::str::from_utf8(&line).expect("it is text");
-            // Most lines are updates, and many.
+            // Most of many lines are updates.
             if !text.contains("\"method\":") {
                 let answer: Value = serde_json::from_str(text).expect("it is JSON");
                 if answer["id"] == id {
@@ -121,7 +121,7 @@ impl Editor {
         self.answer(id).0
     }
 
-    /// What was started is small, still.
+    /// Checks the peak memory of `aifo-coder`.
     #[track_caller]
     pub(crate) fn assert_small(&self) {
         stays_small(self.pid());
@@ -131,17 +131,17 @@ impl Editor {
         self.child.id().cast_signed()
     }
 
-    /// Says no more.
+    /// Closes the child's stdin.
     pub(crate) fn close_stdin(&mut self) {
         self.to = None;
     }
 
-    /// Listens no more: whoever still writes to it is told so.
+    /// Closes the child's stdout; writing to it fails.
     pub(crate) fn close_stdout(&mut self) {
         self.lines = None;
     }
 
-    /// Goes; the exit code of what it had started. Nothing of the agent is left.
+    /// Closes both; returns the exit code. Checks that no agent process is left.
     #[track_caller]
     pub(crate) fn close(mut self) -> i32 {
         self.close_stdin();
@@ -149,7 +149,7 @@ impl Editor {
         self.wait_for_end()
     }
 
-    /// Waits for the end of what it had started.
+    /// Waits for the child's end.
     #[track_caller]
     pub(crate) fn wait_for_end(&mut self) -> i32 {
         let mut status = None;
@@ -163,7 +163,7 @@ impl Editor {
 }
 
 impl Drop for Editor {
-    /// A test that fails leaves nothing behind.
+    /// Also when a test fails.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

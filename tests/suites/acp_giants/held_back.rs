@@ -1,4 +1,5 @@
-//! Whoever does not read holds back whoever writes to it, and all of it comes when it reads again.
+//! Backpressure: a peer that does not read blocks its writer, and gets every message when it reads
+//! again.
 
 use aifo_tests::acp_agent::SESSION;
 use aifo_tests::{Awaited, Script, Signal, Step, eventually_within, send_signal};
@@ -7,20 +8,20 @@ use serde_json::json;
 use crate::editor::Editor;
 use crate::{PATIENCE, long_chunk, turn};
 
-/// Lines of a flood, and the length of each: twice as much as may be held of anything.
+/// The lines of a flood and the length of each: twice as much as all buffers hold.
 const LINES: u64 = 4096;
 const LINE: u64 = 64 << 10;
 
-/// What is more than waits for one who does not read.
+/// More lines than the buffers of a peer that does not read hold.
 const ENOUGH: u64 = 256;
 
-/// A flood of the agent's that is followed by this.
+/// A flood from the agent, then this step.
 fn flood(lines: u64, then: Step) -> Script {
     let flood = Step::Repeat { times: lines, steps: long_chunk(LINE) };
     turn([flood, then])
 }
 
-/// A flood of the editor's: notifications that the agent does not know.
+/// A notification from the editor that the agent ignores.
 fn noise() -> Vec<u8> {
     let around = json!({"jsonrpc": "2.0", "method": "_noise", "params": {"text": ""}}).to_string();
     let text = "x".repeat(LINE as usize - around.len() - 1);
@@ -28,7 +29,7 @@ fn noise() -> Vec<u8> {
     format!("{noise}\n").into_bytes()
 }
 
-/// Waits until a process waits for room in a pipe.
+/// Waits until a process is blocked on a pipe.
 fn is_held(pid: i32) {
     let waits_for = format!("/proc/{pid}/wchan");
     eventually_within(PATIENCE, "the agent is held back", || {
@@ -53,14 +54,14 @@ fn an_editor_that_never_reads_again_and_leaves_is_not_waited_for() {
     let mut editor = Editor::with(&flood(ENOUGH, Step::WaitFor(Awaited::End)));
     editor.prompt();
     is_held(editor.agent.pids()[0]);
-    // It keeps its end of the pipe.
+    // The editor keeps its reading end open.
     editor.close_stdin();
     assert_eq!(editor.wait_for_end(), 0);
 }
 
 #[test]
 fn an_editor_that_is_gone_delays_no_one_else() {
-    // The agent has to be heard to its end for that: only then does it read that it is cancelled.
+    // The agent reads the cancellation only after its output was read.
     let mut editor = Editor::with(&flood(ENOUGH, Step::wait_for("session/cancel")));
     editor.prompt();
     is_held(editor.agent.pids()[0]);
@@ -81,7 +82,7 @@ fn an_agent_that_does_not_read_holds_back_the_editor() {
     editor.send_repeated(noise(), LINES);
     let last = json!({"jsonrpc": "2.0", "method": "_last", "params": {"sessionId": SESSION}});
     editor.send(format!("{last}\n"));
-    // More of it was taken than the agent's pipe holds, and less than all when the agent reads on.
+    // More is written than the agent's pipe holds, and not everything before the agent reads again.
     eventually_within(PATIENCE, "some of it was taken", || editor.written() - before > 4 << 20);
     editor.assert_small();
     editor.agent.release("go");

@@ -1,4 +1,4 @@
-//! `aifo-coder acp`: what is too long for it harms nothing else, either way.
+//! `aifo-coder acp`: an oversize message in either direction affects no other message.
 
 use aifo_tests::Step;
 use aifo_tests::acp_agent::SESSION;
@@ -7,7 +7,8 @@ use serde_json::json;
 use crate::editor::Editor;
 use crate::{ENDLESS, FRAME, FRAME_OUT, almost_a_million, long_chunk, turn};
 
-/// A turn in which the agent says this and then a dot: how many lines come of it.
+/// Runs a turn in which the agent sends this and then a dot; returns the number of lines that
+/// arrive.
 #[track_caller]
 fn check(steps: Vec<Step>) -> u64 {
     let mut editor = Editor::with(&turn([steps, vec![Step::say(".")]].concat()));
@@ -50,8 +51,7 @@ fn a_flood_on_stderr_is_drained() {
     assert_eq!(check(vec![Step::Stderr(64 << 20)]), 1);
 }
 
-/// An editor that says this, and asks for something afterwards, is told what is wrong with the first:
-/// the code of the error.
+/// Sends this and a request from the editor; returns the error code for the former.
 #[track_caller]
 fn check_editor(says: impl FnOnce(&Editor)) -> i64 {
     let mut editor = Editor::with(&turn([]));
@@ -65,7 +65,7 @@ fn check_editor(says: impl FnOnce(&Editor)) -> i64 {
     answer["error"]["code"].as_i64().unwrap_or_default()
 }
 
-/// The id of what is too long, and its beginning and its end.
+/// The id, beginning and end of an oversize message.
 const GIANT: u64 = 1 << 32;
 fn around(text: &str) -> (String, String) {
     let prompt = json!([{"type": "text", "text": text}]);
@@ -73,7 +73,7 @@ fn around(text: &str) -> (String, String) {
     let method = "session/prompt";
     let line = json!({"jsonrpc": "2.0", "id": GIANT, "method": method, "params": params});
     let line = line.to_string();
-    let (before, after) = line.split_once(text).expect("the text stands there as it is");
+    let (before, after) = line.split_once(text).expect("the text is not escaped");
     (before.to_owned(), format!("{after}\n"))
 }
 

@@ -1,4 +1,4 @@
-//! `aifo-coder prompt`, with an answer that is more than anybody wants to read.
+//! `aifo-coder prompt` with a very large answer.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -9,17 +9,17 @@ use aifo_tests::{AcpAgent, Setup, Step, eventually_within};
 
 use crate::{ENDLESS, FRAME, PATIENCE, almost_a_million, long_chunk, stays_small, turn};
 
-/// What stdout brought.
+/// The collected stdout.
 #[derive(Clone, Debug, Default)]
 struct Collected {
     bytes: u64,
     lines: u64,
-    /// Its last bytes.
+    /// The last bytes.
     end: Vec<u8>,
 }
 
 impl Collected {
-    /// Reads on as it comes, in a thread.
+    /// Reads in a thread.
     fn collect(mut stdout: impl Read + Send + 'static) -> Arc<Mutex<Collected>> {
         let collected = Arc::new(Mutex::new(Collected::default()));
         let shared = Arc::clone(&collected);
@@ -45,8 +45,8 @@ impl Collected {
     }
 }
 
-/// Prompts an agent that says this and then a dot, looks at the memory when all is printed, and gives
-/// what that was. The agent stays until then.
+/// Prompts an agent that sends this and then a dot, checks the memory after all output is printed,
+/// and returns the output. The agent stays alive until then.
 #[track_caller]
 fn check(format: &str, steps: Vec<Step>) -> Collected {
     let agent = AcpAgent::new(
@@ -85,7 +85,7 @@ fn check(format: &str, steps: Vec<Step>) -> Collected {
 fn a_line_as_long_as_may_be_is_all_of_the_answer() {
     let text = check("text", long_chunk(FRAME));
     assert!(text.bytes > FRAME - 256 && text.ends_in("xxx.\n"), "{text:?}");
-    // As it came, and twice at the end.
+    // Once as a chunk and twice at the end.
     let json = check("json", long_chunk(FRAME));
     assert!(json.bytes > 3 * (FRAME - 256), "{json:?}");
 }

@@ -1,4 +1,4 @@
-//! Either end is gone in the middle of a line.
+//! Either peer disconnects in the middle of a line.
 
 use aifo_tests::{Step, eventually};
 

@@ -1,4 +1,4 @@
-//! `aifo-coder acp`: an editor is at the agent.
+//! Real agents through `aifo-coder acp`.
 
 use std::fs;
 
@@ -11,14 +11,14 @@ use super::{
     opened, permission, prompted, said,
 };
 
-/// `aifo-coder acp` of the site's agent, whose connection is logged in this directory of the scratch.
+/// Starts `aifo-coder acp` with the fixture's agent, with the wire log in this scratch directory.
 pub(crate) fn editor(fixture: &AgentFixture, log: &str) -> Editor {
     let mut acp = fixture.command("acp");
     acp.arg("--wire-log").arg(fixture.containers.setup().scratch().join(log)).arg(fixture.name());
     Editor::start(&mut acp)
 }
 
-/// What went over the agent's pipes, as the log has it.
+/// The frames of the wire log.
 pub(crate) fn log(fixture: &AgentFixture, dir: &str) -> Vec<Value> {
     let dir = fixture.containers.setup().scratch().join(dir);
     let parts = fs::read_dir(dir).unwrap().map(|part| part.unwrap().path());
@@ -26,7 +26,7 @@ pub(crate) fn log(fixture: &AgentFixture, dir: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Goes through a turn in which every permission is allowed: why it stopped, and what was said.
+/// Runs a turn in which every permission is allowed; returns the stop reason and the text.
 #[track_caller]
 pub(crate) fn turn(editor: &mut Editor, session: &str) -> (Value, String) {
     let before = editor.received().len();
@@ -46,7 +46,7 @@ pub(crate) fn turn(editor: &mut Editor, session: &str) -> (Value, String) {
     (respond["result"]["stopReason"].clone(), said(&received[before..]))
 }
 
-/// Why a turn has stopped that was cancelled, in the agent's word.
+/// The stop reason of a cancelled turn.
 fn after_cancel(agent: Agent) -> &'static str {
     match agent {
         Agent::Openhands => "end_turn",
@@ -76,10 +76,11 @@ fn an_editor_allows_cancels_and_goes_on_in_one_session() {
         editor.notify("session/cancel", &json!({"sessionId": session}));
         let cancelled = editor.response(prompt).unwrap();
         assert_eq!(cancelled["stopReason"], after_cancel(fixture.agent), "{name}");
-        // The editor's own answer comes after ours, and reaches nobody.
+        // Sent after aifo's own answer; reaches no agent.
         decide(&mut editor, &last_id, "allow_once");
 
-        // What was cancelled the agent has reported to its model, or the model has it done again.
+        // The agent has reported the cancelled call to its model, otherwise the model would repeat
+        // it.
         let (why, text) = turn(&mut editor, &session);
         assert_eq!(why, "end_turn", "{name}");
         assert!(text.trim_end().ends_with("Last of all."), "{name}: {text}");
@@ -149,7 +150,7 @@ fn a_session_that_is_not_there_cannot_be_loaded() {
         let load = editor.request("session/load", &load);
         let loaded = editor.response(load);
         assert_eq!(loaded.is_err(), knows_its_sessions(fixture.agent), "{name}: {loaded:?}");
-        // And it is as good an agent as before.
+        // The agent still works.
         let session = opened(&mut editor, &fixture);
         let (_, text) = turn(&mut editor, &session);
         assert!(text.trim_end().ends_with("Here we are."), "{name}: {text}");

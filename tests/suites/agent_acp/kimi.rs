@@ -1,4 +1,5 @@
-//! An agent that has its client run its commands and write its files: we do, in its own place.
+//! An agent whose client runs its commands and writes its files: aifo does both in the agent's
+//! container.
 
 use std::fs;
 
@@ -17,7 +18,7 @@ fn commands_and_files_of_an_agent_are_served_in_its_place() {
             continue;
         }
         let inside = fixture.workspace().join("inside.txt");
-        // What is inside its container and not in the workspace.
+        // A file in its container, outside the workspace.
         let own = "/home/coder/own.txt";
         let script = Script::new()
             .shell(MAKE)

@@ -1,4 +1,4 @@
-//! An editor that others have made: the Python package `agent-client-protocol`.
+//! A third-party client: the Python package `agent-client-protocol`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::{MADE, MAKE, fixtures, has_run};
 
 const PACKAGE: &str = "agent-client-protocol==0.12.1";
 
-/// A python that has the package; `None` where it cannot be had, and then the story is named.
+/// A python with the package. Without one, reports the test as skipped and returns `None`.
 fn python(test: &str, dir: &Path) -> Option<PathBuf> {
     let venv = dir.join("venv");
     let made = Outcome::of(Command::new("python3").args(["-m", "venv"]).arg(&venv));

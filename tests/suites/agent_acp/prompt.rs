@@ -1,4 +1,4 @@
-//! `aifo-coder prompt`: nobody is at the agent.
+//! Real agents through `aifo-coder prompt`.
 
 use aifo_tests::model::{Agent, Script};
 use aifo_tests::{AgentFixture, Editor, Outcome, Running};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{MADE, MAKE, fixtures, has_run, knows_its_sessions, let_it_be_loadable};
 
-/// What `aifo-coder prompt` left; of its session nothing is.
+/// Runs `aifo-coder prompt`; checks that nothing of its session is left.
 #[track_caller]
 fn prompt(fixture: &AgentFixture, options: &[&str]) -> Outcome {
     let mut prompt = fixture.command("prompt");
@@ -16,7 +16,7 @@ fn prompt(fixture: &AgentFixture, options: &[&str]) -> Outcome {
     outcome
 }
 
-/// The reports, of which the last one has to be final.
+/// The reports; the last one must be final.
 #[track_caller]
 fn reports(outcome: &Outcome) -> Vec<Value> {
     let text = outcome.text();
@@ -26,7 +26,7 @@ fn reports(outcome: &Outcome) -> Vec<Value> {
     all
 }
 
-/// Those of a type.
+/// The reports of a type.
 fn of_type<'a>(reports: &'a [Value], name: &str) -> Vec<&'a Value> {
     reports.iter().filter(|report| report["type"] == name).collect()
 }
@@ -60,7 +60,7 @@ fn what_a_rule_allows_runs_in_its_sidecar_and_the_session_is_gone_on_with() {
         let (text, stderr) = (resumed.text(), &resumed.stderr);
         assert_eq!(resumed.code(), Some(0), "{name}: {text} {stderr}");
         assert!(text.ends_with("It was made before.\n"), "{name}: {text} {stderr}");
-        // What was before is neither printed nor told again.
+        // Earlier turns are neither printed nor sent to the model again.
         assert!(!text.contains("It is made."), "{name}: {text}");
         assert!(!stderr.contains(MAKE) && !stderr.contains("new one"), "{name}: {stderr}");
         assert!(!has_run(&fixture), "{name}: {text} {stderr}");
@@ -83,7 +83,7 @@ fn a_missing_session_is_replaced_by_a_new_one_and_reported() {
     }
 }
 
-/// The exit code after a denial: some agents take it for the wish to stop.
+/// The exit code after a denial: some agents stop then.
 fn after_denial(agent: Agent) -> i32 {
     match agent {
         Agent::Codex => 7,
@@ -104,7 +104,7 @@ fn a_call_without_a_rule_is_denied_reported_and_not_run() {
         assert_eq!(outcome.code(), Some(after_denial(fixture.agent)), "{name}: {text} {stderr}");
         let told = stderr.lines().find(|line| line.starts_with("aifo-coder: denied "));
         let told = told.unwrap_or_else(|| panic!("{name}: {stderr}"));
-        // openhands names no command.
+        // openhands sends no command.
         assert!(told.contains(MAKE) || fixture.agent == Agent::Openhands, "{name}: {told}");
         assert!(told.contains("--yes-to ") && told.ends_with(" allows it"), "{name}: {told}");
         assert!(!has_run(&fixture), "{name}: {text} {stderr}");

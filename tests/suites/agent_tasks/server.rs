@@ -1,4 +1,4 @@
-//! Servers that agents start for themselves, with hardly any environment: they run in sidecars too.
+//! Servers that agents start with a minimal environment run in sidecars too.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{PATIENCE, fed, fixtures, is_over, run, without_the_rows_own};
 
-/// A server that tells in a file where it runs, and knows just enough of the protocol to be kept.
+/// A minimal MCP server that writes the place where it runs into a file.
 const SERVER: &str = "
 import json, os, sys
 with open('/workspace/served', 'a') as file:
@@ -26,7 +26,7 @@ for line in sys.stdin:
     print(json.dumps({'jsonrpc': '2.0', 'id': request['id'], 'result': result}), flush=True)
 ";
 
-/// The agent's settings with this server in them; `None` of those that are not told here.
+/// Adds this server to the agent's settings; `None` for agents that this test does not cover.
 fn with_server(agent: Agent, mut start: Start) -> Option<Start> {
     let words = ["python3", "/workspace/server.py"];
     let edit = |start: &mut Start, change: &dyn Fn(&str) -> String| {
@@ -61,7 +61,7 @@ fn with_server(agent: Agent, mut start: Start) -> Option<Start> {
 fn a_server_of_an_agents_own_runs_in_its_sidecar() {
     for fixture in fixtures("a_server_of_an_agents_own_runs_in_its_sidecar") {
         let name = fixture.name();
-        // It waits for the server: until then there is nothing to say.
+        // Waits until the server has started.
         let waits = "until [ -s served ]; do sleep 0.1; done";
         let (model, url) = fixture.model(Script::new().shell(waits).say("It is served."));
         let start = fixture.agent.headless(&url, model.script());

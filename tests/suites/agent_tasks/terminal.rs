@@ -1,4 +1,4 @@
-//! Agents on a terminal: they draw, take keys, survive a resize, and leave it as it was.
+//! Agents on a terminal: they draw, read keys, survive a resize, and restore the modes.
 
 use std::fs;
 use std::process::Command;
@@ -8,11 +8,11 @@ use aifo_tests::model::{Agent, Script};
 
 use super::{fixtures, run, without_the_rows_own};
 
-/// Between the user's terminal and the agent: tells how the terminal was before and after.
+/// A wrapper that prints the terminal's modes before and after the agent.
 const AROUND: &str =
     "stty -g >before; \"$@\"; code=$?; stty -g >after; clear; echo ended with $code; exec cat";
 
-/// What an agent shows when it takes keys, and the keys that end it.
+/// The text an agent shows when it accepts keys, and the keys that end it.
 fn manners(agent: Agent) -> Option<(&'static str, &'static [&'static str])> {
     match agent {
         Agent::Codex => Some(("OpenAI Codex", &["C-c", "C-c"])),

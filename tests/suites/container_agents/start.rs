@@ -1,4 +1,4 @@
-//! From the first line to the last: checks, the lock, the terminal, and every way to end.
+//! A session of an agent from start to end: checks, the lock, the terminal, and every ending.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use aifo_tests::{
 
 use super::{contained, containers, told};
 
-/// What of a session is on its engine, or is a process of ours.
+/// The session's objects on its engine, and its processes on this machine.
 fn left(engine: &Engine, containers: &ContainerSetup) -> Vec<String> {
     engine.all_of(containers.setup().scratch())
 }
@@ -55,7 +55,7 @@ fn it_says_what_holds_and_what_came_of_it() {
 #[ignore = "container: cargo xtask test docker"]
 fn a_bypass_of_the_shims_is_reported() {
     let Some(engine) = Engine::of_run("a_bypass_of_the_shims_is_reported") else { return };
-    // Behind ours in the order of names, as only somebody who means it would have it.
+    // Sorts after aifo's own file, which only a deliberate file does.
     let profile = "RUN echo 'PATH=/usr/bin:/bin' >/etc/profile.d/zzz.sh\n";
     let image = engine.build(&format!("FROM {EVERY_TOOL}\n{profile}"));
     let run = |containers: &ContainerSetup, image: &str| {
@@ -68,7 +68,7 @@ fn a_bypass_of_the_shims_is_reported() {
                    by it bypasses aifo";
     assert_eq!(outcome.only_line(), warning);
 
-    // A sidecar whose tool is not there.
+    // A sidecar that lacks its tool.
     let lacking = engine.build(&format!("FROM {EVERY_TOOL}\nRUN rm /usr/bin/make\n"));
     let tools = ContainerSetup::of(&engine).kind_from("c-cpp", lacking.name());
     let outcome = run(&tools, EVERY_TOOL);
@@ -112,7 +112,7 @@ fn its_terminal_is_the_users() {
     tmux.line("make | cat").expect(super::MADE.trim());
     tmux.resize(100, 30);
     tmux.line("clear; stty size").expect("30 100");
-    // Ctrl-C is the agent's, and what it runs.
+    // Ctrl-C goes to the agent and its children.
     tmux.line("sh -c \"printf 'go%s' ing; sleep 1000\"").expect("going").press(&["C-c"]);
     tmux.line("echo ended with $?").expect("ended with 130");
     tmux.line("exit 3");
@@ -196,13 +196,13 @@ fn an_agent_whose_container_is_killed_has_no_known_ending() {
     eventually("nothing is left", || left(&engine, &tools).is_empty());
 }
 
-/// As a user whom no other session here has.
+/// As a user without other sessions on this machine.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn it_is_the_caller_outside() {
     let test = "it_is_the_caller_outside";
     let Some(engine) = Engine::of_run(test) else { return };
-    // A user without a range of subordinate ids has no podman.
+    // Podman needs subordinate ids for the user.
     if engine.is_podman() || !can_run(test, &["setpriv", "--reuid", "1000", "true"]) {
         return;
     }
@@ -252,7 +252,7 @@ fn what_cannot_be_had_starts_nothing() {
         86,
         &["--listen"],
     );
-    // The other engine's word for it is the same.
+    // The local command of the agent prints the same.
     let mut local = Command::new(&aifo_tests::binaries().coder);
     local.args(["run", "--backend", "local", "--image", EVERY_TOOL, "codex"]);
     Outcome::of(&mut local).exited(86);

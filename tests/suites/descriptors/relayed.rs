@@ -1,4 +1,4 @@
-//! Bytes that travel as frames: they all arrive, and nobody is held up who need not be.
+//! Relayed bytes: all arrive, and streams do not block each other.
 
 use std::fs::{self, File};
 use std::io::{self, Write, pipe};
@@ -21,7 +21,7 @@ const TSTP: u8 = 20;
 
 const STDIN_ENDS: [u8; 1] = [stream::STDIN];
 
-/// More than every buffer on the way, in pieces as odd as they come.
+/// More than all buffers hold, in odd pieces.
 #[test]
 fn bulk_arrives_both_ways_as_it_was_sent() {
     const TOTAL: u64 = 64 << 20;
@@ -46,7 +46,7 @@ fn bulk_arrives_both_ways_as_it_was_sent() {
         match client.frame_by(997).expect("the connection lasts to the end") {
             Frame::Data(stream::STDOUT, bytes) => {
                 received.check(&bytes);
-                // Behind the last of it the connection may be closed.
+                // The connection may be closed after the last one.
                 let _ = client.try_send(credit(stream::STDOUT, bytes.len()));
             }
             Frame::Credit(stream::STDIN, bytes) => may_send += bytes,
@@ -59,14 +59,14 @@ fn bulk_arrives_both_ways_as_it_was_sent() {
     assert_eq!((received.position(), exit.ending, exit.taken), (TOTAL, Ok(0), TOTAL));
 }
 
-/// How much a process has written so far.
+/// The number of bytes a process has written.
 fn written_by(pid: i32) -> usize {
     let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
     let written = io.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok());
     written.unwrap_or_default()
 }
 
-/// Takes a whole window of stdout and grants nothing.
+/// Reads a whole window of stdout and grants no credit.
 #[track_caller]
 fn take_a_window(client: &mut Client) {
     let mut taken = 0;
@@ -77,7 +77,7 @@ fn take_a_window(client: &mut Client) {
     assert_eq!(taken, WINDOW, "and not a byte more");
 }
 
-/// Neither a window that is full nor a socket that nobody reads keeps a signal back.
+/// Neither a full window nor an unread socket delays a signal.
 #[test]
 fn a_signal_overtakes_unread_output() {
     let session = session();
@@ -100,7 +100,7 @@ fn a_signal_overtakes_unread_output() {
     }
 }
 
-/// stdout is full and stands still; stderr and stdin go on.
+/// stdout is blocked; stderr and stdin continue.
 #[test]
 fn one_stream_does_not_hold_up_another() {
     let session = session();
@@ -127,7 +127,7 @@ fn a_tool_whose_output_is_not_read_gets_a_closed_pipe() {
     let script = "read go; echo to nobody || echo told $? >&2";
     for (script, ending, told) in [
         (script.to_owned(), Err(PIPE), ""),
-        // Whoever ignores the signal gets the error.
+        // A tool that ignores SIGPIPE gets the error.
         (format!("trap '' PIPE; {script}"), Ok(0), "told 1\n"),
     ] {
         let call = sh(&session, &script).stdin(Stdio::Relayed);
@@ -153,7 +153,7 @@ fn a_tool_that_closes_its_input_is_reported() {
     assert_eq!(client.finish().ending(), Err(TERM));
 }
 
-/// So that a client can put back what it read ahead from a file.
+/// A client needs the count to restore a file's offset.
 #[test]
 fn what_a_tool_took_is_counted() {
     let session = session();
@@ -177,7 +177,7 @@ fn what_a_tool_took_is_counted() {
     }
 }
 
-/// It came while the tool ended, so the tool cannot have read it.
+/// Input that arrives while the tool ends was not read by it.
 #[test]
 fn what_comes_after_the_tools_end_is_not_taken() {
     let session = session();
@@ -190,7 +190,7 @@ fn what_comes_after_the_tools_end_is_not_taken() {
     eventually("the tool has ended", || is_zombie(started.pid));
     client.send(data(stream::STDIN, &[b'x'; 1000]));
     send_signal(runner, Signal::SIGCONT);
-    let exit = client.finish().exit.expect("it is told");
+    let exit = client.finish().exit.expect("there is an exit frame");
     assert_eq!((exit.ending, exit.taken), (Err(9), 0));
 }
 
@@ -209,7 +209,7 @@ fn a_stop_is_reported_after_the_signals_before_it() {
     assert_eq!(client.finish().ending(), Err(TERM));
 }
 
-/// Passed descriptors take no part in it.
+/// Passed descriptors need no frames.
 #[test]
 fn what_is_passed_needs_no_frames() {
     if !passes_descriptors("what_is_passed_needs_no_frames") {
@@ -227,7 +227,7 @@ fn what_is_passed_needs_no_frames() {
     assert_eq!((exit.ending, exit.taken), (Ok(0), 0));
 }
 
-/// What the shim has as stdin, and what a tool reads of it.
+/// The shim's stdin, and the bytes that a tool reads.
 #[test]
 fn a_shim_carries_whatever_it_has() {
     let session = session();
@@ -250,7 +250,7 @@ fn a_shim_carries_whatever_it_has() {
     }
 }
 
-/// A shim that has read ahead leaves a file where the tool stopped reading it.
+/// After a relayed file was read ahead, its offset is where the tool stopped.
 #[test]
 fn a_relayed_file_is_read_no_further_than_the_tool_did() {
     let session = session();

@@ -1,4 +1,4 @@
-//! What comes with a request, and who has it then.
+//! Descriptors of a request, and the processes that hold them afterwards.
 
 use std::fs::{self, File};
 use std::io::{PipeWriter, Write, pipe};
@@ -17,12 +17,12 @@ use nix::pty::openpty;
 
 use crate::{session, sh};
 
-/// What the kernel calls an open file, the same for all who have it.
+/// The kernel's name of an open file, the same for all its holders.
 fn name_of(fd: impl AsFd) -> PathBuf {
     fs::read_link(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())).expect("the fd is open")
 }
 
-/// Who of a session has it open.
+/// The processes of a session that have it open.
 fn holders(session: &Session, name: &PathBuf) -> Vec<i32> {
     let all = [session.pid()].into_iter().chain(session.processes());
     let holds = |pid: &i32| {
@@ -34,7 +34,7 @@ fn holders(session: &Session, name: &PathBuf) -> Vec<i32> {
 
 #[track_caller]
 fn check_released(session: &Session, name: &PathBuf) {
-    eventually("nobody has it open any more", || holders(session, name).is_empty());
+    eventually("no process has it open", || holders(session, name).is_empty());
 }
 
 /// A call that declares its first descriptors as passed.
@@ -94,7 +94,7 @@ fn no_other_request_takes_any() {
     assert!(!fs::exists(session.file("ran")).unwrap());
 }
 
-/// A client attaches them to the first byte; a proxy that reads in pieces does not depend on it.
+/// Clients attach them to the first byte, but the proxy does not depend on it.
 #[test]
 fn they_may_come_with_any_byte() {
     if !passes_descriptors("they_may_come_with_any_byte") {
@@ -128,7 +128,7 @@ fn they_may_come_with_any_byte() {
     source.write_all(b"nobody reads this").expect("the pipe that was never sent is untouched");
 }
 
-/// Refused for every reason there is, or left in the middle.
+/// Calls refused for every reason, or cut off.
 #[test]
 fn a_thousand_refusals_keep_nothing() {
     let session = session();
@@ -300,7 +300,7 @@ fn what_may_not_pass_is_relayed() {
     }
 }
 
-/// As stdout and stderr, too.
+/// Also as stdout and stderr.
 #[test]
 fn output_is_relayed_as_well() {
     let session = session();
@@ -315,5 +315,5 @@ fn output_is_relayed_as_well() {
     assert_eq!(started.stdio, [0, 2, 5], "one object stays one");
     assert_eq!(client.finish().text(), "out\nerr\n");
     let untouched = fs::read(session.scratch().join("outside")).unwrap();
-    assert_eq!(untouched, b"", "to write what comes there is the client's work");
+    assert_eq!(untouched, b"", "the client writes the relayed output");
 }

@@ -1,4 +1,4 @@
-//! A call of a shim, at one of its stages.
+//! A shim's call in a given state.
 
 use std::io::{PipeWriter, pipe};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -9,22 +9,22 @@ use aifo_tests::{
     fresh_id, is_alive, is_stopped, send_signal, tagged_processes,
 };
 
-/// How far a call has come.
+/// The state of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallState {
-    /// The tool runs and is silent.
+    /// The tool runs silently.
     Started(Transport),
-    /// It prints without end.
+    /// It prints endlessly.
     Printing(Transport),
-    /// It waits for its input, which is open and empty.
+    /// It reads its input, which is open and empty.
     Reading(Transport),
-    /// It has a terminal, and the caller's is raw.
+    /// It has a terminal; the caller's terminal is raw.
     OnTerminal,
-    /// Both it and its shim were stopped.
+    /// Both the tool and its shim are stopped.
     Stopped,
 }
 
-/// How the tool has its standard descriptors.
+/// How the standard descriptors are carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     Passed,
@@ -42,15 +42,15 @@ pub(crate) const CALL_STATES: [CallState; 8] = [
     CallState::Stopped,
 ];
 
-/// What a tool does about INT, TERM and HUP.
+/// How a tool handles INT, TERM and HUP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Obeys,
-    /// Only KILL ends it: three seconds up the ladder.
+    /// Only KILL ends it, after three seconds of signal escalation.
     Ignores,
 }
 
-/// A call at some stage.
+/// A call in some state.
 pub(crate) struct Call {
     pub(crate) session: Session,
     pub(crate) id: String,
@@ -98,7 +98,7 @@ impl Call {
         let (input, open) = pipe().expect("the system has pipes");
         let caller = match state {
             CallState::OnTerminal => on_terminal(&shim),
-            // In a group that is not orphaned, as a shell's job is.
+            // In a process group that is not orphaned, like a shell's job.
             _ => Caller::Piped(Running::start(shim.process_group(0).stdin(input))),
         };
         if let Caller::Piped(running) = &caller {
@@ -111,7 +111,7 @@ impl Call {
         Call { session, id, caller, _input: open }
     }
 
-    /// The processes of the exec: the tool, and a monitor if it has one.
+    /// A process of the exec: the tool, or its monitor.
     pub(crate) fn part(&self, is_monitor: bool) -> i32 {
         let named = |pid: &i32| {
             let name = argv(*pid).into_iter().next().unwrap_or_default();
@@ -122,17 +122,17 @@ impl Call {
         part
     }
 
-    /// Waits until the caller's process has ended; a tool may hold its output open for longer.
+    /// Waits until the caller's process has ended; a tool may keep its output open for longer.
     #[track_caller]
     pub(crate) fn wait(&self, state: CallState) {
         if state == CallState::Stopped {
-            // As whoever sees to its jobs does.
+            // As a job-control shell does.
             send_signal(self.caller.pid(), Signal::SIGCONT);
         }
         eventually("the caller has ended", || !is_alive(self.caller.pid()));
     }
 
-    /// Waits for the caller's end: how it ended, and what it said of it.
+    /// Waits for the caller's end; returns its ending and its messages.
     #[track_caller]
     pub(crate) fn finish(self, state: CallState) -> (Session, Result<i32, i32>, String) {
         self.wait(state);
@@ -144,7 +144,7 @@ impl Call {
             Caller::OnTerminal(process, terminal) => {
                 let ending = process.finish();
                 if ending == Ok(125) {
-                    // Whatever it said is shown a moment later.
+                    // Its message arrives a moment later.
                     terminal.expect("unknown");
                 }
                 let said = |line: &&str| line.contains("aifo-shim: ");
@@ -157,7 +157,7 @@ impl Call {
     }
 }
 
-/// The shim on a terminal of its own, once that has been set raw.
+/// The shim on its own terminal, after it has set raw mode.
 #[track_caller]
 fn on_terminal(shim: &Command) -> Caller {
     let terminal = Terminal::sized(80, 24);

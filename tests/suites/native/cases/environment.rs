@@ -1,4 +1,4 @@
-//! Where a tool runs, and which variables say how.
+//! A tool's directory and its environment.
 
 use std::ffi::OsString;
 
@@ -14,7 +14,7 @@ pub(crate) fn calls() -> Vec<Invocation> {
         named(&format!("{name} is {value:?}"), name, value.into())
     };
     vec![
-        // Places.
+        // Directories.
         Invocation::shell("where it is called", place),
         Invocation::shell("a directory below", place).after("mkdir -p a/b/c; cd a/b/c"),
         Invocation::shell("a directory by a link", place)
