@@ -1,4 +1,4 @@
-//! Sidecars that start with the first call of a tool, and stop when nothing runs in them.
+//! Sidecars start with the first call of a tool and stop when idle.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,14 +11,14 @@ use aifo_tests::{
     fresh_id, is_alive, send_signal,
 };
 
-/// A shim whose guards come up as a test wants. Each writes a line into `starts`, waits while there is a
-/// file `shut`, and gives up if there is a file `broken`.
+/// A shim whose guards a test controls: each appends a line to `starts`, waits while the file
+/// `shut` exists, and fails if the file `broken` exists.
 struct Gate {
     dir: PathBuf,
 }
 
 impl Gate {
-    /// Beside the directories of a setup, which gets the shim.
+    /// Creates it beside the directories of a setup, which gets the shim.
     fn for_setup(setup: Setup) -> (Self, Setup) {
         let dir = setup.scratch().to_owned();
         let (place, real) = (dir.display(), binaries().shim.display());
@@ -64,7 +64,7 @@ fn call(session: &Session, tool: &str) {
     assert_eq!((answer.exit_code(), answer.text().as_str()), (Some("0"), "hi\n"));
 }
 
-/// Waits until so many calls have come that had to wait for their sidecar.
+/// Waits until this many calls are waiting for a sidecar.
 #[track_caller]
 fn waiting(session: &Session, calls: usize) {
     eventually(&format!("{calls} calls have waited"), || {
@@ -72,7 +72,7 @@ fn waiting(session: &Session, calls: usize) {
     });
 }
 
-/// The kind that the log says a tool was run in.
+/// The kind of a tool's sidecar, from the log.
 #[track_caller]
 fn kind_of(session: &Session, tool: &str) -> String {
     let id = fresh_id();
@@ -83,7 +83,7 @@ fn kind_of(session: &Session, tool: &str) -> String {
     kind.unwrap_or_else(|| panic!("no kind: {lines:?}")).to_owned()
 }
 
-/// `aifo-coder sessions`, in the session's own place.
+/// `aifo-coder sessions` in the session's environment.
 #[track_caller]
 fn listed(session: &Session, options: &[&str]) -> String {
     let mut coder = Command::new(&binaries().coder);
@@ -152,7 +152,7 @@ fn a_failed_start_fails_every_waiting_call_and_the_next_call_retries() {
     assert_eq!(gate.starts(), 2);
 }
 
-/// A tool may run in several kinds: what runs is asked first, then the table's order holds.
+/// Of several kinds with the tool, running ones come first, then the table's order.
 #[test]
 fn a_dev_tool_starts_nothing_while_one_that_runs_has_it() {
     let (gate, session) = gated(&[]);
@@ -163,7 +163,7 @@ fn a_dev_tool_starts_nothing_while_one_that_runs_has_it() {
     assert_eq!(kind_of(&session, "make"), "c-cpp", "the first of the table");
 }
 
-/// Only the python sidecar looks into a virtual environment.
+/// Only the python sidecar searches virtual environments.
 #[test]
 fn a_dev_tool_that_none_has_so_far_is_looked_for_in_the_others() {
     let setup = Setup::new().kinds(&["auto"]).verbose();
@@ -202,11 +202,9 @@ fn an_idle_sidecar_stops_and_the_next_calls_start_it_once() {
             }
         });
         assert_eq!(gate.starts(), round);
-        eventually("it has gone", || Sidecar::of(session.pid()).is_empty());
+        eventually("the sidecar has ended", || Sidecar::of(session.pid()).is_empty());
     }
-    eventually("each has been told of", || {
-        session.log_lines(&["rust: stopped, idle for 1 s"]).len() == 3
-    });
+    eventually("each is logged", || session.log_lines(&["rust: stopped, idle for 1 s"]).len() == 3);
     eventually("none is listed as running", || {
         listed(&session, &[]).contains(" (not running: c-cpp,rust,")
     });
@@ -221,10 +219,10 @@ fn what_a_tool_left_in_the_background_keeps_its_sidecar() {
     eventually("it was asked to go", || {
         !session.log_lines(&["sidecar stays, something still runs in it kind=c-cpp"]).is_empty()
     });
-    let leaf = fs::read_to_string(&file).unwrap().parse().expect("the leaf tells its pid");
+    let leaf = fs::read_to_string(&file).unwrap().parse().expect("the leaf writes its pid");
     assert!(is_alive(leaf) && Sidecar::of(session.pid()).len() == 1);
     send_signal(leaf, Signal::SIGKILL);
-    eventually("it has gone", || Sidecar::of(session.pid()).is_empty());
+    eventually("the sidecar has ended", || Sidecar::of(session.pid()).is_empty());
     call(&session, "make");
     assert_eq!(gate.starts(), 2);
 }
@@ -244,7 +242,7 @@ fn a_call_whose_client_leaves_before_its_sidecar_is_up_runs_nothing() {
     });
     gate.take("shut");
     call(&session, "cargo");
-    assert_eq!(gate.starts(), 1, "the start went on for whoever came next");
+    assert_eq!(gate.starts(), 1, "the start continued for the next call");
     assert!(!PathBuf::from(file).exists());
 }
 
@@ -262,7 +260,7 @@ fn the_end_of_the_session_does_not_wait_for_callers() {
     assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
 }
 
-/// What a shim prints while a sidecar takes its time.
+/// The shim's messages while a sidecar starts slowly.
 #[test]
 fn a_waiting_terminal_shows_what_it_waits_for() {
     let (gate, session) = gated(&[]);
@@ -280,7 +278,7 @@ fn a_waiting_terminal_shows_what_it_waits_for() {
     gate.take("shut");
     assert_eq!((told.finish(), untold.finish()), (Ok(3), Ok(3)));
     assert_eq!(older.shown(), "", "version 2 knows no such word");
-    assert_eq!(piped.finish().exited(3).stderr, "", "nobody looks");
+    assert_eq!(piped.finish().exited(3).stderr, "", "stderr is no terminal");
 }
 
 #[test]
@@ -295,7 +293,7 @@ fn the_interim_answer_byte_for_byte() {
     call.read_until(b"HTTP/1.1 101 Switching Protocols\r\n");
 }
 
-/// The lines of `aifo-coder` itself, for sidecars that start at once.
+/// `aifo-coder`'s messages for sidecars that start at once.
 #[test]
 fn a_starting_session_reports_slow_sidecars() {
     let run = |options: &[&str]| {
@@ -307,7 +305,7 @@ fn a_starting_session_reports_slow_sidecars() {
     };
     let open_late = |gate: &Gate| {
         eventually("the start has begun", || gate.starts() == 1);
-        // Longer than what is not worth a line; how much longer does not matter.
+        // Longer than the threshold of a message; not a wait for a condition.
         thread::sleep(Duration::from_millis(400));
         gate.take("shut");
     };

@@ -1,5 +1,5 @@
-//! A native `make -j` whose compiler is the shim: what hundreds of calls at once make is what the
-//! compiler itself makes.
+//! A native `make -j` with a shim as the compiler: hundreds of concurrent calls produce the same
+//! files as the compiler itself.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,7 +22,7 @@ $(OUT)/%.o: src/%.c src/common.h
 \t@cc -O1 -Wall -c -o $@ $<
 ";
 
-/// Writes so many sources, of which each uses the header and `main` all others.
+/// Writes this many sources, each with the header; `main` calls all others.
 fn write_sources(comparison: &Comparison, files: usize) {
     let dir = comparison.dir();
     fs::create_dir(dir.join("src")).unwrap();
@@ -43,7 +43,7 @@ fn write_sources(comparison: &Comparison, files: usize) {
     fs::write(dir.join("src/main.c"), main).unwrap();
 }
 
-/// The machine's own make; what it calls is found by PATH.
+/// The machine's make; it finds its tools in PATH.
 fn make(comparison: &Comparison, mode: ExecMode, out: &str, args: &[&str]) -> Command {
     let make = program("make").expect("the stage has it");
     fs::create_dir_all(comparison.dir().join(out)).unwrap();
@@ -80,7 +80,7 @@ fn five_hundred_calls_make_what_the_compiler_makes() {
     let native = Outcome::of(&mut make(&comparison, ExecMode::Native, "native", &[]));
     assert_eq!((native.exited(0).text().as_str(), native.stderr.as_str()), ("", ""));
 
-    // What a first call opens for good is not gained by the others.
+    // The first call may open descriptors permanently; later ones may not.
     Outcome::of(&mut make(&comparison, ExecMode::Passed, "first", &["first/f1.o", "first/f2.o"]))
         .exited(0);
     let before = ResourceUsage::of(comparison.session());
@@ -98,7 +98,7 @@ fn five_hundred_calls_make_what_the_compiler_makes() {
     assert_eq!(sum.trim(), expected.to_string());
 }
 
-/// Diagnostics and endings reach make, call by call.
+/// Diagnostics and endings reach make.
 #[test]
 fn compile_errors_are_reported() {
     let Some(comparison) = comparison("compile_errors_are_reported") else { return };
@@ -110,7 +110,7 @@ fn compile_errors_are_reported() {
     let told = ExecMode::ALL.map(|mode| {
         let outcome = Outcome::of(&mut make(&comparison, mode, "out", &["-k"]));
         fs::remove_dir_all(comparison.dir().join("out")).unwrap();
-        // In parallel nobody promises an order of lines.
+        // Parallel output has no fixed order.
         let mut lines: Vec<String> = outcome.stderr.lines().map(str::to_owned).collect();
         lines.sort();
         (outcome.code(), lines)
@@ -125,7 +125,7 @@ fn compile_errors_are_reported() {
     assert_eq!(told[0], told[2]);
 }
 
-/// A make in a make looks for the jobserver of the one above, by the numbers of its descriptors.
+/// A nested make finds the outer jobserver by its descriptor numbers.
 #[test]
 fn a_make_below_a_make_misses_nothing() {
     let Some(comparison) = comparison("a_make_below_a_make_misses_nothing") else { return };
@@ -142,7 +142,7 @@ fn a_make_below_a_make_misses_nothing() {
     assert!(left.stdout.starts_with("a 1\nb 1\n"), "{left:?}");
 }
 
-/// make ends its children and takes their half-made targets away.
+/// make ends its children and removes half-made targets.
 #[test]
 fn an_interrupted_make_leaves_nothing_running() {
     let Some(comparison) = comparison("an_interrupted_make_leaves_nothing_running") else { return };
@@ -155,7 +155,7 @@ fn an_interrupted_make_leaves_nothing_running() {
             let before = ResourceUsage::of(comparison.session());
             let make = Running::start(&mut make(&comparison, mode, "out", &[]));
             let out = comparison.dir().join("out");
-            // Each appears under its own name with its content, so an early look finds no half.
+            // Each file appears atomically, so an early read finds no partial content.
             let mut tools: Vec<i32> = Vec::new();
             eventually("all eight run", || {
                 let told = (1..=8).map(|number| fs::read_to_string(out.join(number.to_string())));
@@ -168,7 +168,7 @@ fn an_interrupted_make_leaves_nothing_running() {
             let shims = descendants(make.pid());
             make.signal(signal);
             if signal == Signal::SIGINT {
-                // As a terminal does it: INT goes to everybody, and make passes on no such signal.
+                // As a terminal does: INT goes to the whole group, and make forwards no signal.
                 shims.iter().for_each(|&pid| aifo_tests::send_signal(pid, signal));
             }
             let outcome = make.finish();

@@ -1,5 +1,5 @@
-//! Parents as agents are: a shell, node, python and tmux find tools by their names, natively and as
-//! shims, and cannot tell the difference.
+//! Parents as agents use them (a shell, node, python and tmux) with native tools and with shims:
+//! the results are equal.
 
 #[path = "parents/scripts.rs"]
 mod scripts;
@@ -15,7 +15,7 @@ fn comparison(test: &str) -> Option<Comparison> {
     Comparison::start(&format!("parents::{test}"), &TOOLS)
 }
 
-/// Has each shell run each script in each way, and tells of all that differ.
+/// Runs each script in each shell and mode; panics with all differences.
 #[track_caller]
 fn check_scripts(comparison: &Comparison, modes: &[ExecMode], shells: &[&str], scripts: &[&str]) {
     let calls = shells.iter().flat_map(|shell| scripts.iter().map(move |script| (shell, script)));
@@ -25,7 +25,7 @@ fn check_scripts(comparison: &Comparison, modes: &[ExecMode], shells: &[&str], s
     assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.concat());
 }
 
-/// What a script leaves natively and in every way with shims.
+/// The result of a script, which must be equal natively and with shims.
 #[track_caller]
 fn everywhere(comparison: &Comparison, words: &[&str]) -> RunResult {
     comparison.compare(&ExecMode::ALL, words).unwrap_or_else(|difference| panic!("{difference}"))
@@ -57,7 +57,7 @@ fn a_pipe_of_several_readers_stays_whole() {
     check_scripts(&comparison, &[ExecMode::Native, ExecMode::Passed], &["bash", "sh"], OF_ONE_PIPE);
 }
 
-/// The comparison can fail, and these are what it compares.
+/// Proves that the comparison can fail.
 #[test]
 fn what_counts_is_what_is_expected() {
     let Some(comparison) = comparison("what_counts_is_what_is_expected") else { return };
@@ -91,7 +91,7 @@ fn what_counts_is_what_is_expected() {
     assert!(differs.is_err_and(|told| told.contains("shims/python3")), "a shim is no tool");
 }
 
-/// A tool gets what it was given, and not what its parent happens to hold.
+/// A tool gets the passed descriptors only, not its parent's others.
 #[test]
 fn further_descriptors_stay_with_the_parent() {
     let Some(comparison) = comparison("further_descriptors_stay_with_the_parent") else { return };
@@ -111,7 +111,7 @@ fn further_descriptors_stay_with_the_parent() {
     }
 }
 
-/// Plays each case of an agent's program in each way, and tells of all that differ.
+/// Runs each case of an agent's program in each mode; panics with all differences.
 #[track_caller]
 fn check_cases(test: &str, runtime: &str, source: &str, head: &str, tail: &str) {
     let Some(comparison) = comparison(test) else { return };
@@ -149,7 +149,7 @@ fn python_has_its_children() {
     check_cases("python_has_its_children", "python3", source, "def ", "():");
 }
 
-/// node tells a child of its channel by a variable, and the channel itself is a descriptor.
+/// node announces an IPC channel in a variable, but the descriptor is not passed.
 #[test]
 fn a_channel_that_does_not_cross_is_none() {
     let Some(comparison) = comparison("a_channel_that_does_not_cross_is_none") else { return };
@@ -166,7 +166,7 @@ fn a_channel_that_does_not_cross_is_none() {
     }
 }
 
-/// tmux, as an agent drives it: keys go in, and the screen is read.
+/// tmux as an agent drives it: send keys, read the screen.
 #[test]
 fn tmux_shows_the_same_screen() {
     let test = "tmux_shows_the_same_screen";

@@ -1,4 +1,4 @@
-//! Tools that a project brings along, found where the tool runs.
+//! Tools of a project are found where the tool runs.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use aifo_tests::{Answer, Outcome, Session, Setup};
 
-/// A script that tells which one it is, and what it was started with.
+/// A script that prints its path, arguments, VIRTUAL_ENV and PATH.
 const WHICH: &str = "echo \"$0\" \"$@\"; echo \"${VIRTUAL_ENV-none}\"; echo \"$PATH\"";
 
 fn script(path: impl AsRef<Path>, body: &str) {
@@ -16,7 +16,7 @@ fn script(path: impl AsRef<Path>, body: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A virtual environment as far as it matters: its python and its pip.
+/// A minimal virtual environment: python and pip.
 fn environment(path: &Path) {
     for tool in ["python3", "pip"] {
         script(path.join("bin").join(tool), WHICH);
@@ -24,7 +24,7 @@ fn environment(path: &Path) {
     symlink("python3", path.join("bin/python")).unwrap();
 }
 
-/// A session with these kinds, whose tools tell which ones they are.
+/// A session with these kinds, whose tools print their identity.
 fn session(kinds: &[&str], tools: &[&str]) -> Session {
     let setup = Setup::new().kinds(kinds);
     tools.iter().fold(setup, |setup, tool| setup.script(tool, WHICH)).start()
@@ -37,7 +37,7 @@ fn call(session: &Session, tool: &str, args: &[&str], cwd: &str) -> Answer {
     session.answer(&args.iter().fold(call, |call, arg| call.field("arg", arg)))
 }
 
-/// The three lines of a tool that tells which one it is: itself, its environment, its PATH.
+/// The three lines of such a tool: its path, its environment, its PATH.
 #[track_caller]
 fn told(session: &Session, tool: &str, cwd: &str) -> [String; 3] {
     let answer = call(session, tool, &[], cwd);
@@ -71,7 +71,7 @@ fn the_nearest_environment_up_to_the_root_counts() {
     let session = session(&["python"], &["python3", "pip"]);
     let root = session.workspace();
     check_sidecars_own(&session, "python3", "");
-    // One above the workspace is none of this project's.
+    // An environment above the workspace does not belong to the project.
     environment(&session.scratch().join(".venv"));
     check_sidecars_own(&session, "python3", "a");
     environment(&root.join(".venv"));
@@ -121,7 +121,7 @@ fn what_a_tool_starts_finds_the_environment_too() {
     assert_eq!(found, venv.join("bin/pip").display().to_string());
 }
 
-/// A virtual environment of the launcher's own shell is the launcher's.
+/// A virtual environment of the launcher's shell is ignored.
 #[test]
 fn the_launchers_environment_gives_way() {
     let setup = Setup::new().kinds(&["python"]).script("python3", WHICH);
@@ -150,7 +150,7 @@ fn the_projects_own_tsc_comes_first() {
         assert_eq!(told(&session, "tsc", cwd)[0], own, "{cwd}");
     }
     assert_eq!(told(&session, "tsc", "")[0], format!("{}/tsc", tools(&session)));
-    // As npm itself links it: to a file in a package.
+    // As npm links it: to a file in a package.
     script(root.join("app/node_modules/typescript/bin/tsc"), WHICH);
     fs::create_dir_all(root.join("app/node_modules/.bin")).unwrap();
     let link = root.join("app/node_modules/.bin/tsc");

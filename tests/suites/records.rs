@@ -1,4 +1,4 @@
-//! What is remembered of every call: one JSON line each, as `spec/log.md` has it.
+//! The log of calls: a JSON line each, see `spec/log.md`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -37,7 +37,7 @@ fn start(setup: Setup) -> Session {
     setup.env_path("XDG_STATE_HOME", &state).start()
 }
 
-/// The only log of a session.
+/// A session's only log.
 #[track_caller]
 fn log(session: &Session) -> PathBuf {
     let logs = files_below(&session.scratch().join("state/aifo/log"));
@@ -45,7 +45,7 @@ fn log(session: &Session) -> PathBuf {
     log.clone()
 }
 
-/// The record of a call; it is written a moment after the client has its answer.
+/// The record of a call, which is written shortly after the response.
 #[track_caller]
 fn record(session: &Session, id: &str) -> Value {
     let mut found = Vec::new();
@@ -59,12 +59,12 @@ fn record(session: &Session, id: &str) -> Value {
 
 fn records(log: &Path) -> Vec<Value> {
     let text = fs::read_to_string(log).unwrap();
-    // A reader never sees half a line.
+    // A reader never sees a partial line.
     assert!(text.is_empty() || text.ends_with('\n'), "{text:?}");
     text.lines().map(|line| serde_json::from_str(line).expect("each line is a record")).collect()
 }
 
-/// Sends a call of its own id; returns its record.
+/// Sends a call with a unique id; returns its record.
 #[track_caller]
 fn recorded(session: &Session, request: Request) -> Value {
     let id = fresh_id();
@@ -99,7 +99,7 @@ fn a_call_has_every_field() {
     assert_eq!(record["bytes"], "out 0\nerr 0\nout 1\nerr 1\n".len());
 }
 
-/// No byte of a version 3 call comes through the proxy; what it used is told all the same.
+/// Version 3 bypasses the proxy; resource usage is recorded all the same.
 #[test]
 fn a_call_by_version_3_is_recorded_too() {
     let session = start(Setup::new());
@@ -189,7 +189,7 @@ fn refused_calls_are_recorded_with_their_reason() {
         assert!(!told.contains('\n'), "{record}");
         assert_eq!(record["bytes"], 0);
     }
-    // What cannot even be read as a call is none.
+    // An unparsable call has no record.
     let before = records(&log(&session)).len();
     session.answer(&session.post("/exec").field("tool", "a/b"));
     session.answer(&session.exec("make", ["x"]).with("Authorization", "Bearer nobody"));
@@ -238,7 +238,7 @@ fn what_a_tool_used_is_plausible() {
     let number = |field: &str| record[field].as_u64().unwrap();
     let (wall, cpu) = (number("wall_ms"), number("user_ms") + number("system_ms"));
     assert!(number("user_ms") > 0, "{record}");
-    // On as many processors as it has processes, at most.
+    // On at most as many processors as it has processes.
     assert!(cpu <= 4 * wall + 20, "{record}");
     let mib = number("max_rss_kib") / 1024;
     assert!((40..1024).contains(&mib), "tail holds 48 MiB: {record}");
@@ -257,7 +257,7 @@ fn where_there_is_no_home_the_log_lies_in_the_sessions_directory() {
     assert!(!session.workspace().join("relative").exists());
 }
 
-/// A session makes room before it writes: a machine does not fill up with logs.
+/// Old logs are removed before a new one is created.
 #[test]
 fn the_newest_twenty_logs_are_kept() {
     let setup = Setup::new();

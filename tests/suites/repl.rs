@@ -1,5 +1,5 @@
-//! Tools on a terminal behave as if it were theirs: under tmux, as agents and people drive them, and
-//! on plain pseudo terminals. Each story is told natively, too.
+//! Interactive tools on terminals: under tmux, as agents and users drive them, and on plain
+//! pseudo-terminals. Each test also runs natively.
 
 #[path = "repl/endings.rs"]
 mod endings;
@@ -13,18 +13,18 @@ use aifo_tests::{Comparison, ExecMode, Tmux, argv, can_run, eventually, is_alive
 const PYTHON: &[&str] = &["python3"];
 const NODE: &[&str] = &["node"];
 
-/// Prints nothing; says by a file that it is there, and stays.
+/// Prints nothing; signals by a file that it runs, and stays.
 const STAY: &str = r#"import os, sys, time
 with open(sys.argv[1], "w") as file: file.write(str(os.getpid()))
 time.sleep(600)"#;
 
-/// Says on stderr that it is there, and is `cat` then. What is typed ahead of a tool is nobody's, so a
-/// story waits for it.
+/// Prints a line to stderr and becomes `cat`. Keys typed before that may be lost, so tests wait for
+/// it.
 const CAT: &str = r#"import os
 os.write(2, b"ready\n")
 while data := os.read(0, 4096): os.write(1, data)"#;
 
-/// A stage with a file `stay.py`, on a machine that has tmux.
+/// A comparison with a file `stay.py`, on a machine with tmux.
 #[track_caller]
 fn comparison(test: &str, tools: &[&str]) -> Option<Comparison> {
     let test = format!("repl::{test}");
@@ -33,7 +33,7 @@ fn comparison(test: &str, tools: &[&str]) -> Option<Comparison> {
     comparison.flatten()
 }
 
-/// Tells a story in a shell under tmux, in each way, and looks that the terminal is left as it was.
+/// Runs a scenario in a shell under tmux in each mode, and checks that the terminal is restored.
 #[track_caller]
 fn in_each_way(test: &str, tools: &[&str], scenario: impl Fn(&Comparison, &Tmux)) {
     let Some(comparison) = comparison(test, tools) else { return };
@@ -58,7 +58,7 @@ fn shell(comparison: &Comparison, mode: ExecMode) -> Tmux {
     tmux
 }
 
-/// Waits for a file that a tool writes a number into.
+/// Waits for a file with a number that a tool writes.
 #[track_caller]
 fn number(comparison: &Comparison, name: &str) -> i32 {
     let mut number = None;
@@ -70,8 +70,7 @@ fn number(comparison: &Comparison, name: &str) -> i32 {
     number.expect("the loop ends with a number")
 }
 
-/// Waits for a file that one of the scripts writes its pid into. A script that runs natively has the
-/// number that it tells.
+/// Waits for a file with a script's pid, and maps it to this machine's namespace unless native.
 #[track_caller]
 fn process(comparison: &Comparison, name: &str) -> i32 {
     let told = number(comparison, name);
@@ -107,7 +106,7 @@ fn node_edits_recalls_stops_and_ends() {
     in_each_way("node_edits_recalls_stops_and_ends", NODE, |_, tmux| {
         tmux.line("node").expect("Welcome to Node.js").prompt(">");
         tmux.line("1 + 41").expect("\n42\n>").prompt(">");
-        // node itself loses keys that come all at once.
+        // node loses keys that arrive together.
         tmux.press(&["12345"]).prompt("> 12345").press(&["Left", "Left"]);
         tmux.press(&["+"]).expect("> 123+45").press(&["Enter"]);
         tmux.expect("> 123+45\n168\n>").prompt(">");
@@ -183,7 +182,7 @@ fn a_pipeline_is_one_job() {
         tmux.line(&format!("python3 cat.py | python3 -c \"{last}\"")).expect("\nready");
         tmux.line("typed").press(&["C-d"]).expect("\nlast typed\n").prompt("$").clear();
 
-        // The echo of a line's end may come behind what the next tool makes of the line.
+        // The echo of a line's end may follow the next tool's output.
         let twice = |word: &str| {
             tmux.until(word, |screen| screen.matches(word).count() == 2);
         };
@@ -197,12 +196,12 @@ fn a_pipeline_is_one_job() {
         tmux.line("python3 stay.py a | python3 stay.py b 2>/dev/null");
         let tools = ["a", "b"].map(|name| process(comparison, name));
         tmux.press(&["C-c"]).prompt("$").line("echo code=${PIPESTATUS[*]}").expect("code=130 130");
-        eventually("both have gone", || !tools.iter().any(|&tool| is_alive(tool)));
+        eventually("both have ended", || !tools.iter().any(|&tool| is_alive(tool)));
     });
 }
 
-/// What runs in the background does not take what is typed for the shell. Natively it is stopped at
-/// its first try, a tool elsewhere waits: both have it once they are in the foreground.
+/// A background tool does not read keys meant for the shell. Natively it is stopped on its first
+/// read; in a sidecar it waits. Both read in the foreground.
 #[test]
 fn in_the_background_no_process_reads_the_terminal() {
     in_each_way("in_the_background_no_process_reads_the_terminal", PYTHON, |comparison, tmux| {
@@ -236,7 +235,7 @@ fn a_terminal_that_closes_hangs_up_its_tool() {
             tmux.line(&format!("python3 {script} {script}.pid"));
             let tool = process(&comparison, &format!("{script}.pid"));
             tmux.close();
-            eventually(&format!("{script} has gone ({mode:?})"), || !is_alive(tool));
+            eventually(&format!("{script} has ended ({mode:?})"), || !is_alive(tool));
         }
         assert_eq!(number(&comparison, "heard"), 1, "{mode:?}");
     }

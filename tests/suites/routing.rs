@@ -1,11 +1,11 @@
-//! Which sidecar a tool goes to, and what is said when none takes it.
+//! Routing of tools to sidecars, and the errors when none allows it.
 
 use std::fs;
 
 use aifo_tests::{Session, Setup, Tool, binaries, fresh_id};
 
-/// Every kind, in the order in which development tools try them, with the tools of its own that
-/// the protocol names.
+/// Every kind with the tools that the protocol assigns to it, in the order in which development
+/// tools try them.
 const OWN_TOOLS: [(&str, &[&str]); 5] = [
     ("c-cpp", &[]),
     ("rust", &["cargo", "rustc"]),
@@ -14,18 +14,18 @@ const OWN_TOOLS: [(&str, &[&str]); 5] = [
     ("python", &["python", "python3", "pip", "pip3"]),
 ];
 
-/// The development tools that the protocol names.
+/// The development tools of the protocol.
 const DEV_TOOLS: [&str; 10] =
     ["make", "cmake", "ninja", "pkg-config", "gcc", "g++", "clang", "clang++", "cc", "c++"];
 
-/// A verbose session of these kinds where every tool is there.
+/// A verbose session of these kinds with every tool.
 fn session_with_every_tool(kinds: &[&str]) -> Session {
     let own = OWN_TOOLS.iter().flat_map(|(_, tools)| *tools);
     let setup = Setup::new().kinds(kinds).verbose();
     own.chain(&DEV_TOOLS).fold(setup, |setup, tool| setup.tool(tool, Tool::Fake)).start()
 }
 
-/// The kind that the log says a tool was run in.
+/// The kind of a tool's sidecar, from the log.
 #[track_caller]
 fn kind_of(session: &Session, tool: &str) -> String {
     let id = fresh_id();
@@ -61,7 +61,7 @@ fn every_tool_of_a_kind_goes_to_its_kind_alone() {
     }
 }
 
-/// Session after session without the kind that came first in the one before.
+/// Each session lacks the first kind of the previous one.
 #[test]
 fn every_dev_tool_goes_to_the_first_kind_there_is() {
     let kinds = OWN_TOOLS.map(|(kind, _)| kind);
@@ -75,7 +75,7 @@ fn every_dev_tool_goes_to_the_first_kind_there_is() {
     }
 }
 
-/// A virtual environment brings the tool along, and only the python sidecar looks there.
+/// The tool comes from a virtual environment, which only the python sidecar searches.
 #[test]
 fn a_dev_tool_goes_on_to_the_next_sidecar_that_has_it() {
     let setup = Setup::new().kinds(&["c-cpp", "rust", "python"]).verbose();

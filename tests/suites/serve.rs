@@ -1,4 +1,4 @@
-//! `aifo-coder serve`: what it prints, what it makes, what it leaves.
+//! `aifo-coder serve`: its output, its files, and its cleanup.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

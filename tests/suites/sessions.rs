@@ -1,10 +1,10 @@
-//! Sessions that run: listing them, and calling tools in one, or in one's own.
+//! Running sessions: listing them, and calling tools in a given one or the own one.
 
 use std::process::Command;
 
 use aifo_tests::{Outcome, Running, Session, Setup, Signal, binaries, eventually};
 
-/// `aifo-coder` in the place of a session that runs.
+/// `aifo-coder` in the environment of a running session.
 fn coder(session: &Session, args: &[&str]) -> Command {
     let mut coder = Command::new(&binaries().coder);
     coder

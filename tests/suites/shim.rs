@@ -1,4 +1,4 @@
-//! The shim as a process: its messages, its fds, its threads, its names.
+//! The shim's process: messages, descriptors, threads, names.
 
 use std::fs::File;
 use std::process::Command;
@@ -11,7 +11,7 @@ use aifo_tests::{
 const NOT_CONFIGURED: &str =
     "aifo-shim: proxy not configured. Please launch agent with --toolchain.\n";
 
-/// A shim under the name `make` that knows of no session.
+/// A shim with the name `make` without a session.
 fn unconfigured(scratch: &Scratch) -> Command {
     let link = scratch.path().join("make");
     std::os::unix::fs::symlink(&binaries().shim, &link).expect("the scratch directory is writable");
@@ -36,7 +36,7 @@ fn without_a_session_it_says_so_and_exits_86() {
 #[test]
 fn without_a_listener_nothing_runs() {
     let scratch = Scratch::new();
-    // A port that was free a moment ago; nothing else of the suites binds to a fixed one.
+    // A recently free port; no other suite binds to a fixed one.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let urls = [
         format!("unix://{}/no.sock", scratch.path().display()),
@@ -103,7 +103,7 @@ fn output_that_cannot_be_written_is_no_success() {
     let mut child = shim.args(["say", "hi"]).stdout(full).spawn().expect("the shim starts");
     let mut status = None;
     aifo_tests::eventually("the shim has ended", || {
-        status = child.try_wait().expect("it is ours");
+        status = child.try_wait().expect("try_wait works on a child");
         status.is_some()
     });
     assert!(!status.expect("the loop ends with a status").success());
@@ -125,7 +125,7 @@ fn it_uses_the_exec_id_it_is_given() {
     killed("3").died_of(Signal::SIGKILL);
 }
 
-/// A caller hears of the end when the proxy does, and may be back before the proxy has done its part.
+/// A caller may see the end before the proxy has released the exec id.
 #[test]
 fn an_id_and_a_place_are_free_for_the_next_call() {
     let session = Setup::new().env("AIFO_TOOLEEXEC_MAX_CONNECTIONS", "1").start();

@@ -1,6 +1,6 @@
-//! A tool that runs into a limit of its sidecar is told so, and the session lives.
+//! A tool that reaches a limit of its sidecar is reported, and the session continues.
 //!
-//! The sidecar is one of the local backend in a cgroup of its own, which only root can make.
+//! The sidecar is local, in its own cgroup, which only root can create.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,26 +12,26 @@ use aifo_tests::{
 };
 use serde_json::Value;
 
-/// A session whose sidecar is held to limits.
+/// A session whose sidecar has limits.
 struct Limited {
-    /// Goes first: a cgroup can only be removed once nobody is in it.
+    /// Dropped first: only an empty cgroup can be removed.
     session: Option<Session>,
     cgroup: Cgroup,
 }
 
-/// One directory for each controller, or one for all of them.
+/// One directory per controller, or one for all.
 struct Cgroup {
     dirs: Vec<PathBuf>,
 }
 
-/// More than a shell needs, and soon reached by one that doubles a word again and again.
+/// More than a shell needs; a shell that doubles a string soon exceeds it.
 const MEMORY: &str = "100663296";
-/// More than the sidecar and its one tool need.
+/// More than the sidecar and one tool need.
 const PROCESSES: &str = "40";
 const HOG: &str = "x=12345678; while :; do x=$x$x; done";
 
 impl Limited {
-    /// `None` where we can make no cgroup; the story is named then.
+    /// Without the right to create cgroups, reports the test as skipped and returns `None`.
     fn start(test: &str) -> Option<Self> {
         let cgroup = Cgroup::new(test)?;
         let setup = Setup::new()
@@ -52,7 +52,7 @@ impl Limited {
             .map(|to| format!("echo $$ > {}/cgroup.procs; ", to.display()))
             .collect();
         let session = setup.through(&["/bin/sh", "-c", &(join + "exec \"$@\""), "sh"]).start();
-        // What is down there stays there; the proxy is in no sidecar.
+        // New children stay in the cgroup; the proxy is outside.
         session.sidecars();
         for dir in &cgroup.dirs {
             let above = dir.parent().expect("it was made below another");
@@ -65,7 +65,7 @@ impl Limited {
         self.session.as_ref().expect("it is there until the end")
     }
 
-    /// A call by the shim, and the line of the log about it.
+    /// A call by the shim, and its line in the log.
     #[track_caller]
     fn call(&self, tool: &str, proto: &str, args: &[&str]) -> (Outcome, Value) {
         let id = fresh_id();
@@ -97,9 +97,7 @@ impl Drop for Limited {
     fn drop(&mut self) {
         drop(self.session.take());
         for dir in &self.cgroup.dirs {
-            eventually("nobody is left in the cgroup", || {
-                fs::remove_dir(dir).is_ok() || !dir.exists()
-            });
+            eventually("the cgroup is empty", || fs::remove_dir(dir).is_ok() || !dir.exists());
         }
     }
 }
@@ -121,14 +119,14 @@ impl Cgroup {
         }
         let cgroup = Cgroup { dirs };
         cgroup.set(&["memory.max", "memory.limit_in_bytes"], MEMORY);
-        // What was swapped out would not count.
+        // Swapped memory does not count.
         cgroup.set(&["memory.swap.max"], "0");
         cgroup.set(&["memory.memsw.limit_in_bytes"], MEMORY);
         cgroup.set(&["pids.max"], PROCESSES);
         Some(cgroup)
     }
 
-    /// Sets what there is of these files.
+    /// Sets those of these files that exist.
     fn set(&self, names: &[&str], value: &str) {
         let files = self.dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name)));
         for file in files.filter(|file| file.exists()) {
@@ -169,7 +167,7 @@ fn a_tool_that_is_killed_for_its_memory_is_reported() {
     assert_eq!((streamed.text(), buffered.text()), (String::new(), String::new()));
 }
 
-/// It is the shell's child that is killed, as a compiler's part below a compiler.
+/// The shell's child is killed, like a compiler's subprocess.
 #[test]
 fn a_killed_child_is_reported_if_its_tool_fails() {
     let Some(limited) = Limited::start("a_killed_child_is_reported_if_its_tool_fails") else {
@@ -195,7 +193,7 @@ fn a_tool_that_makes_too_many_processes_fails_and_the_session_lives() {
     assert!(outcome.exited(2).stderr.ends_with(&format!("{PROCESSES_LINE}\n")), "{outcome:?}");
     assert_eq!(limited.record(&id)["limit"], "processes");
 
-    // What it left behind takes all the room there is, but for its own place.
+    // The background processes take every pid except this tool's.
     let last = Running::start(session.shim("cmake").arg("wait"));
     last.expect("ready\n");
     let (outcome, record) = limited.call("make", "3", &["0"]);

@@ -1,6 +1,6 @@
-//! A session that has run thousands of calls is as small as before.
+//! A session does not grow over thousands of calls.
 //!
-//! `AIFO_TEST_CALLS` is the number of calls, 10,000 by default; a tenth of them warms up.
+//! `AIFO_TEST_CALLS` is the number of calls (default 10,000); a tenth of them is a warm-up.
 
 use aifo_tests::{ResourceUsage, Session, Setup, Tool, eventually};
 
@@ -26,7 +26,7 @@ fn no_fd_process_or_memory_is_gained() {
     }
 }
 
-/// Calls of every kind that ends by itself: v1, v2, refused, absent, unknown.
+/// Calls with every ending: versions 1 and 2, refused, missing, unknown.
 fn run(session: &Session, numbers: std::ops::Range<usize>) {
     for number in numbers {
         let call = session.exec("cc", ["x"]);

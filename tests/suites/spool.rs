@@ -1,4 +1,4 @@
-//! A buffered answer whose output does not fit anywhere is an error, never a success.
+//! A buffered response whose output cannot be stored is an error, never a success.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ fn emit(session: &Session, bytes: u64, version: &str) -> Answer {
     session.answer(&session.exec("make", ["emit", &bytes.to_string(), "5"]).proto(version))
 }
 
-/// All of the output and the tool's code, or an error that says that the ending is unknown.
+/// Expects all output and the tool's code, or an error with an unknown ending.
 #[track_caller]
 fn check_honest(answer: &Answer, bytes: u64) {
     match answer.status() {
@@ -32,7 +32,7 @@ fn check_error(answer: &Answer) {
     assert!(text.contains("output") && text.lines().count() == 1, "{text}");
 }
 
-/// The tools' TMPDIR, which is where output goes that is too large for memory.
+/// TMPDIR of the tools, where output that is too large for memory is stored.
 fn spool_dir(session: &Session) -> PathBuf {
     let env = session.answer(&session.exec("make", ["env"])).text();
     let dir = env.lines().find_map(|line| line.strip_prefix("TMPDIR="));
@@ -42,7 +42,7 @@ fn spool_dir(session: &Session) -> PathBuf {
 #[test]
 fn where_nothing_can_be_spooled_large_output_is_an_error() {
     let session = Session::start();
-    // Root may write anywhere, so the directory has to go.
+    // Root may write anywhere, so the directory is removed.
     fs::remove_dir(spool_dir(&session)).unwrap();
     check_error(&emit(&session, 8 * MIB, "1"));
     check_honest(&emit(&session, 512 * KIB, "1"), 512 * KIB);
@@ -52,14 +52,14 @@ fn where_nothing_can_be_spooled_large_output_is_an_error() {
     RandomBytes::new(5).check(&streamed.body);
 }
 
-/// The disk is full somewhere in the middle of the output, or just before its end.
+/// The disk is full in the middle of the output, or just before its end.
 #[test]
 fn a_disk_that_is_full_is_an_error_wherever_it_ends() {
     let test = "spool::a_disk_that_is_full_is_an_error_wherever_it_ends";
     if !can_run(test, &["/usr/bin/unshare", "--mount", "/bin/mount", "-t", "tmpfs", "x", "/mnt"]) {
         return;
     }
-    // A temporary directory of 3 MiB that only the session sees.
+    // A temporary directory of 3 MiB that only the session can see.
     let setup = Setup::new();
     let tmp = setup.workspace().join("tmp");
     fs::create_dir(&tmp).unwrap();

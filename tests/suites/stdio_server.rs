@@ -1,5 +1,5 @@
-//! A JSON-RPC server over stdio, as editors and agents keep one open: thousands of messages both
-//! ways, and an end that is the server's.
+//! A JSON-RPC server over stdio, as editors and agents use them: thousands of messages in both
+//! directions, and an end by the server.
 
 #[path = "stdio_server/client.rs"]
 mod client;
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use client::{Client, Stream};
 
-/// How messages are told apart.
+/// The framing of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// Each behind its `Content-Length`.
+    /// A `Content-Length` header each.
     ContentLength,
-    /// One a line.
+    /// One per line.
     Lines,
 }
 
@@ -53,7 +53,7 @@ impl Server {
 
     fn command(&self, comparison: &Comparison, mode: ExecMode) -> Command {
         let file = comparison.dir().join(self.file);
-        // Once: a server that has been started may not have read it yet.
+        // Only once: a starting server may not have read it yet.
         if !file.exists() {
             std::fs::write(&file, self.source).expect("the scratch directory is writable");
         }
@@ -66,7 +66,7 @@ impl Server {
     }
 }
 
-/// Mostly short; now and then one that fills every pipe on the way.
+/// Mostly short; some fill every pipe.
 fn text(number: u64) -> String {
     let length = if number % 500 == 499 { 200_000 } else { 1 + number % 100 };
     format!("{number} ").chars().cycle().take(usize::try_from(length).unwrap()).collect()
@@ -76,7 +76,7 @@ fn request(number: u64) -> Value {
     json!({"jsonrpc": "2.0", "id": number, "method": "turn", "params": text(number)})
 }
 
-/// Receives the answer to a request, and the notification before it if one is due.
+/// Receives the response to a request, and a notification before it if one is due.
 #[track_caller]
 fn check_answer(client: &Client, number: u64) {
     if number.is_multiple_of(7) {
@@ -89,7 +89,7 @@ fn check_answer(client: &Client, number: u64) {
     assert!(answer == json!({"jsonrpc": "2.0", "id": number, "result": turned}), "{number}");
 }
 
-/// Closes stdin: server and shim end by themselves.
+/// Closes stdin: server and shim must end.
 #[track_caller]
 fn check_end(client: &mut Client) {
     client.close_input();
@@ -97,7 +97,7 @@ fn check_end(client: &mut Client) {
     assert_eq!((status.code(), rest, stderr.as_str()), (Some(0), vec![], "end of input\n"));
 }
 
-/// One request after the other, each answered before the next.
+/// One request after the other.
 #[track_caller]
 fn check_turns(test: &str, server: &Server, mode: ExecMode, stream: Stream) {
     let Some(comparison) = server.comparison(test) else { return };
@@ -109,7 +109,7 @@ fn check_turns(test: &str, server: &Server, mode: ExecMode, stream: Stream) {
     check_end(&mut client);
 }
 
-/// All requests at once: neither direction waits for the other.
+/// All requests at once: neither direction blocks the other.
 #[track_caller]
 fn check_flood(comparison: &Comparison, server: &Server, mode: ExecMode, stream: Stream) {
     let mut client = server.start(comparison, mode, stream);
@@ -156,7 +156,7 @@ fn node_takes_turns_over_sockets() {
     check_turns("node_takes_turns_over_sockets", &NODE, ExecMode::Passed, Stream::Sockets);
 }
 
-/// Natively too: what a shim has to keep up with is proven to be possible.
+/// Also natively, to prove that it is possible.
 #[test]
 fn all_at_once_goes_both_ways() {
     for server in [&PYTHON, &NODE] {
@@ -168,7 +168,7 @@ fn all_at_once_goes_both_ways() {
     }
 }
 
-/// A server that ends while its client has more to say takes its shim with it.
+/// A server that ends before its client ends its shim.
 #[test]
 fn a_server_that_ends_is_the_end() {
     for server in [&PYTHON, &NODE] {
@@ -195,7 +195,7 @@ fn a_server_that_ends_is_the_end() {
     }
 }
 
-/// Several clients come and go; a session does not gain by it.
+/// Several clients connect and disconnect; the session must not grow.
 #[test]
 fn nothing_is_left_of_a_conversation() {
     let Some(comparison) = PYTHON.comparison("nothing_is_left_of_a_conversation") else { return };

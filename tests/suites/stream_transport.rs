@@ -1,7 +1,7 @@
-//! A runner that no descriptor reaches: whatever a client's descriptors would carry is relayed over
-//! the runner's stdin and stdout, and nobody can tell (`spec/runner.md#stream-transport`).
+//! The stream transport: without descriptor passing, everything is relayed over the runner's stdin
+//! and stdout, with the same results (`spec/runner.md#stream-transport`).
 //!
-//! With `AIFO_TEST_TRANSPORT=stdio` every other suite has its runners reached so, too.
+//! With `AIFO_TEST_TRANSPORT=stdio` every other suite uses it, too.
 
 use std::io::{Read, Write, pipe};
 use std::path::Path;
@@ -16,8 +16,8 @@ use aifo_tests::{
 };
 
 const SIZE: u64 = 64 << 20;
-/// How much the proxy may ever have had resident: what it has with descriptors, and what waits for
-/// one slow client.
+/// The limit on the proxy's peak resident memory: as with descriptors, plus the buffers of one slow
+/// client.
 const PEAK_KIB: u64 = 20 * 1024;
 
 fn streamed() -> Setup {
@@ -42,7 +42,7 @@ fn by_every_version() {
     Outcome::of(session.shim("make").args(["die", "9"])).died_of(Signal::SIGKILL);
 }
 
-/// And is told so.
+/// The client is notified of it.
 #[test]
 fn what_would_be_passed_is_relayed() {
     let session = streamed().tool("make", Tool::Link("/bin/sh".into())).start();
@@ -54,14 +54,14 @@ fn what_would_be_passed_is_relayed() {
         .stderr(Passing::Relayed);
     let (mut client, started) = Client::start(&session, call);
     assert_eq!(started.stdio, [2, 2, 2]);
-    assert_eq!(target.read(&mut [0; 8]).unwrap(), 0, "nobody has the descriptor any more");
+    assert_eq!(target.read(&mut [0; 8]).unwrap(), 0, "no process has the descriptor");
     client.send(data(stream::STDIN, b"input")).send(frame(kind::CLOSED, [stream::STDIN]));
     let finished = client.finish();
     assert_eq!((finished.text().as_str(), finished.ending()), ("input", Ok(0)));
     assert_eq!(finished.stderr, b"error\n");
 }
 
-/// Bytes there and back, more than any buffer holds, for a reader that begins late.
+/// More than any buffer holds in both directions, with a late reader.
 #[test]
 fn bulk_both_ways() {
     let session = streamed().tool("make", Tool::Link("/bin/cat".into())).start();
@@ -76,7 +76,7 @@ fn bulk_both_ways() {
             stdin.write_all(noise.next(BLOCK)).unwrap();
         }
     });
-    eventually("nothing moves before somebody reads", || is_at_rest(&session, &[&id]));
+    eventually("nothing moves without a reader", || is_at_rest(&session, &[&id]));
     assert!(!source.is_finished(), "the source has to wait");
     check_noise(&mut cat, 7, SIZE);
     source.join().unwrap();
@@ -92,13 +92,13 @@ fn bulk_by_version_2() {
     command.args(["emit", &SIZE.to_string(), "42"]).env("AIFO_SHIM_PROTO", "2");
     command.env("AIFO_EXEC_ID", &id);
     let mut emit = command.stdout(Stdio::piped()).spawn().unwrap();
-    eventually("nothing moves before somebody reads", || is_at_rest(&session, &[&id]));
+    eventually("nothing moves without a reader", || is_at_rest(&session, &[&id]));
     check_noise(&mut emit, 42, SIZE);
     assert_eq!(emit.wait().unwrap().code(), Some(0));
     check_peak(&session);
 }
 
-/// All share one stream, and none waits for another.
+/// All share one stream, and none blocks another.
 #[test]
 fn a_client_that_does_not_read_stops_no_other_client() {
     let session = streamed().start();
@@ -219,13 +219,12 @@ fn a_proxy_that_is_killed_leaves_nothing() {
     shim.finish().exited(125);
     eventually("nothing of it is left", || tagged_processes(&id).is_empty());
     let is_there = |pid| aifo_tests::is_alive(pid);
-    eventually("the sidecar has gone", || {
+    eventually("the sidecar has ended", || {
         sidecars.iter().all(|sidecar| !is_there(sidecar.guard) && !is_there(sidecar.runner))
     });
 }
 
-/// Whether these execs run, and neither the proxy nor a runner has done anything from one look to
-/// another.
+/// Whether these execs run and neither the proxy nor a runner was active between two checks.
 fn is_at_rest(session: &Session, ids: &[&str]) -> bool {
     if ids.iter().any(|id| tagged_processes(id).is_empty()) {
         return false;

@@ -1,4 +1,4 @@
-//! Output: in order, as it comes, and not held up by who else has the pipe.
+//! Output streams: ordered, timely, and independent of other holders of the pipe.
 
 use std::fs;
 use std::io::Read;
@@ -26,7 +26,7 @@ fn stdout_and_stderr_are_merged_in_written_order() {
     assert_eq!((shim.text(), shim.stderr.as_str()), (in_turns(200), ""));
 }
 
-/// A shim does with stdout and stderr what its caller has done: they are two, or they are one.
+/// The shim's stdout and stderr stay separate, or shared, as its caller set them up.
 #[test]
 fn stdout_and_stderr_are_as_the_caller_has_them() {
     let lines = |name: &str| (0..200).map(|round| format!("{name} {round}\n")).collect::<String>();
@@ -41,7 +41,7 @@ fn stdout_and_stderr_are_as_the_caller_has_them() {
             let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
             shim.stdout(writer.try_clone().expect("an fd can be cloned")).stderr(writer);
             let mut child = shim.spawn().expect("the shim starts");
-            // The command holds the pipe open as well.
+            // The command holds the pipe open, too.
             drop(shim);
             let mut together = String::new();
             reader.read_to_string(&mut together).expect("the output is text");
@@ -51,7 +51,7 @@ fn stdout_and_stderr_are_as_the_caller_has_them() {
     }
 }
 
-/// The tool goes on only after its first line has been read, so no buffering can pass.
+/// The tool continues only after its first line was read, so buffering fails the test.
 #[test]
 fn v2_output_arrives_while_the_tool_runs() {
     for listen in TRANSPORTS {
@@ -87,7 +87,7 @@ fn the_head_comes_before_any_output() {
     assert_eq!(call.answer().exit_code(), Some("137"));
 }
 
-/// The child starts to write only when the answer is complete, and writes more than any pipe holds.
+/// The child writes only after the response is complete, and more than any pipe holds.
 #[test]
 fn a_background_child_neither_holds_the_answer_nor_breaks_on_it() {
     for version in ["1", "2"] {
@@ -101,7 +101,7 @@ fn a_background_child_neither_holds_the_answer_nor_breaks_on_it() {
         assert_eq!(left.len(), 1, "the child lives on");
         assert!(is_alive(left[0]));
         fs::write(session.file("told.go"), "").unwrap();
-        eventually("the child has told how its writes went", || fs::exists(&told).unwrap());
+        eventually("the child has reported its writes", || fs::exists(&told).unwrap());
         assert_eq!(fs::read_to_string(&told).unwrap(), "survived");
     }
 }

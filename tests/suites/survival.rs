@@ -1,4 +1,4 @@
-//! Nothing survives: however an exec ends by force, the census of `/proc` finds no process of it.
+//! No process survives a forced end of its exec: the search of `/proc` for exec tags finds none.
 
 use std::fs;
 use std::path::Path;
@@ -8,28 +8,28 @@ use aifo_tests::{
     send_signal, tagged_processes,
 };
 
-/// A running exec whose tool has a child that was forked twice, has a session of its own and obeys
-/// nothing but KILL. The tool is silent all the time.
+/// A running exec whose tool has a child that is forked twice, has its own session and ignores all
+/// signals but KILL. The tool prints nothing.
 struct Family {
     id: String,
     call: Connection,
 }
 
-/// `tree` obeys signals itself, `stubborn-tree` does not.
+/// `tree` handles signals itself, `stubborn-tree` does not.
 #[track_caller]
 fn family(session: &Session, verb: &str, version: &str) -> Family {
     let id = fresh_id();
     let file = session.file(&id);
     let call = session.send(&session.exec("make", [verb, &file]).id(&id).proto(version));
     let leaf = leaf(session, &file);
-    assert!(tagged_processes(&id).contains(&leaf), "the leaf carries the mark");
+    assert!(tagged_processes(&id).contains(&leaf), "the leaf has the exec tag");
     Family { id, call }
 }
 
 #[track_caller]
 fn leaf(session: &Session, file: &str) -> i32 {
     eventually("the family is complete", || Path::new(file).exists());
-    session.process(fs::read_to_string(file).unwrap().parse().expect("the leaf tells its pid"))
+    session.process(fs::read_to_string(file).unwrap().parse().expect("the leaf writes its pid"))
 }
 
 #[track_caller]
@@ -60,7 +60,7 @@ fn ctrl_c_at_the_shim_takes_the_whole_family() {
     let id = fresh_id();
     let file = session.file(&id);
     let mut command = session.shim("make");
-    // By version 3 a child that blocks every signal lives on, as it would natively.
+    // In version 3, a child that blocks every signal survives, as natively.
     command.args(["tree", &file]).env("AIFO_EXEC_ID", &id).env("AIFO_SHIM_PROTO", "2");
     let shim = Running::start(&mut command);
     leaf(&session, &file);
@@ -116,7 +116,7 @@ fn the_end_of_the_proxy_takes_every_family() {
         let sidecars = session.sidecars();
         assert_eq!(session.end(signal).code(), Some(0), "a graceful stop");
         for family in &families {
-            assert!(tagged_processes(&family.id).is_empty(), "gone before the proxy is");
+            assert!(tagged_processes(&family.id).is_empty(), "ended before the proxy");
         }
         for sidecar in sidecars {
             assert!(!is_alive(sidecar.guard) && !is_alive(sidecar.runner));
@@ -139,7 +139,7 @@ fn kill_9_of_proxy_runner_or_guard_takes_every_family() {
         for family in &families {
             check_gone(&family.id);
         }
-        eventually("the runner is gone", || !is_alive(sidecar.runner));
+        eventually("the runner has ended", || !is_alive(sidecar.runner));
     }
 }
 
@@ -158,7 +158,7 @@ fn after_a_normal_exit_background_children_live_until_the_session_ends() {
     check_gone(&id);
 }
 
-/// A client that interrupts and leaves at once must not interrupt twice.
+/// A client that interrupts and disconnects at once interrupts only once.
 #[test]
 fn a_disconnect_right_after_a_signal_leaves_the_int_out() {
     let session = Session::start();
@@ -184,8 +184,8 @@ fn a_disconnect_is_int_then_term_then_kill() {
     assert_eq!(heard(), "ready\nSIGINT\nSIGTERM\n");
 }
 
-/// Forked twice, in a session of its own and with an empty environment: only the tree of processes
-/// still knows it, and that ends with the session.
+/// Forked twice, with its own session and an empty environment: only the process tree identifies
+/// it, and that ends with the session.
 #[test]
 fn a_process_without_its_exec_tag_ends_with_the_session() {
     for how in ["end", "proxy", "runner", "guard"] {
@@ -202,7 +202,7 @@ fn a_process_without_its_exec_tag_ends_with_the_session() {
         match how {
             "end" => {
                 assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
-                assert!(!is_alive(leaf), "gone before the proxy is");
+                assert!(!is_alive(leaf), "ended before the proxy");
             }
             "proxy" => _ = session.end(Signal::SIGKILL),
             "runner" => send_signal(sidecar.runner, Signal::SIGKILL),
@@ -212,7 +212,7 @@ fn a_process_without_its_exec_tag_ends_with_the_session() {
     }
 }
 
-/// Fifty processes that each start another one when they are told to end.
+/// Fifty processes that each start another on TERM.
 #[test]
 fn what_multiplies_on_term_is_gone_all_the_same() {
     let mut session = Session::start();
@@ -235,10 +235,10 @@ fn what_multiplies_on_term_is_gone_all_the_same() {
 
     let (id, _, _call) = grow(&session);
     assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
-    assert!(tagged_processes(&id).is_empty(), "gone before the proxy is");
+    assert!(tagged_processes(&id).is_empty(), "ended before the proxy");
 }
 
-/// Its output has nowhere to go, so its ending cannot be told either.
+/// Its output is blocked, so its ending cannot be reported either.
 #[test]
 fn a_client_that_does_not_read_does_not_hold_up_the_end() {
     let mut session = Session::start();
@@ -247,5 +247,5 @@ fn a_client_that_does_not_read_does_not_hold_up_the_end() {
     let mut call = session.send(&session.exec("make", ["emit", &endless, "1"]).id(&id));
     call.read_until(b"\r\n\r\n");
     assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
-    assert!(tagged_processes(&id).is_empty(), "gone before the proxy is");
+    assert!(tagged_processes(&id).is_empty(), "ended before the proxy");
 }

@@ -1,4 +1,4 @@
-//! A tool that runs longer than the session allows.
+//! Tools that exceed the session's time limit.
 
 use std::fs;
 use std::path::Path;
@@ -70,7 +70,7 @@ fn the_environment_sets_the_limit_too() {
         let answer = session.answer(&session.exec("make", ["wait"]));
         assert_eq!(answer.exit_code(), Some("124"), "{name}");
     }
-    // By now two sessions have run into a limit of the same length.
+    // Two sessions with the same limit have reached it by now.
     fs::write(go, "").unwrap();
     assert_eq!(unlimited.answer().exit_code(), Some("0"), "the flag wins, and 0 is none");
 }

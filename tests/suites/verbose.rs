@@ -1,4 +1,4 @@
-//! What proxy and shim tell when asked, and that they are quiet when not.
+//! Verbose output of proxy and shim, and their silence by default.
 
 use aifo_tests::{Outcome, Session, Setup, fresh_id};
 
@@ -12,7 +12,7 @@ fn a_verbose_proxy_logs_start_and_end_of_every_exec() {
     assert!(start.contains(&format!(" cwd={}", session.workspace().display())), "{start}");
     assert!(start.contains(" argv="), "{start}");
     let mut ends = Vec::new();
-    aifo_tests::eventually("the end is told", || {
+    aifo_tests::eventually("the end is logged", || {
         ends = session.log_lines(&["aifo-coder: exec end", &format!("exec_id={id} ")]);
         !ends.is_empty()
     });
@@ -20,7 +20,7 @@ fn a_verbose_proxy_logs_start_and_end_of_every_exec() {
     assert!(end.contains(" code=3") && end.contains(" ms="), "{end}");
 }
 
-/// The stream itself has no word about it.
+/// The response does not report it.
 #[test]
 fn an_escalation_is_reported_by_the_log_alone() {
     let session = Setup::new().max_secs(1).verbose().start();

@@ -1,4 +1,4 @@
-//! What a proxy puts up with: every spelling that clients in the field use.
+//! Tolerated input: every spelling that existing clients use.
 
 use aifo_tests::{Listen, Request, Session, Setup};
 
@@ -131,7 +131,11 @@ fn a_client_may_ask_before_it_sends_its_body() {
         for (request, status) in refused {
             let mut connection = session.connect();
             connection.send(request.encode_head()).half_close();
-            assert_eq!(connection.answer().status(), status, "told at once, not invited");
+            assert_eq!(
+                connection.answer().status(),
+                status,
+                "refused at once, without 100 Continue"
+            );
         }
     });
 }
@@ -140,7 +144,7 @@ fn a_client_may_ask_before_it_sends_its_body() {
 fn up_to_1024_headers() {
     on_both(|session| {
         let mut request = hello(session);
-        // Five of its own, with the length that `encode` adds.
+        // Five of its own, and the length that `encode` adds.
         let own = request.encode_head().lines().count() - 2;
         for _ in own..1024 {
             request = request.header("X", "y");
@@ -163,7 +167,7 @@ fn a_head_of_up_to_64_kib() {
         let too_large = hello(session).header("X-Large", "x".repeat(64 * 1024));
         assert_eq!(session.answer(&too_large).status(), 431);
 
-        // A head without end is noticed while it comes.
+        // A head without end is detected while it arrives.
         let mut connection = session.connect();
         connection.send("POST /exec HTTP/1.1\r\nX-Endless: ");
         let _ = connection.try_send("x".repeat(128 * 1024));

@@ -1,4 +1,4 @@
-//! Whatever ends a call, the terminal is as it was before.
+//! Every ending of a call restores the terminal.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use nix::sys::termios::{LocalFlags, Termios};
 
 use super::{PYTHON, STAY, process};
 
-/// A shim in a script on a terminal, which it has set raw.
+/// A shim in a script on a terminal in raw mode.
 struct Call {
     terminal: Terminal,
     before: Termios,
@@ -20,7 +20,7 @@ struct Call {
 }
 
 impl Call {
-    /// The tool writes its pid and stays; then the script writes how it ended, and stays.
+    /// The tool writes its pid and stays; then the script writes the tool's status and stays.
     #[track_caller]
     fn start(comparison: &Comparison, mode: ExecMode, script: &str) -> Self {
         comparison.clear();
@@ -36,7 +36,7 @@ impl Call {
         Call { terminal, before, script, shim, tool }
     }
 
-    /// Waits until the script has gone on behind the call, and looks at the terminal.
+    /// Waits until the script continues after the call, and checks the terminal.
     #[track_caller]
     fn check(self, comparison: &Comparison, what: &str, code: &str) {
         eventually(&format!("{what}: the call has ended"), || {
@@ -45,13 +45,13 @@ impl Call {
         let ended = fs::read_to_string(comparison.dir().join("code")).unwrap();
         assert_eq!(ended.trim(), code, "{what}: {}", self.terminal.shown());
         assert_eq!(self.terminal.modes(), self.before, "{what}");
-        eventually(&format!("{what}: the tool has gone"), || !is_alive(self.tool));
+        eventually(&format!("{what}: the tool has ended"), || !is_alive(self.tool));
         fs::write(comparison.dir().join("over"), "").unwrap();
         assert_eq!(self.script.finish(), Ok(0));
     }
 }
 
-/// Natively a tool that waits leaves the terminal alone; a shim takes what is typed to its tool.
+/// Natively a waiting tool leaves the terminal's modes; a shim sets raw mode to forward keys.
 fn is_raw(terminal: &Terminal) -> bool {
     !terminal.modes().local_flags.intersects(LocalFlags::ICANON | LocalFlags::ECHO)
 }
@@ -96,23 +96,23 @@ fn a_lost_proxy_leaves_the_terminal_as_it_was() {
         let sidecars = comparison.session().sidecars();
         send_signal(comparison.session().pid(), Signal::SIGKILL);
         call.check(&comparison, &format!("without its proxy ({mode:?})"), "125");
-        // No runner waits for a terminal's last bytes that nobody is there to see.
-        eventually("the runners have gone", || !sidecars.iter().any(|it| is_alive(it.runner)));
+        // The runner does not wait for a terminal's last output without a client.
+        eventually("the runners have ended", || !sidecars.iter().any(|it| is_alive(it.runner)));
     }
 }
 
-/// The shim's own KILL leaves the modes to whoever finds them, but no tool.
+/// After SIGKILL the shim cannot restore the modes, but no tool is left.
 #[test]
 fn a_killed_shim_leaves_no_tool() {
     let Some(comparison) = comparison("a_killed_shim_leaves_no_tool") else { return };
     for mode in ExecMode::SHIMS {
         let call = Call::start(&comparison, mode, "python3 stay.py pid");
         send_signal(call.shim, Signal::SIGKILL);
-        eventually(&format!("the tool has gone ({mode:?})"), || !is_alive(call.tool));
+        eventually(&format!("the tool has ended ({mode:?})"), || !is_alive(call.tool));
     }
 }
 
-/// A shell without line editing of its own changes no modes, so these are the shim's.
+/// A shell without line editing changes no modes, so these are the shim's.
 #[test]
 fn a_stopped_shim_leaves_the_terminal_as_it_was() {
     let Some(comparison) = comparison("a_stopped_shim_leaves_the_terminal_as_it_was") else {
@@ -140,7 +140,7 @@ fn comparison(test: &str) -> Option<Comparison> {
 #[track_caller]
 fn stopped(comparison: &Comparison) -> String {
     let mut code = String::new();
-    eventually("the script has gone on behind what was stopped", || {
+    eventually("the script continues after the stopped call", || {
         code = fs::read_to_string(comparison.dir().join("stopped")).unwrap_or_default();
         code.ends_with('\n')
     });

@@ -1,4 +1,4 @@
-//! On plain pseudo terminals, which standard descriptor is one makes the difference.
+//! Tools on plain pseudo-terminals, with every combination of standard descriptors.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -7,15 +7,15 @@ use aifo_tests::{Comparison, DEADLINE, ExecMode, Terminal, eventually};
 
 use super::{CAT, PYTHON, number};
 
-/// Writes down which of its descriptors is a terminal, of what size.
+/// Reports which of its descriptors are terminals, and their size.
 const TELL: &str = r#"import os
 size = lambda fd: tuple(os.get_terminal_size(fd)) if os.isatty(fd) else None
 with open("seen", "w") as file: file.write(repr([size(fd) for fd in range(3)]))
 os.write(1, b"out\n"); os.write(2, b"err\n"); os.write(1, b"end\n")
 "#;
 
-/// Runs a script on a terminal in each way, with `tell.py` beside it. `act` has the terminal and may
-/// type; when it is done the script has to end with 0.
+/// Runs a script on a terminal in each mode, with `tell.py` beside it. `act` may type; afterwards
+/// the script must end with 0.
 #[track_caller]
 fn on_a_terminal(
     test: &str,
@@ -31,7 +31,7 @@ fn on_a_terminal(
             fs::write(comparison.dir().join("tell.py"), TELL).unwrap();
             let terminal = Terminal::sized(size.0, size.1);
             let before = terminal.modes();
-            // The shell stays until its modes have been looked at: its end hangs up the terminal.
+            // The shell stays until the modes are checked: its end hangs up the terminal.
             let wait = format!(
                 "{script}\nstatus=$?; echo $status > ended\nuntil [ -e over ]; do sleep .01; done"
             );
@@ -48,7 +48,7 @@ fn on_a_terminal(
     }
 }
 
-/// All eight combinations: what is a terminal stays one, with its size; the others are what they are.
+/// All eight combinations: terminals stay terminals of the same size, and others stay others.
 #[test]
 fn each_descriptor_that_is_a_terminal_stays_one() {
     let redirections = |terminals: usize| {
@@ -64,7 +64,7 @@ fn each_descriptor_that_is_a_terminal_stays_one() {
         let size = |bit| if is_one(bit) { "(77, 33)" } else { "None" };
         let seen = fs::read_to_string(comparison.dir().join("seen")).unwrap();
         assert_eq!(seen, format!("[{}, {}, {}]", size(1), size(2), size(4)));
-        // A terminal shows a line's end as two characters: once, whoever translates it.
+        // A terminal shows a line end as two characters, translated exactly once.
         let shown = ["out\r\n", "err\r\n", "end\r\n"].into_iter().zip([2, 4, 2]);
         let shown: String = shown.filter(|(_, bit)| is_one(*bit)).map(|(line, _)| line).collect();
         check_shown(terminal, &shown);
@@ -75,7 +75,7 @@ fn each_descriptor_that_is_a_terminal_stays_one() {
     on_a_terminal(test, (77, 33), &scripts, |_, _, _| {}, check);
 }
 
-/// The call has ended, so all of it is on its way: only the reader has to catch up.
+/// The call has ended, so only the reader must catch up.
 #[track_caller]
 fn check_shown(terminal: &Terminal, expected: &str) {
     let started = Instant::now();
@@ -100,7 +100,7 @@ fn a_terminal_without_a_size_has_none() {
     );
 }
 
-/// A terminal that is nothing but stdin is typed into all the same, and echoes.
+/// A terminal that is only stdin still accepts keys and echoes.
 #[test]
 fn what_is_typed_arrives_wherever_output_goes() {
     let scripts = [
@@ -115,7 +115,7 @@ fn what_is_typed_arrives_wherever_output_goes() {
             terminal.expect("ready");
         }
         terminal.press("some words\n");
-        // The end of a terminal's input is a character at a line's beginning.
+        // End of input is a character at the start of a line.
         if index == 3 {
             terminal.expect("some words\r\n").press("\x04");
         }
@@ -128,7 +128,7 @@ fn what_is_typed_arrives_wherever_output_goes() {
     });
 }
 
-/// What is written fast, in large pieces, arrives whole and in order.
+/// Large fast output arrives complete and in order.
 #[test]
 fn a_terminal_shows_everything() {
     let script = "python3 -c 'print(*range(200000)); open(\"done\", \"w\").write(\"1\")'";

@@ -1,4 +1,4 @@
-//! A call begins with version 3, and with a proxy that does not know it goes on with version 2.
+//! A call starts with version 3 and falls back to version 2 if the proxy does not support it.
 
 use std::io::{Read, Write};
 
@@ -56,7 +56,7 @@ fn a_proxy_that_knows_neither_is_not_asked_again() {
     assert_eq!((outcome.exited(86).only_line(), outcome.text().as_str()), (told, ""));
 }
 
-/// Any other answer is one: the tool may have run, or must not.
+/// No other response causes a retry: the tool may have run, or must not run.
 #[test]
 fn nothing_else_is_a_reason_to_ask_again() {
     let proxy = PlayedProxy::new();
@@ -78,7 +78,7 @@ fn nothing_else_is_a_reason_to_ask_again() {
     }
 }
 
-/// It was caught for version 3, and is the tool's all the same.
+/// It was caught during the version 3 attempt and is forwarded to the tool.
 #[test]
 fn a_signal_in_between_is_not_lost() {
     let proxy = PlayedProxy::new();

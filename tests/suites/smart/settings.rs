@@ -10,7 +10,7 @@ use aifo_tests::{Outcome, Session, Setup, Tool, binaries, can_run};
 use crate::NOT_CONFIGURED;
 use crate::place::{Place, session};
 
-/// The variables that lead to a session and make its shims smart, as a file.
+/// The variables of a session and its smart shims, as a file.
 fn settings(place: &Place, session: &Session) -> String {
     let lines = [
         format!("AIFO_TOOLEEXEC_URL={}", session.url()),
@@ -24,7 +24,7 @@ fn settings(place: &Place, session: &Session) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Puts the settings beside the place's links.
+/// Writes the settings beside the place's links.
 fn write_settings(place: &Place, text: &str, mode: u32) -> PathBuf {
     let file = place.path("shims/shim.env");
     let _ = fs::remove_file(&file);
@@ -69,7 +69,7 @@ fn the_environment_wins_over_the_file() {
     command.args(["say", "hi"]).env("AIFO_TOOLEEXEC_URL", "unix:///nonexistent/sock");
     let outcome = Outcome::of(&mut command);
     assert!(outcome.exited(86).stderr.contains("/nonexistent/sock"), "{}", outcome.stderr);
-    // Who has both in the environment does not need the file.
+    // The environment overrides the file.
     let other = settings(&place, &session).replace(session.token(), "another");
     write_settings(&place, &other, 0o600);
     let mut command = session.shim("npm");
@@ -128,10 +128,13 @@ fn the_machines_own_file_comes_last() {
     };
     assert_eq!(run().exited(0).text(), "hi\n");
     write_settings(&place, "AIFO_TOOLEEXEC_URL=unix:///x\nAIFO_TOOLEEXEC_TOKEN=t\n", 0o600);
-    assert!(run().exited(86).stderr.contains("unix:///x"), "the one beside the link comes first");
+    assert!(
+        run().exited(86).stderr.contains("unix:///x"),
+        "the one beside the link has precedence"
+    );
 }
 
-/// What the launcher writes for children that an agent starts without an environment.
+/// The launcher writes the file for children that an agent starts without an environment.
 #[test]
 fn an_agents_children_need_no_environment() {
     let setup = Setup::new().tool("make", Tool::Fake).tool("sh", Tool::Link("/bin/sh".into()));
