@@ -20,6 +20,7 @@ pub struct ContainerSetup {
     kinds: Vec<(String, String)>,
     args: Vec<OsString>,
     workspace: Option<PathBuf>,
+    keeps_caches: bool,
 }
 
 /// A session with containers. Drop ends it and checks for leftovers.
@@ -38,7 +39,8 @@ impl ContainerSetup {
         let settings = engine.settings();
         let setup = settings.iter().fold(setup, |setup, (name, file)| setup.env(name, file));
         let (kinds, args) = (Vec::new(), Vec::new());
-        ContainerSetup { engine: engine.clone(), setup, kinds, args, workspace: None }
+        let engine = engine.clone();
+        ContainerSetup { engine, setup, kinds, args, workspace: None, keeps_caches: false }
     }
 
     /// Adds a kind with the default image.
@@ -89,6 +91,21 @@ impl ContainerSetup {
         self
     }
 
+    /// Enables caches, which the harness disables by default. The test must clear them.
+    #[must_use]
+    pub fn caches(mut self) -> Self {
+        self.keeps_caches = true;
+        self
+    }
+
+    /// Clears the caches of a workspace's project; returns the output.
+    #[track_caller]
+    pub fn clear_caches(&self, workspace: &Path) -> String {
+        let mut clear = self.setup.coder();
+        clear.args(["cache", "clear", "--project", "--workspace"]).arg(workspace);
+        Outcome::of(&mut clear).exited(0).text()
+    }
+
     /// The session's directories.
     pub fn setup(&self) -> &Setup {
         &self.setup
@@ -99,6 +116,10 @@ impl ContainerSetup {
         let mut command = self.setup.coder();
         command.args([verb, "--backend", self.engine.name(), "--workspace"]);
         command.arg(self.workspace.clone().unwrap_or_else(|| self.setup.workspace()));
+        if !self.keeps_caches {
+            // A volume would outlive the scratch folder that it is for.
+            command.arg("--no-toolchain-cache");
+        }
         for (kind, image) in &self.kinds {
             command.args(["--toolchain", kind, "--toolchain-image", &format!("{kind}={image}")]);
         }

@@ -145,8 +145,9 @@ impl Editor {
         self.wait_for_end()
     }
 
+    /// Waits for its end.
     #[track_caller]
-    fn wait_for_end(&mut self) -> Outcome {
+    pub fn wait_for_end(&mut self) -> Outcome {
         let mut status = None;
         eventually_within(Self::PATIENCE, "the agent has ended", || {
             status = self.child.try_wait().expect("try_wait works on a child");

@@ -17,8 +17,12 @@ mod hosts;
 mod lines;
 #[path = "acp_agent/log.rs"]
 mod log;
+#[path = "acp_agent/login.rs"]
+mod login;
 #[path = "acp_agent/memory.rs"]
 mod memory;
+#[path = "acp_agent/refusals.rs"]
+mod refusals;
 #[path = "acp_agent/requests.rs"]
 mod requests;
 #[path = "acp_agent/rules.rs"]

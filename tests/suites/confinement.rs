@@ -208,7 +208,9 @@ fn caches_are_writable_by_kind() {
         let session = setup.start();
         let run = |script: &str| session.answer(&session.exec(tool, ["-c", script]));
         for variable in variables {
-            let script = format!("[ -n \"${variable}\" ] && echo x > \"${variable}/new\"");
+            let script = format!(
+                "PATH=/usr/bin:/bin; mkdir -p \"${variable}\" && echo x > \"${variable}/new\""
+            );
             let answer = run(&script);
             assert_eq!(answer.exit_code(), Some("0"), "{kind} {variable}: {}", answer.text());
         }
@@ -235,31 +237,84 @@ fn what_the_user_has_set_is_used_instead() {
     assert!(theirs.join("new").exists());
 }
 
-/// A program that writes `config.toml` or `bin` there would control the user's next build.
+/// A program that writes `config.toml` or `bin` there would control the next build.
 #[test]
 fn cargos_home_is_writable_where_it_has_to_be_and_nowhere_else() {
     let story = "confinement::cargos_home_is_writable_where_it_has_to_be_and_nowhere_else";
     if !Landlock::Writes.available(story) {
         return;
     }
-    let session = Setup::new().tool("cargo", Tool::Link("/bin/sh".into())).start();
-    let home = session.scratch().join("home/.cargo");
-    let run = |script: &str| {
-        let script = format!("PATH=/usr/bin:/bin; cd {} && {script}", home.display());
-        session.answer(&session.exec("cargo", ["-c", &script]))
-    };
-    for allowed in ["mkdir registry/index", "mkdir git/db", "echo x >> .package-cache"] {
-        assert_eq!(run(allowed).exit_code(), Some("0"), "{allowed}: {}", run(allowed).text());
-    }
-    for denied in [
+    let denied = [
         "echo x > config.toml",
         "echo x > credentials.toml",
+        "echo x > bin/cargo-x",
         "echo x > env",
         "mkdir bin",
         "rm .package-cache",
         "mv registry elsewhere",
-    ] {
-        assert_ne!(run(denied).exit_code(), Some("0"), "{denied}");
+        "echo x > \"$HOME/.cargo/config.toml\"",
+    ];
+    for (scope, is_users) in [("project", false), ("user", true)] {
+        let setup = Setup::new().tool("cargo", Tool::Link("/bin/sh".into()));
+        let users = setup.scratch().join("home/.cargo");
+        fs::create_dir_all(users.join("bin")).unwrap();
+        fs::write(users.join("credentials.toml"), "the user's").unwrap();
+        caches(&setup, scope);
+        let session = setup.start();
+        let run = |script: &str| {
+            let script = format!(
+                "PATH=/usr/bin:/bin; cd \"${{CARGO_HOME:-{}}}\" && {script}",
+                users.display()
+            );
+            session.answer(&session.exec("cargo", ["-c", &script]))
+        };
+        for allowed in ["mkdir registry/index", "mkdir git/db", "echo x >> .package-cache"] {
+            let answer = run(allowed);
+            assert_eq!(answer.exit_code(), Some("0"), "{scope} {allowed}: {}", answer.text());
+        }
+        assert_eq!(users.join("registry/index").exists(), is_users, "{scope}");
+        for denied in denied {
+            assert_ne!(run(denied).exit_code(), Some("0"), "{scope}: {denied}");
+        }
+        assert_eq!(run("cat credentials.toml").text(), "the user's", "{scope}");
+        assert_eq!(fs::read_to_string(users.join("credentials.toml")).unwrap(), "the user's");
+        // From there the user's own cargo compiles, outside of any sandbox.
+        let answer = run("mkdir -p \"$HOME/.cargo/registry/src\"");
+        assert_eq!(answer.exit_code() == Some("0"), is_users, "{scope}: {}", answer.text());
+    }
+}
+
+/// Says in the user's file which sessions share caches.
+fn caches(setup: &Setup, scope: &str) {
+    let directory = setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("config.toml"), format!("[containers]\ncaches = '{scope}'\n"))
+        .unwrap();
+}
+
+/// A rule that is made for a path lets tools in wherever that leads. So a link that a tool leaves in its
+/// cache must not become the next session's rule.
+#[test]
+fn a_link_in_a_cache_lets_the_next_session_out_to_nowhere() {
+    let story = "confinement::a_link_in_a_cache_lets_the_next_session_out_to_nowhere";
+    if !Landlock::Writes.available(story) {
+        return;
+    }
+    for scope in ["project", "user"] {
+        let setup = Setup::new().kinds(&["go"]).tool("go", Tool::Link("/bin/sh".into()));
+        caches(&setup, scope);
+        let private = setup.scratch().join("home/private");
+        fs::create_dir(&private).unwrap();
+        let run = |script: &str| {
+            let script = format!("PATH=/usr/bin:/bin; {script}");
+            let mut exec = setup.coder();
+            Outcome::of(exec.args(["exec", "--toolchain=go", "--", "go", "-c", &script]))
+        };
+        let plant = format!("mkdir -p $GOPATH/pkg && ln -s '{}' $GOMODCACHE", private.display());
+        run(&plant).exited(0);
+        let outcome = run("echo x > $GOMODCACHE/x");
+        assert!(outcome.stderr.contains("Permission denied"), "{scope}: {outcome:?}");
+        assert_eq!(fs::read_dir(&private).unwrap().count(), 0, "{scope}");
     }
 }
 

@@ -95,6 +95,42 @@ fn nothing_of_the_host_is_there_but_workspace_tmp_and_caches() {
     session.finish();
 }
 
+/// Code that a tool of one project plants where its caches unpack and compile is in none of another's.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_cache_carries_nothing_between_projects() {
+    let Some(engine) = Engine::of_run("a_cache_carries_nothing_between_projects") else { return };
+    let projects = [Scratch::new(), Scratch::new()];
+    let [one, another] = projects.each_ref().map(Scratch::path);
+    let start = |workspace: &Path| {
+        ContainerSetup::of(&engine).kind("python").caches().workspace(workspace).start()
+    };
+    let marker = "planted-code";
+    let python = |session: &ContainerSession, workspace: &Path, program: &str| {
+        let mut shim = session.shim("python3");
+        Outcome::of(shim.args(["-c", program, marker]).current_dir(workspace)).exited(0).text()
+    };
+    let found = format!("found /var/cache/aifo/pip/uv/{marker}\n");
+
+    let session = start(one);
+    assert_eq!(python(&session, one, probes::PLANT), "");
+    assert_eq!(python(&session, one, probes::MARKER), found);
+    let volumes = r#"{{range .Mounts}}{{if eq .Type "volume"}}{{.Name}} {{end}}{{end}}"#;
+    let volume = engine.inspect(&session.container("python"), volumes).trim().to_owned();
+    session.finish();
+    for (project, expected) in [(another, ""), (one, &found)] {
+        let session = start(project);
+        assert_eq!(python(&session, project, probes::MARKER), expected);
+        session.finish();
+    }
+
+    let mount = format!("type=volume,source={volume},destination=/var/cache/aifo/pip");
+    assert_eq!(weaker(&engine, &["--mount", &mount], probes::MARKER, &[marker]), found);
+    let containers = ContainerSetup::of(&engine);
+    assert!(containers.clear_caches(one).contains(&volume), "{volume}");
+    assert_eq!(containers.clear_caches(another).lines().count(), 1);
+}
+
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn no_process_has_a_right() {

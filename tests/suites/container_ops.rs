@@ -50,12 +50,17 @@ fn coder(setup: &Setup, args: &[&str]) -> Outcome {
     Outcome::of(setup.coder().args(args))
 }
 
-/// A session that serves, and its id.
+/// A session that serves without caches, and its id.
 #[track_caller]
 fn serve(setup: &Setup) -> (Running, String) {
+    serve_with(setup, &["--no-toolchain-cache"])
+}
+
+#[track_caller]
+fn serve_with(setup: &Setup, options: &[&str]) -> (Running, String) {
     let known = ids(setup);
     let mut serve = setup.coder();
-    serve.args(["serve", "--backend", &engine(), "--toolchain=c-cpp"]);
+    serve.args(["serve", "--backend", &engine(), "--toolchain=c-cpp"]).args(options);
     let serving = Running::start(serve.arg(format!("--toolchain-image=c-cpp={BASE}")));
     let mut new = Vec::new();
     eventually_within(ENGINES_TIME, "the session is up", || {
@@ -135,7 +140,8 @@ fn a_session_that_is_starting_is_not_touched_and_a_stuck_container_goes() {
     fs::set_permissions(&shim, fs::Permissions::from_mode(0o755)).unwrap();
     let setup = setup.env_path("AIFO_SHIM_BIN", &shim);
     let mut serve = setup.coder();
-    serve.args(["serve", "--net=separate", "--backend", &engine(), "--toolchain=c-cpp"]);
+    let backend = ["--no-toolchain-cache", "--backend", &engine()];
+    serve.args(["serve", "--net=separate", "--toolchain=c-cpp"]).args(backend);
     let starting = Running::start(serve.arg(format!("--toolchain-image=c-cpp={BASE}")));
     let mut id = String::new();
     eventually("it has its folder", || {
@@ -163,15 +169,26 @@ fn a_session_that_is_starting_is_not_touched_and_a_stuck_container_goes() {
 #[ignore = "container: cargo xtask test docker"]
 fn a_cache_in_use_stays_and_it_is_said_by_whom() {
     let setup = setup();
-    let (session, id) = serve(&setup);
-    let listed = coder(&setup, &["cache", "list", "c-cpp"]).exited(0).text();
-    assert!(listed.contains("aifo-ccache-"), "{listed}");
-    let outcome = coder(&setup, &["cache", "clear", "c-cpp"]);
+    let (session, id) = serve_with(&setup, &[]);
+    let listed = || {
+        let text = coder(&setup, &["cache", "list", "--json", "c-cpp"]).exited(0).text();
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+        let workspace = setup.workspace().display().to_string();
+        let mut own = rows.into_iter().filter(|row| row["project"] == *workspace);
+        (own.next(), own.count())
+    };
+    let (Some(row), 0) = listed() else { panic!("one of this project") };
+    assert!(row["name"].as_str().unwrap().starts_with("aifo-ccache-"), "{row}");
+    assert_eq!((&row["owner"], &row["backend"]), (&"project".into(), &engine().into()));
+    let clear = ["cache", "clear", "--project", "c-cpp"];
+    let outcome = coder(&setup, &clear);
     assert!(outcome.exited(1).stderr.contains(&format!("aifo-tc-c-cpp-{id}")), "{outcome:?}");
-    let after = coder(&setup, &["cache", "list", "c-cpp"]).exited(0).text();
-    assert_eq!(after, listed);
+    assert_eq!(listed(), (Some(row.clone()), 0));
     session.signal(Signal::SIGTERM);
     session.finish().exited(0);
+    let removed = coder(&setup, &clear).exited(0).text();
+    assert_eq!(removed, format!("removed {} ({})\n", row["name"].as_str().unwrap(), engine()));
+    assert_eq!(listed(), (None, 0));
 }
 
 #[test]

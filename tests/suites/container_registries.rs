@@ -43,7 +43,9 @@ fn write(path: &Path, text: &str) {
 /// A call in its own session with only this kind's sidecar.
 fn call(setup: &Setup, engine: &Engine, kind: &str, tool: &[&str]) -> Outcome {
     let image = format!("{kind}={EVERY_TOOL}");
-    let options = ["exec", "--toolchain", kind, "--toolchain-image", &image, "--"];
+    let image = ["--toolchain-image", &image];
+    let options =
+        [&["exec", "--no-toolchain-cache", "--toolchain", kind], &image[..], &["--"]].concat();
     Outcome::of(&mut engine.coder(setup, &[&options[..], tool].concat()))
 }
 

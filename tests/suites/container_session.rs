@@ -74,33 +74,45 @@ fn a_project_brings_its_own_tools() {
 /// As a user without other sessions: the first one finds volumes owned by root.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn sessions_of_a_user_share_caches_and_files_are_the_users() {
-    let story = "sessions_of_a_user_share_caches_and_files_are_the_users";
+fn sessions_of_a_project_share_caches_and_files_are_the_users() {
+    let story = "sessions_of_a_project_share_caches_and_files_are_the_users";
     let Some(engine) = Engine::of_run(story) else { return };
     // Podman needs subordinate ids for the user.
     if engine.is_podman() || !can_run(story, &["setpriv", "--reuid", "12345", "true"]) {
         return;
     }
     let group = fs::metadata("/var/run/docker.sock").unwrap().gid().to_string();
-    let volumes = ["aifo-cargo-registry-12345", "aifo-cargo-git-12345"];
     let gone = || {
-        let remove = [&["volume", "rm", "--force"], &volumes[..]].concat();
-        Outcome::of(&mut engine.command(remove)).exited(0);
+        let all = engine.text(["volume", "ls", "--quiet", "--filter", "name=aifo-cargo-"]);
+        for ours in all.lines().filter(|name| name.contains("-12345")) {
+            engine.text(["volume", "rm", ours]);
+        }
     };
     gone();
     let user = ["setpriv", "--reuid", "12345", "--regid", "12345", "--groups", &group];
-    let make = |makefile: &str, more: &[&str]| {
-        let mut containers = ContainerSetup::of(&engine).kind("rust").through(&user);
-        for switch in more {
-            containers = containers.switch(switch);
+    let projects = Scratch::new();
+    let give = |path: &Path| chown(path, Some(12345), Some(12345)).unwrap();
+    give(projects.path());
+    let make = |project: &str, makefile: &str, scope: &str| {
+        let project = projects.path().join(project);
+        fs::create_dir_all(&project).unwrap();
+        fs::write(project.join("Makefile"), makefile).unwrap();
+        let containers =
+            ContainerSetup::of(&engine).kind("rust").through(&user).workspace(&project);
+        let containers = if scope == "none" { containers } else { containers.caches() };
+        let scratch = containers.setup().scratch();
+        fs::create_dir_all(scratch.join("home/.config/aifo")).unwrap();
+        let file = format!("[containers]\ncaches = '{scope}'\n");
+        fs::write(scratch.join("home/.config/aifo/config.toml"), file).unwrap();
+        for folder in ["home", "run"] {
+            give(&scratch.join(folder));
         }
-        let setup = containers.setup();
-        fs::write(setup.workspace().join("Makefile"), makefile).unwrap();
-        for folder in ["workspace", "workspace/Makefile", "home", "run"] {
-            chown(setup.scratch().join(folder), Some(12345), Some(12345)).unwrap();
+        for path in [project.clone(), project.join("Makefile")] {
+            give(&path);
         }
-        let outcome = Outcome::of(containers.command("exec").args(["--", "make"]));
-        let made = fs::metadata(setup.workspace().join("made"));
+        let mut exec = containers.command("exec");
+        let outcome = Outcome::of(exec.args(["--", "make"]).current_dir(&project));
+        let made = fs::metadata(project.join("made"));
         assert_eq!(
             made.map(|made| (made.uid(), made.gid())).ok(),
             Some((12345, 12345)),
@@ -109,12 +121,35 @@ fn sessions_of_a_user_share_caches_and_files_are_the_users() {
         outcome.exited(0).text()
     };
     let write = "all:\n\t@touch made && id -u && echo kept > $(CARGO_HOME)/registry/marker\n";
-    let read = "all:\n\t@touch made && cat $(CARGO_HOME)/registry/marker; \
+    let read = "all:\n\t@touch made; cat $(CARGO_HOME)/registry/marker 2>/dev/null; \
                 stat -c %u:%g $(CARGO_HOME)/registry $(CARGO_HOME)/git\n";
-    assert_eq!(make(write, &[]), "12345\n");
-    assert_eq!(make(read, &[]), "kept\n12345:12345\n12345:12345\n");
-    let dropped = make(read, &["--no-toolchain-cache"]);
-    assert!(dropped.starts_with("12345:12345\n"), "{dropped}");
+    assert_eq!(make("one", write, "project"), "12345\n");
+    assert_eq!(make("one", read, "project"), "kept\n12345:12345\n12345:12345\n");
+    let own = "12345:12345\n12345:12345\n";
+    assert_eq!(make("another", read, "project"), own, "another project has its own");
+    assert_eq!(make("one", read, "none"), own, "none");
+
+    // A linked worktree of it, as git makes one, and a directory that only says that it is one.
+    let entry = projects.path().join("one/.git/worktrees/linked");
+    for directory in [&entry, &projects.path().join("linked"), &projects.path().join("forged")] {
+        fs::create_dir_all(directory).unwrap();
+    }
+    let claim = format!("gitdir: {}\n", entry.display());
+    let back = projects.path().join("linked/.git");
+    fs::write(entry.join("gitdir"), format!("{}\n", back.display())).unwrap();
+    for file in [&back, &projects.path().join("forged/.git")] {
+        fs::write(file, &claim).unwrap();
+        give(file);
+    }
+    for path in [&entry.join("gitdir"), &projects.path().join("one/.git")] {
+        give(path);
+    }
+    assert_eq!(make("linked", read, "project"), format!("kept\n{own}"));
+    assert_eq!(make("forged", read, "project"), own);
+
+    // The user's own decision.
+    assert_eq!(make("one", write, "user"), "12345\n");
+    assert_eq!(make("another", read, "user"), format!("kept\n{own}"));
     gone();
 }
 
@@ -213,16 +248,17 @@ fn a_workspace_may_have_any_name() {
 fn without_caches_no_volume_is_there() {
     let Some(engine) = Engine::of_run("without_caches_no_volume_is_there") else { return };
     let template = r#"{{range .Mounts}}{{if eq .Type "volume"}}{{.Name}} {{end}}{{end}}"#;
-    for (kept, switches) in [(true, &[][..]), (false, &["--no-toolchain-cache"])] {
-        let mut containers = ContainerSetup::of(&engine).kind("rust");
-        for switch in switches {
-            containers = containers.switch(switch);
-        }
+    let project = Scratch::new();
+    for kept in [true, false] {
+        let containers = ContainerSetup::of(&engine).kind("rust").workspace(project.path());
+        let containers = if kept { containers.caches() } else { containers };
         let session = containers.start();
         let volumes = engine.inspect(&session.container("rust"), template);
         assert_eq!(volumes.contains("aifo-cargo-registry-"), kept, "{volumes}");
         session.finish();
     }
+    let cleared = ContainerSetup::of(&engine).clear_caches(project.path());
+    assert_eq!(cleared.lines().count(), 2, "{cleared}");
 }
 
 /// The printed commands are those that run: a wrapper of the engine records its arguments.

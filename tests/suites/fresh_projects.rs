@@ -100,8 +100,9 @@ fn pip_installs_for_the_user_and_into_an_environment() {
     let module = ["-m", "pip", "install", "--user"];
     check_runs(&session, "python3", &[&module, &quiet[..], &[&wheel]].concat(), "");
     assert_eq!(check_runs(&session, "python3", &["-c", "import tiny"], ""), "tiny is there\n");
-    let user = session.scratch().join("home/.cache/aifo/python-user");
-    assert!(user.is_dir(), "not in the user's own home");
+    let projects = fs::read_dir(session.scratch().join("home/.cache/aifo/projects")).unwrap();
+    let project = projects.map(|entry| entry.unwrap().path()).next().unwrap();
+    assert!(project.join("python-user/lib").is_dir(), "not in the user's own home");
 
     check_runs(&session, "python3", &["-m", "venv", ".venv"], "");
     check_runs(&session, "pip", &[&["install"], &quiet[..2], &[&wheel]].concat(), "");
@@ -135,6 +136,87 @@ fn go_builds_a_fresh_project() {
     check_runs(&session, "go", &["build", "-o", "fresh"], "");
     assert_eq!(check_runs(&session, "go", &["run", "."], ""), "hi\n");
 }
+
+/// Go builds what it has unpacked, whatever `go.sum` says of it.
+#[test]
+fn a_module_that_a_test_changes_is_not_what_another_project_builds() {
+    let story = "a_module_that_a_test_changes_is_not_what_another_project_builds";
+    let Some(folder) = folder_of(story, "go") else { return };
+    if folder_of(story, "python3").is_none() {
+        return;
+    }
+    let setup = real(&["go"], &folder);
+    let at = |name: &str| setup.scratch().join(name);
+    let write = |name: &str, text: &str| {
+        fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+        fs::write(at(name), text).unwrap();
+    };
+    write("proxy/example.org/dep/@v/v1.0.0.mod", "module example.org/dep\n");
+    write("proxy/example.org/dep/@v/v1.0.0.info", "{\"Version\":\"v1.0.0\"}");
+    let zip = at("proxy/example.org/dep/@v/v1.0.0.zip");
+    Outcome::of(Command::new("python3").args(["-c", MODULE]).arg(zip)).exited(0);
+    for project in ["one", "another"] {
+        write(
+            &format!("{project}/go.mod"),
+            "module app\n\ngo 1.19\n\nrequire example.org/dep v1.0.0\n",
+        );
+        let main =
+            "package main\n\nimport \"example.org/dep\"\n\nfunc main() { println(dep.Say()) }\n";
+        write(&format!("{project}/main.go"), main);
+    }
+    write("one/main_test.go", CHANGES);
+    let proxy = format!("file://{}", at("proxy").display());
+    let go = |project: &str, args: &[&str]| {
+        let mut exec = setup.coder();
+        exec.args(["exec", "--toolchain=go", "--", "go"]).args(args).current_dir(at(project));
+        exec.env("GOPROXY", &proxy).env("GONOSUMDB", "*").env("GOFLAGS", "-mod=mod");
+        Outcome::of(exec.env("GOTOOLCHAIN", "local"))
+    };
+    let ran = |project: &str, expected: &str| {
+        let outcome = go(project, &["run", "."]);
+        assert!(outcome.exited(0).stderr.ends_with(expected), "{project}: {outcome:?}");
+    };
+    let share = |scope: &str| {
+        write("home/.config/aifo/config.toml", &format!("[containers]\ncaches = '{scope}'\n"));
+        ran("one", "honest\n");
+        go("one", &["test", "."]).exited(0);
+        ran("one", "changed\n");
+    };
+    share("project");
+    ran("another", "honest\n");
+    // By the user's own decision the way is open.
+    share("user");
+    ran("another", "changed\n");
+}
+
+/// A module as a proxy of go's serves it.
+const MODULE: &str = r#"
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1], "w") as module:
+    module.writestr("example.org/dep@v1.0.0/go.mod", "module example.org/dep\n")
+    module.writestr("example.org/dep@v1.0.0/dep.go", 'package dep\n\nfunc Say() string { return "honest" }\n')
+"#;
+
+/// A test that changes the module where it has been unpacked.
+const CHANGES: &str = r#"package main
+
+import (
+	"os"
+	"testing"
+
+	_ "example.org/dep"
+)
+
+func TestX(t *testing.T) {
+	at := os.Getenv("GOMODCACHE") + "/example.org/dep@v1.0.0"
+	source := "package dep\n\nfunc Say() string { return \"changed\" }\n"
+	os.Chmod(at, 0o700)
+	os.Chmod(at+"/dep.go", 0o600)
+	if err := os.WriteFile(at+"/dep.go", []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+"#;
 
 #[test]
 fn make_and_a_compiler_build_c() {

@@ -67,6 +67,23 @@ fn programs_of_the_workspace_are_never_started() {
 }
 
 #[test]
+fn programs_of_other_workspaces_are_never_started() {
+    let setup = setup();
+    let other = setup.scratch().join("other");
+    let trace = setup.scratch().join("trace");
+    plant(&other.join(".venv/bin"), "docker", &trace);
+    let exec = |workspace: &Path, more: &[&str]| {
+        let path = format!("{}:{}", other.join(".venv/bin").display(), setup.tools().display());
+        let mut coder = setup.coder();
+        coder.args(["exec", "--toolchain=rust"]).args(more).current_dir(workspace);
+        Outcome::of(coder.args(["--", "cargo", "exit", "0"]).env("PATH", path))
+    };
+    exec(&other, &["--backend=local"]).exited(0);
+    exec(&setup.workspace(), &[]).exited(0);
+    assert!(!trace.exists(), "a session has been there before");
+}
+
+#[test]
 fn doctor_names_programs_that_are_passed_over() {
     let setup = setup();
     let venv = setup.workspace().join(".venv/bin");

@@ -58,7 +58,10 @@ impl Serve {
         command.args(["serve", "--workspace"]).arg(options.workspace);
         match options.backend {
             Backend::Local => command.args(["--backend", "local"]),
-            Backend::Containers { engine, .. } => command.args(["--backend", engine]),
+            // A volume would outlive the workspace that it is for.
+            Backend::Containers { engine, .. } => {
+                command.args(["--no-toolchain-cache", "--backend", engine])
+            }
         };
         for kind in options.kinds {
             command.args(["--toolchain", kind]);

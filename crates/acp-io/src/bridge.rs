@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use aifo_acp::{Relay, RelayConfig, RelayEvent, RpcError, Side, Withdrawal, code};
 use tokio::process::Command;
@@ -30,6 +30,8 @@ pub struct Bridge<H> {
     /// Where the agent's stdout stands.
     pipe: Pipe,
     audience: Audience,
+    /// Until when the first request of an editor is waited for, once the agent has ended.
+    unheard: Option<tokio::time::Instant>,
     buffer: Vec<u8>,
 }
 
@@ -46,23 +48,25 @@ enum Audience {
 
 impl<H: Host> Bridge<H> {
     /// Starts an agent for an editor. Who serves what, `config` says; what is ours to serve, the host
-    /// does.
+    /// does. An agent that cannot be started leaves the editor's stream unread.
     pub fn start(
         command: Command,
         config: RelayConfig,
         limits: PeerLimits,
         log: Option<Arc<WireLog>>,
         host: H,
-        editor: Stdio,
+        editor: impl FnOnce() -> io::Result<Stdio>,
     ) -> io::Result<Self> {
+        let peer = Peer::spawn(command, limits, log)?;
         Ok(Bridge {
             relay: Relay::new(config, Instant::now()),
-            peer: Peer::spawn(command, limits, log)?,
-            editor,
+            peer,
+            editor: editor()?,
             host: Arc::new(host),
             calls: Calls::default(),
             pipe: Pipe::Open,
             audience: Audience::There,
+            unheard: None,
             buffer: vec![0; READ],
         })
     }
@@ -100,7 +104,7 @@ impl<H: Host> Bridge<H> {
             }
             // Who says no more has a moment to listen, at the end.
             let is_told = self.audience != Audience::There || self.relay.backlog(Side::Editor) == 0;
-            if self.pipe == Pipe::Ended && is_told {
+            if self.pipe == Pipe::Ended && is_told && !self.is_unheard() {
                 return None;
             }
             self.advance().await;
@@ -153,6 +157,7 @@ impl<H: Host> Bridge<H> {
     /// Waits for one thing to happen, and does it.
     async fn advance(&mut self) {
         let deadline = self.relay.poll_timeout().map(tokio::time::Instant::from_std);
+        let deadline = deadline.into_iter().chain(self.unheard).min();
         let due = async {
             match deadline {
                 Some(deadline) => sleep_until(deadline).await,
@@ -229,9 +234,21 @@ impl<H: Host> Bridge<H> {
         if self.pipe != Pipe::Ended {
             self.relay.receive_eof(Side::Agent, Instant::now());
             self.pipe = Pipe::Ended;
+            self.unheard = tokio::time::Instant::now().checked_add(FIRST_REQUEST);
         }
     }
+
+    /// Whether the agent has ended before the editor has asked anything: it is about to ask, and is to
+    /// be answered why there is no agent.
+    fn is_unheard(&self) -> bool {
+        self.audience == Audience::There
+            && self.relay.traffic(Side::Editor).requests == 0
+            && self.unheard.is_some_and(|until| tokio::time::Instant::now() < until)
+    }
 }
+
+/// For an editor to ask its first request, when there is no agent.
+pub const FIRST_REQUEST: Duration = Duration::from_secs(5);
 
 /// What waits for one end, as much of it as is worth one write.
 fn lines(relay: &mut Relay, to: Side) -> Option<Vec<u8>> {

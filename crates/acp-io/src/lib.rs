@@ -34,15 +34,17 @@ mod conversation;
 mod host;
 mod peer;
 mod pipe;
+mod refusal;
 mod replay;
 mod stdio;
 mod tail;
 mod wire_log;
 
-pub use bridge::Bridge;
+pub use bridge::{Bridge, FIRST_REQUEST};
 pub use conversation::Conversation;
 pub use host::{Ended, Host, NoHost, Served};
 pub use peer::{Peer, PeerEnd, PeerLimits};
+pub use refusal::refuse_editor;
 pub use replay::{Misfit, News, Replay, Told, replay};
 pub use stdio::Stdio;
 pub use wire_log::{Encoding, Entry, Line, Pipe, What, WireLog, WireLogLimits, parts};

@@ -37,6 +37,8 @@ pub struct Peer {
     /// On all that it starts, should that leave the group.
     mark: Mark,
     pub(crate) stdin: Lines,
+    /// Completes when no more is written to its stdin.
+    written: oneshot::Receiver<()>,
     pub(crate) stdout: ChildStdout,
     stderr: Tail,
     pub(crate) exited: Exited,
@@ -104,8 +106,13 @@ impl Peer {
         };
         let tail = Tail::new(limits.stderr_tail);
         let (lines, to_write) = mpsc::channel(LINES);
+        let (writing, written) = oneshot::channel();
         let mut tasks = JoinSet::new();
-        tasks.spawn(write(stdin, to_write, limits.write, log.clone()));
+        let write = write(stdin, to_write, limits.write, log.clone());
+        tasks.spawn(async move {
+            write.await;
+            drop::<oneshot::Sender<()>>(writing);
+        });
         tasks.spawn(drain(stderr, tail.clone(), log.clone()));
         Ok(Peer {
             child,
@@ -113,6 +120,7 @@ impl Peer {
             is_reaped: false,
             mark: Mark::of(&id),
             stdin: Lines(Some(lines)),
+            written,
             stdout,
             stderr: tail,
             exited: Exited::watch(leader)?,
@@ -145,6 +153,8 @@ impl Peer {
     /// Ends it: no more stdin, then TERM, then KILL. When this returns, nothing of it runs any more.
     pub async fn end(mut self) -> PeerEnd {
         self.stdin = Lines(None);
+        // The last line may be an answer that it waits for. One that reads nothing gets no more time.
+        let _ = timeout(LAST_WORDS, &mut self.written).await;
         let limits = self.limits;
         let rungs = [(limits.eof, Some(Signal::Term)), (limits.term, Some(Signal::Kill))];
         for (time, signal) in rungs {

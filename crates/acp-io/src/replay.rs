@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use aifo_acp::{
-    CancelCause, Cancelling, Client, Config, Decision, Id, Message, Refused, RpcError, Serves,
-    classify, encode_line,
+    CancelCause, Cancelling, Client, Config, Decision, Id, Message, Refused, Requests, RpcError,
+    Serves, classify, encode_line,
 };
 use serde_json::Value;
 
@@ -103,7 +103,10 @@ impl<F: FnMut(Told)> Replay<F> {
 
     fn take(&mut self, entry: Entry) {
         match entry.what {
-            What::Head { part, .. } => {
+            What::Head { part, requests, .. } => {
+                if self.client.is_none() {
+                    self.follow(requests);
+                }
                 if part != self.part.saturating_add(1) {
                     self.misfit(Misfit::Gap { after: self.part, before: part });
                 }
@@ -139,6 +142,21 @@ impl<F: FnMut(Told)> Replay<F> {
                 self.tell(News::Decision(report));
             }
             What::End(Pipe::Out | Pipe::Err) => {}
+        }
+    }
+
+    /// Whose requests the log has. A person at an editor may take any time.
+    fn follow(&mut self, requests: Requests) {
+        self.config.requests = requests;
+        if requests == Requests::Relayed {
+            let limits = &mut self.config.limits;
+            let times = [
+                &mut limits.initialize,
+                &mut limits.request,
+                &mut limits.prompt_idle,
+                &mut limits.permission,
+            ];
+            times.into_iter().for_each(|time| *time = Duration::MAX);
         }
     }
 
@@ -198,6 +216,13 @@ impl<F: FnMut(Told)> Replay<F> {
             self.config.serves = serves(&params);
         }
         let now = self.clock.instant();
+        // The turn before was over for the sender: a prompt that a relay has queued follows at once.
+        if method == "session/prompt"
+            && let Some(session) = params.get("sessionId").and_then(Value::as_str)
+            && self.client().finish_turn(session, now)
+        {
+            self.settle();
+        }
         let client = self.client();
         let text = |of: &Value, name: &str| {
             of.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -229,7 +254,12 @@ impl<F: FnMut(Told)> Replay<F> {
     }
 
     fn notify(&mut self, method: &str, params: &Value) -> Result<(), Misfit> {
+        let is_relayed = self.config.requests == Requests::Relayed;
         if method != "session/cancel" {
+            // An editor may send any notification.
+            if is_relayed {
+                return Ok(());
+            }
             return Err(Misfit::Unknown { method: method.to_owned() });
         }
         let session = params.get("sessionId").and_then(Value::as_str).unwrap_or_default();
@@ -244,7 +274,12 @@ impl<F: FnMut(Told)> Replay<F> {
             return Ok(());
         }
         let now = self.clock.instant();
-        if self.client().cancel(session, CancelCause::Asked, now) == Cancelling::NoNeed {
+        let cancelling = self.client().cancel(session, CancelCause::Asked, now);
+        if cancelling == Cancelling::NoNeed {
+            // A relay's line may be logged after an answer that it could not know.
+            if is_relayed {
+                return Ok(());
+            }
             return Err(Misfit::NothingToCancel);
         }
         self.collect();

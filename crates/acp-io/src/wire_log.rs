@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use aifo_acp::{Frame, FrameReader, JsonError, Limits, parse_json};
+use aifo_acp::{Frame, FrameReader, JsonError, Limits, Requests, parse_json};
 use serde_json::Value;
 
 pub use entry::{Encoding, Entry, Line, Pipe, What};
@@ -48,7 +48,7 @@ struct Clock {
 
 impl WireLog {
     /// Begins a log in a directory, which is made if it is not there. `agent` is its name, without
-    /// arguments. Each of `secrets` is taken out wherever it stands; those shorter than four bytes
+    /// arguments; `requests` says who asks it. Each of `secrets` is taken out wherever it stands; those shorter than four bytes
     /// are left.
     ///
     /// # Errors
@@ -58,10 +58,11 @@ impl WireLog {
         directory: &Path,
         limits: WireLogLimits,
         agent: &str,
+        requests: Requests,
         secrets: Vec<String>,
     ) -> io::Result<Self> {
         let clock = Clock::start();
-        let files = Files::create(directory, limits, agent, clock.now())?;
+        let files = Files::create(directory, limits, agent, requests, clock.now())?;
         // A line that the client reads whole stands in the log whole.
         let of_agent = Limits::default();
         Ok(WireLog(Mutex::new(Writer {

@@ -34,7 +34,7 @@ pub struct Agent {
 
 /// An agent that speaks another version of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the agent speaks version {version} of the protocol, and not version 1")]
+#[error("the agent speaks version {version} of the protocol, and aifo speaks version 1")]
 pub struct OtherVersion {
     /// The version as it was told.
     pub version: String,
@@ -72,9 +72,9 @@ impl Agent {
     /// Reads the answer to `initialize`. What is missing is not there; a version that is missing is
     /// the only one there is.
     pub fn parse(raw: Value) -> Result<Self, OtherVersion> {
-        match raw.get("protocolVersion") {
-            None | Some(Value::Null) => {}
-            Some(version) if version == 1 || version == "1" => {}
+        match version(&raw) {
+            None => {}
+            Some(version) if *version == 1 || *version == 1.0 || version == "1" => {}
             Some(other) => return Err(OtherVersion { version: other.to_string() }),
         }
         let capabilities = raw.get("agentCapabilities");
@@ -89,6 +89,36 @@ impl Agent {
         })
     }
 }
+
+/// The version in the parameters or the result of `initialize`, if there is one.
+fn version(said: &Value) -> Option<&Value> {
+    said.get("protocolVersion").filter(|version| !version.is_null())
+}
+
+/// Lowers the version that a client offers to the latest that aifo speaks. An earlier one stays, as does
+/// one that is missing.
+pub(crate) fn lower_version(params: &mut Value) {
+    if version(params).is_some_and(is_later)
+        && let Some(version) = params.get_mut("protocolVersion")
+    {
+        *version = LATEST.into();
+    }
+}
+
+/// The version in an agent's answer, if it is a later one than aifo speaks.
+pub(crate) fn later_version(result: &Value) -> Option<OtherVersion> {
+    let version = version(result).filter(|version| is_later(version))?;
+    Some(OtherVersion { version: version.to_string() })
+}
+
+/// Anything that is no number counts as later: it is not known to be spoken.
+fn is_later(version: &Value) -> bool {
+    let number = version.as_f64().or_else(|| version.as_str()?.parse().ok());
+    !number.is_some_and(|number| number <= f64::from(LATEST))
+}
+
+/// The version of the protocol that aifo speaks.
+const LATEST: u16 = 1;
 
 #[cfg(test)]
 mod tests {
@@ -135,6 +165,7 @@ mod tests {
         let rows = [
             (json!({"protocolVersion": 1}), None),
             (json!({"protocolVersion": "1"}), None),
+            (json!({"protocolVersion": 1.0}), None),
             (json!({"protocolVersion": null}), None),
             (json!({}), None),
             (json!(null), None),

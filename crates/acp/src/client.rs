@@ -2,6 +2,7 @@
 
 mod asked;
 mod inbound;
+mod requests;
 mod time;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,9 +23,12 @@ use crate::permission::Decision;
 use crate::session::Session;
 use crate::strays::Strays;
 use crate::timeline::AnswerFrom;
+use crate::turn::TurnPhase;
 use crate::update::Update;
 use crate::waiting::Waiting;
 use asked::Asked;
+
+pub use requests::Requests;
 
 /// A client of one agent (`spec/acp.md#the-client`).
 ///
@@ -59,6 +63,8 @@ pub struct Config {
     pub streaming: Streaming,
     /// What of a turn is its answer.
     pub answer_from: AnswerFrom,
+    /// Whose requests are sent.
+    pub requests: Requests,
 }
 
 /// Where the connection stands.
@@ -178,7 +184,7 @@ impl Client {
 
     /// Asks the agent who it is, as this client. Comes first, and once.
     pub fn initialize(&mut self, name: &str, version: &str, now: Instant) -> Result<u64, Refused> {
-        if self.state != State::Started {
+        if self.state != State::Started && !self.is_relayed() {
             return Err(Refused::NotReady);
         }
         let params = serde_json::to_value(self.config.serves.initialize(name, version));
@@ -204,26 +210,34 @@ impl Client {
         mut params: Value,
         now: Instant,
     ) -> Result<u64, Refused> {
-        if !self.ready()?.loads_sessions {
-            return Err(Refused::NotOffered("session/load"));
-        }
-        if self.sessions.contains_key(session) {
-            return Err(Refused::IsOpen(session.to_owned()));
+        let agent = self.ready()?;
+        if !self.is_relayed() {
+            if !agent.is_some_and(|agent| agent.loads_sessions) {
+                return Err(Refused::NotOffered("session/load"));
+            }
+            if self.sessions.contains_key(session) {
+                return Err(Refused::IsOpen(session.to_owned()));
+            }
         }
         set(&mut params, "sessionId", json!(session));
         let timeout = now.checked_add(self.config.limits.request);
         let ask = Ask::Load { session: session.to_owned() };
         let id = self.send("session/load", params, ask, timeout, now)?;
         let opened = self.open(session).load();
-        self.sessions.insert(session.to_owned(), opened);
+        self.sessions.entry(session.to_owned()).or_insert(opened);
         Ok(id)
     }
 
     /// Begins a turn with these blocks of content, and gives its number. One turn at a time.
     pub fn prompt(&mut self, session: &str, prompt: Value, now: Instant) -> Result<u64, Refused> {
         self.ready()?;
-        let known = self.sessions.get(session);
+        self.admit(session);
+        let is_relayed = self.is_relayed();
+        let known = self.sessions.get_mut(session);
         let known = known.ok_or_else(|| Refused::UnknownSession(session.to_owned()))?;
+        if is_relayed {
+            known.loaded();
+        }
         if !known.can_begin() {
             return Err(Refused::Busy(session.to_owned()));
         }
@@ -232,6 +246,17 @@ impl Client {
         self.send("session/prompt", params, ask, None, now)?;
         self.heard = now;
         Ok(self.sessions.get_mut(session).map(|session| session.begin(now)).unwrap_or_default())
+    }
+
+    /// Ends a turn that was answered, without waiting for what may still come. False if there is none.
+    pub fn finish_turn(&mut self, session: &str, now: Instant) -> bool {
+        self.now = now;
+        let turn = self.sessions.get(session).and_then(Session::turn);
+        let is_answered = turn == Some(TurnPhase::Draining);
+        if is_answered {
+            self.end_turn(session);
+        }
+        is_answered
     }
 
     /// Asks the agent to end a session's turn. It is told, then every permission that waits is
@@ -272,7 +297,7 @@ impl Client {
     /// Answers a request that is served. False if it does not wait, then nothing is written.
     pub fn respond(&mut self, id: &Id, outcome: Result<Value, RpcError>, now: Instant) -> bool {
         self.now = now;
-        let is_waiting = self.asked.is_host(id);
+        let is_waiting = self.asked.is_host(id) || (self.is_relayed() && self.asked.contains(id));
         if is_waiting {
             self.asked.take(id);
             self.heard = now;
@@ -315,13 +340,6 @@ impl Client {
     /// The end of all that was no message.
     pub fn noise(&self) -> &str {
         self.reader.noise()
-    }
-
-    fn ready(&self) -> Result<&Agent, Refused> {
-        match &self.state {
-            State::Ready(agent) => Ok(agent),
-            _ => Err(Refused::NotReady),
-        }
     }
 
     fn open(&self, session: &str) -> Session {

@@ -34,45 +34,45 @@ pub fn pieces(update: &Update) -> Vec<(Channel, Piece<'_>)> {
         UpdateKind::UserMessage => Channel::User,
         _ => return Vec::new(),
     };
+    // The kind is final, but for an answer: there a label may say otherwise, the innermost first.
     let of_update = labelled(body).unwrap_or(Channel::Answer);
     let mut pieces = Vec::new();
-    blocks(body.get("content").unwrap_or(&Value::Null), &mut |block, piece| {
-        // What the kind says is final, but for an answer: there the labels may say otherwise.
-        let channel = match of_kind {
-            Channel::Answer => labelled(block).unwrap_or(of_update),
-            channel => channel,
-        };
+    let content = held(body).unwrap_or(&Value::Null);
+    blocks(content, of_update, &mut |of_label, piece| {
+        let channel = if of_kind == Channel::Answer { of_label } else { of_kind };
         pieces.push((channel, piece));
     });
     pieces
 }
 
-/// Gives each block of a content: one, an array of them, or one in another `content`.
-fn blocks<'a>(content: &'a Value, give: &mut impl FnMut(&'a Value, Piece<'a>)) {
+/// Gives each block of a content, whatever it is wrapped in, with the channel of its labels. No deeper
+/// than a line may be.
+fn blocks<'a>(content: &'a Value, around: Channel, give: &mut impl FnMut(Channel, Piece<'a>)) {
     match content {
-        Value::Array(items) => items.iter().for_each(|item| blocks(item, give)),
-        Value::String(text) if !text.is_empty() => give(content, Piece::Text(text)),
-        Value::Object(members) => match (members.get("type"), members.get("text")) {
-            (None, None) => {
-                if let Some(inner) = members.get("content") {
-                    blocks(inner, give);
-                }
+        Value::Array(items) => items.iter().for_each(|item| blocks(item, around, give)),
+        Value::String(text) if !text.is_empty() => give(around, Piece::Text(text)),
+        Value::Object(members) => {
+            let channel = labelled(content).unwrap_or(around);
+            let kind = members.get("type").unwrap_or(&Value::Null);
+            let is_wrapper = kind.is_null() || WRAPPERS.iter().any(|wrapper| kind == wrapper);
+            match held(content).filter(|_| is_wrapper) {
+                Some(inner) => blocks(inner, channel, give),
+                None if is_wrapper => {}
+                None => give(channel, Piece::Block(content)),
             }
-            (None, Some(text)) => {
-                if let Some(text) = text.as_str().filter(|text| !text.is_empty()) {
-                    give(content, Piece::Text(text));
-                }
-            }
-            (Some(kind), text) if kind == "text" => {
-                if let Some(text) = text.and_then(Value::as_str).filter(|text| !text.is_empty()) {
-                    give(content, Piece::Text(text));
-                }
-            }
-            (Some(_), _) => give(content, Piece::Block(content)),
-        },
+        }
         _ => {}
     }
 }
+
+/// What a wrapper holds: its text, or else its content.
+fn held(wrapper: &Value) -> Option<&Value> {
+    let is_there = |held: &&Value| !held.is_null() && *held != "";
+    ["text", "content"].into_iter().filter_map(|name| wrapper.get(name)).find(is_there)
+}
+
+/// The types of blocks that are what they hold.
+const WRAPPERS: [&str; 2] = ["text", "content"];
 
 /// What the labels of an update or of a block say, if they say anything that we know.
 fn labelled(value: &Value) -> Option<Channel> {
@@ -168,7 +168,8 @@ mod tests {
 
     #[test]
     fn content_comes_in_many_shapes() {
-        let rows: [(Value, &[&str]); 13] = [
+        let wrapped = json!({"type": "content", "content": {"type": "text", "text": "x"}});
+        let rows: [(Value, &[&str]); 24] = [
             (json!("x"), &["Answer x"]),
             (json!({"text": "x"}), &["Answer x"]),
             (json!({"content": {"type": "text", "text": "x"}}), &["Answer x"]),
@@ -177,6 +178,23 @@ mod tests {
                 &["Answer x", "Answer \"image\"", "Answer y"],
             ),
             (json!({"type": "hologram"}), &["Answer \"hologram\""]),
+            (wrapped.clone(), &["Answer x"]),
+            (json!([wrapped, "y", [[wrapped]]]), &["Answer x", "Answer y", "Answer x"]),
+            (
+                json!({"type": "content", "content": [wrapped, {"type": "image"}]}),
+                &["Answer x", "Answer \"image\""],
+            ),
+            (json!({"type": "content", "content": "x"}), &["Answer x"]),
+            (json!({"type": "content", "text": "x"}), &["Answer x"]),
+            (json!({"type": "text", "content": "x"}), &["Answer x"]),
+            (json!({"type": "text", "text": {"type": "text", "text": "x"}}), &["Answer x"]),
+            (json!({"type": "text", "text": ["x", {"text": "y"}]}), &["Answer x", "Answer y"]),
+            (json!({"type": "text", "text": "", "content": ["x"]}), &["Answer x"]),
+            (json!({"type": null, "text": null, "content": {"content": "x"}}), &["Answer x"]),
+            (
+                json!({"type": "resource", "resource": {"text": "x"}, "content": "y"}),
+                &["Answer \"resource\""],
+            ),
             (json!({"type": "text", "text": ""}), &[]),
             (json!({"type": "text", "text": null}), &[]),
             (json!({"type": "text"}), &[]),
@@ -190,5 +208,15 @@ mod tests {
             assert_eq!(told(chunk("agent_message_chunk", content.clone())), expected, "{content}");
         }
         assert_eq!(told(json!({"sessionUpdate": "agent_message_chunk"})), [""; 0]);
+        assert_eq!(told(json!({"sessionUpdate": "user_message_chunk", "text": "x"})), ["User x"]);
+        let wrapped = json!({"type": "content", "_meta": {"kind": "thinking"}, "content": wrapped});
+        let both = json!([wrapped, {"type": "content", "role": "user", "content": wrapped}, "x"]);
+        let expected = ["Thought x", "Thought x", "Answer x"];
+        assert_eq!(
+            told(chunk("agent_message_chunk", both.clone())),
+            expected,
+            "the innermost label"
+        );
+        assert_eq!(told(chunk("agent_thought_chunk", both)), ["Thought x"; 3]);
     }
 }

@@ -1,5 +1,8 @@
 //! Whose a message is that is too long to be read: what its first bytes tell.
 
+use serde_json::Value;
+
+use crate::json::parse_json;
 use crate::message::Id;
 
 /// The id and the method of a message, as far as they stand in its first bytes.
@@ -44,12 +47,19 @@ impl Envelope {
 
 /// The id that a token is.
 fn id(token: &[u8]) -> Option<Id> {
-    Id::parse(serde_json::from_slice(token).ok()?)
+    Id::parse(value(token)?)
 }
 
 /// What a token in quotes says.
 fn text(token: &[u8]) -> Option<String> {
-    serde_json::from_slice(token).ok()
+    match value(token)? {
+        Value::String(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn value(token: &[u8]) -> Option<Value> {
+    parse_json(std::str::from_utf8(token).ok()?, 1).ok()
 }
 
 /// The tokens of JSON that may be cut off: punctuation, texts with their quotes, other values.
@@ -107,6 +117,11 @@ mod tests {
             ),
             (r#"{"params":{"a":[1,{"id":2}]},"id":3,"#, Some(json!(3)), None),
             (r#"{"a":"id","b":"\\","id":-4.5}"#, Some(json!(-4.5)), None),
+            (
+                r#"{"id":"\ud800","\udc00":1,"method":"m\udbff","#,
+                Some(json!("\u{fffd}")),
+                Some("m\u{fffd}"),
+            ),
             // Cut off within the id, so that nobody knows it.
             (r#"{"id":7"#, None, None),
             (r#"{"id":"ab"#, None, None),

@@ -184,7 +184,7 @@ pub enum Withdrawal {
     TimedOut,
     /// The turn was cancelled.
     TurnCancelled,
-    /// The agent's stream has ended; there is nobody to answer.
+    /// The agent's stream has ended, so there is no answer; or the editor's has, and it was answered.
     Ended,
 }
 

@@ -18,6 +18,8 @@ pub struct FrameReader {
     /// The first bytes of the last line that was too long.
     head: Vec<u8>,
     input: Input,
+    /// Whether a byte order mark may still begin the stream.
+    at_beginning: bool,
 }
 
 /// One line, or what stood in its place. Blank lines are none.
@@ -60,6 +62,7 @@ impl FrameReader {
             skipped: None,
             head: Vec::new(),
             input: Input::Open,
+            at_beginning: true,
         }
     }
 
@@ -90,6 +93,9 @@ impl FrameReader {
 
     /// The next line, or `None` until more bytes have come.
     pub fn next_frame(&mut self) -> Option<Frame<'_>> {
+        if self.at_beginning && !self.skip_byte_order_mark() {
+            return None;
+        }
         loop {
             let end = self.line_end();
             let (begin, stop) = (self.start, end.unwrap_or(self.buffer.len()));
@@ -113,6 +119,19 @@ impl FrameReader {
                 return Some(Frame::Eof);
             }
         }
+    }
+
+    /// Skips a byte order mark. Returns false until enough bytes have come to decide.
+    fn skip_byte_order_mark(&mut self) -> bool {
+        let begins = BYTE_ORDER_MARK.starts_with(&self.buffer);
+        if begins && self.buffer.len() < BYTE_ORDER_MARK.len() && self.input == Input::Open {
+            return false;
+        }
+        self.at_beginning = false;
+        if self.buffer.starts_with(BYTE_ORDER_MARK) {
+            self.go_to(BYTE_ORDER_MARK.len());
+        }
+        true
     }
 
     /// Lets go of what was taken.
@@ -166,6 +185,8 @@ impl FrameReader {
     }
 }
 
+/// U+FEFF, which some programs write before their first line.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// What is no part of a line: the white space of JSON.
 const BLANK: [char; 4] = [' ', '\t', '\r', '\n'];
 /// Room that a buffer keeps when a long line has gone, in bytes.
@@ -231,6 +252,19 @@ mod tests {
     fn the_last_line_needs_no_end() {
         check(b"a\nb", &["a", "b", "."]);
         check(b"a\n  ", &["a", "."]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_skipped_at_the_beginning_only() {
+        check(b"\xef\xbb\xbf{}\n\xef\xbb\xbf{}\n", &["{}", "\u{feff}{}", "."]);
+        check(b"\xef\xbb\xbf", &["."]);
+        check(b"\xef\xbb\xbf\n\xef\xbb\xbf\n", &["\u{feff}", "."]);
+        check(b"\xef\xbb\xbf\xef\xbb\xbf\n", &["\u{feff}", "."]);
+        check(b"\xef\xbb\xbf12345678\n", &["12345678", "."]);
+        check(b"\xef\xbb\xbf123456789\n", &["!9 1234", "."]);
+        check(b"\n\xef\xbb\xbf\n", &["\u{feff}", "."]);
+        check(b"\xef\xbb\n\xef\xbb\xbf\n", &["?2", "\u{feff}", "."]);
+        check(b"\xef\xbb", &["?2", "."]);
     }
 
     #[test]

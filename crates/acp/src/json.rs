@@ -1,11 +1,15 @@
 //! JSON in bounded memory: one line into a value, one value into a line.
 
+mod surrogates;
+
 use std::cell::Cell;
 use std::fmt;
 use std::io::{self, Write};
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+
+use surrogates::Repaired;
 
 /// Why text is no value that we take.
 #[derive(Debug, thiserror::Error)]
@@ -25,10 +29,24 @@ pub enum JsonError {
 pub const MAX_DEPTH: usize = 126;
 
 /// Parses one value. At most `limit` values may be in it, itself counted: small ones take dozens of
-/// times their text. Of a key that comes twice the last counts.
+/// times their text. Of a key that comes twice the last counts. An escape of half a surrogate pair,
+/// such as `\ud800` alone, reads as U+FFFD, in keys too.
 pub fn parse_json(text: &str, limit: usize) -> Result<Value, JsonError> {
+    let parsed = parse(serde_json::Deserializer::from_str(text), limit);
+    // `serde_json` rejects such an escape, and with it the line. Other lines pay nothing.
+    match (&parsed, Repaired::new(text)) {
+        (Err(JsonError::Syntax(_)), Some(repaired)) => {
+            parse(serde_json::Deserializer::from_reader(repaired), limit)
+        }
+        _ => parsed,
+    }
+}
+
+fn parse<'de, R: serde_json::de::Read<'de>>(
+    mut reader: serde_json::Deserializer<R>,
+    limit: usize,
+) -> Result<Value, JsonError> {
     let left = Cell::new(limit);
-    let mut reader = serde_json::Deserializer::from_str(text);
     let value = Bounded { left: &left, depth: 0 }.deserialize(&mut reader);
     let value = value.and_then(|value| reader.end().map(|()| value));
     value.map_err(|error| match error.classify() {
@@ -207,6 +225,36 @@ mod tests {
             assert_eq!(parse_json(text, 100).unwrap(), expected, "{text}");
         }
         for text in ["", "{", "[1,]", "1 2", "{} x", "nul", "\"\u{1}\"", "01"] {
+            assert!(matches!(parse_json(text, 100), Err(JsonError::Syntax(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_a_replacement_character() {
+        let rows = [
+            (r#""\ud800""#, "\u{fffd}"),
+            (r#""\uDFFF!""#, "\u{fffd}!"),
+            (r#""a\ud83d\ude00b""#, "a\u{1f600}b"),
+            (r#""\ude00\ud83d""#, "\u{fffd}\u{fffd}"),
+            (r#""\ud83d\ud83d\ude00""#, "\u{fffd}\u{1f600}"),
+            (r#""\ud83d\n\ude00""#, "\u{fffd}\n\u{fffd}"),
+            (r#""\ud83d\u0041""#, "\u{fffd}A"),
+            (r#""\ud83du0041""#, "\u{fffd}u0041"),
+            (r#""\ud83d\\ude00""#, "\u{fffd}\\ude00"),
+            (r#""\\ud800\ud800\\\ud800""#, "\\ud800\u{fffd}\\\u{fffd}"),
+            (r#""é\ud800é""#, "é\u{fffd}é"),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(parse_json(text, 1).unwrap(), expected, "{text}");
+        }
+        let text = r#"{"\ud800": ["\udc00", {"a\udbff\udbff": 1}]}"#;
+        let expected = json!({"\u{fffd}": ["\u{fffd}", {"a\u{fffd}\u{fffd}": 1}]});
+        assert_eq!(parse_json(text, 5).unwrap(), expected);
+        assert!(matches!(parse_json(text, 4), Err(JsonError::TooMuch { limit: 4 })));
+        let deep = format!("{}\"\\ud800\"{}", "[".repeat(200), "]".repeat(200));
+        assert!(matches!(parse_json(&deep, 1000), Err(JsonError::TooMuch { .. })));
+        for text in [r#""\ud800"#, r#"{"\ud800"}"#, r#""\ud800\u12""#, r#""\ud800" x"#, r#"\ud800"#]
+        {
             assert!(matches!(parse_json(text, 100), Err(JsonError::Syntax(_))), "{text}");
         }
     }

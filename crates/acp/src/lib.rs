@@ -90,7 +90,7 @@ mod waiting;
 pub use agent_client_protocol_schema as schema;
 
 pub use capabilities::{Agent, OtherVersion, Serves};
-pub use client::{Cancelling, Client, Config, Refused, State};
+pub use client::{Cancelling, Client, Config, Refused, Requests, State};
 pub use content::{Channel, Piece, pieces};
 pub use counts::Counts;
 pub use data_uri::{Image, ImageKind, rewrite_data_uris};
@@ -104,7 +104,9 @@ pub use message_reader::{Inbound, MessageReader, Noise, Traffic};
 pub use passage::{Passage, Streaming};
 pub use pending::{Completion, Pending};
 pub use permission::{Decision, OptionKind, PermissionOption, PermissionRequest, Verdict};
-pub use relay::{PathMap, Relay, RelayConfig, RelayEvent, RelayedTurn, Served, Side, Way};
+pub use relay::{
+    PathMap, Relay, RelayConfig, RelayEvent, RelayedTurn, Served, Side, TerminalLogin, Way,
+};
 pub use report::{decision_report, report_line, reports, turn_end_report};
 pub use session::{Session, When};
 pub use strays::Strays;

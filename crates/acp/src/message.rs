@@ -49,8 +49,8 @@ pub struct RpcError {
     pub code: i64,
     /// For people.
     pub message: String,
-    /// Whatever else; `Null` if there is nothing.
-    pub data: Value,
+    /// Whatever else there is. `null` is present, and not the same as `None`.
+    pub data: Option<Value>,
 }
 
 /// Why a value is no message.
@@ -238,14 +238,15 @@ const DETAILS: usize = 300;
 impl RpcError {
     /// An error of ours.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
-        RpcError { code, message: message.into(), data: Value::Null }
+        RpcError { code, message: message.into(), data: None }
     }
 
     /// What stands in the data for people, and begins with ": ". The message is often no more than a name
     /// of the code.
     fn details(&self) -> String {
-        let named = ["details", "reason", "message", "error"].map(|name| self.data.get(name));
-        let texts = named.into_iter().flatten().chain([&self.data]).filter_map(Value::as_str);
+        let Some(data) = &self.data else { return String::new() };
+        let named = ["details", "reason", "message", "error"].map(|name| data.get(name));
+        let texts = named.into_iter().flatten().chain([data]).filter_map(Value::as_str);
         let text = texts.map(str::trim).find(|text| !text.is_empty() && *text != self.message);
         let text: String = text.unwrap_or_default().chars().take(DETAILS).collect();
         if text.is_empty() { text } else { format!(": {text}") }
@@ -261,11 +262,14 @@ impl RpcError {
                     Some(Value::String(message)) => message,
                     _ => "an error without a message".to_owned(),
                 };
-                let data = members.remove("data").unwrap_or_default();
+                let data = members.remove("data");
                 Some(RpcError { code, message, data })
             }
-            Value::String(message) => Some(RpcError { code: 0, message, data: Value::Null }),
-            data => Some(RpcError { code: 0, message: "no error object".to_owned(), data }),
+            Value::String(message) => Some(RpcError::new(0, message)),
+            data => {
+                let message = "no error object".to_owned();
+                Some(RpcError { code: 0, message, data: Some(data) })
+            }
         }
     }
 
@@ -273,8 +277,8 @@ impl RpcError {
         let mut error = Map::new();
         error.insert("code".to_owned(), self.code.into());
         error.insert("message".to_owned(), Value::String(self.message));
-        if !self.data.is_null() {
-            error.insert("data".to_owned(), self.data);
+        if let Some(data) = self.data {
+            error.insert("data".to_owned(), data);
         }
         Value::Object(error)
     }
@@ -295,7 +299,7 @@ mod tests {
 
     #[test]
     fn requests_notifications_and_responses_are_told_apart() {
-        let failed = RpcError { code: -1, message: "no".to_owned(), data: json!([1]) };
+        let failed = RpcError { code: -1, message: "no".to_owned(), data: Some(json!([1])) };
         let rows = [
             (json!({"jsonrpc": "2.0", "id": 1, "method": "m"}), request(1)),
             (json!({"id": 1, "method": "m"}), request(1)),
@@ -351,7 +355,8 @@ mod tests {
 
     #[test]
     fn an_error_is_told_with_what_its_data_says() {
-        let told = |data: Value| RpcError { code: -1, message: "no".into(), data }.to_string();
+        let told =
+            |data: Value| RpcError { code: -1, message: "no".into(), data: Some(data) }.to_string();
         assert_eq!(
             told(json!({"details": "no such model", "path": "/x"})),
             "no (-1): no such model"
@@ -390,12 +395,14 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_alike() {
-        let error = RpcError { code: -32002, message: "no".into(), data: json!({"path": "/x"}) };
+        let error =
+            RpcError { code: -32002, message: "no".into(), data: Some(json!({"path": "/x"})) };
         let messages = [
             request("a"),
             Message::Notification { method: "m".into(), params: json!({"a": 1}) },
             response(7, Ok(json!({"x": null}))),
             response(7, Err(error)),
+            response(7, Err(RpcError { data: Some(Value::Null), ..RpcError::new(-1, "no") })),
             response(7, Err(RpcError::new(code::METHOD_NOT_FOUND, "no such method"))),
         ];
         for message in messages {

@@ -13,6 +13,7 @@ mod offer;
 mod passing;
 mod path_map;
 mod prompts;
+mod terminal_login;
 mod terminals;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,6 +21,7 @@ use std::time::Instant;
 
 use serde_json::{Map, Value};
 
+use crate::capabilities::OtherVersion;
 use crate::limits::Limits;
 use crate::message::{Id, RpcError};
 use crate::message_reader::Traffic;
@@ -33,6 +35,7 @@ use terminals::Terminals;
 
 pub use event::{RelayEvent, RelayedTurn};
 pub use path_map::{PathMap, Way};
+pub use terminal_login::TerminalLogin;
 
 /// What stands between an editor, which has started us as its agent, and the agent, whose client we
 /// are (`spec/acp-relay.md`).
@@ -94,8 +97,10 @@ pub struct Relay {
     /// Prompts that have come.
     prompts: u64,
     events: VecDeque<RelayEvent>,
-    /// Why the agent has ended, if somebody knows.
+    /// Why the agent has ended, if that is known.
     end_reason: String,
+    /// What the agent has answered to `initialize` instead of a version that aifo speaks.
+    other_version: Option<OtherVersion>,
     release: Release,
     now: Instant,
 }
@@ -124,6 +129,9 @@ pub struct RelayConfig {
     pub queued_bytes: usize,
     /// Bytes of lines that wait to be written to one end, from which on the other is not read.
     pub backlog: usize,
+    /// What the editor starts for an agent's authentication in a terminal; `None` to pass that as it
+    /// came, for an editor that starts the agent itself.
+    pub terminal_login: Option<TerminalLogin>,
 }
 
 /// Who serves requests of the agent.
@@ -153,6 +161,8 @@ enum Release {
     No,
     /// It has gone; until then the agent may answer what it was asked.
     At(Option<Instant>),
+    /// All that it was asked is answered, or late; until then it may take what it is answered.
+    Flushing(Option<Instant>),
     /// That was told.
     Told,
 }
@@ -170,6 +180,7 @@ impl Default for RelayConfig {
             queued_prompts: 8,
             queued_bytes: 32 << 20,
             backlog: 4 << 20,
+            terminal_login: None,
         }
     }
 }
@@ -188,6 +199,7 @@ impl Relay {
             prompts: 0,
             events: VecDeque::new(),
             end_reason: String::new(),
+            other_version: None,
             release: Release::No,
             now,
         }
@@ -215,12 +227,17 @@ impl Relay {
     /// The next thing that has come of it. After `None`, there may be more once lines were taken.
     pub fn poll_event(&mut self) -> Option<RelayEvent> {
         loop {
-            self.release();
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            let (from, inbound) = self.next_inbound()?;
-            self.take(from, inbound);
+            match self.next_inbound() {
+                Some((from, inbound)) => self.take(from, inbound),
+                // Only now: what was read of the agent and not parsed yet may be a request.
+                None => {
+                    self.release();
+                    return self.events.pop_front();
+                }
+            }
         }
     }
 
@@ -249,7 +266,7 @@ impl Relay {
     /// When [`handle_timeout`](Relay::handle_timeout) next has something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let release = match self.release {
-            Release::At(until) => until,
+            Release::At(until) | Release::Flushing(until) => until,
             Release::No | Release::Told => None,
         };
         self.sessions.values().filter_map(Link::poll_timeout).chain(release).min()
@@ -343,6 +360,7 @@ impl Side {
     }
 }
 
+const INITIALIZE: &str = "initialize";
 const CANCEL: &str = "session/cancel";
 const CANCEL_REQUEST: &str = "$/cancel_request";
 

@@ -14,14 +14,15 @@ fn floods_and_giants_stay_below_128_mib() {
     client.new_session(json!({}), now).unwrap();
     receive(&mut client, b"{\"id\":2,\"result\":{\"sessionId\":\"s\"}}\n", now);
 
-    // A line of almost 32 MiB, all of which is the answer, with what has to be unescaped in it.
+    // A line of almost 32 MiB, all of which is the answer, with what has to be unescaped in it, and half
+    // a surrogate pair at its end.
     client.prompt("s", json!([]), now).unwrap();
     receive(&mut client, CHUNK, now);
     let piece = b"0123456789abcd\\n".repeat(4096);
     let pieces = (32 << 20) / piece.len() - 1;
     (0..pieces).for_each(|_| receive(&mut client, &piece, now));
-    receive(&mut client, b"\"}}}}\n", now);
-    assert_eq!(end(&mut client, 3, now), pieces * 15 * 4096);
+    receive(&mut client, b"\\udead\"}}}}\n", now);
+    assert_eq!(end(&mut client, 3, now), pieces * 15 * 4096 + 3);
     check("a long line");
 
     // A line of the same length that would take a gigabyte, were it parsed.

@@ -93,6 +93,27 @@ proptest! {
     }
 
     #[test]
+    fn escapes_of_any_code_units_are_text(
+        units in vec(prop_oneof![any::<u16>(), 0xd7fe..0xe002u16, 0xdbfe..0xdc02u16], 0..12),
+        other in prop_oneof![Just(""), Just("\\\\"), Just("\\\""), Just("d"), Just("é")],
+    ) {
+        let escaped: Vec<String> = units.iter().map(|unit| format!("\\u{unit:04x}")).collect();
+        let escaped = escaped.join(other);
+        let other = other.replace("\\\\", "\\").replace("\\\"", "\"");
+        let texts: Vec<u16> = match other.as_str() {
+            "" => units,
+            other => {
+                let other: Vec<u16> = other.encode_utf16().collect();
+                units.chunks(1).collect::<Vec<_>>().join(&other[..])
+            }
+        };
+        let expected = String::from_utf16_lossy(&texts);
+        let line = format!("{{\"{escaped}\": [\"{escaped}\"]}}");
+        prop_assert_eq!(parse_json(&line, 3).unwrap(), json!({&*expected: [&*expected]}));
+        prop_assert!(parse_json(&line, 2).is_err());
+    }
+
+    #[test]
     fn every_value_is_so_many_messages(value in json_value()) {
         let expected = value.as_array().map_or(1, |batch| batch.len().max(1));
         prop_assert_eq!(classify(value).len(), expected);

@@ -3,6 +3,7 @@
 mod bridge;
 mod hosts;
 mod judge;
+mod login;
 mod output;
 mod profile;
 mod prompt;
@@ -13,9 +14,13 @@ mod stage;
 mod summary;
 mod told;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use crate::cli::{Acp, AcpCommand};
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+
+use crate::cli::{Acp, AcpCommand, Cli};
 use crate::on_a_reactor;
 
 pub(crate) use prompt::prompt;
@@ -23,6 +28,15 @@ pub(crate) use prompt::prompt;
 pub(crate) fn acp(flags: Acp) -> anyhow::Result<ExitCode> {
     match flags.command {
         Some(AcpCommand::Replay { format, files }) => replay::replay(&files, format),
-        None => on_a_reactor(bridge::bridge(flags)),
+        None => {
+            let (name, args) = flags.words().unwrap_or_else(|text| {
+                Cli::command().error(ErrorKind::UnknownArgument, text).exit()
+            });
+            if args.is_empty() && !std::io::stdin().is_terminal() {
+                on_a_reactor(bridge::bridge(flags, name))
+            } else {
+                on_a_reactor(login::login(flags, name, args))
+            }
+        }
     }
 }

@@ -173,7 +173,6 @@ pub(crate) fn containers(engine: Engine, config: &Config) -> Containers {
     containers.net = told.net.value;
     containers.publish.clone_from(&told.publish.value);
     containers.pools.clone_from(&told.pools.value);
-    containers.caches = told.caches();
     let limits = &mut containers.limits;
     if let Some(memory) = told.memory.value {
         limits.memory = Some(memory).filter(|memory| *memory > 0);

@@ -1,19 +1,24 @@
-//! `aifo-coder cache`: what sidecars keep between sessions, and making an end of it.
+//! `aifo-coder cache`: lists and removes what sidecars keep between sessions.
 
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 
-use aifo_launch::{Cache, caches};
+use aifo_launch::{
+    Cache, CacheOwner, CacheScope, Engine, Project, ProjectKey, caches, state_directory,
+};
 use aifo_types::{Kind, escape_line};
+use anyhow::Context;
 use serde::Serialize;
 
-use crate::cli::CacheCommand;
-use crate::config::{Config, Source};
+use crate::cli::{CacheClear, CacheCommand};
+use crate::config::{self, Config, Source};
 use crate::{console, engines, paint};
 
 pub(crate) async fn run(command: &CacheCommand) -> anyhow::Result<ExitCode> {
     match command {
         CacheCommand::List { kinds, sizes, json } => list(kinds, *sizes, *json).await,
-        CacheCommand::Clear { kinds, dry_run } => clear(kinds, *dry_run).await,
+        CacheCommand::Clear(flags) => clear(flags).await,
     }
 }
 
@@ -24,6 +29,11 @@ async fn list(kinds: &[String], sizes: bool, json: bool) -> anyhow::Result<ExitC
         rows.push(Row {
             kind: cache.kind.to_string(),
             backend: cache.backend(),
+            owner: match cache.owner {
+                CacheOwner::Project(_) => "project",
+                CacheOwner::User => "user",
+            },
+            project: cache.project().map(|root| root.display().to_string()),
             name: cache.name(),
             size,
         });
@@ -33,25 +43,33 @@ async fn list(kinds: &[String], sizes: bool, json: bool) -> anyhow::Result<ExitC
     } else if rows.is_empty() {
         console::say("there is no cache");
     } else {
-        let head = ["KIND", "BACKEND", "NAME", if sizes { "SIZE" } else { "" }].map(str::to_owned);
-        let rows = rows
-            .into_iter()
-            .map(|row| [row.kind, row.backend.to_owned(), row.name, row.size.unwrap_or_default()]);
+        let size = if sizes { "SIZE" } else { "" };
+        let head = ["KIND", "BACKEND", "OWNER", "NAME", size].map(str::to_owned);
+        let rows = rows.into_iter().map(|row| {
+            let owner = match (row.owner, row.project) {
+                (_, Some(root)) => root,
+                ("user", None) => "user".to_owned(),
+                (_, None) => "(unknown project)".to_owned(),
+            };
+            [row.kind, row.backend.to_owned(), owner, row.name, row.size.unwrap_or_default()]
+        });
         let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
         paint::print(&paint::columns(&rows))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn clear(kinds: &[String], dry_run: bool) -> anyhow::Result<ExitCode> {
-    let caches = found(kinds).await?;
+async fn clear(flags: &CacheClear) -> anyhow::Result<ExitCode> {
+    let meant = Meant::of(flags)?;
+    let mut caches = found(&flags.kinds).await?;
+    caches.retain(|cache| meant.includes(cache));
     if caches.is_empty() {
         console::say("there is no cache");
     }
     let mut stays = false;
     for cache in caches {
         let name = format!("{} ({})", escape_line(&cache.name()), cache.backend());
-        if dry_run {
+        if flags.dry_run {
             paint::print(&format!("would remove {name}\n"))?;
             continue;
         }
@@ -64,6 +82,71 @@ async fn clear(kinds: &[String], dry_run: bool) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if stays { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The caches that `clear` is to remove, by their owners.
+enum Meant {
+    All,
+    Project(ProjectKey),
+    User,
+    Gone,
+}
+
+impl Meant {
+    fn of(flags: &CacheClear) -> anyhow::Result<Self> {
+        Ok(match flags {
+            CacheClear { project: true, workspace, .. } => {
+                let real = workspace.canonicalize();
+                let real =
+                    real.with_context(|| format!("no workspace '{}'", workspace.display()))?;
+                Meant::Project(Project::of(&real).key())
+            }
+            CacheClear { user: true, .. } => Meant::User,
+            CacheClear { gone: true, .. } => Meant::Gone,
+            _ => Meant::All,
+        })
+    }
+
+    fn includes(&self, cache: &Cache) -> bool {
+        match self {
+            Meant::All => true,
+            Meant::Project(key) => cache.owner == CacheOwner::Project(key.clone()),
+            Meant::User => cache.owner == CacheOwner::User,
+            // A directory that cannot be looked at may be there.
+            Meant::Gone => {
+                cache.project().is_some_and(|root| matches!(root.try_exists(), Ok(false)))
+            }
+        }
+    }
+}
+
+/// Names the caches that projects shared before each had its own, until it has done so once.
+pub(crate) async fn name_unused(engines: &[Engine], dry_run: bool) -> anyhow::Result<()> {
+    let Some(marker) = state_directory().map(|state| state.join("unused-caches-named")) else {
+        return Ok(());
+    };
+    let is_used = |config: Config| config.containers.caches.value == CacheScope::User;
+    if marker.exists() || config::load_user().is_ok_and(is_used) {
+        return Ok(());
+    }
+    let (mut found, _) = caches(engines, &kinds_named(&[])?).await;
+    found.retain(|cache| cache.owner == CacheOwner::User);
+    if found.is_empty() {
+        return Ok(());
+    }
+    let names =
+        found.iter().map(|cache| format!("{} ({})", escape_line(&cache.name()), cache.backend()));
+    console::say_lines(&format!(
+        "aifo-coder: sessions no longer use the caches that projects shared: {}\n\
+         hint: remove them with: aifo-coder cache clear --user\n",
+        names.collect::<Vec<_>>().join(", ")
+    ));
+    if !dry_run && let Some(state) = marker.parent() {
+        // Without it the next cleanup names them again.
+        let _ = DirBuilder::new().recursive(true).mode(0o700).create(state);
+        let _ = File::create(&marker);
+    }
+    Ok(())
 }
 
 /// The caches of the kinds that were named, or of all.
@@ -92,11 +175,15 @@ fn kinds_named(words: &[String]) -> anyhow::Result<Vec<Kind>> {
     Ok(kinds)
 }
 
-/// A cache as JSON tells it.
+/// A cache as JSON has it.
 #[derive(Serialize)]
 struct Row {
     kind: String,
     backend: &'static str,
+    /// `project` or `user`.
+    owner: &'static str,
+    /// The project's root; null if it is the user's, or no session here has recorded it.
+    project: Option<String>,
     name: String,
     /// As whoever counted says it; null unless it was asked for and could be had.
     size: Option<String>,

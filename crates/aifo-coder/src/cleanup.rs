@@ -7,7 +7,7 @@ use aifo_types::escape_line;
 use serde::Serialize;
 
 use crate::cli::Cleanup;
-use crate::{console, engines, paint};
+use crate::{cache, console, engines, paint};
 
 pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     let engines = engines::answering().await;
@@ -39,6 +39,9 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
         paint::print_json(&rows)?;
     } else if rows.is_empty() {
         console::say("nothing is left of any session");
+    }
+    if id.is_empty() {
+        cache::name_unused(&engines, flags.dry_run).await?;
     }
     let stays = rows.iter().any(|row| row.error.is_some());
     Ok(if stays { ExitCode::FAILURE } else { ExitCode::SUCCESS })

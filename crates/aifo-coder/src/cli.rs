@@ -303,14 +303,29 @@ pub(crate) enum CacheCommand {
         json: bool,
     },
     /// Remove them, except what a container uses
-    Clear {
-        /// Only what tools of these toolchains keep
-        #[arg(value_name = "KIND", value_delimiter = ',')]
-        kinds: Vec<String>,
-        /// Say what would be removed, and remove nothing
-        #[arg(long)]
-        dry_run: bool,
-    },
+    Clear(CacheClear),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CacheClear {
+    /// Only what tools of these toolchains keep
+    #[arg(value_name = "KIND", value_delimiter = ',')]
+    pub(crate) kinds: Vec<String>,
+    /// Only those of the workspace's project
+    #[arg(long, conflicts_with_all = ["user", "gone"])]
+    pub(crate) project: bool,
+    /// The workspace whose project is meant
+    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath, requires = "project")]
+    pub(crate) workspace: PathBuf,
+    /// Only those that your projects share
+    #[arg(long, conflicts_with = "gone")]
+    pub(crate) user: bool,
+    /// Only those of projects that are no longer there
+    #[arg(long)]
+    pub(crate) gone: bool,
+    /// Say what would be removed, and remove nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Args)]

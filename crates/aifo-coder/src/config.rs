@@ -59,6 +59,15 @@ pub(crate) fn load(workspace: &Path, flags: &Flags) -> Result<Config, ConfigErro
     Ok(config)
 }
 
+/// What the user's file says, for commands that are about no workspace.
+pub(crate) fn load_user() -> Result<Config, ConfigError> {
+    let mut config = Config::builtin();
+    if let Some(file) = user_file_path().map(|path| File::read(&path)).transpose()?.flatten() {
+        config.apply_user(&file)?;
+    }
+    Ok(config)
+}
+
 /// The workspace as messages name it. One that is not there is the session's to refuse.
 pub(crate) fn real(workspace: &Path) -> PathBuf {
     workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned())

@@ -90,7 +90,7 @@ pub(crate) fn fail(error: &anyhow::Error) {
 }
 
 /// The error and its causes, each told once: many an error tells its cause in its own words.
-fn story(error: &anyhow::Error) -> String {
+pub(crate) fn story(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |mut story, cause| {
         let cause = cause.to_string();
         if story.is_empty() {

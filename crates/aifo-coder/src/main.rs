@@ -72,9 +72,14 @@ fn main() -> ExitCode {
     };
     ended.unwrap_or_else(|error| {
         console::fail(&error);
-        let wrong_usage = error.downcast_ref().is_some_and(ConfigError::is_usage);
-        ExitCode::from(if wrong_usage { USAGE } else { code })
+        ExitCode::from(code_of(&error, code))
     })
+}
+
+/// The code for an error: that of a wrong command line, or else another.
+pub(crate) fn code_of(error: &anyhow::Error, otherwise: u8) -> u8 {
+    let wrong_usage = error.downcast_ref().is_some_and(ConfigError::is_usage);
+    if wrong_usage { USAGE } else { otherwise }
 }
 
 /// One thread does: many waits, little work.

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 
 use crate::backend::{self, Fallback};
 use crate::banner;
-use crate::cli::{Run, Words};
+use crate::cli::{self, Run, Words};
 use crate::config::Config;
 use crate::console::{self, Chatter};
 use crate::settings;
@@ -22,19 +22,39 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     let given = flags.smart.add_to(flags.session.flags());
     let config = settings::load(&flags.session, &given, Chatter::Warnings)?;
     let wanted = wanted(&flags, &config)?;
+    let share = if flags.force_share { Share::Yes } else { Share::No };
+    run_wanted(wanted, &flags.session, &config, share, Vec::new()).await
+}
+
+/// Whether an agent may be in a workspace in which another one works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    Yes,
+    No,
+}
+
+/// Runs a command to its end in a session around it. An agent's process is given these variables.
+pub(crate) async fn run_wanted(
+    wanted: Wanted,
+    flags: &cli::Session,
+    config: &Config,
+    share: Share,
+    given: Vec<(String, String)>,
+) -> anyhow::Result<ExitCode> {
     let mut agent = Agent::new(wanted.command.clone()).context("there is no command to run")?;
+    agent.give(given);
     for (name, value) in config.smart_for(wanted.name()).variables() {
         agent.set(name, value);
     }
     let mut session = match wanted.image {
-        None => settings::session_config(&flags.session, &config).await?,
-        Some(_) => settings::session_config_with(&flags.session, &config, Fallback::None).await?,
+        None => settings::session_config(flags, config).await?,
+        Some(_) => settings::session_config_with(flags, config, Fallback::None).await?,
     };
     wanted.furnish(&mut session).await?;
-    if flags.session.containers.dry_run {
+    if flags.containers.dry_run {
         return backend::show_plan(&session);
     }
-    let _lock = match wanted.spec.is_some() && !flags.force_share {
+    let _lock = match wanted.spec.is_some() && share == Share::No {
         true => Some(WorkspaceLock::take(&session.workspace)?),
         false => None,
     };
@@ -54,7 +74,7 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
             return Ok(called_off(signal));
         }
     };
-    let is_quiet = flags.session.quiet;
+    let is_quiet = flags.quiet;
     if let (false, Some(image), SidecarBackend::Containers(containers)) =
         (is_quiet, &wanted.image, &backend)
     {

@@ -61,6 +61,7 @@ pub(crate) async fn session_config_with(
             Startup::OnDemand { idle_stop: config.idle_stop_secs.value.map(Duration::from_secs) }
         }
     };
+    session.caches = config.containers.caches.value;
     session.reporter = progress::reporter(at_start(&session));
     session.runner_transport = flags.runner_transport;
     session.listen.clone_from(&config.listen.value);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use aifo_process::ResourceLimit;
 use aifo_sidecar::{
-    Fleet, LocalBackend, LocalConfinement, Reporter, SidecarError, Startup, Transport,
+    Caches, Fleet, LocalBackend, LocalConfinement, Reporter, SidecarError, Startup, Transport,
 };
 
 /// What commands of the host are to find.
@@ -33,6 +33,7 @@ pub async fn host_fleet(host: Host) -> Result<Fleet, Arc<SidecarError>> {
         open_files: host.open_files,
         confinement: LocalConfinement::Unconfined,
         transport: Transport::Descriptors,
+        caches: Caches::None,
     };
     // No kind is ever asked of the first.
     let (kinds, host) = (Box::new(backend.clone()), Box::new(backend));

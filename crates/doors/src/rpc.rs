@@ -46,5 +46,5 @@ pub(crate) fn optional<'a>(params: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 pub(crate) fn error(code: i64, message: impl Into<String>) -> RpcError {
-    RpcError { code, message: message.into(), data: Value::Null }
+    RpcError { code, message: message.into(), data: None }
 }

@@ -26,6 +26,7 @@ use crate::shims::path_with_first;
 pub struct Agent {
     command: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
+    given: Vec<(String, String)>,
 }
 
 /// How an agent ended, or that it never began.
@@ -41,12 +42,20 @@ impl Agent {
     /// The program, looked up in the agent's own PATH (the shims come first) if it is a plain name,
     /// and its arguments. `None` for an empty command.
     pub fn new(command: Vec<OsString>) -> Option<Self> {
-        (!command.is_empty()).then_some(Agent { command, variables: Vec::new() })
+        let (variables, given) = (Vec::new(), Vec::new());
+        (!command.is_empty()).then_some(Agent { command, variables, given })
     }
 
     /// Sets a variable in the agent's environment, such as a smart toggle.
     pub fn set(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> &mut Self {
         self.variables.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets variables of the agent's own process, wherever that is. They change nothing of what is ours
+    /// there.
+    pub fn give(&mut self, variables: impl IntoIterator<Item = (String, String)>) -> &mut Self {
+        self.given.extend(variables);
         self
     }
 
@@ -101,7 +110,7 @@ impl Agent {
     /// command. It must not outlive the session.
     pub fn command(&self, session: &Session) -> io::Result<Option<Command>> {
         let Some((program, args)) = self.command.split_first() else { return Ok(None) };
-        let mut command = self.enter(session)?.command(program);
+        let mut command = self.enter(session)?.command_with(program, &self.given);
         command.args(args);
         Ok(Some(command))
     }
@@ -285,6 +294,9 @@ pub fn given_variables() -> Vec<String> {
     names.sort();
     names
 }
+
+/// What the names of variables begin with that a user gives the agent.
+pub const GIVEN_PREFIX: &str = "AIFO_ENV_";
 
 /// Writes the contract where a shim finds it that was started without an environment. What cannot
 /// stand on one line is left out.

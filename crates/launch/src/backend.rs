@@ -93,8 +93,6 @@ pub struct Containers {
     pub pools: Option<Vec<Subnet>>,
     /// What each of them may use.
     pub limits: aifo_engine::Limits,
-    /// Whether downloads outlive the session.
-    pub caches: Caches,
     /// What else of the user's they get to see.
     pub admitted: Vec<Admitted>,
 }
@@ -115,7 +113,6 @@ impl Containers {
                 pids: Some(DEFAULT_PIDS),
                 cpus: None,
             },
-            caches: Caches::default(),
             admitted: Vec::new(),
         }
     }
@@ -133,7 +130,7 @@ impl Containers {
         session: &str,
         folder: &Path,
         runner: (&Path, RunnerTransport),
-        workspace: &Path,
+        (workspace, caches): (&Path, Caches),
         tmp: &Path,
         agent: Option<AgentContainer>,
     ) -> ContainerBackend {
@@ -150,7 +147,7 @@ impl Containers {
             publish: self.publish.clone(),
             pools: self.pools.clone(),
             limits: self.limits.clone(),
-            caches: self.caches,
+            caches,
             admitted: self.admitted.clone(),
             agent,
         })
@@ -166,14 +163,14 @@ pub(crate) fn container_backend(
     session: &str,
     folder: &Path,
     runner: (&Path, RunnerTransport),
-    workspace: &Path,
+    (workspace, caches): (&Path, Caches),
     tmp: &Path,
     agent: Option<AgentContainer>,
 ) -> Result<ContainerBackend, LaunchError> {
     check_workspace(workspace)?;
     make_mount_point(tmp, workspace)?;
     make_mount_point(tmp, tmp)?;
-    Ok(containers.backend(session, folder, runner, workspace, tmp, agent))
+    Ok(containers.backend(session, folder, runner, (workspace, caches), tmp, agent))
 }
 
 /// Containers have the workspace at its own path, so that absolute paths mean the same there. Errors:

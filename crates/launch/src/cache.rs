@@ -1,14 +1,16 @@
-//! What sidecars keep between sessions, wherever it lies.
+//! Caches that sidecars keep between sessions, on engines and on this machine.
 
+use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 
 use aifo_engine::{Engine, EngineError, Flavor};
-use aifo_sidecar::{cache_volumes, local_caches};
+use aifo_sidecar::{CacheOwner, cache_volume_owner, local_caches};
 use aifo_types::Kind;
 
 use crate::folder::remove_tree;
+use crate::project::recorded_root;
 use crate::trusted::TrustedPrograms;
 
 /// A cache that is there.
@@ -16,6 +18,8 @@ use crate::trusted::TrustedPrograms;
 pub struct Cache {
     /// The kind whose tools fill it.
     pub kind: Kind,
+    /// The sessions that fill it.
+    pub owner: CacheOwner,
     /// What it is.
     pub place: CachePlace,
 }
@@ -62,18 +66,20 @@ pub async fn caches(engines: &[Engine], kinds: &[Kind]) -> (Vec<Cache>, Vec<Engi
             }
         };
         for kind in kinds {
-            let ours = cache_volumes(kind).into_iter().filter(|name| volumes.contains(name));
-            found.extend(ours.map(|name| Cache {
-                kind: kind.clone(),
-                place: CachePlace::Volume { engine: engine.clone(), name },
+            found.extend(volumes.iter().filter_map(|name| {
+                let owner = cache_volume_owner(kind, name)?;
+                let place = CachePlace::Volume { engine: engine.clone(), name: name.clone() };
+                Some(Cache { kind: kind.clone(), owner, place })
             }));
         }
     }
     for kind in kinds {
-        let folders = local_caches(kind, |name| std::env::var_os(name));
-        let there = folders.into_iter().filter(|folder| folder.is_dir());
-        let cache = |folder| Cache { kind: kind.clone(), place: CachePlace::Folder(folder) };
-        found.extend(there.map(cache));
+        let local = local_caches(kind, |name| std::env::var_os(name));
+        found.extend(local.into_iter().filter(|cache| cache.path.is_dir()).map(|cache| Cache {
+            kind: kind.clone(),
+            owner: cache.owner,
+            place: CachePlace::Folder(cache.path),
+        }));
     }
     (found, errors)
 }
@@ -84,6 +90,15 @@ impl Cache {
         match &self.place {
             CachePlace::Volume { engine, .. } => engine.flavor().program(),
             CachePlace::Folder(_) => "local",
+        }
+    }
+
+    /// The root of the project that fills it; `None` if it is the user's, or no session on this machine
+    /// has recorded the project.
+    pub fn project(&self) -> Option<PathBuf> {
+        match &self.owner {
+            CacheOwner::Project(key) => recorded_root(key),
+            CacheOwner::User => None,
         }
     }
 
@@ -99,7 +114,14 @@ impl Cache {
     pub async fn remove(&self) -> Result<(), CacheError> {
         let (engine, name) = match &self.place {
             CachePlace::Volume { engine, name } => (engine, name),
-            CachePlace::Folder(folder) => return Ok(remove_tree(folder)?),
+            CachePlace::Folder(folder) => {
+                remove_tree(folder)?;
+                if let (CacheOwner::Project(_), Some(project)) = (&self.owner, folder.parent()) {
+                    // It stays if another cache is in it.
+                    let _ = fs::remove_dir(project);
+                }
+                return Ok(());
+            }
         };
         let users = users(engine, name).await?;
         if !users.is_empty() {

@@ -13,6 +13,7 @@ use crate::backend::{RunnerTransport, SidecarBackend};
 use crate::call_log::CallLogs;
 use crate::confine::Confine;
 use crate::place::AgentPlace;
+use crate::project::CacheScope;
 use crate::shim_binary::ShimBinary;
 use crate::toolchain::Toolchain;
 
@@ -31,6 +32,8 @@ pub struct SessionConfig {
     pub attached: Option<Attachments>,
     /// What their runners are reached by.
     pub runner_transport: RunnerTransport,
+    /// Which sessions their caches are shared with.
+    pub caches: CacheScope,
     /// When they are started, and stopped.
     pub startup: Startup,
     /// Who is told how they come and go.
@@ -81,6 +84,7 @@ impl SessionConfig {
             backend: SidecarBackend::Local,
             attached: None,
             runner_transport: RunnerTransport::Auto,
+            caches: CacheScope::default(),
             startup: Startup::AtOnce,
             reporter: Reporter::default(),
             listen: None,

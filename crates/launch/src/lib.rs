@@ -55,6 +55,7 @@ mod lock;
 mod own_directories;
 mod place;
 mod plan;
+mod project;
 mod registries;
 mod running;
 mod serving;
@@ -67,7 +68,7 @@ mod toolchain;
 mod trusted;
 mod versions;
 
-pub use agent::{Agent, AgentEnd, Here, Inside, Place, given_variables};
+pub use agent::{Agent, AgentEnd, GIVEN_PREFIX, Here, Inside, Place, given_variables};
 pub use agents::{AcpProfile, AgentSpec, MissingFile, Smart, Stream, known_agents};
 pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
@@ -75,7 +76,9 @@ pub use aifo_engine::{
 };
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_proxy::{Limits, RunningTool};
-pub use aifo_sidecar::{Admitted, Caches, Images, Net, News, Reporter, SidecarError, Startup};
+pub use aifo_sidecar::{
+    Admitted, CacheOwner, Images, Net, News, ProjectKey, Reporter, SidecarError, Startup,
+};
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend, missing_images};
 pub use cache::{Cache, CacheError, CachePlace, caches};
@@ -91,6 +94,7 @@ pub use ground::{CheckedWorkspace, GroundError};
 pub use lock::WorkspaceLock;
 pub use place::AgentPlace;
 pub use plan::plan;
+pub use project::{CacheScope, Project, recorded_root};
 pub use registries::{Admission, AdmissionError, Places};
 pub use running::{SessionInfo, running_sessions};
 pub use session::Session;

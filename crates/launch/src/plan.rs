@@ -31,7 +31,8 @@ pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
         check_workspace(&workspace)?;
         let runner = (runner, config.runner_transport);
         let agent = config.agent.as_ref().map(|agent| place::container(agent, &folder));
-        let backend = containers.backend(id, &folder, runner, &workspace, &tmp, agent);
+        let caches = config.caches.caches(&workspace);
+        let backend = containers.backend(id, &folder, runner, (&workspace, caches), &tmp, agent);
         let plan = backend.plan(&others);
         commands.extend(plan.map_err(|error| LaunchError::System(io::Error::other(error)))?);
     }

@@ -10,15 +10,15 @@ use std::time::SystemTime;
 use aifo_process::raise_open_files;
 use aifo_proxy::{Board, Listener, Proxy, ProxyConfig, SharedPlaces, Transcript};
 use aifo_sidecar::{
-    CONTAINER_TMP, CONTAINER_WORKSPACE, ContainerBackend, Fleet, LocalBackend, LocalConfinement,
-    Transport,
+    CONTAINER_TMP, CONTAINER_WORKSPACE, Caches, ContainerBackend, Fleet, LocalBackend,
+    LocalConfinement, Transport,
 };
 use aifo_types::{Endpoint, Kind, Token};
 use nix::unistd::getuid;
 use tokio::task::JoinSet;
 
 use crate::backend::{self, Chosen, SidecarBackend};
-use crate::call_log;
+use crate::call_log::{self, CallLogs};
 use crate::check;
 use crate::config::{SessionConfig, Verbosity};
 use crate::door::{Door, DoorConfig};
@@ -26,6 +26,7 @@ use crate::error::LaunchError;
 use crate::folder::{Folder, PREFIX, TMP_SUFFIX, runtime_directory, temporary_directory};
 use crate::ground::CheckedWorkspace;
 use crate::place;
+use crate::project::record_session;
 use crate::running::{BOARD, SessionInfo, in_order, keep_card};
 use crate::serving::Serving;
 use crate::session::{Session, clean};
@@ -162,6 +163,7 @@ struct Ground {
     tmp: Folder,
     /// The real path of the temporary directory.
     shared_tmp: PathBuf,
+    caches: Caches,
 }
 
 impl Ground {
@@ -186,7 +188,11 @@ impl Ground {
         make_folder(&shims)?;
         link_tools(&shims, config.shim.path(), &config.policy, &config.notify)?;
         let shared_tmp = tmp.path().canonicalize()?;
-        Ok(Ground { id, workspace, folder, tmp, shared_tmp })
+        if config.call_logs == CallLogs::Kept {
+            record_session(&workspace);
+        }
+        let caches = config.caches.caches(&workspace);
+        Ok(Ground { id, workspace, folder, tmp, shared_tmp, caches })
     }
 }
 
@@ -236,6 +242,7 @@ impl Backends {
             open_files: raise_open_files()?,
             confinement: config.confinement.local()?,
             transport: config.runner_transport.local(),
+            caches: ground.caches.clone(),
         };
         let host = LocalBackend {
             confinement: LocalConfinement::Unconfined,
@@ -258,6 +265,7 @@ impl Backends {
                     place::furnish(asked, folder, tools, &programs, as_root).await?;
                     agent = Some(place::container(asked, folder));
                 }
+                let workspace = (workspace.as_path(), ground.caches.clone());
                 let backend = backend::container_backend(
                     containers, id, folder, runner, workspace, shared_tmp, agent,
                 )?;

@@ -12,13 +12,14 @@ use nix::unistd::{AccessFlags, access};
 
 use crate::agents::{AgentSpec, known_agents};
 use crate::own_directories::{cache_directory, home, lies_in_session, real_path};
+use crate::project::recorded_roots;
 use crate::running::running_sessions;
 
 /// Finds the programs that the launcher starts on this machine: engines, git.
 ///
 /// A program is trusted if its real path lies in no directory that an agent can write to: the
-/// workspace and the repository around it, the workspaces of running sessions, session directories,
-/// agents' state directories, aifo's caches. Relative and empty entries of PATH do not count, nor
+/// workspace and the repository around it, the workspaces of sessions that run or have run, session
+/// directories, agents' state directories, aifo's caches. Relative and empty entries of PATH do not count, nor
 /// directories and files that every user can write to.
 #[derive(Clone, Debug)]
 pub struct TrustedPrograms {
@@ -35,7 +36,8 @@ impl TrustedPrograms {
         let workspace = real_path(workspace);
         let repository = repository_around(&workspace);
         let agent_writable = [workspace].into_iter().chain(repository);
-        let agent_writable = agent_writable.chain(sessions).chain(cache_directory());
+        let agent_writable = agent_writable.chain(sessions).chain(recorded_roots());
+        let agent_writable = agent_writable.chain(cache_directory());
         TrustedPrograms {
             path: std::env::var_os("PATH").unwrap_or_default(),
             agent_writable: agent_writable.map(|path| real_path(&path)).collect(),

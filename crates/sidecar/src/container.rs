@@ -25,6 +25,7 @@ use aifo_types::{Kind, Subnet};
 use tokio::sync::{Mutex, RwLock, watch};
 
 use crate::backend::{Backend, SidecarError, Starting};
+use crate::caches::Caches;
 use crate::local::Transport;
 use crate::progress::Progress;
 
@@ -32,7 +33,8 @@ pub use self::agent::AgentContainer;
 pub use self::attach::{AttachBackend, AttachConfig};
 pub use self::images::Images;
 pub use self::kind::{
-    HOME as CONTAINER_HOME, TMP as CONTAINER_TMP, WORKSPACE as CONTAINER_WORKSPACE, cache_volumes,
+    HOME as CONTAINER_HOME, TMP as CONTAINER_TMP, WORKSPACE as CONTAINER_WORKSPACE,
+    cache_volume_owner,
 };
 
 /// What the containers of a session have in common.
@@ -63,7 +65,7 @@ pub struct ContainerConfig {
     pub limits: Limits,
     /// What the runners are reached by.
     pub transport: Transport,
-    /// Whether downloads outlive the session.
+    /// Where tools keep downloads and builds.
     pub caches: Caches,
     /// What else of the user's is let in, by the user's own wish.
     pub admitted: Vec<Admitted>,
@@ -83,16 +85,6 @@ pub enum Net {
     None,
     /// The host's own, with everything that listens there.
     Host,
-}
-
-/// Whether downloads outlive the session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Caches {
-    /// In volumes that all sessions of the user share.
-    #[default]
-    Kept,
-    /// They go with the container.
-    Dropped,
 }
 
 /// Something of the user's that sidecars get to see.

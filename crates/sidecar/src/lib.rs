@@ -53,6 +53,8 @@
 //! Architecture invariant: whoever uses a [`Runner`] cannot tell which backend brought it up.
 
 mod backend;
+mod caches;
+mod cargo_home;
 mod container;
 mod exec;
 mod fleet;
@@ -69,16 +71,17 @@ mod translation;
 mod tunnel;
 
 pub use backend::{Backend, SidecarError, Starting};
+pub use caches::{CacheOwner, Caches, ProjectKey};
 pub use container::{
     Admitted, AgentContainer, AttachBackend, AttachConfig, CONTAINER_HOME, CONTAINER_TMP,
-    CONTAINER_WORKSPACE, Caches, ContainerBackend, ContainerConfig, Images, Net, cache_volumes,
+    CONTAINER_WORKSPACE, ContainerBackend, ContainerConfig, Images, Net, cache_volume_owner,
     remove_session,
 };
 pub use exec::{Canceller, Exec, ExecEvent};
 pub use fleet::{Fleet, Startup};
 pub use lease::Lease;
 pub use local::{LocalBackend, LocalConfinement, Transport};
-pub use places::local_caches;
+pub use places::{LocalCache, local_caches};
 pub use progress::{News, Progress, Reporter};
 pub use runner::Runner;
 pub use socket::{Socket, on_reactor};

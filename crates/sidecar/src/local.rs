@@ -16,7 +16,8 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, pipe2};
 
 use crate::backend::{Backend, SidecarError, Starting};
-use crate::places::Places;
+use crate::caches::Caches;
+use crate::places::{Places, Site};
 use crate::progress::Progress;
 use crate::runner::{Runner, pair};
 
@@ -41,6 +42,8 @@ pub struct LocalBackend {
     pub confinement: LocalConfinement,
     /// What the control connections carry.
     pub transport: Transport,
+    /// Where tools keep downloads and builds.
+    pub caches: Caches,
 }
 
 /// What a runner's control connection carries (`spec/runner.md#stream-transport`).
@@ -96,7 +99,9 @@ impl LocalBackend {
     fn spawn_guard(&self, kind: &Kind, control: &Ends) -> io::Result<Pid> {
         let null = File::options().read(true).write(true).open("/dev/null")?;
         let stderr = io::stderr();
-        let places = Places::of(kind, |name| std::env::var_os(name));
+        let site =
+            Site { caches: &self.caches, workspace: &self.workspace, tmp: self.tmp.as_deref() };
+        let places = Places::of(kind, site, |name| std::env::var_os(name));
         let mut argv = ["aifo-runner", "guard"].map(OsString::from).to_vec();
         let (stdin, stdout) = match control {
             Ends::Socket(socket) => (socket.as_fd(), null.as_fd()),

@@ -1,11 +1,14 @@
-//! What a kind of sidecar keeps between sessions, on this machine, and where.
+//! The places on this machine where a kind of sidecar keeps things between sessions.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use aifo_types::Kind;
+
+use crate::caches::{CacheOwner, Caches, ProjectKey};
+use crate::cargo_home;
 
 /// Variables a kind's tools get, and where these let them write.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -16,17 +19,28 @@ pub(crate) struct Places {
     pub(crate) writable: Vec<PathBuf>,
 }
 
-/// A cache that a variable points to, below our own cache folder.
-struct Cache {
-    variable: &'static str,
-    folder: &'static str,
+/// The session that places are for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Site<'a> {
+    pub(crate) caches: &'a Caches,
+    /// A real path.
+    pub(crate) workspace: &'a Path,
+    /// A real path. Tools write anywhere in it, so nothing in it is followed or made by name.
+    pub(crate) tmp: Option<&'a Path>,
 }
 
-const fn cache(variable: &'static str, folder: &'static str) -> Cache {
-    Cache { variable, folder }
+/// A cache that a variable points to, below the directory of its owner.
+struct Cache {
+    variable: &'static str,
+    directory: &'static str,
+}
+
+const fn cache(variable: &'static str, directory: &'static str) -> Cache {
+    Cache { variable, directory }
 }
 
 /// Ours and not the user's: what a tool of the sandbox puts there is never executed outside of it.
+/// A cache that lies in another stands behind it.
 fn caches(kind: &str) -> &'static [Cache] {
     const NODE: &[Cache] = &[
         cache("NPM_CONFIG_CACHE", "npm"),
@@ -52,45 +66,112 @@ fn caches(kind: &str) -> &'static [Cache] {
     }
 }
 
-/// What cargo writes outside of a project. Never its home itself: whoever writes `config.toml` or
-/// `bin` there runs whatever it likes at the user's next build.
+/// Where a project has cargo's home, below the directory of its caches.
+const CARGO: &str = "cargo";
+/// Where caches lie that go with the session, below its temporary directory.
+const OF_SESSION: &str = ".aifo-caches";
+/// Where the caches of projects lie, below our own cache directory.
+const PROJECTS: &str = "projects";
+
+/// Cargo writes these outside of a project. Its home itself is not writable: a tool that writes
+/// `config.toml` or `bin` there runs whatever it likes at the next build.
 const CARGO_HOME_WRITES: [&str; 2] = ["registry", "git"];
 const CARGO_HOME_LOCKS: [&str; 3] = [".package-cache", ".package-cache-mutate", ".global-cache"];
 
 impl Places {
-    /// The places of a kind. Folders are made; what cannot be made is left out, and the tool says
+    /// The places of a kind. Directories are made; what cannot be made is left out, and the tool says
     /// what it misses.
-    pub(crate) fn of(kind: &Kind, environment: impl Fn(&str) -> Option<OsString>) -> Self {
+    pub(crate) fn of(
+        kind: &Kind,
+        site: Site<'_>,
+        environment: impl Fn(&str) -> Option<OsString>,
+    ) -> Self {
         let mut places = Places::default();
-        let home = environment("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-        let base = base(&environment);
-        for Cache { variable, folder } in caches(kind.as_str()) {
-            let own = base.as_ref().map(|base| base.join(folder));
-            match (environment(variable), own) {
-                (Some(theirs), _) => places.writable.push(theirs.into()),
-                (None, Some(own)) if make_folder(&own) => {
-                    places.variables.push((variable, own.clone().into_os_string()));
-                    places.writable.push(own);
+        let base = site.base(&environment);
+        for Cache { variable, directory } in caches(kind.as_str()) {
+            match (environment(variable), &base) {
+                (Some(theirs), _) => places.allow(theirs.into(), site),
+                (None, Some(base)) => {
+                    if places.add_own(base.join(directory), site) {
+                        places.variables.push((variable, base.join(directory).into_os_string()));
+                    }
                 }
-                (None, _) => {}
+                (None, None) => {}
             }
         }
         if kind.as_str() == "rust" {
             places.variables.extend([("CC", "gcc".into()), ("CXX", "g++".into())]);
-            let cargo_home = environment("CARGO_HOME").map(PathBuf::from);
-            let cargo_home = cargo_home.or_else(|| Some(home?.join(".cargo")));
-            if let Some(cargo_home) = cargo_home.filter(|home| home.is_absolute()) {
-                places.add_cargo_home(&cargo_home);
-            }
+            places.add_rust(site, &environment);
         }
         places.variables.retain(|(name, _)| environment(name).is_none());
         places
     }
 
+    /// Makes a directory of ours, unless tools write around it already and make it themselves: there
+    /// its name may be a link that one of them has left. Returns whether it can be used.
+    fn add_own(&mut self, path: PathBuf, site: Site<'_>) -> bool {
+        if self.covers(&path, site) {
+            return true;
+        }
+        let made = make_directory(&path);
+        if made {
+            self.writable.push(path);
+        }
+        made
+    }
+
+    fn allow(&mut self, path: PathBuf, site: Site<'_>) {
+        if !self.covers(&path, site) {
+            self.writable.push(path);
+        }
+    }
+
+    /// Whether tools can write to a path without a rule of its own. A rule follows links, and a tool
+    /// may have put one there, to be let in elsewhere by the next session.
+    fn covers(&self, path: &Path, site: Site<'_>) -> bool {
+        let mut places = self.writable.iter().map(PathBuf::as_path);
+        let is_plain = path.components().all(|part| part != Component::ParentDir);
+        is_plain
+            && (path.starts_with(site.workspace)
+                || site.tmp.is_some_and(|tmp| path.starts_with(tmp))
+                || places.any(|place| path.starts_with(place)))
+    }
+
+    /// Adds what cargo writes: in a home of the project's, unless the user has chosen one.
+    fn add_rust(&mut self, site: Site<'_>, environment: &impl Fn(&str) -> Option<OsString>) {
+        let absolute = |name| environment(name).map(PathBuf::from).filter(|it| it.is_absolute());
+        let users = absolute("HOME").map(|home| home.join(".cargo"));
+        let chosen = match environment("CARGO_HOME") {
+            None if *site.caches == Caches::Of(CacheOwner::User) => users.clone(),
+            chosen => chosen.map(PathBuf::from).filter(|home| home.is_absolute()),
+        };
+        if let Some(home) = chosen {
+            return self.add_cargo_home(&home);
+        }
+        let (Some(base), None) = (site.base(environment), environment("CARGO_HOME")) else {
+            return;
+        };
+        let home = base.join(CARGO);
+        let made = match (site.caches, site.tmp) {
+            (Caches::None, Some(tmp)) => cargo_home::make(tmp, &[OF_SESSION, CARGO]),
+            _ if make_directory(&base) => cargo_home::make(&base, &[CARGO]),
+            _ => return,
+        };
+        let Ok(directory) = made else { return };
+        if let Some(users) = users {
+            // What it cannot link, cargo does without.
+            let _ = cargo_home::link_settings(&directory, &users, site.workspace);
+        }
+        self.variables.push(("CARGO_HOME", home.clone().into_os_string()));
+        if !self.covers(&home, site) {
+            self.add_cargo_home(&home);
+        }
+    }
+
     fn add_cargo_home(&mut self, cargo_home: &Path) {
-        for folder in CARGO_HOME_WRITES.map(|name| cargo_home.join(name)) {
-            make_folder(&folder);
-            self.writable.push(folder);
+        for directory in CARGO_HOME_WRITES.map(|name| cargo_home.join(name)) {
+            make_directory(&directory);
+            self.writable.push(directory);
         }
         for lock in CARGO_HOME_LOCKS.map(|name| cargo_home.join(name)) {
             // A rule needs a file; an existing one is not touched.
@@ -100,65 +181,74 @@ impl Places {
     }
 }
 
-/// Our own folders that a kind's tools fill, whether or not they are there. What is the user's, such
-/// as cargo's home, is not among them.
-pub fn local_caches(kind: &Kind, environment: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
-    let Some(base) = base(&environment) else { return Vec::new() };
-    let mut folders: Vec<PathBuf> = Vec::new();
-    for cache in caches(kind.as_str()) {
-        let folder = base.join(cache.folder);
-        // One may lie in another.
-        if !folders.iter().any(|outer| folder.starts_with(outer)) {
-            folders.push(folder);
+impl Site<'_> {
+    /// Where the caches of the session lie.
+    fn base(&self, environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+        match self.caches {
+            Caches::Of(owner) => Some(directory_of(&base(environment)?, owner)),
+            Caches::None => Some(self.tmp?.join(OF_SESSION)),
         }
     }
-    folders
 }
 
-/// Our own cache folder.
+/// A directory of ours that tools of a kind fill.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalCache {
+    /// Whose it is.
+    pub owner: CacheOwner,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+/// Our own directories that a kind's tools fill, of every owner, whether or not they are there. Those
+/// of the user, such as cargo's home, are not among them.
+pub fn local_caches(
+    kind: &Kind,
+    environment: impl Fn(&str) -> Option<OsString>,
+) -> Vec<LocalCache> {
+    let Some(base) = base(&environment) else { return Vec::new() };
+    let mut directories: Vec<&Path> = Vec::new();
+    for cache in caches(kind.as_str()) {
+        let directory = Path::new(cache.directory);
+        // One may lie in another.
+        if !directories.iter().any(|outer| directory.starts_with(outer)) {
+            directories.push(directory);
+        }
+    }
+    let entries = fs::read_dir(base.join(PROJECTS)).into_iter().flatten().flatten();
+    let keys = entries.filter_map(|entry| ProjectKey::parse(entry.file_name().to_str()?));
+    let mut owners: Vec<_> = keys.map(CacheOwner::Project).collect();
+    owners.push(CacheOwner::User);
+    owners.sort();
+    let of = |owner: &CacheOwner| {
+        let base = directory_of(&base, owner);
+        let cargo =
+            (kind.as_str() == "rust" && *owner != CacheOwner::User).then(|| Path::new(CARGO));
+        let paths = directories.iter().copied().chain(cargo).map(move |it| base.join(it));
+        paths.map(|path| LocalCache { owner: owner.clone(), path }).collect::<Vec<_>>()
+    };
+    owners.iter().flat_map(of).collect()
+}
+
+/// Where the caches of an owner lie, below our own cache directory.
+fn directory_of(base: &Path, owner: &CacheOwner) -> PathBuf {
+    match owner {
+        CacheOwner::Project(key) => base.join(PROJECTS).join(key.as_str()),
+        CacheOwner::User => base.to_owned(),
+    }
+}
+
+/// Our own cache directory.
 fn base(environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |name| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     Some(base.join("aifo"))
 }
 
-fn make_folder(path: &Path) -> bool {
+fn make_directory(path: &Path) -> bool {
     // Private where it is ours to make; an existing one keeps its mode.
     DirBuilder::new().recursive(true).mode(0o700).create(path).is_ok() && fs::metadata(path).is_ok()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn places(kind: &str, environment: &[(&str, &str)]) -> Places {
-        Places::of(&Kind::parse(kind).unwrap(), |name| {
-            environment.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into())
-        })
-    }
-
-    #[test]
-    fn ours_unless_the_user_says_otherwise() {
-        let base = std::env::temp_dir().join(format!("aifo-places-{}", std::process::id()));
-        let home = base.to_str().unwrap();
-        let own = |folder: &str| base.join(".cache/aifo").join(folder);
-
-        let python = places("python", &[("HOME", home), ("PIP_CACHE_DIR", "/theirs")]);
-        let names: Vec<_> = python.variables.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, ["UV_CACHE_DIR", "PYTHONUSERBASE"]);
-        assert_eq!(python.writable, [PathBuf::from("/theirs"), own("uv"), own("python-user")]);
-        assert!(own("uv").is_dir());
-
-        let rust = places("rust", &[("HOME", home), ("CC", "clang")]);
-        assert_eq!(rust.variables, [("CXX", OsString::from("g++"))]);
-        assert!(rust.writable.contains(&base.join(".cargo/registry")));
-        assert!(!rust.writable.contains(&base.join(".cargo")), "never its home itself");
-
-        assert_eq!(places("node", &[]), Places::default(), "no home, no caches");
-
-        let go =
-            local_caches(&Kind::parse("go").unwrap(), |name| (name == "HOME").then(|| home.into()));
-        assert_eq!(go, [own("go"), own("go-build")], "what lies in another goes with it");
-        fs::remove_dir_all(&base).unwrap();
-    }
-}
+mod tests;

@@ -30,6 +30,67 @@ fn who_is_told_to_serve_serves_whatever_the_profile_says() {
     assert_eq!(answer(&agent, "r")["result"]["content"], "text");
 }
 
+/// An editor and an agent with a session, and no sidecars.
+#[track_caller]
+fn with_session(setup: &Setup, agent: &AcpAgent, options: &[&str]) -> Editor {
+    let mut coder = setup.coder();
+    coder.args(["acp", "--backend", "local"]).args(options);
+    coder.args(["--agent-command", &agent.command_line()]);
+    let mut editor = Editor::start(&mut coder);
+    let introduced = editor.request("initialize", &json!({"protocolVersion": 1}));
+    editor.response(introduced).unwrap();
+    let opened =
+        editor.request("session/new", &json!({"cwd": setup.workspace(), "mcpServers": []}));
+    editor.response(opened).unwrap();
+    editor
+}
+
+#[test]
+fn an_editor_that_leaves_between_turns_leaves_no_request_unanswered() {
+    let call = json!({"toolCallId": "t", "title": "make", "kind": "execute"});
+    let sleeps = json!({"sessionId": "$session", "command": "/bin/sleep", "args": ["1000"]});
+    let id = json!({"sessionId": "$session", "terminalId": "$answer:c/result/terminalId"});
+    let agent = AcpAgent::new(&turn([
+        Step::ask("c", "terminal/create", sleeps),
+        Step::request("w", "terminal/wait_for_exit", id),
+        Step::stop("end_turn"),
+        Step::request("p", "session/request_permission", Step::permission(call)),
+        Step::request("e", "elicitation/create", json!({"sessionId": "$session"})),
+    ]));
+    let setup = Setup::new();
+    let mut editor = with_session(&setup, &agent, &["--terminals", "aifo"]);
+    let prompt = json!([{"type": "text", "text": "go"}]);
+    let prompted =
+        editor.request("session/prompt", &json!({"sessionId": "session-1", "prompt": prompt}));
+    editor.response(prompted).unwrap();
+    editor.wait_for("the last request", |message| message["method"] == "elicitation/create");
+    editor.finish().exited(0);
+    let cancelled = json!({"outcome": {"outcome": "cancelled"}});
+    assert_eq!(answer(&agent, "p")["result"], cancelled);
+    for id in ["w", "e"] {
+        let answer = answer(&agent, id);
+        assert_eq!(answer["error"]["code"], -32603, "{answer}");
+    }
+    assert_eq!(agent.alive(), [0; 0]);
+}
+
+#[test]
+fn an_agent_of_a_later_version_is_refused() {
+    let agent = AcpAgent::new(
+        &Script::polite().on("initialize", [Step::Answer(json!({"protocolVersion": 2}))]),
+    );
+    let setup = Setup::new();
+    let mut coder = setup.coder();
+    coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);
+    let mut editor = Editor::start(&mut coder);
+    let introduced = editor.request("initialize", &json!({"protocolVersion": 2}));
+    let error = editor.response(introduced).unwrap_err();
+    let text = error["message"].as_str().unwrap();
+    assert!(text.contains("version 2") && text.contains("\nhint: "), "{error}");
+    assert_eq!(agent.received_of("initialize")[0]["params"]["protocolVersion"], 1);
+    editor.finish().exited(0);
+}
+
 #[test]
 fn term_ends_an_agent_at_once_that_takes_its_time_to_end() {
     let stays = [Step::IgnoreSignals, Step::Spawn(Group::Agents), Step::Hang];

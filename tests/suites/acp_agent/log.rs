@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use aifo_tests::{Outcome, Step};
+use aifo_tests::{AcpAgent, Editor, Outcome, Setup, Step};
 use serde_json::{Value, json};
 
 use crate::{Stage, Told, turn};
@@ -50,4 +50,36 @@ fn a_log_tells_the_same_turn_once_more() {
     let common =
         |told: &Told| -> Vec<Value> { told.reports.iter().filter(is_common).map(plain).collect() };
     assert_eq!(common(&replayed), common(&told));
+}
+
+#[test]
+fn the_log_of_an_editors_agent_tells_prompts_that_were_queued() {
+    let agent = AcpAgent::new(&turn([Step::say("."), Step::stop("end_turn")]));
+    let setup = Setup::new();
+    let folder = setup.scratch().join("wire");
+    let mut coder = setup.coder();
+    coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);
+    coder.arg("--wire-log").arg(&folder);
+    let mut editor = Editor::start(&mut coder);
+    // It waits for no answer, so all prompts but the first are queued.
+    editor.request("initialize", &json!({"protocolVersion": 1}));
+    editor.request("session/new", &json!({"cwd": setup.workspace(), "mcpServers": []}));
+    let prompt = json!([{"type": "text", "text": "go"}]);
+    let params = json!({"sessionId": "session-1", "prompt": prompt});
+    let mut ids = [0; 5];
+    for id in &mut ids {
+        *id = editor.request("session/prompt", &params);
+    }
+    for id in ids {
+        assert_eq!(editor.response(id).unwrap()["stopReason"], "end_turn");
+    }
+    editor.finish().exited(0);
+    let files: Vec<_> = fs::read_dir(&folder).unwrap().flatten().collect();
+    let mut replay = setup.coder();
+    replay.args(["acp", "replay", "--format", "json"]).arg(files[0].path());
+    let replayed = Told::of(Outcome::of(&mut replay));
+    assert_eq!(replayed.all("misfit"), Vec::<&Value>::new());
+    replayed.outcome.exited(0);
+    let texts: Vec<_> = replayed.all("final").iter().map(|end| end["text"].clone()).collect();
+    assert_eq!(texts, ["."; 5]);
 }

@@ -203,6 +203,9 @@ fn only_what_is_all_of_a_command_is_allowed() {
             (Asks("read", json!({"path": "src/a", "command": "rm y"})), true),
             (Asks("read", json!({"path": "src/a", "command": "a", "cmd": "b"})), true),
             (Asks("edit", json!({"path": "src/a"})), false),
+            (Asks("edit", json!({"path": "src/a", "command": "str_replace"})), false),
+            (Asks("edit", json!({"path": "src/a", "command": "make"})), true),
+            (Asks("execute", json!({"path": "src/a", "command": "view"})), true),
             (Asks("edit", json!({"path": "src/link/config"})), true),
         ],
     );

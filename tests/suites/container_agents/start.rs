@@ -32,6 +32,25 @@ fn it_ends_as_its_agent_does() {
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
+fn an_agent_of_an_editor_authenticates_in_its_container() {
+    let name = "an_agent_of_an_editor_authenticates_in_its_container";
+    let Some(engine) = Engine::of_run(name) else { return };
+    let containers = containers(&engine);
+    let mut login = containers.command("acp");
+    let script =
+        "test -t 0 && echo terminal; echo \"$0 $* A=$A B=$B\"; test -e /workspace && exit 7";
+    login.args(["--quiet", "--image", EVERY_TOOL, "--agent-command"]);
+    login.args([&format!("sh -c '{script}' acp"), "--", "--backend", "local"]);
+    login.env("AIFO_ENV_A", "1").env("B", "2");
+    let terminal = Terminal::new();
+    let started = terminal.start(&login);
+    terminal.expect("terminal\r\n").expect("acp --backend local A=1 B=\r\n");
+    assert_eq!(started.finish(), Ok(7), "{}", terminal.shown());
+    assert_eq!(left(&engine, &containers), [""; 0]);
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
 fn it_says_what_holds_and_what_came_of_it() {
     let Some(engine) = Engine::of_run("it_says_what_holds_and_what_came_of_it") else { return };
     let tools = containers(&engine);
@@ -209,7 +228,7 @@ fn it_is_the_caller_outside() {
     use std::os::unix::fs::{MetadataExt, chown};
     let group = fs::metadata("/var/run/docker.sock").unwrap().gid().to_string();
     let user = ["setpriv", "--reuid", "1000", "--regid", "1000", "--groups", &group];
-    let tools = containers(&engine).through(&user).switch("--no-toolchain-cache");
+    let tools = containers(&engine).through(&user);
     let setup = tools.setup();
     for dir in ["", "workspace", "workspace/Makefile", "home", "run"] {
         chown(setup.scratch().join(dir), Some(1000), Some(1000)).unwrap();
@@ -286,4 +305,7 @@ fn other_launchers_have_it_too() {
     assert!(text.starts_with(super::MADE), "{outcome:?}");
     assert!(text.contains("Ended(Exited(0)) after 1 tool calls"), "{outcome:?}");
     assert_eq!(left(&engine, &containers), [""; 0]);
+    // By default a session keeps its project's caches.
+    let cleared = containers.clear_caches(&containers.setup().workspace());
+    assert!(cleared.starts_with("removed aifo-ccache-"), "{cleared}");
 }

@@ -24,6 +24,14 @@ for folder, folders, files in os.walk("/"):
         print("found", os.path.join(folder, sys.argv[1]))
 "#;
 
+/// Leaves a file of this name where uv unpacks what it downloads.
+pub(crate) const PLANT: &str = r#"
+import os, sys
+directory = os.environ["UV_CACHE_DIR"]
+os.makedirs(directory, exist_ok=True)
+open(os.path.join(directory, sys.argv[1]), "w").close()
+"#;
+
 /// Everything that is mounted, but for what makes up a container on any engine.
 pub(crate) const MOUNTS: &str = r#"
 engines = ("/proc", "/sys", "/dev", "/run/.containerenv", "/run/secrets")

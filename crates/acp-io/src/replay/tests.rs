@@ -126,6 +126,79 @@ fn a_turn_comes_out_as_it_was() {
 }
 
 #[test]
+fn a_prompt_may_follow_the_answer_at_once() {
+    let again =
+        |id: u64| json!({"id": id, "method": "session/prompt", "params": {"sessionId": "s"}});
+    let log = Log::open()
+        .came(5, say("one"))
+        .came(6, json!({"id": 13, "result": {"stopReason": "end_turn"}}))
+        .out(6, again(14))
+        .came(7, say("two"))
+        .came(7, json!({"id": 14, "result": {"stopReason": "cancelled"}}))
+        .out(7, again(15))
+        .came(8, json!({"id": 15, "error": {"code": -1, "message": "no"}}));
+    let expected = [
+        "draft one",
+        "final one end_turn",
+        "sent session/prompt 14",
+        "draft two",
+        "final two cancelled",
+        "sent session/prompt 15",
+        "final",
+        "closed",
+    ];
+    assert_eq!(log.told(), expected);
+}
+
+#[test]
+fn a_relays_log_has_what_only_an_editor_asks_and_answers() {
+    let head =
+        json!({"log": "acp", "version": 1, "agent": "a", "pid": 1, "part": 1, "relay": true});
+    let prompt = |id: u64, session: &str| json!({"id": id, "method": "session/prompt", "params": {"sessionId": session}});
+    let end = |id: u64| json!({"id": id, "result": {"stopReason": "end_turn"}});
+    let hour = 3_600_000;
+    let log = Log::new()
+        .line(0, "", head)
+        // The editor does not wait for answers ..
+        .out(0, json!({"id": 1, "method": "initialize", "params": {}}))
+        .out(0, json!({"id": 2, "method": "session/load", "params": {"sessionId": "s"}}))
+        .out(0, json!({"id": 3, "method": "session/resume", "params": {"sessionId": "r"}}))
+        .out(0, prompt(4, "s"))
+        .out(0, prompt(5, "r"))
+        .came(1, json!({"id": 1, "result": {"protocolVersion": 1}}))
+        .came(2, json!({"id": 2, "result": {}}))
+        .came(3, json!({"id": 3, "result": {}}))
+        // .. takes its time, answers what only it serves, and says what only it means.
+        .came(4, ask("p"))
+        .came(4, ask("q"))
+        .came(4, json!({"id": "e", "method": "elicitation/create"}))
+        .came(4, json!({"id": "f", "method": "fs/read_text_file"}))
+        .out(4, json!({"id": "f", "error": {"code": -32601, "message": "no"}}))
+        .out(hour, json!({"id": "p", "result": {"outcome": {"outcome": "selected", "optionId": "new"}}}))
+        .out(hour, json!({"id": "q", "error": {"code": -1, "message": "no"}}))
+        .out(hour, json!({"id": "e", "result": {"action": "accept"}}))
+        .out(hour, json!({"method": "$/cancel_request", "params": {"requestId": 9}}))
+        .came(2 * hour, end(4))
+        .out(2 * hour, json!({"method": "session/cancel", "params": {"sessionId": "s"}}))
+        .out(2 * hour, prompt(6, "s"))
+        .came(2 * hour, end(6))
+        .came(2 * hour, end(5))
+        // A permission of a session that only the agent knows, and one more introduction.
+        .came(2 * hour, json!({"id": "t", "method": "session/request_permission", "params": {"sessionId": "t"}}))
+        .out(2 * hour, cancelled("t"))
+        .out(2 * hour, json!({"id": 7, "method": "initialize", "params": {}}))
+        .came(2 * hour, json!({"id": 7, "result": {}}));
+    let told = log.replay();
+    let of = |name: &str| told.iter().filter(|one| one["type"] == name).count();
+    assert_eq!(of("misfit"), 0, "{told:?}");
+    assert_eq!(
+        (of("final"), of("permission"), of("request"), of("agent")),
+        (3, 3, 1, 2),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn what_the_clock_did_it_does_again() {
     let log = Log::open()
         .came(5, ask("p"))
@@ -228,7 +301,7 @@ fn missing_files_and_odd_times_are_survived() {
 fn a_log_is_replayed_from_its_files() {
     let folder = std::env::temp_dir().join(format!("aifo-replay-{}", std::process::id()));
     let limits = crate::WireLogLimits { file_bytes: 300, files: 100 };
-    let log = crate::WireLog::open(&folder, limits, "gemini", vec![]).unwrap();
+    let log = crate::WireLog::open(&folder, limits, "gemini", Requests::Own, vec![]).unwrap();
     let mut client = Client::new(Config::default(), Instant::now());
     let now = Instant::now();
     let mut events = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use aifo_acp::Requests;
 use serde_json::{Map, Value, json};
 
 /// One line of a log (`spec/acp-wire.md#lines`).
@@ -24,6 +25,8 @@ pub enum What {
         pid: u32,
         /// Which file of the log it is, from 1.
         part: u64,
+        /// Whose requests are logged.
+        requests: Requests,
     },
     /// Something went over a pipe.
     Line(Pipe, Line),
@@ -83,12 +86,15 @@ impl Entry {
         let mut put = |name: &str, value: Value| _ = members.insert(name.to_owned(), value);
         put("t", u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX).into());
         match &self.what {
-            What::Head { agent, pid, part } => {
+            What::Head { agent, pid, part, requests } => {
                 put("log", "acp".into());
                 put("version", VERSION.into());
                 put("agent", agent.as_str().into());
                 put("pid", (*pid).into());
                 put("part", (*part).into());
+                if *requests == Requests::Relayed {
+                    put("relay", true.into());
+                }
             }
             What::End(pipe) => {
                 put("dir", pipe.word().into());
@@ -129,7 +135,11 @@ impl Entry {
                 return None;
             }
             let pid = u32::try_from(number("pid")?).ok()?;
-            let what = What::Head { agent: text("agent")?, pid, part: number("part")? };
+            let requests = match value.get("relay") {
+                Some(Value::Bool(true)) => Requests::Relayed,
+                _ => Requests::Own,
+            };
+            let what = What::Head { agent: text("agent")?, pid, part: number("part")?, requests };
             return Some(Entry { time, what });
         }
         if let Some(report) = value.get("decision") {
@@ -176,7 +186,8 @@ mod tests {
     fn what_is_written_is_read() {
         let text = |encoding| Line::Text { text: "a\nb".into(), len: 9, encoding };
         let rows = [
-            What::Head { agent: "gemini".into(), pid: 7, part: 2 },
+            What::Head { agent: "gemini".into(), pid: 7, part: 2, requests: Requests::Own },
+            What::Head { agent: "gemini".into(), pid: 7, part: 1, requests: Requests::Relayed },
             What::Line(Pipe::In, Line::Frame(json!([{"id": 1}, 17]))),
             What::Line(Pipe::Out, Line::Frame(Value::Null)),
             What::Line(Pipe::Err, text(Encoding::Utf8)),

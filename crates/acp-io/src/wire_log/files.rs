@@ -7,6 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use aifo_acp::Requests;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
@@ -41,6 +42,7 @@ pub(super) struct Files {
     directory: OwnedFd,
     limits: WireLogLimits,
     agent: String,
+    requests: Requests,
     name: Name,
     file: File,
     written: u64,
@@ -62,6 +64,7 @@ impl Files {
         directory: &Path,
         limits: WireLogLimits,
         agent: &str,
+        requests: Requests,
         time: Duration,
     ) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
@@ -70,7 +73,7 @@ impl Files {
         let begun = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let (name, file) = first_free(&directory, begun)?;
         let agent = agent.to_owned();
-        let mut files = Files { directory, limits, agent, name, file, written: 0 };
+        let mut files = Files { directory, limits, agent, requests, name, file, written: 0 };
         files.begin(time)?;
         Ok(files)
     }
@@ -89,7 +92,8 @@ impl Files {
     /// Begins a file.
     fn begin(&mut self, time: Duration) -> io::Result<()> {
         let Name { pid, part, .. } = self.name;
-        self.append(&Entry { time, what: What::Head { agent: self.agent.clone(), pid, part } })?;
+        let (agent, requests) = (self.agent.clone(), self.requests);
+        self.append(&Entry { time, what: What::Head { agent, pid, part, requests } })?;
         self.remove_old();
         Ok(())
     }

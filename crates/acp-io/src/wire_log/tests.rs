@@ -17,7 +17,8 @@ impl Scratch {
     }
 
     fn open(&self, limits: WireLogLimits) -> WireLog {
-        WireLog::open(&self.0.join("log"), limits, "gemini", vec!["s3cret".into()]).unwrap()
+        WireLog::open(&self.0.join("log"), limits, "gemini", Requests::Own, vec!["s3cret".into()])
+            .unwrap()
     }
 
     /// The log's files, in their order.
@@ -133,7 +134,8 @@ fn it_is_the_owners_alone_and_no_link_is_followed() {
     }
     let link = scratch.0.join("link");
     symlink(&directory, &link).unwrap();
-    let error = WireLog::open(&link, WireLogLimits::default(), "gemini", vec![]).unwrap_err();
+    let error = WireLog::open(&link, WireLogLimits::default(), "gemini", Requests::Own, vec![])
+        .unwrap_err();
     assert!(matches!(error.raw_os_error(), Some(nix::libc::ENOTDIR | nix::libc::ELOOP)), "{error}");
 }
 

@@ -89,12 +89,14 @@ impl Client {
             },
             (Ask::New, Ok(result)) => match session_of(&result) {
                 // Another of this name would take the turn of the first with it.
-                Some(session) if self.is_in_use(&session) => {
+                Some(session) if self.is_in_use(&session) && !self.is_relayed() => {
                     ("session/new".to_owned(), Failure::SessionInUse(session))
                 }
                 Some(session) => {
-                    let opened = self.open(&session);
-                    self.sessions.insert(session.clone(), opened);
+                    if !self.is_in_use(&session) {
+                        let opened = self.open(&session);
+                        self.sessions.insert(session.clone(), opened);
+                    }
                     self.events.push_back(Event::Opened {
                         request,
                         session: session.clone(),
@@ -119,7 +121,9 @@ impl Client {
             (Ask::Initialize, Err(failure)) => ("initialize".to_owned(), failure),
             (Ask::New, Err(failure)) => ("session/new".to_owned(), failure),
             (Ask::Load { session }, Err(failure)) => {
-                self.sessions.remove(&session);
+                if self.sessions.get(&session).is_some_and(|found| found.turn().is_none()) {
+                    self.sessions.remove(&session);
+                }
                 ("session/load".to_owned(), failure)
             }
             (Ask::Other { method }, Err(failure)) => (method, failure),
@@ -195,7 +199,7 @@ impl Client {
         let is_permission = method == "session/request_permission";
         if self.asked.contains(&id) {
             count(&mut self.strays.duplicate_requests);
-        } else if !is_permission && !self.config.serves.method(&method) {
+        } else if !is_permission && !self.is_served(&method) {
             count(&mut self.strays.unknown_requests);
             let error = RpcError::new(code::METHOD_NOT_FOUND, format!("no method '{method}'"));
             self.reply(id, Err(error));
@@ -211,8 +215,9 @@ impl Client {
     }
 
     fn permission(&mut self, id: Id, params: Value) {
-        let session = session_of(&params).and_then(|id| self.sessions.get_mut(&id));
-        let Some(session) = session else {
+        let session = session_of(&params);
+        session.iter().for_each(|session| self.admit(session));
+        let Some(session) = session.and_then(|id| self.sessions.get_mut(&id)) else {
             let error = RpcError::new(code::INVALID_PARAMS, "no such session");
             return self.reply(id, Err(error));
         };

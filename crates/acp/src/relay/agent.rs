@@ -33,6 +33,9 @@ impl Relay {
             return self.permission(id, params, beside);
         }
         match self.offer.whose(&method) {
+            Served::Ours if !self.is_serving() => {
+                self.refuse(Side::Agent, id, Self::editor_ended());
+            }
             Served::Ours => {
                 self.terminals.asked(&id, &method, &params);
                 self.agent.asked.push(id.clone(), Asked::Host);

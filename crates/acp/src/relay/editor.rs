@@ -4,8 +4,10 @@ use serde_json::{Map, Value};
 
 use super::end::{Asked, Stream, What};
 use super::fields::Fields;
+use super::passing::not_spoken;
 use super::path_map::{Way, is_beneath};
-use super::{CANCEL, CANCEL_REQUEST, Relay, Side};
+use super::{CANCEL, CANCEL_REQUEST, INITIALIZE, Relay, Side};
+use crate::capabilities::lower_version;
 use crate::message::{Id, RpcError, code};
 use crate::strays::count;
 
@@ -21,8 +23,15 @@ impl Relay {
             let error = self.agent_ended();
             return self.refuse(Side::Editor, id, error);
         }
+        if let Some(other) = self.other_version.as_ref().filter(|_| method != INITIALIZE) {
+            return self.refuse(Side::Editor, id, not_spoken(other));
+        }
         match method.as_str() {
-            "initialize" => self.offer.declare(&mut params),
+            INITIALIZE => {
+                self.other_version = None;
+                lower_version(&mut params);
+                self.offer.declare(&mut params);
+            }
             "session/new" | "session/load" | "session/resume" | "session/fork" => {
                 if let Some(error) = self.outside(&params) {
                     return self.refuse(Side::Editor, id, error);

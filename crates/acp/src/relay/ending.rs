@@ -1,5 +1,7 @@
 //! The ends of the two streams.
 
+use std::time::Instant;
+
 use serde_json::Map;
 
 use super::end::{Asked, At, Stream, What};
@@ -30,7 +32,7 @@ impl Relay {
         while let Some((_, sent)) = self.editor.sent.pop() {
             self.answer(Side::Agent, &sent.id, Err(Self::editor_ended()), Map::new());
         }
-        self.release = Release::At(self.now.checked_add(self.config.limits.cancel_grace));
+        self.release = Release::At(self.grace());
     }
 
     /// All that waits for the agent fails at once, and nobody waits for what it has asked.
@@ -60,13 +62,41 @@ impl Relay {
         }
     }
 
-    /// Tells once that the agent is not needed any more.
+    /// Tells once that the agent is not needed any more: when all that it has asked is answered, and the
+    /// answers are taken.
     pub(super) fn release(&mut self) {
-        let Release::At(until) = self.release else { return };
-        if self.editor.asked.len() == 0 || until.is_some_and(|until| until <= self.now) {
+        let now = self.now;
+        let is_late = |until: Option<Instant>| until.is_some_and(|until| until <= now);
+        if let Release::At(until) = self.release
+            && (self.editor.asked.len() == 0 || is_late(until))
+        {
+            self.release = Release::Flushing(self.grace());
+            self.fail_hosts();
+        }
+        if let Release::Flushing(until) = self.release
+            && (self.agent.out.held() == 0 || self.agent.stream == Stream::Ended || is_late(until))
+        {
             self.release = Release::Told;
             self.events.push_back(RelayEvent::Released);
         }
+    }
+
+    /// Answers what is ours to serve and still runs. Everything else was answered when the editor went.
+    fn fail_hosts(&mut self) {
+        while let Some((id, _)) = self.agent.asked.take_first(|asked| matches!(asked, Asked::Host))
+        {
+            self.refuse(Side::Agent, id.clone(), Self::editor_ended());
+            self.events.push_back(RelayEvent::Withdrawn { id, why: Withdrawal::Ended });
+        }
+    }
+
+    /// Whether the agent's requests are served: not any more once it is about to be ended.
+    pub(super) fn is_serving(&self) -> bool {
+        matches!(self.release, Release::No | Release::At(_))
+    }
+
+    fn grace(&self) -> Option<Instant> {
+        self.now.checked_add(self.config.limits.cancel_grace)
     }
 
     /// Why nothing comes of what the editor asks.

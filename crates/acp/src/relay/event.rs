@@ -32,8 +32,8 @@ pub enum RelayEvent {
         /// The parameters as they came, with paths as the agent names them.
         params: Value,
     },
-    /// A request that was told is wanted no more. A permission has been answered with that; any other
-    /// is still to be responded to, unless the agent has ended.
+    /// A request that was told is wanted no more. A permission has been answered with that, and so has
+    /// any request that ends with [`Withdrawal::Ended`]; any other is still to be responded to.
     Withdrawn {
         /// The request's id.
         id: Id,

@@ -63,7 +63,7 @@ impl<'a> Fields<'a> {
     /// The error of a request: what was not found.
     pub(super) fn error(self, error: &mut RpcError) {
         if error.code == code::NOT_FOUND {
-            self.uri(&mut error.data);
+            error.data.iter_mut().for_each(|data| self.uri(data));
         }
     }
 
@@ -251,10 +251,16 @@ mod tests {
         let mut other = sessions("/i/x");
         fields.result("_vendor/list", &mut other);
         assert_eq!(other, sessions("/i/x"));
-        let mut error =
-            RpcError { code: -32002, message: "/i/x".into(), data: json!({"uri": "file:///i/x"}) };
+        let mut error = RpcError {
+            code: -32002,
+            message: "/i/x".into(),
+            data: Some(json!({"uri": "file:///i/x"})),
+        };
         fields.error(&mut error);
-        assert_eq!((error.message.as_str(), error.data), ("/i/x", json!({"uri": "file:///h/x"})));
+        assert_eq!(
+            (error.message.as_str(), error.data),
+            ("/i/x", Some(json!({"uri": "file:///h/x"})))
+        );
     }
 
     #[test]

@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 use super::end::{Asked, Sent, Stream, What};
 use super::event::RelayEvent;
 use super::fields::Fields;
-use super::{CANCEL_REQUEST, Relay, Side};
+use super::{CANCEL_REQUEST, INITIALIZE, Relay, Side};
+use crate::capabilities::{OtherVersion, later_version};
 use crate::envelope::Envelope;
 use crate::json::LineTooLong;
 use crate::message::{Id, Message, RpcError, code};
@@ -101,6 +102,20 @@ impl Relay {
             (Ok(result), What::Other { method }) => fields.result(method, result),
             (Ok(_), What::Prompt { .. }) => {}
             (Err(error), _) => fields.error(error),
+        }
+        if from == Side::Agent
+            && matches!(&sent.what, What::Other { method } if method == INITIALIZE)
+            && let Ok(result) = &mut outcome
+        {
+            if let Some(login) = &self.config.terminal_login {
+                login.rewrite(result);
+            }
+            // A session of another version would pass through the states of version 1: the editor must
+            // not open one.
+            if let Some(other) = later_version(result) {
+                outcome = Err(not_spoken(&other));
+                self.other_version = Some(other);
+            }
         }
         match sent.what {
             What::Other { .. } => _ = self.answer(from.other(), &sent.id, outcome, beside),
@@ -226,6 +241,12 @@ impl Relay {
     fn dropped(&mut self, from: Side, too_long: LineTooLong) {
         self.events.push_back(RelayEvent::TooLong { side: from, len: too_long.len as u64 });
     }
+}
+
+/// The error of an agent that answers another version than it was offered.
+pub(super) fn not_spoken(other: &OtherVersion) -> RpcError {
+    let hint = "hint: use a release of the agent that speaks version 1";
+    RpcError::new(code::INTERNAL, format!("{other}\n{hint}"))
 }
 
 pub(super) fn busy() -> RpcError {

@@ -92,10 +92,13 @@ impl Story {
     }
 
     fn collect(&mut self) {
-        while let Some(event) = self.relay.poll_event() {
-            self.events.push(event);
+        loop {
+            self.events.extend(std::iter::from_fn(|| self.relay.poll_event()));
+            self.take_lines();
+            // More may come once lines were taken.
+            let Some(more) = self.relay.poll_event() else { return };
+            self.events.push(more);
         }
-        self.take_lines();
     }
 
     fn take_lines(&mut self) {

@@ -2,9 +2,15 @@
 
 use std::process::ExitCode;
 
-use aifo_acp::{PathMap, RelayConfig, RelayEvent, Served, Side, decision_report};
-use aifo_acp_io::{Bridge, PeerEnd, Stdio, WireLog};
+use aifo_acp::{
+    PathMap, RelayConfig, RelayEvent, Requests, RpcError, Served, Side, TerminalLogin, code,
+    decision_report,
+};
+use aifo_acp_io::{Bridge, FIRST_REQUEST, PeerEnd, Stdio, WireLog, refuse_editor};
+use aifo_launch::GIVEN_PREFIX;
+use aifo_types::exit;
 use anyhow::Context;
+use serde_json::json;
 
 use crate::acp::hosts::Hosts;
 use crate::acp::judge::Judge;
@@ -13,15 +19,52 @@ use crate::acp::stage::{Setting, Stage};
 use crate::acp::summary;
 use crate::acp::told::failed;
 use crate::cli::{Acp, Server};
+use crate::code_of;
 use crate::console;
 use crate::run::called_off;
 use crate::start::EndSignals;
 
-pub(crate) async fn bridge(flags: Acp) -> anyhow::Result<ExitCode> {
+pub(crate) async fn bridge(flags: Acp, name: Option<String>) -> anyhow::Result<ExitCode> {
     let mut signals = EndSignals::listen()?;
+    match session(flags, name, &mut signals).await {
+        Err(error) => Ok(refuse(&error, &mut signals).await),
+        ended => ended,
+    }
+}
+
+/// Reports why there is no agent: on stderr, and to the editor as the answer to its `initialize`.
+async fn refuse(error: &anyhow::Error, signals: &mut EndSignals) -> ExitCode {
+    console::fail(error);
+    let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
+    if let Ok(editor) = Stdio::start(&stdin, &stdout) {
+        let error = editor_error(error);
+        tokio::select! {
+            () = refuse_editor(editor, &error, FIRST_REQUEST) => {}
+            _ = signals.told() => {}
+        }
+    }
+    ExitCode::from(code_of(error, exit::NOTHING_RAN))
+}
+
+/// An error as an editor shows it: the message has all of it, the data has the cause and the remedy.
+fn editor_error(error: &anyhow::Error) -> RpcError {
+    let text = console::story(error);
+    let (details, hint) = match text.split_once("\nhint: ") {
+        Some((details, hint)) => (details, Some(hint)),
+        None => (text.as_str(), None),
+    };
+    let data = json!({"details": details, "hint": hint});
+    RpcError { data: Some(data), ..RpcError::new(code::INTERNAL, text) }
+}
+
+async fn session(
+    mut flags: Acp,
+    name: Option<String>,
+    signals: &mut EndSignals,
+) -> anyhow::Result<ExitCode> {
+    flags.agent.requests = Requests::Relayed;
     // What an editor says while the session comes up is read when that is there.
-    let (stage, behind) = match Stage::set(flags.agent, flags.name.as_deref(), &mut signals).await?
-    {
+    let (stage, behind) = match Stage::set(flags.agent, name.as_deref(), signals).await? {
         Setting::Up(stage, behind) => (*stage, *behind),
         Setting::Shown => return Ok(ExitCode::SUCCESS),
         Setting::CalledOff(signal) => return Ok(called_off(signal)),
@@ -35,7 +78,7 @@ pub(crate) async fn bridge(flags: Acp) -> anyhow::Result<ExitCode> {
             return Err(error);
         }
     };
-    let over = serve(bridge, &judge, log.as_deref(), &mut signals).await;
+    let over = serve(bridge, &judge, log.as_deref(), signals).await;
     behind.close().await;
     Ok(match over {
         Over::EditorGone => ExitCode::SUCCESS,
@@ -74,10 +117,14 @@ fn start(
              that directory"
         ),
         roots: vec![workspace],
+        terminal_login: Some(TerminalLogin {
+            words: Acp::own_words(),
+            variable_prefix: GIVEN_PREFIX.to_owned(),
+        }),
         ..RelayConfig::default()
     };
     let limits = peer_limits(&stage.profile);
-    let editor = Stdio::start(&std::io::stdin(), &std::io::stdout())?;
+    let editor = || Stdio::start(&std::io::stdin(), &std::io::stdout());
     let program = stage.command.as_std().get_program().to_string_lossy().into_owned();
     let bridge = Bridge::start(stage.command, config, limits, stage.log, stage.hosts, editor);
     bridge.with_context(|| format!("cannot start '{program}'"))

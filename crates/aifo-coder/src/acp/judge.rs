@@ -165,6 +165,9 @@ const NOWHERE: &str = "~";
 
 /// The command of a call. Two that differ, and one in an unknown form, are a command, too.
 fn command_of(call: &ToolCall) -> Option<AskedCommand> {
+    if is_file_editor(call) {
+        return None;
+    }
     if let Some(text) = call.command() {
         return Some(AskedCommand::of_text(&text));
     }
@@ -178,6 +181,19 @@ fn command_of(call: &ToolCall) -> Option<AskedCommand> {
     };
     let texts: Vec<String> = values.iter().map(|value| words(value).join(" ")).collect();
     (!texts.is_empty()).then(|| AskedCommand::of_any(texts.iter().map(String::as_str)))
+}
+
+/// Whether a call is one of a file editor, whose `command` is a verb and no program: the editor tool of
+/// OpenHands and others sends `{"command": "view", "path": ..}`.
+fn is_file_editor(call: &ToolCall) -> bool {
+    const VERBS: [&str; 5] = ["create", "insert", "str_replace", "undo_edit", "view"];
+    let Some(input) = call.member("rawInput").filter(|_| call.kind() != "execute") else {
+        return false;
+    };
+    let verb = input.get("command").and_then(Value::as_str);
+    verb.is_some_and(|verb| VERBS.contains(&verb))
+        && input.get("path").is_some_and(Value::is_string)
+        && input.get("cmd").is_none()
 }
 
 /// A word as a shell takes it for itself.

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use aifo_acp::Serves;
 use aifo_acp_io::{WireLog, WireLogLimits};
 use aifo_doors::{Files, TerminalCommand, TerminalConfig, Terminals, Workspace, Writing};
-use aifo_launch::{AcpProfile, Agent, Place, Session, Tally, WorkspaceLock, given_variables};
+use aifo_launch::{
+    AcpProfile, Agent, GIVEN_PREFIX, Place, Session, Tally, WorkspaceLock, given_variables,
+};
 use aifo_process::become_subreaper;
 use aifo_types::names_secret;
 use anyhow::{Context, bail};
@@ -141,8 +143,8 @@ async fn dress(
     let log = match &flags.wire_log {
         None => None,
         Some(folder) => {
-            let log =
-                WireLog::open(folder, WireLogLimits::default(), &name, secrets(session, &wanted));
+            let (limits, secrets) = (WireLogLimits::default(), secrets(session, &wanted));
+            let log = WireLog::open(folder, limits, &name, flags.requests, secrets);
             let failed = || format!("no log can be written in '{}'", folder.display());
             Some(Arc::new(log.with_context(failed)?))
         }
@@ -194,7 +196,7 @@ fn secrets(session: &Session, wanted: &Wanted) -> Vec<String> {
     let ours = session.variables().into_iter().map(|(name, value)| (name.to_owned(), text(value)));
     let known = wanted.spec.iter().flat_map(|spec| spec.variables.iter().cloned());
     let theirs = known.chain(given_variables()).flat_map(|name| {
-        let given = std::env::var(format!("{}{name}", "AIFO_ENV_")).ok();
+        let given = std::env::var(format!("{GIVEN_PREFIX}{name}")).ok();
         [(name.clone(), std::env::var(&name).ok()), (name, given)]
     });
     let all = ours.chain(theirs).filter(|(name, _)| names_secret(name.as_bytes()));
@@ -202,7 +204,7 @@ fn secrets(session: &Session, wanted: &Wanted) -> Vec<String> {
 }
 
 /// The agent, and how one speaks with it.
-fn wanted(
+pub(super) fn wanted(
     flags: &AcpAgent,
     agent: Option<&str>,
     config: &Config,
@@ -230,7 +232,7 @@ fn wanted(
 }
 
 /// Where the agent works. A directory outside of a workspace that nobody named is the workspace.
-fn choose_places(flags: &mut AcpAgent) -> anyhow::Result<PathBuf> {
+pub(super) fn choose_places(flags: &mut AcpAgent) -> anyhow::Result<PathBuf> {
     let real = |path: &Path| {
         path.canonicalize().with_context(|| format!("'{}' is not there", path.display()))
     };

@@ -1,11 +1,13 @@
 //! The flags of what speaks ACP with an agent.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
+use aifo_acp::Requests;
 use aifo_launch::Stream;
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, CommandFactory, Subcommand, ValueEnum, ValueHint};
 
-use crate::cli::{Session, YesTo};
+use crate::cli::{Cli, Session, YesTo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Prompt {
@@ -34,14 +36,18 @@ pub(crate) struct Prompt {
 pub(crate) struct Acp {
     #[command(subcommand)]
     pub(crate) command: Option<AcpCommand>,
-    /// The agent, see `aifo-coder agents`
+    /// The agent, see `aifo-coder agents`, unless there is an --agent-command
     #[arg(
         id = "agent",
         value_name = "AGENT",
         required_unless_present = "agent_command",
-        conflicts_with = "agent_command"
+        allow_hyphen_values = true
     )]
-    pub(crate) name: Option<String>,
+    first: Option<OsString>,
+    /// Arguments of the agent's own: it runs with them in this terminal, in its container, to
+    /// authenticate or to be set up. Put `--` before an argument that is an option of aifo-coder too
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<OsString>,
     /// Who serves the agent's fs/*: aifo, confined to the workspace; editor, with what is not saved, and
     /// with all that the editor can reach; none. By default aifo for agents that make do with it
     #[arg(long, value_name = "WHO", value_enum)]
@@ -52,6 +58,41 @@ pub(crate) struct Acp {
     pub(crate) terminals: Option<Server>,
     #[command(flatten)]
     pub(crate) agent: AcpAgent,
+}
+
+impl Acp {
+    /// The agent's name, if it has one, and its arguments. Errors: a name that is an option.
+    pub(crate) fn words(&self) -> Result<(Option<String>, Vec<OsString>), String> {
+        let rest = self.rest.iter();
+        match &self.first {
+            first if self.agent.agent_command.is_some() => {
+                Ok((None, first.iter().chain(rest).cloned().collect()))
+            }
+            Some(first) => {
+                let name = first.to_string_lossy().into_owned();
+                if name.starts_with('-') {
+                    return Err(format!("there is no option '{name}'"));
+                }
+                Ok((Some(name), rest.cloned().collect()))
+            }
+            None => Ok((None, Vec::new())),
+        }
+    }
+
+    /// Every word that is this command's own where an agent's argument could stand.
+    pub(crate) fn own_words() -> Vec<String> {
+        let mut cli = Cli::command();
+        cli.build();
+        let Some(acp) = cli.find_subcommand("acp") else { return Vec::new() };
+        let options = acp.get_arguments().flat_map(|option| {
+            let longs = option.get_long_and_visible_aliases().into_iter().flatten();
+            let shorts = option.get_short_and_visible_aliases().into_iter().flatten();
+            let longs = longs.map(|name| format!("--{name}"));
+            longs.chain(shorts.map(|name| format!("-{name}"))).collect::<Vec<_>>()
+        });
+        let commands = acp.get_subcommands().map(|command| command.get_name().to_owned());
+        options.chain(commands).collect()
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -97,6 +138,9 @@ pub(crate) struct AcpAgent {
     /// Log what is said either way into files in this folder
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) wire_log: Option<PathBuf>,
+    /// Whose requests the agent gets, as its log says.
+    #[arg(skip)]
+    pub(crate) requests: Requests,
     #[command(flatten)]
     pub(crate) yes_to: YesTo,
     #[command(flatten)]
@@ -127,4 +171,72 @@ impl Prompt {
 
 fn parse_stream(word: &str) -> Result<Stream, &'static str> {
     Stream::parse(word).ok_or("say delta, snapshot or auto")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Command;
+    use clap::Parser;
+
+    fn parse(words: &[&str]) -> Acp {
+        let line = ["aifo-coder", "acp"].iter().chain(words);
+        match Cli::try_parse_from(line).unwrap_or_else(|e| panic!("{words:?}: {e}")).command {
+            Command::Acp(acp) => *acp,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_follows_an_agent_and_is_no_option_is_the_agents() {
+        let words = |words: &[&str]| {
+            let acp = parse(words);
+            let backend = acp.agent.session.containers.backend.clone().unwrap_or_default();
+            let (name, args) = acp.words().unwrap();
+            assert!(acp.command.is_none());
+            format!("{backend} {} {args:?}", name.unwrap_or_default())
+        };
+        assert_eq!(words(&["gemini"]), " gemini []");
+        assert_eq!(words(&["--backend", "local", "gemini"]), "local gemini []");
+        assert_eq!(words(&["gemini", "--backend", "local"]), "local gemini []");
+        assert_eq!(
+            words(&["gemini", "--login", "--backend", "x"]),
+            r#" gemini ["--login", "--backend", "x"]"#
+        );
+        assert_eq!(
+            words(&["gemini", "--backend", "local", "auth", "-q"]),
+            r#"local gemini ["auth", "-q"]"#
+        );
+        assert_eq!(words(&["gemini", "--", "--backend", "x"]), r#" gemini ["--backend", "x"]"#);
+        assert_eq!(words(&["gemini", "replay", "x"]), r#" gemini ["replay", "x"]"#);
+        assert_eq!(words(&["gemini", "-xq"]), r#" gemini ["-xq"]"#);
+        assert_eq!(words(&["--agent-command", "a b"]), "  []");
+        assert_eq!(
+            words(&["--agent-command", "a b", "--login", "x", "-q"]),
+            r#"  ["--login", "x", "-q"]"#
+        );
+        assert_eq!(words(&["--agent-command", "a b", "--", "-q"]), r#"  ["-q"]"#);
+        assert!(parse(&["--nosuch", "gemini"]).words().is_err());
+        assert!(matches!(parse(&["replay", "file"]).command, Some(AcpCommand::Replay { .. })));
+        assert!(Cli::try_parse_from(["aifo-coder", "acp"]).is_err());
+    }
+
+    #[test]
+    fn an_agents_argument_is_never_an_option_behind_a_separator() {
+        let own = Acp::own_words();
+        for word in
+            ["--files", "--agent-command", "--backend", "--help", "-h", "-q", "-v", "replay"]
+        {
+            assert!(own.iter().any(|own| own == word), "{word} in {own:?}");
+        }
+        for word in own.iter().map(String::as_str).chain(["--", "--backend=x", "-qv"]) {
+            for before in
+                [&["gemini"][..], &["--agent-command", "a"], &["gemini", "--files", "none"]]
+            {
+                let acp = parse(&[before, &["--", word, "local"]].concat());
+                assert_eq!(acp.words().unwrap().1, [word, "local"], "{before:?}");
+                assert!(acp.agent.session.containers.backend.is_none() && acp.command.is_none());
+            }
+        }
+    }
 }

@@ -56,8 +56,8 @@ another reason; 7 it was cancelled by itself; 124 it took too long; 128+n signal
 nothing ran; 2 the command line was wrong.";
 
 pub(super) const ACP_USAGE: &str = "\
-aifo-coder acp [OPTIONS] AGENT
-       aifo-coder acp [OPTIONS] --agent-command COMMAND
+aifo-coder acp [OPTIONS] AGENT [ARGS]..
+       aifo-coder acp [OPTIONS] --agent-command COMMAND [-- ARGS..]
        aifo-coder acp replay [--format HOW] FILE..";
 
 pub(super) const ACP: &str = "\
@@ -75,7 +75,11 @@ Toad:
 
 What no rule of your configuration decides, the editor asks you.
 
-Exit codes: 0 the editor has gone; 1 the agent failed; 86 nothing ran; 2 the command line was wrong.";
+With ARGS, or where stdin is a terminal, the agent's program runs there with ARGS, in its container: so an \
+editor lets you log in to the agent.
+
+Exit codes: 0 the editor has gone; 1 the agent failed; 86 nothing ran; 2 the command line was wrong. With \
+ARGS: the agent's own.";
 
 pub(super) const EXEC: &str = "\
 Examples:

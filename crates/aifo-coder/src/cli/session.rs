@@ -89,7 +89,7 @@ pub(crate) struct Containers {
     /// devcontainer; may be repeated
     #[arg(long, value_name = "NAME=KIND")]
     pub(crate) attach: Vec<String>,
-    /// Downloads go with the session instead of into volumes that all your sessions share
+    /// Downloads and builds go with the session instead of into caches of the project
     #[arg(long)]
     pub(crate) no_toolchain_cache: bool,
     /// What containers are connected to: shared (one network, as if on one machine), separate (a

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use aifo_launch::{Caches, Choice, Flavor, Net};
+use aifo_launch::{CacheScope, Choice, Flavor, Net};
 use aifo_types::{Kind, Subnet};
 use serde::Deserialize;
 use toml::Spanned;
@@ -30,7 +30,8 @@ pub(crate) struct Containers {
     pub(crate) pids: Sourced<Option<u32>>,
     /// `None`: all there are.
     pub(crate) cpus: Sourced<Option<f64>>,
-    pub(crate) caches: Sourced<bool>,
+    /// Local sidecars have caches too.
+    pub(crate) caches: Sourced<CacheScope>,
     /// Before the names of our own images.
     pub(crate) image_prefix: Sourced<String>,
     /// Their tag.
@@ -63,24 +64,32 @@ pub(crate) struct ContainerEntries {
     pub(crate) memory: Option<Spanned<String>>,
     pub(crate) pids: Option<Spanned<u32>>,
     pub(crate) cpus: Option<Spanned<f64>>,
-    pub(crate) caches: Option<Spanned<bool>>,
+    pub(crate) caches: Option<Spanned<CachesEntry>>,
     pub(crate) image_prefix: Option<Spanned<String>>,
     pub(crate) image_tag: Option<Spanned<String>>,
     pub(crate) admit: Option<Spanned<Vec<String>>>,
     pub(crate) ca_bundle: Option<Spanned<PathBuf>>,
 }
 
+/// `caches` of `[containers]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "caches is \"project\", \"user\" or \"none\"")]
+pub(crate) enum CachesEntry {
+    Word(String),
+    /// As files said it before there were words: on or off.
+    Switch(bool),
+}
+
 impl ContainerEntries {
-    /// Where something of it stands, if anything does.
-    pub(crate) fn any(&self) -> Option<Range<usize>> {
-        let ContainerEntries { net, publish, memory, pids, cpus, caches, .. } = self;
+    /// Where something of it stands that is no cache's, if anything does.
+    pub(crate) fn any_but_caches(&self) -> Option<Range<usize>> {
+        let ContainerEntries { net, publish, memory, pids, cpus, .. } = self;
         let words = [net, memory, &self.image_prefix, &self.image_tag];
         let mut spans: Vec<_> = words.into_iter().flatten().map(Spanned::span).collect();
         let lists = [publish, &self.pools, &self.admit];
         spans.extend(lists.into_iter().flatten().map(Spanned::span));
         spans.extend(pids.as_ref().map(Spanned::span));
         spans.extend(cpus.as_ref().map(Spanned::span));
-        spans.extend(caches.as_ref().map(Spanned::span));
         spans.extend(self.ca_bundle.as_ref().map(Spanned::span));
         spans.into_iter().min_by_key(|span| span.start)
     }
@@ -135,6 +144,23 @@ pub(crate) fn net_word(net: Net) -> &'static str {
     word_of(&NETS, net)
 }
 
+const CACHES: [(CacheScope, &str); 3] =
+    [(CacheScope::Project, "project"), (CacheScope::User, "user"), (CacheScope::None, "none")];
+
+pub(crate) fn caches_word(caches: CacheScope) -> &'static str {
+    word_of(&CACHES, caches)
+}
+
+/// Reads `caches` of a file. Errors: a word that it does not take.
+pub(crate) fn caches(told: Sourced<CachesEntry>) -> Result<Sourced<CacheScope>, ConfigError> {
+    let Sourced { value, source } = told;
+    match value {
+        CachesEntry::Word(word) => chosen(&CACHES, Sourced::new(word, source), "scope of caches"),
+        CachesEntry::Switch(true) => Ok(Sourced::new(CacheScope::Project, source)),
+        CachesEntry::Switch(false) => Ok(Sourced::new(CacheScope::None, source)),
+    }
+}
+
 impl Containers {
     pub(crate) fn builtin() -> Self {
         Containers {
@@ -145,18 +171,13 @@ impl Containers {
             memory: Sourced::builtin(None),
             pids: Sourced::builtin(None),
             cpus: Sourced::builtin(None),
-            caches: Sourced::builtin(true),
+            caches: Sourced::builtin(CacheScope::default()),
             image_prefix: Sourced::builtin(String::new()),
             image_tag: Sourced::builtin("latest".to_owned()),
             images: BTreeMap::new(),
             attached: BTreeMap::new(),
             registries: Registries::builtin(),
         }
-    }
-
-    /// Whether downloads outlive the session.
-    pub(crate) fn caches(&self) -> Caches {
-        if self.caches.value { Caches::Kept } else { Caches::Dropped }
     }
 
     /// The first flag that only containers can obey, if one was given.
@@ -171,7 +192,6 @@ impl Containers {
             &self.memory.source,
             &self.pids.source,
             &self.cpus.source,
-            &self.caches.source,
         ];
         let images = self.images.values().map(|image| &image.source);
         sources.into_iter().chain(images).find_map(flag)
@@ -199,7 +219,9 @@ impl Containers {
             self.pools = subnets(words)?;
         }
         self.publish.set(file.told(&told.publish));
-        self.caches.set(file.told(&told.caches));
+        if let Some(told) = file.told(&told.caches) {
+            self.caches = caches(told)?;
+        }
         self.image_prefix.set(file.told(&told.image_prefix));
         self.image_tag.set(file.told(&told.image_tag));
         self.registries.apply_file(file)
@@ -228,7 +250,7 @@ impl Containers {
             self.publish = Sourced::new(flags.publish.clone(), Source::Flag("--publish"));
         }
         if flags.no_caches {
-            self.caches = Sourced::new(false, Source::Flag("--no-toolchain-cache"));
+            self.caches = Sourced::new(CacheScope::None, Source::Flag("--no-toolchain-cache"));
         }
         Ok(())
     }

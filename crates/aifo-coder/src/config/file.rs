@@ -247,7 +247,7 @@ mod tests {
             memory = "4g"
             pids = 512
             cpus = 1.5
-            caches = false
+            caches = "none"
             image_prefix = "registry.example/"
             image_tag = "stable"
             admit = ["npmrc", "ca-bundle"]

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::config::acp;
-use crate::config::containers::{Containers, net_word};
+use crate::config::containers::{Containers, caches_word, net_word};
 use crate::config::permissions::shown as rule;
 use crate::config::registries::Registries;
 use crate::config::source::{Layer, Source, Sourced};
@@ -120,7 +120,12 @@ fn container_entries(containers: &Containers) -> Vec<Entry> {
         ),
         row("containers.pids", json!(containers.pids.value), "4096", &containers.pids),
         row("containers.cpus", json!(containers.cpus.value), "all of them", &containers.cpus),
-        row("containers.caches", json!(containers.caches.value), "", &containers.caches),
+        row(
+            "containers.caches",
+            json!(caches_word(containers.caches.value)),
+            "",
+            &containers.caches,
+        ),
         row(
             "containers.image_prefix",
             json!(containers.image_prefix.value),

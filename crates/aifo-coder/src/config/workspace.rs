@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use crate::config::agents;
+use crate::config::containers::{CachesEntry, caches};
 use crate::config::error::ConfigError;
 use crate::config::file::{Entries, File};
 use crate::config::permissions;
@@ -50,6 +51,12 @@ impl Config {
         if let Some(names) = file.told(&entries.env.deny) {
             self.deny_variables(names)?;
         }
+        if let Some(told) = file.told(&entries.containers.caches) {
+            let told = caches(told)?;
+            if told.value > self.containers.caches.value {
+                self.containers.caches = told;
+            }
+        }
         self.notify.enabled.set(file.told(&entries.notify.enabled));
         self.narrow_permissions(file)
     }
@@ -72,6 +79,11 @@ fn not_narrowing(entries: &Entries) -> impl Iterator<Item = (Range<usize>, Strin
     let switched_on = notify.enabled.as_ref().filter(|enabled| *enabled.get_ref());
     let confine =
         entries.confine.as_ref().filter(|word| ["auto", "off"].contains(&word.get_ref().as_str()));
+    let shared = entries
+        .containers
+        .caches
+        .as_ref()
+        .filter(|entry| matches!(entry.get_ref(), CachesEntry::Word(word) if word == "user"));
     let others = [
         (version.map(toml::Spanned::span), "toolchains with an @ chooses a version"),
         (span(&entries.idle_stop_secs), "idle_stop_secs says how long sidecars stay"),
@@ -81,7 +93,8 @@ fn not_narrowing(entries: &Entries) -> impl Iterator<Item = (Range<usize>, Strin
         (span(&entries.verbose), "verbose changes what is told"),
         (span(&entries.listen), "listen chooses where the proxy is reached"),
         (span(&entries.backend), "backend chooses where tools run"),
-        (entries.containers.any(), "[containers] chooses what containers are made of"),
+        (entries.containers.any_but_caches(), "[containers] chooses what containers are made of"),
+        (shared.map(toml::Spanned::span), "[containers] caches = \"user\" shares caches"),
         (span(&entries.local_python), "local_python chooses a program to run"),
         (span(&env.allow), "[env] allow passes variables on"),
         (span(&env.set), "[env] set chooses variables of tools"),
@@ -158,6 +171,33 @@ mod tests {
     }
 
     #[test]
+    fn caches_can_only_be_shared_less() {
+        use aifo_launch::CacheScope::{None, Project, User};
+        let rows = [
+            ("", "", Project),
+            ("'user'", "", User),
+            ("'none'", "", None),
+            // As files said it before there were words.
+            ("true", "", Project),
+            ("false", "", None),
+            ("'user'", "'project'", Project),
+            ("'user'", "true", Project),
+            ("'user'", "'none'", None),
+            ("", "'project'", Project),
+            ("", "false", None),
+            ("'none'", "'project'", None),
+        ];
+        let file = |word: &str| match word {
+            "" => String::new(),
+            word => format!("[containers]\ncaches = {word}"),
+        };
+        for (user, workspace, expected) in rows {
+            let config = config(&file(user), &file(workspace)).unwrap();
+            assert_eq!(config.containers.caches.value, expected, "{user} {workspace}");
+        }
+    }
+
+    #[test]
     fn what_would_loosen_is_refused() {
         let rows = [
             "toolchains = ['rust@1.95']",
@@ -182,6 +222,7 @@ mod tests {
             "[notify]\ntimeout_secs = 9",
             "[containers]\nadmit = ['npmrc']",
             "[containers]\npools = []",
+            "[containers]\ncaches = 'user'",
             "[containers]\nca_bundle = '/w/ca.pem'",
             "[agent]\nsmart = 'on'",
             "[agent]\nnode = true",
@@ -203,6 +244,11 @@ mod tests {
             ("[kind.java]\nallow = []", "hint: a new one lists its tools: tools = [..]"),
             ("[kind.Java]\ntools = []", "'Java' cannot name a toolchain"),
             ("[containers]\npools = ['10.89.0.1/16']", "'10.89.0.1/16' is no range of addresses"),
+            (
+                "[containers]\ncaches = 'all'",
+                "/u.toml:2: 'all' is not a scope of caches\nhint: say project, user, none",
+            ),
+            ("[containers]\ncaches = 3", "/u.toml:2: caches is \"project\", \"user\" or \"none\""),
             ("[kind.host]\ntools = []", "/u.toml:1: 'host' cannot name a toolchain"),
             ("[kind.auto]\ntools = []", "'auto' cannot name a toolchain: it stands for all"),
             ("[kind.rust]\ntools = []", "/u.toml:2: toolchain 'rust' has its tools already"),

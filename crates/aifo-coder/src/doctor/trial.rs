@@ -4,7 +4,7 @@
 mod calls;
 
 use aifo_launch::{
-    Caches, CallLogs, Containers, Engine, Flavor, LaunchError, Net, Session, SessionConfig,
+    CacheScope, CallLogs, Containers, Engine, Flavor, LaunchError, Net, Session, SessionConfig,
     SidecarBackend,
 };
 use aifo_types::{Kind, ToolName};
@@ -43,7 +43,6 @@ async fn in_containers(scene: &Scene, flavor: Flavor) -> Vec<Finding> {
         let mut containers = Containers::of(engine.clone());
         containers.images.named.insert(kind(), image.clone());
         containers.net = Net::None;
-        containers.caches = Caches::Dropped;
         match measure(scene, SidecarBackend::Containers(Box::new(containers))).await {
             Ok(Measured { cost: None, .. }) => lacking.push(image),
             Ok(measured) => return measured.findings(&format!("{flavor} ({image})")),
@@ -100,6 +99,7 @@ async fn measure(scene: &Scene, backend: SidecarBackend) -> Result<Measured, Tri
     config.toolchains = vec![kind().into()];
     let tools = calls::TOOLS.iter().filter_map(|tool| ToolName::parse(tool.as_bytes()).ok());
     config.policy.allow(&kind(), tools);
+    config.caches = CacheScope::None;
     config.call_logs = CallLogs::WithSession;
     let pids = match &backend {
         SidecarBackend::Local => None,

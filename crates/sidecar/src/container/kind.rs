@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use aifo_engine::{ContainerSpec, Limits, Mount, Network, Stdio, User, Value};
 use aifo_types::Kind;
 
-use super::{Caches, Net, Shared};
+use super::{Net, Shared};
+use crate::caches::{CacheOwner, Caches, ProjectKey};
 use crate::local::Transport;
 
 /// Where the runner is, in every container.
@@ -24,7 +25,7 @@ pub const HOME: &str = "/home/coder";
 
 /// A volume that outlives sessions.
 struct Cache {
-    /// Of the volume, before the user's id.
+    /// Of the volume, before the user's id and the project's key.
     name: &'static str,
     path: &'static str,
 }
@@ -79,13 +80,28 @@ fn keeps(kind: &str) -> Keeps {
     }
 }
 
-/// The volumes of a kind, as this user has them.
-pub fn cache_volumes(kind: &Kind) -> Vec<String> {
-    keeps(kind.as_str()).caches.iter().map(volume).collect()
+/// The owner of a volume, if it is a cache of this kind and of this user.
+pub fn cache_volume_owner(kind: &Kind, volume: &str) -> Option<CacheOwner> {
+    keeps(kind.as_str()).caches.iter().find_map(|cache| {
+        let rest = volume.strip_prefix(&users_volume(cache))?;
+        match rest.strip_prefix('-') {
+            Some(key) => ProjectKey::parse(key).map(CacheOwner::Project),
+            None => rest.is_empty().then_some(CacheOwner::User),
+        }
+    })
 }
 
-/// Volumes belong to one user: what another wrote there is not to be trusted.
-fn volume(cache: &Cache) -> String {
+/// The name of a cache's volume. It has its owner in it: what another project or another user wrote
+/// there is not to be trusted.
+fn volume(cache: &Cache, owner: &CacheOwner) -> String {
+    let name = users_volume(cache);
+    match owner {
+        CacheOwner::Project(key) => format!("{name}-{key}"),
+        CacheOwner::User => name,
+    }
+}
+
+fn users_volume(cache: &Cache) -> String {
     format!("{}-{}", cache.name, nix::unistd::getuid())
 }
 
@@ -199,9 +215,9 @@ pub(super) fn sidecar(shared: &Shared, kind: &Kind) -> ContainerSpec {
     for cache in keeps.caches {
         let to = PathBuf::from(cache.path);
         spec.args.extend(["--writable".into(), to.clone().into()]);
-        spec.mounts.push(match config.caches {
-            Caches::Kept => Mount::Volume { name: volume(cache), to },
-            Caches::Dropped => Mount::Scratch { to },
+        spec.mounts.push(match &config.caches {
+            Caches::Of(owner) => Mount::Volume { name: volume(cache, owner), to },
+            Caches::None => Mount::Scratch { to },
         });
     }
     let admitted = config.admitted.iter();
@@ -239,4 +255,42 @@ fn proxies() -> Vec<(OsString, Value)> {
     let both = names.into_iter().flat_map(|name| [name.to_owned(), name.to_ascii_uppercase()]);
     let set = both.filter_map(|name| Some((OsString::from(&name), std::env::var_os(&name)?)));
     set.map(|(name, value)| (name, Value::Hidden(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For each cache there is, and each that is added.
+    #[test]
+    fn a_projects_volumes_have_its_key_and_an_owner_is_read_from_a_name() {
+        let uid = nix::unistd::getuid();
+        let project = CacheOwner::Project(ProjectKey::parse("0123456789abcdef").unwrap());
+        let mut names = Vec::new();
+        for kind in ["rust", "node", "python", "go", "c-cpp", "java"].map(Kind::parse) {
+            let kind = kind.unwrap();
+            for cache in keeps(kind.as_str()).caches {
+                for owner in [&project, &CacheOwner::User] {
+                    let name = volume(cache, owner);
+                    assert_eq!(cache_volume_owner(&kind, &name).as_ref(), Some(owner), "{name}");
+                    names.push(name);
+                }
+                let own = volume(cache, &project);
+                assert_eq!(own, format!("{}-{uid}-0123456789abcdef", cache.name));
+            }
+        }
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!((names.len(), count), (12, 12), "no two caches share a volume");
+
+        let go = Kind::parse("go").unwrap();
+        for other in ["aifo-go", "aifo-go-x", "aifo-ccache-0"] {
+            assert_eq!(cache_volume_owner(&go, other), None, "{other}");
+        }
+        for rest in ["0", "-", "-0123", "-0123456789ABCDEF", "-0123456789abcdef-0"] {
+            let other = format!("aifo-go-{uid}{rest}");
+            assert_eq!(cache_volume_owner(&go, &other), None, "{other}");
+        }
+    }
 }

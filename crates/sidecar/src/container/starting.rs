@@ -266,7 +266,7 @@ fn hint(reason: &str, kind: &Kind, spec: &ContainerSpec) -> String {
         );
     }
     let known = if speaks_of(&["not writable"]) {
-        "\nhint: a cache volume belongs to somebody else; see `aifo-coder cache`, or leave caches out \
+        "\nhint: a cache volume belongs to another user; see `aifo-coder cache`, or leave caches out \
          with --no-toolchain-cache"
     } else if speaks_of(&["in none of the engine's pools"]) {
         "\nhint: say in your own file what podman takes networks from, as its default_subnet_pools do: \

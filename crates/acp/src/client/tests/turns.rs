@@ -37,6 +37,22 @@ fn a_turn_is_its_answer_and_everything_is_counted() {
 }
 
 #[test]
+fn an_answered_turn_can_be_ended_at_once() {
+    let mut story = Story::open(Config::default());
+    let id = story.prompt();
+    assert!(!story.client.finish_turn("s", story.now), "it runs");
+    story.stop(id, "end_turn");
+    assert!(story.ends().is_empty(), "more may come");
+    assert!(story.client.finish_turn("s", story.now));
+    assert!(!story.client.finish_turn("s", story.now), "it is over");
+    assert!(!story.client.finish_turn("t", story.now));
+    story.collect();
+    let [end] = story.ends()[..] else { panic!("it has ended") };
+    assert_eq!((end.turn, &end.outcome), (1, &Ok(StopReason::EndTurn)));
+    assert_eq!(story.client.prompt("s", json!([]), story.now), Ok(2));
+}
+
+#[test]
 fn the_tail_of_an_answer_may_come_after_its_end() {
     let mut story = Story::open(Config::default());
     let prompt = story.prompt();

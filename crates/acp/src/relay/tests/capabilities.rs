@@ -30,6 +30,53 @@ fn only_what_is_served_is_declared_and_everything_else_passes() {
 }
 
 #[test]
+fn version_1_is_offered_and_a_later_one_refused() {
+    let offered = |version: Value| {
+        let mut story = Story::start();
+        let params = json!({"protocolVersion": version});
+        story.editor_says(json!({"id": "i", "method": "initialize", "params": params}));
+        story.agent().remove(0)["params"]["protocolVersion"].clone()
+    };
+    for later in [json!(2), json!(1.5), json!(u64::MAX), json!("2"), json!("draft"), json!([1])] {
+        assert_eq!(offered(later.clone()), 1, "{later}");
+    }
+    for spoken in [json!(1), json!("1"), json!(0), json!(null)] {
+        assert_eq!(offered(spoken.clone()), spoken);
+    }
+    let mut silent = Story::start();
+    silent.editor_says(json!({"id": "i", "method": "initialize"}));
+    assert_eq!(silent.agent().remove(0)["params"].get("protocolVersion"), None);
+
+    let answered = |version: Value| {
+        let mut story = story(Served::Nobody, Served::Nobody);
+        story.agent();
+        story.agent_says(json!({"id": 1, "result": {"protocolVersion": version}}));
+        (story.editor().remove(0), story)
+    };
+    for spoken in [json!(1), json!("1"), json!(0), json!(null)] {
+        assert_eq!(answered(spoken.clone()).0, ok("i", json!({"protocolVersion": spoken})));
+    }
+    for later in [json!(2), json!("2"), json!("draft"), json!({})] {
+        let (answer, mut story) = answered(later.clone());
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("i"), &json!(-32603)));
+        let text = answer["error"]["message"].as_str().unwrap();
+        let expected = format!(
+            "the agent speaks version {later} of the protocol, and aifo speaks version 1\nhint: "
+        );
+        assert!(text.starts_with(&expected), "{text}");
+        // Nothing else is asked of such an agent, until it is asked once more for its version.
+        story.prompt("p");
+        assert_eq!(story.editor(), [error("p", -32603, text)]);
+        story.cancel();
+        assert_eq!(story.agent(), [] as [Value; 0]);
+        story.editor_says(json!({"id": "j", "method": "initialize"}));
+        story.agent_says(json!({"id": 2, "result": {"protocolVersion": 1}}));
+        story.prompt("q");
+        assert_eq!(story.agent().len(), 2);
+    }
+}
+
+#[test]
 fn what_is_ours_is_told_and_answered_once() {
     let mut story = story(Served::Ours, Served::Ours);
     story.agent();

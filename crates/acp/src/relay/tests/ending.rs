@@ -103,6 +103,63 @@ fn an_agent_that_answers_nothing_is_released_after_its_grace() {
     assert_eq!(story.editor(), [error("p", -32603, "the agent has ended: ended")]);
 }
 
+/// Between turns: a permission that waits for a rule, one at the editor, a file of ours, and another
+/// request at the editor.
+fn idle_story() -> Story {
+    let mut story = Story::new(RelayConfig { files: Served::Ours, ..RelayConfig::default() });
+    for number in [7, 8] {
+        story.ask_permission(number);
+    }
+    story.relay.ask_editor(&id(8), story.now);
+    story.agent_says(json!({"id": 9, "method": "fs/read_text_file", "params": {}}));
+    story.agent_says(json!({"id": 10, "method": "elicitation/create", "params": {}}));
+    assert_eq!(story.relay.owed(Side::Agent), 4);
+    story.editor();
+    story.events();
+    story
+}
+
+#[test]
+fn an_editor_that_ends_between_turns_leaves_no_request_unanswered() {
+    let mut story = idle_story();
+    // The agent has said more, which is not parsed yet.
+    story.relay.receive(Side::Agent, format!("{}\n", permission(11)).as_bytes(), story.now);
+    story.relay.receive_eof(Side::Editor, story.now);
+    let mut events = Vec::new();
+    while let Some(event) = story.relay.poll_event() {
+        if let RelayEvent::Permission { id, .. } = &event {
+            story.relay.ask_editor(id, story.now);
+        }
+        events.push(event);
+    }
+    let withdrawn = RelayEvent::Withdrawn { id: id(9), why: Withdrawal::Ended };
+    assert_eq!(events.last(), Some(&withdrawn), "the answers are not taken yet");
+    assert!(!story.relay.respond(&id(9), Ok(json!({})), story.now), "it is answered");
+    story.agent_says(json!({"id": 12, "method": "fs/read_text_file", "params": {}}));
+    let gone = |id: u64| error(id, -32603, "the editor has ended");
+    let mut answers = story.agent();
+    answers.sort_by_key(|answer| answer["id"].as_u64());
+    let expected = [cancelled(7), cancelled(8), gone(9), gone(10), cancelled(11), gone(12)];
+    assert_eq!(answers, expected);
+    assert_eq!(story.events(), [RelayEvent::Released]);
+    assert_eq!((story.relay.owed(Side::Agent), story.relay.poll_timeout()), (0, None));
+}
+
+#[test]
+fn an_agent_that_takes_no_answer_is_released_after_its_grace() {
+    let mut story = idle_story();
+    story.relay.receive_eof(Side::Editor, story.now);
+    while story.relay.poll_event().is_some() {}
+    assert!(story.relay.backlog(Side::Agent) > 0);
+    story.now += Duration::from_secs(4);
+    story.relay.handle_timeout(story.now);
+    assert_eq!(story.relay.poll_event(), None);
+    story.now += Duration::from_secs(1);
+    story.relay.handle_timeout(story.now);
+    assert_eq!(story.relay.poll_event(), Some(RelayEvent::Released));
+    assert_eq!((story.relay.poll_event(), story.relay.poll_timeout()), (None, None));
+}
+
 #[test]
 fn an_editor_that_asks_nothing_is_released_at_once() {
     let mut story = Story::start();

@@ -41,6 +41,54 @@ fn unknown_updates_and_errors_pass_too() {
 }
 
 #[test]
+fn the_data_of_an_error_may_be_null() {
+    for (from, asker) in [(Side::Editor, Side::Agent), (Side::Agent, Side::Editor)] {
+        let mut story = Story::start();
+        story.line(asker, r#"{"id": "q", "method": "_vendor/asked"}"#);
+        let mut failed =
+            json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": "m", "data": null}});
+        story.line(from, &failed.to_string());
+        failed["id"] = json!("q");
+        let heard = if asker == Side::Editor { story.editor() } else { story.agent() };
+        assert_eq!(heard, [failed]);
+    }
+}
+
+#[test]
+fn half_a_surrogate_pair_is_passed_as_a_replacement_character() {
+    for (from, to) in [(Side::Editor, Side::Agent), (Side::Agent, Side::Editor)] {
+        let mut story = Story::start();
+        let line =
+            r#"{"method": "_vendor/told", "params": {"\ud800x": ["\udc00", "\ud83d\ude00"]}}"#;
+        story.line(from, line);
+        let heard = if to == Side::Editor { story.editor() } else { story.agent() };
+        assert_eq!(heard[0]["params"], json!({"\u{fffd}x": ["\u{fffd}", "\u{1f600}"]}));
+        assert_eq!(story.events(), [], "it is no noise");
+    }
+    let mut story = Story::prompted();
+    let ask = permission(7).to_string().replace("toolCallId\":\"t", "toolCallId\":\"\\udead");
+    assert!(ask.contains("\\udead"), "{ask}");
+    story.line(Side::Agent, &ask);
+    let Some(RelayEvent::Permission { id, .. }) = story.events().pop() else {
+        panic!("no permission request")
+    };
+    story.relay.ask_editor(&id, story.now);
+    assert_eq!(story.editor()[0]["params"]["toolCall"]["toolCallId"], "\u{fffd}");
+}
+
+#[test]
+fn a_byte_order_mark_before_the_first_line_is_skipped() {
+    for (from, to) in [(Side::Editor, Side::Agent), (Side::Agent, Side::Editor)] {
+        let mut story = Story::start();
+        story.line(from, "\u{feff}{\"method\": \"a\"}");
+        story.line(from, "\u{feff}{\"method\": \"b\"}");
+        let heard = if to == Side::Editor { story.editor() } else { story.agent() };
+        assert_eq!(heard, [json!({"jsonrpc": "2.0", "method": "a"})]);
+        assert_eq!(story.events(), [RelayEvent::Noise { side: from, noise: Noise::NoJson }]);
+    }
+}
+
+#[test]
 fn what_lacks_its_version_gets_one_and_batches_are_taken_apart() {
     let mut story = Story::start();
     story.editor_says(json!([{"method": "a"}, {"id": 5, "method": "b"}, 17, {"method": "c"}]));

@@ -1,0 +1,52 @@
+//! The end of an editor's connection for which no agent could be started.
+
+use std::time::Duration;
+
+use aifo_acp::{Envelope, Inbound, Limits, Message, MessageReader, RpcError, encode_line};
+use tokio::time::{Instant, timeout_at};
+
+use crate::stdio::Stdio;
+
+/// Answers every request of an editor with an error, up to its `initialize`, then ends the connection
+/// (`spec/acp-commands.md#failures`). Returns earlier when the editor's stream ends, and in any case
+/// after `patience` and 2 s for the editor to read.
+pub async fn refuse_editor(mut editor: Stdio, error: &RpcError, patience: Duration) {
+    let deadline = Instant::now().checked_add(patience).unwrap_or_else(Instant::now);
+    let mut reader = MessageReader::new(&Limits::default());
+    // Each answer is written before more is read, so an editor that floods is held back.
+    let _ = timeout_at(deadline, async {
+        let mut is_introduced = false;
+        while !is_introduced {
+            let bytes = editor.from.recv().await;
+            match &bytes {
+                Some(bytes) => reader.receive(bytes),
+                None => reader.receive_eof(),
+            }
+            while let Some(inbound) = reader.next_message().filter(|next| *next != Inbound::Eof) {
+                let Some((method, answer)) = refusal(inbound, error) else { continue };
+                is_introduced |= method == "initialize";
+                let Some(room) = editor.to.room().await else { return };
+                editor.to.write(room, answer);
+            }
+            if bytes.is_none() {
+                return;
+            }
+        }
+    })
+    .await;
+    editor.to.finish(Vec::new()).await;
+}
+
+/// The method of a request, and the line that refuses it.
+fn refusal(inbound: Inbound, error: &RpcError) -> Option<(String, Vec<u8>)> {
+    let (id, method) = match inbound {
+        Inbound::Message(Message::Request { id, method, .. })
+        | Inbound::TooLong { envelope: Envelope { id: Some(id), method: Some(method) }, .. } => {
+            (id, method)
+        }
+        _ => return None,
+    };
+    let answer = Message::Response { id, outcome: Err(error.clone()) };
+    let line = encode_line(&answer.to_value(), Limits::default().frame_out).ok()?;
+    Some((method, line))
+}
