@@ -1,5 +1,5 @@
-//! `aifo-coder prompt` with an agent that misbehaves in every way that real ones do: the turn is what
-//! it should be, and when the command returns nothing of the agent runs any more.
+//! `aifo-coder prompt` with an agent that misbehaves as real agents do: the turn has the correct
+//! result, and no agent process is left.
 
 #[path = "acp_agent/answers.rs"]
 mod answers;
@@ -38,13 +38,13 @@ use aifo_tests::acp_agent::{AcpAgent, Script};
 use aifo_tests::{Outcome, Setup};
 use serde_json::Value;
 
-/// An agent, and where it is prompted.
+/// An agent and its setup.
 struct Stage {
     setup: Setup,
     agent: AcpAgent,
 }
 
-/// What came of a prompt with `--format json`.
+/// The result of a prompt with `--format json`.
 #[derive(Debug)]
 struct Told {
     outcome: Outcome,
@@ -68,7 +68,7 @@ impl Stage {
         prompt
     }
 
-    /// Prompts it, to the end. Nothing of the agent is left then.
+    /// Runs the prompt to its end. Checks that no agent process is left.
     #[track_caller]
     fn ask(&self, options: &[&str]) -> Told {
         self.told(Outcome::of(&mut self.prompt(options)))
@@ -93,12 +93,12 @@ impl Told {
         Told { outcome, reports }
     }
 
-    /// Those of a type, in their order.
+    /// The reports of a type, in order.
     fn all(&self, name: &str) -> Vec<&Value> {
         self.reports.iter().filter(|report| report["type"] == name).collect()
     }
 
-    /// The last one. Panics unless that is the only one of type `final`.
+    /// The last report. Panics unless it is the only one of type `final`.
     #[track_caller]
     fn end(&self) -> &Value {
         let ends = self.all("final");
@@ -107,7 +107,7 @@ impl Told {
         ends[0]
     }
 
-    /// Panics unless the turn ended well, with this answer.
+    /// Panics unless the turn succeeded with this answer.
     #[track_caller]
     fn answered(&self, text: &str) -> &Self {
         let end = self.end();
@@ -120,7 +120,7 @@ impl Told {
         self
     }
 
-    /// Panics unless the agent failed, and the story tells of all of `words`.
+    /// Panics unless the agent failed with an error that contains all of `words`.
     #[track_caller]
     fn failed(&self, words: &[&str]) -> &Self {
         self.end();
@@ -132,7 +132,7 @@ impl Told {
     }
 }
 
-/// The polite agent, whose turn is this.
+/// The conforming agent with this turn.
 fn turn(steps: impl Into<Vec<aifo_tests::Step>>) -> Script {
     Script::polite().on("session/prompt", steps)
 }

@@ -1,5 +1,5 @@
-//! `aifo-coder cache`, and which sessions share what local sidecars keep. (That of containers is
-//! `container_ops`'s and `container_isolation`'s.)
+//! `aifo-coder cache`, and the sharing of local caches. (`container_ops` and `container_isolation`
+//! test those of containers.)
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use aifo_tests::{Backend, Outcome, Setup, Tool, can_run};
 /// Several projects of one user, whose tools are all `/bin/sh`.
 struct Projects(Setup);
 
-/// Each kind, a tool of it, and the variables that say where it keeps things.
+/// Each kind, one of its tools, and the variables of its caches.
 const KINDS: [(&str, &str, &[&str]); 5] = [
     ("rust", "cargo", &["CARGO_HOME"]),
     ("node", "npm", &["NPM_CONFIG_CACHE", "YARN_CACHE_FOLDER", "PNPM_STORE_PATH", "DENO_DIR"]),
@@ -21,7 +21,7 @@ const KINDS: [(&str, &str, &[&str]); 5] = [
 ];
 
 impl Projects {
-    /// `None` where sidecars are no processes of this machine.
+    /// `None` unless sidecars are local.
     fn new() -> Option<Self> {
         if *Backend::chosen() != Backend::Local {
             return None;
@@ -30,7 +30,7 @@ impl Projects {
         Some(Projects(KINDS.iter().fold(Setup::new(), |setup, (_, tool, _)| shell(setup, tool))))
     }
 
-    /// Says in the user's file which sessions share caches.
+    /// Sets the scope of caches in the user's configuration.
     fn share(&self, scope: &str) {
         let directory = self.0.scratch().join("home/.config/aifo");
         fs::create_dir_all(&directory).unwrap();
@@ -44,7 +44,7 @@ impl Projects {
         path
     }
 
-    /// Runs a script as a tool of a kind in a session of its own over a project.
+    /// Runs a script as a tool of a kind in a new session of a project.
     fn run(&self, project: &str, kind: &str, script: &str, switches: &[&str]) -> Outcome {
         let (_, tool, _) = KINDS.iter().find(|(known, ..)| *known == kind).unwrap();
         let script = format!("PATH=/usr/bin:/bin; {script}");
@@ -58,7 +58,7 @@ impl Projects {
         Outcome::of(self.0.coder().arg("cache").args(args))
     }
 
-    /// What a project's tools find of what was planted, in the order of the variables.
+    /// The planted files that a project's tools find, in the order of the variables.
     #[track_caller]
     fn found(&self, project: &str, kind: &str) -> String {
         let (_, _, variables) = KINDS.iter().find(|(known, ..)| *known == kind).unwrap();
@@ -79,12 +79,13 @@ impl Projects {
     }
 }
 
-/// Where what is unpacked lies.
+/// The directory of unpacked packages.
 fn below(variable: &str) -> &'static str {
     if variable == "CARGO_HOME" { "registry/src" } else { "unpacked" }
 }
 
-/// A tool of one project changes what its caches unpack and compile; another project does not build it.
+/// A tool of one project changes its unpacked and compiled caches; another project does not build
+/// them.
 #[test]
 fn a_cache_carries_nothing_between_projects() {
     let Some(projects) = Projects::new() else { return };
@@ -93,7 +94,7 @@ fn a_cache_carries_nothing_between_projects() {
         assert_eq!(projects.found("one", kind), planted, "{kind}: it is the project's own");
         assert_eq!(projects.found("another", kind), "", "{kind}");
     }
-    // By the user's own decision all of them share: the same way is open then.
+    // The user may choose that all projects share; then they do.
     projects.share("user");
     let planted = projects.plant("one", "go");
     assert_eq!(projects.found("another", "go"), planted);
@@ -124,7 +125,7 @@ fn a_linked_worktree_shares_the_caches_of_its_repository_and_a_forged_one_does_n
     let planted = projects.plant("main", "go");
     assert_eq!(projects.found("linked", "go"), planted);
 
-    // All that a tool of this project can write says that it is that worktree.
+    // Everything that a tool can write claims that the project is that worktree.
     let forged = projects.at("forged");
     fs::copy(projects.at("linked").join(".git"), forged.join(".git")).unwrap();
     assert_eq!(projects.found("forged", "go"), "");
@@ -195,7 +196,7 @@ fn caches_are_listed_by_their_projects_and_cleared_by_project() {
     assert_eq!(fs::read_dir(own.join("projects")).unwrap().count(), 0);
 }
 
-/// What all projects shared before each had caches of its own.
+/// The caches that all projects shared in earlier versions.
 #[test]
 fn cleanup_names_caches_that_are_no_longer_used_once() {
     let Some(projects) = Projects::new() else { return };
@@ -229,7 +230,7 @@ fn caches_are_listed_and_cleared_by_kind() {
     for folder in ["npm", "pip", "go/pkg/mod/example.org"] {
         fs::create_dir_all(own.join(folder)).unwrap();
     }
-    // As go leaves what it has downloaded.
+    // Read-only, like go's downloads.
     let closed = own.join("go/pkg/mod/example.org");
     fs::write(closed.join("go.mod"), "module x").unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();

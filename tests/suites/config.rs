@@ -1,4 +1,4 @@
-//! `aifo-coder config`, and that a session does what its configuration says.
+//! `aifo-coder config`, and the effect of the configuration on sessions.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ const USER: &str = "home/.config/aifo/config.toml";
 const WORKSPACE: &str = "workspace/.aifo.toml";
 
 fn path(setup: &Setup, file: &str) -> PathBuf {
-    setup.workspace().parent().expect("a setup has its folders in one").join(file)
+    setup.workspace().parent().expect("a setup has one parent directory").join(file)
 }
 
 fn write(setup: &Setup, file: &str, text: &str) -> PathBuf {
@@ -24,7 +24,7 @@ fn coder(setup: &Setup, args: &[&str]) -> Outcome {
     Outcome::of(setup.coder().args(args))
 }
 
-/// The line of `config show` about a key, spaces made single.
+/// The line of `config show` with a key, with single spaces.
 #[track_caller]
 fn shown(setup: &Setup, args: &[&str], key: &str) -> String {
     let outcome = coder(setup, &[&["config", "show"], args].concat());
@@ -193,7 +193,7 @@ fn variables_are_listed_set_and_denied() {
         format!("env.deny [\"MY_KEY\"] {workspace}:2"),
     ];
     assert_eq!(rows, expected);
-    assert!(!text.contains("s3cret"), "values are nobody's to print");
+    assert!(!text.contains("s3cret"), "secret values are not printed");
 }
 
 #[test]

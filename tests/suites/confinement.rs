@@ -278,13 +278,13 @@ fn cargos_home_is_writable_where_it_has_to_be_and_nowhere_else() {
         }
         assert_eq!(run("cat credentials.toml").text(), "the user's", "{scope}");
         assert_eq!(fs::read_to_string(users.join("credentials.toml")).unwrap(), "the user's");
-        // From there the user's own cargo compiles, outside of any sandbox.
+        // The user's own cargo would compile from there, outside any sandbox.
         let answer = run("mkdir -p \"$HOME/.cargo/registry/src\"");
         assert_eq!(answer.exit_code() == Some("0"), is_users, "{scope}: {}", answer.text());
     }
 }
 
-/// Says in the user's file which sessions share caches.
+/// Sets the scope of caches in the user's configuration.
 fn caches(setup: &Setup, scope: &str) {
     let directory = setup.scratch().join("home/.config/aifo");
     fs::create_dir_all(&directory).unwrap();
@@ -292,8 +292,8 @@ fn caches(setup: &Setup, scope: &str) {
         .unwrap();
 }
 
-/// A rule that is made for a path lets tools in wherever that leads. So a link that a tool leaves in its
-/// cache must not become the next session's rule.
+/// A Landlock rule for a path applies to its target. So a link that a tool leaves in its cache must
+/// not become the next session's rule.
 #[test]
 fn a_link_in_a_cache_lets_the_next_session_out_to_nowhere() {
     let story = "confinement::a_link_in_a_cache_lets_the_next_session_out_to_nowhere";

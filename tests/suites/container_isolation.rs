@@ -1,5 +1,5 @@
-//! What a tool in a container cannot do: each row with a container that was made weaker on purpose,
-//! in which the same probe finds something.
+//! Isolation of a tool in a container. As a control, each probe also runs in a container that was
+//! weakened on purpose, and finds something there.
 
 #[path = "container_isolation/probes.rs"]
 mod probes;
@@ -13,7 +13,7 @@ use aifo_tests::{
     environment, eventually, is_stopped, status_field,
 };
 
-/// The container of a control: weaker than a sidecar by these arguments of `run`.
+/// Runs a probe in a control container, weakened by these arguments of `run`.
 #[track_caller]
 fn weaker(engine: &Engine, how: &[&str], probe: &str, args: &[&str]) -> String {
     let run = [&["run", "--rm"], how, &[EVERY_TOOL, "python3", "-c", probe], args].concat();
@@ -24,7 +24,7 @@ fn two_kinds(engine: &Engine) -> ContainerSession {
     ContainerSetup::of(engine).kind("python").kind("rust").start()
 }
 
-/// `type=bind` of a folder at its own path.
+/// `type=bind` of a directory at its own path.
 fn bind(folder: &Path) -> String {
     let folder = folder.to_str().expect("the scratch path is text");
     format!("type=bind,source={folder},destination={folder}")
@@ -95,7 +95,8 @@ fn nothing_of_the_host_is_there_but_workspace_tmp_and_caches() {
     session.finish();
 }
 
-/// Code that a tool of one project plants where its caches unpack and compile is in none of another's.
+/// Code that one project's tool plants in its unpacked and compiled caches is in no other
+/// project's.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn a_cache_carries_nothing_between_projects() {
@@ -137,7 +138,7 @@ fn no_process_has_a_right() {
     let Some(engine) = Engine::of_run("no_process_has_a_right") else { return };
     let session = two_kinds(&engine);
     assert_eq!(session.python(probes::RIGHTS, &[]), "");
-    // As the machine sees it, for the containers of others too.
+    // From the host's view, also for other containers' processes.
     for container in [session.container("rust"), format!("aifo-pod-{}", session.id())] {
         let pid = engine.pid(&container);
         let none = "0000000000000000";
@@ -201,7 +202,7 @@ fn nothing_can_be_put_in_the_place_of_socket_or_runner() {
     for _ in 0..2 {
         assert_eq!(session.python(probes::REBIND, &places), "");
     }
-    // The runner's binary is there to be run, but nobody listens any more.
+    // The runner's binary can be executed, but its listener is closed.
     let find = "import glob; print(glob.glob('/opt/aifo/*/aifo-runner')[0])";
     let runner = session.python(find, &[]);
     let again = "import subprocess, sys; print(subprocess.run(sys.argv[1:]).returncode)";
@@ -234,7 +235,7 @@ fn the_runner_cannot_be_touched() {
     assert_eq!(session.python("print('next')", &[]), "next\n");
     assert_eq!(engine.pid(&session.container("python")), first);
 
-    // An ordinary process of the same user, in the place of the runner.
+    // A process of the same user in place of the runner.
     let among = "import subprocess, sys; p = subprocess.Popen(['sleep', '60']);\
         subprocess.run([sys.executable, '-c', sys.argv[1], str(p.pid)]); p.kill()";
     let found = session.python(among, &[probes::GRASP]);
@@ -244,7 +245,8 @@ fn the_runner_cannot_be_touched() {
     session.finish();
 }
 
-/// Nor once another has ended: netavark 1.4 then takes a rule away that keeps all of podman's apart.
+/// Also after another session has ended: netavark 1.4 then removes a rule that all of podman's
+/// isolated networks need.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn sessions_do_not_reach_each_other() {
@@ -262,7 +264,7 @@ fn sessions_do_not_reach_each_other() {
         let address = engine.inspect(&stack, addresses);
         assert_eq!(theirs.python(probes::CONNECT, &[&address, &port]), "", "{net}");
         assert_eq!(theirs.python(probes::CONNECT, &["127.0.0.1", &port]), "", "{net}");
-        // Whoever may keep them apart may let them together.
+        // A container with rights could undo the isolation.
         assert_eq!(theirs.python(probes::RIGHTS, &[]), "", "{net}");
 
         assert_eq!(ours.python(probes::CONNECT, &["127.0.0.1", &port]), "reached !\n");
@@ -275,7 +277,7 @@ fn sessions_do_not_reach_each_other() {
     }
 }
 
-/// The host is where the way out begins.
+/// Through the host's gateway.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn the_way_out_is_open() {
@@ -292,12 +294,12 @@ fn the_way_out_is_open() {
     }
 }
 
-/// An engine may be set to take them from elsewhere: then it has to be said.
+/// An engine's configuration may prevent isolation: then the session refuses the network.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn a_network_that_cannot_be_kept_apart_is_not_used() {
     let story = "a_network_that_cannot_be_kept_apart_is_not_used";
-    // Docker's daemon keeps all of them apart.
+    // Docker's daemon isolates all of them.
     let Some(engine) = Engine::of_run(story).filter(Engine::is_podman) else { return };
     for net in ["shared", "separate"] {
         let containers = ContainerSetup::of(&engine).kind("python").flag("--net", net);
@@ -318,7 +320,7 @@ fn a_network_that_cannot_be_kept_apart_is_not_used() {
 fn serving(session: &ContainerSession) -> (Running, String) {
     let server = Running::start(session.shim("python3").args(["-c", probes::SERVER]));
     let file = session.workspace().join("port");
-    eventually("the server tells its port", || file.exists());
+    eventually("the server reports its port", || file.exists());
     (server, fs::read_to_string(file).unwrap())
 }
 

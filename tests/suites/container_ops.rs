@@ -1,5 +1,5 @@
-//! Keeping house with containers: what is listed, what a killed session leaves, what caches hold,
-//! what the doctor measures. `AIFO_TEST_ENGINE` is docker or podman.
+//! Maintenance with containers: lists, leftovers of killed sessions, caches, and doctor.
+//! `AIFO_TEST_ENGINE` is docker or podman.
 
 use std::env;
 use std::fs;
@@ -16,7 +16,7 @@ fn engine() -> String {
     env::var("AIFO_TEST_ENGINE").expect("AIFO_TEST_ENGINE names an engine")
 }
 
-/// What the engine prints, word by word.
+/// The engine's output as words.
 #[track_caller]
 fn told(args: &[&str]) -> Vec<String> {
     let output = Command::new(engine()).args(args).output().expect("the engine is installed");
@@ -24,7 +24,7 @@ fn told(args: &[&str]) -> Vec<String> {
     String::from_utf8_lossy(&output.stdout).split_whitespace().map(str::to_owned).collect()
 }
 
-/// The containers and the networks of a session.
+/// The containers and networks of a session.
 #[track_caller]
 fn held(id: &str) -> (Vec<String>, Vec<String>) {
     let filter = format!("label=dev.aifo.session={id}");
@@ -32,25 +32,25 @@ fn held(id: &str) -> (Vec<String>, Vec<String>) {
     (containers, told(&["network", "ls", "--quiet", "--filter", &filter]))
 }
 
-/// A place for sessions that finds this engine and no other: what that keeps is not ours to remove.
+/// A setup that finds only this engine: another engine's leftovers must not be removed.
 fn setup() -> Setup {
     let path = env::var("PATH").expect("there is a PATH");
     let output = Command::new("which").arg(engine()).output().expect("the engine is installed");
     let program = String::from_utf8(output.stdout).expect("its path is text");
-    // What podman is told instead of the machine's own settings.
+    // Podman's configuration instead of the machine's.
     let settings = env::var("CONTAINERS_CONF").map(|file| format!("CONTAINERS_CONF='{file}' "));
     let settings = settings.unwrap_or_default();
     let script = format!("{settings}PATH='{path}' exec {} \"$@\"", program.trim_end());
     Setup::new().script(&engine(), &script)
 }
 
-/// `aifo-coder` with these words, in this place.
+/// Runs `aifo-coder` with these arguments in this setup.
 #[track_caller]
 fn coder(setup: &Setup, args: &[&str]) -> Outcome {
     Outcome::of(setup.coder().args(args))
 }
 
-/// A session that serves without caches, and its id.
+/// Starts a session without caches; returns its id.
 #[track_caller]
 fn serve(setup: &Setup) -> (Running, String) {
     serve_with(setup, &["--no-toolchain-cache"])
@@ -71,18 +71,19 @@ fn serve_with(setup: &Setup, options: &[&str]) -> (Running, String) {
     (serving, new.remove(0))
 }
 
-/// An engine has more to do than what a test asks it for.
+/// A deadline for a busy engine.
 const ENGINES_TIME: Duration = Duration::from_secs(150);
 
-/// The sessions that are up here.
+/// The ids of the running sessions.
 fn ids(setup: &Setup) -> Vec<String> {
-    let folders = fs::read_dir(setup.runtime()).expect("it is ours").flatten();
+    let folders =
+        fs::read_dir(setup.runtime()).expect("the runtime directory is readable").flatten();
     let up = folders.filter(|entry| entry.path().join("session.json").exists());
     up.map(|entry| entry.file_name().to_string_lossy().trim_start_matches("aifo-").to_owned())
         .collect()
 }
 
-/// Every folder of a session's, wherever it lies.
+/// Every directory of a session.
 fn folders(setup: &Setup, id: &str) -> Vec<PathBuf> {
     let run = setup.runtime().join(format!("aifo-{id}"));
     let tmp = PathBuf::from(format!("/var/tmp/aifo-{id}-tmp"));
@@ -103,7 +104,7 @@ fn a_killed_session_leaves_what_cleanup_removes_and_another_goes_on() {
     let (beside, live) = serve(&setup);
 
     let listed = coder(&setup, &["sessions"]).exited(0).text();
-    // Podman names the registry as well.
+    // Podman also prints the registry.
     for part in [&format!("  container aifo-tc-c-cpp-{dead}: Up "), ", of ", BASE] {
         assert!(listed.contains(part), "{part}: {listed}");
     }
@@ -133,7 +134,7 @@ fn a_session_that_is_starting_is_not_touched_and_a_stuck_container_goes() {
     let setup = setup();
     let shim = setup.scratch().join("slow-shim");
     let real = binaries().shim.display();
-    // As a runner it never connects, and it does not mind that its launcher has gone.
+    // A runner that never connects and survives its launcher.
     let script =
         format!("#!/bin/sh\n[ \"$1\" = --version ] && exec {real} --version\nexec sleep 600\n");
     fs::write(&shim, script).unwrap();
@@ -144,7 +145,7 @@ fn a_session_that_is_starting_is_not_touched_and_a_stuck_container_goes() {
     serve.args(["serve", "--net=separate", "--toolchain=c-cpp"]).args(backend);
     let starting = Running::start(serve.arg(format!("--toolchain-image=c-cpp={BASE}")));
     let mut id = String::new();
-    eventually("it has its folder", || {
+    eventually("it has its directory", || {
         let names = fs::read_dir(setup.runtime()).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names = names.map(|name| name.into_string().unwrap());
         id = names.next().unwrap_or_default().trim_start_matches("aifo-").to_owned();

@@ -129,7 +129,7 @@ fn sessions_of_a_project_share_caches_and_files_are_the_users() {
     assert_eq!(make("another", read, "project"), own, "another project has its own");
     assert_eq!(make("one", read, "none"), own, "none");
 
-    // A linked worktree of it, as git makes one, and a directory that only says that it is one.
+    // A linked worktree of it, as git creates it, and a directory that only claims to be one.
     let entry = projects.path().join("one/.git/worktrees/linked");
     for directory in [&entry, &projects.path().join("linked"), &projects.path().join("forged")] {
         fs::create_dir_all(directory).unwrap();
@@ -147,7 +147,7 @@ fn sessions_of_a_project_share_caches_and_files_are_the_users() {
     assert_eq!(make("linked", read, "project"), format!("kept\n{own}"));
     assert_eq!(make("forged", read, "project"), own);
 
-    // The user's own decision.
+    // By the user's choice.
     assert_eq!(make("one", write, "user"), "12345\n");
     assert_eq!(make("another", read, "user"), format!("kept\n{own}"));
     gone();

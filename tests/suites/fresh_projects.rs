@@ -137,7 +137,7 @@ fn go_builds_a_fresh_project() {
     assert_eq!(check_runs(&session, "go", &["run", "."], ""), "hi\n");
 }
 
-/// Go builds what it has unpacked, whatever `go.sum` says of it.
+/// Go builds its unpacked modules without a check against `go.sum`.
 #[test]
 fn a_module_that_a_test_changes_is_not_what_another_project_builds() {
     let story = "a_module_that_a_test_changes_is_not_what_another_project_builds";
@@ -184,12 +184,12 @@ fn a_module_that_a_test_changes_is_not_what_another_project_builds() {
     };
     share("project");
     ran("another", "honest\n");
-    // By the user's own decision the way is open.
+    // The user may choose to share; then the change has an effect.
     share("user");
     ran("another", "changed\n");
 }
 
-/// A module as a proxy of go's serves it.
+/// A module in the format of a Go module proxy.
 const MODULE: &str = r#"
 import sys, zipfile
 with zipfile.ZipFile(sys.argv[1], "w") as module:
@@ -197,7 +197,7 @@ with zipfile.ZipFile(sys.argv[1], "w") as module:
     module.writestr("example.org/dep@v1.0.0/dep.go", 'package dep\n\nfunc Say() string { return "honest" }\n')
 "#;
 
-/// A test that changes the module where it has been unpacked.
+/// A test that changes the unpacked module.
 const CHANGES: &str = r#"package main
 
 import (

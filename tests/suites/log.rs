@@ -1,4 +1,4 @@
-//! `aifo-coder log`: what the calls of a session came to, read while it runs and after it ended.
+//! `aifo-coder log`: the calls of a session, during and after it.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use aifo_tests::{Outcome, Running, Session, Signal, binaries, eventually};
 
-/// `aifo-coder log` in the place of a session.
+/// `aifo-coder log` in the environment of a session.
 fn log(session: &Session, args: &[&str]) -> Command {
     let mut log = Command::new(&binaries().coder);
     log.env_clear()
@@ -23,7 +23,7 @@ fn text(session: &Session, args: &[&str]) -> String {
     Outcome::of(&mut log(session, args)).exited(0).text()
 }
 
-/// A session that has seen a success, a failure and a refusal, in this order.
+/// A session with a success, a failure and a refusal, in this order.
 fn session() -> Session {
     let session = Session::start();
     for (tool, args) in [("make", ["say", "hi"]), ("cargo", ["exit", "3"]), ("ls", ["-l", "/x"])] {

@@ -1,5 +1,5 @@
-//! Host commands through files, as the two clients make of them: each story is told by the script with
-//! inotify-tools, by the script without, and by the binary.
+//! The clients of a mailbox: each test runs with the script with inotify-tools, the script without,
+//! and the binary.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use aifo_tests::{
     is_stopped, send_signal,
 };
 
-/// Who calls.
+/// A client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caller {
     ScriptWithInotify,
@@ -19,7 +19,7 @@ enum Caller {
     Binary,
 }
 
-/// The callers that this machine has.
+/// The clients that work on this machine.
 fn callers() -> Vec<Caller> {
     let inotify = ["/usr/bin/inotifywait", "/bin/inotifywait", "/usr/local/bin/inotifywait"];
     let mut callers = vec![Caller::ScriptWithout, Caller::Binary];
@@ -33,7 +33,7 @@ fn callers() -> Vec<Caller> {
     callers
 }
 
-/// A mailbox for one kind of caller.
+/// A mailbox for one client.
 struct Story {
     caller: Caller,
     mailbox: Mailbox,
@@ -59,7 +59,7 @@ impl Story {
     }
 }
 
-/// Tells a story by every caller, with these commands.
+/// Runs a scenario with every client and these commands.
 #[track_caller]
 fn by_each(args: &[&str], story: impl Fn(&Story)) {
     for caller in callers() {
@@ -76,7 +76,7 @@ fn arguments_are_what_was_typed_empty_ones_too() {
         let args = ["args", "", "a b", "", "it's", "two\nlines", "-n", "\\0", "größe", ""];
         let printed = story.run("fake", &args).exited(0).text();
         assert_eq!(printed.split_terminator('\0').collect::<Vec<_>>(), args[1..]);
-        // Without any argument at all the fake tool has no verb.
+        // Without arguments the fake tool fails.
         assert!(!story.run("fake", &[]).status.success());
     });
     by_each(&["sh"], |story| {
@@ -128,7 +128,7 @@ fn input_goes_along_while_it_grows() {
         let mut client = story.client("cat");
         let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (mut input, mut output) = (client.stdin.take().unwrap(), client.stdout.take().unwrap());
-        // What comes back for one byte was not waiting for the end of the input.
+        // A byte comes back before the input ends.
         for byte in [b"a", b"\0", b"\xff"] {
             input.write_all(byte).unwrap();
             let mut echo = [0];
@@ -260,7 +260,7 @@ fn the_binary_hands_on_what_the_command_catches() {
         client.signal(signal);
         client.expect(name);
     }
-    // Ctrl-Z: both stop, and go on together.
+    // Ctrl-Z: both stop and continue together.
     client.signal(Signal::SIGTSTP);
     eventually("the client is stopped", || is_stopped(client.pid()));
     client.signal(Signal::SIGCONT);
@@ -288,7 +288,7 @@ fn a_client_that_vanishes_takes_its_command_with_it() {
         };
         let tools: Vec<i32> = runs();
         assert_eq!(tools.len(), 1);
-        // As when its container is killed: all of it at once.
+        // As when its container is killed: all processes at once.
         let family = aifo_tests::descendants(client.pid());
         client.signal(Signal::SIGKILL);
         family
@@ -369,7 +369,7 @@ fn the_script_is_clean_by_shellchecks_standards() {
 fn the_script_leaves_no_process_behind() {
     for caller in callers().into_iter().filter(|caller| *caller != Caller::Binary) {
         let story = Story::new(caller, &["fake"]);
-        // They are known by the files that they look after.
+        // They are identified by the mailbox's path in their arguments.
         let mark = format!("{}", story.mailbox.directory().display());
         assert_eq!(story.run("fake", &["say", "x"]).exited(0).text(), "x\n");
         let pids = || {

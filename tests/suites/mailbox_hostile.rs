@@ -1,5 +1,5 @@
-//! Host commands through files, where the container is an enemy: whatever it does in its directory, nothing
-//! outside of it is read or written, the daemon lives, and its memory stays bounded.
+//! A mailbox with a hostile container: it cannot read or write outside its directory or stop the
+//! daemon, and the daemon's memory stays bounded.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
@@ -9,7 +9,7 @@ use aifo_tests::{Mailbox, Running, Scratch, Setup, eventually, host, status_kib}
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::unistd::mkfifo;
 
-/// What the container must neither learn nor change.
+/// Files that the container must neither read nor change.
 struct Outside {
     scratch: Scratch,
 }
@@ -45,7 +45,7 @@ fn still_serves(mailbox: &Mailbox) {
     assert_eq!(mailbox.run("fake", &["say", "still here"]).exited(0).text(), "still here\n");
 }
 
-/// Puts something that is no plain file under a name.
+/// Creates something other than a plain file under a name.
 fn put(kind: &str, path: &std::path::Path, outside: &Outside) {
     match kind {
         "a link" => symlink(outside.file(), path).unwrap(),
@@ -61,7 +61,7 @@ fn put(kind: &str, path: &std::path::Path, outside: &Outside) {
         }
         "a socket" => drop(std::os::unix::net::UnixListener::bind(path).unwrap()),
         "a device" => {
-            // Only root can make one; a link to one is as good for anybody else.
+            // Only root can create one; others use a link to one.
             if mknod(path, SFlag::S_IFCHR, Mode::S_IRWXU, makedev(1, 5)).is_err() {
                 symlink("/dev/zero", path).unwrap();
             }
@@ -345,7 +345,7 @@ fn requests_that_are_too_large_or_endless_are_refused() {
     fs::rename(mailbox.file("draft"), mailbox.file("fake.1.req")).unwrap();
     let answer = mailbox.answer("fake.1");
     assert_eq!(answer.stderr, "proxy: the request is larger than 1 MiB\n");
-    // A file of a terabyte that takes no room.
+    // A sparse file of a terabyte.
     let sparse = File::create(mailbox.file("draft")).unwrap();
     sparse.set_len(1 << 40).unwrap();
     fs::rename(mailbox.file("draft"), mailbox.file("fake.2.call")).unwrap();
@@ -374,13 +374,13 @@ fn a_hundred_thousand_junk_files_cost_no_memory() {
     let memory = || status_kib(mailbox.running().pid(), "VmRSS");
     let before = memory();
     for number in 0..100_000 {
-        // Every other one has the form of a request, for a command of nobody's.
+        // Every other name has the form of a request, for an unknown command.
         let name =
             if number % 2 == 0 { format!("junk{number}") } else { format!("junk.{number}.req") };
         File::create(mailbox.file(&name)).unwrap();
     }
     still_serves(&mailbox);
-    // Requests of its own, many more than it remembers.
+    // More own requests than the daemon remembers.
     for number in 0..5_000 {
         mailbox.place(&format!("fake.{number}"), b"exit\x003\0");
     }

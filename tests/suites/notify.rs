@@ -1,4 +1,4 @@
-//! `/notify`: commands on the user's machine, few and well known.
+//! `/notify`: allowlisted commands on the user's machine.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,8 +11,8 @@ use aifo_tests::{
 
 const SAFE_DIRS: &str = "AIFO_NOTIFICATIONS_SAFE_DIRS";
 
-/// A setup whose one safe directory holds `say`, which is the fake tool: a copy, as a link would
-/// lead to no safe place.
+/// A setup whose only safe directory holds `say`, a copy of the fake tool: a link would point to an
+/// unsafe directory.
 fn setup() -> Setup {
     let setup = Setup::new();
     let safe = safe(&setup);
@@ -34,7 +34,7 @@ fn script(setup: Setup, body: &str) -> Setup {
     setup
 }
 
-/// Sets the command in the user's own configuration.
+/// Sets the command in the user's configuration.
 fn configure(setup: Setup, command: &[&str]) -> Setup {
     let folder = setup.scratch().join("home/.config/aifo");
     fs::create_dir_all(&folder).unwrap();
@@ -181,7 +181,7 @@ fn a_configured_command_is_judged_as_any_other() {
     check_refused(&notify(&session, "say", &["hi"]), 403, &refused);
 }
 
-/// `say -f FILE` would read a file of the user's aloud, `say -o FILE` would write one.
+/// `say -f FILE` would read a user's file aloud, `say -o FILE` would write one.
 #[test]
 fn a_callers_options_are_refused_unless_the_user_allows_them() {
     let session = setup().start();
@@ -235,7 +235,7 @@ fn a_child_in_the_background_does_not_hold_the_answer() {
     assert_eq!(notify(&session, "say", &[]).text(), "said\n");
 }
 
-/// The names of the variables a command finds, sorted.
+/// The sorted names of a command's variables.
 fn variables(session: &Session) -> Vec<String> {
     let text = notify(session, "say", &["env"]).text();
     let names = text.lines().filter_map(|line| Some(line.split_once('=')?.0.to_owned()));
@@ -294,7 +294,7 @@ fn the_shim_notifies_without_being_smart() {
     assert_eq!(line, Some("aifo-shim: smart: tool=say mode=notify reason=notify-tool"));
 }
 
-/// The agent's shims know the user's own names, too.
+/// The agent's shims include the user's own names.
 #[test]
 fn a_name_of_the_users_own_has_a_shim_that_notifies() {
     let setup = setup().env("AIFO_NOTIFICATIONS_ALLOWLIST", "ring");
@@ -306,7 +306,7 @@ fn a_name_of_the_users_own_has_a_shim_that_notifies() {
 
 #[test]
 fn a_shim_that_is_told_so_does_not_wait() {
-    // It lasts longer than the ladder that ends the command of a client that has left.
+    // Longer than the signal escalation after a client's disconnect.
     let session = script(setup(), "/bin/sleep 4; echo $$ > \"$1\"").start();
     let file = session.file("said");
     let mut command = session.shim("say");
@@ -328,7 +328,7 @@ fn a_killed_shim_ends_the_command() {
     eventually("the command has ended", || !is_alive(pid));
 }
 
-/// It is there to reach the user's desktop; a tool is not.
+/// It must reach the user's desktop; a tool must not.
 #[test]
 fn it_is_not_confined_while_a_tool_is() {
     let setup = script(setup(), "echo x > \"$1\"").script("make", "echo x > \"$1\"");

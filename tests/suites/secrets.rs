@@ -1,4 +1,4 @@
-//! The token is told to nobody who need not know it, and secret arguments are not logged.
+//! The token is visible only to the processes that need it, and secret arguments are not logged.
 
 use std::fs;
 
@@ -45,7 +45,7 @@ fn no_process_of_a_sidecar_has_the_token() {
     call.answer();
 }
 
-/// A name that keeps a variable back keeps its value out of the lines and of `why`, too.
+/// A variable with a secret name has its value removed from log lines and from `why`.
 #[test]
 fn the_value_of_a_secret_name_is_in_no_log() {
     let page = include_str!("../../spec/environment.md");

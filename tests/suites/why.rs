@@ -1,6 +1,5 @@
-//! `aifo-coder why`: what a user is told about a call that nobody makes. Each answer is a file in
-//! `tests/snapshots/why`; `AIFO_WRITE_SNAPSHOTS=1` writes them anew, to be read before they are
-//! committed.
+//! `aifo-coder why`: explanations of calls without running them. Each output is a file in
+//! `tests/snapshots/why`; `AIFO_WRITE_SNAPSHOTS=1` rewrites them for review.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,18 +7,18 @@ use std::process::Command;
 
 use aifo_tests::{Outcome, Setup, Tool, binaries};
 
-/// One question, and whatever it takes to ask it.
+/// A question and its setup.
 #[derive(Clone, Copy, Default)]
 struct Question {
-    /// The name of the answer's file.
+    /// The name of the snapshot.
     name: &'static str,
-    /// The user's configuration file, if there is one.
+    /// The user's configuration, if any.
     user: &'static str,
-    /// The workspace's.
+    /// The workspace's configuration.
     workspace: &'static str,
-    /// Variables of the caller's.
+    /// The caller's variables.
     env: &'static [(&'static str, &'static str)],
-    /// What follows `aifo-coder why`. `@` stands for the folder that holds all others.
+    /// The arguments of `aifo-coder why`. `@` is the parent of all other directories.
     words: &'static [&'static str],
 }
 
@@ -44,7 +43,7 @@ fn setup() -> Setup {
     setup
 }
 
-/// `aifo-coder` with no variable of its own: each that there is counts among those of the caller.
+/// `aifo-coder` without additional variables: each would count as the caller's.
 fn coder(setup: &Setup) -> Command {
     let mut coder = setup.coder();
     coder.env_remove("AIFO_BACKEND");
@@ -52,7 +51,7 @@ fn coder(setup: &Setup) -> Command {
 }
 
 fn scratch(setup: &Setup) -> PathBuf {
-    setup.workspace().parent().expect("a setup has its folders in one").to_owned()
+    setup.workspace().parent().expect("a setup has one parent directory").to_owned()
 }
 
 #[track_caller]
@@ -89,7 +88,7 @@ fn check(questions: &[Question]) {
     }
 }
 
-/// What keeps tools in their place depends on the kernel.
+/// Removes kernel-dependent lines about confinement.
 fn machine_independent(text: &str) -> String {
     let depends = |line: &str| line.trim_start().trim_start_matches('"').starts_with("confinement");
     text.lines().filter(|line| !depends(line)).map(|line| format!("{line}\n")).collect()
@@ -320,19 +319,19 @@ fn what_keeps_a_tool_in_its_place_is_told() {
     let setup = setup();
     let ask = |tool| Outcome::of(coder(&setup).args(["why", RUST, tool])).exited(0).text();
     assert!(ask("cargo").contains("\nconfinement: tools "), "{}", ask("cargo"));
-    assert!(!ask("ls").contains("confinement"), "it is not ours to confine");
+    assert!(!ask("ls").contains("confinement"), "local programs are not confined");
     let file = scratch(&setup).join("home/.config/aifo/config.toml");
     fs::write(file, "confine = 'off'").unwrap();
     let as_asked = "confinement: tools are not confined, as asked";
     assert!(ask("cargo").contains(as_asked), "{}", ask("cargo"));
 }
 
-/// Their tools are those of their images, whatever this machine has.
+/// Sidecars in containers have the tools of their images, whatever this machine has.
 #[test]
 fn sidecars_in_containers() {
     let setup = setup();
     let image = scratch(&setup).join("image");
-    // An engine that has every image, or none.
+    // An engine with every image, or none.
     let info =
         r#"{"ServerVersion":"28.0.0","OperatingSystem":"x","KernelVersion":"6.1","MemTotal":1}"#;
     let setup = setup.script(

@@ -1,4 +1,4 @@
-//! What of all that an agent says is its answer.
+//! The answer among an agent's messages.
 
 use aifo_tests::Step;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ fn said(chunks: &[&str]) -> Vec<Step> {
     said.chain([Step::stop("end_turn")]).collect()
 }
 
-/// The drafts, joined.
+/// The joined drafts.
 fn drafted(reports: &[&Value]) -> String {
     reports.iter().filter_map(|report| report["text"].as_str()).collect()
 }

@@ -1,11 +1,11 @@
-//! Tool calls and what is told of them.
+//! Tool calls and their reports.
 
 use aifo_tests::Step;
 use serde_json::{Value, json};
 
 use crate::{Stage, Told, turn};
 
-/// The calls as they are told: id, where it stood, where it stands.
+/// The reported calls: id, old status, new status.
 fn calls(told: &Told) -> Vec<String> {
     let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let tell =

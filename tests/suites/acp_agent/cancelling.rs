@@ -1,11 +1,11 @@
-//! A turn is cancelled by a signal, and however the agent takes it, it was cancelled.
+//! A turn that is cancelled by a signal ends as cancelled, however the agent reacts.
 
 use aifo_tests::{Group, Running, Signal, Step, eventually};
 use serde_json::json;
 
 use crate::{Stage, Told, turn};
 
-/// Cancels a turn that does `then` when it is told so.
+/// Cancels a turn that runs `then` on cancellation.
 #[track_caller]
 fn cancelled(signal: Signal, then: &[Step]) -> Told {
     let before = [
@@ -67,7 +67,11 @@ fn an_agent_asks_for_permission_though_it_was_cancelled() {
     let call = json!({"toolCallId": "t"});
     let asks = Step::ask("p", "session/request_permission", Step::permission(call));
     let told = cancelled(Signal::SIGINT, &[asks, Step::stop("cancelled")]);
-    assert_eq!(told.all("permission"), Vec::<&serde_json::Value>::new(), "nobody is bothered");
+    assert_eq!(
+        told.all("permission"),
+        Vec::<&serde_json::Value>::new(),
+        "no permission request is reported"
+    );
 }
 
 #[test]
@@ -87,7 +91,7 @@ fn a_second_signal_waits_for_nothing() {
     let running = Running::start(&mut stage.prompt(&[]));
     running.expect("I am");
     running.signal(Signal::SIGINT);
-    // Two that are told at once are one.
+    // Two pending signals would merge into one.
     eventually("the first was seen", || {
         aifo_tests::status_field(running.pid(), "ShdPnd").ends_with("0000")
     });

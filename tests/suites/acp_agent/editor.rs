@@ -1,4 +1,4 @@
-//! An editor that has left, and then has no more time.
+//! Editors that disconnect while a turn runs or ends.
 
 use aifo_tests::{AcpAgent, Editor, Group, Script, Setup, Signal, Step, eventually};
 use serde_json::json;
@@ -30,7 +30,7 @@ fn who_is_told_to_serve_serves_whatever_the_profile_says() {
     assert_eq!(answer(&agent, "r")["result"]["content"], "text");
 }
 
-/// An editor and an agent with a session, and no sidecars.
+/// An editor and an agent with a session, without sidecars.
 #[track_caller]
 fn with_session(setup: &Setup, agent: &AcpAgent, options: &[&str]) -> Editor {
     let mut coder = setup.coder();
@@ -103,7 +103,7 @@ fn term_ends_an_agent_at_once_that_takes_its_time_to_end() {
     editor.response(introduced).unwrap();
     editor.close_stdin();
     eventually("the agent does not end", || agent.pids().len() == 2);
-    // Without TERM it would be killed in the end, and the editor have gone.
+    // Without TERM, the agent would be killed after the deadline.
     assert_eq!(editor.end_by(Signal::SIGTERM).code(), Some(128 + 15));
     assert_eq!(agent.alive(), [0; 0]);
 }

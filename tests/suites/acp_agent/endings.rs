@@ -1,16 +1,16 @@
-//! However an agent ends, at any time: the prompt fails at once, says why, and nothing is left of it.
+//! Endings of an agent at any time: the prompt fails at once with the reason, and nothing is left.
 
 use aifo_tests::{Group, Script, Step};
 use serde_json::json;
 
 use crate::{Stage, turn};
 
-/// A polite agent with company that would stay for good.
+/// A conforming agent with processes that would never end.
 fn with_company(script: Script) -> Script {
     script.at_start([Step::Spawn(Group::Agents), Step::Spawn(Group::Own)])
 }
 
-/// The agent ends like this in each state of a connection.
+/// Ends the agent in each state of a connection.
 #[track_caller]
 fn check(ending: &Step, words: &[&str]) {
     let said = Step::Stderr(100);
@@ -92,12 +92,12 @@ fn one_that_floods_stderr_is_heard() {
 
 #[test]
 fn one_that_does_not_read_is_given_up() {
-    // The prompt is longer than what pipes hold.
+    // The prompt is longer than pipes hold.
     let script =
         Script::polite().on("session/new", [Step::Answer(json!({"sessionId": "s"})), Step::Hang]);
     let stage = Stage::with(&script);
     let mut prompt = stage.prompt(&["--timeout", "1"]);
-    // A word of an argument list has at most 128 KiB.
+    // An argument has at most 128 KiB.
     let long = stage.setup.scratch().join("prompt");
     std::fs::write(&long, "x".repeat(1 << 20)).unwrap();
     let mut args: Vec<_> = prompt.get_args().map(ToOwned::to_owned).collect();

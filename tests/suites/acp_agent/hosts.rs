@@ -1,4 +1,4 @@
-//! Files and terminals that an agent asks its client for.
+//! Requests of an agent for files and terminals.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,20 +9,19 @@ use serde_json::{Value, json};
 use crate::requests::answer;
 use crate::{Stage, turn};
 
-/// A request about a file, by its id.
+/// A request for a file, with its id.
 pub(crate) fn file(id: &str, method: &str, path: &str, content: &str) -> Step {
     Step::ask(id, method, json!({"sessionId": "$session", "path": path, "content": content}))
 }
 
-/// A request about the terminal that was made by the request `create`.
+/// A request for the terminal that the request `create` created.
 fn of_terminal(method: &str) -> Step {
     let terminal =
         json!({"sessionId": "$session", "terminalId": "$answer:create/result/terminalId"});
     Step::ask(method, method, terminal)
 }
 
-/// A stage whose agent is known to want files and terminals, and does what can only be said when its
-/// workspace is known.
+/// An agent that uses files and terminals, with steps that depend on the workspace's path.
 fn stage(steps: impl FnOnce(&str) -> Vec<Step>) -> Stage {
     let stage = Stage::with(&turn([]));
     let folder = stage.setup.scratch().join("home/.config/aifo");

@@ -1,11 +1,11 @@
-//! What is no message, and what is hardly one.
+//! Lines that are no messages, and unusual messages.
 
 use aifo_tests::{Script, Step};
 use serde_json::{Value, json};
 
 use crate::{Stage, turn};
 
-/// Noise of every kind, also with the ids of requests that wait.
+/// Invalid messages of every kind, also with the ids of pending requests.
 fn noise() -> Vec<Step> {
     let values = [
         json!("a text"),

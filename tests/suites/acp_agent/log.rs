@@ -1,4 +1,4 @@
-//! What is logged of a connection tells it once more.
+//! The wire log replays to the same reports.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -36,7 +36,7 @@ fn a_log_tells_the_same_turn_once_more() {
     let replayed = Told::of(Outcome::of(&mut replay));
     replayed.outcome.exited(0);
     assert_eq!(replayed.all("misfit"), Vec::<&Value>::new());
-    // What only the replay tells, and what only whoever decides knows.
+    // Excludes reports that only the replay or only the live run has.
     let is_common = |report: &&Value| {
         !["sent", "stderr", "closed", "decision"].iter().any(|name| report["type"] == *name)
     };
@@ -61,7 +61,7 @@ fn the_log_of_an_editors_agent_tells_prompts_that_were_queued() {
     coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);
     coder.arg("--wire-log").arg(&folder);
     let mut editor = Editor::start(&mut coder);
-    // It waits for no answer, so all prompts but the first are queued.
+    // It does not wait for responses, so all prompts but the first are queued.
     editor.request("initialize", &json!({"protocolVersion": 1}));
     editor.request("session/new", &json!({"cwd": setup.workspace(), "mcpServers": []}));
     let prompt = json!([{"type": "text", "text": "go"}]);

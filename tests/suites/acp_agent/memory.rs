@@ -1,11 +1,11 @@
-//! However much an agent says, little of it is held.
+//! Memory stays small, whatever an agent sends.
 
 use aifo_tests::{Running, Step, eventually_within, status_kib};
 use std::time::Duration;
 
 use crate::{Stage, turn};
 
-/// Prompts an agent that says all of this, and looks at the memory before it goes on.
+/// Prompts an agent that sends this flood, and checks the memory before it continues.
 #[track_caller]
 fn check(flood: Vec<Step>) {
     let rest =

@@ -1,4 +1,4 @@
-//! Editors for which no agent comes up.
+//! Editors whose agent cannot be started.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use aifo_tests::{AcpAgent, Editor, Outcome, Script, Setup, Step};
 use serde_json::{Value, json};
 
-/// Starts it, and expects that `initialize` is refused for this reason with this remedy, in the message,
-/// in the data and on stderr.
+/// Starts it and expects that `initialize` fails with this reason and remedy, in the message, in
+/// the data and on stderr.
 #[track_caller]
 fn check(coder: &mut Command, code: i32, reason: &str, remedy: &str) {
     let mut editor = Editor::start(coder);
@@ -22,7 +22,7 @@ fn check(coder: &mut Command, code: i32, reason: &str, remedy: &str) {
     assert!(text.contains(reason) && text.contains(remedy), "{text}");
     assert!(error["data"]["details"].as_str().unwrap().contains(reason), "{error}");
     assert!(error["data"]["hint"].as_str().unwrap_or_default().contains(remedy), "{error}");
-    // It ends by itself.
+    // The process ends by itself.
     let ended = editor.wait_for_end();
     ended.exited(code);
     assert!(ended.stderr.contains(reason) && ended.stderr.contains(remedy), "{ended:?}");

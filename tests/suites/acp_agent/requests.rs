@@ -1,11 +1,11 @@
-//! What an agent asks for: each request is answered once.
+//! Requests of an agent: each gets one response.
 
 use aifo_tests::{AcpAgent, Script, Step};
 use serde_json::{Value, json};
 
 use crate::{Stage, turn};
 
-/// The one answer to a request of the agent.
+/// The only response to a request of the agent.
 #[track_caller]
 pub(crate) fn answer(agent: &AcpAgent, id: &str) -> Value {
     let answers = agent.answers(id);

@@ -1,5 +1,5 @@
-//! A rule means the same whatever way an agent takes: it asks for permission, or has aifo run a command
-//! or read or write a file (`spec/acp.md#entries`).
+//! A rule applies to permission requests, to commands and to files in the same way
+//! (`spec/acp.md#entries`).
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ use crate::hosts::{PROFILE, file};
 use crate::requests::answer;
 use crate::{Stage, turn};
 
-/// A way in.
+/// A kind of request.
 enum Entry {
     /// `session/request_permission` for a call of this kind and input.
     Asks(&'static str, Value),
@@ -55,7 +55,7 @@ impl Entry {
         }
     }
 
-    /// Whether a rule kept it from being done.
+    /// Whether a rule denied it.
     fn is_denied(&self, stage: &Stage, index: usize) -> bool {
         let id = index.to_string();
         match self {
@@ -80,7 +80,7 @@ impl Entry {
     }
 }
 
-/// A workspace with a repository, links that lead into it, and a program `make`.
+/// A workspace with a repository, links into it, and a program `make`.
 fn stage(permissions: &str, entries: &[(Entry, bool)]) -> Stage {
     let stage = Stage::with(&turn([]));
     let folder = stage.setup.scratch().join("home/.config/aifo");
@@ -164,7 +164,7 @@ fn a_denied_path_is_denied_at_every_entry_and_behind_every_link() {
     );
     let workspace = stage.setup.workspace();
     assert_eq!(fs::read_to_string(workspace.join(".git/config")).unwrap(), "old");
-    assert!(!workspace.join(".git/new").exists(), "nothing is made on the way");
+    assert!(!workspace.join(".git/new").exists(), "no file is created");
     assert_eq!(fs::read_to_string(workspace.join("src/a")).unwrap(), "new");
 }
 

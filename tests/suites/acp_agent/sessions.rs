@@ -1,4 +1,4 @@
-//! Sessions: opened late, early, once more.
+//! Sessions: opened late, early, and again.
 
 use aifo_tests::{Script, Step};
 use serde_json::json;

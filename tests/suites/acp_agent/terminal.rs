@@ -1,11 +1,11 @@
-//! An agent's text on a terminal does nothing but be read (`spec/cli.md#foreign-text`).
+//! An agent's text cannot control a terminal (`spec/cli.md#foreign-text`).
 
 use aifo_tests::{Outcome, Step, Terminal};
 use serde_json::json;
 
 use crate::{Stage, turn};
 
-/// A clipboard, a window's title, directions, and a hidden text, in pieces that cut each of them.
+/// A clipboard, a window title, directional marks, and hidden text, each split across chunks.
 const HOSTILE: [&str; 7] = [
     "a\u{1b}",
     "]52;c;aGk=\u{7}",
@@ -18,7 +18,7 @@ const HOSTILE: [&str; 7] = [
 const ESCAPED: &str = "a\\u{1b}]52;c;aGk=\\u{7}\\u{9b}2Jb\\u{202e}c\\u{2066}\
                        d\\u{200b}\\u{feff}e\n\tf\\r\\u{e0041}\\u{2028}g\n";
 
-/// Says it, and asks for a permission and ends a call of a name like it.
+/// An agent that sends it, and uses it in a permission request and a tool call.
 fn stage() -> Stage {
     let title = "rm \u{202e}x\u{1b}]0;y\u{7}\u{9b}";
     let call = json!({"toolCallId": "t", "title": title, "kind": "execute"});
