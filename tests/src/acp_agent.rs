@@ -7,8 +7,8 @@
 //! ```no_run
 //! use aifo_tests::{AcpAgent, Script, Step};
 //!
-//! let silent = Script::polite().on("session/prompt", []);
-//! let floods = Script::polite().on(
+//! let silent = Script::conforming().on("session/prompt", []);
+//! let floods = Script::conforming().on(
 //!     "session/prompt",
 //!     [Step::Repeat { times: 100_000, steps: vec![Step::say("x")] }, Step::stop("end_turn")],
 //! );
@@ -121,7 +121,7 @@ pub const PIDS: &str = "pids";
 
 impl Script {
     /// An agent that follows the protocol: it opens and loads sessions and answers `Hello World`.
-    pub fn polite() -> Self {
+    pub fn conforming() -> Self {
         let agent = json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": true}});
         Script::default()
             .on("initialize", [Step::Answer(agent)])

@@ -95,9 +95,9 @@ impl Editor {
             }
             let left = Self::PATIENCE.checked_sub(start.elapsed());
             let Some(left) = left.filter(|_| messages.1 == Stream::Open) else {
-                let told = json!(messages.0.get(self.next..)).to_string();
+                let details = json!(messages.0.get(self.next..)).to_string();
                 drop(messages);
-                panic!("never received: {what}\nbut {told}\nstderr: {}", self.stderr.so_far());
+                panic!("never received: {what}\nbut {details}\nstderr: {}", self.stderr.so_far());
             };
             let woken = self.received.changed.wait_timeout(messages, left);
             messages = woken.unwrap_or_else(PoisonError::into_inner).0;

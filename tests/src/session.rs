@@ -153,8 +153,8 @@ impl Session {
     /// Maps a pid that a tool or the proxy reported to this machine's namespace. Panics if there is
     /// no such process.
     #[track_caller]
-    pub fn process(&self, told: i32) -> i32 {
-        self.living_pid(told).unwrap_or_else(|| panic!("no process of the session is {told}"))
+    pub fn process(&self, pid: i32) -> i32 {
+        self.living_pid(pid).unwrap_or_else(|| panic!("no process of the session is {pid}"))
     }
 
     /// All processes of the session, also in containers, without the proxy.
@@ -168,10 +168,10 @@ impl Session {
 
     /// [`Session::process`], or `None` if the process is gone.
     #[track_caller]
-    pub(crate) fn living_pid(&self, told: i32) -> Option<i32> {
+    pub(crate) fn living_pid(&self, pid: i32) -> Option<i32> {
         match Backend::chosen() {
-            Backend::Local => Some(told),
-            Backend::Engine { .. } => numbered_in_containers(&self.workspace(), told),
+            Backend::Local => Some(pid),
+            Backend::Engine { .. } => numbered_in_containers(&self.workspace(), pid),
         }
     }
 

@@ -39,21 +39,21 @@ use aifo_tests::{Outcome, Setup};
 use serde_json::Value;
 
 /// An agent and its setup.
-struct Stage {
+struct PromptTest {
     setup: Setup,
     agent: AcpAgent,
 }
 
 /// The result of a prompt with `--format json`.
 #[derive(Debug)]
-struct Told {
+struct PromptResult {
     outcome: Outcome,
     reports: Vec<Value>,
 }
 
-impl Stage {
+impl PromptTest {
     fn with(script: &Script) -> Self {
-        Stage { setup: Setup::new(), agent: AcpAgent::new(script) }
+        PromptTest { setup: Setup::new(), agent: AcpAgent::new(script) }
     }
 
     /// `aifo-coder prompt` with this agent, no sidecars, and reports on stdout.
@@ -70,19 +70,19 @@ impl Stage {
 
     /// Runs the prompt to its end. Checks that no agent process is left.
     #[track_caller]
-    fn ask(&self, options: &[&str]) -> Told {
-        self.told(Outcome::of(&mut self.prompt(options)))
+    fn ask(&self, options: &[&str]) -> PromptResult {
+        self.result(Outcome::of(&mut self.prompt(options)))
     }
 
     #[track_caller]
-    fn told(&self, outcome: Outcome) -> Told {
-        let told = Told::of(outcome);
-        assert_eq!(self.agent.alive(), [0; 0], "{told:?}");
-        told
+    fn result(&self, outcome: Outcome) -> PromptResult {
+        let result = PromptResult::of(outcome);
+        assert_eq!(self.agent.alive(), [0; 0], "{result:?}");
+        result
     }
 }
 
-impl Told {
+impl PromptResult {
     #[track_caller]
     fn of(outcome: Outcome) -> Self {
         let text = outcome.text();
@@ -90,7 +90,7 @@ impl Told {
             serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line:?} in {outcome:?}"))
         };
         let reports: Vec<Value> = text.lines().map(parse).collect();
-        Told { outcome, reports }
+        PromptResult { outcome, reports }
     }
 
     /// The reports of a type, in order.
@@ -134,5 +134,5 @@ impl Told {
 
 /// The conforming agent with this turn.
 fn turn(steps: impl Into<Vec<aifo_tests::Step>>) -> Script {
-    Script::polite().on("session/prompt", steps)
+    Script::conforming().on("session/prompt", steps)
 }

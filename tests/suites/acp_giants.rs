@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(900);
 fn turn(steps: impl Into<Vec<Step>>) -> Script {
     let mut steps = steps.into();
     steps.push(Step::stop("end_turn"));
-    Script::polite().on("session/prompt", steps)
+    Script::conforming().on("session/prompt", steps)
 }
 
 /// A session update as a line without its end.

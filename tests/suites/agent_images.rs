@@ -40,12 +40,12 @@ const USERS: [&str; 2] = ["0:0", "1000:1000"];
 /// Runs a test for each agent with an image; reports the others as skipped.
 fn for_each_agent(test: &str, scenario: impl Fn(&Engine, &str)) {
     let Some(engine) = Engine::of_run(test) else { return };
-    let mut told = 0;
+    let mut printed = 0;
     for agent in AGENTS {
         let inspect = ["image", "inspect", "--format", "there", &image(agent)];
         if Outcome::of(&mut engine.command(inspect)).text().trim_end() == "there" {
             scenario(&engine, agent);
-            told += 1;
+            printed += 1;
         } else {
             // A closed stderr does not matter.
             let _ = writeln!(
@@ -55,7 +55,7 @@ fn for_each_agent(test: &str, scenario: impl Fn(&Engine, &str)) {
             );
         }
     }
-    assert!(told > 0, "no agent has an image");
+    assert!(printed > 0, "no agent has an image");
 }
 
 fn image(agent: &str) -> String {
@@ -92,8 +92,8 @@ fn any_user_can_start_it_behind_the_shims() {
     for_each_agent("any_user_can_start_it_behind_the_shims", |engine, agent| {
         for user in USERS {
             let outcome = in_session(engine, agent, user, &[agent, "--version"]);
-            let told = outcome.exited(0).text() + &outcome.stderr;
-            assert!(has_version(&told), "{agent} as {user}: {told}");
+            let printed = outcome.exited(0).text() + &outcome.stderr;
+            assert!(has_version(&printed), "{agent} as {user}: {printed}");
         }
     });
 }
@@ -103,8 +103,8 @@ fn any_user_can_start_it_behind_the_shims() {
 fn without_a_session_it_starts_as_well() {
     for_each_agent("without_a_session_it_starts_as_well", |engine, agent| {
         let outcome = alone(engine, agent, &[agent, "--version"]);
-        let told = outcome.exited(0).text() + &outcome.stderr;
-        assert!(has_version(&told), "{agent}: {told}");
+        let printed = outcome.exited(0).text() + &outcome.stderr;
+        assert!(has_version(&printed), "{agent}: {printed}");
         let shell = alone(engine, agent, &["bash", "-lc", "echo $PATH; touch ~/file"]);
         let path = shell.exited(0).text();
         assert!(!path.contains("/opt/aifo"), "{agent}: {path}");
@@ -143,8 +143,8 @@ fn tools_are_a_sidecars_and_the_shim_says_so() {
         exec /opt/aifo/bin/make";
     for_each_agent("tools_are_a_sidecars_and_the_shim_says_so", |engine, agent| {
         let outcome = in_session(engine, agent, "1000:1000", &["sh", "-c", script]);
-        let told = outcome.exited(86).only_line();
-        assert!(told.starts_with("aifo-shim: proxy not configured."), "{agent}: {told}");
+        let printed = outcome.exited(86).only_line();
+        assert!(printed.starts_with("aifo-shim: proxy not configured."), "{agent}: {printed}");
         assert_eq!(outcome.text(), "", "{agent}");
     });
 }

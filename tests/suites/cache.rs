@@ -201,10 +201,10 @@ fn caches_are_listed_by_their_projects_and_cleared_by_project() {
 fn cleanup_names_caches_that_are_no_longer_used_once() {
     let Some(projects) = Projects::new() else { return };
     let shared = projects.0.scratch().join("home/.cache/aifo/npm");
-    let told = "aifo-coder: sessions no longer use the caches that projects shared: ";
+    let printed = "aifo-coder: sessions no longer use the caches that projects shared: ";
     let cleanup = |args: &[&str]| {
         let outcome = Outcome::of(projects.0.coder().arg("cleanup").args(args));
-        outcome.exited(0).stderr.contains(told)
+        outcome.exited(0).stderr.contains(printed)
     };
     assert!(!cleanup(&[]), "there are none");
     fs::create_dir_all(&shared).unwrap();
@@ -213,7 +213,7 @@ fn cleanup_names_caches_that_are_no_longer_used_once() {
     projects.share("project");
     assert!(cleanup(&["--dry-run"]));
     let outcome = Outcome::of(projects.0.coder().arg("cleanup"));
-    let line = format!("{told}{} (local)\n", shared.display());
+    let line = format!("{printed}{} (local)\n", shared.display());
     let hint = "hint: remove them with: aifo-coder cache clear --user\n";
     assert!(outcome.exited(0).stderr.ends_with(&(line + hint)), "{outcome:?}");
     assert!(!cleanup(&[]), "once");
@@ -241,11 +241,11 @@ fn caches_are_listed_and_cleared_by_kind() {
     let names: Vec<_> = rows[1..].iter().map(|row| (row[0], row[1])).collect();
     assert_eq!(names, [("go", "local"), ("node", "local"), ("python", "local")], "{listed}");
 
-    let told = cache(&["clear", "--dry-run", "go"]).exited(0).text();
-    assert_eq!(told, format!("would remove {} (local)\n", own.join("go").display()));
+    let printed = cache(&["clear", "--dry-run", "go"]).exited(0).text();
+    assert_eq!(printed, format!("would remove {} (local)\n", own.join("go").display()));
     assert!(closed.is_dir());
-    let told = cache(&["clear", "golang,py"]).exited(0).text();
-    assert_eq!(told.lines().count(), 2, "{told}");
+    let printed = cache(&["clear", "golang,py"]).exited(0).text();
+    assert_eq!(printed.lines().count(), 2, "{printed}");
     assert!(!own.join("go").exists() && !own.join("pip").exists() && own.join("npm").exists());
 
     let json = cache(&["list", "--json"]).exited(0).text();

@@ -189,9 +189,9 @@ fn the_sessions_temporary_directory_is_a_place_to_run_in() {
     let session = Session::start();
     let tmp = session.tmp().into_os_string().into_string().expect("the scratch path is text");
     let env = session.answer(&session.exec("make", ["env"])).text();
-    let told = env.lines().find_map(|line| line.strip_prefix("TMPDIR="));
+    let printed = env.lines().find_map(|line| line.strip_prefix("TMPDIR="));
     // In a container it is `/tmp`, which needs no variable.
-    assert_eq!(told, (*Backend::chosen() == Backend::Local).then_some(tmp.as_str()));
+    assert_eq!(printed, (*Backend::chosen() == Backend::Local).then_some(tmp.as_str()));
     fs::create_dir(format!("{tmp}/sub")).unwrap();
     symlink("/usr", format!("{tmp}/way-out")).unwrap();
     for place in [tmp.to_owned(), format!("{tmp}/sub"), format!("{tmp}/sub/../sub")] {

@@ -54,12 +54,12 @@ fn what_a_killed_session_left_is_named_and_removed() {
     let left = [format!("aifo-{id}"), format!("aifo-{id}-tmp")];
     assert_eq!(dirs(&run), left);
 
-    let told = Outcome::of(&mut coder(&run, &["cleanup", "--dry-run", &id])).exited(0).text();
+    let printed = Outcome::of(&mut coder(&run, &["cleanup", "--dry-run", &id])).exited(0).text();
     let expected =
         left.iter().map(|name| format!("would remove folder {}\n", run.join(name).display()));
     let mut expected: Vec<_> = expected.collect();
     expected.sort();
-    let mut lines: Vec<_> = told.lines().map(|line| format!("{line}\n")).collect();
+    let mut lines: Vec<_> = printed.lines().map(|line| format!("{line}\n")).collect();
     lines.sort();
     assert_eq!(lines, expected);
     assert_eq!(dirs(&run), left, "nothing was removed");
@@ -109,8 +109,8 @@ fn a_session_that_runs_is_not_touched() {
     let all = Outcome::of(&mut coder(&run, &["cleanup", "--dry-run"])).exited(0).text();
     assert!(all.contains(&dead_id) && !all.contains(&live_id), "{all}");
     let outcome = Outcome::of(&mut coder(&run, &["cleanup", &live_id]));
-    let told = format!("aifo-coder: session {live_id} runs, so nothing of it is removed\n");
-    assert!(outcome.exited(0).stderr.starts_with(&told), "{outcome:?}");
+    let printed = format!("aifo-coder: session {live_id} runs, so nothing of it is removed\n");
+    assert!(outcome.exited(0).stderr.starts_with(&printed), "{outcome:?}");
     Outcome::of(&mut coder(&run, &["cleanup", &dead_id])).exited(0);
     assert_eq!(dirs(&run), [format!("aifo-{live_id}"), format!("aifo-{live_id}-tmp")]);
     assert_eq!(beside.answer(&beside.exec("make", ["say", "hi"])).text(), "hi\n");
@@ -138,8 +138,8 @@ fn a_session_that_is_starting_is_not_touched() {
 
     starting.signal(Signal::SIGKILL);
     starting.finish();
-    let told = Outcome::of(&mut coder(&run, &["cleanup", &id])).exited(0).text();
-    assert_eq!(told.lines().count(), 2, "{told}");
+    let printed = Outcome::of(&mut coder(&run, &["cleanup", &id])).exited(0).text();
+    assert_eq!(printed.lines().count(), 2, "{printed}");
     assert_eq!(dirs(&run), [""; 0]);
 }
 
@@ -153,8 +153,8 @@ fn a_socket_elsewhere_goes_too_with_the_directory_made_for_it() {
     let id = id(&run);
     session.end(Signal::SIGKILL);
     assert!(dir.join("exec.sock").exists());
-    let told = Outcome::of(&mut coder(&run, &["cleanup", &id])).exited(0).text();
+    let printed = Outcome::of(&mut coder(&run, &["cleanup", &id])).exited(0).text();
     let line = format!("removed socket {}/exec.sock", dir.display());
-    assert!(told.lines().any(|told| told == line), "{told}");
+    assert!(printed.lines().any(|printed| printed == line), "{printed}");
     assert!(!dir.exists());
 }

@@ -51,7 +51,7 @@ fn each_layer_wins_over_the_one_before() {
 }
 
 #[test]
-fn toolchains_come_from_the_project_unless_somebody_names_them() {
+fn toolchains_come_from_the_project_unless_they_are_named() {
     let setup = Setup::new();
     fs::write(setup.workspace().join("Cargo.toml"), "").unwrap();
     let workspace = setup.workspace();
@@ -86,16 +86,16 @@ fn json_has_every_value_with_its_layer() {
 fn a_mistake_has_a_place_and_a_remedy() {
     let setup = Setup::new();
     let user = write(&setup, USER, "\ntoolchain = ['rust']\n");
-    let told = format!(
+    let message = format!(
         "aifo-coder: {}:2: there is no key 'toolchain'\nhint: did you mean 'toolchains'?\n",
         user.display()
     );
     let check: &[&str] = &["config", "check"];
     for (args, code) in [(check, 1), (&["config", "show"], 1), (&["why", "make"], 1)] {
-        assert_eq!(coder(&setup, args).exited(code).stderr, told, "{args:?}");
+        assert_eq!(coder(&setup, args).exited(code).stderr, message, "{args:?}");
     }
     for args in [&["run", "--", "make"][..], &["exec", "--", "make"], &["serve"]] {
-        assert_eq!(coder(&setup, args).exited(86).stderr, told, "{args:?}");
+        assert_eq!(coder(&setup, args).exited(86).stderr, message, "{args:?}");
     }
 }
 
@@ -104,13 +104,13 @@ fn what_a_workspace_may_not_say_starts_nothing() {
     let setup = Setup::new();
     let file = write(&setup, WORKSPACE, "[kind.rust]\nallow = ['sh']\n");
     let outcome = coder(&setup, &["run", "--", "make"]);
-    let told = format!(
+    let message = format!(
         "aifo-coder: {}:2: [kind.rust] allows tools, which a workspace's file may not do\n\
          hint: this belongs in your own file, '{}'\n",
         file.display(),
         path(&setup, USER).display()
     );
-    assert_eq!(outcome.exited(86).stderr, told);
+    assert_eq!(outcome.exited(86).stderr, message);
 }
 
 #[test]
@@ -136,8 +136,8 @@ fn the_files_are_named_and_checked() {
     write(&setup, USER, "toolchains = ['java']\n[kind.java]\ntools = ['javac']");
     let workspace = write(&setup, WORKSPACE, "[kind.java]\ndeny = ['javac']");
     let outcome = coder(&setup, &["config", "check"]);
-    let told = format!("{}: ok\n{}: ok\n", user.display(), workspace.display());
-    assert_eq!(outcome.exited(0).text(), told);
+    let message = format!("{}: ok\n{}: ok\n", user.display(), workspace.display());
+    assert_eq!(outcome.exited(0).text(), message);
     let odd = write(&setup, "odd.toml", "max_secs = 'soon'");
     let outcome = coder(&setup, &["config", "check", odd.to_str().unwrap()]);
     let place = format!("{}:1: ", odd.display());
@@ -146,7 +146,7 @@ fn the_files_are_named_and_checked() {
 }
 
 #[test]
-fn a_pipe_in_place_of_a_file_holds_nobody_up() {
+fn a_fifo_in_place_of_a_file_does_not_block() {
     let setup = Setup::new();
     let file = path(&setup, WORKSPACE);
     assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
@@ -228,7 +228,7 @@ fn permissions_are_shown_rule_by_rule() {
 }
 
 #[test]
-fn agents_that_speak_acp_are_told_apart() {
+fn agents_that_speak_acp_are_distinguished() {
     let setup = Setup::new();
     write(&setup, USER, "[agents.mine.acp]\ncommand = ['mine', '--acp']");
     let outcome = coder(&setup, &["agents", "--json"]);
@@ -248,28 +248,28 @@ fn variables_that_cannot_be_passed_are_a_wrong_command_line() {
         ("A,B", "aifo-coder: --env: 'A,B' cannot be a variable\n"),
         ("=1", "aifo-coder: --env: '' cannot be a variable\n"),
     ];
-    for (word, told) in rows {
+    for (word, message) in rows {
         for command in [&["exec", "--env", word, "--", "make"][..], &["why", "--env", word, "make"]]
         {
             let outcome = coder(&setup, command);
             let stderr = &outcome.exited(2).stderr;
-            assert!(stderr.starts_with(told), "{command:?}: {stderr}");
+            assert!(stderr.starts_with(message), "{command:?}: {stderr}");
         }
     }
 }
 
 #[test]
-fn shims_are_told_which_variables_to_send() {
+fn shims_get_the_list_of_variables_to_send() {
     let setup = Setup::new().tool("agent", Tool::Fake);
-    let told = |words: &[&str]| {
+    let message = |words: &[&str]| {
         let outcome =
             coder(&setup, &[&["run", "--toolchain=rust"], words, &["--", "agent", "env"]].concat());
         let text = outcome.exited(0).text();
         text.lines().find_map(|line| line.strip_prefix("AIFO_SHIM_ENV=")).map(str::to_owned)
     };
-    assert_eq!(told(&[]), None);
-    assert_eq!(told(&["--env=MODE=fast"]), None, "what is set is no caller's");
-    assert_eq!(told(&["--env=MY_*", "--env=FOO"]).as_deref(), Some("FOO,MY_*"));
+    assert_eq!(message(&[]), None);
+    assert_eq!(message(&["--env=MODE=fast"]), None, "what is set is no caller's");
+    assert_eq!(message(&["--env=MY_*", "--env=FOO"]).as_deref(), Some("FOO,MY_*"));
     let words = ["run", "--toolchain=rust", "--env=FOO", "--"];
     let settings = ["sh", "-c", "cat \"${PATH%%:*}/shim.env\""];
     let setup =
@@ -310,14 +310,14 @@ fn an_agent_gets_the_switches_of_the_table_and_of_its_user() {
 }
 
 #[test]
-fn rust_log_chooses_what_is_told() {
-    let told = |level: &str| {
+fn rust_log_selects_log_lines() {
+    let message = |level: &str| {
         let setup = Setup::new().env("RUST_LOG", level);
         coder(&setup, &["exec", "--toolchain=rust", "--", "make", "say", "hi"]).exited(0).clone()
     };
-    assert!(told("debug").stderr.contains("aifo-coder: exec tool=make"));
-    assert!(told("warn,aifo_proxy=debug").stderr.contains("aifo-coder: exec tool=make"));
-    assert_eq!(told("warn").stderr, "");
-    let nonsense = told("aifo_proxy=loud");
+    assert!(message("debug").stderr.contains("aifo-coder: exec tool=make"));
+    assert!(message("warn,aifo_proxy=debug").stderr.contains("aifo-coder: exec tool=make"));
+    assert_eq!(message("warn").stderr, "");
+    let nonsense = message("aifo_proxy=loud");
     assert!(nonsense.stderr.contains("RUST_LOG is ignored"), "{}", nonsense.stderr);
 }

@@ -33,7 +33,7 @@ pub(crate) fn contained(containers: &ContainerSetup, command: &[&str]) -> Comman
 
 /// Runs a shell script as the agent, which must succeed; returns its output.
 #[track_caller]
-pub(crate) fn told(containers: &ContainerSetup, script: &str) -> String {
+pub(crate) fn printed(containers: &ContainerSetup, script: &str) -> String {
     let outcome = Outcome::of(&mut contained(containers, &["sh", "-c", script]));
     outcome.exited(0).text()
 }
@@ -120,10 +120,10 @@ fn tools_run_in_their_sidecars_whatever_shell_calls_them() {
         "true | make | cat",
     ];
     for shell in shells {
-        assert_eq!(told(&containers, shell), MADE, "{shell}");
+        assert_eq!(printed(&containers, shell), MADE, "{shell}");
     }
     let heredoc = "python3 - <<'EOF'\nimport os\nprint(os.environ['PIP_CACHE_DIR'])\nEOF";
-    assert_eq!(told(&containers, heredoc), "/var/cache/aifo/pip/pip\n");
+    assert_eq!(printed(&containers, heredoc), "/var/cache/aifo/pip/pip\n");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn it_reaches_the_proxy_and_its_own_and_nothing_else() {
                 grep NoNewPrivs /proc/self/status";
     let expected = "/home/coder:\n\n/run/aifo:\nexec.sock\nshim.env\n\n/run/aifo-agent:\n\
                     0\n0\nNoNewPrivs:\t1\n";
-    let seen = told(&containers, &format!("{look}; true"));
+    let seen = printed(&containers, &format!("{look}; true"));
     // The bounding set grants nothing by itself.
     let seen = seen.replace("\n1\nNoNewPrivs", "\n0\nNoNewPrivs");
     assert_eq!(seen, expected);
@@ -228,7 +228,7 @@ fn it_reaches_the_proxy_and_its_own_and_nothing_else() {
         "all:\n\t@ls -A /run/aifo /run/aifo-agent /opt/aifo/bin 2>/dev/null; true\n",
     )
     .unwrap();
-    let seen = told(&containers, "make");
+    let seen = printed(&containers, "make");
     assert_eq!(seen, "/opt/aifo/bin:\naifo-runner\n\n/run/aifo:\n");
 }
 
@@ -293,7 +293,7 @@ fn its_user_has_a_passwd_entry() {
                 /usr/bin/python3 -c 'import os, pwd; me = pwd.getpwuid(os.getuid()); print(me.pw_dir, me.pw_shell)'";
     let expected = "coder\ncoder coder /bin/bash\n[user]\n\tname = \"Jo \\\"J\\\" #1\"\n\
                     \temail = \"jo@example.org\"\n/home/coder /bin/bash\n";
-    assert_eq!(told(&containers, look), expected);
+    assert_eq!(printed(&containers, look), expected);
 }
 
 #[test]

@@ -215,8 +215,8 @@ fn a_container_that_stops_is_reported_by_name() {
     let lost = waiting.finish();
     assert!(!lost.exited(125).stderr.is_empty(), "{lost:?}");
     let refused = attached.run("print('never')");
-    let told = format!("cannot be attached to container '{}'", attached.container.name());
-    assert!(refused.exited(86).stderr.contains(&told), "{refused:?}");
+    let message = format!("cannot be attached to container '{}'", attached.container.name());
+    assert!(refused.exited(86).stderr.contains(&message), "{refused:?}");
     assert!(
         refused.stderr.contains(&format!("hint: start it: {} start", engine.name())),
         "{refused:?}"
@@ -245,9 +245,9 @@ fn a_container_that_cannot_be_attached_is_reported_with_a_hint() {
     assert!(missing.exited(86).stderr.contains("container 'aifo-test-nobody'"), "{missing:?}");
 
     let blind = UserContainer::start(&engine, &[]);
-    let told = format!("it does not see '{}'", setup.workspace().display());
+    let message = format!("it does not see '{}'", setup.workspace().display());
     let outcome = call(&setup, &engine, blind.name());
-    assert!(outcome.exited(86).stderr.contains(&told), "{outcome:?}");
+    assert!(outcome.exited(86).stderr.contains(&message), "{outcome:?}");
     assert!(outcome.stderr.contains("hint: mount the project's folder"), "{outcome:?}");
 
     let fixed = UserContainer::start(&engine, &["--read-only", "--mount", &project(&setup)]);
@@ -289,8 +289,11 @@ fn a_kind_has_one_place() {
         let words = [&["serve"], args].concat();
         Outcome::of(setup.coder().args(words)).exited(2).stderr.clone()
     };
-    let told = refused(&["--attach", "a=rust", "--toolchain-image", "rust=rust:1"]);
-    assert!(told.contains("rust has an image by --toolchain-image, and is attached"), "{told}");
-    let told = refused(&["--attach", "a=rust", "--attach", "b=rust"]);
-    assert!(told.contains("rust is attached to 'a' already"), "{told}");
+    let message = refused(&["--attach", "a=rust", "--toolchain-image", "rust=rust:1"]);
+    assert!(
+        message.contains("rust has an image by --toolchain-image, and is attached"),
+        "{message}"
+    );
+    let message = refused(&["--attach", "a=rust", "--attach", "b=rust"]);
+    assert!(message.contains("rust is attached to 'a' already"), "{message}");
 }

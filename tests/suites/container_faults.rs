@@ -178,8 +178,11 @@ fn the_engine_does_not_answer() {
         let containers = ContainerSetup::of(&engine).kind("python").env(name, value);
         let outcome = Outcome::of(containers.command("exec").args(["--", "python3", "-V"]));
         let said = &outcome.exited(86).stderr;
-        let told = format!("{} does not answer: ", engine.name());
-        assert!(said.contains(&told) && said.contains(reason) && said.contains("hint: "), "{said}");
+        let printed = format!("{} does not answer: ", engine.name());
+        assert!(
+            said.contains(&printed) && said.contains(reason) && said.contains("hint: "),
+            "{said}"
+        );
         assert_eq!(fs::read_dir(containers.setup().runtime()).unwrap().count(), 0);
     }
 }
@@ -200,8 +203,8 @@ fn there_is_no_room_for_a_network() {
     let containers = ContainerSetup::of(&engine).kind("python").env("PATH", &path);
     let outcome = Outcome::of(containers.command("exec").args(["--", "python3", "-V"]));
     let said = &outcome.exited(86).stderr;
-    let told = format!("network create failed: {reason}\nhint: there are too many networks: ");
-    assert!(said.contains(&told) && said.contains("aifo-coder cleanup"), "{said}");
+    let printed = format!("network create failed: {reason}\nhint: there are too many networks: ");
+    assert!(said.contains(&printed) && said.contains("aifo-coder cleanup"), "{said}");
     let runtime = containers.setup().runtime();
     assert_eq!(engine.all_of(&runtime), [""; 0]);
     assert_eq!(fs::read_dir(runtime).unwrap().count(), 0);

@@ -13,8 +13,8 @@ const WHO: &str = "import os; open('made', 'w'); print(os.getuid(), os.getcwd())
 fn check_python(engine: &Engine, image: &str) {
     let session = ContainerSetup::of(engine).kind_from("python", image).start();
     let caller = fs::metadata(session.workspace()).unwrap().uid();
-    let told = format!("{caller} {}\n", session.workspace().display());
-    assert_eq!(session.python(WHO, &[]), told, "{image}");
+    let printed = format!("{caller} {}\n", session.workspace().display());
+    assert_eq!(session.python(WHO, &[]), printed, "{image}");
     let made = fs::metadata(session.workspace().join("made")).unwrap();
     assert_eq!(made.uid(), caller, "{image}");
     session.finish();

@@ -309,8 +309,8 @@ fn a_network_that_cannot_be_kept_apart_is_not_used() {
         fs::write(folder.join("config.toml"), pools).unwrap();
         let outcome = Outcome::of(containers.command("exec").args(["--", "python3", "-V"]));
         let said = &outcome.exited(86).stderr;
-        let told = ") is in none of the engine's pools (192.0.2.0/24)\nhint: ";
-        assert!(said.contains(told) && said.contains("pools = ["), "{said}");
+        let printed = ") is in none of the engine's pools (192.0.2.0/24)\nhint: ";
+        assert!(said.contains(printed) && said.contains("pools = ["), "{said}");
         assert_eq!(engine.all_of(&containers.setup().runtime()), [""; 0], "{net}");
     }
 }

@@ -18,7 +18,7 @@ fn engine() -> String {
 
 /// The engine's output as words.
 #[track_caller]
-fn told(args: &[&str]) -> Vec<String> {
+fn printed(args: &[&str]) -> Vec<String> {
     let output = Command::new(engine()).args(args).output().expect("the engine is installed");
     assert!(output.status.success(), "{args:?}: {output:?}");
     String::from_utf8_lossy(&output.stdout).split_whitespace().map(str::to_owned).collect()
@@ -28,8 +28,8 @@ fn told(args: &[&str]) -> Vec<String> {
 #[track_caller]
 fn held(id: &str) -> (Vec<String>, Vec<String>) {
     let filter = format!("label=dev.aifo.session={id}");
-    let containers = told(&["ps", "--all", "--quiet", "--filter", &filter]);
-    (containers, told(&["network", "ls", "--quiet", "--filter", &filter]))
+    let containers = printed(&["ps", "--all", "--quiet", "--filter", &filter]);
+    (containers, printed(&["network", "ls", "--quiet", "--filter", &filter]))
 }
 
 /// A setup that finds only this engine: another engine's leftovers must not be removed.
@@ -210,7 +210,7 @@ fn the_doctor_measures_in_a_container_and_leaves_nothing() {
     }
     assert!(!text.contains("local call"), "only what was asked for: {text}");
     let filter = "name=aifo-tc-doctor-";
-    let left = told(&["ps", "--all", "--filter", filter, "--format", "{{.Mounts}}"]);
+    let left = printed(&["ps", "--all", "--filter", filter, "--format", "{{.Mounts}}"]);
     let ours = setup.runtime().display().to_string();
     assert!(!left.iter().any(|mounts| mounts.contains(&ours)), "{left:?}");
     assert_eq!(fs::read_dir(setup.runtime()).unwrap().count(), 0);

@@ -82,9 +82,9 @@ fn a_workspace_cannot_let_anything_in() {
     let setup = user("");
     write(&setup.workspace().join(".aifo.toml"), "[containers]\nadmit = ['npmrc']\n");
     let outcome = Outcome::of(setup.coder().args(["serve", "--backend", "local"]));
-    let told = outcome.exited(86).stderr.clone();
-    assert!(told.contains(".aifo.toml:2: [containers]"), "{told}");
-    assert!(told.contains("which a workspace's file may not do"), "{told}");
+    let printed = outcome.exited(86).stderr.clone();
+    assert!(printed.contains(".aifo.toml:2: [containers]"), "{printed}");
+    assert!(printed.contains("which a workspace's file may not do"), "{printed}");
 }
 
 #[test]
@@ -94,13 +94,13 @@ fn a_missing_file_is_reported_with_its_key() {
     let npmrc = setup.scratch().join("home/.npmrc");
     fs::remove_file(&npmrc).expect("it was there");
     let outcome = call(&setup, &engine, "node", &["make", "probe"]);
-    let told = format!(
+    let printed = format!(
         "aifo-coder: {}:2: npmrc is admitted, but there is no '{}'\n\
          hint: take \"npmrc\" out of admit, or put it there\n",
         setup.scratch().join("home/.config/aifo/config.toml").display(),
         npmrc.display()
     );
-    assert_eq!(outcome.exited(86).stderr, told);
+    assert_eq!(outcome.exited(86).stderr, printed);
 }
 
 #[test]

@@ -66,8 +66,8 @@ fn a_project_brings_its_own_tools() {
     script(&workspace.join("node_modules/.bin/tsc"), "echo local \"$@\"");
     script(&workspace.join(".venv/bin/python3"), "echo \"$VIRTUAL_ENV\" \"$@\"");
     assert_eq!(session.run("tsc", &["-p"]).exited(0).text(), "local -p\n");
-    let told = session.run("python3", &["-V"]).exited(0).text();
-    assert_eq!(told, format!("{}/.venv -V\n", workspace.display()));
+    let message = session.run("python3", &["-V"]).exited(0).text();
+    assert_eq!(message, format!("{}/.venv -V\n", workspace.display()));
     session.finish();
 }
 
@@ -238,8 +238,8 @@ fn a_workspace_may_have_any_name() {
     let mut shim = session.shim("python3");
     shim.args(["-c", "import os, sys; print(os.getcwd(), os.listdir(sys.argv[1]))"]).arg(&folder);
     fs::write(folder.join("it"), "").unwrap();
-    let told = Outcome::of(shim.current_dir(&folder)).exited(0).text();
-    assert_eq!(told, format!("{} ['it']\n", folder.display()));
+    let message = Outcome::of(shim.current_dir(&folder)).exited(0).text();
+    assert_eq!(message, format!("{} ['it']\n", folder.display()));
     session.finish();
 }
 
@@ -356,9 +356,9 @@ fn missing_images_are_reported_and_no_container_is_started() {
     run.arg(containers.setup().workspace()).args(["--toolchain", "python,node", "--", "true"]);
     let outcome = Outcome::of(&mut run);
     engine.text(["rmi", &image]);
-    let told = format!(
+    let message = format!(
         "aifo-coder: docker has no image {prefix}aifo-toolchain-node:latest; tools run as processes of \
          this machine"
     );
-    assert_eq!(outcome.exited(0).only_line(), told);
+    assert_eq!(outcome.exited(0).only_line(), message);
 }

@@ -44,7 +44,7 @@ impl Session {
 
 #[test]
 fn a_conforming_agent_completes_a_turn() {
-    let agent = AcpAgent::new(&Script::polite());
+    let agent = AcpAgent::new(&Script::conforming());
     let mut session = Session::with(&agent);
     session.request(1, "initialize", json!({}));
     assert_eq!(session.read()["result"]["protocolVersion"], 1);

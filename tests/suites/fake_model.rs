@@ -57,7 +57,7 @@ fn chat(results: &[&str]) -> Value {
 
 /// The call or text in the response to a Chat Completions request.
 #[track_caller]
-fn told(model: &FakeModel, body: &Value) -> String {
+fn printed(model: &FakeModel, body: &Value) -> String {
     let answer = document(model, CHAT, body);
     let message = &answer["choices"][0]["message"];
     let called = message.pointer("/tool_calls/0/function/arguments");
@@ -69,17 +69,17 @@ fn the_conversation_decides_which_turn_is_next() {
     let model = FakeModel::start(script());
     let first = r#"{"command":"make a"}"#;
     // A repeated request gets the same response.
-    assert_eq!([told(&model, &chat(&[])), told(&model, &chat(&[]))], [first, first]);
+    assert_eq!([printed(&model, &chat(&[])), printed(&model, &chat(&[]))], [first, first]);
     model.called(0);
-    assert_eq!(told(&model, &chat(&["out a"])), r#"{"command":"make b"}"#);
-    assert_eq!(told(&model, &chat(&["out a", "Exit code 2\nout b"])), "that was all");
+    assert_eq!(printed(&model, &chat(&["out a"])), r#"{"command":"make b"}"#);
+    assert_eq!(printed(&model, &chat(&["out a", "Exit code 2\nout b"])), "that was all");
     model.finished();
     let results: Vec<_> =
         model.results().into_iter().map(|r| (r.command, r.output, r.exit)).collect();
     let expected = [("make a", "out a", None), ("make b", "Exit code 2\nout b", Some(2))];
     assert_eq!(results, expected.map(|(c, o, e)| (c.to_owned(), o.to_owned(), e)));
     // A new conversation starts at the beginning and does not remove earlier results.
-    assert_eq!(told(&model, &chat(&[])), first);
+    assert_eq!(printed(&model, &chat(&[])), first);
     assert_eq!(model.results().len(), 2);
 }
 
@@ -87,21 +87,21 @@ fn the_conversation_decides_which_turn_is_next() {
 fn words_in_between_wait_for_the_user() {
     let model = FakeModel::start(Script::new().say("one moment").shell("make").say("done"));
     let mut body = chat(&[]);
-    assert_eq!(told(&model, &body), "one moment");
+    assert_eq!(printed(&model, &body), "one moment");
     for more in [
         json!({"role": "assistant", "content": "one moment"}),
         json!({"role": "user", "content": "and?"}),
     ] {
         body["messages"].as_array_mut().expect("a list").push(more);
     }
-    assert_eq!(told(&model, &body), r#"{"command":"make"}"#);
+    assert_eq!(printed(&model, &body), r#"{"command":"make"}"#);
     body["messages"].as_array_mut().expect("a list").push(json!({"role": "tool", "content": "x"}));
-    assert_eq!(told(&model, &body), "done");
+    assert_eq!(printed(&model, &body), "done");
     body["messages"]
         .as_array_mut()
         .expect("a list")
         .push(json!({"role": "assistant", "content": "done"}));
-    assert_eq!(told(&model, &body), "done", "nothing is left but the last words");
+    assert_eq!(printed(&model, &body), "done", "nothing is left but the last words");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn an_agent_without_tools_gets_the_command_as_text() {
     let mut messages = vec![json!({"role": "user", "content": "y"})];
     let mut say = |model: &FakeModel, heard: &[(&str, &str)]| {
         messages.extend(heard.iter().map(|(role, text)| json!({"role": role, "content": text})));
-        told(model, &json!({"model": "openai/aifo-text-model", "messages": messages}))
+        printed(model, &json!({"model": "openai/aifo-text-model", "messages": messages}))
     };
     assert_eq!(say(&model, &[]), "```bash\nmake\n```");
     let shared = [("assistant", "```bash\nmake\n```"), ("user", "Output from make\nfine\n")];
@@ -127,7 +127,7 @@ fn an_agent_without_tools_gets_the_command_as_text() {
 fn questions_on_the_side_use_no_turn_up() {
     let model = FakeModel::start(script());
     let title = json!({"model": "small", "messages": [{"role": "user", "content": "a title?"}]});
-    assert_eq!(told(&model, &title), "A small task");
+    assert_eq!(printed(&model, &title), "A small task");
     let schema = json!({
         "type": "object",
         "properties": {"next": {"type": "string", "enum": ["user", "model"]}},
@@ -135,8 +135,8 @@ fn questions_on_the_side_use_no_turn_up() {
     });
     let mut routing = chat(&[]);
     routing["response_format"] = json!({"type": "json_schema", "json_schema": {"schema": schema}});
-    assert_eq!(told(&model, &routing), r#"{"next":"user"}"#);
-    assert_eq!(told(&model, &chat(&[])), r#"{"command":"make a"}"#);
+    assert_eq!(printed(&model, &routing), r#"{"next":"user"}"#);
+    assert_eq!(printed(&model, &chat(&[])), r#"{"command":"make a"}"#);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn connections_may_go_away_at_any_time() {
     let mut connection = Connection::open(&Address::Tcp(model.address()));
     connection.send("\0\0\r\n\r\n");
     eventually("the whole request is noted", || model.requests().len() == 1);
-    assert_eq!(told(&model, &chat(&[])), r#"{"command":"make a"}"#);
+    assert_eq!(printed(&model, &chat(&[])), r#"{"command":"make a"}"#);
     // An open connection does not delay the model's end and is closed.
     let mut held = std::net::TcpStream::connect(model.address()).expect("it listens");
     let address = model.address();

@@ -83,8 +83,8 @@ fn a_session_that_ended_can_be_named() {
     assert_eq!(newest.lines().count(), 3);
     assert_eq!(text(&session, &[&id[..5]]), newest);
     let outcome = Outcome::of(&mut log(&session, &["xyz"]));
-    let told = format!("aifo-coder: there is no session 'xyz'\nhint: there is {id}\n");
-    assert_eq!(outcome.exited(1).stderr, told);
+    let printed = format!("aifo-coder: there is no session 'xyz'\nhint: there is {id}\n");
+    assert_eq!(outcome.exited(1).stderr, printed);
 }
 
 #[test]

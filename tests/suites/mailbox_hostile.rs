@@ -253,7 +253,7 @@ fn a_directory_that_is_swapped_during_a_request_is_still_the_one_that_was_opened
 }
 
 #[test]
-fn a_directory_that_is_removed_is_told_of_and_the_daemon_lives() {
+fn a_removed_directory_is_reported_and_the_daemon_lives() {
     let mailbox = Mailbox::start(&["fake"]);
     let go = mailbox.setup().workspace().join("go");
     let mut client = mailbox.client("fake");

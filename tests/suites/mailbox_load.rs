@@ -190,7 +190,7 @@ fn a_daemon_that_was_killed_is_replaced_and_nothing_runs_twice() {
 }
 
 #[test]
-fn what_is_known_at_the_start_is_told() {
+fn invalid_commands_are_refused_at_the_start() {
     let setup = host();
     let proxy = |args: &[&str]| Running::start(setup.coder().arg("proxy").args(args)).finish();
     let missing = proxy(&["make", "foo-that-is-not-there"]);

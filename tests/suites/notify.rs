@@ -277,7 +277,7 @@ fn the_shim_waits_and_ends_as_the_command() {
 }
 
 #[test]
-fn the_shim_tells_why_a_notification_was_refused() {
+fn the_shim_prints_why_a_notification_was_refused() {
     let session = Setup::new().env_path(SAFE_DIRS, Path::new("/nonexistent")).start();
     let outcome = Outcome::of(session.shim("say").arg("hi"));
     assert_eq!(outcome.exited(86).text(), "");
@@ -305,7 +305,7 @@ fn a_name_of_the_users_own_has_a_shim_that_notifies() {
 }
 
 #[test]
-fn a_shim_that_is_told_so_does_not_wait() {
+fn a_shim_with_async_notifications_does_not_wait() {
     // Longer than the signal escalation after a client's disconnect.
     let session = script(setup(), "/bin/sleep 4; echo $$ > \"$1\"").start();
     let file = session.file("said");

@@ -271,12 +271,12 @@ fn a_waiting_terminal_shows_what_it_waits_for() {
         shim
     };
     let (terminal, older) = (Terminal::new(), Terminal::new());
-    let (told, untold) = (terminal.start(&shim("3")), older.start(&shim("2")));
+    let (printed, untold) = (terminal.start(&shim("3")), older.start(&shim("2")));
     let piped = Running::start(&mut shim("3"));
     waiting(&session, 3);
     terminal.expect("\r\x1b[Kaifo-shim: starting the rust sidecar ...\r\n");
     gate.take("shut");
-    assert_eq!((told.finish(), untold.finish()), (Ok(3), Ok(3)));
+    assert_eq!((printed.finish(), untold.finish()), (Ok(3), Ok(3)));
     assert_eq!(older.shown(), "", "version 2 knows no such word");
     assert_eq!(piped.finish().exited(3).stderr, "", "stderr is no terminal");
 }
@@ -345,8 +345,8 @@ fn a_version_that_cannot_be_had_starts_nothing() {
 #[test]
 fn why_says_that_sidecars_start_on_demand() {
     let setup = Setup::new();
-    let told = Outcome::of(setup.coder().args(["why", "--toolchain", "auto", "make"]));
-    let text = told.exited(0).text();
+    let printed = Outcome::of(setup.coder().args(["why", "--toolchain", "auto", "make"]));
+    let text = printed.exited(0).text();
     let line = "sidecars:    c-cpp, rust, go, node, python, each started when it is needed\n";
     assert!(text.contains(line), "{text}");
     assert!(text.contains("chosen:      c-cpp, the first that has make\n"), "{text}");

@@ -107,7 +107,7 @@ fn compile_errors_are_reported() {
         let source = format!("int f{number}(void) {{ return undeclared_{number}; }}\n");
         fs::write(comparison.dir().join(format!("src/f{number}.c")), source).unwrap();
     }
-    let told = ExecMode::ALL.map(|mode| {
+    let printed = ExecMode::ALL.map(|mode| {
         let outcome = Outcome::of(&mut make(&comparison, mode, "out", &["-k"]));
         fs::remove_dir_all(comparison.dir().join("out")).unwrap();
         // Parallel output has no fixed order.
@@ -115,14 +115,14 @@ fn compile_errors_are_reported() {
         lines.sort();
         (outcome.code(), lines)
     });
-    let [(code, lines), ..] = &told;
+    let [(code, lines), ..] = &printed;
     assert_eq!(*code, Some(2));
     for number in [3, 7, 11] {
         let undeclared = format!("undeclared_{number}");
         assert!(lines.iter().any(|line| line.contains(&undeclared)), "{lines:?}");
     }
-    assert_eq!(told[0], told[1]);
-    assert_eq!(told[0], told[2]);
+    assert_eq!(printed[0], printed[1]);
+    assert_eq!(printed[0], printed[2]);
 }
 
 /// A nested make finds the outer jobserver by its descriptor numbers.
@@ -158,8 +158,9 @@ fn an_interrupted_make_leaves_nothing_running() {
             // Each file appears atomically, so an early read finds no partial content.
             let mut tools: Vec<i32> = Vec::new();
             eventually("all eight run", || {
-                let told = (1..=8).map(|number| fs::read_to_string(out.join(number.to_string())));
-                tools = told.flatten().map(|pid| pid.parse().expect("it is a pid")).collect();
+                let printed =
+                    (1..=8).map(|number| fs::read_to_string(out.join(number.to_string())));
+                tools = printed.flatten().map(|pid| pid.parse().expect("it is a pid")).collect();
                 tools.len() == 8
             });
             if mode != ExecMode::Native {

@@ -19,9 +19,9 @@ fn comparison(test: &str) -> Option<Comparison> {
 #[track_caller]
 fn check_scripts(comparison: &Comparison, modes: &[ExecMode], shells: &[&str], scripts: &[&str]) {
     let calls = shells.iter().flat_map(|shell| scripts.iter().map(move |script| (shell, script)));
-    let told =
+    let printed =
         calls.filter_map(|(shell, script)| comparison.compare(modes, &[shell, "-c", script]).err());
-    let differences: Vec<String> = told.collect();
+    let differences: Vec<String> = printed.collect();
     assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.concat());
 }
 
@@ -88,7 +88,7 @@ fn what_counts_is_what_is_expected() {
     assert_eq!((mode & 0o777, content.as_str()), (0o640, "hi\n"));
 
     let differs = comparison.compare(&[ExecMode::Passed], &["bash", "-c", "command -v python3"]);
-    assert!(differs.is_err_and(|told| told.contains("shims/python3")), "a shim is no tool");
+    assert!(differs.is_err_and(|printed| printed.contains("shims/python3")), "a shim is no tool");
 }
 
 /// A tool gets the passed descriptors only, not its parent's others.
@@ -158,11 +158,11 @@ fn a_channel_that_does_not_cross_is_none() {
         const child = require('child_process').spawn('node', ['-p', 'typeof process.send'], { stdio });
         child.on('exit', (code) => { process.exitCode = code })";
     let node = program("node").expect("the stage has it");
-    for (mode, told) in
+    for (mode, printed) in
         [ExecMode::Native, ExecMode::Passed].into_iter().zip(["function\n", "undefined\n"])
     {
         let left = comparison.run(mode, &[node.to_str().unwrap(), "-e", agent]);
-        assert_eq!((left.ending, &*left.stdout, &*left.stderr), (Ok(0), told, ""), "{mode:?}");
+        assert_eq!((left.ending, &*left.stdout, &*left.stderr), (Ok(0), printed, ""), "{mode:?}");
     }
 }
 

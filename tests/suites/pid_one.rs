@@ -139,14 +139,14 @@ impl PidOne {
     #[track_caller]
     fn start_tool(&self, id: &str, args: &[&str]) -> Call {
         let (serial, mut client) = self.ask("tool", id, args);
-        let told = self.told();
+        let proxy_frame = self.proxy_frame();
         let mut greeting = [0; GREETING.len()];
         client.read_exact(&mut greeting).expect("the client is greeted");
         assert_eq!(greeting, GREETING);
         let (kind, payload) = read_frame(&mut client).expect("a frame after the greeting");
         assert_eq!((kind, payload.len()), (STARTED, 11));
         assert_eq!((&payload[..4], &payload[8..]), (&serial.to_be_bytes()[..], &STDIO[..]));
-        assert_eq!(told, (STARTED, payload), "the proxy gets the same");
+        assert_eq!(proxy_frame, (STARTED, payload), "the proxy gets the same");
         Call { serial, client }
     }
 
@@ -170,20 +170,20 @@ impl PidOne {
         assert_eq!((exit.len(), &exit[..4]), (48, &call.serial.to_be_bytes()[..]));
         assert_eq!(exit[6..16], [0; 10], "it ended by itself and read everything");
         let ending = [exit[4], exit[5]];
-        assert_eq!(self.told(), (EXIT, exit), "the proxy gets the same");
+        assert_eq!(self.proxy_frame(), (EXIT, exit), "the proxy gets the same");
         (String::from_utf8(output).unwrap(), ending)
     }
 
     /// The proxy's next frame.
     #[track_caller]
-    fn told(&self) -> (u8, Vec<u8>) {
+    fn proxy_frame(&self) -> (u8, Vec<u8>) {
         read_frame(self.control()).expect("the runner is there")
     }
 
     /// Expects the report that KILL ended this call's tool, with the cause.
     #[track_caller]
     fn check_killed(&self, serial: u32, cause: u8) {
-        let (kind, payload) = self.told();
+        let (kind, payload) = self.proxy_frame();
         let expected = [&serial.to_be_bytes()[..], &[1, 9, cause]].concat();
         assert_eq!((kind, payload.get(..7)), (EXIT, Some(&expected[..])));
     }
@@ -314,7 +314,7 @@ fn a_client_that_leaves_ends_the_whole_family() {
     eventually("the family is complete", || leaf.exists());
     assert_eq!(tagged_processes(&id).len(), 2);
     drop(client);
-    assert_eq!(one.told(), (LEFT, serial.to_be_bytes().to_vec()));
+    assert_eq!(one.proxy_frame(), (LEFT, serial.to_be_bytes().to_vec()));
     one.check_killed(serial, DISCONNECT);
     eventually("nothing of the exec is left", || tagged_processes(&id).is_empty());
     eventually("and nothing is left to be reaped", || children(one.runner).is_empty());
@@ -343,7 +343,7 @@ fn the_proxy_reports_a_missing_tool() {
         return;
     };
     let (serial, mut client) = one.ask("no-such-tool", &fresh_id(), &[]);
-    let (kind, payload) = one.told();
+    let (kind, payload) = one.proxy_frame();
     let expected = [&serial.to_be_bytes()[..], &[NOT_IN_PATH]].concat();
     assert_eq!((kind, payload.get(..5)), (START_ERROR, Some(&expected[..])));
     assert_eq!(read_frame(&mut client), None, "the client has received nothing");
@@ -391,8 +391,8 @@ fn a_runner_without_a_writable_directory_reports_it_and_serves_no_call() {
     let (runner, place) = (scratch.path().join("aifo-runner"), scratch.path().join("none"));
     symlink(&binaries().shim, &runner).unwrap();
     let serve = Command::new(runner).arg("serve").arg("--writable").arg(&place).output().unwrap();
-    let told = format!("aifo-shim: runner: not writable: {}\n", place.display());
-    assert_eq!(String::from_utf8_lossy(&serve.stderr), told);
+    let proxy_frame = format!("aifo-shim: runner: not writable: {}\n", place.display());
+    assert_eq!(String::from_utf8_lossy(&serve.stderr), proxy_frame);
     assert_eq!((serve.status.code(), serve.stdout), (Some(3), Vec::new()));
 }
 

@@ -39,7 +39,7 @@ fn call(session: &Session, tool: &str, args: &[&str], cwd: &str) -> Answer {
 
 /// The three lines of such a tool: its path, its environment, its PATH.
 #[track_caller]
-fn told(session: &Session, tool: &str, cwd: &str) -> [String; 3] {
+fn printed(session: &Session, tool: &str, cwd: &str) -> [String; 3] {
     let answer = call(session, tool, &[], cwd);
     assert_eq!(answer.exit_code(), Some("0"), "{}", answer.text());
     let text = answer.text();
@@ -56,14 +56,14 @@ fn check_environment(session: &Session, tool: &str, cwd: &str, venv: &Path) {
     let bin = venv.join("bin");
     let path = format!("{}:{}", bin.display(), tools(session));
     let expected = [bin.join(tool).display().to_string(), venv.display().to_string(), path];
-    assert_eq!(told(session, tool, cwd), expected, "{tool} in {cwd:?}");
+    assert_eq!(printed(session, tool, cwd), expected, "{tool} in {cwd:?}");
 }
 
 #[track_caller]
 fn check_sidecars_own(session: &Session, tool: &str, cwd: &str) {
     let tools = tools(session);
     let expected = [format!("{tools}/{tool}"), "none".to_owned(), tools];
-    assert_eq!(told(session, tool, cwd), expected, "{tool} in {cwd:?}");
+    assert_eq!(printed(session, tool, cwd), expected, "{tool} in {cwd:?}");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn what_a_tool_starts_finds_the_environment_too() {
     let session = setup.script("make", "pip").start();
     let venv = session.workspace().join(".venv");
     environment(&venv);
-    let [found, ..] = told(&session, "make", "");
+    let [found, ..] = printed(&session, "make", "");
     assert_eq!(found, venv.join("bin/pip").display().to_string());
 }
 
@@ -134,9 +134,9 @@ fn the_launchers_environment_gives_way() {
 fn python_is_python3_where_that_is_all_there_is() {
     let session = session(&["python"], &["python3"]);
     let expected = format!("{}/python3", tools(&session));
-    assert_eq!(told(&session, "python", "")[0], expected);
+    assert_eq!(printed(&session, "python", "")[0], expected);
     let both = self::session(&["python"], &["python3", "python"]);
-    assert_eq!(told(&both, "python", "")[0], format!("{}/python", tools(&both)));
+    assert_eq!(printed(&both, "python", "")[0], format!("{}/python", tools(&both)));
 }
 
 #[test]
@@ -147,15 +147,15 @@ fn the_projects_own_tsc_comes_first() {
     script(session.scratch().join("node_modules/.bin/tsc"), WHICH);
     let own = root.join("web/node_modules/.bin/tsc").display().to_string();
     for cwd in ["web", "web/src/deep"] {
-        assert_eq!(told(&session, "tsc", cwd)[0], own, "{cwd}");
+        assert_eq!(printed(&session, "tsc", cwd)[0], own, "{cwd}");
     }
-    assert_eq!(told(&session, "tsc", "")[0], format!("{}/tsc", tools(&session)));
+    assert_eq!(printed(&session, "tsc", "")[0], format!("{}/tsc", tools(&session)));
     // As npm links it: to a file in a package.
     script(root.join("app/node_modules/typescript/bin/tsc"), WHICH);
     fs::create_dir_all(root.join("app/node_modules/.bin")).unwrap();
     let link = root.join("app/node_modules/.bin/tsc");
     symlink("../typescript/bin/tsc", &link).unwrap();
-    assert_eq!(told(&session, "tsc", "app")[0], link.display().to_string());
+    assert_eq!(printed(&session, "tsc", "app")[0], link.display().to_string());
 }
 
 #[test]

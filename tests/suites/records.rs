@@ -184,9 +184,9 @@ fn refused_calls_are_recorded_with_their_reason() {
         assert_eq!(record["status"], status, "{record}");
         assert_eq!(record["exit_code"], exit_code, "{record}");
         assert_eq!(record["ending"], "refused", "{record}");
-        let told = record["reason"].as_str().unwrap();
-        assert!(told.starts_with(reason), "{record}");
-        assert!(!told.contains('\n'), "{record}");
+        let printed = record["reason"].as_str().unwrap();
+        assert!(printed.starts_with(reason), "{record}");
+        assert!(!printed.contains('\n'), "{record}");
         assert_eq!(record["bytes"], 0);
     }
     // An unparsable call has no record.

@@ -73,9 +73,9 @@ fn number(comparison: &Comparison, name: &str) -> i32 {
 /// Waits for a file with a script's pid, and maps it to this machine's namespace unless native.
 #[track_caller]
 fn process(comparison: &Comparison, name: &str) -> i32 {
-    let told = number(comparison, name);
-    let is_it = argv(told).iter().any(|word| word.ends_with(".py"));
-    if is_it { told } else { comparison.session().process(told) }
+    let printed = number(comparison, name);
+    let is_it = argv(printed).iter().any(|word| word.ends_with(".py"));
+    if is_it { printed } else { comparison.session().process(printed) }
 }
 
 #[test]

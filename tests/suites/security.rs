@@ -70,8 +70,8 @@ fn a_directory_cannot_be_smuggled_in() {
         let script = "ls /proc/self/fd/0/ /proc/self/fd/0/.. || readlink /proc/self/fd/0";
         let call = sh(&session, script).stdin(Stdio::pass(directory));
         let finished = Client::run(&session, call);
-        let told = String::from_utf8_lossy(&finished.stderr);
-        assert!(told.contains("Not a directory"), "{told}");
+        let printed = String::from_utf8_lossy(&finished.stderr);
+        assert!(printed.contains("Not a directory"), "{printed}");
         assert!(finished.text().starts_with("pipe:["), "{finished:?}");
     }
 }

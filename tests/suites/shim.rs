@@ -203,11 +203,11 @@ fn invalid_settings_are_reported_and_nothing_runs() {
         ("AIFO_TOOLEEXEC_TOKEN", "two words", "AIFO_TOOLEEXEC_TOKEN does not hold a token"),
         ("AIFO_EXEC_ID", "a/b", "AIFO_EXEC_ID: "),
     ];
-    for (name, value, told) in rows {
+    for (name, value, printed) in rows {
         let outcome = Outcome::of(session.shim("make").arg("say").env(name, value));
         assert_eq!(outcome.exited(86).text(), "", "{name}");
         let line = outcome.only_line();
-        assert!(line.starts_with("aifo-shim: ") && line.contains(told), "{line}");
+        assert!(line.starts_with("aifo-shim: ") && line.contains(printed), "{line}");
     }
 }
 

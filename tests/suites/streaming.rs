@@ -92,8 +92,8 @@ fn the_head_comes_before_any_output() {
 fn a_background_child_neither_holds_the_answer_nor_breaks_on_it() {
     for version in ["1", "2"] {
         let session = Session::start();
-        let (id, told) = (fresh_id(), session.file("told"));
-        let call = session.exec("make", ["background", &told]).id(&id).proto(version);
+        let (id, printed) = (fresh_id(), session.file("told"));
+        let call = session.exec("make", ["background", &printed]).id(&id).proto(version);
         let answer = session.answer(&call);
         assert_eq!((answer.text().as_str(), answer.exit_code()), ("parent\n", Some("0")));
 
@@ -101,8 +101,8 @@ fn a_background_child_neither_holds_the_answer_nor_breaks_on_it() {
         assert_eq!(left.len(), 1, "the child lives on");
         assert!(is_alive(left[0]));
         fs::write(session.file("told.go"), "").unwrap();
-        eventually("the child has reported its writes", || fs::exists(&told).unwrap());
-        assert_eq!(fs::read_to_string(&told).unwrap(), "survived");
+        eventually("the child has reported its writes", || fs::exists(&printed).unwrap());
+        assert_eq!(fs::read_to_string(&printed).unwrap(), "survived");
     }
 }
 

@@ -77,9 +77,9 @@ fn a_disconnect_takes_the_whole_family() {
             let family = family(&session, "stubborn-tree", version);
             drop(family.call);
             check_gone(&family.id);
-            let told =
+            let printed =
                 session.log_lines(&[&format!("aifo-coder: disconnect exec_id={}", family.id)]);
-            assert_eq!(told.len(), 1, "{told:?}");
+            assert_eq!(printed.len(), 1, "{printed:?}");
         }
     }
 }
@@ -162,9 +162,9 @@ fn after_a_normal_exit_background_children_live_until_the_session_ends() {
 #[test]
 fn a_disconnect_right_after_a_signal_leaves_the_int_out() {
     let session = Session::start();
-    let (id, told) = (fresh_id(), session.file("told"));
-    let call = session.send(&session.exec("make", ["record", &told]).id(&id));
-    let heard = || fs::read_to_string(&told).unwrap_or_default();
+    let (id, printed) = (fresh_id(), session.file("told"));
+    let call = session.send(&session.exec("make", ["record", &printed]).id(&id));
+    let heard = || fs::read_to_string(&printed).unwrap_or_default();
     eventually("the tool listens", || heard() == "ready\n");
     assert_eq!(session.signal(&id, "USR1").status(), 204);
     drop(call);
@@ -175,9 +175,9 @@ fn a_disconnect_right_after_a_signal_leaves_the_int_out() {
 #[test]
 fn a_disconnect_is_int_then_term_then_kill() {
     let session = Session::start();
-    let (id, told) = (fresh_id(), session.file("told"));
-    let call = session.send(&session.exec("make", ["record", &told]).id(&id));
-    let heard = || fs::read_to_string(&told).unwrap_or_default();
+    let (id, printed) = (fresh_id(), session.file("told"));
+    let call = session.send(&session.exec("make", ["record", &printed]).id(&id));
+    let heard = || fs::read_to_string(&printed).unwrap_or_default();
     eventually("the tool listens", || heard() == "ready\n");
     drop(call);
     check_gone(&id);

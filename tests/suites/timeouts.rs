@@ -43,15 +43,15 @@ fn a_tool_that_is_in_time_is_left_alone() {
 #[test]
 fn who_ignores_int_and_term_is_killed_with_its_family() {
     let session = session();
-    let (id, told) = (fresh_id(), session.file("told"));
-    let recording = session.send(&session.exec("make", ["record", &told]).id(&id));
+    let (id, printed) = (fresh_id(), session.file("told"));
+    let recording = session.send(&session.exec("make", ["record", &printed]).id(&id));
     let (family, leaf) = (fresh_id(), session.file("leaf"));
     let tree = session.exec("make", ["stubborn-tree", &leaf]).id(&family).proto("1");
     let tree = session.send(&tree);
     eventually("the family is complete", || Path::new(&leaf).exists());
 
     assert_eq!(recording.answer().trailer("X-Exit-Code"), Some("124"));
-    assert_eq!(fs::read_to_string(told).unwrap(), "ready\nSIGINT\nSIGTERM\n");
+    assert_eq!(fs::read_to_string(printed).unwrap(), "ready\nSIGINT\nSIGTERM\n");
     let tree = tree.answer();
     assert_eq!((tree.status(), tree.exit_code()), (504, Some("124")));
     eventually("nothing of the execs is left", || {

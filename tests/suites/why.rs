@@ -315,7 +315,7 @@ fn in_json() {
 }
 
 #[test]
-fn what_keeps_a_tool_in_its_place_is_told() {
+fn confinement_is_reported() {
     let setup = setup();
     let ask = |tool| Outcome::of(coder(&setup).args(["why", RUST, tool])).exited(0).text();
     assert!(ask("cargo").contains("\nconfinement: tools "), "{}", ask("cargo"));
@@ -342,20 +342,24 @@ fn sidecars_in_containers() {
         let mut why = coder(&setup);
         Outcome::of(why.env("AIFO_BACKEND", backend).arg("why").args(words)).exited(0).text()
     };
-    let in_containers = |told: &str| told.contains("\nconfinement: tools run in containers: ");
+    let in_containers =
+        |printed: &str| printed.contains("\nconfinement: tools run in containers: ");
     let rustfmt = "result:      rustfmt would run in the rust sidecar\n";
 
-    let told = ask("auto", &[RUST, "rustfmt"]);
-    assert!(told.contains("result:      nothing would run") && !in_containers(&told), "{told}");
+    let printed = ask("auto", &[RUST, "rustfmt"]);
+    assert!(
+        printed.contains("result:      nothing would run") && !in_containers(&printed),
+        "{printed}"
+    );
     fs::write(&image, "").unwrap();
     for backend in ["auto", "docker"] {
-        let told = ask(backend, &[RUST, "rustfmt"]);
-        assert!(told.contains(rustfmt) && in_containers(&told), "{told}");
+        let printed = ask(backend, &[RUST, "rustfmt"]);
+        assert!(printed.contains(rustfmt) && in_containers(&printed), "{printed}");
     }
-    let told = ask("auto", &["--toolchain=rust,c-cpp", "make"]);
-    assert!(told.contains("chosen:      c-cpp, if its container has make\n"), "{told}");
-    let told = ask("local", &[RUST, "rustfmt"]);
-    assert!(!told.contains(rustfmt) && !in_containers(&told), "{told}");
+    let printed = ask("auto", &["--toolchain=rust,c-cpp", "make"]);
+    assert!(printed.contains("chosen:      c-cpp, if its container has make\n"), "{printed}");
+    let printed = ask("local", &[RUST, "rustfmt"]);
+    assert!(!printed.contains(rustfmt) && !in_containers(&printed), "{printed}");
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Parts {
 
 /// The exit code in a report of any agent.
 fn exit(report: &str) -> Option<i32> {
-    let told = |line: &str| {
+    let exit_code = |line: &str| {
         let line = line.trim_start();
         if line.starts_with(KIMIS_SUCCESS) {
             return Some(0);
@@ -66,7 +66,7 @@ fn exit(report: &str) -> Option<i32> {
             number(rest.get(rest.find(words)? + words.len()..)?)
         })
     };
-    report.lines().find_map(told)
+    report.lines().find_map(exit_code)
 }
 
 /// The number at the start of a text.

@@ -103,9 +103,9 @@ impl FakeModel {
             let left = PATIENCE.checked_sub(start.elapsed());
             let Some(left) = left else {
                 // Releases the lock before the panic: drop takes it.
-                let told = log.describe();
+                let details = log.describe();
                 drop(log);
-                panic!("timed out after {PATIENCE:?}: {what}\n{told}");
+                panic!("timed out after {PATIENCE:?}: {what}\n{details}");
             };
             let woken = self.shared.changed.wait_timeout(log, left);
             log = woken.expect("no holder of the lock panics").0;

@@ -65,8 +65,8 @@ pub(super) fn suggestion(turn: &Turn) -> String {
     let line = match command.trim_end().contains('\n') {
         false => command.clone(),
         true => {
-            let told = command.replace('\\', r"\\").replace('%', "%%").replace('\n', r"\n");
-            format!(r#"eval "$(printf '{}')""#, told.replace('\'', r"'\''"))
+            let text = command.replace('\\', r"\\").replace('%', "%%").replace('\n', r"\n");
+            format!(r#"eval "$(printf '{}')""#, text.replace('\'', r"'\''"))
         }
     };
     format!("```bash\n{line}\n```")
@@ -127,9 +127,9 @@ mod tests {
 
     #[test]
     fn a_block_is_one_line_of_shell() {
-        let told = |command: &str| suggestion(&Turn::Shell(command.to_owned()));
-        assert_eq!(told("make"), "```bash\nmake\n```");
-        let lines = told("cat <<'E'\n50%\\\nE\n");
+        let text = |command: &str| suggestion(&Turn::Shell(command.to_owned()));
+        assert_eq!(text("make"), "```bash\nmake\n```");
+        let lines = text("cat <<'E'\n50%\\\nE\n");
         assert_eq!(lines, "```bash\neval \"$(printf 'cat <<'\\''E'\\''\\n50%%\\\\\\nE\\n')\"\n```");
     }
 }

@@ -7,7 +7,7 @@ use crate::requests::answer;
 use crate::turn;
 
 #[test]
-fn who_is_told_to_serve_serves_whatever_the_profile_says() {
+fn an_option_to_serve_overrides_the_agents_profile() {
     let setup = Setup::new();
     let file = setup.workspace().join("a");
     std::fs::write(&file, "text").unwrap();
@@ -77,7 +77,7 @@ fn an_editor_that_leaves_between_turns_leaves_no_request_unanswered() {
 #[test]
 fn an_agent_of_a_later_version_is_refused() {
     let agent = AcpAgent::new(
-        &Script::polite().on("initialize", [Step::Answer(json!({"protocolVersion": 2}))]),
+        &Script::conforming().on("initialize", [Step::Answer(json!({"protocolVersion": 2}))]),
     );
     let setup = Setup::new();
     let mut coder = setup.coder();
@@ -94,7 +94,7 @@ fn an_agent_of_a_later_version_is_refused() {
 #[test]
 fn term_ends_an_agent_at_once_that_takes_its_time_to_end() {
     let stays = [Step::IgnoreSignals, Step::Spawn(Group::Agents), Step::Hang];
-    let agent = AcpAgent::new(&Script::polite().at_end(stays));
+    let agent = AcpAgent::new(&Script::conforming().at_end(stays));
     let setup = Setup::new();
     let mut coder = setup.coder();
     coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);

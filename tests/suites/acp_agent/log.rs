@@ -6,10 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use aifo_tests::{AcpAgent, Editor, Outcome, Setup, Step};
 use serde_json::{Value, json};
 
-use crate::{Stage, Told, turn};
+use crate::{PromptResult, PromptTest, turn};
 
 #[test]
-fn a_log_tells_the_same_turn_once_more() {
+fn a_log_replays_to_the_same_turn() {
     let call = json!({"toolCallId": "t", "title": "make", "kind": "execute"});
     let steps = [
         Step::line("Loading..."),
@@ -22,18 +22,18 @@ fn a_log_tells_the_same_turn_once_more() {
         Step::stop("end_turn"),
         Step::say("!"),
     ];
-    let stage = Stage::with(&turn(steps));
-    let folder = stage.setup.scratch().join("wire");
-    let told = stage.ask(&["--wire-log", folder.to_str().unwrap()]);
-    told.answered("Hello World!");
+    let test = PromptTest::with(&turn(steps));
+    let folder = test.setup.scratch().join("wire");
+    let result = test.ask(&["--wire-log", folder.to_str().unwrap()]);
+    result.answered("Hello World!");
     let files: Vec<_> = fs::read_dir(&folder).unwrap().flatten().collect();
     assert_eq!(files.len(), 1);
     assert_eq!(files[0].metadata().unwrap().mode() & 0o777, 0o600);
     let text = fs::read_to_string(files[0].path()).unwrap();
     assert!(text.contains("eeee") && !text.contains("hunter2"), "{text}");
-    let mut replay = stage.setup.coder();
+    let mut replay = test.setup.coder();
     replay.args(["acp", "replay", "--format", "json"]).arg(files[0].path());
-    let replayed = Told::of(Outcome::of(&mut replay));
+    let replayed = PromptResult::of(Outcome::of(&mut replay));
     replayed.outcome.exited(0);
     assert_eq!(replayed.all("misfit"), Vec::<&Value>::new());
     // Excludes reports that only the replay or only the live run has.
@@ -47,13 +47,14 @@ fn a_log_tells_the_same_turn_once_more() {
         members.remove("line");
         report
     };
-    let common =
-        |told: &Told| -> Vec<Value> { told.reports.iter().filter(is_common).map(plain).collect() };
-    assert_eq!(common(&replayed), common(&told));
+    let common = |result: &PromptResult| -> Vec<Value> {
+        result.reports.iter().filter(is_common).map(plain).collect()
+    };
+    assert_eq!(common(&replayed), common(&result));
 }
 
 #[test]
-fn the_log_of_an_editors_agent_tells_prompts_that_were_queued() {
+fn the_log_of_an_editors_agent_replays_queued_prompts() {
     let agent = AcpAgent::new(&turn([Step::say("."), Step::stop("end_turn")]));
     let setup = Setup::new();
     let folder = setup.scratch().join("wire");
@@ -77,7 +78,7 @@ fn the_log_of_an_editors_agent_tells_prompts_that_were_queued() {
     let files: Vec<_> = fs::read_dir(&folder).unwrap().flatten().collect();
     let mut replay = setup.coder();
     replay.args(["acp", "replay", "--format", "json"]).arg(files[0].path());
-    let replayed = Told::of(Outcome::of(&mut replay));
+    let replayed = PromptResult::of(Outcome::of(&mut replay));
     assert_eq!(replayed.all("misfit"), Vec::<&Value>::new());
     replayed.outcome.exited(0);
     let texts: Vec<_> = replayed.all("final").iter().map(|end| end["text"].clone()).collect();

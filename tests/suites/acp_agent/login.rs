@@ -8,15 +8,15 @@ use aifo_tests::{AcpAgent, Editor, Outcome, Script, Setup, Step, Terminal};
 use serde_json::{Value, json};
 
 /// A workspace, and an agent with an ACP profile: `fake`, which speaks ACP unless it is given words.
-struct Stage {
+struct PromptTest {
     setup: Setup,
     _agent: AcpAgent,
 }
 
-impl Stage {
+impl PromptTest {
     fn new(methods: Value) -> Self {
-        let told = json!({"protocolVersion": 1, "authMethods": methods});
-        let agent = AcpAgent::new(&Script::polite().on("initialize", [Step::Answer(told)]));
+        let result = json!({"protocolVersion": 1, "authMethods": methods});
+        let agent = AcpAgent::new(&Script::conforming().on("initialize", [Step::Answer(result)]));
         let setup = Setup::new();
         let program = setup.scratch().join("fake");
         let login = "test -t 0 && echo 'a terminal'; printf '<%s>' \"$@\"; echo \" A=$A SET=$SET\"; \
@@ -34,7 +34,7 @@ impl Stage {
              [agents.fake.acp]\ncommand = [{program:?}, \"--acp\"]\nset = {{ SET = \"s\" }}\n"
         );
         fs::write(folder.join("config.toml"), profile).unwrap();
-        Stage { setup, _agent: agent }
+        PromptTest { setup, _agent: agent }
     }
 
     /// What an editor starts.
@@ -70,18 +70,21 @@ fn the_agents_own_program_runs_in_the_terminal_with_what_the_method_adds() {
     };
     let agent = json!({"id": "a", "name": "Ask", "args": ["-q"], "env": {"A": "1"}});
     let own = ["--backend", "nosuch", "-q"];
-    let stage =
-        Stage::new(json!([terminal(json!(["--cli", "auth login"])), terminal(json!(own)), agent]));
-    let (editor, methods) = stage.methods();
+    let test = PromptTest::new(json!([
+        terminal(json!(["--cli", "auth login"])),
+        terminal(json!(own)),
+        agent
+    ]));
+    let (editor, methods) = test.methods();
     assert_eq!(methods[2], agent, "it is none for a terminal");
     assert_eq!(methods[0]["args"], json!(["--cli", "auth login"]));
     for (method, words) in
         [(&methods[0], "<--cli><auth login>"), (&methods[1], "<--backend><nosuch><-q>")]
     {
         let screen = Terminal::new();
-        let started = screen.start(&with(stage.acp(), method));
+        let started = screen.start(&with(test.acp(), method));
         screen.expect("a terminal\r\n").expect(&format!("{words} A=1 SET=s\r\n"));
-        screen.expect(&format!("{}\r\n", stage.setup.workspace().display()));
+        screen.expect(&format!("{}\r\n", test.setup.workspace().display()));
         screen.press("secret\r");
         assert_eq!(started.finish(), Ok(7), "{}", screen.shown());
     }
@@ -90,9 +93,9 @@ fn the_agents_own_program_runs_in_the_terminal_with_what_the_method_adds() {
 
 #[test]
 fn without_arguments_a_terminal_has_the_agent_and_a_hint() {
-    let stage = Stage::new(json!([]));
+    let test = PromptTest::new(json!([]));
     let screen = Terminal::new();
-    let started = screen.start(&stage.acp());
+    let started = screen.start(&test.acp());
     screen.expect("hint: ").expect("aifo-coder run fake").expect("a terminal\r\n");
     screen.press("\r");
     assert_eq!(started.finish(), Ok(7), "{}", screen.shown());
@@ -100,12 +103,12 @@ fn without_arguments_a_terminal_has_the_agent_and_a_hint() {
 
 #[test]
 fn arguments_run_the_agent_without_a_terminal_too() {
-    let stage = Stage::new(json!([]));
-    let mut login = stage.acp();
+    let test = PromptTest::new(json!([]));
+    let mut login = test.acp();
     login.args(["login", "--files"]).stdin(Stdio::null());
     let outcome = Outcome::of(&mut login);
     assert!(outcome.exited(7).text().starts_with("<login><--files> A= SET=s\n"), "{outcome:?}");
-    let mut any = stage.setup.coder();
+    let mut any = test.setup.coder();
     any.args([
         "acp",
         "--backend",

@@ -55,7 +55,7 @@ fn the_reason_is_the_answer_to_initialize() {
 #[test]
 fn a_workspace_that_is_taken_is_a_reason() {
     let setup = Setup::new();
-    let agent = AcpAgent::new(&Script::polite());
+    let agent = AcpAgent::new(&Script::conforming());
     let folder = setup.scratch().join("home/.config/aifo");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("config.toml"), PROFILE).unwrap();
@@ -105,7 +105,7 @@ fn an_editor_that_says_nothing_is_not_waited_for_long() {
 
 #[test]
 fn an_agent_that_ends_at_once_is_a_reason() {
-    let agent = AcpAgent::new(&Script::polite().at_start([Step::Stderr(3), Step::Exit(3)]));
+    let agent = AcpAgent::new(&Script::conforming().at_start([Step::Stderr(3), Step::Exit(3)]));
     let setup = Setup::new();
     let args = ["--backend", "local", "--agent-command", &agent.command_line()];
     let mut editor = Editor::start(&mut acp(&setup, &args));

@@ -102,11 +102,14 @@ fn a_call_without_a_rule_is_denied_reported_and_not_run() {
         let outcome = prompt(&fixture, &[]);
         let (text, stderr) = (outcome.text(), &outcome.stderr);
         assert_eq!(outcome.code(), Some(after_denial(fixture.agent)), "{name}: {text} {stderr}");
-        let told = stderr.lines().find(|line| line.starts_with("aifo-coder: denied "));
-        let told = told.unwrap_or_else(|| panic!("{name}: {stderr}"));
+        let message = stderr.lines().find(|line| line.starts_with("aifo-coder: denied "));
+        let message = message.unwrap_or_else(|| panic!("{name}: {stderr}"));
         // openhands sends no command.
-        assert!(told.contains(MAKE) || fixture.agent == Agent::Openhands, "{name}: {told}");
-        assert!(told.contains("--yes-to ") && told.ends_with(" allows it"), "{name}: {told}");
+        assert!(message.contains(MAKE) || fixture.agent == Agent::Openhands, "{name}: {message}");
+        assert!(
+            message.contains("--yes-to ") && message.ends_with(" allows it"),
+            "{name}: {message}"
+        );
         assert!(!has_run(&fixture), "{name}: {text} {stderr}");
         let results = model.results();
         assert!(results.iter().all(|it| !it.output.contains(MADE)), "{name}: {results:?}");

@@ -8,7 +8,7 @@ use aifo_tests::{
     eventually, example, is_alive,
 };
 
-use super::{contained, containers, told};
+use super::{contained, containers, printed};
 
 /// The session's objects on its engine, and its processes on this machine.
 fn left(engine: &Engine, containers: &ContainerSetup) -> Vec<String> {
@@ -116,7 +116,7 @@ fn one_agent_has_the_workspace() {
     assert_eq!(Outcome::of(&mut forced).exited(0).text(), super::MADE);
     fs::write(workspace.join("out"), "").unwrap();
     first.finish().exited(0);
-    assert_eq!(told(&tools, "make"), super::MADE, "the lock went with the first");
+    assert_eq!(printed(&tools, "make"), super::MADE, "the lock went with the first");
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn it_is_the_caller_outside() {
         chown(setup.scratch().join(dir), Some(1000), Some(1000)).unwrap();
     }
     let look = "id -u; id -un; echo x >~/x; touch made; make; env -i /bin/bash -lc make";
-    let text = told(&tools, look);
+    let text = printed(&tools, look);
     assert_eq!(text, format!("1000\ncoder\n{0}{0}", super::MADE));
     assert_eq!(fs::metadata(setup.workspace().join("made")).unwrap().uid(), 1000);
 }

@@ -125,7 +125,7 @@ fn a_tool_whose_output_is_not_read_gets_a_closed_pipe() {
     assert_eq!(client.finish().ending(), Err(PIPE));
 
     let script = "read go; echo to nobody || echo told $? >&2";
-    for (script, ending, told) in [
+    for (script, ending, printed) in [
         (script.to_owned(), Err(PIPE), ""),
         // A tool that ignores SIGPIPE gets the error.
         (format!("trap '' PIPE; {script}"), Ok(0), "told 1\n"),
@@ -136,7 +136,7 @@ fn a_tool_whose_output_is_not_read_gets_a_closed_pipe() {
         let finished = client.finish();
         assert_eq!((finished.text().as_str(), finished.ending()), ("", ending));
         let error = String::from_utf8_lossy(&finished.stderr);
-        assert!(error.ends_with(told), "{error}");
+        assert!(error.ends_with(printed), "{error}");
     }
 }
 

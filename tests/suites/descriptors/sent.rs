@@ -112,7 +112,7 @@ fn they_may_come_with_any_byte() {
     for first in [0, 1, length / 2, length - 2] {
         let request = call().request(&session).encode();
         let (input, mut feed) = pipe().unwrap();
-        let (mut told, error) = pipe().unwrap();
+        let (mut printed, error) = pipe().unwrap();
         let mut client = Client::connect(&session);
         let (head, rest) = request.split_at(first);
         client.send(head).send_with(&rest[..1], &[input.as_fd()]);
@@ -123,7 +123,7 @@ fn they_may_come_with_any_byte() {
         drop(feed);
         let finished = client.finish();
         assert_eq!((finished.text().as_str(), finished.ending()), ("through\n", Ok(0)));
-        assert_eq!(std::io::read_to_string(&mut told).unwrap(), "error\n", "in the order sent");
+        assert_eq!(std::io::read_to_string(&mut printed).unwrap(), "error\n", "in the order sent");
     }
     source.write_all(b"nobody reads this").expect("the pipe that was never sent is untouched");
 }
@@ -221,9 +221,9 @@ fn a_tool_has_0_1_and_2_and_no_more() {
         fds().stdin(Stdio::Terminal).stderr(Stdio::Null),
     ] {
         let finished = Client::run(&session, call);
-        let told = [finished.text(), String::from_utf8_lossy(&finished.screen).into_owned()];
+        let printed = [finished.text(), String::from_utf8_lossy(&finished.screen).into_owned()];
         let numbers: Vec<_> =
-            told.iter().flat_map(|text| text.lines()).map(|line| &line[..2]).collect();
+            printed.iter().flat_map(|text| text.lines()).map(|line| &line[..2]).collect();
         assert_eq!(numbers, ["0 ", "1 ", "2 "], "{finished:?}");
     }
     let script = "for fd in /proc/$$/fd/*; do [ -h $fd ] && echo ${fd##*/} >&$to; done; :";
@@ -238,8 +238,8 @@ fn a_tool_has_0_1_and_2_and_no_more() {
                 _ => call.stderr(Stdio::Closed),
             },
         );
-        let told = [finished.stdout, finished.stderr].concat();
-        assert_eq!(String::from_utf8_lossy(&told), expected, "without {closed}");
+        let printed = [finished.stdout, finished.stderr].concat();
+        assert_eq!(String::from_utf8_lossy(&printed), expected, "without {closed}");
     }
 }
 

@@ -122,8 +122,8 @@ fn what_is_typed_arrives_wherever_output_goes() {
     };
     on_a_terminal(test, (80, 24), &scripts, act, |comparison, terminal, index| {
         let out = fs::read_to_string(comparison.dir().join("out")).unwrap_or_default();
-        let told = if index == 1 { terminal.shown() } else { out };
-        assert!(told.contains("some words"), "{index}: {told}");
+        let printed = if index == 1 { terminal.shown() } else { out };
+        assert!(printed.contains("some words"), "{index}: {printed}");
         terminal.expect("some words\r\n");
     });
 }

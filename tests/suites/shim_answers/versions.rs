@@ -46,14 +46,14 @@ fn a_proxy_that_is_older_is_asked_by_version_2() {
 #[test]
 fn a_proxy_that_knows_neither_is_not_asked_again() {
     let proxy = PlayedProxy::new();
-    let told = "aifo-shim: Unsupported shim protocol; expected 1 or 2";
+    let printed = "aifo-shim: Unsupported shim protocol; expected 1 or 2";
     let (outcome, requests) = proxy.play(&mut proxy.shim(), &[TOO_NEW, TOO_NEW]);
     check_version_3(&requests[0]);
     assert!(requests[1].has("X-Aifo-Proto: 2"));
-    assert_eq!((outcome.exited(86).only_line(), outcome.text().as_str()), (told, ""));
+    assert_eq!((outcome.exited(86).only_line(), outcome.text().as_str()), (printed, ""));
 
     let (outcome, _) = proxy.play(proxy.shim().env("AIFO_SHIM_PROTO", "2"), &[TOO_NEW]);
-    assert_eq!((outcome.exited(86).only_line(), outcome.text().as_str()), (told, ""));
+    assert_eq!((outcome.exited(86).only_line(), outcome.text().as_str()), (printed, ""));
 }
 
 /// No other response causes a retry: the tool may have run, or must not run.

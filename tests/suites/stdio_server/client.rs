@@ -81,8 +81,9 @@ impl Client {
         let reader = self.reader.take().expect("it ends once");
         eventually("its stdout is at its end", || reader.is_finished());
         let mut stderr = String::new();
-        let told = self.child.stderr.take().expect("stderr is a pipe").read_to_string(&mut stderr);
-        told.expect("stderr is text");
+        let printed =
+            self.child.stderr.take().expect("stderr is a pipe").read_to_string(&mut stderr);
+        printed.expect("stderr is text");
         (status.expect("the loop ends with a status"), self.messages.try_iter().collect(), stderr)
     }
 
