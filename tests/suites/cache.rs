@@ -227,8 +227,8 @@ fn caches_are_listed_and_cleared_by_kind() {
     let cache = |args: &[&str]| Outcome::of(setup.coder().arg("cache").args(args));
     assert_eq!(cache(&["list"]).exited(0).only_line(), "aifo-coder: there is no cache");
 
-    for folder in ["npm", "pip", "go/pkg/mod/example.org"] {
-        fs::create_dir_all(own.join(folder)).unwrap();
+    for dir in ["npm", "pip", "go/pkg/mod/example.org"] {
+        fs::create_dir_all(own.join(dir)).unwrap();
     }
     // Read-only, like go's downloads.
     let closed = own.join("go/pkg/mod/example.org");

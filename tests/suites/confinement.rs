@@ -6,8 +6,8 @@ use aifo_tests::{Answer, Landlock, Outcome, Session, Setup, Signal, Tool, can_ru
 
 /// A session in which `make` is a shell with the machine's commands. Without Landlock, reports the
 /// test as skipped and returns `None`.
-fn session(story: &str) -> Option<Session> {
-    let available = Landlock::Writes.available(&format!("confinement::{story}"));
+fn session(test: &str) -> Option<Session> {
+    let available = Landlock::Writes.available(&format!("confinement::{test}"));
     available.then(|| with_shell(Setup::new()).start())
 }
 
@@ -49,7 +49,7 @@ fn writes_stay_in_their_place() {
         format!("truncate -s 0 {out}/old"),
         format!("rm {out}/old"),
         format!("rmdir {out}/empty"),
-        format!("mkdir {out}/folder"),
+        format!("mkdir {out}/directory"),
         format!("ln -s x {out}/link"),
         format!("mkfifo {out}/fifo"),
         format!("touch inside && mv inside {out}/moved"),
@@ -146,8 +146,8 @@ fn a_mount_changes_nothing() {
 
 #[test]
 fn signals_reach_neither_proxy_nor_guard() {
-    let story = "confinement::signals_reach_neither_proxy_nor_guard";
-    if !Landlock::Signals.available(story) {
+    let test = "confinement::signals_reach_neither_proxy_nor_guard";
+    if !Landlock::Signals.available(test) {
         return;
     }
     let mut session = with_shell(Setup::new()).start();
@@ -240,8 +240,8 @@ fn what_the_user_has_set_is_used_instead() {
 /// A program that writes `config.toml` or `bin` there would control the next build.
 #[test]
 fn cargos_home_is_writable_where_it_has_to_be_and_nowhere_else() {
-    let story = "confinement::cargos_home_is_writable_where_it_has_to_be_and_nowhere_else";
-    if !Landlock::Writes.available(story) {
+    let test = "confinement::cargos_home_is_writable_where_it_has_to_be_and_nowhere_else";
+    if !Landlock::Writes.available(test) {
         return;
     }
     let denied = [
@@ -296,8 +296,8 @@ fn caches(setup: &Setup, scope: &str) {
 /// not become the next session's rule.
 #[test]
 fn a_link_in_a_cache_lets_the_next_session_out_to_nowhere() {
-    let story = "confinement::a_link_in_a_cache_lets_the_next_session_out_to_nowhere";
-    if !Landlock::Writes.available(story) {
+    let test = "confinement::a_link_in_a_cache_lets_the_next_session_out_to_nowhere";
+    if !Landlock::Writes.available(test) {
         return;
     }
     for scope in ["project", "user"] {

@@ -25,9 +25,9 @@ fn two_kinds(engine: &Engine) -> ContainerSession {
 }
 
 /// `type=bind` of a directory at its own path.
-fn bind(folder: &Path) -> String {
-    let folder = folder.to_str().expect("the scratch path is text");
-    format!("type=bind,source={folder},destination={folder}")
+fn bind(dir: &Path) -> String {
+    let dir = dir.to_str().expect("the scratch path is text");
+    format!("type=bind,source={dir},destination={dir}")
 }
 
 #[test]
@@ -211,10 +211,10 @@ fn nothing_can_be_put_in_the_place_of_socket_or_runner() {
     assert_ne!(outcome.exited(0).text(), "0\n");
     assert_eq!(session.python("print('next')", &[]), "next\n");
 
-    let folder = Scratch::new();
-    fs::write(folder.path().join("runner"), "").unwrap();
-    let mount = bind(folder.path());
-    let at = folder.path().to_str().unwrap();
+    let dir = Scratch::new();
+    fs::write(dir.path().join("runner"), "").unwrap();
+    let mount = bind(dir.path());
+    let at = dir.path().to_str().unwrap();
     let runner = format!("{at}/runner");
     let found = weaker(&engine, &["--mount", &mount], probes::REBIND, &[at, &runner]);
     for finding in ["removed runner", "bound control", "made a file"] {
@@ -298,15 +298,15 @@ fn the_way_out_is_open() {
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn a_network_that_cannot_be_kept_apart_is_not_used() {
-    let story = "a_network_that_cannot_be_kept_apart_is_not_used";
+    let test = "a_network_that_cannot_be_kept_apart_is_not_used";
     // Docker's daemon isolates all of them.
-    let Some(engine) = Engine::of_run(story).filter(Engine::is_podman) else { return };
+    let Some(engine) = Engine::of_run(test).filter(Engine::is_podman) else { return };
     for net in ["shared", "separate"] {
         let containers = ContainerSetup::of(&engine).kind("python").flag("--net", net);
-        let folder = containers.setup().scratch().join("home/.config/aifo");
-        fs::create_dir_all(&folder).unwrap();
+        let dir = containers.setup().scratch().join("home/.config/aifo");
+        fs::create_dir_all(&dir).unwrap();
         let pools = "[containers]\npools = ['192.0.2.0/24']\n";
-        fs::write(folder.join("config.toml"), pools).unwrap();
+        fs::write(dir.join("config.toml"), pools).unwrap();
         let outcome = Outcome::of(containers.command("exec").args(["--", "python3", "-V"]));
         let said = &outcome.exited(86).stderr;
         let printed = ") is in none of the engine's pools (192.0.2.0/24)\nhint: ";

@@ -76,15 +76,14 @@ const ENGINES_TIME: Duration = Duration::from_secs(150);
 
 /// The ids of the running sessions.
 fn ids(setup: &Setup) -> Vec<String> {
-    let folders =
-        fs::read_dir(setup.runtime()).expect("the runtime directory is readable").flatten();
-    let up = folders.filter(|entry| entry.path().join("session.json").exists());
+    let dirs = fs::read_dir(setup.runtime()).expect("the runtime directory is readable").flatten();
+    let up = dirs.filter(|entry| entry.path().join("session.json").exists());
     up.map(|entry| entry.file_name().to_string_lossy().trim_start_matches("aifo-").to_owned())
         .collect()
 }
 
 /// Every directory of a session.
-fn folders(setup: &Setup, id: &str) -> Vec<PathBuf> {
+fn dirs(setup: &Setup, id: &str) -> Vec<PathBuf> {
     let run = setup.runtime().join(format!("aifo-{id}"));
     let tmp = PathBuf::from(format!("/var/tmp/aifo-{id}-tmp"));
     [run, tmp].into_iter().filter(|path| path.exists()).collect()
@@ -93,7 +92,7 @@ fn folders(setup: &Setup, id: &str) -> Vec<PathBuf> {
 #[track_caller]
 fn check_nothing_left(setup: &Setup, id: &str) {
     assert_eq!(held(id), (Vec::new(), Vec::new()));
-    assert_eq!(folders(setup, id), Vec::<PathBuf>::new());
+    assert_eq!(dirs(setup, id), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -111,7 +110,7 @@ fn a_killed_session_leaves_what_cleanup_removes_and_another_goes_on() {
 
     killed.signal(Signal::SIGKILL);
     killed.finish();
-    assert_eq!(folders(&setup, &dead).len(), 2);
+    assert_eq!(dirs(&setup, &dead).len(), 2);
     let all = coder(&setup, &["cleanup", "--dry-run"]).exited(0).text();
     assert!(all.contains(&dead) && !all.contains(&live), "{all}");
 
@@ -156,7 +155,7 @@ fn a_session_that_is_starting_is_not_touched_and_a_stuck_container_goes() {
     let outcome = coder(&setup, &["cleanup", &id]);
     assert_eq!(outcome.exited(0).only_line(), "aifo-coder: nothing is left of any session");
     let (containers, networks) = held(&id);
-    assert_eq!((containers.len(), networks.len(), folders(&setup, &id).len()), (1, 1, 2));
+    assert_eq!((containers.len(), networks.len(), dirs(&setup, &id).len()), (1, 1, 2));
 
     starting.signal(Signal::SIGKILL);
     starting.finish();

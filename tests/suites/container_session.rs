@@ -75,10 +75,10 @@ fn a_project_brings_its_own_tools() {
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn sessions_of_a_project_share_caches_and_files_are_the_users() {
-    let story = "sessions_of_a_project_share_caches_and_files_are_the_users";
-    let Some(engine) = Engine::of_run(story) else { return };
+    let test = "sessions_of_a_project_share_caches_and_files_are_the_users";
+    let Some(engine) = Engine::of_run(test) else { return };
     // Podman needs subordinate ids for the user.
-    if engine.is_podman() || !can_run(story, &["setpriv", "--reuid", "12345", "true"]) {
+    if engine.is_podman() || !can_run(test, &["setpriv", "--reuid", "12345", "true"]) {
         return;
     }
     let group = fs::metadata("/var/run/docker.sock").unwrap().gid().to_string();
@@ -104,8 +104,8 @@ fn sessions_of_a_project_share_caches_and_files_are_the_users() {
         fs::create_dir_all(scratch.join("home/.config/aifo")).unwrap();
         let file = format!("[containers]\ncaches = '{scope}'\n");
         fs::write(scratch.join("home/.config/aifo/config.toml"), file).unwrap();
-        for folder in ["home", "run"] {
-            give(&scratch.join(folder));
+        for dir in ["home", "run"] {
+            give(&scratch.join(dir));
         }
         for path in [project.clone(), project.join("Makefile")] {
             give(&path);
@@ -232,14 +232,14 @@ fn the_sessions_tmp_is_tmp() {
 fn a_workspace_may_have_any_name() {
     let Some(engine) = Engine::of_run("a_workspace_may_have_any_name") else { return };
     let scratch = Scratch::new();
-    let folder = scratch.path().join("a project's own=folder: ü");
-    fs::create_dir(&folder).unwrap();
-    let session = ContainerSetup::of(&engine).kind("python").workspace(&folder).start();
+    let dir = scratch.path().join("a project's own=directory: ü");
+    fs::create_dir(&dir).unwrap();
+    let session = ContainerSetup::of(&engine).kind("python").workspace(&dir).start();
     let mut shim = session.shim("python3");
-    shim.args(["-c", "import os, sys; print(os.getcwd(), os.listdir(sys.argv[1]))"]).arg(&folder);
-    fs::write(folder.join("it"), "").unwrap();
-    let message = Outcome::of(shim.current_dir(&folder)).exited(0).text();
-    assert_eq!(message, format!("{} ['it']\n", folder.display()));
+    shim.args(["-c", "import os, sys; print(os.getcwd(), os.listdir(sys.argv[1]))"]).arg(&dir);
+    fs::write(dir.join("it"), "").unwrap();
+    let message = Outcome::of(shim.current_dir(&dir)).exited(0).text();
+    assert_eq!(message, format!("{} ['it']\n", dir.display()));
     session.finish();
 }
 
@@ -341,10 +341,10 @@ fn a_start_that_fails_halfway_leaves_nothing() {
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn missing_images_are_reported_and_no_container_is_started() {
-    let story = "missing_images_are_reported_and_no_container_is_started";
-    let Some(engine) = Engine::of_run(story) else { return };
+    let test = "missing_images_are_reported_and_no_container_is_started";
+    let Some(engine) = Engine::of_run(test) else { return };
     // Docker is preferred; podman's images do not count for it.
-    if !can_run(story, &["test", engine.name(), "=", "docker"]) {
+    if !can_run(test, &["test", engine.name(), "=", "docker"]) {
         return;
     }
     let prefix = format!("aifo-t{}/", std::process::id());

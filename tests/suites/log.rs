@@ -34,8 +34,8 @@ fn session() -> Session {
 }
 
 fn log_file(session: &Session) -> PathBuf {
-    let folder = session.scratch().join("home/.local/state/aifo/log");
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().flatten().collect();
+    let dir = session.scratch().join("home/.local/state/aifo/log");
+    let mut files: Vec<_> = fs::read_dir(dir).unwrap().flatten().collect();
     assert_eq!(files.len(), 1);
     files.remove(0).path()
 }

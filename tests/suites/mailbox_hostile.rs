@@ -20,7 +20,7 @@ impl Outside {
     fn new() -> Self {
         let scratch = Scratch::new();
         fs::write(scratch.path().join("file"), SECRET).unwrap();
-        fs::create_dir(scratch.path().join("folder")).unwrap();
+        fs::create_dir(scratch.path().join("directory")).unwrap();
         Outside { scratch }
     }
 
@@ -28,14 +28,14 @@ impl Outside {
         self.scratch.path().join("file")
     }
 
-    fn folder(&self) -> PathBuf {
-        self.scratch.path().join("folder")
+    fn dir(&self) -> PathBuf {
+        self.scratch.path().join("directory")
     }
 
     #[track_caller]
     fn is_untouched(&self) {
         assert_eq!(fs::read_to_string(self.file()).unwrap(), SECRET);
-        assert_eq!(fs::read_dir(self.folder()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(self.dir()).unwrap().count(), 0);
         assert_eq!(fs::read_dir(self.scratch.path()).unwrap().count(), 2);
     }
 }
@@ -49,13 +49,13 @@ fn still_serves(mailbox: &Mailbox) {
 fn put(kind: &str, path: &std::path::Path, outside: &Outside) {
     match kind {
         "a link" => symlink(outside.file(), path).unwrap(),
-        "a link to a folder" => symlink(outside.folder(), path).unwrap(),
+        "a link to a directory" => symlink(outside.dir(), path).unwrap(),
         "a link to nothing" => symlink(outside.scratch.path().join("new"), path).unwrap(),
         "a link to itself" => symlink(path.file_name().unwrap(), path).unwrap(),
         "a second name" => fs::hard_link(outside.file(), path).unwrap(),
         "a FIFO" => mkfifo(path, Mode::S_IRWXU).unwrap(),
-        "a folder" => fs::create_dir(path).unwrap(),
-        "a full folder" => {
+        "a directory" => fs::create_dir(path).unwrap(),
+        "a full directory" => {
             fs::create_dir(path).unwrap();
             fs::write(path.join("x"), "").unwrap();
         }
@@ -72,13 +72,13 @@ fn put(kind: &str, path: &std::path::Path, outside: &Outside) {
 
 const KINDS: [&str; 10] = [
     "a link",
-    "a link to a folder",
+    "a link to a directory",
     "a link to nothing",
     "a link to itself",
     "a second name",
     "a FIFO",
-    "a folder",
-    "a full folder",
+    "a directory",
+    "a full directory",
     "a socket",
     "a device",
 ];
@@ -212,7 +212,7 @@ fn what_stands_where_the_exit_code_goes_is_replaced_or_stays() {
         eventually("it has ended", || !mailbox.file(&format!("{stem}.run")).exists());
         eventually("it was taken", || !mailbox.file(&format!("{stem}.req")).exists());
         let exit = mailbox.file(&format!("{stem}.exit"));
-        if !kind.ends_with("folder") || kind.starts_with("a link") {
+        if !kind.ends_with("directory") || kind.starts_with("a link") {
             eventually(kind, || {
                 fs::symlink_metadata(&exit).is_ok_and(|it| it.is_file())
                     && fs::read_to_string(&exit).is_ok_and(|code| code == "137")
@@ -233,7 +233,7 @@ fn a_directory_that_is_swapped_during_a_request_is_still_the_one_that_was_opened
     client.expect("first\n");
     let moved = mailbox.setup().workspace().join("moved");
     fs::rename(mailbox.directory(), &moved).unwrap();
-    symlink(outside.folder(), mailbox.directory()).unwrap();
+    symlink(outside.dir(), mailbox.directory()).unwrap();
     fs::write(&go, "").unwrap();
     let exits = || {
         let names = fs::read_dir(&moved).unwrap().flatten().map(|it| it.file_name());
@@ -269,15 +269,15 @@ fn a_removed_directory_is_reported_and_the_daemon_lives() {
 #[test]
 fn a_link_where_the_directory_should_be_made_is_not_followed() {
     let outside = Outside::new();
-    let folders: [fn(&Setup) -> PathBuf; 2] = [
+    let dirs: [fn(&Setup) -> PathBuf; 2] = [
         |setup| setup.workspace().join(".swe-swe"),
         |setup| setup.workspace().join(".swe-swe/proxy"),
     ];
-    for folder in folders {
+    for dir in dirs {
         let setup = host();
-        let link = folder(&setup);
+        let link = dir(&setup);
         fs::create_dir_all(link.parent().unwrap()).unwrap();
-        symlink(outside.folder(), &link).unwrap();
+        symlink(outside.dir(), &link).unwrap();
         let refused = Running::start(setup.coder().args(["proxy", "make"])).finish();
         assert!(refused.exited(86).stderr.contains("cannot open '.swe-swe/proxy'"), "{refused:?}");
         outside.is_untouched();
@@ -308,11 +308,11 @@ fn a_directory_of_the_callers_is_below_the_workspace_or_nowhere() {
     let outside = Outside::new();
     let mailbox = Mailbox::start(&["fake"]);
     let workspace = mailbox.setup().workspace();
-    symlink(outside.folder(), workspace.join("leads-out")).unwrap();
+    symlink(outside.dir(), workspace.join("leads-out")).unwrap();
     fs::create_dir(workspace.join("sub")).unwrap();
     let root = format!("{}\n", workspace.display());
     let inner = format!("{}/sub\n", workspace.display());
-    let out = outside.folder().display().to_string();
+    let out = outside.dir().display().to_string();
     let rows = [
         ("/w/sub", "/w", Ok(inner.as_str())),
         ("/w/sub/../../..", "/w", Ok(&root)),

@@ -36,11 +36,11 @@ fn script(setup: Setup, body: &str) -> Setup {
 
 /// Sets the command in the user's configuration.
 fn configure(setup: Setup, command: &[&str]) -> Setup {
-    let folder = setup.scratch().join("home/.config/aifo");
-    fs::create_dir_all(&folder).unwrap();
+    let dir = setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&dir).unwrap();
     let words: Vec<_> = command.iter().map(|word| format!("'{word}'")).collect();
     let text = format!("[notify]\ncommand = [{}]\n", words.join(", "));
-    fs::write(folder.join("config.toml"), text).unwrap();
+    fs::write(dir.join("config.toml"), text).unwrap();
     setup
 }
 
@@ -200,9 +200,9 @@ fn a_callers_options_are_refused_unless_the_user_allows_them() {
     check_refused(&notify(&session, "say", &["-o", "x"]), 403, refused);
 
     let setup = self::setup();
-    let folder = setup.scratch().join("home/.config/aifo");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("config.toml"), "[notify]\noptions = true\n").unwrap();
+    let dir = setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("config.toml"), "[notify]\noptions = true\n").unwrap();
     let session = setup.start();
     assert_eq!(notify(&session, "say", &["args", "-o", "--", "x"]).text(), "-o\0--\0x\0");
 }

@@ -217,8 +217,8 @@ fn unescape(text: &str, place: &str) -> Vec<u8> {
     bytes
 }
 
-fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+fn files(dir: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     files.retain(|path| path.extension().is_some_and(|known| known == extension));
     files.sort();

@@ -28,8 +28,8 @@ fn setup() -> Setup {
     let say = Tool::File(b"#!/bin/sh\n".to_vec(), 0o755);
     let setup = setup.tool("say", say).tool("ninja", Tool::File(b"no program\n".to_vec(), 0o644));
     let scratch = scratch(&setup);
-    for folder in ["workspace/src", "workspace/web/src", "agent", "home/.config/aifo"] {
-        fs::create_dir_all(scratch.join(folder)).unwrap();
+    for dir in ["workspace/src", "workspace/web/src", "agent", "home/.config/aifo"] {
+        fs::create_dir_all(scratch.join(dir)).unwrap();
     }
     for own in [".venv/bin/python3", "node_modules/.bin/tsc"] {
         let own = scratch.join("workspace/web").join(own);
@@ -78,8 +78,8 @@ fn check(questions: &[Question]) {
             ("agent", "/opt/agent"),
         ];
         let mut text = outcome.exited(0).text();
-        for (folder, shown) in places {
-            text = text.replace(scratch.join(folder).to_str().unwrap(), shown);
+        for (dir, shown) in places {
+            text = text.replace(scratch.join(dir).to_str().unwrap(), shown);
         }
         text = text.replace(scratch.to_str().unwrap(), "/elsewhere");
         let asked = format!("$ aifo-coder why {}\n", question.words.join(" "));

@@ -24,9 +24,9 @@ fn of_terminal(method: &str) -> Step {
 /// An agent that uses files and terminals, with steps that depend on the workspace's path.
 fn test(steps: impl FnOnce(&str) -> Vec<Step>) -> PromptTest {
     let test = PromptTest::with(&turn([]));
-    let folder = test.setup.scratch().join("home/.config/aifo");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("config.toml"), PROFILE).unwrap();
+    let dir = test.setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("config.toml"), PROFILE).unwrap();
     let workspace = test.setup.workspace().into_os_string().into_string().unwrap();
     let steps = [steps(&workspace), vec![Step::stop("end_turn")]].concat();
     test.agent.plays(&turn(steps));
@@ -68,7 +68,7 @@ fn nothing_outside_of_the_workspace_is_touched() {
             format!("{workspace}/../secret"),
             format!("{workspace}-evil/secret"),
             format!("{workspace}/link"),
-            format!("{workspace}/folder/secret"),
+            format!("{workspace}/directory/secret"),
         ];
         let both = |path: &String| {
             let id = |what: &str| format!("{what} {path}");
@@ -85,7 +85,7 @@ fn nothing_outside_of_the_workspace_is_touched() {
     let secrets = [scratch.join("secret"), evil.join("secret")];
     secrets.iter().for_each(|path| fs::write(path, "hunter2").unwrap());
     symlink(&secrets[0], workspace.join("link")).unwrap();
-    symlink(scratch, workspace.join("folder")).unwrap();
+    symlink(scratch, workspace.join("directory")).unwrap();
     test.ask(&[]).answered("");
     let answers: Vec<Value> = test.agent.received();
     let answers: Vec<&Value> = answers.iter().filter(|message| message["id"].is_string()).collect();

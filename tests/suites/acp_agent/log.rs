@@ -23,10 +23,10 @@ fn a_log_replays_to_the_same_turn() {
         Step::say("!"),
     ];
     let test = PromptTest::with(&turn(steps));
-    let folder = test.setup.scratch().join("wire");
-    let result = test.ask(&["--wire-log", folder.to_str().unwrap()]);
+    let dir = test.setup.scratch().join("wire");
+    let result = test.ask(&["--wire-log", dir.to_str().unwrap()]);
     result.answered("Hello World!");
-    let files: Vec<_> = fs::read_dir(&folder).unwrap().flatten().collect();
+    let files: Vec<_> = fs::read_dir(&dir).unwrap().flatten().collect();
     assert_eq!(files.len(), 1);
     assert_eq!(files[0].metadata().unwrap().mode() & 0o777, 0o600);
     let text = fs::read_to_string(files[0].path()).unwrap();
@@ -57,10 +57,10 @@ fn a_log_replays_to_the_same_turn() {
 fn the_log_of_an_editors_agent_replays_queued_prompts() {
     let agent = AcpAgent::new(&turn([Step::say("."), Step::stop("end_turn")]));
     let setup = Setup::new();
-    let folder = setup.scratch().join("wire");
+    let dir = setup.scratch().join("wire");
     let mut coder = setup.coder();
     coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);
-    coder.arg("--wire-log").arg(&folder);
+    coder.arg("--wire-log").arg(&dir);
     let mut editor = Editor::start(&mut coder);
     // It does not wait for responses, so all prompts but the first are queued.
     editor.request("initialize", &json!({"protocolVersion": 1}));
@@ -75,7 +75,7 @@ fn the_log_of_an_editors_agent_replays_queued_prompts() {
         assert_eq!(editor.response(id).unwrap()["stopReason"], "end_turn");
     }
     editor.finish().exited(0);
-    let files: Vec<_> = fs::read_dir(&folder).unwrap().flatten().collect();
+    let files: Vec<_> = fs::read_dir(&dir).unwrap().flatten().collect();
     let mut replay = setup.coder();
     replay.args(["acp", "replay", "--format", "json"]).arg(files[0].path());
     let replayed = PromptResult::of(Outcome::of(&mut replay));

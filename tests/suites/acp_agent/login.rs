@@ -27,13 +27,13 @@ impl PromptTest {
         );
         fs::write(&program, text).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let folder = setup.scratch().join("home/.config/aifo");
-        fs::create_dir_all(&folder).unwrap();
+        let dir = setup.scratch().join("home/.config/aifo");
+        fs::create_dir_all(&dir).unwrap();
         let profile = format!(
             "[agents.fake]\ncommand = [\"false\"]\nimage = \"none:1\"\n\
              [agents.fake.acp]\ncommand = [{program:?}, \"--acp\"]\nset = {{ SET = \"s\" }}\n"
         );
-        fs::write(folder.join("config.toml"), profile).unwrap();
+        fs::write(dir.join("config.toml"), profile).unwrap();
         PromptTest { setup, _agent: agent }
     }
 

@@ -56,9 +56,9 @@ fn the_reason_is_the_answer_to_initialize() {
 fn a_workspace_that_is_taken_is_a_reason() {
     let setup = Setup::new();
     let agent = AcpAgent::new(&Script::conforming());
-    let folder = setup.scratch().join("home/.config/aifo");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("config.toml"), PROFILE).unwrap();
+    let dir = setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("config.toml"), PROFILE).unwrap();
     let line = agent.command_line();
     let args = ["--backend", "local", "--agent-command", &line];
     let mut first = Editor::start(&mut acp(&setup, &args));

@@ -83,10 +83,9 @@ impl Entry {
 /// A workspace with a repository, links into it, and a program `make`.
 fn test(permissions: &str, entries: &[(Entry, bool)]) -> PromptTest {
     let test = PromptTest::with(&turn([]));
-    let folder = test.setup.scratch().join("home/.config/aifo");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("config.toml"), format!("[permissions]\n{permissions}\n{PROFILE}"))
-        .unwrap();
+    let dir = test.setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("config.toml"), format!("[permissions]\n{permissions}\n{PROFILE}")).unwrap();
     let workspace = test.setup.workspace();
     fs::create_dir_all(workspace.join(".git/hooks")).unwrap();
     fs::create_dir_all(workspace.join("src")).unwrap();
