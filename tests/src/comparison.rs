@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::{Running, Session, Setup, can_run, eventually, files_below, is_alive};
+use crate::{Running, Session, SessionSetup, can_run, eventually, files_below, is_alive};
 
 /// How a command finds its tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Comparison {
     /// skipped and returns `None`.
     #[track_caller]
     pub fn start(test: &str, tools: &[&str]) -> Option<Self> {
-        let mut setup = Setup::new().kinds(&["c-cpp", "python", "node"]);
+        let mut setup = SessionSetup::new().kinds(&["c-cpp", "python", "node"]);
         for tool in tools {
             let program = program(tool);
             // Each of these programs supports `--version`.

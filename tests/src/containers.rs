@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use crate::engine::PATH;
-use crate::{Engine, Outcome, Session, Setup, binaries, eventually};
+use crate::{Engine, Outcome, Session, SessionSetup, binaries, eventually};
 
 /// An image with the tools of every kind, real ones or stand-ins.
 pub const EVERY_TOOL: &str = "aifo-test-base:latest";
@@ -16,7 +16,7 @@ pub const EVERY_TOOL: &str = "aifo-test-base:latest";
 #[derive(Debug)]
 pub struct ContainerSetup {
     engine: Engine,
-    setup: Setup,
+    setup: SessionSetup,
     kinds: Vec<(String, String)>,
     args: Vec<OsString>,
     workspace: Option<PathBuf>,
@@ -35,7 +35,7 @@ impl ContainerSetup {
     /// No kinds, default options.
     pub fn of(engine: &Engine) -> Self {
         let shim = static_shim().to_owned();
-        let setup = Setup::new().env("PATH", PATH).env_path("AIFO_SHIM_BIN", &shim);
+        let setup = SessionSetup::new().env("PATH", PATH).env_path("AIFO_SHIM_BIN", &shim);
         let settings = engine.settings();
         let setup = settings.iter().fold(setup, |setup, (name, file)| setup.env(name, file));
         let (kinds, args) = (Vec::new(), Vec::new());
@@ -107,7 +107,7 @@ impl ContainerSetup {
     }
 
     /// The session's directories.
-    pub fn setup(&self) -> &Setup {
+    pub fn setup(&self) -> &SessionSetup {
         &self.setup
     }
 
@@ -117,7 +117,7 @@ impl ContainerSetup {
         command.args([verb, "--backend", self.engine.name(), "--workspace"]);
         command.arg(self.workspace.clone().unwrap_or_else(|| self.setup.workspace()));
         if !self.keeps_caches {
-            // A volume would outlive the scratch folder that it is for.
+            // A volume would outlive the scratch directory that it is for.
             command.arg("--no-toolchain-cache");
         }
         for (kind, image) in &self.kinds {

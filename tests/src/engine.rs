@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::{Outcome, Scratch, Setup};
+use crate::{Outcome, Scratch, SessionSetup};
 
 /// The engine in `AIFO_TEST_ENGINE`: `docker` or `podman`.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ impl Engine {
     }
 
     /// `aifo-coder` in this setup with this engine.
-    pub fn coder(&self, setup: &Setup, args: &[&str]) -> Command {
+    pub fn coder(&self, setup: &SessionSetup, args: &[&str]) -> Command {
         let mut coder = setup.coder();
         coder.envs(self.settings()).env("PATH", PATH).env("AIFO_BACKEND", &self.program);
         coder.args(args);

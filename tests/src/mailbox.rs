@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::{Outcome, Running, Setup, Signal, Tool, eventually};
+use crate::{Outcome, Running, SessionSetup, Signal, Tool, eventually};
 
 /// PATH of the machine's commands.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -16,7 +16,7 @@ const SCRIPT_NEEDS: [&str; 9] =
 /// A mailbox with a running daemon. Drop kills the daemon.
 #[derive(Debug)]
 pub struct Mailbox {
-    setup: Setup,
+    setup: SessionSetup,
     daemon: Running,
     directory: PathBuf,
 }
@@ -35,8 +35,8 @@ pub struct MailboxAnswer {
 }
 
 /// A setup with the fake tools and the machine's commands in PATH.
-pub fn host() -> Setup {
-    let setup = Setup::new();
+pub fn host() -> SessionSetup {
+    let setup = SessionSetup::new();
     let path = format!("{}:{PATH}", setup.tools().display());
     setup.env("PATH", &path).tool("fake", Tool::Fake)
 }
@@ -50,7 +50,7 @@ impl Mailbox {
 
     /// Starts `aifo-coder proxy` with these arguments, in the default directory.
     #[track_caller]
-    pub fn of(setup: Setup, args: &[&str]) -> Self {
+    pub fn of(setup: SessionSetup, args: &[&str]) -> Self {
         let daemon = Self::daemon(&setup, args);
         let directory = setup.workspace().join(".swe-swe/proxy");
         Mailbox { setup, daemon, directory }
@@ -58,14 +58,14 @@ impl Mailbox {
 
     /// Starts a daemon and waits until it is ready.
     #[track_caller]
-    pub fn daemon(setup: &Setup, args: &[&str]) -> Running {
+    pub fn daemon(setup: &SessionSetup, args: &[&str]) -> Running {
         let daemon = Running::start(setup.coder().arg("proxy").args(args));
         daemon.expect("[proxy] Container script: ");
         daemon
     }
 
     /// The daemon's setup.
-    pub fn setup(&self) -> &Setup {
+    pub fn setup(&self) -> &SessionSetup {
         &self.setup
     }
 
@@ -163,14 +163,14 @@ impl Mailbox {
 
     /// Ends the daemon with SIGTERM. Returns the setup.
     #[track_caller]
-    pub fn stop(self) -> (Setup, Outcome) {
+    pub fn stop(self) -> (SessionSetup, Outcome) {
         self.daemon.signal(Signal::SIGTERM);
         (self.setup, self.daemon.finish())
     }
 
     /// Kills the daemon.
     #[track_caller]
-    pub fn kill(self) -> Setup {
+    pub fn kill(self) -> SessionSetup {
         self.daemon.signal(Signal::SIGKILL);
         let ended = self.daemon.finish();
         assert_eq!(ended.signal(), Some(Signal::SIGKILL as i32));

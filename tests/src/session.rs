@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::procfs::{in_containers, numbered_in_containers};
 use crate::{
-    Address, Answer, Backend, Connection, Request, Scratch, Setup, Sidecar, Signal, binaries,
-    descendants, eventually, send_signal,
+    Address, Answer, Backend, Connection, Request, Scratch, SessionSetup, Sidecar, Signal,
+    binaries, descendants, eventually, send_signal,
 };
 
 /// A session for one test. Drop sends SIGTERM, then SIGKILL, then removes the directories.
@@ -27,10 +27,10 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts a session with the defaults of [`Setup::new`].
+    /// Starts a session with the defaults of [`SessionSetup::new`].
     #[track_caller]
     pub fn start() -> Self {
-        Setup::new().start()
+        SessionSetup::new().start()
     }
 
     #[track_caller]

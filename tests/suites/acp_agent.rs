@@ -35,12 +35,12 @@ mod terminal;
 use std::process::Command;
 
 use aifo_tests::acp_agent::{AcpAgent, Script};
-use aifo_tests::{Outcome, Setup};
+use aifo_tests::{Outcome, SessionSetup};
 use serde_json::Value;
 
 /// An agent and its setup.
 struct PromptTest {
-    setup: Setup,
+    setup: SessionSetup,
     agent: AcpAgent,
 }
 
@@ -53,7 +53,7 @@ struct PromptResult {
 
 impl PromptTest {
     fn with(script: &Script) -> Self {
-        PromptTest { setup: Setup::new(), agent: AcpAgent::new(script) }
+        PromptTest { setup: SessionSetup::new(), agent: AcpAgent::new(script) }
     }
 
     /// `aifo-coder prompt` with this agent, no sidecars, and reports on stdout.

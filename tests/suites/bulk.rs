@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-use aifo_tests::{BLOCK, Connection, Listen, RandomBytes, Session, Setup, status_kib};
+use aifo_tests::{BLOCK, Connection, Listen, RandomBytes, Session, SessionSetup, status_kib};
 
 const SIZE: u64 = 256 << 20;
 const SEED: &str = "42";
@@ -43,7 +43,7 @@ fn v2_with_a_reader_that_falls_asleep() {
 #[test]
 fn v1_over_both_transports() {
     for listen in [Listen::Default, Listen::Tcp] {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let call = session.exec("make", ["emit", &SIZE.to_string(), SEED]).proto("1");
         let mut connection = session.send(&call);
         connection.set_deadline(Duration::from_secs(120));

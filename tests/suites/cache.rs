@@ -6,10 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Backend, Outcome, Setup, Tool, can_run};
+use aifo_tests::{Backend, Outcome, SessionSetup, Tool, can_run};
 
 /// Several projects of one user, whose tools are all `/bin/sh`.
-struct Projects(Setup);
+struct Projects(SessionSetup);
 
 /// Each kind, one of its tools, and the variables of its caches.
 const KINDS: [(&str, &str, &[&str]); 5] = [
@@ -26,8 +26,11 @@ impl Projects {
         if *Backend::chosen() != Backend::Local {
             return None;
         }
-        let shell = |setup: Setup, tool: &str| setup.tool(tool, Tool::Link("/bin/sh".into()));
-        Some(Projects(KINDS.iter().fold(Setup::new(), |setup, (_, tool, _)| shell(setup, tool))))
+        let shell =
+            |setup: SessionSetup, tool: &str| setup.tool(tool, Tool::Link("/bin/sh".into()));
+        Some(Projects(
+            KINDS.iter().fold(SessionSetup::new(), |setup, (_, tool, _)| shell(setup, tool)),
+        ))
     }
 
     /// Sets the scope of caches in the user's configuration.
@@ -222,7 +225,7 @@ fn cleanup_names_caches_that_are_no_longer_used_once() {
 
 #[test]
 fn caches_are_listed_and_cleared_by_kind() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let own = setup.scratch().join("home/.cache/aifo");
     let cache = |args: &[&str]| Outcome::of(setup.coder().arg("cache").args(args));
     assert_eq!(cache(&["list"]).exited(0).only_line(), "aifo-coder: there is no cache");
@@ -257,6 +260,6 @@ fn caches_are_listed_and_cleared_by_kind() {
 
 #[test]
 fn an_unknown_kind_is_a_mistake_of_the_command_line() {
-    let outcome = Outcome::of(Setup::new().coder().args(["cache", "clear", "rsut"]));
+    let outcome = Outcome::of(SessionSetup::new().coder().args(["cache", "clear", "rsut"]));
     assert!(outcome.exited(2).stderr.contains("did you mean 'rust'?"), "{outcome:?}");
 }

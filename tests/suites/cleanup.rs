@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Listen, Outcome, Running, Session, Setup, Signal, binaries, eventually};
+use aifo_tests::{Listen, Outcome, Running, Session, SessionSetup, Signal, binaries, eventually};
 
 /// `aifo-coder` with `run` as the parent of session directories.
 fn coder(run: &Path, args: &[&str]) -> Command {
@@ -102,7 +102,8 @@ fn a_session_that_runs_is_not_touched() {
     let run = run(&dead);
     let dead_id = id(&run);
     dead.end(Signal::SIGKILL);
-    let beside = Setup::new().env_path("XDG_RUNTIME_DIR", &run).env_path("TMPDIR", &run).start();
+    let beside =
+        SessionSetup::new().env_path("XDG_RUNTIME_DIR", &run).env_path("TMPDIR", &run).start();
     let listed = Outcome::of(&mut coder(&run, &["sessions"])).exited(0).text();
     let live_id = listed.lines().nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
 
@@ -118,7 +119,7 @@ fn a_session_that_runs_is_not_touched() {
 
 #[test]
 fn a_session_that_is_starting_is_not_touched() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let shim = setup.scratch().join("slow-shim");
     let real = binaries().shim.display();
     // It does not respond as a runner, so the session keeps starting.
@@ -145,7 +146,7 @@ fn a_session_that_is_starting_is_not_touched() {
 
 #[test]
 fn a_socket_elsewhere_goes_too_with_the_directory_made_for_it() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let dir = setup.scratch().join("socket");
     let url = format!("unix://{}/exec.sock", dir.display());
     let mut session = setup.listen(Listen::On(url)).start();

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Outcome, Setup, can_run};
+use aifo_tests::{Outcome, SessionSetup, can_run};
 
 const SHELLS: [&str; 5] = ["bash", "zsh", "fish", "elvish", "powershell"];
 
 /// Writes the completion script to a file; the user has an own agent and kind.
-fn script(setup: &Setup, shell: &str) -> PathBuf {
+fn script(setup: &SessionSetup, shell: &str) -> PathBuf {
     let dir = setup.scratch().join("home/.config/aifo");
     fs::create_dir_all(&dir).unwrap();
     fs::write(dir.join("config.toml"), "[agents.mine]\n[kind.zig]\ntools = [\"zig\"]\n").unwrap();
@@ -48,7 +48,7 @@ fn judge(typed: &str, offered: &str, expected: &str) {
 
 #[test]
 fn bash_completes() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let script = script(&setup, "bash");
     for (typed, expected) in TYPED {
         // As readline calls it: the registered function, with command, word, and previous word.
@@ -71,7 +71,7 @@ fn fish_completes() {
     if !can_run("completions: fish_completes", &["fish", "--version"]) {
         return;
     }
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let script = script(&setup, "fish");
     for (typed, expected) in TYPED {
         let mut fish = Command::new("fish");
@@ -88,7 +88,7 @@ fn zsh_takes_the_script() {
     if !can_run("completions: zsh_takes_the_script", &["zsh", "--version"]) {
         return;
     }
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let script = script(&setup, "zsh");
     let take = "autoload -Uz compinit; compinit -u -D; source $1; print $_comps[aifo-coder]";
     let mut zsh = Command::new("zsh");
@@ -98,7 +98,7 @@ fn zsh_takes_the_script() {
 
 #[test]
 fn every_shell_has_a_script_and_no_other() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     for shell in SHELLS {
         let text = fs::read_to_string(script(&setup, shell)).unwrap();
         assert!(text.contains("force-share") && text.contains("doctor"), "{shell}");
@@ -108,7 +108,7 @@ fn every_shell_has_a_script_and_no_other() {
 
 #[test]
 fn a_broken_file_of_the_users_breaks_no_shell() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let dir = setup.scratch().join("home/.config/aifo");
     fs::create_dir_all(&dir).unwrap();
     fs::write(dir.join("config.toml"), "agents =").unwrap();
@@ -118,7 +118,7 @@ fn a_broken_file_of_the_users_breaks_no_shell() {
 }
 
 /// The generated pages.
-fn pages(setup: &Setup) -> Vec<PathBuf> {
+fn pages(setup: &SessionSetup) -> Vec<PathBuf> {
     let dir = setup.scratch().join("share/man1");
     Outcome::of(setup.coder().arg("man").arg(&dir)).exited(0);
     let pages = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
@@ -127,7 +127,7 @@ fn pages(setup: &Setup) -> Vec<PathBuf> {
 
 #[test]
 fn every_command_has_a_manual_page() {
-    let pages = pages(&Setup::new());
+    let pages = pages(&SessionSetup::new());
     let has = |name: &str| pages.iter().any(|page| page.ends_with(name));
     for name in ["aifo-coder.1", "aifo-coder-run.1", "aifo-coder-cache-clear.1"] {
         assert!(has(name), "{name}: {pages:?}");
@@ -139,7 +139,7 @@ fn the_pages_render_without_a_warning() {
     if !can_run("completions: the_pages_render_without_a_warning", &["groff", "--version"]) {
         return;
     }
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let rendered = |page: &Path| {
         let mut groff = Command::new("groff");
         let outcome = Outcome::of(groff.args(["-man", "-Tascii", "-wall", "-P-cbou"]).arg(page));

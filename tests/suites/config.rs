@@ -4,29 +4,29 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use aifo_tests::{Outcome, Setup, Tool};
+use aifo_tests::{Outcome, SessionSetup, Tool};
 
 const USER: &str = "home/.config/aifo/config.toml";
 const WORKSPACE: &str = "workspace/.aifo.toml";
 
-fn path(setup: &Setup, file: &str) -> PathBuf {
+fn path(setup: &SessionSetup, file: &str) -> PathBuf {
     setup.workspace().parent().expect("a setup has one parent directory").join(file)
 }
 
-fn write(setup: &Setup, file: &str, text: &str) -> PathBuf {
+fn write(setup: &SessionSetup, file: &str, text: &str) -> PathBuf {
     let path = path(setup, file);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, text).unwrap();
     path
 }
 
-fn coder(setup: &Setup, args: &[&str]) -> Outcome {
+fn coder(setup: &SessionSetup, args: &[&str]) -> Outcome {
     Outcome::of(setup.coder().args(args))
 }
 
 /// The line of `config show` with a key, with single spaces.
 #[track_caller]
-fn shown(setup: &Setup, args: &[&str], key: &str) -> String {
+fn shown(setup: &SessionSetup, args: &[&str], key: &str) -> String {
     let outcome = coder(setup, &[&["config", "show"], args].concat());
     let text = outcome.exited(0).text();
     let line = text.lines().find(|line| line.split_whitespace().next() == Some(key));
@@ -36,7 +36,7 @@ fn shown(setup: &Setup, args: &[&str], key: &str) -> String {
 
 #[test]
 fn each_layer_wins_over_the_one_before() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     assert_eq!(shown(&setup, &[], "max_secs"), "(no limit) built in");
     let user = write(&setup, USER, "# mine\nmax_secs = 500\n");
     let from_user = format!("500 {}:2", user.display());
@@ -52,7 +52,7 @@ fn each_layer_wins_over_the_one_before() {
 
 #[test]
 fn toolchains_come_from_the_project_unless_they_are_named() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     fs::write(setup.workspace().join("Cargo.toml"), "").unwrap();
     let workspace = setup.workspace();
     let found = format!("[\"rust\"] the files of {}", workspace.display());
@@ -68,7 +68,7 @@ fn toolchains_come_from_the_project_unless_they_are_named() {
 
 #[test]
 fn json_has_every_value_with_its_layer() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     write(&setup, USER, "[kind.rust]\nallow = ['just']");
     let outcome = coder(&setup, &["config", "show", "--json"]);
     let text = outcome.exited(0).text();
@@ -84,7 +84,7 @@ fn json_has_every_value_with_its_layer() {
 
 #[test]
 fn a_mistake_has_a_place_and_a_remedy() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let user = write(&setup, USER, "\ntoolchain = ['rust']\n");
     let message = format!(
         "aifo-coder: {}:2: there is no key 'toolchain'\nhint: did you mean 'toolchains'?\n",
@@ -101,7 +101,7 @@ fn a_mistake_has_a_place_and_a_remedy() {
 
 #[test]
 fn what_a_workspace_may_not_say_starts_nothing() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let file = write(&setup, WORKSPACE, "[kind.rust]\nallow = ['sh']\n");
     let outcome = coder(&setup, &["run", "--", "make"]);
     let message = format!(
@@ -115,7 +115,7 @@ fn what_a_workspace_may_not_say_starts_nothing() {
 
 #[test]
 fn a_users_file_that_an_agent_could_edit_is_not_read() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     write(&setup, "workspace/aifo/config.toml", "[kind.rust]\nallow = ['sh']\n");
     let setup = {
         let workspace = setup.workspace();
@@ -129,7 +129,7 @@ fn a_users_file_that_an_agent_could_edit_is_not_read() {
 
 #[test]
 fn the_files_are_named_and_checked() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let user = path(&setup, USER);
     let outcome = coder(&setup, &["config", "path"]);
     assert_eq!(outcome.exited(0).text(), format!("{}\n", user.display()));
@@ -147,7 +147,7 @@ fn the_files_are_named_and_checked() {
 
 #[test]
 fn a_fifo_in_place_of_a_file_does_not_block() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let file = path(&setup, WORKSPACE);
     assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
     let outcome = coder(&setup, &["config", "show"]);
@@ -156,7 +156,7 @@ fn a_fifo_in_place_of_a_file_does_not_block() {
 
 #[test]
 fn tools_of_the_users_own_run_and_denied_ones_do_not() {
-    let setup = Setup::new().tool("just", Tool::Fake).tool("javac", Tool::Fake);
+    let setup = SessionSetup::new().tool("just", Tool::Fake).tool("javac", Tool::Fake);
     let user = "toolchains = ['rust', 'java']\n\
                 [kind.rust]\nallow = ['just']\n[kind.java]\ntools = ['javac']";
     write(&setup, USER, user);
@@ -172,7 +172,7 @@ fn tools_of_the_users_own_run_and_denied_ones_do_not() {
 
 #[test]
 fn variables_are_listed_set_and_denied() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let user = "[env]\nallow = ['FOO', 'MY_*']\nset = { MODE = 's3cret' }\n";
     let user = write(&setup, USER, user);
     let workspace = write(&setup, WORKSPACE, "[env]\ndeny = ['MY_KEY']\n");
@@ -198,7 +198,7 @@ fn variables_are_listed_set_and_denied() {
 
 #[test]
 fn permissions_are_shown_rule_by_rule() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     assert_eq!(shown(&setup, &[], "permissions.default"), "\"ask\" built in");
     let rules =
         "[permissions]\nallow = ['read',\n  { command = 'cargo test' }]\ndefault = 'deny'\n";
@@ -229,7 +229,7 @@ fn permissions_are_shown_rule_by_rule() {
 
 #[test]
 fn agents_that_speak_acp_are_distinguished() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     write(&setup, USER, "[agents.mine.acp]\ncommand = ['mine', '--acp']");
     let outcome = coder(&setup, &["agents", "--json"]);
     let rows: Vec<serde_json::Value> = serde_json::from_str(&outcome.exited(0).text()).unwrap();
@@ -241,7 +241,7 @@ fn agents_that_speak_acp_are_distinguished() {
 
 #[test]
 fn variables_that_cannot_be_passed_are_a_wrong_command_line() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let rows = [
         ("PATH", "aifo-coder: --env: a tool's PATH is the sidecar's own, and no caller's\n"),
         ("AIFO_EXEC=1", "aifo-coder: --env: a tool's AIFO_EXEC is the sidecar's own"),
@@ -260,7 +260,7 @@ fn variables_that_cannot_be_passed_are_a_wrong_command_line() {
 
 #[test]
 fn shims_get_the_list_of_variables_to_send() {
-    let setup = Setup::new().tool("agent", Tool::Fake);
+    let setup = SessionSetup::new().tool("agent", Tool::Fake);
     let message = |words: &[&str]| {
         let outcome =
             coder(&setup, &[&["run", "--toolchain=rust"], words, &["--", "agent", "env"]].concat());
@@ -281,14 +281,14 @@ fn shims_get_the_list_of_variables_to_send() {
 
 #[test]
 fn a_limit_of_the_workspace_ends_tools() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     write(&setup, WORKSPACE, "max_secs = 1");
     coder(&setup, &["exec", "--toolchain=rust", "--", "make", "wait"]).exited(124);
 }
 
 #[test]
 fn an_agent_gets_the_switches_of_the_table_and_of_its_user() {
-    let setup = Setup::new().tool("codex", Tool::Fake).tool("aider", Tool::Fake);
+    let setup = SessionSetup::new().tool("codex", Tool::Fake).tool("aider", Tool::Fake);
     let setup = setup.tool("other", Tool::Fake);
     let switches = |words: &[&str]| {
         let outcome = coder(&setup, &[&["run", "--toolchain=rust"], words, &["env"]].concat());
@@ -312,7 +312,7 @@ fn an_agent_gets_the_switches_of_the_table_and_of_its_user() {
 #[test]
 fn rust_log_selects_log_lines() {
     let message = |level: &str| {
-        let setup = Setup::new().env("RUST_LOG", level);
+        let setup = SessionSetup::new().env("RUST_LOG", level);
         coder(&setup, &["exec", "--toolchain=rust", "--", "make", "say", "hi"]).exited(0).clone()
     };
     assert!(message("debug").stderr.contains("aifo-coder: exec tool=make"));

@@ -2,16 +2,16 @@
 
 use std::fs;
 
-use aifo_tests::{Answer, Landlock, Outcome, Session, Setup, Signal, Tool, can_run};
+use aifo_tests::{Answer, Landlock, Outcome, Session, SessionSetup, Signal, Tool, can_run};
 
 /// A session in which `make` is a shell with the machine's commands. Without Landlock, reports the
 /// test as skipped and returns `None`.
 fn session(test: &str) -> Option<Session> {
     let available = Landlock::Writes.available(&format!("confinement::{test}"));
-    available.then(|| with_shell(Setup::new()).start())
+    available.then(|| with_shell(SessionSetup::new()).start())
 }
 
-fn with_shell(setup: Setup) -> Setup {
+fn with_shell(setup: SessionSetup) -> SessionSetup {
     setup.tool("make", Tool::Link("/bin/sh".into()))
 }
 
@@ -150,7 +150,7 @@ fn signals_reach_neither_proxy_nor_guard() {
     if !Landlock::Signals.available(test) {
         return;
     }
-    let mut session = with_shell(Setup::new()).start();
+    let mut session = with_shell(SessionSetup::new()).start();
     let sidecars = session.sidecars();
     let targets = std::iter::once(session.pid()).chain(sidecars.iter().map(|s| s.guard));
     for pid in targets {
@@ -164,7 +164,7 @@ fn signals_reach_neither_proxy_nor_guard() {
 }
 
 /// Runs a script as the agent of a session whose `make` is a shell.
-fn agent(setup: &Setup, script: &str) -> Outcome {
+fn agent(setup: &SessionSetup, script: &str) -> Outcome {
     let mut run = setup.coder();
     run.args(["run", "--toolchain", "c-cpp", "--", "/bin/sh", "-c", script]);
     Outcome::of(&mut run)
@@ -175,7 +175,7 @@ fn signals_do_not_reach_the_agent() {
     if !Landlock::Signals.available("confinement::signals_do_not_reach_the_agent") {
         return;
     }
-    let setup = with_shell(Setup::new());
+    let setup = with_shell(SessionSetup::new());
     let outcome = agent(&setup, "make -c \"kill -TERM $$ $PPID\" || echo the agent lives");
     assert!(outcome.exited(0).text().ends_with("the agent lives\n"), "{outcome:?}");
 }
@@ -183,7 +183,7 @@ fn signals_do_not_reach_the_agent() {
 /// The agent runs as the user; only its tools are confined.
 #[test]
 fn the_agent_itself_is_not_confined() {
-    let setup = with_shell(Setup::new());
+    let setup = with_shell(SessionSetup::new());
     agent(&setup, "echo x > ../by-the-agent").exited(0);
     assert!(setup.scratch().join("by-the-agent").exists());
 }
@@ -204,7 +204,7 @@ fn caches_are_writable_by_kind() {
         ("go", "go", &["GOPATH", "GOMODCACHE", "GOCACHE"]),
         ("c-cpp", "make", &["CCACHE_DIR"]),
     ] {
-        let setup = Setup::new().kinds(&[kind]).tool(tool, Tool::Link("/bin/sh".into()));
+        let setup = SessionSetup::new().kinds(&[kind]).tool(tool, Tool::Link("/bin/sh".into()));
         let session = setup.start();
         let run = |script: &str| session.answer(&session.exec(tool, ["-c", script]));
         for variable in variables {
@@ -227,7 +227,7 @@ fn what_the_user_has_set_is_used_instead() {
     if !Landlock::Writes.available("confinement::what_the_user_has_set_is_used_instead") {
         return;
     }
-    let setup = Setup::new().kinds(&["python"]).tool("pip", Tool::Link("/bin/sh".into()));
+    let setup = SessionSetup::new().kinds(&["python"]).tool("pip", Tool::Link("/bin/sh".into()));
     let theirs = setup.scratch().join("theirs");
     fs::create_dir(&theirs).unwrap();
     let session = setup.env_path("PIP_CACHE_DIR", &theirs).start();
@@ -255,7 +255,7 @@ fn cargos_home_is_writable_where_it_has_to_be_and_nowhere_else() {
         "echo x > \"$HOME/.cargo/config.toml\"",
     ];
     for (scope, is_users) in [("project", false), ("user", true)] {
-        let setup = Setup::new().tool("cargo", Tool::Link("/bin/sh".into()));
+        let setup = SessionSetup::new().tool("cargo", Tool::Link("/bin/sh".into()));
         let users = setup.scratch().join("home/.cargo");
         fs::create_dir_all(users.join("bin")).unwrap();
         fs::write(users.join("credentials.toml"), "the user's").unwrap();
@@ -285,7 +285,7 @@ fn cargos_home_is_writable_where_it_has_to_be_and_nowhere_else() {
 }
 
 /// Sets the scope of caches in the user's configuration.
-fn caches(setup: &Setup, scope: &str) {
+fn caches(setup: &SessionSetup, scope: &str) {
     let directory = setup.scratch().join("home/.config/aifo");
     fs::create_dir_all(&directory).unwrap();
     fs::write(directory.join("config.toml"), format!("[containers]\ncaches = '{scope}'\n"))
@@ -301,7 +301,7 @@ fn a_link_in_a_cache_lets_the_next_session_out_to_nowhere() {
         return;
     }
     for scope in ["project", "user"] {
-        let setup = Setup::new().kinds(&["go"]).tool("go", Tool::Link("/bin/sh".into()));
+        let setup = SessionSetup::new().kinds(&["go"]).tool("go", Tool::Link("/bin/sh".into()));
         caches(&setup, scope);
         let private = setup.scratch().join("home/private");
         fs::create_dir(&private).unwrap();

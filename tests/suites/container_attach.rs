@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use aifo_tests::{
-    Engine, Outcome, Running, Session, Setup, Signal, Terminal, Tool, UserContainer, argv,
+    Engine, Outcome, Running, Session, SessionSetup, Signal, Terminal, Tool, UserContainer, argv,
     eventually, fresh_id, is_alive, send_signal, tagged_processes,
 };
 
@@ -16,11 +16,11 @@ struct Attached {
 }
 
 /// Mounts a setup's project at `/app`.
-fn project(setup: &Setup) -> String {
+fn project(setup: &SessionSetup) -> String {
     format!("type=bind,source={},destination=/app", setup.workspace().display())
 }
 
-fn container(setup: &Setup, engine: &Engine, options: &[&str]) -> UserContainer {
+fn container(setup: &SessionSetup, engine: &Engine, options: &[&str]) -> UserContainer {
     let container =
         UserContainer::start(engine, &[&["--mount", &project(setup)][..], options].concat());
     container.shell("echo only here > /marker; chmod 777 /app");
@@ -29,12 +29,12 @@ fn container(setup: &Setup, engine: &Engine, options: &[&str]) -> UserContainer 
 
 impl Attached {
     fn start(engine: &Engine, options: &[&str]) -> Self {
-        let setup = Setup::new();
+        let setup = SessionSetup::new();
         let container = container(&setup, engine, options);
         Attached::to(setup, engine, container)
     }
 
-    fn to(setup: Setup, engine: &Engine, container: UserContainer) -> Self {
+    fn to(setup: SessionSetup, engine: &Engine, container: UserContainer) -> Self {
         let attach = format!("{}=python", container.name());
         let serve = ["serve", "--toolchain", "python", "--attach", &attach];
         let serve = engine.coder(&setup, &serve);
@@ -227,7 +227,7 @@ fn a_container_that_stops_is_reported_by_name() {
 }
 
 /// Runs one call in a session attached to this container.
-fn call(setup: &Setup, engine: &Engine, container: &str) -> Outcome {
+fn call(setup: &SessionSetup, engine: &Engine, container: &str) -> Outcome {
     let attach = format!("{container}=python");
     let args = ["exec", "--attach", &attach, "--", "python3", "-c", "print('ran')"];
     Outcome::of(&mut engine.coder(setup, &args))
@@ -240,7 +240,7 @@ fn a_container_that_cannot_be_attached_is_reported_with_a_hint() {
     else {
         return;
     };
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let missing = call(&setup, &engine, "aifo-test-nobody");
     assert!(missing.exited(86).stderr.contains("container 'aifo-test-nobody'"), "{missing:?}");
 
@@ -261,7 +261,7 @@ fn a_container_that_cannot_be_attached_is_reported_with_a_hint() {
 #[test]
 fn a_start_that_is_called_off_leaves_nothing() {
     let Some(engine) = Engine::of_run("a_start_that_is_called_off_leaves_nothing") else { return };
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let container = container(&setup, &engine, &["--user", "1000"]);
     let real =
         Command::new("/bin/sh").args(["-c", &format!("command -v {}", engine.name())]).output();
@@ -284,7 +284,7 @@ fn a_start_that_is_called_off_leaves_nothing() {
 
 #[test]
 fn a_kind_has_one_place() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let refused = |args: &[&str]| {
         let words = [&["serve"], args].concat();
         Outcome::of(setup.coder().args(words)).exited(2).stderr.clone()

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use aifo_tests::{Outcome, Running, Setup, Signal, binaries, eventually, eventually_within};
+use aifo_tests::{Outcome, Running, SessionSetup, Signal, binaries, eventually, eventually_within};
 
 const BASE: &str = "aifo-test-base:latest";
 
@@ -33,7 +33,7 @@ fn held(id: &str) -> (Vec<String>, Vec<String>) {
 }
 
 /// A setup that finds only this engine: another engine's leftovers must not be removed.
-fn setup() -> Setup {
+fn setup() -> SessionSetup {
     let path = env::var("PATH").expect("there is a PATH");
     let output = Command::new("which").arg(engine()).output().expect("the engine is installed");
     let program = String::from_utf8(output.stdout).expect("its path is text");
@@ -41,23 +41,23 @@ fn setup() -> Setup {
     let settings = env::var("CONTAINERS_CONF").map(|file| format!("CONTAINERS_CONF='{file}' "));
     let settings = settings.unwrap_or_default();
     let script = format!("{settings}PATH='{path}' exec {} \"$@\"", program.trim_end());
-    Setup::new().script(&engine(), &script)
+    SessionSetup::new().script(&engine(), &script)
 }
 
 /// Runs `aifo-coder` with these arguments in this setup.
 #[track_caller]
-fn coder(setup: &Setup, args: &[&str]) -> Outcome {
+fn coder(setup: &SessionSetup, args: &[&str]) -> Outcome {
     Outcome::of(setup.coder().args(args))
 }
 
 /// Starts a session without caches; returns its id.
 #[track_caller]
-fn serve(setup: &Setup) -> (Running, String) {
+fn serve(setup: &SessionSetup) -> (Running, String) {
     serve_with(setup, &["--no-toolchain-cache"])
 }
 
 #[track_caller]
-fn serve_with(setup: &Setup, options: &[&str]) -> (Running, String) {
+fn serve_with(setup: &SessionSetup, options: &[&str]) -> (Running, String) {
     let known = ids(setup);
     let mut serve = setup.coder();
     serve.args(["serve", "--backend", &engine(), "--toolchain=c-cpp"]).args(options);
@@ -75,7 +75,7 @@ fn serve_with(setup: &Setup, options: &[&str]) -> (Running, String) {
 const ENGINES_TIME: Duration = Duration::from_secs(150);
 
 /// The ids of the running sessions.
-fn ids(setup: &Setup) -> Vec<String> {
+fn ids(setup: &SessionSetup) -> Vec<String> {
     let dirs = fs::read_dir(setup.runtime()).expect("the runtime directory is readable").flatten();
     let up = dirs.filter(|entry| entry.path().join("session.json").exists());
     up.map(|entry| entry.file_name().to_string_lossy().trim_start_matches("aifo-").to_owned())
@@ -83,14 +83,14 @@ fn ids(setup: &Setup) -> Vec<String> {
 }
 
 /// Every directory of a session.
-fn dirs(setup: &Setup, id: &str) -> Vec<PathBuf> {
+fn dirs(setup: &SessionSetup, id: &str) -> Vec<PathBuf> {
     let run = setup.runtime().join(format!("aifo-{id}"));
     let tmp = PathBuf::from(format!("/var/tmp/aifo-{id}-tmp"));
     [run, tmp].into_iter().filter(|path| path.exists()).collect()
 }
 
 #[track_caller]
-fn check_nothing_left(setup: &Setup, id: &str) {
+fn check_nothing_left(setup: &SessionSetup, id: &str) {
     assert_eq!(held(id), (Vec::new(), Vec::new()));
     assert_eq!(dirs(setup, id), Vec::<PathBuf>::new());
 }

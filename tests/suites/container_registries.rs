@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use aifo_tests::{EVERY_TOOL, Engine, Outcome, Setup, eventually, program};
+use aifo_tests::{EVERY_TOOL, Engine, Outcome, SessionSetup, eventually, program};
 
 const NPMRC: &str = "//registry.example/:_authToken=npm-secret\n";
 const PIP: &str = "[global]\nindex-url = https://me:pip-secret@pypi.example/simple\n";
@@ -21,8 +21,8 @@ probe:
 ";
 
 /// A user with all three files, and a project whose tools print what they see of them.
-fn user(admit: &str) -> Setup {
-    let setup = Setup::new();
+fn user(admit: &str) -> SessionSetup {
+    let setup = SessionSetup::new();
     let home = setup.scratch().join("home");
     let files =
         [(".npmrc", NPMRC), (".config/pip/pip.conf", PIP), (".cargo/credentials.toml", CARGO)];
@@ -41,7 +41,7 @@ fn write(path: &Path, text: &str) {
 }
 
 /// A call in its own session with only this kind's sidecar.
-fn call(setup: &Setup, engine: &Engine, kind: &str, tool: &[&str]) -> Outcome {
+fn call(setup: &SessionSetup, engine: &Engine, kind: &str, tool: &[&str]) -> Outcome {
     let image = format!("{kind}={EVERY_TOOL}");
     let image = ["--toolchain-image", &image];
     let options =
@@ -118,7 +118,7 @@ fn the_local_backend_needs_none_of_it() {
 #[test]
 fn every_kind_trusts_the_certificates() {
     let Some(engine) = Engine::of_run("every_kind_trusts_the_certificates") else { return };
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let bundle = setup.scratch().join("ca.pem");
     write(&bundle, "CERTIFICATES\n");
     let admit =
@@ -183,7 +183,7 @@ fn a_tool_reaches_the_agent_and_nothing_else_of_it() {
     let Some(engine) = Engine::of_run("a_tool_reaches_the_agent_and_nothing_else_of_it") else {
         return;
     };
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let agent = Agent::start(setup.scratch());
     let setup = setup.env_path("SSH_AUTH_SOCK", &agent.socket);
     let setup = setup.env("AIFO_TOOLCHAIN_SSH_FORWARD", "1");

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 use aifo_tests::{
-    Listen, Outcome, Running, Session, Setup, Signal, eventually, fresh_id, send_signal,
+    Listen, Outcome, Running, Session, SessionSetup, Signal, eventually, fresh_id, send_signal,
     tagged_processes,
 };
 
@@ -191,7 +191,7 @@ fn sessions() -> impl Iterator<Item = Session> {
         let _ = writeln!(io::stderr(), "skipped: curl is not installed");
     }
     let listen = TRANSPORTS.into_iter().filter(move |_| there);
-    listen.map(|listen| Setup::new().listen(listen).start())
+    listen.map(|listen| SessionSetup::new().listen(listen).start())
 }
 
 /// A run of curl.

@@ -9,11 +9,11 @@ mod relayed;
 #[path = "descriptors/sent.rs"]
 mod sent;
 
-use aifo_tests::{Invocation, Session, Setup, Tool};
+use aifo_tests::{Invocation, Session, SessionSetup, Tool};
 
 /// A session in which `make` is a shell and other tools are fake.
 fn session() -> Session {
-    Setup::new().kinds(&["c-cpp"]).tool("make", Tool::Link("/bin/sh".into())).start()
+    SessionSetup::new().kinds(&["c-cpp"]).tool("make", Tool::Link("/bin/sh".into())).start()
 }
 
 /// A shell script as a call, with the machine's commands.

@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use aifo_tests::{Outcome, Setup, Tool, files_below};
+use aifo_tests::{Outcome, SessionSetup, Tool, files_below};
 use serde_json::Value;
 
 /// A machine with the tools that doctor measures with.
-fn setup() -> Setup {
+fn setup() -> SessionSetup {
     let tools = ["true", "readlink", "touch", "cat"];
-    tools.into_iter().fold(Setup::new(), |setup, name| {
+    tools.into_iter().fold(SessionSetup::new(), |setup, name| {
         setup.tool(name, Tool::Link(format!("/usr/bin/{name}").into()))
     })
 }

@@ -5,13 +5,13 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use aifo_tests::{
-    Outcome, Running, Session, Setup, Sidecar, Signal, eventually, fresh_id, send_signal,
+    Outcome, Running, Session, SessionSetup, Sidecar, Signal, eventually, fresh_id, send_signal,
     tagged_processes,
 };
 
 /// One kind, so there is one sidecar.
 fn session_with_one_sidecar() -> (Session, Sidecar) {
-    let session = Setup::new().kinds(&["c-cpp"]).start();
+    let session = SessionSetup::new().kinds(&["c-cpp"]).start();
     let sidecar = session.sidecars()[0];
     (session, sidecar)
 }
@@ -102,7 +102,7 @@ fn a_lost_connection_exits_0_only_for_who_asks() {
 
 #[test]
 fn what_was_refused_exits_86_with_the_reason() {
-    let session = Setup::new().kinds(&["c-cpp"]).without("ninja").start();
+    let session = SessionSetup::new().kinds(&["c-cpp"]).without("ninja").start();
     let rows = [
         ("ls", "forbidden: tool 'ls' is not allowed in the c-cpp sidecar"),
         ("cargo", "tool 'cargo' not available in running sidecars"),

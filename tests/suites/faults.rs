@@ -10,8 +10,8 @@ use std::process::Stdio;
 
 use aifo_tests::frames::{frame, kind};
 use aifo_tests::{
-    Client, Invocation, Outcome, Running, Session, Setup, Signal, Terminal, eventually, fresh_id,
-    is_alive, is_stopped, send_signal, tagged_processes,
+    Client, Invocation, Outcome, Running, Session, SessionSetup, Signal, Terminal, eventually,
+    fresh_id, is_alive, is_stopped, send_signal, tagged_processes,
 };
 
 use call::{CALL_STATES, Call, CallState, Caller, Manner};
@@ -155,7 +155,7 @@ fn any_lost_process_leaves_the_terminal_as_before() {
 #[test]
 fn before_the_tool_has_started() {
     for victim in ["proxy", "runner", "shim"] {
-        let session = Setup::new().kinds(&["c-cpp"]).start();
+        let session = SessionSetup::new().kinds(&["c-cpp"]).start();
         let (id, ran) = (fresh_id(), session.file("ran"));
         let stopped = match victim {
             "runner" => session.sidecars()[0].runner,
@@ -202,7 +202,7 @@ fn waits_for_an_answer(pid: i32) -> bool {
 /// A client that ends before its request is complete has requested nothing.
 #[test]
 fn half_a_request() {
-    let session = Setup::new().kinds(&["c-cpp"]).start();
+    let session = SessionSetup::new().kinds(&["c-cpp"]).start();
     let ran = session.file("ran");
     let call = Invocation::new(&session, "make", ["count", &ran]);
     let request = call.request(&session).encode();
@@ -220,7 +220,7 @@ fn half_a_request() {
 #[test]
 fn after_the_ending() {
     for victim in ["proxy", "runner", "guard"] {
-        let session = Setup::new().kinds(&["c-cpp"]).start();
+        let session = SessionSetup::new().kinds(&["c-cpp"]).start();
         let (id, file) = (fresh_id(), session.file("leaf"));
         let mut shim = session.shim("make");
         // The background process keeps the output open, so it must not be awaited.

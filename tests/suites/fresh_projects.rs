@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Landlock, Outcome, Session, Setup, can_run};
+use aifo_tests::{Landlock, Outcome, Session, SessionSetup, can_run};
 
 /// The directory of this program on this machine; without it the test is reported as skipped.
 fn folder_of(test: &str, program: &str) -> Option<PathBuf> {
@@ -17,9 +17,9 @@ fn folder_of(test: &str, program: &str) -> Option<PathBuf> {
 }
 
 /// A setup with the machine's PATH, for real tools.
-fn real(kinds: &[&str], first: &Path) -> Setup {
+fn real(kinds: &[&str], first: &Path) -> SessionSetup {
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", first.display());
-    Setup::new().kinds(kinds).env("PATH", &path)
+    SessionSetup::new().kinds(kinds).env("PATH", &path)
 }
 
 #[track_caller]

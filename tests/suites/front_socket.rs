@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use aifo_tests::{
-    Listen, Outcome, Running, Scratch, Session, Setup, Signal, binaries, can_run, eventually,
-    send_signal,
+    Listen, Outcome, Running, Scratch, Session, SessionSetup, Signal, binaries, can_run,
+    eventually, send_signal,
 };
 
 /// Runs a program as a user who is neither root nor the session's.
@@ -16,7 +16,7 @@ const AS_ANOTHER: [&str; 5] =
 
 /// A session whose socket is in this suite's directory.
 fn listening_at(socket: &Path) -> Session {
-    Setup::new().listen(Listen::On(url(socket))).start()
+    SessionSetup::new().listen(Listen::On(url(socket))).start()
 }
 
 fn url(socket: &Path) -> String {
@@ -26,7 +26,7 @@ fn url(socket: &Path) -> String {
 /// Runs `serve` with that path, which must fail.
 #[track_caller]
 fn refused(socket: &Path) -> Outcome {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let outcome = Outcome::of(setup.coder().args(["serve", "--listen", &url(socket)]));
     assert_eq!(outcome.exited(86).text(), "", "nothing that looks like a session");
     assert!(outcome.stderr.contains(socket.to_str().unwrap()), "{}", outcome.stderr);

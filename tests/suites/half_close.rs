@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use aifo_tests::{Listen, Session, Setup, eventually, fresh_id, tagged_processes};
+use aifo_tests::{Listen, Session, SessionSetup, eventually, fresh_id, tagged_processes};
 
 /// socat and `nc -N` half-close a unix socket and still expect the response.
 #[test]
@@ -25,7 +25,7 @@ fn a_half_closing_client_on_a_unix_socket_keeps_its_tool() {
 
 #[test]
 fn on_tcp_a_half_close_looks_like_a_disconnect() {
-    let session = Setup::new().listen(Listen::Tcp).start();
+    let session = SessionSetup::new().listen(Listen::Tcp).start();
     for version in ["1", "2"] {
         let (id, ready) = (fresh_id(), session.file(&format!("ready{version}")));
         let mut call =

@@ -6,21 +6,21 @@ use std::path::Path;
 use std::process::Command;
 
 use aifo_tests::{
-    Outcome, Running, Setup, Signal, Tool, descendants, eventually, files_below, is_alive,
+    Outcome, Running, SessionSetup, Signal, Tool, descendants, eventually, files_below, is_alive,
 };
 use nix::sys::signal::killpg;
 use nix::unistd::Pid;
 
 /// `aifo-coder run --toolchain c-cpp -- COMMAND`
-fn run(setup: &Setup, command: &[&str]) -> Command {
+fn run(setup: &SessionSetup, command: &[&str]) -> Command {
     let mut run = setup.coder();
     run.args(["run", "--toolchain", "c-cpp", "--"]).args(command);
     run
 }
 
 /// A setup with a fake agent: the fake tool under a name that no sidecar allows.
-fn setup() -> Setup {
-    Setup::new().tool("my-agent", Tool::Fake).tool("sh", Tool::Link("/bin/sh".into()))
+fn setup() -> SessionSetup {
+    SessionSetup::new().tool("my-agent", Tool::Fake).tool("sh", Tool::Link("/bin/sh".into()))
 }
 
 /// The value of a variable in the output of `env`.
@@ -29,7 +29,7 @@ fn variable<'a>(env: &'a str, name: &str) -> Option<&'a str> {
 }
 
 #[track_caller]
-fn check_nothing_left(setup: &Setup) {
+fn check_nothing_left(setup: &SessionSetup) {
     let left = files_below(&setup.runtime());
     assert!(left.is_empty(), "{left:?}");
 }
@@ -158,8 +158,8 @@ fn background_processes_of_tools_end_with_the_session() {
 }
 
 /// A known agent on this machine, in a directory with shells that have this login profile.
-fn known_agent(profile: &str) -> Setup {
-    let setup = Setup::new()
+fn known_agent(profile: &str) -> SessionSetup {
+    let setup = SessionSetup::new()
         .script("codex", "make args; echo $AIFO_SHIM_SMART_NODE \"$@\"")
         .tool("sh", Tool::Link("/bin/sh".into()))
         .tool("bash", Tool::Link("/bin/bash".into()));

@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
-use aifo_tests::{Outcome, Setup, binaries, example, files_below};
+use aifo_tests::{Outcome, SessionSetup, binaries, example, files_below};
 
 #[test]
 fn the_example_embeds_a_session() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let mut embed = Command::new(example("embed"));
     embed
         .env_clear()

@@ -2,12 +2,12 @@
 
 use std::fs;
 
-use aifo_tests::{Connection, Listen, Session, Setup, eventually, fresh_id};
+use aifo_tests::{Connection, Listen, Session, SessionSetup, eventually, fresh_id};
 
 #[test]
 fn two_hundred_at_once_are_all_right() {
     for listen in [Listen::Default, Listen::Tcp] {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let go = session.file("go");
         let start = |_| session.send(&session.exec("make", ["hold", &go]));
         let mut calls: Vec<Connection> = (0..200).map(start).collect();
@@ -44,7 +44,7 @@ fn two_hundred_shims_each_get_their_own_output() {
 #[test]
 fn clients_that_dribble_their_head_do_not_stop_others() {
     for listen in [Listen::Default, Listen::Tcp] {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let dribble = |_| {
             let mut connection = session.connect();
             let _ = connection.try_send("POST /exec HTTP/1.1\r\nX-Slow: ");
@@ -98,7 +98,7 @@ fn clients_that_do_not_read_do_not_stop_others() {
 
 #[test]
 fn more_executions_than_allowed_are_refused() {
-    let session = Setup::new().env("AIFO_TOOLEEXEC_MAX_CONNECTIONS", "2").start();
+    let session = SessionSetup::new().env("AIFO_TOOLEEXEC_MAX_CONNECTIONS", "2").start();
     let (first, second) = (fresh_id(), fresh_id());
     let wait = |id: &str| {
         let mut call = session.send(&session.exec("make", ["wait"]).id(id));
@@ -136,7 +136,7 @@ fn a_signal_is_carried_out_though_its_client_has_left() {
 #[test]
 fn the_longest_waiting_connection_makes_room() {
     for listen in [Listen::Default, Listen::Tcp] {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let call = session.exec("make", ["say", "waited"]).encode();
         let (start, rest) = call.split_at(call.len() - 1);
         let wait = |_| {

@@ -120,7 +120,7 @@ fn a_reader_that_leaves_is_no_error() {
 
 #[test]
 fn without_any_session_there_is_no_log() {
-    let setup = aifo_tests::Setup::new();
+    let setup = aifo_tests::SessionSetup::new();
     let outcome = Outcome::of(setup.coder().arg("log"));
     assert!(outcome.exited(1).stderr.starts_with("aifo-coder: there is no log yet\nhint: "));
 }

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::PathBuf;
 
-use aifo_tests::{Mailbox, Running, Scratch, Setup, eventually, host, status_kib};
+use aifo_tests::{Mailbox, Running, Scratch, SessionSetup, eventually, host, status_kib};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::unistd::mkfifo;
 
@@ -269,7 +269,7 @@ fn a_removed_directory_is_reported_and_the_daemon_lives() {
 #[test]
 fn a_link_where_the_directory_should_be_made_is_not_followed() {
     let outside = Outside::new();
-    let dirs: [fn(&Setup) -> PathBuf; 2] = [
+    let dirs: [fn(&SessionSetup) -> PathBuf; 2] = [
         |setup| setup.workspace().join(".swe-swe"),
         |setup| setup.workspace().join(".swe-swe/proxy"),
     ];

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::thread;
 
-use aifo_tests::{Mailbox, Running, Setup, Signal, eventually, host, is_alive};
+use aifo_tests::{Mailbox, Running, SessionSetup, Signal, eventually, host, is_alive};
 
 /// The number of runs of each request, from the counting tool's file.
-fn counted(setup: &Setup, file: &str) -> BTreeMap<String, usize> {
+fn counted(setup: &SessionSetup, file: &str) -> BTreeMap<String, usize> {
     let ran = fs::read_to_string(setup.workspace().join(file)).unwrap_or_default();
     let mut counts = BTreeMap::new();
     for line in ran.lines() {
@@ -20,7 +20,7 @@ fn counted(setup: &Setup, file: &str) -> BTreeMap<String, usize> {
 const COUNTING: &str = r#"echo "${0##*/} $1" >>ran; echo "${0##*/} $1"; exit "$2""#;
 
 #[track_caller]
-fn every_number_ran_once(setup: &Setup, command: &str, count: usize) {
+fn every_number_ran_once(setup: &SessionSetup, command: &str, count: usize) {
     let ran = counted(setup, "ran");
     let of_command = |(word, _): &(&String, &usize)| word.starts_with(&format!("{command} "));
     let ran: Vec<_> = ran.iter().filter(of_command).collect();

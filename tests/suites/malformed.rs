@@ -19,7 +19,9 @@ use std::fs;
 use std::ops::Range;
 use std::thread;
 
-use aifo_tests::{Address, Answer, Connection, Listen, ResourceUsage, Session, Setup, eventually};
+use aifo_tests::{
+    Address, Answer, Connection, Listen, ResourceUsage, Session, SessionSetup, eventually,
+};
 use mutate::mutate;
 use random::Random;
 use spoiled::{OVERSIZE, SPOILED, Spoil};
@@ -45,7 +47,7 @@ fn check(listen: Listen) {
     let seed = number_from("AIFO_TEST_SEED", 1);
     let total = number_from("AIFO_TEST_REQUESTS", 100_000) / 2;
     eprintln!("AIFO_TEST_SEED={seed}");
-    let setup = Setup::new().listen(listen);
+    let setup = SessionSetup::new().listen(listen);
     let ran = setup.workspace().join("ran");
     // Every tool appends a line, whatever its arguments.
     let script = format!("echo \"ran $0 $*\" >> '{}'", ran.display());

@@ -5,28 +5,28 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use aifo_tests::{
-    Answer, Landlock, Outcome, Request, Running, Session, Setup, Signal, binaries, eventually,
-    is_alive,
+    Answer, Landlock, Outcome, Request, Running, Session, SessionSetup, Signal, binaries,
+    eventually, is_alive,
 };
 
 const SAFE_DIRS: &str = "AIFO_NOTIFICATIONS_SAFE_DIRS";
 
 /// A setup whose only safe directory holds `say`, a copy of the fake tool: a link would point to an
 /// unsafe directory.
-fn setup() -> Setup {
-    let setup = Setup::new();
+fn setup() -> SessionSetup {
+    let setup = SessionSetup::new();
     let safe = safe(&setup);
     fs::create_dir(&safe).unwrap();
     fs::copy(&binaries().tool, safe.join("say")).unwrap();
     setup.env_path(SAFE_DIRS, &safe)
 }
 
-fn safe(setup: &Setup) -> PathBuf {
+fn safe(setup: &SessionSetup) -> PathBuf {
     setup.scratch().join("safe")
 }
 
 /// Replaces `say` by a shell script.
-fn script(setup: Setup, body: &str) -> Setup {
+fn script(setup: SessionSetup, body: &str) -> SessionSetup {
     let say = safe(&setup).join("say");
     fs::remove_file(&say).unwrap();
     fs::write(&say, format!("#!/bin/sh\n{body}\n")).unwrap();
@@ -35,7 +35,7 @@ fn script(setup: Setup, body: &str) -> Setup {
 }
 
 /// Sets the command in the user's configuration.
-fn configure(setup: Setup, command: &[&str]) -> Setup {
+fn configure(setup: SessionSetup, command: &[&str]) -> SessionSetup {
     let dir = setup.scratch().join("home/.config/aifo");
     fs::create_dir_all(&dir).unwrap();
     let words: Vec<_> = command.iter().map(|word| format!("'{word}'")).collect();
@@ -278,7 +278,7 @@ fn the_shim_waits_and_ends_as_the_command() {
 
 #[test]
 fn the_shim_prints_why_a_notification_was_refused() {
-    let session = Setup::new().env_path(SAFE_DIRS, Path::new("/nonexistent")).start();
+    let session = SessionSetup::new().env_path(SAFE_DIRS, Path::new("/nonexistent")).start();
     let outcome = Outcome::of(session.shim("say").arg("hi"));
     assert_eq!(outcome.exited(86).text(), "");
     assert_eq!(outcome.only_line(), "aifo-shim: command 'say' is in no safe directory");

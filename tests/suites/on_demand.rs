@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use aifo_tests::{
-    Invocation, Outcome, Running, Session, Setup, Sidecar, Signal, Terminal, binaries, eventually,
-    fresh_id, is_alive, send_signal,
+    Invocation, Outcome, Running, Session, SessionSetup, Sidecar, Signal, Terminal, binaries,
+    eventually, fresh_id, is_alive, send_signal,
 };
 
 /// A shim whose guards a test controls: each appends a line to `starts`, waits while the file
@@ -19,7 +19,7 @@ struct Gate {
 
 impl Gate {
     /// Creates it beside the directories of a setup, which gets the shim.
-    fn for_setup(setup: Setup) -> (Self, Setup) {
+    fn for_setup(setup: SessionSetup) -> (Self, SessionSetup) {
         let dir = setup.scratch().to_owned();
         let (place, real) = (dir.display(), binaries().shim.display());
         let script = format!(
@@ -52,7 +52,7 @@ impl Gate {
 }
 
 fn gated(options: &[&str]) -> (Gate, Session) {
-    let setup = Setup::new().kinds(&["auto"]).options(options).verbose();
+    let setup = SessionSetup::new().kinds(&["auto"]).options(options).verbose();
     let (gate, setup) = Gate::for_setup(setup);
     (gate, setup.start())
 }
@@ -166,7 +166,7 @@ fn a_dev_tool_starts_nothing_while_one_that_runs_has_it() {
 /// Only the python sidecar searches virtual environments.
 #[test]
 fn a_dev_tool_that_none_has_so_far_is_looked_for_in_the_others() {
-    let setup = Setup::new().kinds(&["auto"]).verbose();
+    let setup = SessionSetup::new().kinds(&["auto"]).verbose();
     let bin = setup.workspace().join(".venv/bin");
     fs::create_dir_all(&bin).unwrap();
     for tool in ["python3", "cmake"] {
@@ -182,7 +182,7 @@ fn a_dev_tool_that_none_has_so_far_is_looked_for_in_the_others() {
 
 #[test]
 fn an_explicit_list_starts_nothing_later() {
-    let (gate, setup) = Gate::for_setup(Setup::new().kinds(&["c-cpp"]));
+    let (gate, setup) = Gate::for_setup(SessionSetup::new().kinds(&["c-cpp"]));
     let session = setup.start();
     let answer = session.answer(&session.exec("cargo", ["say"]));
     assert_eq!((answer.status(), gate.starts()), (409, 1));
@@ -297,7 +297,7 @@ fn the_interim_answer_byte_for_byte() {
 #[test]
 fn a_starting_session_reports_slow_sidecars() {
     let run = |options: &[&str]| {
-        let (gate, setup) = Gate::for_setup(Setup::new());
+        let (gate, setup) = Gate::for_setup(SessionSetup::new());
         let mut coder = setup.coder();
         coder.args(["run", "--toolchain", "rust"]).args(options).args(["--", "/bin/true"]);
         gate.put("shut");
@@ -332,7 +332,7 @@ fn a_starting_session_reports_slow_sidecars() {
 
 #[test]
 fn a_version_that_cannot_be_had_starts_nothing() {
-    let (gate, setup) = Gate::for_setup(Setup::new());
+    let (gate, setup) = Gate::for_setup(SessionSetup::new());
     let mut coder = setup.coder();
     coder.args(["exec", "--backend", "local", "--toolchain", "rust@1.95", "--", "cargo", "say"]);
     let outcome = Outcome::of(&mut coder);
@@ -344,7 +344,7 @@ fn a_version_that_cannot_be_had_starts_nothing() {
 
 #[test]
 fn why_says_that_sidecars_start_on_demand() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let printed = Outcome::of(setup.coder().args(["why", "--toolchain", "auto", "make"]));
     let text = printed.exited(0).text();
     let line = "sidecars:    c-cpp, rust, go, node, python, each started when it is needed\n";

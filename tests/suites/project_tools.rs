@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use aifo_tests::{Answer, Outcome, Session, Setup};
+use aifo_tests::{Answer, Outcome, Session, SessionSetup};
 
 /// A script that prints its path, arguments, VIRTUAL_ENV and PATH.
 const WHICH: &str = "echo \"$0\" \"$@\"; echo \"${VIRTUAL_ENV-none}\"; echo \"$PATH\"";
@@ -26,7 +26,7 @@ fn environment(path: &Path) {
 
 /// A session with these kinds, whose tools print their identity.
 fn session(kinds: &[&str], tools: &[&str]) -> Session {
-    let setup = Setup::new().kinds(kinds);
+    let setup = SessionSetup::new().kinds(kinds);
     tools.iter().fold(setup, |setup, tool| setup.script(tool, WHICH)).start()
 }
 
@@ -113,7 +113,7 @@ fn only_a_python_sidecar_looks_for_environments() {
 
 #[test]
 fn what_a_tool_starts_finds_the_environment_too() {
-    let setup = Setup::new().kinds(&["python"]).script("python3", WHICH);
+    let setup = SessionSetup::new().kinds(&["python"]).script("python3", WHICH);
     let session = setup.script("make", "pip").start();
     let venv = session.workspace().join(".venv");
     environment(&venv);
@@ -124,7 +124,7 @@ fn what_a_tool_starts_finds_the_environment_too() {
 /// A virtual environment of the launcher's shell is ignored.
 #[test]
 fn the_launchers_environment_gives_way() {
-    let setup = Setup::new().kinds(&["python"]).script("python3", WHICH);
+    let setup = SessionSetup::new().kinds(&["python"]).script("python3", WHICH);
     let session = setup.env("VIRTUAL_ENV", "/launchers").start();
     environment(&session.workspace().join(".venv"));
     check_environment(&session, "python3", "", &session.workspace().join(".venv"));

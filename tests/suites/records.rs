@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aifo_tests::{Request, Session, Setup, Signal, eventually, files_below, fresh_id};
+use aifo_tests::{Request, Session, SessionSetup, Signal, eventually, files_below, fresh_id};
 use serde_json::Value;
 
 const FIELDS: [&str; 17] = [
@@ -28,11 +28,11 @@ const FIELDS: [&str; 17] = [
     "max_rss_kib",
 ];
 
-fn state(setup: &Setup) -> PathBuf {
+fn state(setup: &SessionSetup) -> PathBuf {
     setup.scratch().join("state")
 }
 
-fn start(setup: Setup) -> Session {
+fn start(setup: SessionSetup) -> Session {
     let state = state(&setup);
     setup.env_path("XDG_STATE_HOME", &state).start()
 }
@@ -74,7 +74,7 @@ fn recorded(session: &Session, request: Request) -> Value {
 
 #[test]
 fn a_call_has_every_field() {
-    let session = start(Setup::new());
+    let session = start(SessionSetup::new());
     let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
     let record = recorded(&session, session.exec("make", ["both", "2"]));
     let fields = record.as_object().unwrap();
@@ -102,7 +102,7 @@ fn a_call_has_every_field() {
 /// Version 3 bypasses the proxy; resource usage is recorded all the same.
 #[test]
 fn a_call_by_version_3_is_recorded_too() {
-    let session = start(Setup::new());
+    let session = start(SessionSetup::new());
     let id = fresh_id();
     let mut shim = session.shim("make");
     assert!(shim.args(["both", "2"]).env("AIFO_EXEC_ID", &id).status().unwrap().success());
@@ -115,7 +115,7 @@ fn a_call_by_version_3_is_recorded_too() {
 
 #[test]
 fn it_is_kept_private_and_after_the_session() {
-    let mut session = start(Setup::new());
+    let mut session = start(SessionSetup::new());
     recorded(&session, session.exec("make", ["say", "hi"]));
     let log = log(&session);
     assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
@@ -126,7 +126,7 @@ fn it_is_kept_private_and_after_the_session() {
 
 #[test]
 fn every_ending_is_recorded() {
-    let session = start(Setup::new().max_secs(1));
+    let session = start(SessionSetup::new().max_secs(1));
     for (args, ending, code) in [
         (&["exit", "3"][..], "exited", 3),
         (&["die", "9"], "signaled", 137),
@@ -143,7 +143,7 @@ fn every_ending_is_recorded() {
 
 #[test]
 fn a_lost_runner_leaves_an_unknown_ending() {
-    let session = start(Setup::new());
+    let session = start(SessionSetup::new());
     let id = fresh_id();
     let mut call = session.send(&session.exec("make", ["wait"]).id(&id));
     call.read_until(b"ready\n");
@@ -156,7 +156,7 @@ fn a_lost_runner_leaves_an_unknown_ending() {
 
 #[test]
 fn a_client_that_left_has_its_call_recorded_too() {
-    let session = start(Setup::new());
+    let session = start(SessionSetup::new());
     let id = fresh_id();
     let mut call = session.send(&session.exec("make", ["wait"]).id(&id));
     call.read_until(b"ready\n");
@@ -167,7 +167,7 @@ fn a_client_that_left_has_its_call_recorded_too() {
 
 #[test]
 fn refused_calls_are_recorded_with_their_reason() {
-    let session = start(Setup::new().without("ninja"));
+    let session = start(SessionSetup::new().without("ninja"));
     let outside = session.exec("make", ["x"]).body("").field("tool", "make").field("cwd", "/");
     for (request, status, exit_code, reason) in [
         (
@@ -200,7 +200,7 @@ fn refused_calls_are_recorded_with_their_reason() {
 #[test]
 fn a_tool_that_does_not_start_is_recorded() {
     let session = start(
-        Setup::new()
+        SessionSetup::new()
             .script("gcc", "")
             .tool("cc", aifo_tests::Tool::File(b"#!/no/such/interpreter\n".to_vec(), 0o755)),
     );
@@ -211,7 +211,7 @@ fn a_tool_that_does_not_start_is_recorded() {
 
 #[test]
 fn secrets_are_left_out() {
-    let session = start(Setup::new());
+    let session = start(SessionSetup::new());
     let args = ["args", "--token", "s3cret", "--api-key=s3cret", "--password", "s3cret", "shown"];
     let record = recorded(&session, session.exec("make", args));
     let argv = record["argv"].as_str().unwrap();
@@ -223,7 +223,7 @@ fn secrets_are_left_out() {
 
 #[test]
 fn odd_arguments_stay_on_one_line() {
-    let session = start(Setup::new());
+    let session = start(SessionSetup::new());
     let record = recorded(&session, session.exec("make", ["args", "a\nb", "\x1b[2J", "\u{2028}"]));
     assert!(!record["argv"].as_str().unwrap().contains(['\n', '\x1b']), "{record}");
     assert_eq!(fs::read_to_string(log(&session)).unwrap().lines().count(), 1);
@@ -233,7 +233,7 @@ fn odd_arguments_stay_on_one_line() {
 fn what_a_tool_used_is_plausible() {
     let hungry = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; \
                   /usr/bin/head -c 64m /dev/zero | /usr/bin/tail -c 48m > /dev/null";
-    let session = start(Setup::new().script("make", hungry));
+    let session = start(SessionSetup::new().script("make", hungry));
     let record = recorded(&session, session.exec("make", [""; 0]));
     let number = |field: &str| record[field].as_u64().unwrap();
     let (wall, cpu) = (number("wall_ms"), number("user_ms") + number("system_ms"));
@@ -246,7 +246,7 @@ fn what_a_tool_used_is_plausible() {
 
 #[test]
 fn where_there_is_no_home_the_log_lies_in_the_sessions_directory() {
-    let setup = Setup::new().env("HOME", "").env("XDG_STATE_HOME", "relative");
+    let setup = SessionSetup::new().env("HOME", "").env("XDG_STATE_HOME", "relative");
     let session = setup.start();
     session.answer(&session.exec("make", ["say", "hi"]));
     let logs = |session: &Session| {
@@ -260,7 +260,7 @@ fn where_there_is_no_home_the_log_lies_in_the_sessions_directory() {
 /// Old logs are removed before a new one is created.
 #[test]
 fn the_newest_twenty_logs_are_kept() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let dir = state(&setup).join("aifo/log");
     fs::create_dir_all(&dir).unwrap();
     for number in 0..30 {

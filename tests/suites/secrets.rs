@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use aifo_tests::{Outcome, Running, Session, Setup, Signal, argv, fresh_id};
+use aifo_tests::{Outcome, Running, Session, SessionSetup, Signal, argv, fresh_id};
 
 fn all_command_lines() -> String {
     let entries = fs::read_dir("/proc").expect("/proc is mounted").flatten();
@@ -12,7 +12,7 @@ fn all_command_lines() -> String {
 
 #[test]
 fn the_token_is_on_no_command_line_and_in_no_log() {
-    let session = Setup::new().verbose().start();
+    let session = SessionSetup::new().verbose().start();
     let mut command = session.shim("make");
     let shim = Running::start(command.arg("wait").env("AIFO_TOOLCHAIN_VERBOSE", "1"));
     shim.expect("ready\n");
@@ -62,14 +62,14 @@ fn the_value_of_a_secret_name_is_in_no_log() {
         ]
     };
     let args: Vec<String> = names.iter().flat_map(forms).collect();
-    let session = Setup::new().verbose().start();
+    let session = SessionSetup::new().verbose().start();
     let words = ["say", "visible"].into_iter().chain(args.iter().map(String::as_str));
     let id = fresh_id();
     assert_eq!(session.answer(&session.exec("make", words).id(&id)).status(), 200);
     assert_eq!(session.log_lines(&["exec tool=make", "visible", &id]).len(), 1);
     assert!(!session.log().contains("hidden"), "{}", session.log());
 
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let mut why = setup.coder();
     let outcome = Outcome::of(why.args(["why", "make", "visible"]).args(&args));
     let text = outcome.text();
@@ -79,7 +79,7 @@ fn the_value_of_a_secret_name_is_in_no_log() {
 
 #[test]
 fn arguments_that_look_like_secrets_are_redacted() {
-    let session = Setup::new().verbose().start();
+    let session = SessionSetup::new().verbose().start();
     let args = [
         "say",
         "visible-1",

@@ -10,14 +10,14 @@ use std::process::Command;
 
 use aifo_tests::frames::{frame, kind, string};
 use aifo_tests::{
-    Client, Invocation, Session, Setup, Stdio, Terminal, Tool, argv, descendants, environment,
-    eventually, fresh_id, is_alive, tagged_processes,
+    Client, Invocation, Session, SessionSetup, Stdio, Terminal, Tool, argv, descendants,
+    environment, eventually, fresh_id, is_alive, tagged_processes,
 };
 use nix::libc::{O_DIRECTORY, O_PATH};
 
 /// A session in which `make` is a shell and `ninja` the fake tool.
 fn session() -> Session {
-    Setup::new().kinds(&["c-cpp"]).tool("make", Tool::Link("/bin/sh".into())).start()
+    SessionSetup::new().kinds(&["c-cpp"]).tool("make", Tool::Link("/bin/sh".into())).start()
 }
 
 /// A shell script as a call, with the machine's commands.
@@ -237,7 +237,7 @@ fn a_client_commands_no_more_than_its_own_tool() {
 /// TIOCSTI: input that a program injects into its own terminal.
 #[test]
 fn a_tool_types_into_no_terminal_but_its_own() {
-    let setup = Setup::new().kinds(&["python"]);
+    let setup = SessionSetup::new().kinds(&["python"]);
     let session = setup.tool("python3", Tool::Link("/usr/bin/python3".into())).start();
     let script = "import fcntl, sys, termios\n\
         for fd in 0, 1, 2, '/dev/tty':\n\

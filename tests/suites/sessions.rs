@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use aifo_tests::{Outcome, Running, Session, Setup, Signal, binaries, eventually};
+use aifo_tests::{Outcome, Running, Session, SessionSetup, Signal, binaries, eventually};
 
 /// `aifo-coder` in the environment of a running session.
 fn coder(session: &Session, args: &[&str]) -> Command {
@@ -131,14 +131,14 @@ fn an_id_that_matches_none_or_many_is_reported_with_the_candidates() {
     let outcome = Outcome::of(&mut coder(&session, &["exec", "--session", "xyz", "--", "make"]));
     let printed = format!("aifo-coder: there is no running session 'xyz'\nhint: there is {id}\n");
     assert_eq!(outcome.exited(86).stderr, printed);
-    let alone = Setup::new();
+    let alone = SessionSetup::new();
     let outcome = Outcome::of(alone.coder().args(["exec", "--session", "5d", "--", "make"]));
     assert_eq!(outcome.exited(86).only_line(), "aifo-coder: there is no running session at all");
 }
 
 #[test]
 fn a_call_alone_has_a_session_that_ends_with_it() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let exec = |args: &[&str]| {
         let mut exec = setup.coder();
         Outcome::of(exec.args(["exec", "--toolchain=c-cpp", "--"]).args(args))

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::process::Command;
 
 use aifo_tests::{
-    Listen, Outcome, Running, Scratch, Session, Setup, Signal, argv, binaries, children, fresh_id,
-    status_field,
+    Listen, Outcome, Running, Scratch, Session, SessionSetup, Signal, argv, binaries, children,
+    fresh_id, status_field,
 };
 
 const NOT_CONFIGURED: &str =
@@ -55,7 +55,7 @@ fn without_a_listener_nothing_runs() {
 
 #[test]
 fn it_speaks_tcp_as_well() {
-    let session = Setup::new().listen(Listen::Tcp).start();
+    let session = SessionSetup::new().listen(Listen::Tcp).start();
     let outcome = Outcome::of(session.shim("make").args(["both", "3"]));
     assert_eq!(outcome.exited(0).text(), "out 0\nout 1\nout 2\n");
     assert_eq!(outcome.stderr, "err 0\nerr 1\nerr 2\n");
@@ -128,7 +128,7 @@ fn it_uses_the_exec_id_it_is_given() {
 /// A caller may see the end before the proxy has released the exec id.
 #[test]
 fn an_id_and_a_place_are_free_for_the_next_call() {
-    let session = Setup::new().env("AIFO_TOOLEEXEC_MAX_CONNECTIONS", "1").start();
+    let session = SessionSetup::new().env("AIFO_TOOLEEXEC_MAX_CONNECTIONS", "1").start();
     let id = fresh_id();
     for _ in 0..100 {
         let mut command = session.shim("make");

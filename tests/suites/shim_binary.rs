@@ -5,19 +5,19 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Outcome, Setup, binaries};
+use aifo_tests::{Outcome, SessionSetup, binaries};
 
 const OURS: &str = env!("CARGO_PKG_VERSION");
 
 /// A setup with an installation: `bin/aifo-coder`, and shims as required.
 struct Installation {
-    setup: Setup,
+    setup: SessionSetup,
     root: PathBuf,
 }
 
 impl Installation {
     fn new() -> Self {
-        let setup = Setup::new();
+        let setup = SessionSetup::new();
         let root = setup.scratch().join("installed");
         fs::create_dir_all(root.join("bin")).unwrap();
         fs::create_dir_all(root.join("lib/aifo")).unwrap();

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use aifo_tests::{
-    Outcome, Running, Session, Setup, Signal, Tool, can_run, eventually, files_below, fresh_id,
-    send_signal, tagged_processes,
+    Outcome, Running, Session, SessionSetup, Signal, Tool, can_run, eventually, files_below,
+    fresh_id, send_signal, tagged_processes,
 };
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ impl Limited {
     /// Without the right to create cgroups, reports the test as skipped and returns `None`.
     fn start(test: &str) -> Option<Self> {
         let cgroup = Cgroup::new(test)?;
-        let setup = Setup::new()
+        let setup = SessionSetup::new()
             .kinds(&["c-cpp"])
             .tool("cmake", Tool::Fake)
             .script("gcc", HOG)

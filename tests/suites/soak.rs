@@ -2,7 +2,7 @@
 //!
 //! `AIFO_TEST_CALLS` is the number of calls (default 10,000); a tenth of them is a warm-up.
 
-use aifo_tests::{ResourceUsage, Session, Setup, Tool, eventually};
+use aifo_tests::{ResourceUsage, Session, SessionSetup, Tool, eventually};
 
 const MAX_GAIN_KIB: u64 = 1024;
 
@@ -10,7 +10,7 @@ const MAX_GAIN_KIB: u64 = 1024;
 fn no_fd_process_or_memory_is_gained() {
     let calls = std::env::var("AIFO_TEST_CALLS").ok();
     let calls: usize = calls.map_or(10_000, |n| n.parse().expect("AIFO_TEST_CALLS is a number"));
-    let session = Setup::new().tool("cc", Tool::Link("/bin/true".into())).start();
+    let session = SessionSetup::new().tool("cc", Tool::Link("/bin/true".into())).start();
     run(&session, 0..calls / 10);
     let before = ResourceUsage::of(&session);
     run(&session, calls / 10..calls);

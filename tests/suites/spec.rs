@@ -12,7 +12,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use aifo_tests::{Address, Connection, Listen, Session, Setup, fresh_id};
+use aifo_tests::{Address, Connection, Listen, Session, SessionSetup, fresh_id};
 
 #[derive(Debug)]
 struct Transcript {
@@ -41,7 +41,7 @@ fn transcripts_over_tcp() {
 
 #[track_caller]
 fn replay_all(listen: Listen) {
-    let setup = Setup::new().script("make", "printf '%s\\n' \"$*\"").without("cargo");
+    let setup = SessionSetup::new().script("make", "printf '%s\\n' \"$*\"").without("cargo");
     let session = setup.listen(listen).start();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let pages = files(&root.join("../spec"), "md");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use aifo_tests::{Answer, RandomBytes, Session, Setup, can_run};
+use aifo_tests::{Answer, RandomBytes, Session, SessionSetup, can_run};
 
 const MIB: u64 = 1 << 20;
 const KIB: u64 = 1 << 10;
@@ -60,7 +60,7 @@ fn a_disk_that_is_full_is_an_error_wherever_it_ends() {
         return;
     }
     // A temporary directory of 3 MiB that only the session can see.
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let tmp = setup.workspace().join("tmp");
     fs::create_dir(&tmp).unwrap();
     let script = "/bin/mount -t tmpfs -o size=3m tmpfs \"$TMPDIR\" && exec \"$@\"";

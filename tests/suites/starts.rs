@@ -1,9 +1,9 @@
 //! A tool that cannot be started ends as in a shell.
 
-use aifo_tests::{Outcome, Session, Setup, Tool};
+use aifo_tests::{Outcome, Session, SessionSetup, Tool};
 
 fn session(content: &[u8], mode: u32) -> Session {
-    Setup::new().tool("gcc", Tool::File(content.to_vec(), mode)).start()
+    SessionSetup::new().tool("gcc", Tool::File(content.to_vec(), mode)).start()
 }
 
 /// Through raw versions 1 and 2 and through the shim: the same cause and exit code.

@@ -10,8 +10,8 @@ use std::thread;
 
 use aifo_tests::frames::{data, frame, kind, stream};
 use aifo_tests::{
-    BLOCK, Client, Invocation, Listen, Outcome, RandomBytes, Running, Session, Setup, Signal,
-    Stdio as Passing, Terminal, Tool, argv, eventually, fresh_id, is_stopped, send_signal,
+    BLOCK, Client, Invocation, Listen, Outcome, RandomBytes, Running, Session, SessionSetup,
+    Signal, Stdio as Passing, Terminal, Tool, argv, eventually, fresh_id, is_stopped, send_signal,
     status_kib, tagged_processes,
 };
 
@@ -20,8 +20,8 @@ const SIZE: u64 = 64 << 20;
 /// client.
 const PEAK_KIB: u64 = 20 * 1024;
 
-fn streamed() -> Setup {
-    Setup::new().transport("stdio")
+fn streamed() -> SessionSetup {
+    SessionSetup::new().transport("stdio")
 }
 
 #[test]

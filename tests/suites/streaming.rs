@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 
 use aifo_tests::{
-    Listen, Outcome, Running, Session, Setup, Tool, eventually, fresh_id, is_alive,
+    Listen, Outcome, Running, Session, SessionSetup, Tool, eventually, fresh_id, is_alive,
     tagged_processes,
 };
 
@@ -31,7 +31,7 @@ fn stdout_and_stderr_are_merged_in_written_order() {
 fn stdout_and_stderr_are_as_the_caller_has_them() {
     let lines = |name: &str| (0..200).map(|round| format!("{name} {round}\n")).collect::<String>();
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         for relays in ["0", "1"] {
             let mut shim = session.shim("make");
             shim.args(["both", "200"]).env("AIFO_SHIM_RELAY", relays);
@@ -55,7 +55,7 @@ fn stdout_and_stderr_are_as_the_caller_has_them() {
 #[test]
 fn v2_output_arrives_while_the_tool_runs() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let go = session.file("go");
         let mut call = session.send(&session.exec("make", ["hold", &go]));
         let so_far = call.read_until(b"first\n").to_vec();
@@ -116,7 +116,7 @@ fn empty_output_is_no_chunk() {
 
 #[test]
 fn bytes_are_not_looked_at() {
-    let session = Setup::new().tool("cc", Tool::Link("/bin/cat".into())).start();
+    let session = SessionSetup::new().tool("cc", Tool::Link("/bin/cat".into())).start();
     let bytes: Vec<u8> = (0..=255).cycle().take(1000).collect();
     let file = session.file("bytes");
     fs::write(&file, &bytes).unwrap();

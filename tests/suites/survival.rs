@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use aifo_tests::{
-    Connection, Listen, Running, Session, Setup, Signal, eventually, fresh_id, is_alive,
+    Connection, Listen, Running, Session, SessionSetup, Signal, eventually, fresh_id, is_alive,
     send_signal, tagged_processes,
 };
 
@@ -72,7 +72,7 @@ fn ctrl_c_at_the_shim_takes_the_whole_family() {
 #[test]
 fn a_disconnect_takes_the_whole_family() {
     for listen in [Listen::Default, Listen::Tcp] {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         for version in ["1", "2"] {
             let family = family(&session, "stubborn-tree", version);
             drop(family.call);
@@ -127,7 +127,7 @@ fn the_end_of_the_proxy_takes_every_family() {
 #[test]
 fn kill_9_of_proxy_runner_or_guard_takes_every_family() {
     for victim in ["proxy", "runner", "guard"] {
-        let session = Setup::new().kinds(&["c-cpp"]).start();
+        let session = SessionSetup::new().kinds(&["c-cpp"]).start();
         let families = ["tree", "stubborn-tree"].map(|verb| family(&session, verb, "2"));
         let sidecar = session.sidecars()[0];
         let pid = match victim {
@@ -189,7 +189,7 @@ fn a_disconnect_is_int_then_term_then_kill() {
 #[test]
 fn a_process_without_its_exec_tag_ends_with_the_session() {
     for how in ["end", "proxy", "runner", "guard"] {
-        let mut session = Setup::new().kinds(&["c-cpp"]).start();
+        let mut session = SessionSetup::new().kinds(&["c-cpp"]).start();
         let (id, file) = (fresh_id(), session.file("leaf"));
         let answer = session.answer(&session.exec("make", ["bare-daemon", &file]).id(&id));
         assert_eq!(answer.exit_code(), Some("0"), "{}", answer.text());

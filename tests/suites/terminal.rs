@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use aifo_tests::{
-    Running, Session, Setup, Signal, Terminal, Tool, argv, eventually, fresh_id, is_alive,
+    Running, Session, SessionSetup, Signal, Terminal, Tool, argv, eventually, fresh_id, is_alive,
     is_stopped, send_signal, tagged_processes,
 };
 
@@ -73,7 +73,7 @@ fn a_shims_lines_clear_the_line_they_stand_on() {
 
 #[test]
 fn a_launchers_lines_clear_the_line_they_stand_on() {
-    let setup = Setup::new().verbose();
+    let setup = SessionSetup::new().verbose();
     let terminal = Terminal::new();
     let mut run = setup.coder();
     run.args(["run", "--toolchain", "c-cpp", "--", "make", "say", "hi"]).stderr(terminal.stdio());
@@ -85,7 +85,7 @@ fn a_launchers_lines_clear_the_line_they_stand_on() {
 /// Also the launcher's last error.
 #[test]
 fn a_failed_start_clears_the_line_it_stands_on() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let terminal = Terminal::new();
     let mut serve = setup.coder();
     serve.args(["serve", "--workspace", "/no/such/place"]).stderr(terminal.stdio());
@@ -207,7 +207,8 @@ fn a_stopped_shim_stops_its_tool() {
 /// An agent controls the terminal as if it had been started directly.
 #[test]
 fn an_agent_is_in_the_foreground_and_hears_ctrl_c() {
-    let setup = Setup::new().tool("my-agent", Tool::Fake).tool("sh", Tool::Link("/bin/sh".into()));
+    let setup =
+        SessionSetup::new().tool("my-agent", Tool::Fake).tool("sh", Tool::Link("/bin/sh".into()));
     let run = |command: &[&str]| {
         let terminal = Terminal::new();
         let mut run = setup.coder();

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use aifo_tests::{Outcome, Session, Setup, eventually, fresh_id, tagged_processes};
+use aifo_tests::{Outcome, Session, SessionSetup, eventually, fresh_id, tagged_processes};
 
 fn session() -> Session {
-    Setup::new().max_secs(1).start()
+    SessionSetup::new().max_secs(1).start()
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn the_shim_exits_124() {
 
 #[test]
 fn a_tool_that_is_in_time_is_left_alone() {
-    let session = Setup::new().max_secs(3600).start();
+    let session = SessionSetup::new().max_secs(3600).start();
     let answer = session.answer(&session.exec("make", ["exit", "3"]));
     assert_eq!(answer.exit_code(), Some("3"));
 }
@@ -61,12 +61,12 @@ fn who_ignores_int_and_term_is_killed_with_its_family() {
 
 #[test]
 fn the_environment_sets_the_limit_too() {
-    let none = Setup::new().env("AIFO_TOOLEEXEC_MAX_SECS", "1").max_secs(0).start();
+    let none = SessionSetup::new().env("AIFO_TOOLEEXEC_MAX_SECS", "1").max_secs(0).start();
     let go = none.file("go");
     let mut unlimited = none.send(&none.exec("make", ["hold", &go]));
     unlimited.read_until(b"first\n");
     for name in ["AIFO_TOOLEEXEC_MAX_SECS", "AIFO_TOOLEEXEC_TIMEOUT_SECS"] {
-        let session = Setup::new().env(name, "1").start();
+        let session = SessionSetup::new().env(name, "1").start();
         let answer = session.answer(&session.exec("make", ["wait"]));
         assert_eq!(answer.exit_code(), Some("124"), "{name}");
     }

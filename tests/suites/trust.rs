@@ -7,13 +7,13 @@ use std::path::Path;
 use std::process::Command;
 
 use aifo_tests::{
-    Outcome, Running, Setup, Signal, Tool, binaries, descendants, eventually, is_alive,
+    Outcome, Running, SessionSetup, Signal, Tool, binaries, descendants, eventually, is_alive,
 };
 
 /// A setup whose tools include a shell.
-fn setup() -> Setup {
+fn setup() -> SessionSetup {
     let programs = ["sh", "sleep", "touch", "true"];
-    programs.into_iter().fold(Setup::new(), |setup, name| {
+    programs.into_iter().fold(SessionSetup::new(), |setup, name| {
         setup.tool(name, Tool::Link(format!("/bin/{name}").into()))
     })
 }

@@ -1,10 +1,10 @@
 //! Verbose output of proxy and shim, and their silence by default.
 
-use aifo_tests::{Outcome, Session, Setup, fresh_id};
+use aifo_tests::{Outcome, Session, SessionSetup, fresh_id};
 
 #[test]
 fn a_verbose_proxy_logs_start_and_end_of_every_exec() {
-    let session = Setup::new().verbose().start();
+    let session = SessionSetup::new().verbose().start();
     let id = fresh_id();
     session.answer(&session.exec("make", ["exit", "3"]).id(&id));
     let starts = session.log_lines(&["aifo-coder: exec tool=make kind=c-cpp ", &id]);
@@ -23,7 +23,7 @@ fn a_verbose_proxy_logs_start_and_end_of_every_exec() {
 /// The response does not report it.
 #[test]
 fn an_escalation_is_reported_by_the_log_alone() {
-    let session = Setup::new().max_secs(1).verbose().start();
+    let session = SessionSetup::new().max_secs(1).verbose().start();
     let answer = session.answer(&session.exec("make", ["catch"]));
     assert_eq!((answer.status(), answer.text().as_str()), (200, "ready\nSIGINT\n"));
     assert_eq!(session.log_lines(&["aifo-coder: ", "time limit reached"]).len(), 1);
@@ -31,7 +31,7 @@ fn an_escalation_is_reported_by_the_log_alone() {
 
 #[test]
 fn a_log_line_is_one_line_whatever_the_arguments_hold() {
-    let session = Setup::new().verbose().start();
+    let session = SessionSetup::new().verbose().start();
     let id = fresh_id();
     session.answer(&session.exec("make", ["say", "a\nb\r\x1b[31m", "aifo-coder: forged"]).id(&id));
     for line in session.log().lines() {
@@ -52,7 +52,7 @@ fn a_proxy_is_quiet_by_default() {
 
 #[test]
 fn only_a_verbose_proxy_pads_v1_with_newlines() {
-    let session = Setup::new().verbose().start();
+    let session = SessionSetup::new().verbose().start();
     let v1 = session.answer(&session.exec("make", ["say", "hi"]).proto("1"));
     assert_eq!(v1.text(), "\nhi\n\n");
     let v2 = session.answer(&session.exec("make", ["say", "hi"]));

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Outcome, Setup, Tool, binaries};
+use aifo_tests::{Outcome, SessionSetup, Tool, binaries};
 
 /// A question and its setup.
 #[derive(Clone, Copy, Default)]
@@ -22,9 +22,10 @@ struct Question {
     words: &'static [&'static str],
 }
 
-fn setup() -> Setup {
+fn setup() -> SessionSetup {
     let tools = ["node", "npm", "python3", "pip", "just", "javac", "ls"];
-    let setup = tools.into_iter().fold(Setup::new(), |setup, name| setup.tool(name, Tool::Fake));
+    let setup =
+        tools.into_iter().fold(SessionSetup::new(), |setup, name| setup.tool(name, Tool::Fake));
     let say = Tool::File(b"#!/bin/sh\n".to_vec(), 0o755);
     let setup = setup.tool("say", say).tool("ninja", Tool::File(b"no program\n".to_vec(), 0o644));
     let scratch = scratch(&setup);
@@ -44,13 +45,13 @@ fn setup() -> Setup {
 }
 
 /// `aifo-coder` without additional variables: each would count as the caller's.
-fn coder(setup: &Setup) -> Command {
+fn coder(setup: &SessionSetup) -> Command {
     let mut coder = setup.coder();
     coder.env_remove("AIFO_BACKEND");
     coder
 }
 
-fn scratch(setup: &Setup) -> PathBuf {
+fn scratch(setup: &SessionSetup) -> PathBuf {
     setup.workspace().parent().expect("a setup has one parent directory").to_owned()
 }
 

@@ -1,12 +1,12 @@
 //! Every response byte for byte, and the order of checks.
 
-use aifo_tests::{Answer, Listen, Request, Session, Setup, Tool, eventually, fresh_id};
+use aifo_tests::{Answer, Listen, Request, Session, SessionSetup, Tool, eventually, fresh_id};
 
 const WRONG_VERSION: &str = "Unsupported shim protocol; expected 1 or 2\n";
 const TRANSPORTS: [Listen; 2] = [Listen::Default, Listen::Tcp];
 
 fn rust_session(listen: Listen) -> Session {
-    Setup::new().kinds(&["rust"]).listen(listen).start()
+    SessionSetup::new().kinds(&["rust"]).listen(listen).start()
 }
 
 /// Expects status line, ordered headers, and body.
@@ -232,7 +232,7 @@ fn an_exec_id_in_use_is_a_conflict() {
 fn a_tool_that_cannot_be_started_is_an_error_with_its_cause() {
     let absent_interpreter = Tool::File(b"#!/no/such/interpreter\n".to_vec(), 0o755);
     for listen in TRANSPORTS {
-        let setup = Setup::new().tool("gcc", absent_interpreter.clone()).listen(listen);
+        let setup = SessionSetup::new().tool("gcc", absent_interpreter.clone()).listen(listen);
         let session = setup.start();
         for version in ["1", "2"] {
             let answer = session.answer(&session.exec("gcc", ["say"]).proto(version));

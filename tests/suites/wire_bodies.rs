@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use aifo_tests::{Listen, Request, Session, Setup, form};
+use aifo_tests::{Listen, Request, Session, SessionSetup, form};
 
 const TRANSPORTS: [Listen; 2] = [Listen::Default, Listen::Tcp];
 const MIB: usize = 1024 * 1024;
@@ -44,7 +44,7 @@ fn check_nothing_ran(session: &Session) {
 #[test]
 fn the_call_that_the_others_spoil_is_good() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         assert_eq!(session.answer(&unframed(&session)).status(), 200);
         assert_eq!(session.answer(&chunked(&session)).status(), 200);
         let ran = fs::read_to_string(session.file("ran")).expect("it ran");
@@ -55,7 +55,7 @@ fn the_call_that_the_others_spoil_is_good() {
 #[test]
 fn declared_lengths_that_mean_nothing() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         for length in ["abc", "+5", "-1", "", "5, 5", "5 5", "0x5", "5.0", "18446744073709551616"] {
             let request = unframed(&session).header("Content-Length", length);
             let mut connection = session.send(&request);
@@ -82,7 +82,7 @@ fn declared_lengths_that_mean_nothing() {
 #[test]
 fn transfer_codings() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let with = |codings: &[&str]| {
             let request = chunked(&session).without("Transfer-Encoding");
             codings.iter().fold(request, |r, coding| r.header("Transfer-Encoding", *coding))
@@ -112,7 +112,7 @@ fn transfer_codings() {
 #[test]
 fn malformed_chunks() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let data = unframed(&session).encode_body().to_vec();
         let good = chunk(&data);
         let size = format!("{:x}", data.len());
@@ -147,7 +147,7 @@ fn malformed_chunks() {
 #[test]
 fn bodies_that_are_cut_off() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         for whole in [unframed(&session), chunked(&session)] {
             let head = whole.encode_head().len();
             let bytes = whole.encode();
@@ -165,7 +165,7 @@ fn bodies_that_are_cut_off() {
 #[test]
 fn the_largest_body_and_one_byte_more() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let body = padded(&session, MIB + 1);
         let too_large = unframed(&session).body(&body);
         let mut connection = session.connect();
@@ -192,7 +192,7 @@ fn the_largest_body_and_one_byte_more() {
 #[test]
 fn a_declared_oversize_is_refused_before_the_body_arrives() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let request = unframed(&session).header("Content-Length", "1048577");
         let mut connection = session.connect();
         connection.send(request.encode_head());
@@ -203,7 +203,7 @@ fn a_declared_oversize_is_refused_before_the_body_arrives() {
 #[test]
 fn a_refused_client_may_still_send_its_body() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let body = form([("tool", &b"make"[..]), ("arg", &vec![b'x'; 256 * 1024])]);
         let request = session.post("/exec").with("Authorization", "Bearer wrong").body(body);
         assert_eq!(session.answer(&request).text(), "unauthorized\n");

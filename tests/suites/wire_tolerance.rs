@@ -1,6 +1,6 @@
 //! Tolerated input: every spelling that existing clients use.
 
-use aifo_tests::{Listen, Request, Session, Setup};
+use aifo_tests::{Listen, Request, Session, SessionSetup};
 
 const TRANSPORTS: [Listen; 2] = [Listen::Default, Listen::Tcp];
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -19,7 +19,7 @@ fn check_hello(session: &Session, bytes: &[u8]) {
 
 fn on_both(test: impl Fn(&Session)) {
     for listen in TRANSPORTS {
-        test(&Setup::new().listen(listen).start());
+        test(&SessionSetup::new().listen(listen).start());
     }
 }
 

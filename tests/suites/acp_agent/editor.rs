@@ -1,6 +1,6 @@
 //! Editors that disconnect while a turn runs or ends.
 
-use aifo_tests::{AcpAgent, Editor, Group, Script, Setup, Signal, Step, eventually};
+use aifo_tests::{AcpAgent, Editor, Group, Script, SessionSetup, Signal, Step, eventually};
 use serde_json::json;
 
 use crate::requests::answer;
@@ -8,7 +8,7 @@ use crate::turn;
 
 #[test]
 fn an_option_to_serve_overrides_the_agents_profile() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let file = setup.workspace().join("a");
     std::fs::write(&file, "text").unwrap();
     let read = json!({"sessionId": "$session", "path": file});
@@ -32,7 +32,7 @@ fn an_option_to_serve_overrides_the_agents_profile() {
 
 /// An editor and an agent with a session, without sidecars.
 #[track_caller]
-fn with_session(setup: &Setup, agent: &AcpAgent, options: &[&str]) -> Editor {
+fn with_session(setup: &SessionSetup, agent: &AcpAgent, options: &[&str]) -> Editor {
     let mut coder = setup.coder();
     coder.args(["acp", "--backend", "local"]).args(options);
     coder.args(["--agent-command", &agent.command_line()]);
@@ -57,7 +57,7 @@ fn an_editor_that_leaves_between_turns_leaves_no_request_unanswered() {
         Step::request("p", "session/request_permission", Step::permission(call)),
         Step::request("e", "elicitation/create", json!({"sessionId": "$session"})),
     ]));
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let mut editor = with_session(&setup, &agent, &["--terminals", "aifo"]);
     let prompt = json!([{"type": "text", "text": "go"}]);
     let prompted =
@@ -79,7 +79,7 @@ fn an_agent_of_a_later_version_is_refused() {
     let agent = AcpAgent::new(
         &Script::conforming().on("initialize", [Step::Answer(json!({"protocolVersion": 2}))]),
     );
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let mut coder = setup.coder();
     coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);
     let mut editor = Editor::start(&mut coder);
@@ -95,7 +95,7 @@ fn an_agent_of_a_later_version_is_refused() {
 fn term_ends_an_agent_at_once_that_takes_its_time_to_end() {
     let stays = [Step::IgnoreSignals, Step::Spawn(Group::Agents), Step::Hang];
     let agent = AcpAgent::new(&Script::conforming().at_end(stays));
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let mut coder = setup.coder();
     coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);
     let mut editor = Editor::start(&mut coder);

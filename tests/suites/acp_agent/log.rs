@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use aifo_tests::{AcpAgent, Editor, Outcome, Setup, Step};
+use aifo_tests::{AcpAgent, Editor, Outcome, SessionSetup, Step};
 use serde_json::{Value, json};
 
 use crate::{PromptResult, PromptTest, turn};
@@ -56,7 +56,7 @@ fn a_log_replays_to_the_same_turn() {
 #[test]
 fn the_log_of_an_editors_agent_replays_queued_prompts() {
     let agent = AcpAgent::new(&turn([Step::say("."), Step::stop("end_turn")]));
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let dir = setup.scratch().join("wire");
     let mut coder = setup.coder();
     coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);

@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use aifo_tests::{AcpAgent, Editor, Outcome, Script, Setup, Step, Terminal};
+use aifo_tests::{AcpAgent, Editor, Outcome, Script, SessionSetup, Step, Terminal};
 use serde_json::{Value, json};
 
 /// A workspace, and an agent with an ACP profile: `fake`, which speaks ACP unless it is given words.
 struct PromptTest {
-    setup: Setup,
+    setup: SessionSetup,
     _agent: AcpAgent,
 }
 
@@ -17,7 +17,7 @@ impl PromptTest {
     fn new(methods: Value) -> Self {
         let result = json!({"protocolVersion": 1, "authMethods": methods});
         let agent = AcpAgent::new(&Script::conforming().on("initialize", [Step::Answer(result)]));
-        let setup = Setup::new();
+        let setup = SessionSetup::new();
         let program = setup.scratch().join("fake");
         let login = "test -t 0 && echo 'a terminal'; printf '<%s>' \"$@\"; echo \" A=$A SET=$SET\"; \
             pwd; read line; echo \"$line\"; exit 7";

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
 use aifo_tests::acp_agent::SESSION;
-use aifo_tests::{AcpAgent, Script, Setup, eventually_within};
+use aifo_tests::{AcpAgent, Script, SessionSetup, eventually_within};
 use serde_json::{Value, json};
 
 use crate::{PATIENCE, stays_small};
@@ -18,7 +18,7 @@ use crate::{PATIENCE, stays_small};
 pub(crate) struct Editor {
     pub(crate) agent: AcpAgent,
     pub(crate) child: Child,
-    setup: Setup,
+    setup: SessionSetup,
     to: Option<Sender<Output>>,
     lines: Option<Receiver<Vec<u8>>>,
     /// The number of bytes written.
@@ -38,7 +38,7 @@ impl Editor {
     #[track_caller]
     pub(crate) fn with(script: &Script) -> Self {
         let agent = AcpAgent::new(script);
-        let setup = Setup::new();
+        let setup = SessionSetup::new();
         let mut coder = setup.coder();
         coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);
         let mut child = coder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use aifo_tests::{AcpAgent, Setup, Step, eventually_within};
+use aifo_tests::{AcpAgent, SessionSetup, Step, eventually_within};
 
 use crate::{ENDLESS, FRAME, PATIENCE, almost_a_million, long_chunk, stays_small, turn};
 
@@ -53,7 +53,7 @@ fn check(format: &str, steps: Vec<Step>) -> Collected {
         &turn([steps, vec![Step::say(".")]].concat())
             .at_end([Step::IgnoreSignals, Step::WaitForWord("measured".into())]),
     );
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let (read, write) = std::io::pipe().unwrap();
     let mut prompt = setup.coder();
     prompt.args(["prompt", "--backend", "local", "--quiet", "--format", format]);

@@ -3,10 +3,10 @@
 /// Sockets in the file system that accept connections.
 pub(crate) const SOCKETS: &str = r#"
 import os, stat
-for folder, folders, files in os.walk("/"):
-    folders[:] = [f for f in folders if os.path.join(folder, f) not in ("/proc", "/sys")]
+for directory, directories, files in os.walk("/"):
+    directories[:] = [f for f in directories if os.path.join(directory, f) not in ("/proc", "/sys")]
     for name in files:
-        path = os.path.join(folder, name)
+        path = os.path.join(directory, name)
         try:
             if stat.S_ISSOCK(os.lstat(path).st_mode):
                 print("socket", path)
@@ -17,10 +17,10 @@ for folder, folders, files in os.walk("/"):
 /// Files of this name anywhere.
 pub(crate) const MARKER: &str = r#"
 import os, sys
-for folder, folders, files in os.walk("/"):
-    folders[:] = [f for f in folders if os.path.join(folder, f) not in ("/proc", "/sys")]
+for directory, directories, files in os.walk("/"):
+    directories[:] = [f for f in directories if os.path.join(directory, f) not in ("/proc", "/sys")]
     if sys.argv[1] in files:
-        print("found", os.path.join(folder, sys.argv[1]))
+        print("found", os.path.join(directory, sys.argv[1]))
 "#;
 
 /// Creates a file of this name where uv unpacks downloads.
@@ -91,15 +91,15 @@ def attempt(what, act):
         pass
 def bind(path):
     socket.socket(socket.AF_UNIX).bind(path)
-folder, runner = sys.argv[1:]
-for name in os.listdir(folder):
+directory, runner = sys.argv[1:]
+for name in os.listdir(directory):
     print("there is", name)
-    attempt(f"removed {name}", lambda: os.unlink(os.path.join(folder, name)))
+    attempt(f"removed {name}", lambda: os.unlink(os.path.join(directory, name)))
 for name in ("control", "exec.sock"):
-    attempt(f"bound {name}", lambda: bind(os.path.join(folder, name)))
-attempt("made a file", lambda: open(os.path.join(folder, "file"), "w"))
-attempt("renamed the folder", lambda: os.rename(folder, folder + ".old"))
-attempt("removed the folder", lambda: os.rmdir(folder))
+    attempt(f"bound {name}", lambda: bind(os.path.join(directory, name)))
+attempt("made a file", lambda: open(os.path.join(directory, "file"), "w"))
+attempt("renamed the directory", lambda: os.rename(directory, directory + ".old"))
+attempt("removed the directory", lambda: os.rmdir(directory))
 attempt("wrote to the runner", lambda: open(runner, "r+b"))
 attempt("removed the runner", lambda: os.unlink(runner))
 # Root's own file system, if the caller is root: the path may go, the runner does not need it.
@@ -193,11 +193,11 @@ def look(path):
                 print("found in", path)
     except OSError:
         pass
-for folder, folders, files in os.walk("/"):
-    folders[:] = [f for f in folders if os.path.join(folder, f) not in ("/proc", "/sys", "/dev")]
+for directory, directories, files in os.walk("/"):
+    directories[:] = [f for f in directories if os.path.join(directory, f) not in ("/proc", "/sys", "/dev")]
     for name in files:
-        path = os.path.join(folder, name)
-        if os.path.isfile(path) and not folder.startswith(("/usr/lib", "/usr/bin", "/usr/share")):
+        path = os.path.join(directory, name)
+        if os.path.isfile(path) and not directory.startswith(("/usr/lib", "/usr/bin", "/usr/share")):
             look(path)
 for pid in filter(str.isdigit, os.listdir("/proc")):
     for name in ("environ", "cmdline"):

@@ -5,8 +5,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 
 use aifo_tests::{
-    Outcome, Running, Session, Setup, Signal, Terminal, TerminalProcess, Tool, argv, eventually,
-    fresh_id, is_alive, is_stopped, send_signal, tagged_processes,
+    Outcome, Running, Session, SessionSetup, Signal, Terminal, TerminalProcess, Tool, argv,
+    eventually, fresh_id, is_alive, is_stopped, send_signal, tagged_processes,
 };
 
 /// The state of a call.
@@ -76,7 +76,7 @@ impl Caller {
 impl Call {
     #[track_caller]
     pub(crate) fn at(state: CallState, manner: Manner) -> Self {
-        let setup = Setup::new().kinds(&["c-cpp"]);
+        let setup = SessionSetup::new().kinds(&["c-cpp"]);
         let session = setup.tool("make", Tool::Link("/bin/sh".into())).start();
         let id = fresh_id();
         let traps = if manner == Manner::Ignores { "trap '' INT TERM HUP;" } else { "" };

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Listen, Session, Setup, Tool, binaries};
+use aifo_tests::{Listen, Session, SessionSetup, Tool, binaries};
 
 use crate::invocation::{CAT, FAKE, Invocation, NO_INTERPRETER, NOT_EXECUTABLE, SHELL};
 use crate::run::together;
@@ -60,7 +60,7 @@ impl Place {
     /// A place for calls in this mode and natively.
     pub(crate) fn new(mode: Mode) -> Self {
         let listen = if mode == Mode::Tcp { Listen::Tcp } else { Listen::Default };
-        let mut setup = Setup::new()
+        let mut setup = SessionSetup::new()
             .kinds(KINDS)
             .listen(listen)
             .tool(FAKE, Tool::Link(binaries().tool.clone()))

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
-use aifo_tests::{Landlock, Outcome, Running, Session, Setup, Tool, binaries, can_run};
+use aifo_tests::{Landlock, Outcome, Running, Session, SessionSetup, Tool, binaries, can_run};
 
 /// Runs a program as a user other than root.
 const AS_USER: [&str; 5] =
@@ -101,7 +101,7 @@ fn session(test: &str) -> Option<Session> {
     if !Landlock::Writes.available(&test) || !programs.into_iter().all(runs) {
         return None;
     }
-    let setup = Setup::new().kinds(&["python"]);
+    let setup = SessionSetup::new().kinds(&["python"]);
     let setup = setup.tool("python3", Tool::Link("/usr/bin/python3".into()));
     fs::write(setup.workspace().join("probe.py"), PROBE).unwrap();
     let scratch = setup.scratch().to_owned();

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use aifo_tests::{Scratch, Session, Setup, Tool, binaries};
+use aifo_tests::{Scratch, Session, SessionSetup, Tool, binaries};
 
 /// An agent's python outside the workspace. It is a shell, so that a program can print its name and
 /// pid.
@@ -67,7 +67,7 @@ impl Place {
 
 /// A session whose sidecars have fake runtimes.
 pub(crate) fn session() -> Session {
-    let setup = Setup::new().kinds(&["node", "python"]).verbose();
+    let setup = SessionSetup::new().kinds(&["node", "python"]).verbose();
     let tools = ["node", "python3", "pip", "npm"];
     tools.into_iter().fold(setup, |setup, tool| setup.tool(tool, Tool::Fake)).start()
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use aifo_tests::{Outcome, Session, Setup, Tool, binaries, can_run};
+use aifo_tests::{Outcome, Session, SessionSetup, Tool, binaries, can_run};
 
 use crate::NOT_CONFIGURED;
 use crate::place::{Place, session};
@@ -137,7 +137,8 @@ fn the_machines_own_file_comes_last() {
 /// The launcher writes the file for children that an agent starts without an environment.
 #[test]
 fn an_agents_children_need_no_environment() {
-    let setup = Setup::new().tool("make", Tool::Fake).tool("sh", Tool::Link("/bin/sh".into()));
+    let setup =
+        SessionSetup::new().tool("make", Tool::Fake).tool("sh", Tool::Link("/bin/sh".into()));
     let mut run = setup.coder();
     let script = "make=$(command -v make); /usr/bin/env -i \"$make\" say hi; \
                   /bin/ls -l \"${make%/*}/shim.env\"";

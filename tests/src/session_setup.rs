@@ -36,7 +36,7 @@ pub enum Listen {
 ///
 /// PATH of the sidecars is one directory of fake tools, without programs of the machine.
 #[derive(Debug)]
-pub struct Setup {
+pub struct SessionSetup {
     scratch: Scratch,
     kinds: Vec<String>,
     listen: Listen,
@@ -47,11 +47,11 @@ pub struct Setup {
     transport: Option<String>,
 }
 
-impl Setup {
+impl SessionSetup {
     /// Kinds rust and c-cpp, the default transport, and fake `cargo gcc make ninja`.
     #[expect(clippy::new_without_default, reason = "creating directories should be explicit")]
     pub fn new() -> Self {
-        let setup = Setup {
+        let setup = SessionSetup {
             scratch: Scratch::new(),
             kinds: vec!["rust".to_owned(), "c-cpp".to_owned()],
             listen: Listen::Default,
