@@ -1,10 +1,10 @@
-//! `aifo-coder` and the shim print through the functions that escape foreign text, so none is forgotten.
+//! Checks that `aifo-coder` and the shim print only through functions that escape foreign text.
 
 use super::Finding;
 use super::source::{Source, Token};
 
-/// Where a binary prints, so that each `stdout` or `stderr` elsewhere is a finding: the functions that
-/// escape, what carries a tool's or a protocol's own bytes, and what escapes for itself.
+/// The places that may print: the functions that escape, those that carry a tool's or a protocol's
+/// bytes, and those that escape for themselves.
 const PRINTERS: &[&str] = &[
     "crates/aifo-coder/src/acp/bridge.rs",
     "crates/aifo-coder/src/acp/output.rs",
@@ -18,12 +18,12 @@ const PRINTERS: &[&str] = &[
     "crates/aifo-shim/src/log.rs",
 ];
 
-/// The binaries that people see.
+/// The checked binaries.
 const BINARIES: &[&str] = &["crates/aifo-coder/src/", "crates/aifo-shim/src/"];
 
 const MACROS: &[&str] = &["print", "println", "eprint", "eprintln"];
 
-/// Finds what prints past those functions.
+/// Finds output outside those functions.
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     let foreign = |source: &&Source| {
         BINARIES.iter().any(|binary| source.path.starts_with(binary))

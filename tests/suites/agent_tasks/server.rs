@@ -1,13 +1,13 @@
-//! Servers that agents start for themselves, with hardly any environment: they run in sidecars too.
+//! Servers that agents start with a minimal environment run in sidecars too.
 
 use std::fs;
 
 use aifo_tests::model::{Agent, Script, Start};
 use serde_json::{Value, json};
 
-use super::{PATIENCE, fed, is_over, run, sites, without_the_rows_own};
+use super::{PATIENCE, fed, fixtures, is_over, run, without_the_rows_own};
 
-/// A server that tells in a file where it runs, and knows just enough of the protocol to be kept.
+/// A minimal MCP server that writes the place where it runs into a file.
 const SERVER: &str = "
 import json, os, sys
 with open('/workspace/served', 'a') as file:
@@ -26,7 +26,7 @@ for line in sys.stdin:
     print(json.dumps({'jsonrpc': '2.0', 'id': request['id'], 'result': result}), flush=True)
 ";
 
-/// The agent's settings with this server in them; `None` of those that are not told here.
+/// Adds this server to the agent's settings; `None` for agents that this test does not cover.
 fn with_server(agent: Agent, mut start: Start) -> Option<Start> {
     let words = ["python3", "/workspace/server.py"];
     let edit = |start: &mut Start, change: &dyn Fn(&str) -> String| {
@@ -59,16 +59,16 @@ fn with_server(agent: Agent, mut start: Start) -> Option<Start> {
 #[test]
 #[ignore = "container: cargo xtask test agents"]
 fn a_server_of_an_agents_own_runs_in_its_sidecar() {
-    for site in sites("a_server_of_an_agents_own_runs_in_its_sidecar") {
-        let name = site.name();
-        // It waits for the server: until then there is nothing to say.
+    for fixture in fixtures("a_server_of_an_agents_own_runs_in_its_sidecar") {
+        let name = fixture.name();
+        // Waits until the server has started.
         let waits = "until [ -s served ]; do sleep 0.1; done";
-        let (model, url) = site.model(Script::new().shell(waits).say("It is served."));
-        let start = site.agent.headless(&url, model.script());
-        let Some(start) = with_server(site.agent, start) else { continue };
-        let workspace = site.workspace();
+        let (model, url) = fixture.model(Script::new().shell(waits).say("It is served."));
+        let start = fixture.agent.headless(&url, model.script());
+        let Some(start) = with_server(fixture.agent, start) else { continue };
+        let workspace = fixture.workspace();
         fs::write(workspace.join("server.py"), SERVER).unwrap();
-        let (mut command, stdin, site) = run(site, without_the_rows_own(start));
+        let (mut command, stdin, fixture) = run(fixture, without_the_rows_own(start));
         let running = fed(&mut command, &stdin);
         let over = format!("{name} has ended");
         aifo_tests::eventually_within(PATIENCE, &over, || is_over(running.pid()));
@@ -77,6 +77,6 @@ fn a_server_of_an_agents_own_runs_in_its_sidecar() {
         let served = fs::read_to_string(workspace.join("served")).unwrap();
         let in_sidecar = served.lines().all(|line| line == "/var/cache/aifo/pip/pip");
         assert!(in_sidecar && !served.is_empty(), "{name}: {served}");
-        assert_eq!(site.left(), [""; 0], "{name}");
+        assert_eq!(fixture.left(), [""; 0], "{name}");
     }
 }

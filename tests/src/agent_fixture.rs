@@ -1,4 +1,4 @@
-//! A site for a real agent: its image, the sidecars of its tools, and a model that it follows.
+//! The fixture of a real agent: its image, its sidecars, and a scripted model.
 
 use std::fs;
 use std::io::Write;
@@ -9,23 +9,23 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::model::{Agent, FakeModel, Script, Start};
-use crate::{Containers, Engine, about};
+use crate::{ContainerSetup, Engine, processes_using};
 
-/// A site for one agent. Its workspace is empty.
+/// The fixture of one agent, with an empty workspace.
 #[derive(Debug)]
-pub struct Site {
-    /// The session in the making.
-    pub containers: Containers,
-    /// Whose site it is.
+pub struct AgentFixture {
+    /// The session's options.
+    pub containers: ContainerSetup,
+    /// The agent.
     pub agent: Agent,
     engine: Engine,
 }
 
-impl Site {
-    /// One for each agent of the run, those that `AIFO_TEST_AGENTS` names, with these kinds of sidecars.
-    /// An agent without an image is named as skipped.
-    pub fn of_run(story: &str, kinds: &[&str]) -> Vec<Self> {
-        let Some(engine) = Engine::of_run(story) else { return Vec::new() };
+impl AgentFixture {
+    /// One fixture, with these sidecars, for each agent in `AIFO_TEST_AGENTS` (default: all). An
+    /// agent without an image is reported as skipped.
+    pub fn of_run(test: &str, kinds: &[&str]) -> Vec<Self> {
+        let Some(engine) = Engine::of_run(test) else { return Vec::new() };
         let wanted = std::env::var("AIFO_TEST_AGENTS").unwrap_or_default();
         let wanted = |agent: &Agent| {
             let mut names = wanted.split(',').filter(|name| !name.is_empty()).peekable();
@@ -37,19 +37,19 @@ impl Site {
             let is_ready = known.is_ok_and(|known| known.status.success());
             if !is_ready {
                 let build = format!("cargo xtask images build agent-{}", agent.name());
-                // Nobody is left to be told that stderr is gone.
-                let _ = writeln!(std::io::stderr(), "skipped: {story}: {}: {build}", agent.name());
+                // A closed stderr does not matter.
+                let _ = writeln!(std::io::stderr(), "skipped: {test}: {}: {build}", agent.name());
             }
             is_ready
         };
         let agents = Agent::ALL.into_iter().filter(wanted).filter(ready);
-        agents.map(|agent| Site::new(&engine, agent, kinds)).collect()
+        agents.map(|agent| AgentFixture::new(&engine, agent, kinds)).collect()
     }
 
     fn new(engine: &Engine, agent: Agent, kinds: &[&str]) -> Self {
         let containers =
-            kinds.iter().fold(Containers::of(engine), |containers, kind| containers.kind(kind));
-        Site { containers, agent, engine: engine.clone() }
+            kinds.iter().fold(ContainerSetup::of(engine), |containers, kind| containers.kind(kind));
+        AgentFixture { containers, agent, engine: engine.clone() }
     }
 
     /// The agent's name.
@@ -57,12 +57,12 @@ impl Site {
         self.agent.name()
     }
 
-    /// The project folder.
+    /// The project directory.
     pub fn workspace(&self) -> PathBuf {
         self.containers.setup().workspace()
     }
 
-    /// A model that containers reach, and its URL for them.
+    /// A model that containers can reach, and its URL for them.
     pub fn model(&self, script: Script) -> (FakeModel, String) {
         let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let model = FakeModel::bind(everywhere, script).expect("a port is free");
@@ -70,19 +70,19 @@ impl Site {
         (model, url)
     }
 
-    /// Gives the agent the variables and files that it is to be started with.
+    /// Adds the agent's variables and files.
     #[must_use]
-    pub fn furnished(mut self, start: &Start) -> Self {
+    pub fn configured(mut self, start: &Start) -> Self {
         for (name, value) in &start.environment {
             self.containers = self.containers.env(&format!("AIFO_ENV_{name}"), value);
         }
         let home = self.containers.setup().scratch().join("home");
         for (path, text) in &start.files {
-            // In a container it has all of its files in its folder.
+            // In a container, all of its files are in its state directory.
             let path = if *path == ".claude.json" { ".claude/.claude.json" } else { path };
             let file = home.join(path);
-            fs::create_dir_all(file.parent().expect("it is below HOME")).expect("HOME is ours");
-            fs::write(file, text).expect("HOME is ours");
+            fs::create_dir_all(file.parent().expect("it is below HOME")).expect("HOME is writable");
+            fs::write(file, text).expect("HOME is writable");
         }
         self
     }
@@ -92,7 +92,7 @@ impl Site {
         self.containers.command(verb)
     }
 
-    /// The calls of the sessions' logs.
+    /// The logged calls of all sessions.
     pub fn calls(&self) -> Vec<Value> {
         let logs = self.logs().into_iter();
         let texts = logs.map(|log| fs::read_to_string(log).expect("a log is text"));
@@ -101,31 +101,31 @@ impl Site {
         lines.iter().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
     }
 
-    /// The logs, one of each session.
+    /// The log files, one per session.
     fn logs(&self) -> Vec<PathBuf> {
-        let folder = self.containers.setup().scratch().join("home/.local/state/aifo/log");
-        let logs = fs::read_dir(folder).into_iter().flatten().flatten();
+        let dir = self.containers.setup().scratch().join("home/.local/state/aifo/log");
+        let logs = fs::read_dir(dir).into_iter().flatten().flatten();
         logs.map(|log| log.path()).collect()
     }
 
-    /// The containers and networks that are left of its sessions.
+    /// The remaining containers and networks of its sessions.
     pub fn left(&self) -> Vec<String> {
         self.engine.all_of(self.containers.setup().scratch())
     }
 
-    /// Panics if anything is left of its sessions: containers, networks, processes, folders.
+    /// Panics if containers, networks, processes or directories of its sessions remain.
     #[track_caller]
     pub fn is_clean(&self) {
         let name = self.name();
         assert_eq!(self.left(), [""; 0], "{name}");
         let scratch = self.containers.setup().scratch();
-        let processes = about(scratch);
+        let processes = processes_using(scratch);
         assert!(processes.is_empty(), "{name}: {processes:?}");
-        let folders = fs::read_dir(self.containers.setup().runtime()).expect("it is ours");
-        let folders = folders.flatten().map(|folder| folder.file_name());
-        let folders: Vec<_> =
-            folders.filter(|folder| folder.to_string_lossy().starts_with("aifo-")).collect();
-        assert!(folders.is_empty(), "{name}: {folders:?}");
+        let dirs = fs::read_dir(self.containers.setup().runtime())
+            .expect("the runtime directory is readable");
+        let dirs = dirs.flatten().map(|dir| dir.file_name());
+        let dirs: Vec<_> = dirs.filter(|dir| dir.to_string_lossy().starts_with("aifo-")).collect();
+        assert!(dirs.is_empty(), "{name}: {dirs:?}");
         for log in self.logs() {
             let id = log.file_stem().unwrap_or_default().to_string_lossy();
             let tmp = PathBuf::from(format!("/var/tmp/aifo-{id}-tmp"));
@@ -134,7 +134,7 @@ impl Site {
     }
 }
 
-/// Our address, where nothing but a route is looked up for it.
+/// This machine's address for outgoing traffic. Sends no packet.
 fn our_address() -> String {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a port is free");
     socket.connect(("192.0.2.1", 9)).expect("there is a route");

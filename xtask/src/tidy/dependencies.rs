@@ -1,14 +1,14 @@
-//! The crate graph of the manifests against the table of the architecture page.
+//! Checks the manifests' dependencies against the table of the architecture page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Finding;
 use crate::workspace::Package;
 
-/// The page that holds the table.
+/// The page with the table.
 pub(super) const PAGE: &str = "spec/architecture.md";
 
-/// Compares the two; without the page, that is the finding.
+/// Compares the manifests with the table; a missing page is a finding.
 pub(super) fn check(packages: &[Package], page: Option<&str>) -> Vec<Finding> {
     let Some(text) = page else { return vec![Finding::new(PAGE, "is missing")] };
     let (table, mut findings) = Table::parse(text);
@@ -16,7 +16,7 @@ pub(super) fn check(packages: &[Package], page: Option<&str>) -> Vec<Finding> {
         findings.push(Finding::new(PAGE, format!("has no table that begins with `{HEADER}`")));
         return findings;
     }
-    findings.extend(table.upward_arrows());
+    findings.extend(table.upward_dependencies());
     for package in packages {
         findings.extend(table.compare(package));
     }
@@ -33,7 +33,8 @@ struct Table {
 struct Row {
     /// The line of the page, from 0.
     line: usize,
-    /// Arrows point to lower levels. `None` (a `-`): outside of the product, nothing may point here.
+    /// Dependencies point to lower levels. `None` (a `-`): not in the product; nothing may depend
+    /// on it.
     level: Option<u32>,
     may_depend_on: BTreeSet<String>,
 }
@@ -47,31 +48,31 @@ impl Table {
         let mut findings = Vec::new();
         for (line, text) in body {
             let cells: Vec<&str> = text.trim_matches('|').split('|').map(str::trim).collect();
-            let [level, name, _, arrows] = cells[..] else {
+            let [level, name, _, cell] = cells[..] else {
                 findings.push(Finding::at(PAGE, line, "a row has four cells"));
                 continue;
             };
             let level = level.parse().ok();
             let name = short(name.trim_end_matches("(bin)").trim().trim_matches('`'));
-            allowed.push((name.to_owned(), arrows));
+            allowed.push((name.to_owned(), cell));
             rows.insert(name.to_owned(), Row { line, level, may_depend_on: BTreeSet::new() });
         }
         let mut table = Table { rows };
-        for (name, arrows) in allowed {
-            let (arrows, unknown) = table.arrows(&name, arrows);
+        for (name, cell) in allowed {
+            let (names, unknown) = table.allowed_for(&name, cell);
             if let Some(row) = table.rows.get_mut(&name) {
-                row.may_depend_on = arrows;
+                row.may_depend_on = names;
                 findings.extend(unknown.iter().map(|word| {
-                    Finding::at(PAGE, row.line, format!("'{word}' is no crate of the table"))
+                    Finding::at(PAGE, row.line, format!("'{word}' is not a crate of the table"))
                 }));
             }
         }
         (table, findings)
     }
 
-    /// Reads "may depend on": names, `-`, or `all libraries [but NAMES]`, then a remark in brackets.
-    /// Gives the names, and the words that are none.
-    fn arrows(&self, of: &str, cell: &str) -> (BTreeSet<String>, Vec<String>) {
+    /// Parses "may depend on": names, `-`, or `all libraries [but NAMES]`, then a remark in
+    /// brackets. Returns the names and the unknown words.
+    fn allowed_for(&self, of: &str, cell: &str) -> (BTreeSet<String>, Vec<String>) {
         let cell = cell.split('(').next().unwrap_or_default().replace([',', '`'], " ");
         if let Some(but) = cell.trim().strip_prefix("all libraries") {
             let left_out: Vec<&str> = but.split_whitespace().map(short).collect();
@@ -87,8 +88,8 @@ impl Table {
         (known.into_iter().collect(), unknown)
     }
 
-    /// Arrows that the table allows although they do not point to a lower level.
-    fn upward_arrows(&self) -> Vec<Finding> {
+    /// Dependencies that the table allows although they do not point to a lower level.
+    fn upward_dependencies(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         for (name, row) in &self.rows {
             for target in &row.may_depend_on {
@@ -99,7 +100,7 @@ impl Table {
                     (_, None) => false,
                 };
                 if !downward {
-                    let what = format!("the arrow {name} -> {target} does not point downward");
+                    let what = format!("{name} -> {target} does not point to a lower level");
                     findings.push(Finding::at(PAGE, row.line, what));
                 }
             }
@@ -107,7 +108,7 @@ impl Table {
         findings
     }
 
-    /// What a manifest has and the table does not.
+    /// Dependencies of a manifest that the table does not allow.
     fn compare(&self, package: &Package) -> Vec<Finding> {
         let name = short(&package.name);
         let place = format!("{}/Cargo.toml", package.name);
@@ -156,14 +157,14 @@ mod tests {
     fn reads_the_table() {
         let (table, findings) = Table::parse(TEXT);
         assert_eq!(findings, []);
-        let arrows =
+        let allowed_for =
             |name: &str| table.rows[name].may_depend_on.iter().cloned().collect::<Vec<_>>();
         assert_eq!(table.rows.len(), 8);
-        assert_eq!(arrows("shim"), ["types", "wire"]);
-        assert_eq!(arrows("coder"), ["proxy", "shim", "types", "wire"]);
-        assert_eq!(arrows("tests"), ["types"]);
+        assert_eq!(allowed_for("shim"), ["types", "wire"]);
+        assert_eq!(allowed_for("coder"), ["proxy", "shim", "types", "wire"]);
+        assert_eq!(allowed_for("tests"), ["types"]);
         assert_eq!(table.rows["xtask"].level, None);
-        assert_eq!(table.upward_arrows(), []);
+        assert_eq!(table.upward_dependencies(), []);
     }
 
     #[test]
@@ -186,15 +187,12 @@ mod tests {
             let text = TEXT.replace("| streams | types wire |", cell);
             check(&[], Some(&text)).into_iter().map(|finding| finding.what).collect::<Vec<_>>()
         };
-        assert_eq!(
-            found("| streams | shim |"),
-            ["the arrow proxy -> shim does not point downward"]
-        );
+        assert_eq!(found("| streams | shim |"), ["proxy -> shim does not point to a lower level"]);
         assert_eq!(
             found("| streams | tests |"),
-            ["the arrow proxy -> tests does not point downward"]
+            ["proxy -> tests does not point to a lower level"]
         );
-        assert_eq!(found("| streams | tokio |"), ["'tokio' is no crate of the table"]);
+        assert_eq!(found("| streams | tokio |"), ["'tokio' is not a crate of the table"]);
         assert_eq!(found("| streams |"), ["a row has four cells"]);
         assert_eq!(check(&[], Some("# empty")).len(), 1);
         assert_eq!(check(&[], None).len(), 1);

@@ -1,4 +1,4 @@
-//! Agents on a terminal: they draw, take keys, survive a resize, and leave it as it was.
+//! Agents on a terminal: they draw, read keys, survive a resize, and restore the modes.
 
 use std::fs;
 use std::process::Command;
@@ -6,13 +6,13 @@ use std::process::Command;
 use aifo_tests::Tmux;
 use aifo_tests::model::{Agent, Script};
 
-use super::{run, sites, without_the_rows_own};
+use super::{fixtures, run, without_the_rows_own};
 
-/// Between the user's terminal and the agent: tells how the terminal was before and after.
+/// A wrapper that prints the terminal's modes before and after the agent.
 const AROUND: &str =
     "stty -g >before; \"$@\"; code=$?; stty -g >after; clear; echo ended with $code; exec cat";
 
-/// What an agent shows when it takes keys, and the keys that end it.
+/// The text an agent shows when it accepts keys, and the keys that end it.
 fn manners(agent: Agent) -> Option<(&'static str, &'static [&'static str])> {
     match agent {
         Agent::Codex => Some(("OpenAI Codex", &["C-c", "C-c"])),
@@ -25,18 +25,18 @@ fn manners(agent: Agent) -> Option<(&'static str, &'static [&'static str])> {
 #[test]
 #[ignore = "container: cargo xtask test agents"]
 fn an_agent_has_the_terminal_and_gives_it_back() {
-    for site in sites("an_agent_has_the_terminal_and_gives_it_back") {
-        let Some((ready, end)) = manners(site.agent) else { continue };
-        let name = site.name();
+    for fixture in fixtures("an_agent_has_the_terminal_and_gives_it_back") {
+        let Some((ready, end)) = manners(fixture.agent) else { continue };
+        let name = fixture.name();
         let (model, url) =
-            site.model(Script::new().shell("make where").say("That was the end of it."));
-        let start = site.agent.interactive(&url);
-        let (command, _, site) = run(site, without_the_rows_own(start));
+            fixture.model(Script::new().shell("make where").say("That was the end of it."));
+        let start = fixture.agent.interactive(&url);
+        let (command, _, fixture) = run(fixture, without_the_rows_own(start));
         let mut around = Command::new("/bin/sh");
         around.args(["-c", AROUND, "-"]).arg(command.get_program()).args(command.get_args());
         around.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         around.env("TERM", "tmux-256color").env("COLORTERM", "truecolor");
-        let workspace = site.workspace();
+        let workspace = fixture.workspace();
         let tmux = Tmux::start(around.current_dir(&workspace));
         let patient = |what: &str| {
             let started = std::time::Instant::now();
@@ -67,6 +67,6 @@ fn an_agent_has_the_terminal_and_gives_it_back() {
         let [before, after] =
             ["before", "after"].map(|it| fs::read_to_string(workspace.join(it)).unwrap());
         assert_eq!(before, after, "{name} leaves the terminal as it was");
-        assert_eq!(site.left(), [""; 0], "{name}");
+        assert_eq!(fixture.left(), [""; 0], "{name}");
     }
 }

@@ -1,5 +1,5 @@
-//! What an agent can write to is never trusted: programs, places, records. And nothing moves to this
-//! machine without a word.
+//! Programs, directories and records that an agent can write are never trusted, and aifo never
+//! falls back to this machine silently.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
@@ -7,18 +7,18 @@ use std::path::Path;
 use std::process::Command;
 
 use aifo_tests::{
-    Outcome, Running, Setup, Signal, Tool, binaries, descendants, eventually, is_alive,
+    Outcome, Running, SessionSetup, Signal, Tool, binaries, descendants, eventually, is_alive,
 };
 
 /// A setup whose tools include a shell.
-fn setup() -> Setup {
+fn setup() -> SessionSetup {
     let programs = ["sh", "sleep", "touch", "true"];
-    programs.into_iter().fold(Setup::new(), |setup, name| {
+    programs.into_iter().fold(SessionSetup::new(), |setup, name| {
         setup.tool(name, Tool::Link(format!("/bin/{name}").into()))
     })
 }
 
-/// A program that leaves a trace, and fails as an engine does that is not there.
+/// A program that creates a file, and fails like a missing engine.
 fn plant(directory: &Path, name: &str, trace: &Path) {
     fs::create_dir_all(directory).unwrap();
     let file = directory.join(name);
@@ -149,7 +149,7 @@ fn a_workspace_around_our_own_programs_is_refused() {
         fs::copy(from, programs.join(name)).unwrap();
     }
     let exec = ["exec", "--toolchain=rust", "--", "cargo", "exit", "0"];
-    // The shim alone, and both.
+    // Only the shim, and both.
     let shim = programs.join("aifo-shim");
     let outcome = Outcome::of(setup.coder().args(exec).env("AIFO_SHIM_BIN", &shim));
     let expected = format!("contains aifo's own program '{}'", shim.display());

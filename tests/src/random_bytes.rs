@@ -1,25 +1,24 @@
-//! A pseudo-random byte stream that a fake tool writes and a suite checks.
+//! A pseudo-random byte stream that the fake tool writes and suites check.
 
-/// Bytes that are made at once.
+/// The size of a generated block.
 pub const BLOCK: usize = 64 * 1024;
 
-/// An endless stream of bytes, the same for the same seed.
+/// An endless byte stream, determined by its seed.
 ///
-/// Checking byte by byte against it is stricter than comparing hashes, and tells where the first
-/// difference lies.
+/// A comparison with it also reports the position of the first difference, unlike a hash.
 #[derive(Debug)]
-pub struct Noise {
+pub struct RandomBytes {
     state: u64,
     block: Vec<u8>,
     used: usize,
     position: u64,
 }
 
-impl Noise {
+impl RandomBytes {
     /// The stream of a seed.
     pub fn new(seed: u64) -> Self {
-        // Xorshift stands still at zero.
-        Noise { state: seed | 1 << 63, block: vec![0; BLOCK], used: BLOCK, position: 0 }
+        // Xorshift never leaves zero.
+        RandomBytes { state: seed | 1 << 63, block: vec![0; BLOCK], used: BLOCK, position: 0 }
     }
 
     /// The next bytes, at least one and at most `max` or [`BLOCK`].
@@ -46,7 +45,7 @@ impl Noise {
         }
     }
 
-    /// How many bytes have been made or checked.
+    /// The number of bytes generated or checked.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -68,13 +67,13 @@ mod tests {
 
     #[test]
     fn any_cut_gives_the_same_stream() {
-        let mut whole = Noise::new(7);
-        let mut checked = Noise::new(7);
+        let mut whole = RandomBytes::new(7);
+        let mut checked = RandomBytes::new(7);
         for size in [1, 7, 8, BLOCK, 3 * BLOCK, 100] {
             let bytes = whole.next(size).to_vec();
             checked.check(&bytes);
         }
         assert_eq!(whole.position(), checked.position());
-        assert_ne!(Noise::new(1).next(64), Noise::new(2).next(64));
+        assert_ne!(RandomBytes::new(1).next(64), RandomBytes::new(2).next(64));
     }
 }

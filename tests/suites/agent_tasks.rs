@@ -1,10 +1,10 @@
-//! Real agents do an errand for a scripted model: each in its container, its tools in sidecars.
+//! Real agents run a task for a scripted model: each in its container, with tools in sidecars.
 //!
-//! What a tool prints proves where it ran: a variable that only one kind's sidecar has.
+//! The tool's output proves where it ran, by a variable that only one kind's sidecar has.
 
-#[path = "agent_errands/server.rs"]
+#[path = "agent_tasks/server.rs"]
 mod server;
-#[path = "agent_errands/terminal.rs"]
+#[path = "agent_tasks/terminal.rs"]
 mod terminal;
 
 use std::fs;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use aifo_tests::model::{Script, Start, ToolResult};
 use aifo_tests::{
-    Outcome, Running, Signal, Site, eventually, eventually_within, is_alive, is_zombie,
+    AgentFixture, Outcome, Running, Signal, eventually, eventually_within, is_alive, is_zombie,
 };
 
 const MAKEFILE: &str = "where:\n\t@echo made for $${CCACHE_DIR:-nobody}\nfails:\n\t@exit 7\n";
@@ -22,27 +22,27 @@ const APP: &str = "console.log('node keeps', process.env.NPM_CONFIG_CACHE || 'no
 const HEREDOC: &str =
     "python3 - <<'EOF'\nimport os\nprint('python keeps', os.environ.get('PIP_CACHE_DIR'))\nEOF";
 
-/// The agents of a run, each with the project.
-fn sites(story: &str) -> Vec<Site> {
-    let sites = Site::of_run(story, &["c-cpp", "node", "python", "rust"]);
-    for site in &sites {
-        fs::write(site.workspace().join("Makefile"), MAKEFILE).unwrap();
-        fs::write(site.workspace().join("app.js"), APP).unwrap();
+/// The selected agents, each with the project.
+fn fixtures(test: &str) -> Vec<AgentFixture> {
+    let fixtures = AgentFixture::of_run(test, &["c-cpp", "node", "python", "rust"]);
+    for fixture in &fixtures {
+        fs::write(fixture.workspace().join("Makefile"), MAKEFILE).unwrap();
+        fs::write(fixture.workspace().join("app.js"), APP).unwrap();
     }
-    sites
+    fixtures
 }
 
-/// `aifo-coder run` of an agent with what it is started with, and what it reads.
-fn run(site: Site, start: Start) -> (Command, String, Site) {
-    let site = site.furnished(&start);
-    let mut run = site.command("run");
+/// `aifo-coder run` of an agent with its environment and files; returns its stdin too.
+fn run(fixture: AgentFixture, start: Start) -> (Command, String, AgentFixture) {
+    let fixture = fixture.configured(&start);
+    let mut run = fixture.command("run");
     run.args(&start.command);
-    (run, start.stdin, site)
+    (run, start.stdin, fixture)
 }
 
-/// How long an agent may take for its errand: some load for many seconds.
+/// The deadline of a task: some agents load for many seconds.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// How long one may take to end when it is told to.
+/// The deadline of an agent's end after SIGTERM.
 const GOODBYE: Duration = Duration::from_secs(10);
 
 fn is_over(pid: i32) -> bool {
@@ -60,7 +60,7 @@ fn check(agent: &str, result: &ToolResult, output: &str, code: i32) {
 #[test]
 #[ignore = "container: cargo xtask test agents"]
 fn tools_run_in_sidecars_and_what_they_say_comes_back() {
-    for site in sites("tools_run_in_sidecars_and_what_they_say_comes_back") {
+    for fixture in fixtures("tools_run_in_sidecars_and_what_they_say_comes_back") {
         let expected = [
             ("cargo --version", "cargo", 0),
             (HEREDOC, "python keeps /var/cache/aifo/pip/pip", 0),
@@ -72,10 +72,10 @@ fn tools_run_in_sidecars_and_what_they_say_comes_back() {
         let script =
             expected.iter().fold(Script::new(), |script, (line, _, _)| script.shell(*line));
         let script = script.say("All six are done.");
-        let name = site.name();
-        let (model, url) = site.model(script);
-        let start = site.agent.headless(&url, model.script());
-        let (mut command, stdin, site) = run(site, without_the_rows_own(start));
+        let name = fixture.name();
+        let (model, url) = fixture.model(script);
+        let start = fixture.agent.headless(&url, model.script());
+        let (mut command, stdin, fixture) = run(fixture, without_the_rows_own(start));
         let running = fed(&mut command, &stdin);
         eventually_within(PATIENCE, &format!("{name} has ended"), || is_over(running.pid()));
         let outcome = running.finish();
@@ -88,8 +88,9 @@ fn tools_run_in_sidecars_and_what_they_say_comes_back() {
         for (result, (_, output, code)) in results.iter().zip(expected) {
             check(name, result, output, code);
         }
-        // The agent's own programs never came to the proxy: what did is the script's, and our check.
-        let calls = site.calls();
+        // Only the script's commands and the launcher's check reached the proxy, not the agent's
+        // own programs.
+        let calls = fixture.calls();
         let tools: Vec<_> = calls.iter().filter_map(|call| call["tool"].as_str()).collect();
         for tool in ["cargo", "python3", "node", "make"] {
             assert!(tools.contains(&tool), "{name}: {tools:?}");
@@ -100,48 +101,48 @@ fn tools_run_in_sidecars_and_what_they_say_comes_back() {
             assert!(!own.iter().any(|own| argv.contains(own)), "{name}: {call}");
             assert!(call["kind"].is_string(), "{name}: {call}");
         }
-        assert_eq!(site.left(), [""; 0], "{name}");
+        assert_eq!(fixture.left(), [""; 0], "{name}");
     }
 }
 
 #[test]
 #[ignore = "container: cargo xtask test agents"]
 fn an_agent_that_is_ended_takes_its_tool_along() {
-    for site in sites("an_agent_that_is_ended_takes_its_tool_along") {
-        let name = site.name();
+    for fixture in fixtures("an_agent_that_is_ended_takes_its_tool_along") {
+        let name = fixture.name();
         let sleeps = "python3 -c \"open('started','w').close(); import time; time.sleep(987)\"";
-        let (model, url) = site.model(Script::new().shell(sleeps).say("It is over."));
-        let start = site.agent.headless(&url, model.script());
-        let (mut command, stdin, site) = run(site, without_the_rows_own(start));
-        let started = site.workspace().join("started");
+        let (model, url) = fixture.model(Script::new().shell(sleeps).say("It is over."));
+        let start = fixture.agent.headless(&url, model.script());
+        let (mut command, stdin, fixture) = run(fixture, without_the_rows_own(start));
+        let started = fixture.workspace().join("started");
         let running = fed(&mut command, &stdin);
         let has_started = format!("{name} has its tool started");
         eventually_within(PATIENCE, &has_started, || started.exists());
         running.signal(Signal::SIGTERM);
-        // Some take a moment to say goodbye. For one that does not go nobody waits.
+        // Some take a moment to end; the others are killed.
         let asked = Instant::now();
         while !is_over(running.pid()) && asked.elapsed() < GOODBYE {
             std::thread::sleep(Duration::from_millis(50));
         }
         drop(running);
         eventually(&format!("nothing of {name} runs"), || {
-            site.left().iter().all(|left| left.starts_with("aifo-net-"))
+            fixture.left().iter().all(|left| left.starts_with("aifo-net-"))
         });
-        Outcome::of(site.containers.setup().coder().arg("cleanup"));
-        assert_eq!(site.left(), [""; 0], "{name}");
+        Outcome::of(fixture.containers.setup().coder().arg("cleanup"));
+        assert_eq!(fixture.left(), [""; 0], "{name}");
     }
 }
 
-/// Starts a command that finds this text on its stdin, and its end: some agents wait for that.
+/// Starts a command whose stdin has this text and ends: some agents wait for the end.
 fn fed(command: &mut Command, text: &str) -> Running {
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     let child = Running::start(command.stdin(reader));
-    // Whoever does not read it does without.
+    // Some agents do not read it.
     let _ = writer.write_all(text.as_bytes());
     child
 }
 
-/// What the launcher's table says before the user's words is not to be said twice.
+/// Removes the arguments that the launcher's table adds.
 fn without_the_rows_own(mut start: Start) -> Start {
     start.command.retain(|word| word != "--no-daemon");
     start

@@ -1,44 +1,44 @@
-//! What a session holds, to see that it holds no more later.
+//! Resource usage of a session, to detect leaks.
 
 use crate::{Session, fd_count, status_kib};
 
-/// What may not grow, of proxy, guards and runners, each in the same order.
+/// The usage of proxy, guards and runners, in the same order.
 #[derive(Debug)]
-pub struct Footprint {
-    /// Open fds of each process.
+pub struct ResourceUsage {
+    /// Open descriptors of each process.
     pub fds: Vec<usize>,
-    /// Processes of the session but the proxy.
+    /// The session's processes, without the proxy.
     pub processes: usize,
     /// Anonymous memory of each process, in KiB.
     pub anonymous_kib: Vec<u64>,
 }
 
-impl Footprint {
-    /// As it is now.
+impl ResourceUsage {
+    /// The current usage.
     #[track_caller]
     pub fn of(session: &Session) -> Self {
         let sidecars = session.sidecars().into_iter().flat_map(|s| [s.guard, s.runner]);
         let pids: Vec<i32> = [session.pid()].into_iter().chain(sidecars).collect();
-        Footprint {
+        ResourceUsage {
             fds: pids.iter().map(|&pid| fd_count(pid)).collect(),
             processes: session.processes().len(),
             anonymous_kib: pids.iter().map(|&pid| status_kib(pid, "RssAnon")).collect(),
         }
     }
 
-    /// Whether nothing opened since `before` is open still. What was open then for a moment only, while
-    /// the session came up, may be gone.
-    pub fn has_no_more_fds_than(&self, before: &Footprint) -> bool {
+    /// Whether no descriptor opened since `before` is still open. Descriptors that were open only
+    /// briefly at `before`, while the session started, may be closed.
+    pub fn has_no_more_fds_than(&self, before: &ResourceUsage) -> bool {
         self.fds.len() == before.fds.len()
             && self.fds.iter().zip(&before.fds).all(|(now, then)| now <= then)
     }
 
-    /// Of each number the larger one.
+    /// The maximum of each number.
     pub fn most(self, other: Self) -> Self {
         let most_kib = |(ours, theirs): (u64, u64)| ours.max(theirs);
         let most_fds = |(ours, theirs): (usize, usize)| ours.max(theirs);
         let kib = self.anonymous_kib.into_iter().zip(other.anonymous_kib);
-        Footprint {
+        ResourceUsage {
             fds: self.fds.into_iter().zip(other.fds).map(most_fds).collect(),
             processes: self.processes.max(other.processes),
             anonymous_kib: kib.map(most_kib).collect(),

@@ -1,42 +1,41 @@
 //! `cargo xtask test docker` and `podman`: the suites that need a container engine.
 //!
-//! Those are the suites about containers, whose tests are ignored unless asked for, and the suites of
-//! the local backend that hold for containers as well, which are told again. Where no engine answers
-//! each is named as skipped: nothing is silently green.
+//! These are the container suites, which are ignored by default, and the suites of the local
+//! backend that also run with sidecars in containers. Without an engine, each suite is reported as
+//! skipped.
 
 use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::container_suites::{self, Row, Told};
+use crate::container_suites::{self, ContainerRuns, Row};
 use crate::images::{self, Engine};
 use crate::{another_user, shell, suites};
 
-/// What the names of the suites in containers begin with.
+/// Prefix of the container suites' names.
 pub(crate) const PREFIX: &str = "container_";
 
-/// The variable that names the engine to the suites.
+/// Names the engine to the suites.
 const ENGINE: &str = "AIFO_TEST_ENGINE";
 
-/// The variable that has the suites of the local backend run their sidecars in its containers.
+/// Makes the suites of the local backend run their sidecars in this engine's containers.
 const BACKEND: &str = "AIFO_TEST_BACKEND";
 
-/// The variable that names the image that serves as every kind.
+/// Names the image that every kind uses.
 const IMAGE: &str = "AIFO_TEST_IMAGE";
 
-/// The file that podman reads in place of the machine's own.
+/// The configuration file that podman reads instead of the machine's.
 const PODMAN_SETTINGS: &str = "CONTAINERS_CONF";
 
-/// What became of the suites of an engine.
+/// The result of an engine's suites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
-    /// The engine does not answer, or there is no suite for it; which was told.
+    /// The engine is not available or has no suite; stderr has the reason.
     Skipped,
 }
 
-/// Runs these suites, or all where none is named. Who asks for them by name wants them run: where
-/// they are skipped, it fails.
+/// Runs these suites, or all if none is named. Fails if they are skipped.
 pub(crate) fn run(engine: Engine, names: &[String], args: &[String]) -> Result<()> {
     match suites_of(engine, names, args, Extent::Whole)? {
         Outcome::Passed => Ok(()),
@@ -44,27 +43,25 @@ pub(crate) fn run(engine: Engine, names: &[String], args: &[String]) -> Result<(
     }
 }
 
-/// Runs the suites that every change has to pass with an engine, if that answers: of those of the
-/// local backend the ones that are told everywhere.
+/// Runs the suites that CI requires with an engine, if that is available.
 pub(crate) fn all(engine: Engine) -> Result<Outcome> {
     suites_of(engine, &[], &[], Extent::Everywhere)
 }
 
-/// How much of the suites is told again in containers.
+/// Which suites of the local backend run in containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
-    /// All of it, and some in another image and as another user.
+    /// All of them, some also with other images and as another user.
     Whole,
-    /// What is told everywhere, once.
+    /// Those marked `everywhere`, once.
     Everywhere,
 }
 
-/// Makes the images of the suites in every engine that answers: what they are made of is fetched
-/// once for all of them.
+/// Builds the suites' images in every available engine; packages are fetched once.
 pub(crate) fn images() -> Result<Outcome> {
-    let engines = Engine::that_answer();
+    let engines = Engine::available();
     if engines.is_empty() {
-        eprintln!("skipped: images of the container suites: no engine answers");
+        eprintln!("skipped: images of the container suites: no engine is available");
         return Ok(Outcome::Skipped);
     }
     images::build_for_suites(&engines).map(|()| Outcome::Passed)
@@ -73,19 +70,19 @@ pub(crate) fn images() -> Result<Outcome> {
 fn suites_of(engine: Engine, names: &[String], args: &[String], extent: Extent) -> Result<Outcome> {
     let own = chosen(suites::suites()?, names);
     let rows = container_suites::rows()?;
-    let again: Vec<&Row> = container_suites::told(&rows)
+    let again: Vec<&Row> = container_suites::in_containers(&rows)
         .filter(|row| names.is_empty() || names.contains(&row.suite))
-        .filter(|row| extent == Extent::Whole || row.told == Told::Everywhere)
+        .filter(|row| extent == Extent::Whole || row.runs == ContainerRuns::Everywhere)
         .collect();
     let known = |name: &String| own.contains(name) || again.iter().any(|row| row.suite == *name);
     if let Some(name) = names.iter().find(|name| !known(name)) {
         bail!(
-            "unknown container suite '{name}'\nhint: the table in spec/coverage.md, or {PREFIX}.."
+            "unknown container suite '{name}'\nhint: see the table in spec/coverage.md, or name a suite {PREFIX}.."
         );
     }
-    if let Err(reason) = engine.answers() {
+    if let Err(reason) = engine.check_available() {
         for suite in again.iter().map(|row| &row.suite).chain(&own) {
-            eprintln!("skipped: {suite}: no {} engine answers ({reason})", engine.name());
+            eprintln!("skipped: {suite}: {} is not available ({reason})", engine.name());
         }
         return Ok(Outcome::Skipped);
     }
@@ -99,7 +96,7 @@ fn suites_of(engine: Engine, names: &[String], args: &[String], extent: Extent) 
     Ok(Outcome::Passed)
 }
 
-/// Runs suites that need an engine, which answers and has their images.
+/// Runs container suites with an engine that is available and has their images.
 pub(crate) fn ask(engine: Engine, suites: &[String], args: &[String]) -> Result<()> {
     let before = held_for_suites(engine)?;
     let mut command = test(engine, ENGINE, suites.iter().map(String::as_str));
@@ -108,8 +105,8 @@ pub(crate) fn ask(engine: Engine, suites: &[String], args: &[String]) -> Result<
     check_nothing_left(engine, &before)
 }
 
-/// Tells suites of the local backend again: all of them, then some in another image and as another
-/// user.
+/// Runs suites of the local backend in containers: all of them, then some with other images and as
+/// another user.
 fn again_in_containers(
     engine: Engine,
     rows: &[&Row],
@@ -120,19 +117,19 @@ fn again_in_containers(
         return Ok(());
     }
     let everywhere: Vec<&Row> =
-        rows.iter().copied().filter(|row| row.told == Told::Everywhere).collect();
+        rows.iter().copied().filter(|row| row.runs == ContainerRuns::Everywhere).collect();
     let (separator, rest) = split(args);
-    let told = |rows: &[&Row], image: Option<&str>| {
+    let runs = |rows: &[&Row], image: Option<&str>| {
         let mut command = test(engine, BACKEND, rows.iter().map(|row| row.suite.as_str()));
         command.args([separator, "--exact"]).args(left_out(rows)).args(rest);
         command.envs(image.map(|image| (IMAGE, image)));
         shell::run(&mut command)
     };
-    told(rows, None)?;
+    runs(rows, None)?;
     if everywhere.is_empty() || extent == Extent::Everywhere {
         return Ok(());
     }
-    told(&everywhere, Some("aifo-test-dash:latest"))?;
+    runs(&everywhere, Some("aifo-test-dash:latest"))?;
     match another_user::possible(engine) {
         Ok(()) => {
             let names: Vec<&str> = everywhere.iter().map(|row| row.suite.as_str()).collect();
@@ -147,18 +144,18 @@ fn again_in_containers(
     }
 }
 
-/// The tests of these suites that are not told in containers, as the test programs leave them out.
+/// The tests of these suites that do not run in containers, as `--skip` arguments.
 fn left_out(rows: &[&Row]) -> Vec<String> {
     let tests = rows.iter().flat_map(|row| &row.left_out);
     tests.flat_map(|test| ["--skip".to_owned(), test.clone()]).collect()
 }
 
-/// `cargo test` of these suites with an engine, which this variable names to them.
+/// Returns `cargo test` of these suites, with the engine's name in this variable.
 fn test<'a>(engine: Engine, variable: &str, suites: impl Iterator<Item = &'a str>) -> Command {
     let mut command = shell::cargo(["test", "-p", suites::PACKAGE]);
     suites.for_each(|suite| _ = command.args(["--test", suite]));
     command.env(variable, engine.name());
-    // Without it podman raises limits of every container, which not every root may.
+    // Without it podman raises limits of every container, which root in a container may not do.
     command.env(PODMAN_SETTINGS, shell::root().join("xtask/images/test/containers.conf"));
     command
 }
@@ -170,7 +167,7 @@ fn split(args: &[String]) -> (&str, &[String]) {
     }
 }
 
-/// Every suite takes down what it brought up. What a run that was broken off has left is not this one's.
+/// Fails if the suites left containers or networks. Leftovers of an earlier run are ignored.
 fn check_nothing_left(engine: Engine, before: &[String]) -> Result<()> {
     let mut left = held_for_suites(engine)?;
     left.retain(|line| !before.contains(line));
@@ -180,7 +177,7 @@ fn check_nothing_left(engine: Engine, before: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What the engine holds that names a folder of a suite: containers and networks, a line each.
+/// The engine's containers and networks whose label names a suite's directory, a line each.
 fn held_for_suites(engine: Engine) -> Result<Vec<String>> {
     let filter = ["--filter", "label=dev.aifo.folder", "--format", "{{.ID}} {{.Labels}}"];
     let mut held = Vec::new();
@@ -192,10 +189,10 @@ fn held_for_suites(engine: Engine) -> Result<Vec<String>> {
     Ok(held)
 }
 
-/// What the folders of suites in containers begin with.
+/// Prefix of the directories that container suites use.
 const FOLDERS: &str = "/var/tmp/aifo-t";
 
-/// The suites about containers among all, or those of them that were named.
+/// Returns the container suites among `all`, or those that are named.
 fn chosen(all: Vec<String>, names: &[String]) -> Vec<String> {
     let suites = all.into_iter().filter(|name| name.starts_with(PREFIX));
     suites.filter(|name| names.is_empty() || names.contains(name)).collect()

@@ -1,4 +1,4 @@
-//! How a session is to start.
+//! Options and directories of a session.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,21 +10,21 @@ use std::process::{Command, Stdio};
 use crate::trial::TRANSPORT;
 use crate::{Backend, Scratch, Session, binaries};
 
-/// What stands in the folder of tools under a tool's name.
+/// A file in the tools directory.
 #[derive(Clone, Debug)]
 pub enum Tool {
     /// The fake tool: the first argument is a verb (`tests/src/bin/aifo-test-tool.rs`).
     Fake,
-    /// A link to some program.
+    /// A link to a program.
     Link(PathBuf),
-    /// A file of this content and mode.
+    /// A file with this content and mode.
     File(Vec<u8>, u32),
 }
 
-/// Which transport the proxy is told to use.
+/// The proxy's transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// No `--listen`: the default of the machine.
+    /// No `--listen`: the default.
     Default,
     /// `--listen tcp://127.0.0.1:0`
     Tcp,
@@ -32,11 +32,11 @@ pub enum Listen {
     On(String),
 }
 
-/// A session in the making: kinds, tools, environment.
+/// The kinds, tools and environment of a session.
 ///
-/// The sidecars' PATH is one folder of fake tools, so that nothing of the machine can slip in.
+/// PATH of the sidecars is one directory of fake tools, without programs of the machine.
 #[derive(Debug)]
-pub struct Setup {
+pub struct SessionSetup {
     scratch: Scratch,
     kinds: Vec<String>,
     listen: Listen,
@@ -47,11 +47,11 @@ pub struct Setup {
     transport: Option<String>,
 }
 
-impl Setup {
+impl SessionSetup {
     /// Kinds rust and c-cpp, the default transport, and fake `cargo gcc make ninja`.
-    #[expect(clippy::new_without_default, reason = "it makes folders; that should be written out")]
+    #[expect(clippy::new_without_default, reason = "creating directories should be explicit")]
     pub fn new() -> Self {
-        let setup = Setup {
+        let setup = SessionSetup {
             scratch: Scratch::new(),
             kinds: vec!["rust".to_owned(), "c-cpp".to_owned()],
             listen: Listen::Default,
@@ -62,8 +62,11 @@ impl Setup {
             transport: std::env::var(TRANSPORT).ok(),
         };
         for name in ["workspace", "tools", "shims", "home", "run", "engine"] {
-            let folder = setup.scratch.path().join(name);
-            fs::DirBuilder::new().mode(0o700).create(folder).expect("the scratch folder is ours");
+            let dir = setup.scratch.path().join(name);
+            fs::DirBuilder::new()
+                .mode(0o700)
+                .create(dir)
+                .expect("the scratch directory is writable");
         }
         let names = ["cargo", "gcc", "make", "ninja"];
         names.into_iter().fold(setup, |setup, name| setup.tool(name, Tool::Fake))
@@ -76,21 +79,21 @@ impl Setup {
         self
     }
 
-    /// Chooses the transport.
+    /// Sets the transport.
     #[must_use]
     pub fn listen(mut self, listen: Listen) -> Self {
         self.listen = listen;
         self
     }
 
-    /// Limits how long a tool may run.
+    /// Sets the tools' time limit.
     #[must_use]
     pub fn max_secs(mut self, seconds: u64) -> Self {
         self.max_secs = Some(seconds);
         self
     }
 
-    /// Further options of `serve`.
+    /// Adds options of `serve`.
     #[must_use]
     pub fn options(mut self, options: &[&str]) -> Self {
         self.options.extend(options.iter().map(|&option| option.to_owned()));
@@ -104,20 +107,20 @@ impl Setup {
         self
     }
 
-    /// Starts `aifo-coder` through a program that executes what stands behind its own arguments.
+    /// Starts `aifo-coder` through a wrapper, which executes its trailing arguments.
     #[must_use]
     pub fn through(mut self, wrapper: &[&str]) -> Self {
         self.wrapper = wrapper.iter().map(|&word| word.to_owned()).collect();
         self
     }
 
-    /// Tells decisions on stderr.
+    /// Logs decisions to stderr.
     #[must_use]
     pub fn verbose(self) -> Self {
         self.env("AIFO_TOOLCHAIN_VERBOSE", "1")
     }
 
-    /// Puts a tool in place, over the one that was there.
+    /// Installs a tool, or replaces it.
     #[must_use]
     pub fn tool(self, name: &str, tool: Tool) -> Self {
         let setup = self.without(name);
@@ -127,24 +130,24 @@ impl Setup {
             Tool::Link(program) => symlink(program, path),
             Tool::File(content, mode) => write_file(&path, &content, mode),
         };
-        made.expect("a tool can be put in place");
+        made.expect("the tools directory is writable");
         setup
     }
 
-    /// A tool that is a `/bin/sh` script.
+    /// Installs a `/bin/sh` script as a tool.
     #[must_use]
     pub fn script(self, name: &str, body: &str) -> Self {
         self.tool(name, Tool::File(format!("#!/bin/sh\n{body}\n").into_bytes(), 0o755))
     }
 
-    /// Takes a tool away.
+    /// Removes a tool.
     #[must_use]
     pub fn without(self, name: &str) -> Self {
         let _ = fs::remove_file(self.tools().join(name));
         self
     }
 
-    /// The fake tool. Containers see no folder of a build, so they have a copy beside the tools.
+    /// The path of the fake tool. Containers cannot see the build directory, so they use a copy.
     fn fake(&self) -> PathBuf {
         let built = &binaries().tool;
         if *Backend::chosen() == Backend::Local {
@@ -152,41 +155,41 @@ impl Setup {
         }
         let copy = self.tools().join(".fake");
         if !copy.exists() {
-            fs::copy(built, &copy).expect("the scratch folder is ours");
+            fs::copy(built, &copy).expect("the scratch directory is writable");
         }
         copy
     }
 
-    /// The folder that holds all of this setup's folders. It is no tool's place.
+    /// The parent of all of this setup's directories. No tool sees it.
     pub fn scratch(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// Adds to the environment of `aifo-coder` what comes from a path.
+    /// Adds a path to the environment of `aifo-coder`.
     #[must_use]
     pub fn env_path(self, name: &str, path: &Path) -> Self {
         let path = path.to_str().expect("the scratch path is text").to_owned();
         self.env(name, &path)
     }
 
-    /// The project folder.
+    /// The project directory.
     pub fn workspace(&self) -> PathBuf {
         self.scratch.path().join("workspace")
     }
 
-    /// The folder of fake tools.
+    /// The directory of fake tools.
     pub fn tools(&self) -> PathBuf {
         self.scratch.path().join("tools")
     }
 
-    /// The folder in which the session may make its own: runtime folder and temp folder in one.
+    /// The parent of session directories: runtime and temporary directory in one.
     pub fn runtime(&self) -> PathBuf {
         self.scratch.path().join("run")
     }
 
     /// `aifo-coder` in this setup's environment and workspace, without arguments.
     ///
-    /// The environment starts empty: the suites themselves may run inside a session.
+    /// The environment starts empty, because the suites may run inside a session.
     pub fn coder(&self) -> Command {
         let coder = binaries().coder.as_os_str();
         let backend = Backend::chosen();
@@ -216,14 +219,14 @@ impl Setup {
         command
     }
 
-    /// Has runners reached by `stdio`, or by `socket`, whatever the suites are told.
+    /// Forces the runner transport `stdio` or `socket`.
     #[must_use]
     pub fn transport(mut self, transport: &str) -> Self {
         self.transport = Some(transport.to_owned());
         self
     }
 
-    /// Starts `aifo-coder serve` as it is given and waits until it listens.
+    /// Starts this `aifo-coder serve` and waits until it listens.
     #[track_caller]
     pub fn start_as(self, serve: Command) -> Session {
         let kinds = self.kinds.len();
@@ -236,7 +239,7 @@ impl Setup {
         let mut serve = self.coder();
         serve.args(["serve", "--workspace"]).arg(self.workspace());
         if Backend::chosen().is_engine() {
-            // No volume of the user's own is to come of it.
+            // Without this, the session would create cache volumes of the user.
             serve.arg("--no-toolchain-cache");
         }
         for kind in &self.kinds {
@@ -258,7 +261,7 @@ impl Setup {
         self.spawn(serve, kinds)
     }
 
-    /// Starts a command that serves so many sidecars, and waits until it listens.
+    /// Starts a command that serves this many sidecars, and waits until it listens.
     #[track_caller]
     pub(crate) fn spawn(self, serve: Command, kinds: usize) -> Session {
         Session::spawn(serve, self.scratch, kinds)
