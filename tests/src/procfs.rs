@@ -27,14 +27,21 @@ pub fn argv(pid: i32) -> Vec<String> {
 /// The processes that use a directory, with their command lines: it is named in arguments or
 /// environment, or mounted in their container.
 pub fn processes_using(dir: &Path) -> Vec<(i32, String)> {
-    let named = dir.to_string_lossy().into_owned();
+    let dir = dir.to_string_lossy().into_owned();
+    let names = |text: &str| names_path(text, &dir);
     let is_about = |&pid: &i32| {
-        let words = argv(pid).into_iter().chain(environment(pid)).any(|word| word.contains(&named));
+        let words = argv(pid).into_iter().chain(environment(pid)).any(|word| names(&word));
         let mounts = || fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
-        words || mounts().contains(&named)
+        words || names(&mounts())
     };
     let line = |pid: i32| (pid, argv(pid).join(" "));
     pids().filter(|&pid| is_alive(pid)).filter(is_about).map(line).collect()
+}
+
+/// Whether a text holds a path or one below it. `/tmp/a-3` is not in `/tmp/a-32`.
+fn names_path(text: &str, path: &str) -> bool {
+    let ends = |rest: &str| !rest.starts_with(|next: char| next.is_alphanumeric());
+    text.match_indices(path).any(|(at, _)| ends(&text[at + path.len()..]))
 }
 
 /// The direct children of a process, with zombies.

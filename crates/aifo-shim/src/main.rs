@@ -1,6 +1,6 @@
 //! `aifo-shim`: the static binary in every container.
 //!
-//! The last component of argv[0] selects the program: `aifo-shim` prints help or installs links,
+//! The last component of `argv[0]` selects the program: `aifo-shim` prints help or installs links,
 //! `aifo-runner` is the exec server of a sidecar, `aifo-agent` executes the agent in its container,
 //! and any other name is a tool, which runs in a sidecar, or a command of a mailbox. The program
 //! blocks and has one thread and no async runtime: it starts once per tool call (`spec/shim.md`).
