@@ -5,7 +5,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use aifo_process::{Mark, random_bits, signal_group_number, sweep};
+use aifo_process::{ExecTag, kill_tagged, random_bits, signal_group_number};
 use aifo_types::{ExecId, Signal, env};
 use nix::errno::Errno;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
@@ -35,7 +35,7 @@ pub struct Peer {
     /// Whether the number of the leader may be somebody else's by now.
     is_reaped: bool,
     /// On all that it starts, should that leave the group.
-    mark: Mark,
+    exec_tag: ExecTag,
     pub(crate) stdin: Lines,
     /// Completes when no more is written to its stdin.
     written: oneshot::Receiver<()>,
@@ -96,7 +96,7 @@ impl Peer {
     ) -> io::Result<Self> {
         let id = ExecId::from_random(random_bits()?);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.process_group(0).env(env::EXEC_MARK, id.as_str());
+        command.process_group(0).env(env::EXEC_TAG, id.as_str());
         let mut child = command.spawn()?;
         let leader = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take(), leader);
@@ -118,7 +118,7 @@ impl Peer {
             child,
             leader,
             is_reaped: false,
-            mark: Mark::of(&id),
+            exec_tag: ExecTag::new(&id),
             stdin: Lines(Some(lines)),
             written,
             stdout,
@@ -147,7 +147,7 @@ impl Peer {
     /// Kills it, and all that it started. Nothing of it is waited for.
     pub fn kill(&self) {
         self.signal(Signal::Kill);
-        sweep(&self.mark);
+        kill_tagged(&self.exec_tag);
     }
 
     /// Ends it: no more stdin, then TERM, then KILL. When this returns, nothing of it runs any more.

@@ -85,8 +85,8 @@ pub(crate) async fn run_wanted(
     }
     let end = agent.run(&session).await;
     let id = session.id().to_owned();
-    let tally = session.close().await;
-    if let Some(text) = banner::after(tally, &id).filter(|_| !is_quiet) {
+    let stats = session.close().await;
+    if let Some(text) = banner::after(stats, &id).filter(|_| !is_quiet) {
         console::say(format_args!("{text}"));
     }
     ended(end?, &agent)

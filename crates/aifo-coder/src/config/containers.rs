@@ -127,7 +127,7 @@ impl Backend {
     pub(crate) fn engine(self) -> Option<Choice> {
         match self {
             Backend::Auto => Some(Choice::Any),
-            Backend::Engine(flavor) => Some(Choice::The(flavor)),
+            Backend::Engine(flavor) => Some(Choice::Only(flavor)),
             Backend::Local => None,
         }
     }

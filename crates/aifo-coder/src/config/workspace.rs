@@ -242,7 +242,7 @@ mod tests {
             ("[kind.rsut]\nallow = []", "/u.toml:1: there is no toolchain 'rsut'\nhint: did you"),
             ("[kind.java]\nallow = []", "hint: define a new toolchain with: tools = [..]"),
             ("[kind.Java]\ntools = []", "'Java' cannot name a toolchain"),
-            ("[containers]\npools = ['10.89.0.1/16']", "'10.89.0.1/16' is no range of addresses"),
+            ("[containers]\npools = ['10.89.0.1/16']", "invalid subnet '10.89.0.1/16'"),
             (
                 "[containers]\ncaches = 'all'",
                 "/u.toml:2: invalid value 'all' for containers.caches: expected project, user or none",

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use aifo_decide::{Call, Decision, Reason, Settings, Toggle, decide};
+use aifo_decide::{Decision, Reason, Settings, Toggle, ToolCall, decide};
 use aifo_policy::{KindPolicy, asks_only_for_version};
 use aifo_process::Lookup;
 use aifo_types::{Refusal, ToolName, exit};
@@ -49,7 +49,7 @@ impl Judge<'_> {
             self.pass_by(tool, &mut told);
             return told;
         }
-        let call = Call { tool: tool.as_str().as_bytes(), args, cwd };
+        let call = ToolCall { tool: tool.as_str().as_bytes(), args, cwd };
         match decide(&call, &settings, &FileSystem) {
             Ok(Decision::Local(local)) => {
                 told.mode = Mode::Local;
@@ -112,7 +112,7 @@ impl Judge<'_> {
     fn settings(&self) -> Settings {
         let toggle = Toggle::from;
         Settings {
-            smart: aifo_decide::Smart {
+            smart: aifo_decide::SmartToggles {
                 node: toggle(self.smart.node),
                 python: toggle(self.smart.python),
             },

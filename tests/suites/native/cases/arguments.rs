@@ -1,4 +1,4 @@
-//! Arguments, byte for byte, and the name a tool is called by.
+//! Arguments, byte for byte, and the tool's name.
 
 use std::ffi::OsString;
 
