@@ -54,8 +54,8 @@ pub(crate) enum Command {
     Exec(Exec),
     /// Run commands of this machine for containers that share a directory with it
     ///
-    /// Creates a client for each command in the directory. In a container the client sends requests as
-    /// files, and returns the command's output and exit code.
+    /// Creates a client for each command in the directory. In a container the client sends requests
+    /// as files, and returns the command's output and exit code.
     #[command(after_help = PROXY)]
     Proxy(Proxy),
     /// Explain how a tool call would be handled, without running it
@@ -95,8 +95,8 @@ pub(crate) struct Run {
     pub(crate) force_share: bool,
     #[command(flatten)]
     pub(crate) smart: SmartFlags,
-    /// Agent (see `aifo-coder agents`) and its arguments, run in a container; or after `--` a command,
-    /// run on this machine or, with --image, in a container
+    /// Agent (see `aifo-coder agents`) and its arguments, run in a container; or after `--` a
+    /// command, run on this machine or, with --image, in a container
     #[arg(
         required = true,
         trailing_var_arg = true,
@@ -118,8 +118,8 @@ pub(crate) enum RunTarget<'a> {
 }
 
 impl Run {
-    /// Returns the program to start. `line` is the whole command line, which ends with these words: a
-    /// `--` before the first word makes them a command.
+    /// Returns the program to start. `line` is the whole command line, which ends with these words:
+    /// a `--` before the first word makes them a command.
     pub(crate) fn target(&self, line: &[OsString]) -> RunTarget<'_> {
         let before = line.len().checked_sub(self.words.len() + 1).and_then(|at| line.get(at));
         match self.words.split_first() {
@@ -342,7 +342,6 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    /// Returns the flags for the configuration.
     pub(crate) fn flags(&self) -> Flags {
         let containers = ContainerFlags {
             backend: self.backend.clone(),

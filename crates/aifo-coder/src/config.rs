@@ -1,7 +1,8 @@
 //! Configuration of a session, with the source of each value (`spec/config.md`).
 //!
-//! The user's file overrides built-in values, the environment overrides the file, and flags override both.
-//! The workspace's file comes last and can only restrict, because an agent can edit it.
+//! The user's file overrides built-in values, the environment overrides the file, and flags
+//! override both. The workspace's file comes last and can only restrict, because an agent can edit
+//! it.
 
 mod acp;
 mod agents;
@@ -68,7 +69,8 @@ pub(crate) fn load_user() -> Result<Config, ConfigError> {
     Ok(config)
 }
 
-/// Returns the real path of the workspace, or `workspace` if it does not exist, which the session reports.
+/// Returns the real path of the workspace, or `workspace` if it does not exist, which the session
+/// reports.
 pub(crate) fn real(workspace: &Path) -> PathBuf {
     workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned())
 }

@@ -67,8 +67,8 @@ impl Forwarding {
         Forwarding::default()
     }
 
-    /// Returns the built-in table with the names of an [`additions_text`](Forwarding::additions_text).
-    /// Invalid names are ignored.
+    /// Returns the built-in table with the names of an
+    /// [`additions_text`](Forwarding::additions_text). Invalid names are ignored.
     pub fn with_additions(text: &str) -> Self {
         let mut forwarding = Forwarding::builtin();
         for names in text.split(',') {
@@ -78,8 +78,8 @@ impl Forwarding {
         forwarding
     }
 
-    /// Allows a name, or a prefix written as `PREFIX*`. A name overrides the table. A prefix only adds to
-    /// it, and does not allow secrets.
+    /// Allows a name, or a prefix written as `PREFIX*`. A name overrides the table. A prefix only
+    /// adds to it, and does not allow secrets.
     pub fn allow(&mut self, names: &str) -> Result<(), InvalidVariable> {
         match parse_pattern(names)? {
             Pattern::Name(name) => self.listed.insert(name.to_owned()),
@@ -122,8 +122,8 @@ impl Forwarding {
         }
     }
 
-    /// Returns the variables that a tool gets, each as `NAME=value`: the caller's forwarded ones in their
-    /// order, then those that are set.
+    /// Returns the variables that a tool gets, each as `NAME=value`: the caller's forwarded ones in
+    /// their order, then those that are set.
     pub fn filter<'a>(
         &self,
         variables: impl IntoIterator<Item = &'a [u8]>,

@@ -7,7 +7,7 @@ use aifo_types::Kind;
 pub struct KindSpec {
     /// The name.
     pub name: &'static str,
-    /// Other names that users may give; compared without case.
+    /// Other names; compared without case.
     pub aliases: &'static [&'static str],
     /// The tools of this kind, without [`DEV_TOOLS`], which every kind may run.
     pub tools: &'static [&'static str],

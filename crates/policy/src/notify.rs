@@ -9,8 +9,8 @@ use aifo_types::Refusal;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotifyRules {
     /// The command: an absolute path and arguments. A final `{args}` is replaced with the caller's
-    /// arguments; without it the caller must send exactly the configured ones. `None`: the command is
-    /// looked up by basename in the safe directories.
+    /// arguments; without it the caller must send exactly the configured ones. `None`: the command
+    /// is looked up by basename in the safe directories.
     pub command: Option<Vec<String>>,
     /// Allowed basenames. Empty: notifications are off.
     pub allowlist: Vec<String>,
@@ -24,8 +24,8 @@ pub struct NotifyRules {
     pub timeout: Option<Duration>,
 }
 
-/// Whether the caller's arguments may start with `-`. An option of a notification command could read or
-/// write the user's files.
+/// Whether the caller's arguments may start with `-`. An option of a notification command could
+/// read or write the user's files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallerOptions {
     /// They may not; this includes `-` and `--`.

@@ -11,12 +11,13 @@ pub use self::command::{CallCommand, RuleCommand};
 pub use self::request::AccessRequest;
 pub use self::rule::{InvalidRule, PermissionRule};
 
-/// The permission rules of a session, each with its source. The first match decides, in the order deny,
-/// allow, ask, default.
+/// The permission rules of a session, each with its source. The first match decides, in the order
+/// deny, allow, ask, default.
 ///
 /// ```
 /// use std::path::{Path, PathBuf};
-/// use aifo_policy::{AccessRequest, DefaultVerdict, PermissionRule, PermissionRules, PermissionVerdict, WithSource};
+/// use aifo_policy::{AccessRequest, DefaultVerdict, PermissionRule, PermissionRules};
+/// use aifo_policy::{PermissionVerdict, WithSource};
 ///
 /// let mut rules = PermissionRules::new(WithSource { value: DefaultVerdict::Ask, source: "built in" });
 /// let edit = PermissionRule::from_keyword("edit").unwrap();
@@ -26,8 +27,8 @@ pub use self::rule::{InvalidRule, PermissionRule};
 ///
 /// let workspace = [PathBuf::from("/workspace")];
 /// let judge = |path| {
-///     let cwd = Path::new("/workspace");
-///     rules.judge(&AccessRequest { kind: "edit", command: None, paths: &[path], workspace: &workspace, cwd })
+///     let (paths, cwd) = (&[path], Path::new("/workspace"));
+///     rules.judge(&AccessRequest { kind: "edit", command: None, paths, workspace: &workspace, cwd })
 /// };
 /// assert_eq!(judge("/workspace/src/a.rs").verdict, PermissionVerdict::Allow);
 /// let denied = judge("/workspace/src/../.git/config");
@@ -127,7 +128,8 @@ impl PermissionDecision {
     }
 }
 
-/// Formats the decision as one line: `deny: { path = ".git" } (/home/me/.config/aifo/config.toml:3)`.
+/// Formats the decision as one line: `deny: { path = ".git" }
+/// (/home/me/.config/aifo/config.toml:3)`.
 impl fmt::Display for PermissionDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PermissionDecision { verdict, rule, source, .. } = self;

@@ -17,7 +17,7 @@ pub struct Policy {
 pub struct KindPolicy {
     /// The kind.
     pub kind: Kind,
-    /// Other names that users may give; compared without case.
+    /// Other names; compared without case.
     pub aliases: Vec<String>,
     /// Tools of this kind.
     own: BTreeSet<String>,
@@ -64,8 +64,8 @@ impl Policy {
         })
     }
 
-    /// Adds tools to a kind's allowlist, and creates the kind if it does not exist. Call this only with
-    /// values from the user's own configuration, which no agent can edit.
+    /// Adds tools to a kind's allowlist, and creates the kind if it does not exist. Call this only
+    /// with values from the user's own configuration, which no agent can edit.
     pub fn allow(&mut self, kind: &Kind, tools: impl IntoIterator<Item = ToolName>) {
         let known = self.kinds.iter().position(|policy| policy.kind == *kind);
         let index = known.unwrap_or_else(|| {

@@ -2,9 +2,9 @@
 
 use aifo_types::{HIDDEN, is_secret, secret_in_word};
 
-/// Formats arguments as one line. Words with other than plain characters are quoted, long words and long
-/// lists are truncated, and values with a secret's name are replaced: the word after `--token`, and the
-/// value in `--token=..` or `Authorization: ..`.
+/// Formats arguments as one line. Words with other than plain characters are quoted, long words and
+/// long lists are truncated, and values with a secret's name are replaced: the word after
+/// `--token`, and the value in `--token=..` or `Authorization: ..`.
 pub fn redact(args: &[Vec<u8>]) -> String {
     let mut words = Vec::new();
     let mut left = MAX_LINE;

@@ -42,8 +42,8 @@ impl fmt::Display for RouteReason {
 }
 
 impl Policy {
-    /// Returns the running sidecars that may run `tool`, in the order in which to try them; never empty.
-    /// The first whose runner finds the tool installed runs it.
+    /// Returns the running sidecars that may run `tool`, in the order in which to try them; never
+    /// empty. The first whose runner finds the tool installed runs it.
     ///
     /// Errors: [`Refusal::ToolNotAllowed`] if no allowlist has the tool,
     /// [`Refusal::ToolUnavailable`] if no kind that may run it is running.

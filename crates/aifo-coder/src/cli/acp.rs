@@ -11,8 +11,8 @@ use crate::cli::{Cli, Session, YesTo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Prompt {
-    /// Agent (see `aifo-coder agents`), unless --agent-command is given, and prompt; `-` or no prompt
-    /// reads stdin
+    /// Agent (see `aifo-coder agents`), unless --agent-command is given, and prompt; `-` or no
+    /// prompt reads stdin
     #[arg(value_name = "AGENT] [TEXT", num_args = 0..=2)]
     pub(crate) words: Vec<String>,
     /// Output format: the answer as text, or all events as JSON Lines
@@ -44,16 +44,16 @@ pub(crate) struct Acp {
         allow_hyphen_values = true
     )]
     first: Option<OsString>,
-    /// Run the agent with these arguments in this terminal and its container, to log in or set it up.
-    /// Put `--` before options that aifo-coder has too
+    /// Run the agent with these arguments in this terminal and its container, to log in or set it
+    /// up. Put `--` before options that aifo-coder has too
     #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<OsString>,
-    /// Server of the agent's fs/*: aifo (confined to the workspace), editor (unconfined, with unsaved
-    /// changes) or none [default: aifo for agents that support it]
+    /// Server of the agent's fs/*: aifo (confined to the workspace), editor (unconfined, with
+    /// unsaved changes) or none [default: aifo for agents that support it]
     #[arg(long, value_name = "WHO", value_enum)]
     pub(crate) files: Option<ServedBy>,
-    /// Server of the agent's terminal/*: aifo (next to the agent, with tools in sidecars), editor (on
-    /// this machine, without any rules) or none [default: aifo for agents that use them]
+    /// Server of the agent's terminal/*: aifo (next to the agent, with tools in sidecars), editor
+    /// (on this machine, without any rules) or none [default: aifo for agents that use them]
     #[arg(long, value_name = "WHO", value_enum)]
     pub(crate) terminals: Option<ServedBy>,
     #[command(flatten)]
@@ -126,8 +126,8 @@ pub(crate) struct AcpAgent {
     /// Image of the agent's container
     #[arg(long, value_name = "IMAGE")]
     pub(crate) image: Option<String>,
-    /// Working directory of the agent; outside the workspace it is the workspace [default: the current
-    /// directory]
+    /// Working directory of the agent; outside the workspace it is the workspace [default: the
+    /// current directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cwd: Option<PathBuf>,
     /// Start even if another agent uses the workspace
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_an_agent_and_is_no_option_is_the_agents() {
+    fn unknown_options_after_an_agent_belong_to_the_agent() {
         let words = |words: &[&str]| {
             let acp = parse(words);
             let backend = acp.agent.session.containers.backend.clone().unwrap_or_default();

@@ -5,17 +5,15 @@ use clap::Args;
 
 use crate::config::{Flags, parse_rule_keyword};
 
-/// `--yes-to`.
 #[derive(Debug, Args)]
 pub(crate) struct YesTo {
-    /// Allow calls of this kind unless a rule denies them: read, edit, delete, move, search, execute,
-    /// think, fetch, switch_mode, other or all; repeatable
+    /// Allow calls of this kind unless a rule denies them: read, edit, delete, move, search,
+    /// execute, think, fetch, switch_mode, other or all; repeatable
     #[arg(long = "yes-to", value_name = "KIND", value_delimiter = ',', value_parser = parse)]
     yes_to: Vec<PermissionRule>,
 }
 
 impl YesTo {
-    /// Adds the rules to `flags`.
     pub(crate) fn add_to(&self, flags: Flags) -> Flags {
         Flags { yes_to: self.yes_to.clone(), ..flags }
     }

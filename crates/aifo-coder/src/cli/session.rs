@@ -8,28 +8,27 @@ use clap::{Args, ValueHint};
 
 use crate::config::{self, ContainerFlags, Flags};
 
-/// Flags of every session.
 #[derive(Debug, Args)]
 pub(crate) struct Session {
     #[command(flatten)]
     pub(crate) project: Project,
-    /// Address of the proxy: unix:///path/to.sock or tcp://host:port, port 0 for any [default: a unix
-    /// socket in the session directory]
+    /// Address of the proxy: unix:///path/to.sock or tcp://host:port, port 0 for any [default: a
+    /// unix socket in the session directory]
     #[arg(long, value_name = "URL")]
     pub(crate) listen: Option<Endpoint>,
     /// Stop sidecars that were started on demand after N idle seconds; 0 for never [default: 900]
     #[arg(long, value_name = "N")]
     pub(crate) idle_stop: Option<u64>,
-    /// Time limit of a tool in seconds, 0 for none; sends INT, TERM 5 s and KILL 10 s after it [env:
-    /// AIFO_TOOLEEXEC_MAX_SECS]
+    /// Time limit of a tool in seconds, 0 for none; sends INT, TERM 5 s and KILL 10 s after it
+    /// [env: AIFO_TOOLEEXEC_MAX_SECS]
     #[arg(long, value_name = "N")]
     pub(crate) max_secs: Option<u64>,
-    /// Confinement of tools: auto (as far as the kernel supports it), required (fail without it) or off
-    /// [default: auto]
+    /// Confinement of tools: auto (as far as the kernel supports it), required (fail without it) or
+    /// off [default: auto]
     #[arg(long, value_name = "HOW", value_parser = parse_confine)]
     pub(crate) confine: Option<Confine>,
-    /// Transport to runners: socket (passes the caller's descriptors), stdio (relays all streams, for
-    /// engines with another kernel) or auto
+    /// Transport to runners: socket (passes the caller's descriptors), stdio (relays all streams,
+    /// for engines with another kernel) or auto
     #[arg(long, value_name = "HOW", value_parser = parse_transport, default_value = "auto")]
     pub(crate) runner_transport: RunnerTransport,
     /// Only print warnings and errors on stderr
@@ -43,18 +42,18 @@ pub(crate) struct Session {
     pub(crate) containers: ContainerArgs,
 }
 
-/// Flags of a project.
 #[derive(Debug, Args)]
 pub(crate) struct Project {
     /// Workspace directory; tools run in it and below
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub(crate) workspace: PathBuf,
     /// Toolchain to start: rust, node, python, c-cpp, go or one of your own, with a version as in
-    /// rust@1.95; auto starts each on demand; repeatable [default: detected from the project's files]
+    /// rust@1.95; auto starts each on demand; repeatable [default: detected from the project's
+    /// files]
     #[arg(long = "toolchain", value_name = "KIND", value_delimiter = ',')]
     pub(crate) toolchains: Vec<String>,
-    /// Forward the caller's variable NAME, or those of 'PREFIX*', to tools; NAME=VALUE sets it for every
-    /// tool; repeatable
+    /// Forward the caller's variable NAME, or those of 'PREFIX*', to tools; NAME=VALUE sets it for
+    /// every tool; repeatable
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
 }
@@ -74,8 +73,8 @@ pub(crate) struct SmartFlags {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Containers")]
 pub(crate) struct ContainerArgs {
-    /// Backend of sidecars: docker, podman, local (child processes) or auto (containers if an engine
-    /// answers and has the images, else local) [default: auto] [env: AIFO_BACKEND]
+    /// Backend of sidecars: docker, podman, local (child processes) or auto (containers if an
+    /// engine answers and has the images, else local) [default: auto] [env: AIFO_BACKEND]
     #[arg(long, value_name = "HOW")]
     pub(crate) backend: Option<String>,
     /// Image of a toolchain's containers; repeatable [env: AIFO_<KIND>_TOOLCHAIN_IMAGE]
@@ -94,8 +93,8 @@ pub(crate) struct ContainerArgs {
     /// Publish a port of the containers: PORT:PORT or IP:PORT:PORT; repeatable
     #[arg(long, value_name = "PORTS")]
     pub(crate) publish: Vec<String>,
-    /// Memory limit of each container, for example 512m or 4g; 0 for none [default: three quarters of
-    /// the machine's]
+    /// Memory limit of each container, for example 512m or 4g; 0 for none [default: three quarters
+    /// of the machine's]
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<String>,
     /// Limit of processes and threads in each container; 0 for none [default: 4096]
@@ -110,7 +109,6 @@ pub(crate) struct ContainerArgs {
 }
 
 impl Session {
-    /// Returns the flags for the configuration.
     pub(crate) fn flags(&self) -> Flags {
         Flags {
             containers: self.containers.flags(),
@@ -141,14 +139,12 @@ impl ContainerArgs {
 }
 
 impl Project {
-    /// Returns the flags for the configuration.
     pub(crate) fn flags(&self) -> Flags {
         Flags { toolchains: self.toolchains.clone(), env: self.env.clone(), ..Flags::default() }
     }
 }
 
 impl SmartFlags {
-    /// Adds the flags to `flags`.
     pub(crate) fn add_to(&self, flags: Flags) -> Flags {
         Flags {
             smart_node: self.smart_node.then_some(true),

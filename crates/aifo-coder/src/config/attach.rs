@@ -4,7 +4,6 @@ use crate::config::error::ConfigError;
 use crate::config::source::{Source, Sourced};
 use crate::config::values::Config;
 
-/// The flag's name.
 pub(crate) const ATTACH: &str = "--attach";
 
 impl Config {

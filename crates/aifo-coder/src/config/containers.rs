@@ -294,7 +294,8 @@ impl Config {
         self.apply_attach_flags(&flags.attach)
     }
 
-    /// Applies `AIFO_BACKEND`, `AIFO_CODER_IMAGE_*`, and `AIFO_<KIND>_TOOLCHAIN_IMAGE` of every kind.
+    /// Applies `AIFO_BACKEND`, `AIFO_CODER_IMAGE_*`, and `AIFO_<KIND>_TOOLCHAIN_IMAGE` of every
+    /// kind.
     pub(crate) fn apply_container_environment(
         &mut self,
         lookup: VariableLookup<'_>,

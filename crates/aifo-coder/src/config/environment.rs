@@ -12,7 +12,6 @@ use crate::config::source::{Source, Sourced};
 use crate::config::user::{check_max_executions, limit};
 use crate::config::values::{Config, SmartMode};
 
-/// Looks up a variable's value.
 pub(crate) type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 impl Config {
@@ -48,7 +47,8 @@ impl Config {
         Ok(())
     }
 
-    /// Applies the smart switches as a shim does: those of a runtime only count if the main one is on.
+    /// Applies the smart switches as a shim does: those of a runtime only count if the main one is
+    /// on.
     fn apply_smart(&mut self, lookup: VariableLookup<'_>) -> Result<(), ConfigError> {
         let Some(main) = switch(lookup, env::SMART)? else { return Ok(()) };
         let smart = if main.value { SmartMode::On } else { SmartMode::Off };

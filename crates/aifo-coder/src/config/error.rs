@@ -4,7 +4,6 @@ use std::path::Path;
 
 use crate::config::source::{Layer, Source};
 
-/// An invalid value.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {what}{}", hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default())]
 pub(crate) struct ConfigError {

@@ -32,8 +32,8 @@ enum Owner {
     Workspace,
 }
 
-/// All keys. User and workspace files have the same form, so that the error for a key in the wrong file
-/// differs from the one for an unknown key.
+/// All keys. User and workspace files have the same form, so that the error for a key in the wrong
+/// file differs from the one for an unknown key.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Entries {
@@ -102,8 +102,8 @@ pub(crate) struct AgentEntries {
     pub(crate) python: Option<Spanned<bool>>,
 }
 
-/// Returns `$XDG_CONFIG_HOME/aifo/config.toml` or `~/.config/aifo/config.toml`; `None` without a home
-/// directory.
+/// Returns `$XDG_CONFIG_HOME/aifo/config.toml` or `~/.config/aifo/config.toml`; `None` without a
+/// home directory.
 pub(crate) fn user_file_path() -> Option<PathBuf> {
     let directory =
         |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -253,7 +253,7 @@ mod tests {
             image_prefix = "registry.example/"
             image_tag = "stable"
             admit = ["npmrc", "ca-bundle"]
-            ca_bundle = "/etc/ssl/ours.pem"
+            ca_bundle = "/etc/ssl/company.pem"
 
             [env]
             allow = ["FOO", "MY_*"]

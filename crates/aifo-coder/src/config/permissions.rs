@@ -111,8 +111,8 @@ pub(crate) fn shown(rule: &PermissionRule) -> Value {
     }
 }
 
-/// Returns the keys that a workspace's file may not have, with their effect. An ask rule extends permissions
-/// if the default is to deny.
+/// Returns the keys that a workspace's file may not have, with their effect. An ask rule extends
+/// permissions if the default is to deny.
 pub(crate) fn loosening(
     entries: &PermissionEntries,
 ) -> impl Iterator<Item = (Range<usize>, String)> {

@@ -28,8 +28,8 @@ pub(crate) enum StartMode {
 pub(crate) const AUTO: &str = "auto";
 
 impl Config {
-    /// Parses words such as `rust`, `py` and `rust@1.95`; each kind is listed once. `auto` offers every
-    /// kind, and the other words only choose versions.
+    /// Parses words such as `rust`, `py` and `rust@1.95`; each kind is listed once. `auto` offers
+    /// every kind, and the other words only choose versions.
     pub(crate) fn toolchains_named(
         &self,
         words: Sourced<Vec<String>>,

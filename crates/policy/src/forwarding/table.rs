@@ -19,8 +19,8 @@ enum Rule {
     Stays(StayReason),
     /// Always.
     Passes(PassReason),
-    /// Unless the value is an absolute path, or a list of them, outside the workspace. `/dev/null` is
-    /// allowed.
+    /// Unless the value is an absolute path, or a list of them, outside the workspace. `/dev/null`
+    /// is allowed.
     PathInside(PassReason),
     /// If each path of the list is relative or inside the workspace.
     PathsInside(PassReason),
@@ -49,8 +49,8 @@ pub(crate) fn matches_pattern(pattern: &str, name: &[u8]) -> bool {
     }
 }
 
-/// Returns whether the sidecar sets this variable itself. The caller's PATH would select other programs,
-/// and a variable of the loader would inject code into each.
+/// Returns whether the sidecar sets this variable itself. The caller's PATH would select other
+/// programs, and a variable of the loader would inject code into each.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
     RESERVED.iter().any(|pattern| matches_pattern(pattern, name))
 }

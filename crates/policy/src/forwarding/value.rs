@@ -21,14 +21,14 @@ pub(crate) fn has_credentials(value: &[u8]) -> bool {
     false
 }
 
-/// Returns whether one of the paths, separated by `:`, is absolute and outside the workspace. Relative and
-/// empty paths refer to the call's directory, which is the tool's too.
+/// Returns whether one of the paths, separated by `:`, is absolute and outside the workspace.
+/// Relative and empty paths refer to the call's directory, which is the tool's too.
 pub(crate) fn has_path_outside(value: &[u8], workspace: &Path) -> bool {
     value.split(|byte| *byte == b':').any(|path| is_outside(path, workspace))
 }
 
-/// Returns whether a word, or the part after its `=`, is an absolute path outside the workspace. The path
-/// may be quoted or a `file://` URL.
+/// Returns whether a word, or the part after its `=`, is an absolute path outside the workspace.
+/// The path may be quoted or a `file://` URL.
 pub(crate) fn has_option_outside(value: &[u8], workspace: &Path) -> bool {
     let separates = |byte: &u8| byte.is_ascii_whitespace() || b"=\"'".contains(byte);
     value.split(separates).any(|word| {
@@ -37,8 +37,8 @@ pub(crate) fn has_option_outside(value: &[u8], workspace: &Path) -> bool {
     })
 }
 
-/// Returns whether the value contains make's jobserver option, which names descriptors or a pipe of the
-/// caller's make.
+/// Returns whether the value contains make's jobserver option, which names descriptors or a pipe of
+/// the caller's make.
 pub(crate) fn has_jobserver(value: &[u8]) -> bool {
     const OPTION: &[u8] = b"--jobserver";
     value.windows(OPTION.len()).any(|bytes| bytes == OPTION)

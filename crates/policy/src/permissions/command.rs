@@ -22,8 +22,8 @@ impl CallCommand {
         of_argv(argv.to_vec(), 0)
     }
 
-    /// Combines several texts of which one will run. Allow rules match none of them, deny rules match
-    /// each.
+    /// Combines several texts of which one will run. Allow rules match none of them, deny rules
+    /// match each.
     pub fn from_any<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         let parts = texts.into_iter().flat_map(|text| of_text(text, 0).parts).collect();
         CallCommand { single: None, parts }
@@ -34,8 +34,8 @@ impl CallCommand {
         self.single.as_ref() == Some(&command.argv)
     }
 
-    /// Returns whether one of its programs is this one with these arguments. A rule's program without a
-    /// directory matches in any directory.
+    /// Returns whether one of its programs is this one with these arguments. A rule's program
+    /// without a directory matches in any directory.
     pub(super) fn runs(&self, command: &RuleCommand) -> bool {
         let Some((program, args)) = command.argv.split_first() else { return false };
         self.parts.iter().any(|part| {

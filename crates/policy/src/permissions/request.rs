@@ -13,8 +13,8 @@ pub struct AccessRequest<'a> {
     pub command: Option<&'a CallCommand>,
     /// Every path of the call, as the agent sent it, and with links resolved where possible.
     pub paths: &'a [&'a str],
-    /// The absolute paths of the workspace, any of which an agent may use. Rules' paths are relative to
-    /// it.
+    /// The absolute paths of the workspace, any of which an agent may use. Rules' paths are
+    /// relative to it.
     pub workspace: &'a [PathBuf],
     /// The directory for the agent's relative paths.
     pub cwd: &'a Path,

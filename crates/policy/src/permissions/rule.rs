@@ -106,8 +106,9 @@ impl PermissionRule {
         }
     }
 
-    /// Returns whether the rule allows a call: it must cover the command and every path. A path rule
-    /// covers kinds that are about files, but no command, whose paths do not limit what it does.
+    /// Returns whether the rule allows a call: it must cover the command and every path. A path
+    /// rule covers kinds that are about files, but no command, whose paths do not limit what it
+    /// does.
     pub(super) fn allows(&self, request: &AccessRequest<'_>) -> bool {
         let paths = self.path.as_ref().is_none_or(|rule| {
             let is_covered = self.command.is_some()
@@ -125,7 +126,8 @@ impl PermissionRule {
         paths && command && self.matches_kind(request)
     }
 
-    /// Returns whether an allow rule covers calls that have a command; a kind such as `read` does not.
+    /// Returns whether an allow rule covers calls that have a command; a kind such as `read` does
+    /// not.
     pub fn covers_commands(&self) -> bool {
         let runs = |kind: &String| {
             !TOOL_KINDS.contains(&kind.as_str()) || ["execute", "other"].contains(&kind.as_str())
@@ -205,8 +207,8 @@ fn is_below(path: &str, rule: &str, request: &AccessRequest<'_>) -> bool {
     }
 }
 
-/// Makes a path absolute, with the workspace's first path as its prefix if it is in the workspace. `None` for
-/// URLs and paths with `~`.
+/// Makes a path absolute, with the workspace's first path as its prefix if it is in the workspace.
+/// `None` for URLs and paths with `~`.
 fn resolve(path: &str, base: &Path, request: &AccessRequest<'_>) -> Option<PathBuf> {
     if path.starts_with('~') || path.contains("://") {
         return None;
