@@ -1,6 +1,6 @@
 //! Child processes of tests, with collected output and deadlines.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,7 +79,16 @@ impl Running {
     /// Starts a command and collects its output; stdin is the command's.
     #[track_caller]
     pub fn start(command: &mut Command) -> Self {
-        let spawned = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut spawned = command.spawn();
+        let is_busy = |e: &std::io::Error| e.kind() == ErrorKind::ExecutableFileBusy;
+        // A child of another test thread may hold a copied program open for writing until its exec.
+        eventually("the program is not open for writing", || {
+            if spawned.as_ref().is_err_and(is_busy) {
+                spawned = command.spawn();
+            }
+            !spawned.as_ref().is_err_and(is_busy)
+        });
         let mut child = spawned.unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
         let stdout = Collector::of(child.stdout.take().expect("stdout is a pipe"));
         let stderr = Collector::of(child.stderr.take().expect("stderr is a pipe"));

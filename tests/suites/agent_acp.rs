@@ -51,7 +51,7 @@ fn has_run(fixture: &AgentFixture) -> bool {
 
 /// gemini names session files by the minute, and loses the session if it is loaded in the minute of
 /// its creation.
-fn let_it_be_loadable(agent: Agent) {
+fn wait_until_loadable(agent: Agent) {
     if agent == Agent::Gemini {
         let minute = || UNIX_EPOCH.elapsed().expect("1970 is over").as_secs() / 60;
         let began = minute();
@@ -60,7 +60,7 @@ fn let_it_be_loadable(agent: Agent) {
 }
 
 /// Whether loading an unknown session fails; openhands creates it.
-fn knows_its_sessions(agent: Agent) -> bool {
+fn fails_for_unknown_sessions(agent: Agent) -> bool {
     agent != Agent::Openhands
 }
 

@@ -43,7 +43,7 @@ fn run(fixture: AgentFixture, start: Start) -> (Command, String, AgentFixture) {
 /// The deadline of a task: some agents load for many seconds.
 const PATIENCE: Duration = Duration::from_secs(240);
 /// The deadline of an agent's end after SIGTERM.
-const GOODBYE: Duration = Duration::from_secs(10);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn is_over(pid: i32) -> bool {
     !is_alive(pid) || is_zombie(pid)
@@ -76,7 +76,7 @@ fn tools_run_in_sidecars_and_what_they_say_comes_back() {
         let (model, url) = fixture.model(script);
         let start = fixture.agent.headless(&url, model.script());
         let (mut command, stdin, fixture) = run(fixture, without_the_rows_own(start));
-        let running = fed(&mut command, &stdin);
+        let running = start_with_stdin(&mut command, &stdin);
         eventually_within(PATIENCE, &format!("{name} has ended"), || is_over(running.pid()));
         let outcome = running.finish();
         assert_eq!(outcome.code(), Some(0), "{name}: {outcome:?}");
@@ -115,13 +115,13 @@ fn an_agent_that_is_ended_takes_its_tool_along() {
         let start = fixture.agent.headless(&url, model.script());
         let (mut command, stdin, fixture) = run(fixture, without_the_rows_own(start));
         let started = fixture.workspace().join("started");
-        let running = fed(&mut command, &stdin);
+        let running = start_with_stdin(&mut command, &stdin);
         let has_started = format!("{name} has its tool started");
         eventually_within(PATIENCE, &has_started, || started.exists());
         running.signal(Signal::SIGTERM);
         // Some take a moment to end; the others are killed.
         let asked = Instant::now();
-        while !is_over(running.pid()) && asked.elapsed() < GOODBYE {
+        while !is_over(running.pid()) && asked.elapsed() < END_TIMEOUT {
             std::thread::sleep(Duration::from_millis(50));
         }
         drop(running);
@@ -134,7 +134,7 @@ fn an_agent_that_is_ended_takes_its_tool_along() {
 }
 
 /// Starts a command whose stdin has this text and ends: some agents wait for the end.
-fn fed(command: &mut Command, text: &str) -> Running {
+fn start_with_stdin(command: &mut Command, text: &str) -> Running {
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     let child = Running::start(command.stdin(reader));
     // Some agents do not read it.

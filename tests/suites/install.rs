@@ -132,7 +132,7 @@ fn it_can_install_itself_where_it_is() {
 #[test]
 fn foreign_files_are_left_alone_and_nothing_is_changed() {
     for make in [
-        |path: &Path| fs::write(path, "somebody's").unwrap(),
+        |path: &Path| fs::write(path, "foreign").unwrap(),
         |path: &Path| fs::create_dir(path).unwrap(),
         |path: &Path| symlink("/usr/bin/python3", path).unwrap(),
     ] {

@@ -61,7 +61,7 @@ fn a_disk_that_is_full_is_an_error_wherever_it_ends() {
     }
     // A temporary directory of 3 MiB that only the session can see.
     let setup = SessionSetup::new();
-    let tmp = setup.workspace().join("tmp");
+    let tmp = setup.scratch().join("tmp");
     fs::create_dir(&tmp).unwrap();
     let script = "/bin/mount -t tmpfs -o size=3m tmpfs \"$TMPDIR\" && exec \"$@\"";
     let wrapper = ["/usr/bin/unshare", "--mount", "/bin/sh", "-c", script, "sh"];

@@ -36,7 +36,6 @@ impl EngineCommand {
         self
     }
 
-    /// Builds the command to run.
     pub(crate) fn prepare(&self) -> std::process::Command {
         let mut command = std::process::Command::new(&self.program.file);
         command.args(&self.args).env("PATH", &self.program.path);

@@ -42,7 +42,6 @@ impl Labels {
         Labels { session: session.to_owned(), directory: directory.to_owned() }
     }
 
-    /// Returns `name=value` arguments.
     pub(crate) fn to_words(&self) -> [String; 3] {
         [
             format!("{}={}", Label::Session.name(), self.session),

@@ -53,7 +53,6 @@ impl BufferedResponse {
         }
     }
 
-    /// Moves the output in memory to the file.
     async fn spill(&mut self) -> io::Result<()> {
         if self.spool.is_none() {
             self.spool = Some(unnamed_file(&self.spool_dir).await?);

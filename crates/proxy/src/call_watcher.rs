@@ -84,12 +84,10 @@ impl CallWatcher {
         self.canceller.cancel(CancelCause::Disconnect, interrupt);
     }
 
-    /// Whether the tool reached its time limit.
     pub(crate) fn timed_out(&self) -> bool {
         self.timed_out
     }
 
-    /// Returns the exit code to report for an ending.
     pub(crate) fn exit_code(&self, ending: Option<Ending>) -> u8 {
         match ending {
             None => exit::UNKNOWN,

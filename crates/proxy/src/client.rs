@@ -8,14 +8,12 @@ use std::time::Duration;
 use aifo_sidecar::Socket;
 use aifo_wire::Limits;
 
-/// The socket type of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientTransport {
     Unix,
     Tcp,
 }
 
-/// A connected client.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) socket: Socket,
@@ -52,7 +50,6 @@ impl Client {
         let _ = self.socket.hangup().await;
     }
 
-    /// Sends all of `parts`, one after the other.
     pub(crate) async fn send_parts(&self, parts: [&[u8]; 3]) -> io::Result<()> {
         let mut left = parts;
         while left.iter().any(|part| !part.is_empty()) {

@@ -31,7 +31,6 @@ pub struct Listener {
     allowed: AllowedPeers,
 }
 
-/// The peers that may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AllowedPeers {
     /// Every peer of a TCP address; the token authenticates it.

@@ -53,7 +53,6 @@ impl PendingConnections {
 }
 
 impl PendingGuard {
-    /// Waits until the connection is evicted.
     pub(crate) async fn evicted(&mut self) {
         if (&mut self.evicted).await.is_err() {
             // The set was dropped, so nothing evicts this connection.

@@ -99,7 +99,6 @@ impl RunningExec {
 }
 
 impl Registration {
-    /// Returns the id.
     pub(crate) fn id(&self) -> &ExecId {
         &self.id
     }

@@ -27,15 +27,11 @@ pub(crate) struct RelayedExec {
 
 /// Writes the response. An error means that the client has disconnected.
 pub(crate) trait ResponseWriter {
-    /// The tool has started.
     async fn start(&mut self, client: &Client) -> io::Result<()>;
-    /// The tool has written output.
     async fn output(&mut self, client: &Client, data: &[u8]) -> io::Result<()>;
-    /// The tool has ended.
     async fn end(&mut self, client: &Client, end: ExecEnd) -> io::Result<()>;
 }
 
-/// The ending that a response reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExecEnd {
     /// `None` if it is unknown.
@@ -46,7 +42,6 @@ pub(crate) struct ExecEnd {
     pub(crate) exit_code: u8,
 }
 
-/// An event while a tool runs.
 enum RelayEvent {
     /// An event of the exec; `None` if the runner was lost.
     Runner(Option<ExecEvent>),

@@ -13,7 +13,6 @@ use tokio::time::sleep;
 use crate::client::{Client, ParkedClient, SurplusBudget};
 use crate::state::ProxyState;
 
-/// The caller that waits for a sidecar.
 #[derive(Clone, Copy)]
 pub(crate) enum Caller<'a> {
     /// A client of version 1 or 2, which gets no interim response.

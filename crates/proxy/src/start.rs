@@ -27,7 +27,6 @@ pub(crate) fn log_start(request: &ExecRequest, record: &CallRecord, kind: &Kind)
     );
 }
 
-/// Returns the `Start` frame of a request.
 pub(crate) fn start_frame(
     state: &ProxyState,
     request: &ExecRequest,
@@ -52,7 +51,6 @@ pub(crate) fn start_frame(
     }
 }
 
-/// A started tool and the route to its sidecar.
 pub(crate) struct StartedExec {
     pub(crate) exec: Exec,
     pub(crate) route: Route,

@@ -221,12 +221,10 @@ impl Shared {
         }
     }
 
-    /// Returns the image of a kind's container.
     fn image(&self, kind: &Kind) -> String {
         self.agent(kind).map_or_else(|| self.config.images.of(kind), |agent| agent.image.clone())
     }
 
-    /// Returns the configuration of a kind's container.
     fn sidecar(&self, kind: &Kind) -> ContainerSpec {
         match self.agent(kind) {
             Some(agent) => agent::container(self, agent),
@@ -234,7 +232,6 @@ impl Shared {
         }
     }
 
-    /// Returns the agent's configuration if this is its kind.
     fn agent(&self, kind: &Kind) -> Option<&AgentContainer> {
         self.config.agent.as_ref().filter(|_| *kind == Kind::agent())
     }

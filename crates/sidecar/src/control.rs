@@ -16,7 +16,6 @@ use crate::event::ExecEvent;
 use crate::link::Link;
 use crate::outbox::Outbox;
 
-/// An open control connection.
 #[derive(Debug)]
 pub(crate) struct ControlConnection {
     link: Link,
@@ -82,7 +81,6 @@ impl ControlConnection {
         }
     }
 
-    /// Whether descriptors reach the runner.
     pub(crate) fn takes_descriptors(&self) -> bool {
         self.link.takes_descriptors()
     }
@@ -136,12 +134,10 @@ impl ControlConnection {
         self.link.shutdown(how);
     }
 
-    /// Drops the receiver of an exec's events.
     pub(crate) fn forget_exec(&self, serial: u32) {
         self.replies().execs.remove(&serial);
     }
 
-    /// Drops the receiver of an exec's relayed bytes.
     pub(crate) fn forget_tunnel(&self, serial: u32) {
         self.replies().tunnels.remove(&serial);
     }

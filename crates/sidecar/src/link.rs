@@ -22,7 +22,6 @@ pub(crate) enum Link {
     Pipes(Pipes),
 }
 
-/// Two pipes, one per direction.
 #[derive(Debug)]
 pub(crate) struct Pipes {
     reader: AsyncFd<OwnedFd>,
@@ -49,7 +48,6 @@ impl Link {
         }))
     }
 
-    /// Whether descriptors reach the runner.
     pub(crate) fn takes_descriptors(&self) -> bool {
         matches!(self, Link::Socket(_))
     }
@@ -99,7 +97,6 @@ impl Link {
         }
     }
 
-    /// Shuts down one direction, or both.
     pub(crate) fn shutdown(&self, how: Shutdown) {
         match self {
             Link::Socket(socket) => socket.shutdown(how),

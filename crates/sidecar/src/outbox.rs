@@ -12,7 +12,6 @@ use crate::link::Link;
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     queue: VecDeque<Message>,
-    /// Unsent bytes of all messages.
     unsent: usize,
 }
 
@@ -34,7 +33,6 @@ impl Outbox {
         self.queue.is_empty()
     }
 
-    /// Returns the number of unsent bytes.
     pub(crate) fn unsent(&self) -> usize {
         self.unsent
     }

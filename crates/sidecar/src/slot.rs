@@ -30,10 +30,8 @@ pub(crate) struct SidecarSlot {
     state: Mutex<SlotState>,
 }
 
-/// The kinds that run.
 pub(crate) type RunningKinds = watch::Sender<BTreeSet<Kind>>;
 
-/// The state of a slot.
 enum SlotState {
     Stopped,
     Starting(watch::Receiver<Option<Outcome>>),

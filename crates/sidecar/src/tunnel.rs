@@ -20,9 +20,7 @@ use crate::socket::{Socket, on_reactor};
 /// The descriptor to relay for an exec.
 #[derive(Debug)]
 pub(crate) enum RelayTarget {
-    /// The client's connection.
     Client(OwnedFd),
-    /// The pipe for the tool's output.
     Output(OwnedFd),
     None,
 }

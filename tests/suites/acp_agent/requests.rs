@@ -53,12 +53,13 @@ fn without_an_option_to_reject_a_denial_is_cancelled() {
 
 #[test]
 fn a_permission_request_after_which_the_turn_ends_is_answered() {
-    let nobody = Step::request("p", "session/request_permission", Step::permission(call()));
-    let test = PromptTest::with(&turn([nobody, Step::wait_answer("p"), Step::stop("end_turn")]));
+    let unanswered = Step::request("p", "session/request_permission", Step::permission(call()));
+    let test =
+        PromptTest::with(&turn([unanswered, Step::wait_answer("p"), Step::stop("end_turn")]));
     test.ask(&[]).answered("");
     answer(&test.agent, "p");
-    let nobody = Step::request("p", "session/request_permission", Step::permission(call()));
-    PromptTest::with(&turn([nobody, Step::stop("end_turn")])).ask(&[]).answered("");
+    let unanswered = Step::request("p", "session/request_permission", Step::permission(call()));
+    PromptTest::with(&turn([unanswered, Step::stop("end_turn")])).ask(&[]).answered("");
 }
 
 #[test]

@@ -7,8 +7,8 @@ use aifo_tests::{AgentFixture, Editor};
 use serde_json::{Value, json};
 
 use super::{
-    MADE, MAKE, decide, fixtures, has_run, introduced, knows_its_sessions, let_it_be_loadable,
-    opened, permission, prompted, said,
+    MADE, MAKE, decide, fails_for_unknown_sessions, fixtures, has_run, introduced, opened,
+    permission, prompted, said, wait_until_loadable,
 };
 
 /// Starts `aifo-coder acp` with the fixture's agent, with the wire log in this scratch directory.
@@ -110,7 +110,7 @@ fn an_editor_that_leaves_while_a_permission_waits_takes_all_along() {
         assert_eq!(first.finish().code(), Some(0), "{name}");
         fixture.is_clean();
 
-        let_it_be_loadable(fixture.agent);
+        wait_until_loadable(fixture.agent);
         let mut second = editor(&fixture, "second");
         introduced(&mut second);
         let load = json!({"sessionId": session, "cwd": fixture.workspace(), "mcpServers": []});
@@ -149,7 +149,11 @@ fn a_session_that_is_not_there_cannot_be_loaded() {
         let load = json!({"sessionId": nobody, "cwd": fixture.workspace(), "mcpServers": []});
         let load = editor.request("session/load", &load);
         let loaded = editor.response(load);
-        assert_eq!(loaded.is_err(), knows_its_sessions(fixture.agent), "{name}: {loaded:?}");
+        assert_eq!(
+            loaded.is_err(),
+            fails_for_unknown_sessions(fixture.agent),
+            "{name}: {loaded:?}"
+        );
         // The agent still works.
         let session = opened(&mut editor, &fixture);
         let (_, text) = turn(&mut editor, &session);

@@ -4,7 +4,7 @@ use aifo_tests::model::{Agent, Script};
 use aifo_tests::{AgentFixture, Editor, Outcome, Running};
 use serde_json::Value;
 
-use super::{MADE, MAKE, fixtures, has_run, knows_its_sessions, let_it_be_loadable};
+use super::{MADE, MAKE, fails_for_unknown_sessions, fixtures, has_run, wait_until_loadable};
 
 /// Runs `aifo-coder prompt`; checks that nothing of its session is left.
 #[track_caller]
@@ -55,7 +55,7 @@ fn what_a_rule_allows_runs_in_its_sidecar_and_the_session_is_gone_on_with() {
         assert!(decided.iter().all(|it| it["option"].is_string()), "{name}: {decided:?}");
         assert_eq!(of_type(&all, "agent")[0]["loads_sessions"], true, "{name}: {all:?}");
 
-        let_it_be_loadable(fixture.agent);
+        wait_until_loadable(fixture.agent);
         let resumed = prompt(&fixture, &["--yes-to", "all", "--resume"]);
         let (text, stderr) = (resumed.text(), &resumed.stderr);
         assert_eq!(resumed.code(), Some(0), "{name}: {text} {stderr}");
@@ -78,8 +78,8 @@ fn a_missing_session_is_replaced_by_a_new_one_and_reported() {
         let (text, stderr) = (outcome.text(), &outcome.stderr);
         assert_eq!(outcome.code(), Some(0), "{name}: {text} {stderr}");
         assert!(text.ends_with("Here we are.\n"), "{name}: {text} {stderr}");
-        let is_told = stderr.contains("so it is a new one");
-        assert_eq!(is_told, knows_its_sessions(fixture.agent), "{name}: {stderr}");
+        let is_reported = stderr.contains("so it is a new one");
+        assert_eq!(is_reported, fails_for_unknown_sessions(fixture.agent), "{name}: {stderr}");
     }
 }
 

@@ -13,7 +13,7 @@ const AROUND: &str =
     "stty -g >before; \"$@\"; code=$?; stty -g >after; clear; echo ended with $code; exec cat";
 
 /// The text an agent shows when it accepts keys, and the keys that end it.
-fn manners(agent: Agent) -> Option<(&'static str, &'static [&'static str])> {
+fn terminal_keys(agent: Agent) -> Option<(&'static str, &'static [&'static str])> {
     match agent {
         Agent::Codex => Some(("OpenAI Codex", &["C-c", "C-c"])),
         Agent::Opencode => Some(("Ask anything", &["C-c"])),
@@ -26,7 +26,7 @@ fn manners(agent: Agent) -> Option<(&'static str, &'static [&'static str])> {
 #[ignore = "container: cargo xtask test agents"]
 fn an_agent_has_the_terminal_and_gives_it_back() {
     for fixture in fixtures("an_agent_has_the_terminal_and_gives_it_back") {
-        let Some((ready, end)) = manners(fixture.agent) else { continue };
+        let Some((ready, end)) = terminal_keys(fixture.agent) else { continue };
         let name = fixture.name();
         let (model, url) =
             fixture.model(Script::new().shell("make where").say("That was the end of it."));

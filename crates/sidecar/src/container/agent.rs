@@ -26,9 +26,7 @@ pub struct AgentContainer {
     pub variables: Vec<(OsString, Value)>,
 }
 
-/// The directory of the shims.
 const SHIMS: &str = "/opt/aifo/bin";
-/// The target of their links.
 const SHIM: &str = "/opt/aifo/bin/aifo-shim";
 /// The runner, which is a link to the same binary.
 const RUNNER: &str = "/opt/aifo/bin/aifo-runner";

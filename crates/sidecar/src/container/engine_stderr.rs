@@ -16,11 +16,9 @@ pub(super) struct EngineStderr {
     /// The last complete lines, at most [`MAX_LINES`].
     lines: Vec<String>,
     phase: Phase,
-    /// Receives each line.
     progress: Option<Progress>,
 }
 
-/// The phase of the command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// It pulls the image, which can take minutes.
@@ -44,12 +42,10 @@ impl EngineStderr {
         aifo_engine::error_line(&self.lines.join("\n"))
     }
 
-    /// Returns the last lines.
     pub(super) fn into_lines(self) -> Vec<String> {
         self.lines
     }
 
-    /// Stops reporting lines as progress.
     pub(super) fn stop_progress(&mut self) {
         self.progress = None;
     }

@@ -16,7 +16,6 @@ use crate::runner::Runner;
 pub(super) struct Pod {
     /// The container's runner, if there is a container and it has started.
     holder: Option<Runner>,
-    /// The number of lost containers.
     lost: u32,
 }
 

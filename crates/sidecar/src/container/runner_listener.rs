@@ -27,7 +27,6 @@ pub(super) struct RunnerListener {
 }
 
 impl RunnerListener {
-    /// Creates `directory` and listens there.
     pub(super) fn bind(directory: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let path = directory.join(SOCKET);
