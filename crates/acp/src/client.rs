@@ -11,7 +11,7 @@ use std::time::Instant;
 use serde_json::{Map, Value, json};
 
 use crate::capabilities::{Agent, Serves};
-use crate::event::{CancelCause, Event};
+use crate::event::Event;
 use crate::json::LineTooLong;
 use crate::limits::Limits;
 use crate::message::{Id, Message, RpcError};
@@ -24,6 +24,7 @@ use crate::session::Session;
 use crate::strays::Strays;
 use crate::timeline::AnswerFrom;
 use crate::turn::TurnPhase;
+use crate::turn_end::CancelCause;
 use crate::update::Update;
 use crate::waiting::Waiting;
 use asked::Asked;

@@ -3,13 +3,15 @@
 use serde_json::{Map, Value, json};
 
 use crate::content::{Channel, Piece, pieces};
-use crate::event::{CancelCause, Event, Failure, TurnEnd};
+use crate::event::Event;
+use crate::failure::Failure;
 use crate::message::Id;
 use crate::permission::{Decision, PermissionRequest};
-use crate::session::When;
 use crate::timeline::Answer;
 use crate::tool_call::{Standing, ToolCall};
 use crate::tool_calls::ToolChange;
+use crate::turn_end::{CancelCause, TurnEnd};
+use crate::update::When;
 use crate::update::{Update, UpdateKind};
 
 /// What an event tells (`spec/acp.md#reports`): objects with a `type`. Mostly one; several for a

@@ -5,14 +5,15 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::content::{Channel, pieces};
-use crate::event::{CancelCause, Failure, StopReason, TurnEnd};
+use crate::failure::Failure;
 use crate::limits::Limits;
 use crate::passage::Streaming;
 use crate::timeline::{AnswerFrom, Position, Room, Timeline};
 use crate::tool_call::{Announced, Mark};
 use crate::tool_calls::{ToolCalls, ToolChange};
 use crate::turn::{Due, Turn, TurnPhase};
-use crate::update::{Update, UpdateKind};
+use crate::turn_end::{CancelCause, StopReason, TurnEnd};
+use crate::update::{Update, UpdateKind, When};
 
 /// The state of a session (`spec/acp.md#sessions`).
 #[derive(Debug)]
@@ -34,19 +35,6 @@ enum Phase {
     Loading,
     Idle,
     Turn(Box<Turn>),
-}
-
-/// What news of a session belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// To what was before the session was loaded.
-    History,
-    /// To nothing: there was no turn yet.
-    BeforeTurns,
-    /// To this turn.
-    Turn(u64),
-    /// To this turn, most likely; it has been answered before.
-    Late(u64),
 }
 
 /// What came of an update.

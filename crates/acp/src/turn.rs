@@ -5,9 +5,10 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::counts::Counts;
-use crate::event::{CancelCause, Failure, StopReason, TurnEnd};
+use crate::failure::Failure;
 use crate::limits::Limits;
 use crate::timeline::{AnswerFrom, Timeline};
+use crate::turn_end::{CancelCause, StopReason, TurnEnd};
 
 /// The state of a turn (`spec/acp.md#turns`).
 #[derive(Debug)]

@@ -62,6 +62,19 @@ pub enum InvalidUpdate {
     NoKind,
 }
 
+/// What news of a session belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// To what was before the session was loaded.
+    History,
+    /// To nothing: there was no turn yet.
+    BeforeTurns,
+    /// To this turn.
+    Turn(u64),
+    /// To this turn, most likely; it has been answered before.
+    Late(u64),
+}
+
 impl Update {
     /// Reads the parameters of a `session/update`.
     pub fn parse(params: Value) -> Result<Self, InvalidUpdate> {

@@ -6,7 +6,8 @@ use super::asked::Asked;
 use super::{Ask, Client, Early, State};
 use crate::capabilities::Agent;
 use crate::envelope::Envelope;
-use crate::event::{CancelCause, Event, Failure, Withdrawal};
+use crate::event::{Event, Withdrawal};
+use crate::failure::Failure;
 use crate::json::weight;
 use crate::message::{Id, Message, RpcError, code};
 use crate::message_reader::Inbound;
@@ -15,6 +16,7 @@ use crate::permission::{Decision, PermissionRequest};
 use crate::session::Session;
 use crate::strays::count;
 use crate::turn::TurnPhase;
+use crate::turn_end::CancelCause;
 use crate::update::{Update, session_of};
 
 impl Client {

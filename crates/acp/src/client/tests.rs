@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::event::{Failure, StopReason, TurnEnd, Withdrawal};
+use crate::event::Withdrawal;
+use crate::failure::Failure;
 use crate::message_reader::Noise;
+use crate::turn_end::{StopReason, TurnEnd};
 
 /// A client with what it wrote and what it told, and a clock that only tests move.
 struct Story {
@@ -134,7 +136,7 @@ impl Story {
     }
 
     /// What each update among the events belongs to.
-    fn whens(&self) -> Vec<crate::session::When> {
+    fn whens(&self) -> Vec<crate::update::When> {
         let when = |event: &Event| match event {
             Event::Update { when, .. } => Some(*when),
             _ => None,

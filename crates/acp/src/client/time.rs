@@ -3,9 +3,11 @@
 use std::time::Instant;
 
 use super::Client;
-use crate::event::{CancelCause, Event, Failure, Withdrawal};
+use crate::event::{Event, Withdrawal};
+use crate::failure::Failure;
 use crate::permission::Decision;
 use crate::turn::Due;
+use crate::turn_end::CancelCause;
 
 impl Client {
     /// When [`handle_timeout`](Client::handle_timeout) next has something to do.

@@ -4,11 +4,12 @@ use serde_json::Value;
 
 use super::Side;
 use crate::counts::Counts;
-use crate::event::{StopReason, Withdrawal};
+use crate::event::Withdrawal;
 use crate::message::{Id, RpcError};
 use crate::message_reader::Noise;
 use crate::permission::PermissionRequest;
 use crate::tool_calls::ToolChange;
+use crate::turn_end::StopReason;
 
 /// Something has come of what was received, or of the time that passed. What is only passed on is not
 /// told.

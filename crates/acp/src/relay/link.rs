@@ -6,11 +6,11 @@ use std::time::Instant;
 use serde_json::{Map, Value};
 
 use crate::counts::Counts;
-use crate::event::StopReason;
 use crate::limits::Limits;
 use crate::message::{Id, RpcError};
 use crate::tool_call::{Announced, ToolCall};
 use crate::tool_calls::{ToolCalls, ToolChange};
+use crate::turn_end::StopReason;
 
 use super::event::RelayedTurn;
 

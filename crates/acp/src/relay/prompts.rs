@@ -7,10 +7,10 @@ use super::event::RelayEvent;
 use super::link::{Link, Prompt};
 use super::passing::busy;
 use super::{Relay, Side};
-use crate::event::StopReason;
 use crate::json::weight;
 use crate::message::{Id, RpcError};
 use crate::strays::count;
+use crate::turn_end::StopReason;
 
 const PROMPT: &str = "session/prompt";
 

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::event::{StopReason, Withdrawal};
+use crate::event::Withdrawal;
 use crate::message_reader::Noise;
+use crate::turn_end::StopReason;
 
 /// A relay with what each end got and what it told, and a clock that only tests move.
 struct Story {

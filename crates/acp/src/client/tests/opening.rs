@@ -3,7 +3,7 @@
 use super::*;
 use crate::capabilities::OtherVersion;
 use crate::message::code;
-use crate::session::When;
+use crate::update::When;
 
 fn failures(story: &Story) -> Vec<(&str, &Failure)> {
     let mut failures = Vec::new();

@@ -1,8 +1,8 @@
 //! Turns, their ends, and what comes between them.
 
 use super::*;
-use crate::session::When;
 use crate::tool_call::{Mark, Standing, ToolStatus};
+use crate::update::When;
 
 #[test]
 fn a_turn_is_its_answer_and_everything_is_counted() {
