@@ -4,39 +4,39 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use aifo_acp::{RpcError, Serves, code};
+use aifo_acp::{ClientCapabilities, RpcError, code};
 use serde_json::Value;
 
-/// Serves `fs/*` and `terminal/*`, each request in a task of its own.
+/// ClientCapabilities `fs/*` and `terminal/*`, each request in a task of its own.
 pub trait Host: Send + Sync + 'static {
     /// What is served. It is what is declared, so it never changes.
-    fn serves(&self) -> Serves;
+    fn capabilities(&self) -> ClientCapabilities;
 
-    /// Serves one request, of a method that is served.
-    fn call(self: Arc<Self>, method: String, params: Value) -> Served;
+    /// ClientCapabilities one request, of a method that is served.
+    fn call(self: Arc<Self>, method: String, params: Value) -> CallFuture;
 
     /// Ends whatever still runs for the agent, which has gone.
-    fn end(self: Arc<Self>) -> Ended {
+    fn end(self: Arc<Self>) -> EndFuture {
         Box::pin(std::future::ready(()))
     }
 }
 
 /// What comes of a request. It may be dropped before its end, when nobody waits for it any more.
-pub type Served = Pin<Box<dyn Future<Output = Result<Value, RpcError>> + Send>>;
+pub type CallFuture = Pin<Box<dyn Future<Output = Result<Value, RpcError>> + Send>>;
 
 /// What is waited for at the end.
-pub type Ended = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type EndFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Serves nothing.
+/// ClientCapabilities nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHost;
 
 impl Host for NoHost {
-    fn serves(&self) -> Serves {
-        Serves::default()
+    fn capabilities(&self) -> ClientCapabilities {
+        ClientCapabilities::default()
     }
 
-    fn call(self: Arc<Self>, method: String, _: Value) -> Served {
+    fn call(self: Arc<Self>, method: String, _: Value) -> CallFuture {
         Box::pin(async move {
             Err(RpcError::new(code::METHOD_NOT_FOUND, format!("nobody serves '{method}'")))
         })

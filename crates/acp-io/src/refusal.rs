@@ -9,9 +9,9 @@ use crate::stdio::Stdio;
 
 /// Answers every request of an editor with an error, up to its `initialize`, then ends the connection
 /// (`spec/acp-commands.md#failures`). Returns earlier when the editor's stream ends, and in any case
-/// after `patience` and 2 s for the editor to read.
-pub async fn refuse_editor(mut editor: Stdio, error: &RpcError, patience: Duration) {
-    let deadline = Instant::now().checked_add(patience).unwrap_or_else(Instant::now);
+/// after `timeout` and 2 s for the editor to read.
+pub async fn refuse_editor(mut editor: Stdio, error: &RpcError, timeout: Duration) {
+    let deadline = Instant::now().checked_add(timeout).unwrap_or_else(Instant::now);
     let mut reader = MessageReader::new(&Limits::default());
     // Each answer is written before more is read, so an editor that floods is held back.
     let _ = timeout_at(deadline, async {
@@ -25,7 +25,7 @@ pub async fn refuse_editor(mut editor: Stdio, error: &RpcError, patience: Durati
             while let Some(inbound) = reader.next_message().filter(|next| *next != Inbound::Eof) {
                 let Some((method, answer)) = refusal(inbound, error) else { continue };
                 is_introduced |= method == "initialize";
-                let Some(room) = editor.to.room().await else { return };
+                let Some(room) = editor.to.reserve().await else { return };
                 editor.to.write(room, answer);
             }
             if bytes.is_none() {

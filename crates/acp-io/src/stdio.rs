@@ -14,7 +14,7 @@ use nix::sys::socket::{MsgFlags, send};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::peer::READ;
+use crate::agent_process::READ;
 
 /// Two streams that are ours since we were started: what they are nobody knows, pipes, sockets or
 /// files, and their modes are not ours to change. So each has a thread that reads or writes as anybody
@@ -22,29 +22,29 @@ use crate::peer::READ;
 #[derive(Debug)]
 pub struct Stdio {
     pub(crate) from: mpsc::Receiver<Vec<u8>>,
-    pub(crate) to: Lines,
+    pub(crate) to: LineWriter,
 }
 
 /// What is written.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct LineWriter {
     lines: Option<mpsc::Sender<Vec<u8>>>,
     written: oneshot::Receiver<()>,
-    output: Arc<Output>,
+    output: Arc<OutputStream>,
 }
 
 /// Where it is written to.
 #[derive(Debug)]
-struct Output {
+struct OutputStream {
     stream: File,
-    kind: Kind,
+    kind: StreamKind,
     /// Writes that the thread has been given and has not done.
-    behind: AtomicUsize,
+    unwritten: AtomicUsize,
 }
 
 /// What a stream is, as far as it tells how to write to it without waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum StreamKind {
     Pipe,
     Socket,
     Other,
@@ -55,32 +55,32 @@ const READS: usize = 8;
 /// Writes that wait behind another. Each may be of a long line, so there is one.
 const WRITES: usize = 1;
 /// For somebody to read the last of it.
-const LAST: Duration = Duration::from_secs(2);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Stdio {
     /// Takes copies of two descriptors, such as 0 and 1, and starts to read.
     pub fn start(input: &impl AsFd, output: &impl AsFd) -> io::Result<Self> {
         let (input, output) =
             (input.as_fd().try_clone_to_owned()?, output.as_fd().try_clone_to_owned()?);
-        let (give, from) = mpsc::channel(READS);
+        let (sender, from) = mpsc::channel(READS);
         let (lines, to_write) = mpsc::channel(WRITES);
-        let (tell, written) = oneshot::channel();
-        let output = Arc::new(Output::new(output)?);
+        let (done, written) = oneshot::channel();
+        let output = Arc::new(OutputStream::new(output)?);
         let writes = Arc::clone(&output);
         let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-        thread("aifo-stdin").spawn(move || read(input, &give))?;
+        thread("aifo-stdin").spawn(move || read(input, &sender))?;
         thread("aifo-stdout").spawn(move || {
             write(&writes, to_write);
             // Whoever wanted to know may be gone.
-            let _ = tell.send(());
+            let _ = done.send(());
         })?;
-        Ok(Stdio { from, to: Lines { lines: Some(lines), written, output } })
+        Ok(Stdio { from, to: LineWriter { lines: Some(lines), written, output } })
     }
 }
 
-impl Lines {
+impl LineWriter {
     /// Room for some lines; `None` once nobody reads any more. Cancel-safe.
-    pub(crate) async fn room(&self) -> Option<mpsc::Permit<'_, Vec<u8>>> {
+    pub(crate) async fn reserve(&self) -> Option<mpsc::Permit<'_, Vec<u8>>> {
         self.lines.as_ref()?.reserve().await.ok()
     }
 
@@ -91,7 +91,7 @@ impl Lines {
             return;
         }
         lines.drain(..written);
-        self.output.behind.fetch_add(1, Ordering::AcqRel);
+        self.output.unwritten.fetch_add(1, Ordering::AcqRel);
         room.send(lines);
     }
 
@@ -102,7 +102,7 @@ impl Lines {
             for rest in rest {
                 // Whoever is gone hears nothing.
                 let Some(lines) = &lines else { return };
-                self.output.behind.fetch_add(1, Ordering::AcqRel);
+                self.output.unwritten.fetch_add(1, Ordering::AcqRel);
                 if lines.send(rest).await.is_err() {
                     return;
                 }
@@ -111,12 +111,12 @@ impl Lines {
             let _ = self.written.await;
         };
         // Who does not read by then never will.
-        let _ = timeout(LAST, all).await;
+        let _ = timeout(FINISH_TIMEOUT, all).await;
     }
 }
 
 /// Reads until the end, or nobody wants it.
-fn read(input: OwnedFd, give: &mpsc::Sender<Vec<u8>>) {
+fn read(input: OwnedFd, sender: &mpsc::Sender<Vec<u8>>) {
     let mut input = File::from(input);
     let mut buffer = vec![0; READ];
     loop {
@@ -124,7 +124,7 @@ fn read(input: OwnedFd, give: &mpsc::Sender<Vec<u8>>) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Ok(count @ 1..) => {
                 let bytes = buffer.get(..count).unwrap_or_default().to_vec();
-                if give.blocking_send(bytes).is_err() {
+                if sender.blocking_send(bytes).is_err() {
                     return;
                 }
             }
@@ -134,42 +134,42 @@ fn read(input: OwnedFd, give: &mpsc::Sender<Vec<u8>>) {
     }
 }
 
-fn write(output: &Output, mut lines: mpsc::Receiver<Vec<u8>>) {
+fn write(output: &OutputStream, mut lines: mpsc::Receiver<Vec<u8>>) {
     while let Some(line) = lines.blocking_recv() {
         if (&output.stream).write_all(&line).is_err() {
             return;
         }
-        output.behind.fetch_sub(1, Ordering::AcqRel);
+        output.unwritten.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-impl Output {
+impl OutputStream {
     fn new(stream: OwnedFd) -> io::Result<Self> {
         let stream = File::from(stream);
         let kind = match stream.metadata()?.file_type() {
-            kind if kind.is_fifo() => Kind::Pipe,
-            kind if kind.is_socket() => Kind::Socket,
-            _ => Kind::Other,
+            kind if kind.is_fifo() => StreamKind::Pipe,
+            kind if kind.is_socket() => StreamKind::Socket,
+            _ => StreamKind::Other,
         };
-        Ok(Output { stream, kind, behind: AtomicUsize::new(0) })
+        Ok(OutputStream { stream, kind, unwritten: AtomicUsize::new(0) })
     }
 
     /// Writes as much as can be without waiting, and says how much that was. What fails is left to
     /// the thread, which fails as well.
     fn write_at_once(&self, bytes: &[u8]) -> usize {
-        if self.behind.load(Ordering::Acquire) > 0 {
+        if self.unwritten.load(Ordering::Acquire) > 0 {
             return 0;
         }
         match self.kind {
             // A pipe that can be written to has room for a page.
-            Kind::Pipe if bytes.len() <= PAGE && self.is_writable() => {
+            StreamKind::Pipe if bytes.len() <= PAGE && self.is_writable() => {
                 (&self.stream).write(bytes).unwrap_or_default()
             }
-            Kind::Socket => {
+            StreamKind::Socket => {
                 let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
                 send(self.stream.as_raw_fd(), bytes, flags).unwrap_or_default()
             }
-            Kind::Pipe | Kind::Other => 0,
+            StreamKind::Pipe | StreamKind::Other => 0,
         }
     }
 
@@ -203,7 +203,7 @@ mod tests {
         });
         runtime.block_on(async {
             for number in 0..2000 {
-                let room = stdio.to.room().await.unwrap();
+                let room = stdio.to.reserve().await.unwrap();
                 stdio.to.write(room, line(number).into_bytes());
             }
             stdio.to.finish(vec![b"rest\n".to_vec()]).await;
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn what_would_have_to_wait_is_left_to_the_thread() {
         let (from, to) = io::pipe().unwrap();
-        let output = Output::new(to.into()).unwrap();
+        let output = OutputStream::new(to.into()).unwrap();
         let line = vec![b'x'; PAGE];
         let mut count = 0;
         while output.write_at_once(&line) == PAGE {
@@ -232,7 +232,10 @@ mod tests {
         }
         assert!(count > 0, "there was room");
         assert_eq!(output.write_at_once(b"x"), 0, "and is none");
-        assert_eq!(Output::new(File::open("/dev/null").unwrap().into()).unwrap().kind, Kind::Other);
+        assert_eq!(
+            OutputStream::new(File::open("/dev/null").unwrap().into()).unwrap().kind,
+            StreamKind::Other
+        );
         drop(from);
         assert_eq!(output.write_at_once(b"x"), 0, "nobody reads");
     }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant, SystemTime};
 use aifo_acp::{Frame, FrameReader, JsonError, Limits, Requests, parse_json};
 use serde_json::Value;
 
-pub use entry::{Encoding, Entry, Line, Pipe, What};
-use files::Files;
+pub use entry::{Encoding, LogEntry, LogEntryKind, LogLine, LogPipe};
+use files::LogFiles;
 pub use files::{WireLogLimits, parts};
 use redactor::Redactor;
 
@@ -30,7 +30,7 @@ pub struct WireLog(Mutex<Writer>);
 #[derive(Debug)]
 struct Writer {
     /// `None` once a write has failed.
-    files: Option<Files>,
+    files: Option<LogFiles>,
     redactor: Redactor,
     stdout: FrameReader,
     stderr: FrameReader,
@@ -62,7 +62,7 @@ impl WireLog {
         secrets: Vec<String>,
     ) -> io::Result<Self> {
         let clock = Clock::start();
-        let files = Files::create(directory, limits, agent, requests, clock.now())?;
+        let files = LogFiles::create(directory, limits, agent, requests, clock.now())?;
         // A line that the client reads whole stands in the log whole.
         let of_agent = Limits::default();
         Ok(WireLog(Mutex::new(Writer {
@@ -77,7 +77,7 @@ impl WireLog {
 
     /// Bytes of the agent's stdout, cut anywhere.
     pub fn record_in(&self, bytes: &[u8]) {
-        self.writer().receive(Pipe::In, bytes);
+        self.writer().receive(LogPipe::In, bytes);
     }
 
     /// A line that is written to the agent's stdin.
@@ -87,22 +87,22 @@ impl WireLog {
 
     /// Bytes of the agent's stderr, cut anywhere.
     pub fn record_err(&self, bytes: &[u8]) {
-        self.writer().receive(Pipe::Err, bytes);
+        self.writer().receive(LogPipe::Err, bytes);
     }
 
     /// How a permission was decided, and why: a [report](aifo_acp::decision_report).
     pub fn record_decision(&self, report: Value) {
-        self.writer().write(What::Decision(report));
+        self.writer().write(LogEntryKind::Decision(report));
     }
 
     /// The agent's stdout has ended.
     pub fn end_in(&self) {
-        self.writer().end(Pipe::In);
+        self.writer().end(LogPipe::In);
     }
 
     /// The agent's stderr has ended.
     pub fn end_err(&self) {
-        self.writer().end(Pipe::Err);
+        self.writer().end(LogPipe::Err);
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
@@ -112,18 +112,18 @@ impl WireLog {
 }
 
 impl Writer {
-    fn receive(&mut self, pipe: Pipe, bytes: &[u8]) {
+    fn receive(&mut self, pipe: LogPipe, bytes: &[u8]) {
         if self.files.is_some() {
             self.reader(pipe).receive(bytes);
             self.drain(pipe);
         }
     }
 
-    fn end(&mut self, pipe: Pipe) {
+    fn end(&mut self, pipe: LogPipe) {
         if self.files.is_some() {
             self.reader(pipe).receive_eof();
             self.drain(pipe);
-            self.write(What::End(pipe));
+            self.write(LogEntryKind::End(pipe));
         }
     }
 
@@ -133,33 +133,35 @@ impl Writer {
             whole.receive(line);
             whole.receive_eof();
             while let Some(line) = next_line(&mut whole, self.values, &self.redactor) {
-                self.write(What::Line(Pipe::Out, line));
+                self.write(LogEntryKind::Line(LogPipe::Out, line));
             }
         }
     }
 
-    fn reader(&mut self, pipe: Pipe) -> &mut FrameReader {
+    fn reader(&mut self, pipe: LogPipe) -> &mut FrameReader {
         match pipe {
-            Pipe::In | Pipe::Out => &mut self.stdout,
-            Pipe::Err => &mut self.stderr,
+            LogPipe::In | LogPipe::Out => &mut self.stdout,
+            LogPipe::Err => &mut self.stderr,
         }
     }
 
-    fn drain(&mut self, pipe: Pipe) {
+    fn drain(&mut self, pipe: LogPipe) {
         loop {
             let line = match pipe {
-                Pipe::In | Pipe::Out => next_line(&mut self.stdout, self.values, &self.redactor),
-                Pipe::Err => next_text(&mut self.stderr, &self.redactor),
+                LogPipe::In | LogPipe::Out => {
+                    next_line(&mut self.stdout, self.values, &self.redactor)
+                }
+                LogPipe::Err => next_text(&mut self.stderr, &self.redactor),
             };
             match line {
-                Some(line) => self.write(What::Line(pipe, line)),
+                Some(line) => self.write(LogEntryKind::Line(pipe, line)),
                 None => return,
             }
         }
     }
 
-    fn write(&mut self, what: What) {
-        let entry = Entry { time: self.clock.now(), what };
+    fn write(&mut self, kind: LogEntryKind) {
+        let entry = LogEntry { time: self.clock.now(), kind };
         let Some(files) = &mut self.files else { return };
         if let Err(error) = files.write(&entry) {
             self.files = None;
@@ -180,30 +182,30 @@ impl Clock {
 }
 
 /// The next line of a pipe that carries messages.
-fn next_line(reader: &mut FrameReader, values: usize, redactor: &Redactor) -> Option<Line> {
+fn next_line(reader: &mut FrameReader, values: usize, redactor: &Redactor) -> Option<LogLine> {
     match reader.next_frame()? {
         Frame::Line(line) => Some(match parse_json(line, values) {
             Ok(mut frame) => {
                 redactor.frame(&mut frame);
-                Line::Frame(frame)
+                LogLine::Frame(frame)
             }
             Err(JsonError::Syntax(_)) => text(line, line.len(), Encoding::Utf8, redactor),
             Err(JsonError::TooMuch { .. }) => skipped(line.len() as u64, line.as_bytes(), redactor),
         }),
-        other => told(other, redactor),
+        other => other_line(other, redactor),
     }
 }
 
 /// The next line of a pipe that carries text.
-fn next_text(reader: &mut FrameReader, redactor: &Redactor) -> Option<Line> {
+fn next_text(reader: &mut FrameReader, redactor: &Redactor) -> Option<LogLine> {
     match reader.next_frame()? {
         Frame::Line(line) => Some(text(line, line.len(), Encoding::Utf8, redactor)),
-        other => told(other, redactor),
+        other => other_line(other, redactor),
     }
 }
 
 /// What no pipe should carry; `None` at its end.
-fn told(frame: Frame<'_>, redactor: &Redactor) -> Option<Line> {
+fn other_line(frame: Frame<'_>, redactor: &Redactor) -> Option<LogLine> {
     match frame {
         Frame::NotUtf8 { line } => {
             let lossy = String::from_utf8_lossy(line);
@@ -214,16 +216,16 @@ fn told(frame: Frame<'_>, redactor: &Redactor) -> Option<Line> {
     }
 }
 
-fn text(line: &str, len: usize, encoding: Encoding, redactor: &Redactor) -> Line {
+fn text(line: &str, len: usize, encoding: Encoding, redactor: &Redactor) -> LogLine {
     // Before it is cut: a secret in two halves would not be found.
     let mut text = redactor.text(line);
     text.truncate(text.floor_char_boundary(TEXT));
-    Line::Text { text, len: len as u64, encoding }
+    LogLine::Text { text, len: len as u64, encoding }
 }
 
-fn skipped(len: u64, head: &[u8], redactor: &Redactor) -> Line {
+fn skipped(len: u64, head: &[u8], redactor: &Redactor) -> LogLine {
     let head = head.get(..HEAD).unwrap_or(head);
-    Line::Skipped { len, head: redactor.text(&String::from_utf8_lossy(head)) }
+    LogLine::Skipped { len, head: redactor.text(&String::from_utf8_lossy(head)) }
 }
 
 /// What is kept of a line that is skipped, in bytes: as much as tells whose it was.

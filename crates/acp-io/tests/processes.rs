@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use aifo_acp::{Config, Event, Failure, Limits, StopReason, TurnEnd};
-use aifo_acp_io::{Conversation, NoHost, PeerLimits};
+use aifo_acp_io::{AgentConnection, NoHost, ProcessLimits};
 use serde_json::json;
 use tokio::process::Command;
 
@@ -15,22 +15,22 @@ ready() { read -r _; answer 1 '{"protocolVersion":1}'; read -r _; answer 2 '{"se
 say() { printf '{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"%s"}}}}\n' "$1"; }
 "#;
 
-type Agent = Conversation<NoHost>;
+type Agent = AgentConnection<NoHost>;
 
-fn start(script: &str, config: Config, limits: PeerLimits) -> Agent {
+fn start(script: &str, config: Config, limits: ProcessLimits) -> Agent {
     // Whatever leaves its group is still below us.
     aifo_process::become_subreaper().unwrap();
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{PRELUDE}{script}")]);
-    let mut agent = Conversation::start(command, config, limits, None, NoHost).unwrap();
-    agent.tell(|client, now| client.initialize("test", "1", now)).unwrap();
+    let mut agent = AgentConnection::start(command, config, limits, None, NoHost).unwrap();
+    agent.with_client(|client, now| client.initialize("test", "1", now)).unwrap();
     agent
 }
 
 /// Quick about it: what is waited for here comes after these times, not within them.
-fn hasty() -> PeerLimits {
+fn hasty() -> ProcessLimits {
     let moment = Duration::from_millis(100);
-    PeerLimits { write: moment, eof: moment, term: moment, ..PeerLimits::default() }
+    ProcessLimits { write: moment, eof: moment, term: moment, ..ProcessLimits::default() }
 }
 
 /// Goes on as far as it goes: a session, a prompt, and all that comes of it.
@@ -39,10 +39,10 @@ async fn converse(agent: &mut Agent) -> Vec<Event> {
     while let Some(event) = agent.next().await {
         match &event {
             Event::Ready(_) => {
-                agent.tell(|client, now| client.new_session(json!({}), now)).unwrap();
+                agent.with_client(|client, now| client.new_session(json!({}), now)).unwrap();
             }
             Event::Opened { .. } => {
-                agent.tell(|client, now| client.prompt("s", json!([]), now)).unwrap();
+                agent.with_client(|client, now| client.prompt("s", json!([]), now)).unwrap();
             }
             _ => {}
         }
@@ -90,7 +90,7 @@ fn nap() -> String {
 async fn a_turn() {
     let script =
         "ready; echo thinking >&2; say Hello; answer 3 '{\"stopReason\":\"end_turn\"}'; cat";
-    let mut agent = start(script, Config::default(), PeerLimits::default());
+    let mut agent = start(script, Config::default(), ProcessLimits::default());
     let events = converse(&mut agent).await;
     let turn = turn_of(&events);
     assert_eq!((&turn.outcome, turn.answer.text.as_str()), (&Ok(StopReason::EndTurn), "Hello"));
@@ -108,7 +108,7 @@ async fn an_agent_that_ends_at_any_time_fails_what_waits() {
             let steps: String =
                 answers[..requests].iter().map(|answer| format!("read -r _; {answer}; ")).collect();
             let script = format!("{steps} echo last words >&2; {end}");
-            let mut agent = start(&script, Config::default(), PeerLimits::default());
+            let mut agent = start(&script, Config::default(), ProcessLimits::default());
             let events = converse(&mut agent).await;
             if requests < 2 {
                 let failed =
@@ -147,11 +147,11 @@ async fn an_agent_that_will_not_end_is_killed_with_all_that_it_started() {
 async fn an_agent_that_is_dropped_is_killed() {
     let inside = nap();
     let script = format!("trap '' TERM; ready; sleep {inside}; :");
-    let mut agent = start(&script, Config::default(), PeerLimits::default());
+    let mut agent = start(&script, Config::default(), ProcessLimits::default());
     while !matches!(agent.next().await, Some(Event::Ready(_))) {}
-    agent.tell(|client, now| client.new_session(json!({}), now)).unwrap();
+    agent.with_client(|client, now| client.new_session(json!({}), now)).unwrap();
     while !matches!(agent.next().await, Some(Event::Opened { .. })) {}
-    agent.tell(|client, now| client.prompt("s", json!([]), now)).unwrap();
+    agent.with_client(|client, now| client.prompt("s", json!([]), now)).unwrap();
     tokio::select! {
         event = agent.next() => panic!("{event:?}"),
         () = until(|| runs(&inside)) => {}
@@ -168,7 +168,7 @@ async fn what_an_agent_leaves_behind_does_not_speak_for_it() {
         "(while :; do say more; sleep {inside}; done) & setsid sleep {outside} & \
          read -r _; exit 0"
     );
-    let mut agent = start(&script, Config::default(), PeerLimits::default());
+    let mut agent = start(&script, Config::default(), ProcessLimits::default());
     let events = converse(&mut agent).await;
     assert!(matches!(events.last(), Some(Event::Closed)), "{events:?}");
     agent.end().await;
@@ -179,7 +179,7 @@ async fn what_an_agent_leaves_behind_does_not_speak_for_it() {
 async fn a_flood_on_stderr_holds_nobody_up() {
     let script = "head -c 4194304 /dev/zero | tr '\\0' e >&2; printf end >&2; \
                   ready; answer 3 '{\"stopReason\":\"end_turn\"}'; cat";
-    let mut agent = start(script, Config::default(), PeerLimits::default());
+    let mut agent = start(script, Config::default(), ProcessLimits::default());
     let events = converse(&mut agent).await;
     assert_eq!(turn_of(&events).outcome, Ok(StopReason::EndTurn));
     let end = agent.end().await;
@@ -195,7 +195,9 @@ async fn an_agent_that_reads_nothing_is_given_up() {
     while !matches!(agent.next().await, Some(Event::Ready(_))) {}
     let long = "x".repeat(1 << 20);
     for _ in 0..20 {
-        agent.tell(|client, now| client.request("long", json!({"text": long}), now)).unwrap();
+        agent
+            .with_client(|client, now| client.request("long", json!({"text": long}), now))
+            .unwrap();
     }
     let mut failed = 0;
     while let Some(event) = agent.next().await {
@@ -209,19 +211,19 @@ async fn an_agent_that_reads_nothing_is_given_up() {
 async fn an_agent_that_is_overdue_is_killed() {
     let script = "ready; while :; do read -r _; done";
     let limits = Limits { cancel_grace: Duration::from_millis(50), ..Limits::default() };
-    let mut agent = start(script, Config { limits, ..Config::default() }, PeerLimits::default());
+    let mut agent = start(script, Config { limits, ..Config::default() }, ProcessLimits::default());
     while !matches!(agent.next().await, Some(Event::Ready(_))) {}
-    agent.tell(|client, now| client.new_session(json!({}), now)).unwrap();
+    agent.with_client(|client, now| client.new_session(json!({}), now)).unwrap();
     while !matches!(agent.next().await, Some(Event::Opened { .. })) {}
-    agent.tell(|client, now| client.prompt("s", json!([]), now)).unwrap();
-    agent.tell(|client, now| client.cancel("s", aifo_acp::CancelCause::Asked, now));
+    agent.with_client(|client, now| client.prompt("s", json!([]), now)).unwrap();
+    agent.with_client(|client, now| client.cancel("s", aifo_acp::CancelCause::Requested, now));
     let mut events = Vec::new();
     while let Some(event) = agent.next().await {
         events.push(event);
     }
     assert!(events.iter().any(|event| matches!(event, Event::Overdue { .. })), "{events:?}");
     let turn = turn_of(&events);
-    assert_eq!(turn.cancelled, Some(aifo_acp::CancelCause::Asked));
+    assert_eq!(turn.cancelled, Some(aifo_acp::CancelCause::Requested));
     assert_eq!(agent.end().await.status.unwrap().signal(), Some(9));
 }
 

@@ -70,7 +70,7 @@ fn rewrite(block: &[u8], rounds: usize) -> Duration {
 
 fn relay(block: &[u8], rounds: usize) -> Duration {
     let now = Instant::now();
-    let map = PathMap::default().both_ways("/w", "/w").outward("/workspace", "/w");
+    let map = PathMap::default().map_directory("/w", "/w").map_alias("/workspace", "/w");
     let mut relay = Relay::new(RelayConfig { map, ..RelayConfig::default() }, now);
     let session = "5f2736d0-cea0-4406-bfd6-55ded5d73658";
     let prompt = json!({"id": 1, "method": "session/prompt", "params": {"sessionId": session}});

@@ -1,6 +1,6 @@
 //! The client's end of one connection: bytes and commands in, lines and events out.
 
-mod asked;
+mod agent_requests;
 mod inbound;
 mod requests;
 mod time;
@@ -10,24 +10,24 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
-use crate::capabilities::{Agent, Serves};
+use crate::capabilities::{AgentInfo, ClientCapabilities};
 use crate::event::Event;
 use crate::json::LineTooLong;
 use crate::limits::Limits;
 use crate::message::{Id, Message, RpcError};
 use crate::message_reader::{MessageReader, Traffic};
 use crate::outbox::Outbox;
-use crate::passage::Streaming;
 use crate::pending::Pending;
 use crate::permission::Decision;
+use crate::protocol_errors::ProtocolErrors;
 use crate::session::Session;
-use crate::strays::Strays;
+use crate::text_run::Streaming;
 use crate::timeline::AnswerFrom;
 use crate::turn::TurnPhase;
 use crate::turn_end::CancelCause;
+use crate::unanswered::Unanswered;
 use crate::update::Update;
-use crate::waiting::Waiting;
-use asked::Asked;
+use agent_requests::AgentRequest;
 
 pub use requests::Requests;
 
@@ -40,17 +40,17 @@ pub use requests::Requests;
 pub struct Client {
     config: Config,
     reader: MessageReader,
-    state: State,
-    pending: Pending<Ask>,
+    state: ConnectionState,
+    pending: Pending<SentRequest>,
     sessions: BTreeMap<String, Session>,
-    asked: Waiting<Asked>,
-    early: Early,
+    agent_requests: Unanswered<AgentRequest>,
+    early: EarlyUpdates,
     events: VecDeque<Event>,
     out: Outbox,
-    strays: Strays,
+    protocol_errors: ProtocolErrors,
     now: Instant,
-    /// When something last came, or something that was owed was given.
-    heard: Instant,
+    /// UpdateScope something last came, or something that was owed was given.
+    last_activity: Instant,
 }
 
 /// What a client is made with.
@@ -59,7 +59,7 @@ pub struct Config {
     /// What an agent may take up.
     pub limits: Limits,
     /// What is served.
-    pub serves: Serves,
+    pub capabilities: ClientCapabilities,
     /// What the agent's chunks are.
     pub streaming: Streaming,
     /// What of a turn is its answer.
@@ -70,13 +70,13 @@ pub struct Config {
 
 /// Where the connection stands.
 #[derive(Clone, Debug, PartialEq)]
-pub enum State {
+pub enum ConnectionState {
     /// Nothing was sent.
     Started,
     /// It was asked who it is.
     Initializing,
     /// Sessions can be opened.
-    Ready(Agent),
+    Ready(AgentInfo),
     /// Nothing more is asked of it: it is not one that we can talk to.
     Closing,
     /// Its stream has ended.
@@ -85,7 +85,7 @@ pub enum State {
 
 /// Why something is not even sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum SendError {
     /// It is not the time for it.
     #[error("the agent is not ready")]
     NotReady,
@@ -97,7 +97,7 @@ pub enum Refused {
     UnknownSession(String),
     /// There is one of that name.
     #[error("session '{0}' is open")]
-    IsOpen(String),
+    AlreadyOpen(String),
     /// Its turn has not ended: real agents do seven different things with a second prompt.
     #[error("session '{0}' has a prompt to answer")]
     Busy(String),
@@ -108,16 +108,16 @@ pub enum Refused {
 
 /// What came of the wish to cancel a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cancelling {
+pub enum CancelOutcome {
     /// The agent is told.
-    Told,
+    Sent,
     /// It was told before, or there is nothing to cancel.
-    NoNeed,
+    NotNeeded,
 }
 
 /// A request of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Ask {
+enum SentRequest {
     Initialize,
     New,
     Load { session: String },
@@ -127,7 +127,7 @@ enum Ask {
 
 /// Updates of sessions whose opening was not answered yet: some agents cannot wait.
 #[derive(Debug, Default)]
-struct Early {
+struct EarlyUpdates {
     updates: VecDeque<Update>,
     held: usize,
 }
@@ -139,15 +139,15 @@ impl Client {
             reader: MessageReader::new(&config.limits),
             out: Outbox::new(config.limits.frame_out),
             config,
-            state: State::Started,
+            state: ConnectionState::Started,
             pending: Pending::default(),
             sessions: BTreeMap::new(),
-            asked: Waiting::default(),
-            early: Early::default(),
+            agent_requests: Unanswered::default(),
+            early: EarlyUpdates::default(),
             events: VecDeque::new(),
-            strays: Strays::default(),
+            protocol_errors: ProtocolErrors::default(),
             now,
-            heard: now,
+            last_activity: now,
         }
     }
 
@@ -170,11 +170,11 @@ impl Client {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            if self.state == State::Closed {
+            if self.state == ConnectionState::Closed {
                 return None;
             }
             let inbound = self.reader.next_message()?;
-            self.take(inbound);
+            self.handle_inbound(inbound);
         }
     }
 
@@ -184,24 +184,29 @@ impl Client {
     }
 
     /// Asks the agent who it is, as this client. Comes first, and once.
-    pub fn initialize(&mut self, name: &str, version: &str, now: Instant) -> Result<u64, Refused> {
-        if self.state != State::Started && !self.is_relayed() {
-            return Err(Refused::NotReady);
+    pub fn initialize(
+        &mut self,
+        name: &str,
+        version: &str,
+        now: Instant,
+    ) -> Result<u64, SendError> {
+        if self.state != ConnectionState::Started && !self.is_relayed() {
+            return Err(SendError::NotReady);
         }
-        let params = serde_json::to_value(self.config.serves.initialize(name, version));
+        let params = serde_json::to_value(self.config.capabilities.initialize(name, version));
         // A struct of texts and flags always has a value.
         let params = params.unwrap_or_default();
         let timeout = now.checked_add(self.config.limits.initialize);
-        let id = self.send("initialize", params, Ask::Initialize, timeout, now)?;
-        self.state = State::Initializing;
+        let id = self.send("initialize", params, SentRequest::Initialize, timeout, now)?;
+        self.state = ConnectionState::Initializing;
         Ok(id)
     }
 
     /// Opens a session, with the parameters of a `session/new`.
-    pub fn new_session(&mut self, params: Value, now: Instant) -> Result<u64, Refused> {
+    pub fn new_session(&mut self, params: Value, now: Instant) -> Result<u64, SendError> {
         self.ready()?;
         let timeout = now.checked_add(self.config.limits.request);
-        self.send("session/new", params, Ask::New, timeout, now)
+        self.send("session/new", params, SentRequest::New, timeout, now)
     }
 
     /// Opens a session that was before; what comes until it is answered is its history.
@@ -210,42 +215,42 @@ impl Client {
         session: &str,
         mut params: Value,
         now: Instant,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, SendError> {
         let agent = self.ready()?;
         if !self.is_relayed() {
             if !agent.is_some_and(|agent| agent.loads_sessions) {
-                return Err(Refused::NotOffered("session/load"));
+                return Err(SendError::NotOffered("session/load"));
             }
             if self.sessions.contains_key(session) {
-                return Err(Refused::IsOpen(session.to_owned()));
+                return Err(SendError::AlreadyOpen(session.to_owned()));
             }
         }
         set(&mut params, "sessionId", json!(session));
         let timeout = now.checked_add(self.config.limits.request);
-        let ask = Ask::Load { session: session.to_owned() };
-        let id = self.send("session/load", params, ask, timeout, now)?;
-        let opened = self.open(session).load();
+        let sent = SentRequest::Load { session: session.to_owned() };
+        let id = self.send("session/load", params, sent, timeout, now)?;
+        let opened = self.open(session).begin_loading();
         self.sessions.entry(session.to_owned()).or_insert(opened);
         Ok(id)
     }
 
     /// Begins a turn with these blocks of content, and gives its number. One turn at a time.
-    pub fn prompt(&mut self, session: &str, prompt: Value, now: Instant) -> Result<u64, Refused> {
+    pub fn prompt(&mut self, session: &str, prompt: Value, now: Instant) -> Result<u64, SendError> {
         self.ready()?;
         self.admit(session);
         let is_relayed = self.is_relayed();
         let known = self.sessions.get_mut(session);
-        let known = known.ok_or_else(|| Refused::UnknownSession(session.to_owned()))?;
+        let known = known.ok_or_else(|| SendError::UnknownSession(session.to_owned()))?;
         if is_relayed {
-            known.loaded();
+            known.finish_loading();
         }
         if !known.can_begin() {
-            return Err(Refused::Busy(session.to_owned()));
+            return Err(SendError::Busy(session.to_owned()));
         }
         let params = json!({"sessionId": session, "prompt": prompt});
-        let ask = Ask::Prompt { session: session.to_owned() };
-        self.send("session/prompt", params, ask, None, now)?;
-        self.heard = now;
+        let sent = SentRequest::Prompt { session: session.to_owned() };
+        self.send("session/prompt", params, sent, None, now)?;
+        self.last_activity = now;
         Ok(self.sessions.get_mut(session).map(|session| session.begin(now)).unwrap_or_default())
     }
 
@@ -262,11 +267,11 @@ impl Client {
 
     /// Asks the agent to end a session's turn. It is told, then every permission that waits is
     /// answered with `cancelled`: without that some agents never end.
-    pub fn cancel(&mut self, session: &str, cause: CancelCause, now: Instant) -> Cancelling {
+    pub fn cancel(&mut self, session: &str, cause: CancelCause, now: Instant) -> CancelOutcome {
         self.now = now;
         let is_news = self.sessions.get_mut(session).is_some_and(|found| found.cancel(cause, now));
         if !is_news {
-            return Cancelling::NoNeed;
+            return CancelOutcome::NotNeeded;
         }
         let params = json!({"sessionId": session});
         let cancel = Message::Notification { method: "session/cancel".to_owned(), params };
@@ -274,34 +279,35 @@ impl Client {
         // the turn becomes overdue.
         let _ = self.out.push(cancel, Map::new());
         self.cancel_permissions(session, cause);
-        Cancelling::Told
+        CancelOutcome::Sent
     }
 
     /// Asks anything else of the agent.
-    pub fn request(&mut self, method: &str, params: Value, now: Instant) -> Result<u64, Refused> {
+    pub fn request(&mut self, method: &str, params: Value, now: Instant) -> Result<u64, SendError> {
         self.ready()?;
         let timeout = now.checked_add(self.config.limits.request);
-        self.send(method, params, Ask::Other { method: method.to_owned() }, timeout, now)
+        self.send(method, params, SentRequest::Other { method: method.to_owned() }, timeout, now)
     }
 
     /// Answers a request for permission. False if it does not wait any more, or was asked without
     /// that option: then nothing is written.
     pub fn decide(&mut self, id: &Id, decision: &Decision, now: Instant) -> bool {
         self.now = now;
-        let is_offered = self.asked.permission(id).is_some_and(|options| match decision {
+        let is_offered = self.agent_requests.permission(id).is_some_and(|options| match decision {
             Decision::Select(option) => options.contains(option),
             Decision::Cancelled => true,
         });
-        is_offered && self.decided(id, decision)
+        is_offered && self.answer_permission(id, decision)
     }
 
     /// Answers a request that is served. False if it does not wait, then nothing is written.
     pub fn respond(&mut self, id: &Id, outcome: Result<Value, RpcError>, now: Instant) -> bool {
         self.now = now;
-        let is_waiting = self.asked.is_host(id) || (self.is_relayed() && self.asked.contains(id));
+        let is_waiting = self.agent_requests.is_host(id)
+            || (self.is_relayed() && self.agent_requests.contains(id));
         if is_waiting {
-            self.asked.take(id);
-            self.heard = now;
+            self.agent_requests.take(id);
+            self.last_activity = now;
             self.reply(id.clone(), outcome);
         }
         is_waiting
@@ -314,7 +320,7 @@ impl Client {
     }
 
     /// Where the connection stands.
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &ConnectionState {
         &self.state
     }
 
@@ -324,8 +330,8 @@ impl Client {
     }
 
     /// How many requests of the agent wait for us.
-    pub fn owed(&self) -> usize {
-        self.asked.len()
+    pub fn unanswered(&self) -> usize {
+        self.agent_requests.len()
     }
 
     /// What came, counted.
@@ -334,13 +340,13 @@ impl Client {
     }
 
     /// What did not fit, counted.
-    pub fn strays(&self) -> Strays {
-        self.strays
+    pub fn protocol_errors(&self) -> ProtocolErrors {
+        self.protocol_errors
     }
 
     /// The end of all that was no message.
-    pub fn noise(&self) -> &str {
-        self.reader.noise()
+    pub fn non_json(&self) -> &str {
+        self.reader.non_json()
     }
 
     fn open(&self, session: &str) -> Session {
@@ -352,12 +358,12 @@ impl Client {
         &mut self,
         method: &str,
         params: Value,
-        ask: Ask,
+        sent: SentRequest,
         deadline: Option<Instant>,
         now: Instant,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, SendError> {
         self.now = now;
-        let id = self.pending.enter(ask, deadline);
+        let id = self.pending.enter(sent, deadline);
         let message = Message::Request { id: id.into(), method: method.to_owned(), params };
         match self.out.push(message, Map::new()) {
             Ok(()) => Ok(id),
@@ -369,10 +375,10 @@ impl Client {
     }
 
     /// Writes the one answer to a permission, if it waits.
-    fn decided(&mut self, id: &Id, decision: &Decision) -> bool {
-        let is_waiting = self.asked.take(id).is_some();
+    fn answer_permission(&mut self, id: &Id, decision: &Decision) -> bool {
+        let is_waiting = self.agent_requests.take(id).is_some();
         if is_waiting {
-            self.heard = self.now;
+            self.last_activity = self.now;
             self.reply(id.clone(), Ok(decision.to_result()));
         }
         is_waiting

@@ -2,20 +2,20 @@
 
 use serde_json::Value;
 
-use crate::capabilities::Agent;
+use crate::capabilities::AgentInfo;
 use crate::failure::Failure;
 use crate::message::Id;
-use crate::message_reader::Noise;
+use crate::message_reader::NonJsonOutput;
 use crate::permission::PermissionRequest;
 use crate::tool_calls::ToolChange;
 use crate::turn_end::TurnEnd;
-use crate::update::{Update, When};
+use crate::update::{Update, UpdateScope};
 
 /// Something has come of what was received, or of the time that passed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The agent has said who it is; sessions can be opened.
-    Ready(Agent),
+    Ready(AgentInfo),
     /// A session is open.
     Opened {
         /// The request it was asked for with.
@@ -48,7 +48,7 @@ pub enum Event {
         /// As they came.
         update: Update,
         /// What they belong to.
-        when: When,
+        scope: UpdateScope,
         /// If they are of a tool call: what became of it.
         change: Option<ToolChange>,
     },
@@ -97,7 +97,7 @@ pub enum Event {
         session: String,
     },
     /// Something that is no message was skipped.
-    Noise(Noise),
+    NonJsonOutput(NonJsonOutput),
     /// A message was skipped because it was too long.
     TooLong {
         /// The length of its line in bytes.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::capabilities::{Agent, OtherVersion};
+use crate::capabilities::{AgentInfo, UnsupportedVersion};
 use crate::message::{RpcError, code};
 
 /// Why something that was asked of the agent has failed.
@@ -22,7 +22,7 @@ pub enum Failure {
     },
     /// It speaks another version.
     #[error(transparent)]
-    OtherVersion(OtherVersion),
+    UnsupportedVersion(UnsupportedVersion),
     /// The answer is not what it should be.
     #[error("the agent's answer has no '{0}'")]
     Incomplete(&'static str),
@@ -41,7 +41,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn of(error: RpcError, agent: Option<&Agent>) -> Self {
+    pub(crate) fn of(error: RpcError, agent: Option<&AgentInfo>) -> Self {
         if error.code == code::AUTH_REQUIRED {
             let methods = agent.map(|agent| agent.auth_methods.clone()).unwrap_or_default();
             return Failure::AuthRequired { error, methods };

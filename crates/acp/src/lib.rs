@@ -26,7 +26,7 @@
 //! client.initialize("example", "1", now)?;
 //! assert!(client.poll_transmit().unwrap().starts_with(b"{\"jsonrpc\":\"2.0\",\"id\":1,"));
 //! client.receive(b"Loading credentials...\n{\"id\":1,\"result\":{\"protocolVersion\":1}}\n", now);
-//! assert!(matches!(client.poll_event(), Some(Event::Noise(_))));
+//! assert!(matches!(client.poll_event(), Some(Event::NonJsonOutput(_))));
 //! assert!(matches!(client.poll_event(), Some(Event::Ready(_))));
 //!
 //! // .. opens a session ..
@@ -52,7 +52,7 @@
 //! client.handle_timeout(now);
 //! let Some(Event::TurnEnded(end)) = client.poll_event() else { panic!("it is over") };
 //! assert_eq!(end.answer.text, "Hello World");
-//! # Ok::<(), aifo_acp::Refused>(())
+//! # Ok::<(), aifo_acp::SendError>(())
 //! ```
 //!
 //! Architecture invariant: bytes, commands and times in, lines and events out. This crate does not
@@ -73,26 +73,26 @@ mod limits;
 mod message;
 mod message_reader;
 mod outbox;
-mod passage;
 mod pending;
 mod permission;
+mod protocol_errors;
 mod relay;
 mod report;
 mod session;
-mod strays;
+mod text_run;
 mod timeline;
 mod tool_call;
 mod tool_call_facts;
 mod tool_calls;
 mod turn;
 mod turn_end;
+mod unanswered;
 mod update;
-mod waiting;
 
 pub use agent_client_protocol_schema as schema;
 
-pub use capabilities::{Agent, OtherVersion, Serves};
-pub use client::{Cancelling, Client, Config, Refused, Requests, State};
+pub use capabilities::{AgentInfo, ClientCapabilities, UnsupportedVersion};
+pub use client::{CancelOutcome, Client, Config, ConnectionState, Requests, SendError};
 pub use content::{Channel, Piece, pieces};
 pub use counts::Counts;
 pub use data_uri::{Image, ImageKind, rewrite_data_uris};
@@ -103,19 +103,19 @@ pub use frame::{Frame, FrameReader};
 pub use json::{JsonError, LineTooLong, MAX_DEPTH, encode_line, parse_json};
 pub use limits::Limits;
 pub use message::{Id, Invalid, Message, RpcError, classify, code};
-pub use message_reader::{Inbound, MessageReader, Noise, Traffic};
-pub use passage::{Passage, Streaming};
+pub use message_reader::{Inbound, MessageReader, NonJsonOutput, Traffic};
 pub use pending::{Completion, Pending};
 pub use permission::{Decision, OptionKind, PermissionOption, PermissionRequest, Verdict};
+pub use protocol_errors::ProtocolErrors;
 pub use relay::{
-    PathMap, Relay, RelayConfig, RelayEvent, RelayedTurn, Served, Side, TerminalLogin, Way,
+    Direction, PathMap, Relay, RelayConfig, RelayEvent, RelayedTurn, ServedBy, Side, TerminalLogin,
 };
 pub use report::{decision_report, report_line, reports, turn_end_report};
 pub use session::Session;
-pub use strays::Strays;
-pub use timeline::{Answer, AnswerFrom, Entry, Position, Room, Timeline};
-pub use tool_call::{Announced, Mark, Standing, ToolCall, ToolStatus};
+pub use text_run::{Streaming, TextRun};
+pub use timeline::{Answer, AnswerFrom, Position, PushOutcome, Timeline, TimelineEntry};
+pub use tool_call::{Announced, CallState, ToolCall, ToolStatus, UnfinishedReason};
 pub use tool_calls::{ToolCalls, ToolChange};
 pub use turn::TurnPhase;
 pub use turn_end::{CancelCause, StopReason, TurnEnd};
-pub use update::{InvalidUpdate, Update, UpdateKind, When};
+pub use update::{InvalidUpdate, Update, UpdateKind, UpdateScope};

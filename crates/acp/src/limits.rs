@@ -18,7 +18,7 @@ pub struct Limits {
     /// the longest seen of a real agent has some ten thousand.
     pub values: usize,
     /// What is kept of the lines that are no messages, the newest.
-    pub noise_tail: usize,
+    pub non_json_tail: usize,
     /// Requests of the agent that wait for us; one more is answered with -32603.
     pub requests: usize,
     /// Updates of sessions that we do not know, kept while one is being opened.
@@ -62,7 +62,7 @@ impl Default for Limits {
             frame_head: 4 * KIB,
             frame_out: 16 * MIB,
             values: 256 * 1024,
-            noise_tail: 64 * KIB,
+            non_json_tail: 64 * KIB,
             requests: 64,
             early_updates: 256,
             early_bytes: 8 * MIB,

@@ -154,7 +154,7 @@ impl Message {
     }
 
     /// The same of a message that is needed no more, with what stands beside its own members.
-    pub(crate) fn into_value(self, beside: Map<String, Value>) -> Value {
+    pub(crate) fn into_value(self, extra: Map<String, Value>) -> Value {
         let mut members = Map::new();
         let mut set = |name: &str, value| members.insert(name.to_owned(), value);
         set("jsonrpc", json!("2.0"));
@@ -182,7 +182,7 @@ impl Message {
         if !params.is_null() {
             set("params", params);
         }
-        members.extend(beside);
+        members.extend(extra);
         Value::Object(members)
     }
 }
@@ -198,7 +198,7 @@ impl Id {
     }
 
     /// The number of one of our requests, whether it came back as `3`, `"3"` or `3.0`.
-    pub fn as_ours(&self) -> Option<u64> {
+    pub fn as_u64(&self) -> Option<u64> {
         match self {
             Id::Number(number) => number.as_u64().or_else(|| whole(number.as_f64()?)),
             // What `parse` takes and we never write, such as `+3` and `03`, is somebody else's.
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn ids_of_ours_come_back_in_many_forms() {
-        let ours = |value: Value| Id::parse(value).unwrap().as_ours();
+        let ours = |value: Value| Id::parse(value).unwrap().as_u64();
         for value in [json!(3), json!("3"), json!(3.0)] {
             assert_eq!(ours(value.clone()), Some(3), "{value}");
         }

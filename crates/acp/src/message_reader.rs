@@ -19,9 +19,9 @@ pub struct MessageReader {
     /// What is left of the last batch.
     batch: VecDeque<Value>,
     /// What the last message held beside what it is made of.
-    beside: Map<String, Value>,
+    extra: Map<String, Value>,
     traffic: Traffic,
-    noise: NoiseTail,
+    non_json: OutputTail,
 }
 
 /// What a stream has next.
@@ -30,7 +30,7 @@ pub enum Inbound {
     /// A message, never [`Message::Invalid`].
     Message(Message),
     /// A line that was read and is no message, or an element of a batch. Nobody answers it.
-    Noise(Noise),
+    NonJsonOutput(NonJsonOutput),
     /// A message that is longer, or holds more, than is taken.
     TooLong {
         /// The length of its line in bytes.
@@ -44,10 +44,10 @@ pub enum Inbound {
 
 /// Why something is no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Noise {
+pub enum NonJsonOutput {
     /// A line of something else.
     #[error("a line that is no JSON")]
-    NoJson,
+    NotJson,
     /// A line that is no UTF-8.
     #[error("a line that is no UTF-8")]
     NotUtf8,
@@ -68,7 +68,7 @@ pub struct Traffic {
     /// Lines that held a batch.
     pub batches: u64,
     /// Lines and elements of batches that were no messages.
-    pub noise: u64,
+    pub non_json: u64,
     /// Messages that were too long.
     pub too_long: u64,
 }
@@ -80,9 +80,9 @@ impl MessageReader {
             frames: FrameReader::new(limits.frame, limits.frame_head),
             values: limits.values,
             batch: VecDeque::new(),
-            beside: Map::new(),
+            extra: Map::new(),
             traffic: Traffic::default(),
-            noise: NoiseTail { limit: limits.noise_tail, text: String::new() },
+            non_json: OutputTail { limit: limits.non_json_tail, text: String::new() },
         }
     }
 
@@ -110,8 +110,8 @@ impl MessageReader {
     }
 
     /// Takes what the last message held beside what it is made of, to pass it on with it.
-    pub(crate) fn take_beside(&mut self) -> Map<String, Value> {
-        std::mem::take(&mut self.beside)
+    pub(crate) fn take_extra(&mut self) -> Map<String, Value> {
+        std::mem::take(&mut self.extra)
     }
 
     /// What came so far.
@@ -120,8 +120,8 @@ impl MessageReader {
     }
 
     /// The end of all lines that were no messages, for whoever has to find out what is wrong.
-    pub fn noise(&self) -> &str {
-        self.noise.tail()
+    pub fn non_json(&self) -> &str {
+        self.non_json.tail()
     }
 
     /// How many bytes of lines are held.
@@ -133,8 +133,8 @@ impl MessageReader {
         let line = match self.frames.next_frame()? {
             Frame::Eof => return Some(Inbound::Eof),
             Frame::NotUtf8 { line } => {
-                self.noise.push(&format!("({} bytes that are no UTF-8)", line.len()));
-                return Some(Inbound::Noise(Noise::NotUtf8));
+                self.non_json.push(&format!("({} bytes that are no UTF-8)", line.len()));
+                return Some(Inbound::NonJsonOutput(NonJsonOutput::NotUtf8));
             }
             Frame::Oversize { len, head } => {
                 return Some(Inbound::TooLong { len, envelope: Envelope::read(head) });
@@ -148,8 +148,8 @@ impl MessageReader {
                 return Some(Inbound::TooLong { len: line.len() as u64, envelope });
             }
             Err(JsonError::Syntax(_)) => {
-                self.noise.push(line);
-                return Some(Inbound::Noise(Noise::NoJson));
+                self.non_json.push(line);
+                return Some(Inbound::NonJsonOutput(NonJsonOutput::NotJson));
             }
         };
         match value {
@@ -157,30 +157,30 @@ impl MessageReader {
                 self.traffic.batches = self.traffic.batches.saturating_add(1);
                 self.batch = batch.into();
                 let first = self.batch.pop_front();
-                let none = Inbound::Noise(Noise::Invalid(Invalid::EmptyBatch));
+                let none = Inbound::NonJsonOutput(NonJsonOutput::Invalid(Invalid::EmptyBatch));
                 Some(first.map_or(none, |value| self.inbound(value)))
             }
             value => {
-                let (message, beside) = Message::split(value);
+                let (message, extra) = Message::split(value);
                 if matches!(message, Message::Invalid(_)) {
-                    self.noise.push(line);
+                    self.non_json.push(line);
                 }
-                self.beside = beside;
+                self.extra = extra;
                 Some(inbound(message))
             }
         }
     }
 
     fn inbound(&mut self, value: Value) -> Inbound {
-        let (message, beside) = Message::split(value);
-        self.beside = beside;
+        let (message, extra) = Message::split(value);
+        self.extra = extra;
         inbound(message)
     }
 }
 
 fn inbound(message: Message) -> Inbound {
     match message {
-        Message::Invalid(why) => Inbound::Noise(Noise::Invalid(why)),
+        Message::Invalid(why) => Inbound::NonJsonOutput(NonJsonOutput::Invalid(why)),
         message => Inbound::Message(message),
     }
 }
@@ -191,7 +191,7 @@ impl Traffic {
             Inbound::Message(Message::Request { .. }) => &mut self.requests,
             Inbound::Message(Message::Notification { .. }) => &mut self.notifications,
             Inbound::Message(Message::Response { .. }) => &mut self.responses,
-            Inbound::Message(Message::Invalid(_)) | Inbound::Noise(_) => &mut self.noise,
+            Inbound::Message(Message::Invalid(_)) | Inbound::NonJsonOutput(_) => &mut self.non_json,
             Inbound::TooLong { .. } => &mut self.too_long,
             Inbound::Eof => return,
         };
@@ -201,13 +201,13 @@ impl Traffic {
 
 /// The newest lines of noise.
 #[derive(Debug)]
-struct NoiseTail {
+struct OutputTail {
     limit: usize,
     /// At most twice the limit, so that it is seldom moved.
     text: String,
 }
 
-impl NoiseTail {
+impl OutputTail {
     fn push(&mut self, line: &str) {
         self.text.push_str(end_of(line, self.limit));
         self.text.push('\n');
@@ -235,7 +235,12 @@ mod tests {
     use crate::message::Id;
 
     fn reader() -> MessageReader {
-        MessageReader::new(&Limits { frame: 256, values: 32, noise_tail: 40, ..Limits::default() })
+        MessageReader::new(&Limits {
+            frame: 256,
+            values: 32,
+            non_json_tail: 40,
+            ..Limits::default()
+        })
     }
 
     fn read(wire: &[u8]) -> (Vec<Inbound>, MessageReader) {
@@ -263,18 +268,18 @@ mod tests {
             \xff\xfe\n{\"broken\":\n{\"method\":\"b\"}\n";
         let (story, reader) = read(wire);
         let expected = [
-            Inbound::Noise(Noise::NoJson),
+            Inbound::NonJsonOutput(NonJsonOutput::NotJson),
             notification("a"),
-            Inbound::Noise(Noise::Invalid(Invalid::NotAnObject)),
-            Inbound::Noise(Noise::Invalid(Invalid::Neither)),
-            Inbound::Noise(Noise::NotUtf8),
-            Inbound::Noise(Noise::NoJson),
+            Inbound::NonJsonOutput(NonJsonOutput::Invalid(Invalid::NotAnObject)),
+            Inbound::NonJsonOutput(NonJsonOutput::Invalid(Invalid::Neither)),
+            Inbound::NonJsonOutput(NonJsonOutput::NotUtf8),
+            Inbound::NonJsonOutput(NonJsonOutput::NotJson),
             notification("b"),
         ];
         assert_eq!(story, expected);
-        assert!(reader.noise().ends_with("bytes that are no UTF-8)\n{\"broken\":\n"));
-        assert!(reader.noise().len() <= 40);
-        let expected = Traffic { notifications: 2, noise: 5, ..Traffic::default() };
+        assert!(reader.non_json().ends_with("bytes that are no UTF-8)\n{\"broken\":\n"));
+        assert!(reader.non_json().len() <= 40);
+        let expected = Traffic { notifications: 2, non_json: 5, ..Traffic::default() };
         assert_eq!(reader.traffic(), expected);
     }
 
@@ -283,9 +288,9 @@ mod tests {
         let mut reader = reader();
         for _ in 0..1000 {
             reader.receive("é€éééééééé€€€\n".as_bytes());
-            assert_eq!(reader.next_message(), Some(Inbound::Noise(Noise::NoJson)));
-            assert!(reader.noise().len() <= 40 && reader.noise().ends_with("€\n"));
-            assert!(reader.noise.text.len() <= 80);
+            assert_eq!(reader.next_message(), Some(Inbound::NonJsonOutput(NonJsonOutput::NotJson)));
+            assert!(reader.non_json().len() <= 40 && reader.non_json().ends_with("€\n"));
+            assert!(reader.non_json.text.len() <= 80);
         }
     }
 
@@ -296,13 +301,18 @@ mod tests {
         let expected = [
             Inbound::Message(Message::Response { id: Id::from(1), outcome }),
             notification("a"),
-            Inbound::Noise(Noise::Invalid(Invalid::NotAnObject)),
-            Inbound::Noise(Noise::Invalid(Invalid::NotAnObject)),
-            Inbound::Noise(Noise::Invalid(Invalid::EmptyBatch)),
+            Inbound::NonJsonOutput(NonJsonOutput::Invalid(Invalid::NotAnObject)),
+            Inbound::NonJsonOutput(NonJsonOutput::Invalid(Invalid::NotAnObject)),
+            Inbound::NonJsonOutput(NonJsonOutput::Invalid(Invalid::EmptyBatch)),
         ];
         assert_eq!(story, expected);
-        let expected =
-            Traffic { responses: 1, notifications: 1, noise: 3, batches: 2, ..Traffic::default() };
+        let expected = Traffic {
+            responses: 1,
+            notifications: 1,
+            non_json: 3,
+            batches: 2,
+            ..Traffic::default()
+        };
         assert_eq!(reader.traffic(), expected);
     }
 

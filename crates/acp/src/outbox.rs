@@ -30,9 +30,9 @@ impl Outbox {
     pub(crate) fn push(
         &mut self,
         message: Message,
-        beside: Map<String, Value>,
+        extra: Map<String, Value>,
     ) -> Result<(), LineTooLong> {
-        let line = encode_line(&message.into_value(beside), self.limit)?;
+        let line = encode_line(&message.into_value(extra), self.limit)?;
         self.held = self.held.saturating_add(line.len());
         self.lines.push_back(line);
         Ok(())
@@ -44,9 +44,9 @@ impl Outbox {
         &mut self,
         id: Id,
         outcome: Result<Value, RpcError>,
-        beside: Map<String, Value>,
+        extra: Map<String, Value>,
     ) -> Result<(), LineTooLong> {
-        let too_long = match self.push(Message::Response { id: id.clone(), outcome }, beside) {
+        let too_long = match self.push(Message::Response { id: id.clone(), outcome }, extra) {
             Ok(()) => return Ok(()),
             Err(too_long) => too_long,
         };
@@ -78,12 +78,12 @@ mod tests {
     #[test]
     fn an_answer_that_is_too_long_is_an_error() {
         let mut out = Outbox::new(100);
-        let beside = || json!({"trace": 1}).as_object().unwrap().clone();
-        assert_eq!(out.reply(Id::from(1), Ok(json!({})), beside()), Ok(()));
+        let extra = || json!({"trace": 1}).as_object().unwrap().clone();
+        assert_eq!(out.reply(Id::from(1), Ok(json!({})), extra()), Ok(()));
         let long = json!("x".repeat(100));
-        assert!(out.reply(Id::from(2), Ok(long), beside()).is_err());
+        assert!(out.reply(Id::from(2), Ok(long), extra()).is_err());
         assert_eq!(
-            out.push(Message::Response { id: Id::from(3), outcome: Ok(json!(1)) }, beside()),
+            out.push(Message::Response { id: Id::from(3), outcome: Ok(json!(1)) }, extra()),
             Ok(())
         );
         assert!(out.held() > 0);

@@ -11,12 +11,12 @@ use crate::message::Id;
 pub struct Pending<T> {
     /// The id of the last request; they are 1, 2, ..
     last: u64,
-    entries: BTreeMap<u64, Entry<T>>,
+    entries: BTreeMap<u64, PendingRequest<T>>,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
-    what: T,
+struct PendingRequest<T> {
+    request: T,
     deadline: Option<Instant>,
 }
 
@@ -39,17 +39,17 @@ impl<T> Default for Pending<T> {
 
 impl<T> Pending<T> {
     /// Enters a request, and gives it its id.
-    pub fn enter(&mut self, what: T, deadline: Option<Instant>) -> u64 {
+    pub fn enter(&mut self, request: T, deadline: Option<Instant>) -> u64 {
         self.last = self.last.saturating_add(1);
-        self.entries.insert(self.last, Entry { what, deadline });
+        self.entries.insert(self.last, PendingRequest { request, deadline });
         self.last
     }
 
     /// Takes out the request that an answer is for.
     pub fn complete(&mut self, id: &Id) -> Completion<T> {
-        let Some(id) = id.as_ours() else { return Completion::Unknown };
+        let Some(id) = id.as_u64() else { return Completion::Unknown };
         match self.entries.remove(&id) {
-            Some(entry) => Completion::Known(id, entry.what),
+            Some(entry) => Completion::Known(id, entry.request),
             None if (1..=self.last).contains(&id) => Completion::Duplicate,
             None => Completion::Unknown,
         }
@@ -57,25 +57,26 @@ impl<T> Pending<T> {
 
     /// Takes out one request whose deadline has come.
     pub fn expire(&mut self, now: Instant) -> Option<(u64, T)> {
-        let is_due = |entry: &Entry<T>| entry.deadline.is_some_and(|deadline| deadline <= now);
+        let is_due =
+            |entry: &PendingRequest<T>| entry.deadline.is_some_and(|deadline| deadline <= now);
         let (id, _) = self.entries.iter().find(|(_, entry)| is_due(entry))?;
         let id = *id;
-        self.entries.remove(&id).map(|entry| (id, entry.what))
+        self.entries.remove(&id).map(|entry| (id, entry.request))
     }
 
     /// Takes out the oldest request.
     pub fn pop(&mut self) -> Option<(u64, T)> {
-        self.entries.pop_first().map(|(id, entry)| (id, entry.what))
+        self.entries.pop_first().map(|(id, entry)| (id, entry.request))
     }
 
-    /// When the next deadline comes.
+    /// UpdateScope the next deadline comes.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.entries.values().filter_map(|entry| entry.deadline).min()
     }
 
     /// All that wait, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
-        self.entries.iter().map(|(id, entry)| (*id, &entry.what))
+        self.entries.iter().map(|(id, entry)| (*id, &entry.request))
     }
 }
 

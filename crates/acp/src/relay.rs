@@ -2,17 +2,17 @@
 
 mod agent;
 mod cancelling;
+mod capabilities;
+mod connection;
 mod editor;
-mod end;
 mod ending;
 mod event;
 mod fields;
 mod file_uri;
-mod link;
-mod offer;
 mod passing;
 mod path_map;
 mod prompts;
+mod session_state;
 mod terminal_login;
 mod terminals;
 
@@ -21,20 +21,20 @@ use std::time::Instant;
 
 use serde_json::{Map, Value};
 
-use crate::capabilities::OtherVersion;
+use crate::capabilities::UnsupportedVersion;
 use crate::limits::Limits;
 use crate::message::{Id, RpcError};
 use crate::message_reader::Traffic;
 use crate::permission::Decision;
-use crate::strays::Strays;
+use crate::protocol_errors::ProtocolErrors;
 use crate::tool_calls::ToolCalls;
-use end::{Asked, At, End, Stream};
-use link::Link;
-use offer::Offer;
+use capabilities::Capabilities;
+use connection::{Connection, Decider, IncomingRequest, StreamState};
+use session_state::SessionState;
 use terminals::Terminals;
 
 pub use event::{RelayEvent, RelayedTurn};
-pub use path_map::{PathMap, Way};
+pub use path_map::{Direction, PathMap};
 pub use terminal_login::TerminalLogin;
 
 /// What stands between an editor, which has started us as its agent, and the agent, whose client we
@@ -43,7 +43,7 @@ pub use terminal_login::TerminalLogin;
 /// What either says is passed on as it came; only where paths are, and what the agent can ask for,
 /// is rewritten. Whoever drives it hands in what was read and what time it is, and takes out, after
 /// each of these, events and lines until there are neither; then it knows from
-/// [`wants`](Relay::wants) from whom to read, and from [`poll_timeout`](Relay::poll_timeout) when to
+/// [`should_read`](Relay::should_read) from whom to read, and from [`poll_timeout`](Relay::poll_timeout) when to
 /// call [`handle_timeout`](Relay::handle_timeout).
 ///
 /// ```
@@ -87,20 +87,20 @@ pub use terminal_login::TerminalLogin;
 #[derive(Debug)]
 pub struct Relay {
     config: RelayConfig,
-    editor: End,
-    agent: End,
+    editor: Connection,
+    agent: Connection,
     /// Whose turn it is to be read from.
     next: Side,
-    offer: Offer,
+    capabilities: Capabilities,
     terminals: Terminals,
-    sessions: BTreeMap<String, Link>,
+    sessions: BTreeMap<String, SessionState>,
     /// Prompts that have come.
     prompts: u64,
     events: VecDeque<RelayEvent>,
     /// Why the agent has ended, if that is known.
     end_reason: String,
     /// What the agent has answered to `initialize` instead of a version that aifo speaks.
-    other_version: Option<OtherVersion>,
+    unsupported_version: Option<UnsupportedVersion>,
     release: Release,
     now: Instant,
 }
@@ -112,9 +112,9 @@ pub struct RelayConfig {
     /// takes is between the editor and the agent.
     pub limits: Limits,
     /// Who serves `fs/*`.
-    pub files: Served,
+    pub files: ServedBy,
     /// Who serves `terminal/*`.
-    pub terminal: Served,
+    pub terminal: ServedBy,
     /// How the two name the same places.
     pub map: PathMap,
     /// Folders of the host beneath which a session may be opened; empty for anywhere.
@@ -136,13 +136,13 @@ pub struct RelayConfig {
 
 /// Who serves requests of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Served {
+pub enum ServedBy {
     /// Whoever drives the relay.
-    Ours,
+    Host,
     /// The editor, as far as it says that it can.
-    Editors,
+    Editor,
     /// Nobody: they are answered -32601.
-    Nobody,
+    Neither,
 }
 
 /// One of the two ends.
@@ -164,15 +164,15 @@ enum Release {
     /// All that it was asked is answered, or late; until then it may take what it is answered.
     Flushing(Option<Instant>),
     /// That was told.
-    Told,
+    Reported,
 }
 
 impl Default for RelayConfig {
     fn default() -> Self {
         RelayConfig {
             limits: Limits::default(),
-            files: Served::Editors,
-            terminal: Served::Editors,
+            files: ServedBy::Editor,
+            terminal: ServedBy::Editor,
             map: PathMap::default(),
             roots: Vec::new(),
             remedy: String::new(),
@@ -189,33 +189,33 @@ impl Relay {
     /// A relay at the start of both connections.
     pub fn new(config: RelayConfig, now: Instant) -> Self {
         Relay {
-            editor: End::new(&config.limits),
-            agent: End::new(&config.limits),
+            editor: Connection::new(&config.limits),
+            agent: Connection::new(&config.limits),
             next: Side::Editor,
-            offer: Offer::new(config.files, config.terminal),
+            capabilities: Capabilities::new(config.files, config.terminal),
             terminals: Terminals::default(),
             config,
             sessions: BTreeMap::new(),
             prompts: 0,
             events: VecDeque::new(),
             end_reason: String::new(),
-            other_version: None,
+            unsupported_version: None,
             release: Release::No,
             now,
         }
     }
 
     /// Takes a copy of what was read from one end. Read only from whom it
-    /// [`wants`](Relay::wants): then no more is held than the limits allow.
+    /// [`should_read`](Relay::should_read): then no more is held than the limits allow.
     pub fn receive(&mut self, from: Side, bytes: &[u8], now: Instant) {
         self.now = now;
-        self.end_mut(from).reader.receive(bytes);
+        self.connection_mut(from).reader.receive(bytes);
     }
 
     /// Tells that no more bytes come from one end.
     pub fn receive_eof(&mut self, from: Side, now: Instant) {
         self.now = now;
-        self.end_mut(from).reader.receive_eof();
+        self.connection_mut(from).reader.receive_eof();
     }
 
     /// Says why the agent has ended, or is about to: it stands in the error of everything that then
@@ -231,7 +231,7 @@ impl Relay {
                 return Some(event);
             }
             match self.next_inbound() {
-                Some((from, inbound)) => self.take(from, inbound),
+                Some((from, inbound)) => self.handle_inbound(from, inbound),
                 // Only now: what was read of the agent and not parsed yet may be a request.
                 None => {
                     self.release();
@@ -244,39 +244,39 @@ impl Relay {
     /// The next line to write to one end, with its end. To be taken only when it can be written: that
     /// is how an end that does not read holds back the other.
     pub fn poll_transmit(&mut self, to: Side) -> Option<Vec<u8>> {
-        self.end_mut(to).out.pop()
+        self.connection_mut(to).out.pop()
     }
 
     /// How many bytes of lines wait to be written to one end.
     pub fn backlog(&self, to: Side) -> usize {
-        self.end(to).out.held()
+        self.connection(to).out.held()
     }
 
     /// Whether to read from one end: not while too much waits to be written, because of what it says.
-    pub fn wants(&self, from: Side) -> bool {
+    pub fn should_read(&self, from: Side) -> bool {
         let own =
             self.config.backlog.saturating_mul(2).saturating_add(self.config.limits.frame_out);
         // What an end is sent is mostly the other's doing, and it may be unable to read while it
         // writes. Only a flood of what it has to be answered itself is its own.
-        self.end(from).stream == Stream::Open
+        self.connection(from).stream == StreamState::Open
             && self.backlog(from.other()) < self.config.backlog
             && self.backlog(from) < own
     }
 
-    /// When [`handle_timeout`](Relay::handle_timeout) next has something to do.
+    /// UpdateScope [`handle_timeout`](Relay::handle_timeout) next has something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let release = match self.release {
             Release::At(until) | Release::Flushing(until) => until,
-            Release::No | Release::Told => None,
+            Release::No | Release::Reported => None,
         };
-        self.sessions.values().filter_map(Link::poll_timeout).chain(release).min()
+        self.sessions.values().filter_map(SessionState::poll_timeout).chain(release).min()
     }
 
     /// Does what is due. Earlier than asked for, it does nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        for (session, link) in &mut self.sessions {
-            if link.is_overdue(now) {
+        for (session, state) in &mut self.sessions {
+            if state.is_overdue(now) {
                 self.events.push_back(RelayEvent::Overdue { session: session.clone() });
             }
         }
@@ -287,12 +287,13 @@ impl Relay {
     /// option: then nothing is written.
     pub fn decide(&mut self, id: &Id, decision: &Decision, now: Instant) -> bool {
         self.now = now;
-        let Some(Asked::Permission { at: At::Owner(undecided), .. }) = self.agent.asked.get(id)
+        let Some(IncomingRequest::Permission { decider: Decider::Host(pending), .. }) =
+            self.agent.incoming.get(id)
         else {
             return false;
         };
         let is_offered = match decision {
-            Decision::Select(option) => undecided.options.contains(option),
+            Decision::Select(option) => pending.options.contains(option),
             Decision::Cancelled => true,
         };
         is_offered && self.answer(Side::Agent, id, Ok(decision.to_result()), Map::new())
@@ -301,48 +302,48 @@ impl Relay {
     /// Answers a request that is ours to serve. False if it does not wait, then nothing is written.
     pub fn respond(&mut self, id: &Id, outcome: Result<Value, RpcError>, now: Instant) -> bool {
         self.now = now;
-        let is_ours = matches!(self.agent.asked.get(id), Some(Asked::Host));
+        let is_ours = matches!(self.agent.incoming.get(id), Some(IncomingRequest::Host));
         if is_ours {
-            let shown = self.terminals.answered(id, outcome.as_ref().ok());
+            let shown = self.terminals.record_response(id, outcome.as_ref().ok());
             self.answer(Side::Agent, id, outcome, Map::new());
-            shown.into_iter().for_each(|shown| self.show_anew(shown));
+            shown.into_iter().for_each(|shown| self.resend_content(shown));
         }
         is_ours
     }
 
     /// The tool calls of a session, as far as they are known.
     pub fn tools(&self, session: &str) -> Option<&ToolCalls> {
-        self.sessions.get(session).map(Link::tools)
+        self.sessions.get(session).map(SessionState::tools)
     }
 
     /// How many requests of one end wait for their answers.
-    pub fn owed(&self, to: Side) -> usize {
-        self.end(to).asked.len()
+    pub fn unanswered(&self, to: Side) -> usize {
+        self.connection(to).incoming.len()
     }
 
     /// What came from one end, counted.
     pub fn traffic(&self, from: Side) -> Traffic {
-        self.end(from).reader.traffic()
+        self.connection(from).reader.traffic()
     }
 
     /// What came from one end and did not fit, counted.
-    pub fn strays(&self, from: Side) -> Strays {
-        self.end(from).strays
+    pub fn protocol_errors(&self, from: Side) -> ProtocolErrors {
+        self.connection(from).protocol_errors
     }
 
     /// The end of all that came from one end and was no message.
-    pub fn noise(&self, from: Side) -> &str {
-        self.end(from).reader.noise()
+    pub fn non_json(&self, from: Side) -> &str {
+        self.connection(from).reader.non_json()
     }
 
-    fn end(&self, side: Side) -> &End {
+    fn connection(&self, side: Side) -> &Connection {
         match side {
             Side::Editor => &self.editor,
             Side::Agent => &self.agent,
         }
     }
 
-    fn end_mut(&mut self, side: Side) -> &mut End {
+    fn connection_mut(&mut self, side: Side) -> &mut Connection {
         match side {
             Side::Editor => &mut self.editor,
             Side::Agent => &mut self.agent,
@@ -352,10 +353,10 @@ impl Relay {
 
 impl Side {
     /// Where to what this end says goes.
-    fn way(self) -> Way {
+    fn direction(self) -> Direction {
         match self {
-            Side::Editor => Way::Inward,
-            Side::Agent => Way::Outward,
+            Side::Editor => Direction::ToAgent,
+            Side::Agent => Direction::ToEditor,
         }
     }
 }

@@ -8,17 +8,19 @@ use crate::failure::Failure;
 use crate::message::Id;
 use crate::permission::{Decision, PermissionRequest};
 use crate::timeline::Answer;
-use crate::tool_call::{Standing, ToolCall};
+use crate::tool_call::{CallState, ToolCall};
 use crate::tool_calls::ToolChange;
 use crate::turn_end::{CancelCause, TurnEnd};
-use crate::update::When;
+use crate::update::UpdateScope;
 use crate::update::{Update, UpdateKind};
 
 /// What an event tells (`spec/acp.md#reports`): objects with a `type`. Mostly one; several for a
 /// chunk of several blocks, none for what the user said himself.
 pub fn reports(event: &Event) -> Vec<Value> {
     let report = match event {
-        Event::Update { update, when, change } => return news(update, *when, change.as_ref()),
+        Event::Update { update, scope, change } => {
+            return update_reports(update, *scope, change.as_ref());
+        }
         Event::Ready(agent) => {
             json!({"type": "agent", "name": agent.name, "loads_sessions": agent.loads_sessions})
         }
@@ -43,7 +45,7 @@ pub fn reports(event: &Event) -> Vec<Value> {
         }
         Event::TurnEnded(end) => turn_end_report(end, end.answer.clone()),
         Event::Overdue { session } => json!({"type": "overdue", "session": session}),
-        Event::Noise(noise) => json!({"type": "noise", "why": noise.to_string()}),
+        Event::NonJsonOutput(non_json) => json!({"type": "noise", "why": non_json.to_string()}),
         Event::TooLong { len } => json!({"type": "too_long", "bytes": len}),
         Event::Closed => json!({"type": "closed"}),
     };
@@ -99,14 +101,14 @@ pub fn report_line(report: &Value) -> String {
     line
 }
 
-fn news(update: &Update, when: When, change: Option<&ToolChange>) -> Vec<Value> {
+fn update_reports(update: &Update, scope: UpdateScope, change: Option<&ToolChange>) -> Vec<Value> {
     let body = update.body();
     let report = match (update.kind(), change) {
         (UpdateKind::AgentMessage | UpdateKind::AgentThought | UpdateKind::UserMessage, _) => {
             return pieces(update)
                 .into_iter()
                 .filter_map(piece)
-                .map(placed(update, when))
+                .map(with_scope(update, scope))
                 .collect();
         }
         (UpdateKind::Plan, _) => json!({"type": "plan", "entries": body.get("entries")}),
@@ -114,13 +116,13 @@ fn news(update: &Update, when: When, change: Option<&ToolChange>) -> Vec<Value> 
         (UpdateKind::ToolCall | UpdateKind::ToolCallUpdate, Some(change)) => json!({
             "type": "tool_call",
             "id": change.id,
-            "before": change.before.as_ref().map(Standing::word),
+            "before": change.before.as_ref().map(CallState::word),
             "status": change.after.word(),
             "update": rest(body, &["toolCallId", "status"]),
         }),
         (kind, _) => json!({"type": "update", "kind": kind.name(), "update": rest(body, &[])}),
     };
-    vec![placed(update, when)(report)]
+    vec![with_scope(update, scope)(report)]
 }
 
 /// A piece of a message; `None` for what the user said.
@@ -137,19 +139,19 @@ fn piece((channel, piece): (Channel, Piece<'_>)) -> Option<Value> {
 }
 
 /// Says of which session and turn something is.
-fn placed(update: &Update, when: When) -> impl Fn(Value) -> Value {
+fn with_scope(update: &Update, scope: UpdateScope) -> impl Fn(Value) -> Value {
     move |report| {
         let mut report = report;
         if let Value::Object(members) = &mut report {
             members.insert("session".to_owned(), update.session().into());
-            match when {
-                When::Turn(turn) => _ = members.insert("turn".to_owned(), turn.into()),
-                When::Late(turn) => {
+            match scope {
+                UpdateScope::Turn(turn) => _ = members.insert("turn".to_owned(), turn.into()),
+                UpdateScope::Late(turn) => {
                     members.insert("turn".to_owned(), turn.into());
                     members.insert("late".to_owned(), true.into());
                 }
-                When::History => _ = members.insert("history".to_owned(), true.into()),
-                When::BeforeTurns => {}
+                UpdateScope::History => _ = members.insert("history".to_owned(), true.into()),
+                UpdateScope::BeforeTurns => {}
             }
         }
         report
@@ -187,7 +189,7 @@ fn failure_report(failure: &Failure) -> Value {
         Failure::AuthRequired { error, methods } => {
             json!({"message": text, "code": error.code, "data": error.data, "methods": methods})
         }
-        Failure::OtherVersion(_)
+        Failure::UnsupportedVersion(_)
         | Failure::Incomplete(_)
         | Failure::SessionInUse(_)
         | Failure::TooLong(_)
@@ -320,7 +322,7 @@ mod tests {
 
     #[test]
     fn updates_have_types_and_unknown_ones_pass() {
-        let placed = |mut report: Value| {
+        let with_scope = |mut report: Value| {
             report["session"] = json!("s");
             report["turn"] = json!(1);
             json!([report])
@@ -355,7 +357,7 @@ mod tests {
             ),
         ];
         for (body, expected) in rows {
-            check(update(body), placed(expected));
+            check(update(body), with_scope(expected));
         }
         check(update(json!({"sessionUpdate": "user_message_chunk", "content": "hi"})), json!([]));
     }

@@ -7,13 +7,13 @@ use serde_json::Value;
 use crate::content::{Channel, pieces};
 use crate::failure::Failure;
 use crate::limits::Limits;
-use crate::passage::Streaming;
-use crate::timeline::{AnswerFrom, Position, Room, Timeline};
-use crate::tool_call::{Announced, Mark};
+use crate::text_run::Streaming;
+use crate::timeline::{AnswerFrom, Position, PushOutcome, Timeline};
+use crate::tool_call::{Announced, UnfinishedReason};
 use crate::tool_calls::{ToolCalls, ToolChange};
 use crate::turn::{Due, Turn, TurnPhase};
 use crate::turn_end::{CancelCause, StopReason, TurnEnd};
-use crate::update::{Update, UpdateKind, When};
+use crate::update::{Update, UpdateKind, UpdateScope};
 
 /// The state of a session (`spec/acp.md#sessions`).
 #[derive(Debug)]
@@ -40,7 +40,7 @@ enum Phase {
 /// What came of an update.
 #[derive(Debug)]
 pub(crate) struct Applied {
-    pub(crate) when: When,
+    pub(crate) scope: UpdateScope,
     pub(crate) change: Option<ToolChange>,
     /// Something found no room, for the first time in this turn.
     pub(crate) is_first_drop: bool,
@@ -66,13 +66,13 @@ impl Session {
     }
 
     /// From now on its history comes.
-    pub(crate) fn load(mut self) -> Self {
+    pub(crate) fn begin_loading(mut self) -> Self {
         self.phase = Phase::Loading;
         self
     }
 
     /// Its history has come.
-    pub(crate) fn loaded(&mut self) {
+    pub(crate) fn finish_loading(&mut self) {
         if matches!(self.phase, Phase::Loading) {
             self.phase = Phase::Idle;
         }
@@ -134,11 +134,11 @@ impl Session {
 
     /// Takes an update.
     pub(crate) fn apply(&mut self, update: &Update, now: Instant) -> Applied {
-        let when = self.when();
-        let mut room = Room::Found;
+        let scope = self.scope();
+        let mut outcome = PushOutcome::Stored;
         let counts = match &mut self.phase {
             Phase::Turn(turn) => {
-                turn.heard(now, &self.limits);
+                turn.record_activity(now, &self.limits);
                 turn.count(update.kind().name(), &self.limits)
             }
             Phase::Loading | Phase::Idle => true,
@@ -150,25 +150,26 @@ impl Session {
                 for (channel, piece) in pieces(update) {
                     // What the user said, he knows.
                     if channel != Channel::User
-                        && turn.timeline.push(channel, update.message_id(), piece) == Room::Full
+                        && turn.timeline.push(channel, update.message_id(), piece)
+                            == PushOutcome::Dropped
                     {
-                        room = Room::Full;
+                        outcome = PushOutcome::Dropped;
                     }
                 }
                 if let Some(change) = &change
-                    && turn.timeline.push_tool(&change.id) == Room::Full
+                    && turn.timeline.push_tool(&change.id) == PushOutcome::Dropped
                 {
-                    room = Room::Full;
+                    outcome = PushOutcome::Dropped;
                 }
             }
         } else {
-            room = Room::Full;
+            outcome = PushOutcome::Dropped;
         }
         let is_first_drop = match &mut self.phase {
-            Phase::Turn(turn) if room == Room::Full => turn.count_dropped(),
+            Phase::Turn(turn) if outcome == PushOutcome::Dropped => turn.count_dropped(),
             _ => false,
         };
-        Applied { when, change, is_first_drop }
+        Applied { scope, change, is_first_drop }
     }
 
     /// Takes what a request for permission tells of its call.
@@ -186,13 +187,15 @@ impl Session {
         let Phase::Turn(turn) = &mut self.phase else { return false };
         let is_news = turn.cancel(cause, now.checked_add(self.limits.cancel_grace));
         if is_news {
-            turn.timeline.tools().for_each(|id| self.tools.mark(id, Mark::Cancelled));
+            turn.timeline
+                .tools()
+                .for_each(|id| self.tools.mark_unfinished(id, UnfinishedReason::Cancelled));
         }
         is_news
     }
 
     /// Its prompt was answered.
-    pub(crate) fn answered(&mut self, outcome: Result<Value, Failure>, now: Instant) {
+    pub(crate) fn prompt_answered(&mut self, outcome: Result<Value, Failure>, now: Instant) {
         if let Phase::Turn(turn) = &mut self.phase {
             let outcome = outcome.map(|result| (StopReason::of(&result), result));
             turn.answered(outcome, now, &self.limits);
@@ -203,7 +206,9 @@ impl Session {
     pub(crate) fn end_turn(&mut self, otherwise: Failure) -> Option<TurnEnd> {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Turn(turn) => {
-                turn.timeline.tools().for_each(|id| self.tools.mark(id, Mark::Abandoned));
+                turn.timeline
+                    .tools()
+                    .for_each(|id| self.tools.mark_unfinished(id, UnfinishedReason::Abandoned));
                 Some(turn.into_end(&self.id, self.answer_from, otherwise))
             }
             Phase::Loading | Phase::Idle => None,
@@ -224,13 +229,15 @@ impl Session {
         }
     }
 
-    fn when(&self) -> When {
+    fn scope(&self) -> UpdateScope {
         match &self.phase {
-            Phase::Loading => When::History,
-            Phase::Turn(turn) if turn.phase() == TurnPhase::Draining => When::Late(turn.number),
-            Phase::Turn(turn) => When::Turn(turn.number),
-            Phase::Idle if self.turns == 0 => When::BeforeTurns,
-            Phase::Idle => When::Late(self.turns),
+            Phase::Loading => UpdateScope::History,
+            Phase::Turn(turn) if turn.phase() == TurnPhase::Draining => {
+                UpdateScope::Late(turn.number)
+            }
+            Phase::Turn(turn) => UpdateScope::Turn(turn.number),
+            Phase::Idle if self.turns == 0 => UpdateScope::BeforeTurns,
+            Phase::Idle => UpdateScope::Late(self.turns),
         }
     }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::content::{Channel, Piece};
 use crate::json::weight;
-use crate::passage::{Passage, Streaming};
+use crate::text_run::{Streaming, TextRun};
 
 /// Texts, blocks and tool calls of a turn in the order they began, in bounded memory
 /// (`spec/acp.md#text`).
@@ -15,16 +15,16 @@ pub struct Timeline {
     streaming: Streaming,
     limit: usize,
     held: usize,
-    entries: Vec<Entry>,
+    entries: Vec<TimelineEntry>,
     /// The tool calls among the entries.
     tools: HashSet<String>,
 }
 
 /// One thing on the timeline.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Entry {
+pub enum TimelineEntry {
     /// A run of text.
-    Text(Passage),
+    Text(TextRun),
     /// What is no text.
     Block {
         /// Whom it is for.
@@ -50,11 +50,11 @@ pub struct Position {
 /// Whether something found room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Room {
+pub enum PushOutcome {
     /// It did.
-    Found,
+    Stored,
     /// It was dropped.
-    Full,
+    Dropped,
 }
 
 /// What counts as the answer of a turn.
@@ -74,30 +74,36 @@ impl Timeline {
     }
 
     /// Adds a piece of a message.
-    pub fn push(&mut self, channel: Channel, message_id: Option<&str>, piece: Piece<'_>) -> Room {
+    pub fn push(
+        &mut self,
+        channel: Channel,
+        message_id: Option<&str>,
+        piece: Piece<'_>,
+    ) -> PushOutcome {
         match piece {
             Piece::Text(chunk) => self.push_text(channel, message_id, chunk),
             Piece::Block(block) => {
-                let entry = Entry::Block { channel, block: block.clone() };
+                let entry = TimelineEntry::Block { channel, block: block.clone() };
                 self.push_entry(entry, weight(block))
             }
         }
     }
 
     /// Notes a tool call where it is first seen.
-    pub fn push_tool(&mut self, id: &str) -> Room {
+    pub fn push_tool(&mut self, id: &str) -> PushOutcome {
         if self.tools.contains(id) {
-            return Room::Found;
+            return PushOutcome::Stored;
         }
-        let room = self.push_entry(Entry::Tool { id: id.to_owned() }, id.len().saturating_mul(2));
-        if room == Room::Found {
+        let outcome =
+            self.push_entry(TimelineEntry::Tool { id: id.to_owned() }, id.len().saturating_mul(2));
+        if outcome == PushOutcome::Stored {
             self.tools.insert(id.to_owned());
         }
-        room
+        outcome
     }
 
     /// All of it, in its order.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[TimelineEntry] {
         &self.entries
     }
 
@@ -114,8 +120,8 @@ impl Timeline {
     /// The text of the answer so far.
     pub fn draft(&self) -> String {
         let texts = self.entries.iter().filter_map(|entry| match entry {
-            Entry::Text(passage) if passage.channel == Channel::Answer => {
-                Some(passage.text(self.streaming))
+            TimelineEntry::Text(run) if run.channel == Channel::Answer => {
+                Some(run.text(self.streaming))
             }
             _ => None,
         });
@@ -134,10 +140,10 @@ impl Timeline {
         };
         let mut read = Vec::new();
         while let Some(entry) = self.entries.get(from.entry).filter(|_| from.entry < certain) {
-            if let Entry::Text(passage) = entry
-                && passage.channel == Channel::Answer
+            if let TimelineEntry::Text(run) = entry
+                && run.channel == Channel::Answer
             {
-                let text = passage.text(self.streaming);
+                let text = run.text(self.streaming);
                 read.extend(text.get(from.offset..).filter(|text| !text.is_empty()));
                 from.offset = text.len();
             }
@@ -155,7 +161,7 @@ impl Timeline {
         let first = match from {
             AnswerFrom::All => 0,
             AnswerFrom::AfterLastTool => {
-                let is_tool = |entry: &Entry| matches!(entry, Entry::Tool { .. });
+                let is_tool = |entry: &TimelineEntry| matches!(entry, TimelineEntry::Tool { .. });
                 self.entries.iter().rposition(is_tool).map_or(0, |at| at.saturating_add(1))
             }
         };
@@ -163,15 +169,15 @@ impl Timeline {
         let mut text = String::new();
         for entry in self.entries.into_iter().skip(first) {
             match entry {
-                Entry::Text(passage) if passage.channel == Channel::Answer => {
+                TimelineEntry::Text(run) if run.channel == Channel::Answer => {
                     // Without a copy where it can be: it may be as much as a turn keeps.
                     if text.is_empty() {
-                        text = passage.into_text();
+                        text = run.into_text();
                     } else {
-                        text.push_str(&passage.into_text());
+                        text.push_str(&run.into_text());
                     }
                 }
-                Entry::Block { channel: Channel::Answer, block } => {
+                TimelineEntry::Block { channel: Channel::Answer, block } => {
                     answer.push_text(&mut text);
                     answer.blocks.push(block);
                 }
@@ -182,38 +188,43 @@ impl Timeline {
         answer
     }
 
-    fn push_text(&mut self, channel: Channel, message_id: Option<&str>, chunk: &str) -> Room {
+    fn push_text(
+        &mut self,
+        channel: Channel,
+        message_id: Option<&str>,
+        chunk: &str,
+    ) -> PushOutcome {
         let is_full = self.held.saturating_add(chunk.len()) > self.limit;
         let snapshot = self.earlier_snapshot(channel, message_id);
         let last = self.entries.len().checked_sub(1);
         let streaming = self.streaming;
-        if let Some(Entry::Text(passage)) =
+        if let Some(TimelineEntry::Text(run)) =
             snapshot.or(last).and_then(|at| self.entries.get_mut(at))
         {
-            if passage.is_copied_by(channel, message_id, chunk) {
-                return Room::Found;
+            if run.is_copied_by(channel, message_id, chunk) {
+                return PushOutcome::Stored;
             }
-            if passage.is_continued_by(channel, message_id) {
+            if run.is_continued_by(channel, message_id) {
                 if is_full {
-                    return Room::Full;
+                    return PushOutcome::Dropped;
                 }
-                let before = passage.held();
-                passage.push(streaming, message_id, chunk);
-                let now = self.held.saturating_add(passage.held());
+                let before = run.held();
+                run.push(streaming, message_id, chunk);
+                let now = self.held.saturating_add(run.held());
                 self.held = now.saturating_sub(before);
-                return Room::Found;
+                return PushOutcome::Stored;
             }
         }
-        let passage = Passage::new(channel, message_id, chunk);
-        self.push_entry(Entry::Text(passage), chunk.len())
+        let run = TextRun::new(channel, message_id, chunk);
+        self.push_entry(TimelineEntry::Text(run), chunk.len())
     }
 
     /// Where the message stands that a snapshot is of, if other things came in between.
     fn earlier_snapshot(&self, channel: Channel, message_id: Option<&str>) -> Option<usize> {
         let id = message_id.filter(|_| self.streaming == Streaming::Snapshot)?;
-        let is_it = |entry: &Entry| match entry {
-            Entry::Text(passage) => {
-                passage.channel == channel && passage.message_id.as_deref() == Some(id)
+        let is_it = |entry: &TimelineEntry| match entry {
+            TimelineEntry::Text(run) => {
+                run.channel == channel && run.message_id.as_deref() == Some(id)
             }
             _ => false,
         };
@@ -222,24 +233,24 @@ impl Timeline {
         begin.checked_add(found)
     }
 
-    fn push_entry(&mut self, entry: Entry, weight: usize) -> Room {
+    fn push_entry(&mut self, entry: TimelineEntry, weight: usize) -> PushOutcome {
         let held = self.held.saturating_add(ENTRY).saturating_add(weight);
         if held > self.limit {
-            return Room::Full;
+            return PushOutcome::Dropped;
         }
         self.settle();
         self.held = held;
         self.entries.push(entry);
-        Room::Found
+        PushOutcome::Stored
     }
 
     /// The last entry is over.
     fn settle(&mut self) {
         let streaming = self.streaming;
-        if let Some(Entry::Text(passage)) = self.entries.last_mut() {
-            let before = passage.held();
-            passage.settle(streaming);
-            let gone = before.saturating_sub(passage.held());
+        if let Some(TimelineEntry::Text(run)) = self.entries.last_mut() {
+            let before = run.held();
+            run.settle(streaming);
+            let gone = before.saturating_sub(run.held());
             self.held = self.held.saturating_sub(gone);
         }
     }
@@ -282,16 +293,16 @@ mod tests {
     }
 
     fn say(timeline: &mut Timeline, message_id: Option<&str>, chunk: &str) {
-        let room = timeline.push(Channel::Answer, message_id, Piece::Text(chunk));
-        assert_eq!(room, Room::Found);
+        let outcome = timeline.push(Channel::Answer, message_id, Piece::Text(chunk));
+        assert_eq!(outcome, PushOutcome::Stored);
     }
 
     /// The entries as text: what was said, `[id]` for a tool, `(type)` for a block.
     fn told(timeline: &Timeline) -> Vec<String> {
-        let tell = |entry: &Entry| match entry {
-            Entry::Text(passage) => passage.text(timeline.streaming).to_owned(),
-            Entry::Block { block, .. } => format!("({})", block["type"].as_str().unwrap()),
-            Entry::Tool { id } => format!("[{id}]"),
+        let tell = |entry: &TimelineEntry| match entry {
+            TimelineEntry::Text(run) => run.text(timeline.streaming).to_owned(),
+            TimelineEntry::Block { block, .. } => format!("({})", block["type"].as_str().unwrap()),
+            TimelineEntry::Tool { id } => format!("[{id}]"),
         };
         timeline.entries().iter().map(tell).collect()
     }
@@ -313,7 +324,7 @@ mod tests {
             for (chunk, expected) in chunks.iter().zip(expected) {
                 match chunk {
                     Some(chunk) => say(&mut timeline, None, chunk),
-                    None => assert_eq!(timeline.push_tool("t"), Room::Found),
+                    None => assert_eq!(timeline.push_tool("t"), PushOutcome::Stored),
                 }
                 let read = timeline.read_on(&mut position).concat();
                 assert_eq!(read, expected, "{streaming:?} {chunk:?}");
@@ -328,9 +339,9 @@ mod tests {
     fn a_tool_between_two_texts_stays_between_them() {
         let mut timeline = timeline(Streaming::Delta);
         say(&mut timeline, None, "a");
-        assert_eq!(timeline.push_tool("t"), Room::Found);
+        assert_eq!(timeline.push_tool("t"), PushOutcome::Stored);
         say(&mut timeline, None, "b");
-        assert_eq!(timeline.push_tool("t"), Room::Found);
+        assert_eq!(timeline.push_tool("t"), PushOutcome::Stored);
         assert_eq!(told(&timeline), ["a", "[t]", "b"]);
         assert_eq!(timeline.draft(), "ab");
         assert_eq!(timeline.into_answer(AnswerFrom::All).text, "ab");
@@ -361,7 +372,7 @@ mod tests {
             (Channel::Thought, Piece::Block(&image)),
             (Channel::Answer, Piece::Text("this")),
         ] {
-            assert_eq!(timeline.push(channel, None, piece), Room::Found);
+            assert_eq!(timeline.push(channel, None, piece), PushOutcome::Stored);
         }
         assert_eq!(told(&timeline), ["hm", "see ", "echo", "(image)", "(image)", "this"]);
         let answer = timeline.into_answer(AnswerFrom::All);
@@ -409,10 +420,16 @@ mod tests {
     fn what_finds_no_room_is_dropped_whole() {
         let mut timeline = Timeline::new(Streaming::Delta, 2 * ENTRY + 10);
         say(&mut timeline, Some("a"), "12345");
-        assert_eq!(timeline.push(Channel::Answer, Some("b"), Piece::Text("123456")), Room::Full);
+        assert_eq!(
+            timeline.push(Channel::Answer, Some("b"), Piece::Text("123456")),
+            PushOutcome::Dropped
+        );
         say(&mut timeline, Some("b"), "54321");
-        assert_eq!(timeline.push(Channel::Answer, Some("b"), Piece::Text("6")), Room::Full);
-        assert_eq!(timeline.push_tool("t"), Room::Full);
+        assert_eq!(
+            timeline.push(Channel::Answer, Some("b"), Piece::Text("6")),
+            PushOutcome::Dropped
+        );
+        assert_eq!(timeline.push_tool("t"), PushOutcome::Dropped);
         assert_eq!(timeline.tools().count(), 0);
         assert_eq!((timeline.held(), timeline.draft().as_str()), (2 * ENTRY + 10, "1234554321"));
     }

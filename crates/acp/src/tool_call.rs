@@ -10,7 +10,7 @@ pub struct ToolCall {
     id: String,
     announced: Announced,
     status: ToolStatus,
-    mark: Option<Mark>,
+    unfinished: Option<UnfinishedReason>,
     /// Everything that was told and has no place of its own, by its name in the protocol.
     members: Map<String, Value>,
 }
@@ -45,7 +45,7 @@ pub enum ToolStatus {
 
 /// What we hold of a call that the agent has not ended. Should it still tell, that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum UnfinishedReason {
     /// Its turn was cancelled.
     Cancelled,
     /// Its turn has ended.
@@ -54,11 +54,11 @@ pub enum Mark {
 
 /// Where a call stands, both taken together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum CallState {
     /// It is under way, as far as anybody knows.
     Open(ToolStatus),
     /// The agent has not said how it ended.
-    Left(Mark),
+    Unfinished(UnfinishedReason),
     /// The agent has said how it ended.
     Ended(ToolStatus),
 }
@@ -70,7 +70,7 @@ impl ToolCall {
             id: id.to_owned(),
             announced: Announced::No,
             status: ToolStatus::default(),
-            mark: None,
+            unfinished: None,
             members: Map::new(),
         }
     }
@@ -91,11 +91,11 @@ impl ToolCall {
     }
 
     /// Where it stands.
-    pub fn standing(&self) -> Standing {
-        match self.mark {
-            _ if self.status.is_end() => Standing::Ended(self.status.clone()),
-            Some(mark) => Standing::Left(mark),
-            None => Standing::Open(self.status.clone()),
+    pub fn state(&self) -> CallState {
+        match self.unfinished {
+            _ if self.status.is_end() => CallState::Ended(self.status.clone()),
+            Some(reason) => CallState::Unfinished(reason),
+            None => CallState::Open(self.status.clone()),
         }
     }
 
@@ -116,9 +116,9 @@ impl ToolCall {
 
     /// Takes what is told, member by member. What is missing or `null` stays as it was; a member of
     /// more than about `max_member` bytes is not kept, and neither is what it replaces.
-    pub(crate) fn merge(&mut self, told: &Value, announced: Announced, max_member: usize) {
+    pub(crate) fn merge(&mut self, update: &Value, announced: Announced, max_member: usize) {
         self.announced = self.announced.max(announced);
-        for (name, value) in told.as_object().into_iter().flatten() {
+        for (name, value) in update.as_object().into_iter().flatten() {
             match (name.as_str(), value) {
                 ("toolCallId" | "sessionUpdate", _) | (_, Value::Null) => {}
                 ("status", status) => self.advance(ToolStatus::parse(status)),
@@ -131,9 +131,9 @@ impl ToolCall {
     }
 
     /// Marks it, unless it has ended or was marked before.
-    pub(crate) fn mark(&mut self, mark: Mark) {
+    pub(crate) fn mark_unfinished(&mut self, reason: UnfinishedReason) {
         if !self.status.is_end() {
-            self.mark.get_or_insert(mark);
+            self.unfinished.get_or_insert(reason);
         }
     }
 
@@ -194,13 +194,13 @@ impl ToolStatus {
     }
 }
 
-impl Standing {
+impl CallState {
     /// One word for it: the agent's status, or what we hold of the call.
     pub fn word(&self) -> &str {
         match self {
-            Standing::Open(status) | Standing::Ended(status) => status.word(),
-            Standing::Left(Mark::Cancelled) => "cancelled",
-            Standing::Left(Mark::Abandoned) => "abandoned",
+            CallState::Open(status) | CallState::Ended(status) => status.word(),
+            CallState::Unfinished(UnfinishedReason::Cancelled) => "cancelled",
+            CallState::Unfinished(UnfinishedReason::Abandoned) => "abandoned",
         }
     }
 }
@@ -211,9 +211,9 @@ mod tests {
 
     use super::*;
 
-    fn call(told: &[Value]) -> ToolCall {
+    fn call(update: &[Value]) -> ToolCall {
         let mut call = ToolCall::placeholder("t");
-        told.iter().for_each(|told| call.merge(told, Announced::No, usize::MAX));
+        update.iter().for_each(|update| call.merge(update, Announced::No, usize::MAX));
         call
     }
 
@@ -246,8 +246,8 @@ mod tests {
             (&["thinking", "completed"], "completed"),
         ];
         for (words, expected) in rows {
-            let told: Vec<Value> = words.iter().map(|word| json!({"status": word})).collect();
-            assert_eq!(call(&told).status().word(), expected, "{words:?}");
+            let update: Vec<Value> = words.iter().map(|word| json!({"status": word})).collect();
+            assert_eq!(call(&update).status().word(), expected, "{words:?}");
         }
         assert_eq!(call(&[json!({"status": 7})]).status(), &ToolStatus::Pending);
     }
@@ -255,13 +255,17 @@ mod tests {
     #[test]
     fn our_marks_give_way_to_what_the_agent_says() {
         let mut open = call(&[json!({"status": "in_progress"})]);
-        assert_eq!(open.standing(), Standing::Open(ToolStatus::InProgress));
-        open.mark(Mark::Cancelled);
-        open.mark(Mark::Abandoned);
-        assert_eq!(open.standing(), Standing::Left(Mark::Cancelled), "the first mark stays");
+        assert_eq!(open.state(), CallState::Open(ToolStatus::InProgress));
+        open.mark_unfinished(UnfinishedReason::Cancelled);
+        open.mark_unfinished(UnfinishedReason::Abandoned);
+        assert_eq!(
+            open.state(),
+            CallState::Unfinished(UnfinishedReason::Cancelled),
+            "the first mark stays"
+        );
         open.merge(&json!({"status": "completed"}), Announced::No, usize::MAX);
-        assert_eq!(open.standing(), Standing::Ended(ToolStatus::Completed));
-        open.mark(Mark::Abandoned);
-        assert_eq!(open.standing(), Standing::Ended(ToolStatus::Completed));
+        assert_eq!(open.state(), CallState::Ended(ToolStatus::Completed));
+        open.mark_unfinished(UnfinishedReason::Abandoned);
+        assert_eq!(open.state(), CallState::Ended(ToolStatus::Completed));
     }
 }

@@ -13,13 +13,13 @@ impl ToolCall {
     /// It grows while a model writes it, so nothing is decided by it before permission is asked for.
     pub fn command(&self) -> Option<String> {
         let input = self.raw_input()?;
-        let command = match (told(input, "command"), told(input, "cmd")) {
+        let command = match (non_empty(input, "command"), non_empty(input, "cmd")) {
             (Some(command), None) | (None, Some(command)) => command,
             // Which of the two will be run is anybody's guess.
             (Some(one), Some(other)) if one == other => one,
             _ => return None,
         };
-        let arguments = match told(input, "args") {
+        let arguments = match non_empty(input, "args") {
             Some(arguments) => all_words(arguments)?,
             None => Vec::new(),
         };
@@ -98,7 +98,7 @@ fn is_diff(block: &Value) -> bool {
 }
 
 /// A member that says something.
-fn told<'a>(input: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+fn non_empty<'a>(input: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     input.get(name).filter(|value| !value.is_null())
 }
 
@@ -133,9 +133,9 @@ mod tests {
     use super::*;
     use crate::tool_call::Announced;
 
-    fn call(told: &Value) -> ToolCall {
+    fn call(call_update: &Value) -> ToolCall {
         let mut call = ToolCall::placeholder("t");
-        call.merge(told, Announced::Yes, usize::MAX);
+        call.merge(call_update, Announced::Yes, usize::MAX);
         call
     }
 
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn paths_are_taken_from_wherever_agents_tell_them() {
-        let told = call(&json!({
+        let call_update = call(&json!({
             "title": "/title",
             "locations": [{"path": "/a", "line": 1}, {"path": "/b"}, {"path": 7}, 17],
             "content": [
@@ -187,7 +187,7 @@ mod tests {
                 "changes": {"/g": {"type": "add"}},
             },
         }));
-        assert_eq!(told.paths(), ["/a", "/b", "/c", "/e", "/f", "/g", "d"]);
+        assert_eq!(call_update.paths(), ["/a", "/b", "/c", "/e", "/f", "/g", "d"]);
         for odd in [json!({}), json!({"locations": {}, "content": 1, "rawInput": []})] {
             assert_eq!(call(&odd).paths(), Vec::<&str>::new(), "{odd}");
         }

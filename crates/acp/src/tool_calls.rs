@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 
-use crate::tool_call::{Announced, Mark, Standing, ToolCall};
+use crate::tool_call::{Announced, CallState, ToolCall, UnfinishedReason};
 
 /// Tool calls in bounded memory (`spec/acp.md#tool-calls`). They belong to the session, not to a
 /// turn: one that runs in the background ends in a later turn.
@@ -14,25 +14,25 @@ pub struct ToolCalls {
     max_bytes: usize,
     max_member: usize,
     held: usize,
-    forgotten: u64,
+    evicted: u64,
     slots: HashMap<String, Slot>,
     /// Who makes room first: calls that have ended, then the others, each by how long they rest.
-    order: BTreeMap<Turn, String>,
+    order: BTreeMap<EvictionKey, String>,
     touches: u64,
 }
 
 #[derive(Debug)]
 struct Slot {
     call: ToolCall,
-    turn: Turn,
+    key: EvictionKey,
     weight: usize,
 }
 
 /// A place in the order of going.
-type Turn = (Going, u64);
+type EvictionKey = (Activity, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Going {
+enum Activity {
     Ended,
     Open,
 }
@@ -43,9 +43,9 @@ pub struct ToolChange {
     /// The call's id.
     pub id: String,
     /// Where it stood; `None` if it is new.
-    pub before: Option<Standing>,
+    pub before: Option<CallState>,
     /// Where it stands.
-    pub after: Standing,
+    pub after: CallState,
 }
 
 impl ToolCalls {
@@ -56,7 +56,7 @@ impl ToolCalls {
             max_bytes,
             max_member: usize::MAX,
             held: 0,
-            forgotten: 0,
+            evicted: 0,
             slots: HashMap::new(),
             order: BTreeMap::new(),
             touches: 0,
@@ -65,23 +65,23 @@ impl ToolCalls {
 
     /// The same, and what is told is kept only in members that hold about so many bytes each.
     #[must_use]
-    pub(crate) fn with_members_up_to(self, max_member: usize) -> Self {
+    pub(crate) fn with_max_member(self, max_member: usize) -> Self {
         ToolCalls { max_member, ..self }
     }
 
     /// Takes what is told of a call: by a `tool_call`, by an update, by a request for permission. The
     /// call is made if there is none. `None` if it is told of no call.
-    pub fn upsert(&mut self, told: &Value, announced: Announced) -> Option<ToolChange> {
-        let id = call_id(told)?;
+    pub fn upsert(&mut self, update: &Value, announced: Announced) -> Option<ToolChange> {
+        let id = call_id(update)?;
         let (mut call, before) = match self.take(&id) {
             Some(call) => {
-                let before = call.standing();
+                let before = call.state();
                 (call, Some(before))
             }
             None => (ToolCall::placeholder(&id), None),
         };
-        call.merge(told, announced, self.max_member);
-        let after = call.standing();
+        call.merge(update, announced, self.max_member);
+        let after = call.state();
         self.put(call);
         Some(ToolChange { id, before, after })
     }
@@ -107,8 +107,8 @@ impl ToolCalls {
     }
 
     /// How many had to make room.
-    pub fn forgotten(&self) -> u64 {
-        self.forgotten
+    pub fn evicted(&self) -> u64 {
+        self.evicted
     }
 
     /// About how many bytes they take.
@@ -117,15 +117,15 @@ impl ToolCalls {
     }
 
     /// Marks one that has not ended.
-    pub(crate) fn mark(&mut self, id: &str, mark: Mark) {
+    pub(crate) fn mark_unfinished(&mut self, id: &str, mark: UnfinishedReason) {
         if let Some(slot) = self.slots.get_mut(id) {
-            slot.call.mark(mark);
+            slot.call.mark_unfinished(mark);
         }
     }
 
     fn take(&mut self, id: &str) -> Option<ToolCall> {
         let slot = self.slots.remove(id)?;
-        self.order.remove(&slot.turn);
+        self.order.remove(&slot.key);
         self.held = self.held.saturating_sub(slot.weight);
         Some(slot.call)
     }
@@ -141,20 +141,20 @@ impl ToolCalls {
         {
             let Some((_, oldest)) = self.order.pop_first() else { break };
             self.take(&oldest);
-            self.forgotten = self.forgotten.saturating_add(1);
+            self.evicted = self.evicted.saturating_add(1);
         }
         self.touches = self.touches.saturating_add(1);
-        let going = if call.status().is_end() { Going::Ended } else { Going::Open };
-        let (id, turn) = (call.id().to_owned(), (going, self.touches));
+        let activity = if call.status().is_end() { Activity::Ended } else { Activity::Open };
+        let (id, key) = (call.id().to_owned(), (activity, self.touches));
         self.held = self.held.saturating_add(weight);
-        self.order.insert(turn, id.clone());
-        self.slots.insert(id, Slot { call, turn, weight });
+        self.order.insert(key, id.clone());
+        self.slots.insert(id, Slot { call, key, weight });
     }
 }
 
 /// The id of the call that something is told of; some agents number their calls.
-fn call_id(told: &Value) -> Option<String> {
-    match told.get("toolCallId")? {
+fn call_id(update: &Value) -> Option<String> {
+    match update.get("toolCallId")? {
         Value::String(id) => Some(id.clone()),
         Value::Number(id) => Some(id.to_string()),
         _ => None,
@@ -172,15 +172,15 @@ mod tests {
         ToolCalls::new(3, 1 << 20)
     }
 
-    fn told(id: &str, status: &str) -> Value {
+    fn update(id: &str, status: &str) -> Value {
         json!({"toolCallId": id, "status": status})
     }
 
     #[test]
     fn an_update_before_its_call_makes_a_placeholder_that_is_filled() {
         let mut calls = calls();
-        let change = calls.upsert(&told("t", "in_progress"), Announced::No).unwrap();
-        assert_eq!((change.before, change.after), (None, Standing::Open(ToolStatus::InProgress)));
+        let change = calls.upsert(&update("t", "in_progress"), Announced::No).unwrap();
+        assert_eq!((change.before, change.after), (None, CallState::Open(ToolStatus::InProgress)));
         let call = calls.get("t").unwrap();
         assert_eq!((call.announced(), call.title(), call.kind()), (Announced::No, "", ""));
 
@@ -197,7 +197,7 @@ mod tests {
     fn calls_do_not_touch_each_other() {
         let mut calls = calls();
         for (id, status) in [("a", "in_progress"), ("b", "pending"), ("a", "completed")] {
-            calls.upsert(&told(id, status), Announced::No);
+            calls.upsert(&update(id, status), Announced::No);
         }
         assert_eq!(calls.get("a").unwrap().status(), &ToolStatus::Completed);
         assert_eq!(calls.get("b").unwrap().status(), &ToolStatus::Pending);
@@ -206,8 +206,9 @@ mod tests {
     #[test]
     fn what_names_no_call_is_none() {
         let mut calls = calls();
-        for told in [json!({}), json!({"toolCallId": null}), json!({"toolCallId": []}), json!(1)] {
-            assert_eq!(calls.upsert(&told, Announced::Yes), None, "{told}");
+        for update in [json!({}), json!({"toolCallId": null}), json!({"toolCallId": []}), json!(1)]
+        {
+            assert_eq!(calls.upsert(&update, Announced::Yes), None, "{update}");
         }
         assert!(calls.is_empty());
         calls.upsert(&json!({"toolCallId": 7}), Announced::Yes);
@@ -224,13 +225,13 @@ mod tests {
             ("a", "in_progress"),
             ("d", "pending"),
         ] {
-            calls.upsert(&told(id, status), Announced::No);
+            calls.upsert(&update(id, status), Announced::No);
         }
         assert!(calls.get("b").is_none(), "it had ended");
-        calls.upsert(&told("e", "pending"), Announced::No);
+        calls.upsert(&update("e", "pending"), Announced::No);
         let mut left: Vec<&str> = calls.iter().map(ToolCall::id).collect();
         left.sort_unstable();
-        assert_eq!((left, calls.forgotten()), (vec!["a", "d", "e"], 2));
+        assert_eq!((left, calls.evicted()), (vec!["a", "d", "e"], 2));
     }
 
     #[test]

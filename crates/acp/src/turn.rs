@@ -18,7 +18,7 @@ pub(crate) struct Turn {
     phase: Phase,
     cancelled: Option<CancelCause>,
     counts: Counts,
-    /// When it has taken long enough.
+    /// UpdateScope it has taken long enough.
     total: Option<Instant>,
 }
 
@@ -93,7 +93,7 @@ impl Turn {
     }
 
     /// Something has come: the quiet begins anew.
-    pub(crate) fn heard(&mut self, now: Instant, limits: &Limits) {
+    pub(crate) fn record_activity(&mut self, now: Instant, limits: &Limits) {
         if let Phase::Draining { quiet, .. } = &mut self.phase {
             *quiet = now.checked_add(limits.drain_idle);
         }
@@ -116,7 +116,7 @@ impl Turn {
         self.phase = Phase::Draining { outcome, quiet, last };
     }
 
-    /// When the clock next has something to tell. `idle` is when the agent has been quiet for too
+    /// UpdateScope the clock next has something to tell. `idle` is when the agent has been quiet for too
     /// long, `None` as long as something is owed to it.
     pub(crate) fn poll_timeout(&self, idle: Option<Instant>) -> Option<Instant> {
         let times = match self.phase {

@@ -41,14 +41,14 @@ pub enum StopReason {
     /// Another word.
     Other(String),
     /// None.
-    Untold,
+    Missing,
 }
 
 /// Why a turn was cancelled by us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelCause {
     /// The user, or whoever drives this.
-    Asked,
+    Requested,
     /// A request for permission waited too long.
     PermissionTimeout,
     /// Nothing came for too long.
@@ -67,7 +67,7 @@ impl StopReason {
             Some("refusal") => StopReason::Refusal,
             Some("cancelled") => StopReason::Cancelled,
             Some(word) => StopReason::Other(word.to_owned()),
-            None => StopReason::Untold,
+            None => StopReason::Missing,
         }
     }
 
@@ -80,7 +80,7 @@ impl StopReason {
             StopReason::Refusal => "refusal",
             StopReason::Cancelled => "cancelled",
             StopReason::Other(word) => word,
-            StopReason::Untold => "",
+            StopReason::Missing => "",
         }
     }
 }
@@ -89,7 +89,7 @@ impl CancelCause {
     /// One word for it.
     pub fn word(self) -> &'static str {
         match self {
-            CancelCause::Asked => "asked",
+            CancelCause::Requested => "asked",
             CancelCause::PermissionTimeout => "permission_timeout",
             CancelCause::Idle => "idle",
             CancelCause::TooLong => "too_long",
@@ -111,7 +111,7 @@ mod tests {
             assert_eq!(StopReason::of(&json!({"stopReason": word})).word(), word);
         }
         for untold in [json!(null), json!({}), json!({"stopReason": 7})] {
-            assert_eq!(StopReason::of(&untold), StopReason::Untold, "{untold}");
+            assert_eq!(StopReason::of(&untold), StopReason::Missing, "{untold}");
         }
     }
 }

@@ -64,7 +64,7 @@ pub enum InvalidUpdate {
 
 /// What news of a session belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum UpdateScope {
     /// To what was before the session was loaded.
     History,
     /// To nothing: there was no turn yet.

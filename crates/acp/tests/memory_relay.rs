@@ -27,7 +27,7 @@ fn floods_and_giants_pass_below_128_mib() {
     line.extend_from_slice(b"x\"}}}}\n");
     let lines = line.repeat(400);
     let mut taken = 0;
-    while relay.wants(Side::Agent) {
+    while relay.should_read(Side::Agent) {
         relay.receive(Side::Agent, &lines, now);
         while relay.poll_event().is_some() {}
         taken += lines.len();

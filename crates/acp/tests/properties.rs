@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use aifo_acp::{
-    Announced, Channel, Client, Completion, Config, Decision, Event, Frame, FrameReader, Id,
-    Inbound, Limits, Message, MessageReader, Pending, Piece, Room, Standing, State, Streaming,
-    Timeline, ToolCalls, Traffic, classify, encode_line, parse_json, rewrite_data_uris,
+    Announced, CallState, Channel, Client, Completion, Config, ConnectionState, Decision, Event,
+    Frame, FrameReader, Id, Inbound, Limits, Message, MessageReader, Pending, Piece, PushOutcome,
+    Streaming, Timeline, ToolCalls, Traffic, classify, encode_line, parse_json, rewrite_data_uris,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ fn small() -> Limits {
         frame: 160,
         frame_head: 40,
         values: 24,
-        noise_tail: 64,
+        non_json_tail: 64,
         requests: 3,
         early_updates: 4,
         early_bytes: 4096,
@@ -65,13 +65,13 @@ fn messages(bytes: &[u8], lengths: &[usize]) -> (Vec<Inbound>, Traffic, String) 
     for piece in pieces(bytes, lengths) {
         reader.receive(piece);
         story.extend(std::iter::from_fn(|| reader.next_message()));
-        assert!(reader.held() <= 200 && reader.noise().len() <= 64);
+        assert!(reader.held() <= 200 && reader.non_json().len() <= 64);
     }
     reader.receive_eof();
     story.extend(std::iter::from_fn(|| {
         reader.next_message().filter(|inbound| *inbound != Inbound::Eof)
     }));
-    (story, reader.traffic(), reader.noise().to_owned())
+    (story, reader.traffic(), reader.non_json().to_owned())
 }
 
 proptest! {
@@ -166,12 +166,12 @@ proptest! {
             }
             let mut calls: Vec<_> = calls.iter().cloned().collect();
             calls.sort_by(|a, b| a.id().cmp(b.id()));
-            let told: Vec<(String, Announced, Standing, Vec<Option<Value>>)> = calls
+            let told: Vec<(String, Announced, CallState, Vec<Option<Value>>)> = calls
                 .iter()
                 .map(|call| {
                     let members = ["title", "kind", "rawInput", "content"];
                     let members = members.map(|name| call.member(name).cloned());
-                    (call.id().to_owned(), call.announced(), call.standing(), members.to_vec())
+                    (call.id().to_owned(), call.announced(), call.state(), members.to_vec())
                 })
                 .collect();
             told
@@ -188,12 +188,12 @@ proptest! {
         let mut expected = String::new();
         for (index, (channel, text, has_tool)) in chunks.iter().enumerate() {
             let channel = channels[*channel];
-            prop_assert_eq!(timeline.push(channel, None, Piece::Text(text)), Room::Found);
+            prop_assert_eq!(timeline.push(channel, None, Piece::Text(text)), PushOutcome::Stored);
             if channel == Channel::Answer {
                 expected.push_str(text);
             }
             if *has_tool {
-                prop_assert_eq!(timeline.push_tool(&format!("t{index}")), Room::Found);
+                prop_assert_eq!(timeline.push_tool(&format!("t{index}")), PushOutcome::Stored);
             }
         }
         prop_assert_eq!(timeline.draft(), expected);
@@ -211,7 +211,7 @@ proptest! {
         let told = |streaming: Streaming, chunks: &mut dyn Iterator<Item = &str>| {
             let mut timeline = Timeline::new(streaming, 1 << 20);
             for chunk in chunks {
-                assert_eq!(timeline.push(Channel::Answer, None, Piece::Text(chunk)), Room::Found);
+                assert_eq!(timeline.push(Channel::Answer, None, Piece::Text(chunk)), PushOutcome::Stored);
             }
             timeline.draft()
         };
@@ -241,7 +241,7 @@ proptest! {
         let mut now = Instant::now();
         let config = Config {
             limits: small(),
-            serves: aifo_acp::Serves { read_text_file: true, ..Default::default() },
+            capabilities: aifo_acp::ClientCapabilities { read_text_file: true, ..Default::default() },
             ..Config::default()
         };
         let mut client = Client::new(config, now);
@@ -255,13 +255,13 @@ proptest! {
             match action {
                 0 => _ = client.new_session(json!({}), now),
                 1 => _ = client.prompt("s", json!([]), now),
-                2 => _ = client.cancel("s", aifo_acp::CancelCause::Asked, now),
+                2 => _ = client.cancel("s", aifo_acp::CancelCause::Requested, now),
                 _ => ledger.answer_one(&mut client, now),
             }
             now += Duration::from_secs(seconds);
             client.handle_timeout(now);
             ledger.collect(&mut client);
-            prop_assert!(client.owed() <= 3);
+            prop_assert!(client.unanswered() <= 3);
             if let Some(session) = client.session("s") {
                 prop_assert!(session.tools().len() <= 4 && session.tools().held() <= 8192);
                 prop_assert!(session.draft().len() <= 4096);
@@ -269,8 +269,8 @@ proptest! {
         }
         client.receive_eof(now);
         ledger.collect(&mut client);
-        prop_assert_eq!(client.state(), &State::Closed);
-        prop_assert_eq!(client.owed(), 0);
+        prop_assert_eq!(client.state(), &ConnectionState::Closed);
+        prop_assert_eq!(client.unanswered(), 0);
         prop_assert_eq!(client.poll_timeout(), None);
         ledger.check()?;
     }
@@ -325,7 +325,7 @@ impl Ledger {
             match classify(message).remove(0) {
                 Message::Request { method, .. } if method == "session/prompt" => self.prompts += 1,
                 Message::Request { id, .. } => {
-                    *self.requests.entry(id.as_ours().unwrap()).or_default() += 1;
+                    *self.requests.entry(id.as_u64().unwrap()).or_default() += 1;
                 }
                 Message::Response { id, .. } => self.waiting.retain(|waiting| *waiting != id),
                 Message::Notification { method, .. } => assert_eq!(method, "session/cancel"),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use aifo_acp::{
     Decision, Envelope, Id, Inbound, Limits, Message, MessageReader, PathMap, Relay, RelayConfig,
-    RelayEvent, Served, Side, Withdrawal,
+    RelayEvent, ServedBy, Side, Withdrawal,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ proptest! {
         let mut relay = Relay::new(config(), Instant::now());
         let now = Instant::now();
         for Step { from, line, .. } in script {
-            if relay.wants(from) {
+            if relay.should_read(from) {
                 relay.receive(from, format!("{line}\n").as_bytes(), now);
             }
             while let Some(event) = relay.poll_event() {
@@ -53,7 +53,7 @@ fn config() -> RelayConfig {
         frame_head: 60,
         frame_out: 300,
         values: 40,
-        noise_tail: 64,
+        non_json_tail: 64,
         requests: 4,
         turn_kinds: 3,
         tool_calls: 4,
@@ -62,9 +62,9 @@ fn config() -> RelayConfig {
     };
     RelayConfig {
         limits,
-        files: Served::Ours,
-        terminal: Served::Editors,
-        map: PathMap::default().both_ways("/h", "/i"),
+        files: ServedBy::Host,
+        terminal: ServedBy::Editor,
+        map: PathMap::default().map_directory("/h", "/i"),
         roots: vec!["/h".to_owned()],
         sessions: 2,
         queued_prompts: 2,
@@ -206,8 +206,8 @@ fn play(script: &[Step], lengths: &[usize], ends: Ends) -> Vec<(Side, String)> {
         ledger.collect(&mut relay);
         assert!(relay.poll_timeout().is_none_or(|time| time > now), "all that is due is done");
         for side in [Side::Editor, Side::Agent] {
-            assert!(relay.owed(side) <= 4);
-            assert_eq!(relay.owed(side), ledger.waiting[&side].len(), "{side:?}");
+            assert!(relay.unanswered(side) <= 4);
+            assert_eq!(relay.unanswered(side), ledger.waiting[&side].len(), "{side:?}");
         }
         let tools = ["s", "t", "u", "v"].into_iter().filter_map(|session| relay.tools(session));
         let tools: Vec<_> = tools.collect();
@@ -289,7 +289,7 @@ impl Ledger {
                 | Inbound::TooLong { envelope: Envelope { id: Some(id), method: None }, .. }
                     if from == Side::Agent =>
                 {
-                    id.as_ours().map(|id| self.prompts.remove(&id));
+                    id.as_u64().map(|id| self.prompts.remove(&id));
                 }
                 _ => {}
             }
@@ -354,7 +354,7 @@ impl Ledger {
             Message::Request { id, method, params } => {
                 let passed = self.passed.entry(to).or_default();
                 *passed += 1;
-                let id = id.as_ours().unwrap();
+                let id = id.as_u64().unwrap();
                 assert!(id >= *passed, "an id is new");
                 if to == Side::Agent && method == "session/prompt" {
                     let session = params["sessionId"].as_str().unwrap().to_owned();

@@ -7,16 +7,16 @@ use serde_json::{Map, Value, json};
 
 /// One line of a log (`spec/acp-wire.md#lines`).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct LogEntry {
     /// When, since 1970; what passes between two entries is never negative.
     pub time: Duration,
     /// What.
-    pub what: What,
+    pub kind: LogEntryKind,
 }
 
 /// What a line of a log tells.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum LogEntryKind {
     /// The first line of each file.
     Head {
         /// The agent's name.
@@ -29,16 +29,16 @@ pub enum What {
         requests: Requests,
     },
     /// Something went over a pipe.
-    Line(Pipe, Line),
+    Line(LogPipe, LogLine),
     /// A pipe of the agent's has come to its end.
-    End(Pipe),
+    End(LogPipe),
     /// A permission was decided, and why: a report of type `decision`.
     Decision(Value),
 }
 
 /// A pipe of an agent, seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pipe {
+pub enum LogPipe {
     /// Its stdout.
     In,
     /// Its stdin.
@@ -49,7 +49,7 @@ pub enum Pipe {
 
 /// What went over a pipe.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Line {
+pub enum LogLine {
     /// JSON.
     Frame(Value),
     /// A line that is none.
@@ -79,14 +79,14 @@ pub enum Encoding {
     Broken,
 }
 
-impl Entry {
+impl LogEntry {
     /// The entry as a line with its end.
     pub(crate) fn to_line(&self) -> Vec<u8> {
         let mut members = Map::new();
         let mut put = |name: &str, value: Value| _ = members.insert(name.to_owned(), value);
         put("t", u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX).into());
-        match &self.what {
-            What::Head { agent, pid, part, requests } => {
+        match &self.kind {
+            LogEntryKind::Head { agent, pid, part, requests } => {
                 put("log", "acp".into());
                 put("version", VERSION.into());
                 put("agent", agent.as_str().into());
@@ -96,23 +96,23 @@ impl Entry {
                     put("relay", true.into());
                 }
             }
-            What::End(pipe) => {
+            LogEntryKind::End(pipe) => {
                 put("dir", pipe.word().into());
                 put("end", true.into());
             }
-            What::Decision(report) => put("decision", report.clone()),
-            What::Line(pipe, line) => {
+            LogEntryKind::Decision(report) => put("decision", report.clone()),
+            LogEntryKind::Line(pipe, line) => {
                 put("dir", pipe.word().into());
                 match line {
-                    Line::Frame(value) => put("frame", value.clone()),
-                    Line::Text { text, len, encoding } => {
+                    LogLine::Frame(value) => put("frame", value.clone()),
+                    LogLine::Text { text, len, encoding } => {
                         put("text", text.as_str().into());
                         put("len", (*len).into());
                         if *encoding == Encoding::Broken {
                             put("utf8", false.into());
                         }
                     }
-                    Line::Skipped { len, head } => {
+                    LogLine::Skipped { len, head } => {
                         put("skipped", (*len).into());
                         put("head", head.as_str().into());
                     }
@@ -139,39 +139,40 @@ impl Entry {
                 Some(Value::Bool(true)) => Requests::Relayed,
                 _ => Requests::Own,
             };
-            let what = What::Head { agent: text("agent")?, pid, part: number("part")?, requests };
-            return Some(Entry { time, what });
+            let kind =
+                LogEntryKind::Head { agent: text("agent")?, pid, part: number("part")?, requests };
+            return Some(LogEntry { time, kind });
         }
         if let Some(report) = value.get("decision") {
-            return Some(Entry { time, what: What::Decision(report.clone()) });
+            return Some(LogEntry { time, kind: LogEntryKind::Decision(report.clone()) });
         }
-        let pipe = Pipe::of(value.get("dir")?.as_str()?)?;
+        let pipe = LogPipe::of(value.get("dir")?.as_str()?)?;
         let line = if value.get("end").is_some() {
-            return Some(Entry { time, what: What::End(pipe) });
+            return Some(LogEntry { time, kind: LogEntryKind::End(pipe) });
         } else if let Some(text) = text("text") {
             let is_broken = value.get("utf8") == Some(&Value::Bool(false));
             let encoding = if is_broken { Encoding::Broken } else { Encoding::Utf8 };
-            Line::Text { text, len: number("len")?, encoding }
+            LogLine::Text { text, len: number("len")?, encoding }
         } else if let Some(len) = number("skipped") {
-            Line::Skipped { len, head: text("head")? }
+            LogLine::Skipped { len, head: text("head")? }
         } else {
-            Line::Frame(value.get_mut("frame")?.take())
+            LogLine::Frame(value.get_mut("frame")?.take())
         };
-        Some(Entry { time, what: What::Line(pipe, line) })
+        Some(LogEntry { time, kind: LogEntryKind::Line(pipe, line) })
     }
 }
 
-impl Pipe {
+impl LogPipe {
     fn word(self) -> &'static str {
         match self {
-            Pipe::In => "in",
-            Pipe::Out => "out",
-            Pipe::Err => "err",
+            LogPipe::In => "in",
+            LogPipe::Out => "out",
+            LogPipe::Err => "err",
         }
     }
 
     fn of(word: &str) -> Option<Self> {
-        [Pipe::In, Pipe::Out, Pipe::Err].into_iter().find(|pipe| pipe.word() == word)
+        [LogPipe::In, LogPipe::Out, LogPipe::Err].into_iter().find(|pipe| pipe.word() == word)
     }
 }
 
@@ -184,23 +185,28 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let text = |encoding| Line::Text { text: "a\nb".into(), len: 9, encoding };
+        let text = |encoding| LogLine::Text { text: "a\nb".into(), len: 9, encoding };
         let rows = [
-            What::Head { agent: "gemini".into(), pid: 7, part: 2, requests: Requests::Own },
-            What::Head { agent: "gemini".into(), pid: 7, part: 1, requests: Requests::Relayed },
-            What::Line(Pipe::In, Line::Frame(json!([{"id": 1}, 17]))),
-            What::Line(Pipe::Out, Line::Frame(Value::Null)),
-            What::Line(Pipe::Err, text(Encoding::Utf8)),
-            What::Line(Pipe::In, text(Encoding::Broken)),
-            What::Line(Pipe::In, Line::Skipped { len: 1 << 40, head: "{".into() }),
-            What::End(Pipe::In),
-            What::Decision(json!({"type": "decision", "id": 9, "rule": "allow"})),
+            LogEntryKind::Head { agent: "gemini".into(), pid: 7, part: 2, requests: Requests::Own },
+            LogEntryKind::Head {
+                agent: "gemini".into(),
+                pid: 7,
+                part: 1,
+                requests: Requests::Relayed,
+            },
+            LogEntryKind::Line(LogPipe::In, LogLine::Frame(json!([{"id": 1}, 17]))),
+            LogEntryKind::Line(LogPipe::Out, LogLine::Frame(Value::Null)),
+            LogEntryKind::Line(LogPipe::Err, text(Encoding::Utf8)),
+            LogEntryKind::Line(LogPipe::In, text(Encoding::Broken)),
+            LogEntryKind::Line(LogPipe::In, LogLine::Skipped { len: 1 << 40, head: "{".into() }),
+            LogEntryKind::End(LogPipe::In),
+            LogEntryKind::Decision(json!({"type": "decision", "id": 9, "rule": "allow"})),
         ];
-        for what in rows {
-            let entry = Entry { time: Duration::from_millis(1_763_808_995_123), what };
+        for kind in rows {
+            let entry = LogEntry { time: Duration::from_millis(1_763_808_995_123), kind };
             let line = String::from_utf8(entry.to_line()).unwrap();
             assert_eq!(line.find('\n'), Some(line.len() - 1), "{line}");
-            assert_eq!(Entry::parse(&line), Some(entry), "{line}");
+            assert_eq!(LogEntry::parse(&line), Some(entry), "{line}");
         }
     }
 
@@ -215,7 +221,7 @@ mod tests {
             r#"{"t":1,"log":"acp","version":2,"agent":"a","pid":1,"part":1}"#,
             r#"{"t":1,"dir":"in","fra"#,
         ] {
-            assert_eq!(Entry::parse(line), None, "{line}");
+            assert_eq!(LogEntry::parse(line), None, "{line}");
         }
     }
 }

@@ -104,10 +104,10 @@ fn files_rotate_and_the_first_one_stays() {
     assert!(scratch.0.join("log/acp-notes.jsonl").exists());
     assert!(scratch.0.join("log/acp-1-01-1.jsonl").exists());
     let mut names: Vec<_> = fs::read_dir(scratch.0.join("log")).unwrap().flatten().collect();
-    names.retain(|entry| files::Name::parse(entry.file_name().to_str().unwrap()).is_some());
+    names.retain(|entry| files::LogFileName::parse(entry.file_name().to_str().unwrap()).is_some());
     let mut parts: Vec<u64> = names
         .iter()
-        .map(|entry| files::Name::parse(entry.file_name().to_str().unwrap()).unwrap().part)
+        .map(|entry| files::LogFileName::parse(entry.file_name().to_str().unwrap()).unwrap().part)
         .collect();
     parts.sort_unstable();
     let last = *parts.last().unwrap();

@@ -1,7 +1,7 @@
 //! Whose requests a client sends, and what it checks of them.
 
-use super::{Client, Refused, State};
-use crate::capabilities::Agent;
+use super::{Client, ConnectionState, SendError};
+use crate::capabilities::AgentInfo;
 
 /// Whose requests a client sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,18 +22,22 @@ impl Client {
     }
 
     /// The agent, if it has said who it is.
-    pub(super) fn ready(&self) -> Result<Option<&Agent>, Refused> {
+    pub(super) fn ready(&self) -> Result<Option<&AgentInfo>, SendError> {
         match &self.state {
-            State::Ready(agent) => Ok(Some(agent)),
-            State::Started | State::Initializing | State::Closing if self.is_relayed() => Ok(None),
-            _ => Err(Refused::NotReady),
+            ConnectionState::Ready(agent) => Ok(Some(agent)),
+            ConnectionState::Started | ConnectionState::Initializing | ConnectionState::Closing
+                if self.is_relayed() =>
+            {
+                Ok(None)
+            }
+            _ => Err(SendError::NotReady),
         }
     }
 
     /// Whether a request of the agent's goes to the owner.
     pub(super) fn is_served(&self, method: &str) -> bool {
         let is_declared = || method.starts_with("fs/") || method.starts_with("terminal/");
-        self.config.serves.method(method) || (self.is_relayed() && !is_declared())
+        self.config.capabilities.method(method) || (self.is_relayed() && !is_declared())
     }
 
     /// Opens a session that others have opened.

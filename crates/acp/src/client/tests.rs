@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::event::Withdrawal;
 use crate::failure::Failure;
-use crate::message_reader::Noise;
+use crate::message_reader::NonJsonOutput;
 use crate::turn_end::{StopReason, TurnEnd};
 
 /// A client with what it wrote and what it told, and a clock that only tests move.
@@ -136,12 +136,12 @@ impl Story {
     }
 
     /// What each update among the events belongs to.
-    fn whens(&self) -> Vec<crate::update::When> {
-        let when = |event: &Event| match event {
-            Event::Update { when, .. } => Some(*when),
+    fn scopes(&self) -> Vec<crate::update::UpdateScope> {
+        let scope = |event: &Event| match event {
+            Event::Update { scope, .. } => Some(*scope),
             _ => None,
         };
-        self.events.iter().filter_map(when).collect()
+        self.events.iter().filter_map(scope).collect()
     }
 
     /// The methods and results that were written, in their order.
@@ -170,8 +170,9 @@ fn tool(kind: &str, id: &str, status: &str) -> Value {
 }
 
 fn serving_all() -> Config {
-    let serves = Serves { read_text_file: true, write_text_file: true, terminal: true };
-    Config { serves, ..Config::default() }
+    let capabilities =
+        ClientCapabilities { read_text_file: true, write_text_file: true, terminal: true };
+    Config { capabilities, ..Config::default() }
 }
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use super::Side;
 use crate::counts::Counts;
 use crate::event::Withdrawal;
 use crate::message::{Id, RpcError};
-use crate::message_reader::Noise;
+use crate::message_reader::NonJsonOutput;
 use crate::permission::PermissionRequest;
 use crate::tool_calls::ToolChange;
 use crate::turn_end::StopReason;
@@ -56,11 +56,11 @@ pub enum RelayEvent {
         session: String,
     },
     /// Something that is no message was skipped; the other end never sees it.
-    Noise {
+    NonJsonOutput {
         /// Who sent it.
         side: Side,
         /// What it is.
-        noise: Noise,
+        non_json: NonJsonOutput,
     },
     /// A message was skipped because it is longer than is read, or than is written. Whoever waits for
     /// it was told.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::event::Withdrawal;
-use crate::message_reader::Noise;
+use crate::message_reader::NonJsonOutput;
 use crate::turn_end::StopReason;
 
 /// A relay with what each end got and what it told, and a clock that only tests move.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use aifo_acp::{Config, report_line};
-use aifo_acp_io::{News, Told, replay as replayed};
+use aifo_acp_io::{ReplayEvent, ReplayEventKind, replay as replayed};
 use aifo_types::{escape_json, escape_line};
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -16,13 +16,13 @@ use crate::cli::Format;
 pub(crate) fn replay(files: &[PathBuf], format: Format) -> anyhow::Result<ExitCode> {
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
-    let mut misfits = 0_u64;
-    replayed(files, Config::default(), |told| {
-        misfits += u64::from(matches!(told.news, News::Misfit(_)));
-        for report in told.reports() {
+    let mut mismatches = 0_u64;
+    replayed(files, Config::default(), |event| {
+        mismatches += u64::from(matches!(event.kind, ReplayEventKind::Mismatch(_)));
+        for report in event.reports() {
             let line = match format {
                 Format::Json => escape_json(&report.to_string()).into_owned(),
-                Format::Text => escape_line(&for_people(&told, &report)),
+                Format::Text => escape_line(&for_people(&event, &report)),
             };
             if written.is_ok() {
                 written = writeln!(stdout, "{line}");
@@ -32,7 +32,7 @@ pub(crate) fn replay(files: &[PathBuf], format: Format) -> anyhow::Result<ExitCo
     .context("the log cannot be read")?;
     written.and_then(|()| stdout.flush()).context("cannot write to stdout")?;
     drop(stdout);
-    match misfits {
+    match mismatches {
         0 => Ok(ExitCode::SUCCESS),
         1 => bail!("one thing is not as it was"),
         count => bail!("{count} things are not as they were"),
@@ -40,10 +40,10 @@ pub(crate) fn replay(files: &[PathBuf], format: Format) -> anyhow::Result<ExitCo
 }
 
 /// The time in seconds, then what is told.
-fn for_people(told: &Told, report: &Value) -> String {
+fn for_people(event: &ReplayEvent, report: &Value) -> String {
     let mut report = report.clone();
     if let Some(members) = report.as_object_mut() {
         members.remove("at");
     }
-    format!("{:10.3} {}", told.at.as_secs_f64(), report_line(&report))
+    format!("{:10.3} {}", event.at.as_secs_f64(), report_line(&report))
 }

@@ -1,26 +1,29 @@
 //! Cancelled turns, by whomever, and how agents take it.
 
 use super::*;
-use crate::tool_call::{Mark, Standing, ToolStatus};
+use crate::tool_call::{CallState, ToolStatus, UnfinishedReason};
 
 #[test]
 fn a_turn_is_cancelled_once_and_an_idle_session_never() {
     let mut story = Story::open(Config::default());
     let cancel = |story: &mut Story| {
-        let cancelling = story.client.cancel("s", CancelCause::Asked, story.now);
+        let cancelling = story.client.cancel("s", CancelCause::Requested, story.now);
         story.collect();
         cancelling
     };
-    assert_eq!(cancel(&mut story), Cancelling::NoNeed);
+    assert_eq!(cancel(&mut story), CancelOutcome::NotNeeded);
     let prompt = story.client.prompt("s", json!([]), story.now);
     assert_eq!(prompt, Ok(1));
-    assert_eq!(cancel(&mut story), Cancelling::Told);
-    assert_eq!(cancel(&mut story), Cancelling::NoNeed);
+    assert_eq!(cancel(&mut story), CancelOutcome::Sent);
+    assert_eq!(cancel(&mut story), CancelOutcome::NotNeeded);
     assert_eq!(story.told(), ["session/prompt", "session/cancel"]);
     let id = story.client.pending.iter().next().unwrap().0;
     story.stop(id, "cancelled");
-    assert_eq!(cancel(&mut story), Cancelling::NoNeed, "it has ended");
-    assert_eq!(story.client.cancel("x", CancelCause::Asked, story.now), Cancelling::NoNeed);
+    assert_eq!(cancel(&mut story), CancelOutcome::NotNeeded, "it has ended");
+    assert_eq!(
+        story.client.cancel("x", CancelCause::Requested, story.now),
+        CancelOutcome::NotNeeded
+    );
     assert_eq!(story.told(), [""; 0]);
 }
 
@@ -39,20 +42,24 @@ fn however_the_agent_takes_it_the_turn_was_cancelled() {
         for id in ["a", "b"] {
             story.update(tool("tool_call", id, "in_progress"));
         }
-        story.client.cancel("s", CancelCause::Asked, story.now);
-        let standing = |story: &Story, id: &str| {
-            story.client.session("s").unwrap().tools().get(id).unwrap().standing()
+        story.client.cancel("s", CancelCause::Requested, story.now);
+        let state = |story: &Story, id: &str| {
+            story.client.session("s").unwrap().tools().get(id).unwrap().state()
         };
-        assert_eq!(standing(&story, "a"), Standing::Left(Mark::Cancelled), "at once");
+        assert_eq!(
+            state(&story, "a"),
+            CallState::Unfinished(UnfinishedReason::Cancelled),
+            "at once"
+        );
         story.update(tool("tool_call_update", "a", "completed"));
-        assert_eq!(standing(&story, "a"), Standing::Ended(ToolStatus::Completed), "it had ended");
+        assert_eq!(state(&story, "a"), CallState::Ended(ToolStatus::Completed), "it had ended");
         answer["id"] = json!(prompt);
         story.receive(&answer);
         story.update(tool("tool_call_update", "b", "failed"));
-        assert_eq!(standing(&story, "b"), Standing::Ended(ToolStatus::Failed));
+        assert_eq!(state(&story, "b"), CallState::Ended(ToolStatus::Failed));
         story.pass(SECOND);
         let end = story.ends()[0];
-        assert_eq!((&end.outcome, end.cancelled), (&outcome, Some(CancelCause::Asked)));
+        assert_eq!((&end.outcome, end.cancelled), (&outcome, Some(CancelCause::Requested)));
         assert_eq!(end.answer.text, "partly");
         story.pass(10 * SECOND);
         assert!(!story.events.iter().any(|event| matches!(event, Event::Overdue { .. })));
@@ -63,7 +70,7 @@ fn however_the_agent_takes_it_the_turn_was_cancelled() {
 fn an_agent_that_does_not_obey_has_to_be_ended() {
     let mut story = Story::open(Config::default());
     story.prompt();
-    story.client.cancel("s", CancelCause::Asked, story.now);
+    story.client.cancel("s", CancelCause::Requested, story.now);
     story.pass(4 * SECOND);
     story.say("I go on");
     story.pass(SECOND);
@@ -73,7 +80,7 @@ fn an_agent_that_does_not_obey_has_to_be_ended() {
     assert_eq!(story.events.iter().filter(|event| **event == overdue).count(), 1);
     story.eof();
     let end = story.ends()[0];
-    assert_eq!((&end.outcome, end.cancelled), (&Err(Failure::Ended), Some(CancelCause::Asked)));
+    assert_eq!((&end.outcome, end.cancelled), (&Err(Failure::Ended), Some(CancelCause::Requested)));
 }
 
 #[test]

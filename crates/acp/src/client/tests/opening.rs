@@ -1,9 +1,9 @@
 //! From the first line to an open session, and what may come instead.
 
 use super::*;
-use crate::capabilities::OtherVersion;
+use crate::capabilities::UnsupportedVersion;
 use crate::message::code;
-use crate::update::When;
+use crate::update::UpdateScope;
 
 fn failures(story: &Story) -> Vec<(&str, &Failure)> {
     let mut failures = Vec::new();
@@ -20,19 +20,22 @@ fn an_agent_of_another_version_is_refused() {
     let mut story = Story::start(Config::default());
     let id = story.client.initialize("test", "1", story.now).unwrap();
     story.reply(id, &json!({"protocolVersion": 2}));
-    let other = OtherVersion { version: "2".to_owned() };
-    assert_eq!(failures(&story), [("initialize", &Failure::OtherVersion(other))]);
-    assert_eq!(story.client.state(), &State::Closing);
-    assert_eq!(story.client.new_session(json!({}), story.now), Err(Refused::NotReady));
+    let other = UnsupportedVersion { version: "2".to_owned() };
+    assert_eq!(failures(&story), [("initialize", &Failure::UnsupportedVersion(other))]);
+    assert_eq!(story.client.state(), &ConnectionState::Closing);
+    assert_eq!(story.client.new_session(json!({}), story.now), Err(SendError::NotReady));
 }
 
 #[test]
 fn nothing_is_asked_before_the_agent_is_ready() {
     let mut story = Story::start(serving_all());
-    assert_eq!(story.client.prompt("s", json!([]), story.now), Err(Refused::NotReady));
+    assert_eq!(story.client.prompt("s", json!([]), story.now), Err(SendError::NotReady));
     story.client.initialize("test", "1", story.now).unwrap();
-    assert_eq!(story.client.initialize("test", "1", story.now), Err(Refused::NotReady));
-    assert_eq!(story.client.request("session/list", json!({}), story.now), Err(Refused::NotReady));
+    assert_eq!(story.client.initialize("test", "1", story.now), Err(SendError::NotReady));
+    assert_eq!(
+        story.client.request("session/list", json!({}), story.now),
+        Err(SendError::NotReady)
+    );
     let written = story.take_written();
     assert_eq!(written.len(), 1);
     assert_eq!(written[0]["params"]["clientCapabilities"]["terminal"], true);
@@ -49,7 +52,10 @@ fn authentication_that_is_wanted_is_told_with_its_ways() {
     let error = RpcError::new(code::AUTH_REQUIRED, "Authentication required");
     let expected = Failure::AuthRequired { error, methods: vec![json!({"id": "key"})] };
     assert_eq!(failures(&story), [("session/new", &expected)]);
-    assert!(matches!(story.client.state(), State::Ready(_)), "authenticating is possible");
+    assert!(
+        matches!(story.client.state(), ConnectionState::Ready(_)),
+        "authenticating is possible"
+    );
 }
 
 #[test]
@@ -61,10 +67,13 @@ fn no_answer_in_time() {
     assert_eq!(story.events, []);
     story.pass(SECOND);
     assert_eq!(failures(&story), [("initialize", &Failure::TimedOut)]);
-    assert_eq!((story.client.state(), story.client.poll_timeout()), (&State::Closing, None));
+    assert_eq!(
+        (story.client.state(), story.client.poll_timeout()),
+        (&ConnectionState::Closing, None)
+    );
     story.reply(id, &json!({"protocolVersion": 1}));
-    assert_eq!(story.client.strays().duplicate_responses, 1, "too late");
-    assert_eq!(story.client.state(), &State::Closing);
+    assert_eq!(story.client.protocol_errors().duplicate_responses, 1, "too late");
+    assert_eq!(story.client.state(), &ConnectionState::Closing);
 }
 
 #[test]
@@ -76,11 +85,11 @@ fn updates_that_come_before_their_session_are_applied_after_it() {
     assert_eq!(story.events, []);
     story.reply(id, &json!({"sessionId": "s"}));
     assert!(matches!(&story.events[0], Event::Opened { session, .. } if session == "s"));
-    assert_eq!(story.whens(), [When::BeforeTurns]);
+    assert_eq!(story.scopes(), [UpdateScope::BeforeTurns]);
     assert!(story.client.session("s").unwrap().tools().get("t").is_some());
-    assert_eq!(story.client.strays().foreign_updates, 1);
+    assert_eq!(story.client.protocol_errors().unknown_session_updates, 1);
     story.receive(&update_of("other", chunk("agent_message_chunk", "x")));
-    assert_eq!(story.client.strays().foreign_updates, 2);
+    assert_eq!(story.client.protocol_errors().unknown_session_updates, 2);
 }
 
 #[test]
@@ -89,12 +98,15 @@ fn early_updates_are_bounded_in_number_and_in_weight() {
     let mut story = Story::ready(Config { limits, ..Config::default() });
     let id = story.client.new_session(json!({}), story.now).unwrap();
     story.receive(&update_of("s", chunk("agent_message_chunk", &"x".repeat(5000))));
-    assert_eq!(story.client.strays().foreign_updates, 1);
+    assert_eq!(story.client.protocol_errors().unknown_session_updates, 1);
     for _ in 0..5 {
         story.receive(&update_of("s", chunk("agent_message_chunk", "x")));
     }
     story.reply(id, &json!({"sessionId": "s"}));
-    assert_eq!((story.whens().len(), story.client.strays().foreign_updates), (3, 3));
+    assert_eq!(
+        (story.scopes().len(), story.client.protocol_errors().unknown_session_updates),
+        (3, 3)
+    );
 }
 
 #[test]
@@ -104,7 +116,7 @@ fn a_session_that_does_not_open_leaves_nothing() {
     story.receive(&update_of("s", chunk("agent_message_chunk", "x")));
     story.reply(id, &json!({"session": "s"}));
     assert_eq!(failures(&story), [("session/new", &Failure::Incomplete("sessionId"))]);
-    assert_eq!(story.client.strays().foreign_updates, 1);
+    assert_eq!(story.client.protocol_errors().unknown_session_updates, 1);
     assert!(story.client.session("s").is_none());
 }
 
@@ -128,12 +140,15 @@ fn a_loaded_history_is_no_answer() {
     let id = story.client.load_session("s", json!({"cwd": "/w"}), story.now).unwrap();
     assert_eq!(story.take_written()[0]["params"], json!({"cwd": "/w", "sessionId": "s"}));
     let again = story.client.load_session("s", json!({}), story.now);
-    assert_eq!(again, Err(Refused::IsOpen("s".to_owned())));
-    assert_eq!(story.client.prompt("s", json!([]), story.now), Err(Refused::Busy("s".to_owned())));
+    assert_eq!(again, Err(SendError::AlreadyOpen("s".to_owned())));
+    assert_eq!(
+        story.client.prompt("s", json!([]), story.now),
+        Err(SendError::Busy("s".to_owned()))
+    );
     story.update(chunk("user_message_chunk", "before"));
     story.say("long ago");
     story.update(tool("tool_call", "t", "completed"));
-    assert_eq!(story.whens(), [When::History; 3]);
+    assert_eq!(story.scopes(), [UpdateScope::History; 3]);
     story.reply(id, &json!(null));
     let prompt = story.prompt();
     story.say("now");
@@ -161,7 +176,7 @@ fn a_load_may_be_empty_or_fail_or_not_be_offered() {
     story.reply(id, &json!({"protocolVersion": 1}));
     story.take_written();
     let refused = story.client.load_session("s", json!({}), story.now);
-    assert_eq!(refused, Err(Refused::NotOffered("session/load")));
+    assert_eq!(refused, Err(SendError::NotOffered("session/load")));
     assert_eq!(story.take_written(), [Value::Null; 0]);
 }
 
@@ -179,7 +194,7 @@ fn other_requests_are_answered_too() {
     let limits = Limits { frame_out: 400, ..Limits::default() };
     let mut story = Story::ready(Config { limits, ..Config::default() });
     let long = story.client.request("x", json!("x".repeat(500)), story.now);
-    assert!(matches!(long, Err(Refused::TooLong(_))));
+    assert!(matches!(long, Err(SendError::TooLong(_))));
     assert_eq!((story.take_written().len(), story.client.poll_timeout()), (0, None));
 }
 
@@ -206,9 +221,9 @@ fn noise_is_never_answered_and_harms_no_request() {
     story.receive_line(&format!("{{\"id\":{id},\"level\":\"info\"}}"));
     story.client.receive(b"\xff\xfe\n", story.now);
     assert_eq!(story.take_written(), [Value::Null; 0]);
-    assert!(story.events.iter().all(|event| matches!(event, Event::Noise(_))));
-    assert_eq!(story.events.last(), Some(&Event::Noise(Noise::NotUtf8)));
-    assert!(story.client.noise().starts_with("Loading credentials...\n17\n"));
+    assert!(story.events.iter().all(|event| matches!(event, Event::NonJsonOutput(_))));
+    assert_eq!(story.events.last(), Some(&Event::NonJsonOutput(NonJsonOutput::NotUtf8)));
+    assert!(story.client.non_json().starts_with("Loading credentials...\n17\n"));
     story.reply(id, &json!(1));
     assert!(matches!(story.events.last(), Some(Event::Answered { .. })));
 }
@@ -235,8 +250,8 @@ fn answers_are_taken_once_and_in_many_forms() {
     story.reply(ids[0], &json!(1));
     story.reply(99, &json!(1));
     story.receive(&json!({"id": "x", "result": 1}));
-    let strays = story.client.strays();
-    assert_eq!((strays.duplicate_responses, strays.unknown_responses), (1, 2));
+    let protocol_errors = story.client.protocol_errors();
+    assert_eq!((protocol_errors.duplicate_responses, protocol_errors.unknown_responses), (1, 2));
 }
 
 #[test]
@@ -263,27 +278,27 @@ fn a_message_that_is_too_long_fails_whoever_waits_for_it() {
 fn what_nobody_serves_is_refused_at_all_times() {
     let mut story = Story::start(Config::default());
     let mut id = 100;
-    let mut ask = |story: &mut Story, method: &str| {
+    let mut sent = |story: &mut Story, method: &str| {
         id += 1;
         story.take_written();
         story.receive(&json!({"id": id, "method": method, "params": {}}));
         assert_eq!(story.told(), [format!("{id} -32601")], "{method}");
     };
-    ask(&mut story, "craft/drainMidTurnQueue");
+    sent(&mut story, "craft/drainMidTurnQueue");
     let initialize = story.client.initialize("test", "1", story.now).unwrap();
-    ask(&mut story, "terminal/create");
+    sent(&mut story, "terminal/create");
     story.reply(initialize, &json!({}));
-    ask(&mut story, "fs/read_text_file");
+    sent(&mut story, "fs/read_text_file");
     story.open_session("s");
-    ask(&mut story, "fs/write_text_file");
+    sent(&mut story, "fs/write_text_file");
     let prompt = story.prompt();
     story.ask_permission(7);
-    ask(&mut story, "craft/drainMidTurnQueue");
-    story.client.cancel("s", CancelCause::Asked, story.now);
-    ask(&mut story, "elicitation/create");
+    sent(&mut story, "craft/drainMidTurnQueue");
+    story.client.cancel("s", CancelCause::Requested, story.now);
+    sent(&mut story, "elicitation/create");
     story.stop(prompt, "cancelled");
-    ask(&mut story, "terminal/output");
-    assert_eq!(story.client.strays().unknown_requests, 7);
+    sent(&mut story, "terminal/output");
+    assert_eq!(story.client.protocol_errors().unknown_requests, 7);
     story.receive(&json!({"method": "qwen/notify/x", "params": 1}));
     assert!(matches!(story.events.last(), Some(Event::Notification { .. })));
     assert_eq!(story.take_written(), [Value::Null; 0]);
@@ -296,9 +311,12 @@ fn requests_that_are_served_are_answered_once() {
     for id in [json!(1), json!("1"), json!(1), json!(3)] {
         story.receive(&json!({"id": id, "method": "terminal/create", "params": {"x": 1}}));
     }
-    let strays = story.client.strays();
-    assert_eq!((story.events.len(), strays.duplicate_requests, strays.busy_requests), (2, 1, 1));
-    assert_eq!((story.told(), story.client.owed()), (vec!["3 -32603".to_owned()], 2));
+    let protocol_errors = story.client.protocol_errors();
+    assert_eq!(
+        (story.events.len(), protocol_errors.duplicate_requests, protocol_errors.excess_requests),
+        (2, 1, 1)
+    );
+    assert_eq!((story.told(), story.client.unanswered()), (vec!["3 -32603".to_owned()], 2));
     let (number, text) = (Id::from(1), Id::Text("1".to_owned()));
     story.receive(&json!({"method": "$/cancel_request", "params": {"requestId": "1"}}));
     let withdrawn = Event::Withdrawn { id: text.clone(), why: Withdrawal::ByAgent };
@@ -315,5 +333,5 @@ fn requests_that_are_served_are_answered_once() {
     for params in [json!({"requestId": 1}), json!({}), json!(null)] {
         story.receive(&json!({"method": "$/cancel_request", "params": params}));
     }
-    assert_eq!(story.client.strays().unknown_withdrawals, 3);
+    assert_eq!(story.client.protocol_errors().unknown_cancellations, 3);
 }

@@ -4,14 +4,14 @@ use super::*;
 use crate::permission::{PermissionRequest, Verdict};
 use crate::tool_call::Announced;
 
-fn asked(story: &Story) -> Vec<&PermissionRequest> {
-    let mut asked = Vec::new();
+fn requests(story: &Story) -> Vec<&PermissionRequest> {
+    let mut requests = Vec::new();
     for event in &story.events {
         if let Event::Permission { request, .. } = event {
-            asked.push(&**request);
+            requests.push(&**request);
         }
     }
-    asked
+    requests
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn a_decision_is_answered_once_with_its_option() {
         story.prompt();
         story.take_written();
         story.ask_permission(7);
-        let decision = asked(&story)[0].choose(verdict, None).unwrap();
+        let decision = requests(&story)[0].choose(verdict, None).unwrap();
         let id = Id::from(7);
         let invented = Decision::Select(json!("allow-once"));
         assert!(!story.client.decide(&id, &invented, story.now), "nobody offered that");
@@ -30,7 +30,7 @@ fn a_decision_is_answered_once_with_its_option() {
         let expected = json!({"jsonrpc": "2.0", "id": 7,
             "result": {"outcome": {"outcome": "selected", "optionId": option}}});
         assert_eq!(story.take_written(), [expected]);
-        assert_eq!(story.client.owed(), 0);
+        assert_eq!(story.client.unanswered(), 0);
     }
 }
 
@@ -39,18 +39,18 @@ fn what_is_known_of_the_call_is_shown_with_it() {
     let mut story = Story::open(Config::default());
     story.prompt();
     story.ask_permission(7);
-    let call = asked(&story)[0].call.as_ref().unwrap();
+    let call = requests(&story)[0].call.as_ref().unwrap();
     assert_eq!((call.id(), call.announced(), call.title()), ("t", Announced::No, ""));
     story.update(json!({"sessionUpdate": "tool_call", "toolCallId": "u", "title": "ls",
         "rawInput": {"command": "ls"}}));
     let params = json!({"sessionId": "s", "toolCall": {"toolCallId": "u", "status": "pending"}});
     story.receive(&json!({"id": "p", "method": "session/request_permission", "params": params}));
-    let call = asked(&story)[1].call.as_ref().unwrap();
+    let call = requests(&story)[1].call.as_ref().unwrap();
     assert_eq!((call.title(), call.command().as_deref()), ("ls", Some("ls")));
-    assert_eq!(asked(&story)[1].options, []);
+    assert_eq!(requests(&story)[1].options, []);
     let params = json!({"sessionId": "s"});
     story.receive(&json!({"id": 9, "method": "session/request_permission", "params": params}));
-    assert_eq!(asked(&story)[2].call, None);
+    assert_eq!(requests(&story)[2].call, None);
     assert_eq!(story.client.session("s").unwrap().tools().len(), 2, "no call twice");
 }
 
@@ -103,7 +103,7 @@ fn a_withdrawn_permission_is_answered_once() {
     let withdrawn = Event::Withdrawn { id: Id::from(7), why: Withdrawal::ByAgent };
     assert_eq!(story.events.iter().filter(|event| **event == withdrawn).count(), 1);
     assert!(!story.client.decide(&Id::from(7), &Decision::Cancelled, story.now));
-    assert_eq!(story.client.strays().unknown_withdrawals, 1);
+    assert_eq!(story.client.protocol_errors().unknown_cancellations, 1);
 }
 
 #[test]
@@ -116,11 +116,11 @@ fn cancelling_answers_all_that_wait_and_all_that_still_ask() {
     story.ask_permission(8);
     let params = json!({"sessionId": "s2", "toolCall": {"toolCallId": "t"}});
     story.receive(&json!({"id": 9, "method": "session/request_permission", "params": params}));
-    assert_eq!(story.client.cancel("s", CancelCause::Asked, story.now), Cancelling::Told);
+    assert_eq!(story.client.cancel("s", CancelCause::Requested, story.now), CancelOutcome::Sent);
     assert_eq!(story.told(), ["session/cancel", "7 \"cancelled\"", "8 \"cancelled\""]);
     story.ask_permission(10);
     assert_eq!(story.told(), ["10 \"cancelled\""]);
-    assert_eq!(asked(&story).len(), 3, "the last was not asked");
-    assert_eq!(story.client.owed(), 1, "the other session's waits on");
+    assert_eq!(requests(&story).len(), 3, "the last was not asked");
+    assert_eq!(story.client.unanswered(), 1, "the other session's waits on");
     assert!(story.client.decide(&Id::from(9), &Decision::Cancelled, story.now));
 }

@@ -1,8 +1,8 @@
 //! Turns, their ends, and what comes between them.
 
 use super::*;
-use crate::tool_call::{Mark, Standing, ToolStatus};
-use crate::update::When;
+use crate::tool_call::{CallState, ToolStatus, UnfinishedReason};
+use crate::update::UpdateScope;
 
 #[test]
 fn a_turn_is_its_answer_and_everything_is_counted() {
@@ -62,12 +62,12 @@ fn the_tail_of_an_answer_may_come_after_its_end() {
     story.say("b");
     story.pass(SECOND / 5);
     story.say("c");
-    assert_eq!(story.whens(), [When::Turn(1), When::Late(1), When::Late(1)]);
+    assert_eq!(story.scopes(), [UpdateScope::Turn(1), UpdateScope::Late(1), UpdateScope::Late(1)]);
     assert_eq!(story.ends().len(), 0, "each keeps it open");
     story.pass(SECOND / 4);
     assert_eq!(story.ends()[0].answer.text, "abc");
     story.say("too late");
-    assert_eq!(story.whens().last(), Some(&When::Late(1)));
+    assert_eq!(story.scopes().last(), Some(&UpdateScope::Late(1)));
     assert_eq!(story.ends().len(), 1);
 }
 
@@ -92,18 +92,14 @@ fn turns_do_not_bleed_into_each_other() {
     story.update(tool("tool_call", "t", "in_progress"));
     story.stop(prompt, "end_turn");
     story.pass(SECOND);
-    let standing =
-        |story: &Story| story.client.session("s").unwrap().tools().get("t").unwrap().standing();
-    assert_eq!(standing(&story), Standing::Left(Mark::Abandoned));
+    let state =
+        |story: &Story| story.client.session("s").unwrap().tools().get("t").unwrap().state();
+    assert_eq!(state(&story), CallState::Unfinished(UnfinishedReason::Abandoned));
 
     let prompt = story.prompt();
     story.say("two");
     story.update(tool("tool_call_update", "t", "completed"));
-    assert_eq!(
-        standing(&story),
-        Standing::Ended(ToolStatus::Completed),
-        "it ran in the background"
-    );
+    assert_eq!(state(&story), CallState::Ended(ToolStatus::Completed), "it ran in the background");
     story.stop(prompt, "max_tokens");
     story.pass(SECOND);
     let ends = story.ends();
@@ -117,9 +113,9 @@ fn one_prompt_at_a_time() {
     let mut story = Story::open(Config::default());
     let prompt = story.prompt();
     story.take_written();
-    let busy = Err(Refused::Busy("s".to_owned()));
+    let busy = Err(SendError::Busy("s".to_owned()));
     assert_eq!(story.client.prompt("s", json!([]), story.now), busy);
-    story.client.cancel("s", CancelCause::Asked, story.now);
+    story.client.cancel("s", CancelCause::Requested, story.now);
     assert_eq!(story.client.prompt("s", json!([]), story.now), busy);
     story.stop(prompt, "cancelled");
     assert_eq!(story.client.prompt("s", json!([]), story.now), busy, "more may come");
@@ -128,7 +124,7 @@ fn one_prompt_at_a_time() {
     story.pass(SECOND);
     assert!(story.client.prompt("s", json!([]), story.now).is_ok());
     let unknown = story.client.prompt("x", json!([]), story.now);
-    assert_eq!(unknown, Err(Refused::UnknownSession("x".to_owned())));
+    assert_eq!(unknown, Err(SendError::UnknownSession("x".to_owned())));
 }
 
 #[test]
@@ -152,7 +148,7 @@ fn sessions_have_turns_of_their_own() {
 fn a_prompt_may_fail_or_stop_for_a_reason_of_its_own() {
     let rows = [
         (json!({"result": {"stopReason": "error"}}), Ok(StopReason::Other("error".to_owned()))),
-        (json!({"result": null}), Ok(StopReason::Untold)),
+        (json!({"result": null}), Ok(StopReason::Missing)),
         (
             json!({"error": {"code": -1, "message": "no"}}),
             Err(Failure::Agent(RpcError::new(-1, "no"))),
@@ -181,7 +177,7 @@ fn the_end_of_the_stream_ends_everything_at_once() {
         panic!("{ends:?}");
     };
     assert_eq!(method, "initialize");
-    assert_eq!(story.client.noise(), "kimi is now called something else\n");
+    assert_eq!(story.client.non_json(), "kimi is now called something else\n");
 
     let mut story = Story::open(serving_all());
     let list = story.client.request("session/list", json!({}), story.now).unwrap();
@@ -200,7 +196,7 @@ fn the_end_of_the_stream_ends_everything_at_once() {
     assert_eq!((&end.outcome, end.answer.text.as_str()), (&Err(Failure::Ended), "partly"));
     let withdrawn = |id: u64| Event::Withdrawn { id: id.into(), why: Withdrawal::Ended };
     assert_eq!(story.events[3..], [withdrawn(7), withdrawn(8), Event::Closed]);
-    assert_eq!((story.client.state(), story.client.owed()), (&State::Closed, 0));
+    assert_eq!((story.client.state(), story.client.unanswered()), (&ConnectionState::Closed, 0));
     assert!(!story.client.decide(&Id::from(7), &Decision::Cancelled, story.now));
     story.eof();
     assert_eq!(story.events.last(), Some(&Event::Closed));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn story(files: Served, terminal: Served) -> Story {
+fn story(files: ServedBy, terminal: ServedBy) -> Story {
     let mut story = Story::new(RelayConfig { files, terminal, ..RelayConfig::default() });
     let capabilities =
         json!({"fs": {"readTextFile": true, "writeTextFile": false}, "terminal": true, "_meta": 1});
@@ -24,9 +24,9 @@ fn only_what_is_served_is_declared_and_everything_else_passes() {
         heard["params"]["clientCapabilities"].clone()
     };
     let expected = |read: bool, write: bool, terminal: bool| json!({"fs": {"readTextFile": read, "writeTextFile": write}, "terminal": terminal, "_meta": 1});
-    assert_eq!(declared(Served::Ours, Served::Ours), expected(true, true, true));
-    assert_eq!(declared(Served::Editors, Served::Editors), expected(true, false, true));
-    assert_eq!(declared(Served::Nobody, Served::Nobody), expected(false, false, false));
+    assert_eq!(declared(ServedBy::Host, ServedBy::Host), expected(true, true, true));
+    assert_eq!(declared(ServedBy::Editor, ServedBy::Editor), expected(true, false, true));
+    assert_eq!(declared(ServedBy::Neither, ServedBy::Neither), expected(false, false, false));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn version_1_is_offered_and_a_later_one_refused() {
     assert_eq!(silent.agent().remove(0)["params"].get("protocolVersion"), None);
 
     let answered = |version: Value| {
-        let mut story = story(Served::Nobody, Served::Nobody);
+        let mut story = story(ServedBy::Neither, ServedBy::Neither);
         story.agent();
         story.agent_says(json!({"id": 1, "result": {"protocolVersion": version}}));
         (story.editor().remove(0), story)
@@ -78,7 +78,7 @@ fn version_1_is_offered_and_a_later_one_refused() {
 
 #[test]
 fn what_is_ours_is_told_and_answered_once() {
-    let mut story = story(Served::Ours, Served::Ours);
+    let mut story = story(ServedBy::Host, ServedBy::Host);
     story.agent();
     let params = json!({"path": "/w/a", "sessionId": "s"});
     story.agent_says(json!({"id": 4, "method": "fs/write_text_file", "params": params}));
@@ -101,7 +101,7 @@ fn what_is_ours_is_told_and_answered_once() {
 
 #[test]
 fn a_terminal_of_ours_is_a_text_to_the_editor() {
-    let mut story = story(Served::Nobody, Served::Ours);
+    let mut story = story(ServedBy::Neither, ServedBy::Host);
     story.prompt("p");
     story.agent();
     story.editor();
@@ -146,7 +146,7 @@ fn a_terminal_of_ours_is_a_text_to_the_editor() {
 
 #[test]
 fn what_the_editor_serves_goes_there_and_what_nobody_serves_nowhere() {
-    let mut story = story(Served::Editors, Served::Nobody);
+    let mut story = story(ServedBy::Editor, ServedBy::Neither);
     story.agent();
     let methods = [
         "fs/read_text_file",
@@ -168,5 +168,5 @@ fn what_the_editor_serves_goes_there_and_what_nobody_serves_nowhere() {
     assert_eq!(refused.len(), 4);
     assert_eq!(refused[0], error(1, -32601, "no method 'fs/write_text_file'"));
     assert!(refused.iter().all(|answer| answer["error"]["code"] == -32601));
-    assert_eq!(story.relay.strays(Side::Agent).unknown_requests, 4);
+    assert_eq!(story.relay.protocol_errors(Side::Agent).unknown_requests, 4);
 }

@@ -5,7 +5,7 @@ use super::*;
 /// A turn with a prompt behind it, another request of the editor's, and three of the agent's: one that
 /// somebody has to decide, one at the editor, one to serve.
 fn busy_story() -> Story {
-    let mut story = Story::new(RelayConfig { files: Served::Ours, ..RelayConfig::default() });
+    let mut story = Story::new(RelayConfig { files: ServedBy::Host, ..RelayConfig::default() });
     story.prompt("p");
     story.prompt("q");
     story.editor_says(
@@ -16,7 +16,7 @@ fn busy_story() -> Story {
     story.relay.ask_editor(&id(8), story.now);
     story.agent_says(json!({"id": 9, "method": "fs/read_text_file", "params": {}}));
     story.agent_says(json!({"id": 10, "method": "elicitation/create", "params": {}}));
-    assert_eq!((story.relay.owed(Side::Editor), story.relay.owed(Side::Agent)), (3, 4));
+    assert_eq!((story.relay.unanswered(Side::Editor), story.relay.unanswered(Side::Agent)), (3, 4));
     story.editor();
     story.agent();
     story.events();
@@ -106,14 +106,14 @@ fn an_agent_that_answers_nothing_is_released_after_its_grace() {
 /// Between turns: a permission that waits for a rule, one at the editor, a file of ours, and another
 /// request at the editor.
 fn idle_story() -> Story {
-    let mut story = Story::new(RelayConfig { files: Served::Ours, ..RelayConfig::default() });
+    let mut story = Story::new(RelayConfig { files: ServedBy::Host, ..RelayConfig::default() });
     for number in [7, 8] {
         story.ask_permission(number);
     }
     story.relay.ask_editor(&id(8), story.now);
     story.agent_says(json!({"id": 9, "method": "fs/read_text_file", "params": {}}));
     story.agent_says(json!({"id": 10, "method": "elicitation/create", "params": {}}));
-    assert_eq!(story.relay.owed(Side::Agent), 4);
+    assert_eq!(story.relay.unanswered(Side::Agent), 4);
     story.editor();
     story.events();
     story
@@ -142,7 +142,7 @@ fn an_editor_that_ends_between_turns_leaves_no_request_unanswered() {
     let expected = [cancelled(7), cancelled(8), gone(9), gone(10), cancelled(11), gone(12)];
     assert_eq!(answers, expected);
     assert_eq!(story.events(), [RelayEvent::Released]);
-    assert_eq!((story.relay.owed(Side::Agent), story.relay.poll_timeout()), (0, None));
+    assert_eq!((story.relay.unanswered(Side::Agent), story.relay.poll_timeout()), (0, None));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_last_line_without_an_end_counts() {
     story.relay.receive(Side::Agent, br#"{"id":1,"result":{"stopReason":"end_turn"}}"#, story.now);
     story.eof(Side::Agent);
     assert_eq!(story.editor(), [stopped("p", "end_turn")]);
-    assert!(!story.relay.wants(Side::Agent) && story.relay.wants(Side::Editor));
+    assert!(!story.relay.should_read(Side::Agent) && story.relay.should_read(Side::Editor));
 }
 
 #[test]

@@ -84,7 +84,10 @@ fn a_byte_order_mark_before_the_first_line_is_skipped() {
         story.line(from, "\u{feff}{\"method\": \"b\"}");
         let heard = if to == Side::Editor { story.editor() } else { story.agent() };
         assert_eq!(heard, [json!({"jsonrpc": "2.0", "method": "a"})]);
-        assert_eq!(story.events(), [RelayEvent::Noise { side: from, noise: Noise::NoJson }]);
+        assert_eq!(
+            story.events(),
+            [RelayEvent::NonJsonOutput { side: from, non_json: NonJsonOutput::NotJson }]
+        );
     }
 }
 
@@ -114,19 +117,19 @@ fn noise_never_passes_and_is_told() {
         }
         story.relay.receive(from, b"\xff\n", story.now);
         story.collect();
-        let told: Vec<Noise> = story
+        let told: Vec<NonJsonOutput> = story
             .events()
             .into_iter()
             .map(|event| match event {
-                RelayEvent::Noise { side, noise } if side == from => noise,
+                RelayEvent::NonJsonOutput { side, non_json } if side == from => non_json,
                 other => panic!("{other:?}"),
             })
             .collect();
         assert_eq!(told.len(), 4);
-        assert_eq!((told[0], told[3]), (Noise::NoJson, Noise::NotUtf8));
-        assert!(story.relay.noise(from).contains("Loading credentials..."));
+        assert_eq!((told[0], told[3]), (NonJsonOutput::NotJson, NonJsonOutput::NotUtf8));
+        assert!(story.relay.non_json(from).contains("Loading credentials..."));
         assert_eq!((story.editor(), story.agent()), (vec![], vec![]));
-        assert_eq!(story.relay.traffic(from).noise, 4);
+        assert_eq!(story.relay.traffic(from).non_json, 4);
     }
 }
 
@@ -160,9 +163,9 @@ fn answers_are_taken_once_and_in_many_forms() {
         ok(2.0, json!(4)),
     ];
     assert_eq!(story.editor(), expected);
-    let strays = story.relay.strays(Side::Agent);
-    assert_eq!((strays.duplicate_responses, strays.unknown_responses), (2, 2));
-    assert_eq!(story.relay.owed(Side::Editor), 0);
+    let protocol_errors = story.relay.protocol_errors(Side::Agent);
+    assert_eq!((protocol_errors.duplicate_responses, protocol_errors.unknown_responses), (2, 2));
+    assert_eq!(story.relay.unanswered(Side::Editor), 0);
 }
 
 #[test]
@@ -171,8 +174,8 @@ fn a_request_with_the_id_of_one_that_waits_is_not_another() {
     for from in [Side::Editor, Side::Agent] {
         story.line(from, r#"{"id":1,"method":"m"}"#);
         story.line(from, r#"{"id":1,"method":"m"}"#);
-        assert_eq!(story.relay.strays(from).duplicate_requests, 1);
-        assert_eq!(story.relay.owed(from), 1);
+        assert_eq!(story.relay.protocol_errors(from).duplicate_requests, 1);
+        assert_eq!(story.relay.unanswered(from), 1);
     }
     assert_eq!((story.editor().len(), story.agent().len()), (1, 1));
 }
@@ -185,12 +188,12 @@ fn requests_that_wait_are_bounded() {
         for number in 0..3 {
             story.line(from, &json!({"id": number, "method": "m"}).to_string());
         }
-        assert_eq!(story.relay.strays(from).busy_requests, 1);
+        assert_eq!(story.relay.protocol_errors(from).excess_requests, 1);
         let heard = if from == Side::Editor { story.editor() } else { story.agent() };
         assert!(heard.contains(&error(2, -32603, "busy")), "{heard:?}");
         let long = "x".repeat(2000);
         story.line(from, &json!({"id": long, "method": "m"}).to_string());
-        assert_eq!(story.relay.owed(from), 2);
+        assert_eq!(story.relay.unanswered(from), 2);
     }
 }
 
@@ -206,7 +209,7 @@ fn requests_are_withdrawn_by_the_id_that_the_other_end_knows() {
         let mut expected = withdraw;
         expected["params"]["requestId"] = json!(1);
         assert_eq!(heard[1..], [expected]);
-        assert_eq!(story.relay.strays(from).unknown_withdrawals, 1);
+        assert_eq!(story.relay.protocol_errors(from).unknown_cancellations, 1);
         story.line(from.other(), r#"{"id":1,"error":{"code":-32800,"message":"cancelled"}}"#);
         let heard = if from == Side::Editor { story.editor() } else { story.agent() };
         assert_eq!(heard, [error("mine", -32800, "cancelled")]);
@@ -247,7 +250,7 @@ fn a_message_that_is_too_long_to_write_fails_whoever_waits_for_it() {
     story.agent_says(json!({"method": "told", "params": [long]}));
     assert_eq!(story.editor(), [] as [Value; 0]);
     assert_eq!(story.events().len(), 3);
-    assert_eq!((story.relay.owed(Side::Editor), story.relay.owed(Side::Agent)), (0, 0));
+    assert_eq!((story.relay.unanswered(Side::Editor), story.relay.unanswered(Side::Agent)), (0, 0));
 }
 
 #[test]
@@ -257,7 +260,7 @@ fn an_end_that_does_not_read_holds_back_the_other() {
     let line = format!("{}\n", json!({"method": "told", "params": ["x".repeat(400)]}));
     story.relay.receive(Side::Agent, line.repeat(10).as_bytes(), story.now);
     assert_eq!(story.relay.poll_event(), None);
-    assert!(!story.relay.wants(Side::Agent) && story.relay.wants(Side::Editor));
+    assert!(!story.relay.should_read(Side::Agent) && story.relay.should_read(Side::Editor));
     assert!((1000..1600).contains(&story.relay.backlog(Side::Editor)));
     // The editor is still heard.
     story.relay.receive(Side::Editor, b"{\"method\":\"m\"}\n", story.now);
@@ -268,22 +271,26 @@ fn an_end_that_does_not_read_holds_back_the_other() {
         assert_eq!(story.relay.poll_event(), None);
         assert!(story.relay.backlog(Side::Editor) < 1600);
     }
-    assert!(story.relay.wants(Side::Agent));
+    assert!(story.relay.should_read(Side::Agent));
     assert_eq!(story.relay.poll_transmit(Side::Editor), None);
 }
 
 #[test]
 fn a_flood_that_is_answered_here_is_held_back_too() {
     let limits = Limits { frame_out: 500, ..Limits::default() };
-    let config =
-        RelayConfig { backlog: 1000, limits, terminal: Served::Nobody, ..RelayConfig::default() };
+    let config = RelayConfig {
+        backlog: 1000,
+        limits,
+        terminal: ServedBy::Neither,
+        ..RelayConfig::default()
+    };
     let mut story = Story::new(config);
     let flood: String = (0..200)
         .map(|id| format!("{}\n", json!({"id": id, "method": "terminal/create"})))
         .collect();
     story.relay.receive(Side::Agent, flood.as_bytes(), story.now);
     assert_eq!(story.relay.poll_event(), None);
-    assert!(!story.relay.wants(Side::Agent));
+    assert!(!story.relay.should_read(Side::Agent));
     assert!(story.relay.backlog(Side::Agent) < 2700);
     let mut answers = 0;
     while story.relay.poll_transmit(Side::Agent).is_some() {
@@ -295,8 +302,8 @@ fn a_flood_that_is_answered_here_is_held_back_too() {
 
 #[test]
 fn paths_are_the_other_ends_in_every_message() {
-    let map = PathMap::default().both_ways("/h", "/i");
-    let config = RelayConfig { map, files: Served::Editors, ..RelayConfig::default() };
+    let map = PathMap::default().map_directory("/h", "/i");
+    let config = RelayConfig { map, files: ServedBy::Editor, ..RelayConfig::default() };
     let mut story = Story::new(config);
     let init = json!({"clientCapabilities": {"fs": {"readTextFile": true}}});
     story.editor_says(json!({"id": 0, "method": "initialize", "params": init}));
@@ -317,7 +324,7 @@ fn paths_are_the_other_ends_in_every_message() {
 fn the_editor_is_not_asked_for_what_is_elsewhere() {
     let config = RelayConfig {
         roots: vec!["/home/me/ws".to_owned()],
-        map: PathMap::default().outward("/workspace", "/home/me/ws"),
+        map: PathMap::default().map_alias("/workspace", "/home/me/ws"),
         ..RelayConfig::default()
     };
     let mut story = Story::new(config);

@@ -28,7 +28,7 @@ fn a_rule_decides_and_the_editor_never_knows() {
 
 #[test]
 fn the_editor_is_asked_and_its_answer_passes() {
-    let map = PathMap::default().both_ways("/h", "/i");
+    let map = PathMap::default().map_directory("/h", "/i");
     let mut story = Story::new(RelayConfig { map, ..RelayConfig::default() });
     let mut ask = permission(7);
     ask["params"]["toolCall"] =
@@ -50,7 +50,7 @@ fn the_editor_is_asked_and_its_answer_passes() {
     story.editor_says(json!({"id": 1, "result": answer}));
     story.editor_says(json!({"id": 1, "result": answer}));
     assert_eq!(story.agent(), [ok(7, answer)]);
-    assert_eq!(story.relay.strays(Side::Editor).duplicate_responses, 1);
+    assert_eq!(story.relay.protocol_errors(Side::Editor).duplicate_responses, 1);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_permission_that_the_agent_withdraws_is_answered_wherever_it_waits() {
     story.editor_says(selected(1, "yes"));
     story.agent_says(withdraw(8));
     assert_eq!(story.agent(), [] as [Value; 0]);
-    assert_eq!(story.relay.strays(Side::Agent).unknown_withdrawals, 1);
+    assert_eq!(story.relay.protocol_errors(Side::Agent).unknown_cancellations, 1);
 }
 
 #[test]

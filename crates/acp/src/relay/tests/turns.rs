@@ -47,7 +47,7 @@ fn prompts_that_wait_are_bounded_in_number_and_in_weight() {
     long["params"]["prompt"] = json!("x".repeat(4000));
     story.editor_says(long);
     assert_eq!(story.editor(), [error("long", -32603, "busy")]);
-    assert_eq!(story.relay.strays(Side::Editor).busy_requests, 2);
+    assert_eq!(story.relay.protocol_errors(Side::Editor).excess_requests, 2);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn cancelling_tells_the_agent_then_answers_its_permissions_then_the_prompts_behi
     // What the editor still answers is dropped, and what the agent still asks answered at once.
     story.editor_says(selected(asked[0]["id"].clone(), "yes"));
     assert_eq!(story.agent(), [] as [Value; 0]);
-    assert_eq!(story.relay.strays(Side::Editor).duplicate_responses, 1);
+    assert_eq!(story.relay.protocol_errors(Side::Editor).duplicate_responses, 1);
     story.ask_permission(9);
     assert_eq!((story.agent(), story.events()), (vec![cancelled(9)], vec![]));
     story.cancel();
@@ -160,7 +160,7 @@ fn a_turn_is_counted_and_its_tool_calls_are_told() {
         json!({"method": "session/update", "params": {"sessionId": "other", "update": {}}}),
     );
     assert_eq!(story.editor().len(), 8, "all of it passes");
-    assert_eq!(story.relay.strays(Side::Agent).invalid_updates, 1);
+    assert_eq!(story.relay.protocol_errors(Side::Agent).invalid_updates, 1);
     assert_eq!(story.relay.tools("s").unwrap().get("t").unwrap().title(), "ls");
     story.stop(1, "end_turn");
     let events = story.events();

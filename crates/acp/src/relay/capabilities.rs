@@ -2,27 +2,27 @@
 
 use serde_json::{Map, Value};
 
-use super::Served;
-use crate::capabilities::Serves;
+use super::ServedBy;
+use crate::capabilities::ClientCapabilities;
 
 /// What the agent is offered (`spec/acp-relay.md#who-serves-what`). What is declared is what is served.
 #[derive(Debug)]
-pub(super) struct Offer {
-    files: Served,
-    terminal: Served,
-    declared: Serves,
+pub(super) struct Capabilities {
+    files: ServedBy,
+    terminal: ServedBy,
+    declared: ClientCapabilities,
 }
 
-impl Offer {
+impl Capabilities {
     /// Before the editor has said what it can.
-    pub(super) fn new(files: Served, terminal: Served) -> Self {
-        let ours = |served| served == Served::Ours;
-        let declared = Serves {
+    pub(super) fn new(files: ServedBy, terminal: ServedBy) -> Self {
+        let ours = |served| served == ServedBy::Host;
+        let declared = ClientCapabilities {
             read_text_file: ours(files),
             write_text_file: ours(files),
             terminal: ours(terminal),
         };
-        Offer { files, terminal, declared }
+        Capabilities { files, terminal, declared }
     }
 
     /// Rewrites what the editor declares in an `initialize` to what is served.
@@ -30,7 +30,7 @@ impl Offer {
         let mut all = object(params.take());
         let mut capabilities = object(all.remove("clientCapabilities").unwrap_or_default());
         let mut files = object(capabilities.remove("fs").unwrap_or_default());
-        self.declared = Serves {
+        self.declared = ClientCapabilities {
             read_text_file: declare(self.files, &mut files, "readTextFile"),
             write_text_file: declare(self.files, &mut files, "writeTextFile"),
             terminal: declare(self.terminal, &mut capabilities, "terminal"),
@@ -41,22 +41,22 @@ impl Offer {
     }
 
     /// Who serves a method. What is neither a file's nor a terminal's is the editor's.
-    pub(super) fn whose(&self, method: &str) -> Served {
+    pub(super) fn served_by(&self, method: &str) -> ServedBy {
         let served = match method.split_once('/') {
             Some(("fs", _)) => self.files,
             Some(("terminal", _)) => self.terminal,
-            _ => return Served::Editors,
+            _ => return ServedBy::Editor,
         };
-        if self.declared.method(method) { served } else { Served::Nobody }
+        if self.declared.method(method) { served } else { ServedBy::Neither }
     }
 }
 
 /// Sets a capability, and tells whether it is there.
-fn declare(served: Served, members: &mut Map<String, Value>, name: &str) -> bool {
+fn declare(served: ServedBy, members: &mut Map<String, Value>, name: &str) -> bool {
     let is_there = match served {
-        Served::Ours => true,
-        Served::Editors => members.get(name) == Some(&Value::Bool(true)),
-        Served::Nobody => false,
+        ServedBy::Host => true,
+        ServedBy::Editor => members.get(name) == Some(&Value::Bool(true)),
+        ServedBy::Neither => false,
     };
     members.insert(name.to_owned(), Value::Bool(is_there));
     is_there
@@ -77,47 +77,54 @@ mod tests {
 
     #[test]
     fn what_is_declared_is_what_is_served() {
-        use Served::{Editors, Nobody, Ours};
+        use ServedBy::{Editor, Host, Neither};
         let full = json!({"fs": {"readTextFile": true, "writeTextFile": true}, "terminal": true});
         let none =
             json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
         let read = json!({"fs": {"readTextFile": true, "writeTextFile": false}, "terminal": false});
         let rows = [
-            (Ours, Ours, json!(null), full.clone()),
-            (Ours, Ours, none.clone(), full.clone()),
-            (Nobody, Nobody, full.clone(), none.clone()),
-            (Editors, Editors, full.clone(), full.clone()),
-            (Editors, Editors, read.clone(), read.clone()),
-            (Editors, Editors, json!({"fs": 7, "terminal": "yes"}), none.clone()),
-            (Editors, Editors, json!(null), none),
+            (Host, Host, json!(null), full.clone()),
+            (Host, Host, none.clone(), full.clone()),
+            (Neither, Neither, full.clone(), none.clone()),
+            (Editor, Editor, full.clone(), full.clone()),
+            (Editor, Editor, read.clone(), read.clone()),
+            (Editor, Editor, json!({"fs": 7, "terminal": "yes"}), none.clone()),
+            (Editor, Editor, json!(null), none),
             (
-                Editors,
-                Nobody,
+                Editor,
+                Neither,
                 full,
                 json!({"fs": {"readTextFile": true, "writeTextFile": true}, "terminal": false}),
             ),
         ];
         for (files, terminal, declared, expected) in rows {
-            let mut offer = Offer::new(files, terminal);
+            let mut capabilities = Capabilities::new(files, terminal);
             let mut params = json!({"clientCapabilities": declared});
-            offer.declare(&mut params);
-            let told = &params["clientCapabilities"];
-            assert_eq!(told, &expected, "{files:?} {terminal:?} {declared}");
-            let whose = |is_told: &Value, served| if is_told == true { served } else { Nobody };
-            assert_eq!(offer.whose("fs/read_text_file"), whose(&told["fs"]["readTextFile"], files));
+            capabilities.declare(&mut params);
+            let declared_here = &params["clientCapabilities"];
+            assert_eq!(declared_here, &expected, "{files:?} {terminal:?} {declared}");
+            let served_by =
+                |is_declared: &Value, served| if is_declared == true { served } else { Neither };
             assert_eq!(
-                offer.whose("fs/write_text_file"),
-                whose(&told["fs"]["writeTextFile"], files)
+                capabilities.served_by("fs/read_text_file"),
+                served_by(&declared_here["fs"]["readTextFile"], files)
+            );
+            assert_eq!(
+                capabilities.served_by("fs/write_text_file"),
+                served_by(&declared_here["fs"]["writeTextFile"], files)
             );
             for method in ["create", "output", "wait_for_exit", "kill", "release"] {
                 let method = format!("terminal/{method}");
-                assert_eq!(offer.whose(&method), whose(&told["terminal"], terminal));
+                assert_eq!(
+                    capabilities.served_by(&method),
+                    served_by(&declared_here["terminal"], terminal)
+                );
             }
             for method in ["fs/unheard_of", "terminal/unheard_of"] {
-                assert_eq!(offer.whose(method), Nobody);
+                assert_eq!(capabilities.served_by(method), Neither);
             }
             for method in ["elicitation/create", "craft/drainMidTurnQueue", "_x", "fsx"] {
-                assert_eq!(offer.whose(method), Editors);
+                assert_eq!(capabilities.served_by(method), Editor);
             }
         }
     }
@@ -130,17 +137,17 @@ mod tests {
         expected["clientCapabilities"]["fs"] =
             json!({"_meta": 1, "readTextFile": true, "writeTextFile": true});
         expected["clientCapabilities"]["terminal"] = json!(false);
-        Offer::new(Served::Ours, Served::Nobody).declare(&mut params);
+        Capabilities::new(ServedBy::Host, ServedBy::Neither).declare(&mut params);
         assert_eq!(params, expected);
         let mut nothing = Value::Null;
-        Offer::new(Served::Nobody, Served::Nobody).declare(&mut nothing);
+        Capabilities::new(ServedBy::Neither, ServedBy::Neither).declare(&mut nothing);
         assert_eq!(nothing["clientCapabilities"]["terminal"], false);
     }
 
     #[test]
     fn before_the_editor_has_spoken_only_ours_is_served() {
-        let offer = Offer::new(Served::Ours, Served::Editors);
-        assert_eq!(offer.whose("fs/read_text_file"), Served::Ours);
-        assert_eq!(offer.whose("terminal/create"), Served::Nobody);
+        let capabilities = Capabilities::new(ServedBy::Host, ServedBy::Editor);
+        assert_eq!(capabilities.served_by("fs/read_text_file"), ServedBy::Host);
+        assert_eq!(capabilities.served_by("terminal/create"), ServedBy::Neither);
     }
 }

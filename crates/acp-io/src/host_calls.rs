@@ -6,23 +6,23 @@ use aifo_acp::{Id, RpcError, code};
 use serde_json::Value;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::host::Served;
+use crate::host::CallFuture;
 
 /// The requests that are being served, each in a task of its own.
 #[derive(Debug, Default)]
-pub(crate) struct Calls {
+pub(crate) struct HostCalls {
     tasks: JoinSet<(Id, Result<Value, RpcError>)>,
     running: HashMap<Id, AbortHandle>,
 }
 
-impl Calls {
-    pub(crate) fn start(&mut self, id: Id, call: Served) {
+impl HostCalls {
+    pub(crate) fn start(&mut self, id: Id, call: CallFuture) {
         let name = id.clone();
         let task = self.tasks.spawn(async move { (id, call.await) });
         self.running.insert(name, task);
     }
 
-    /// Serves one no longer. False if it was not being served.
+    /// ClientCapabilities one no longer. False if it was not being served.
     pub(crate) fn stop(&mut self, id: &Id) -> bool {
         self.running.remove(id).inspect(AbortHandle::abort).is_some()
     }

@@ -2,7 +2,7 @@
 
 /// What did not fit anywhere, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Strays {
+pub struct ProtocolErrors {
     /// Answers to requests that had been completed.
     pub duplicate_responses: u64,
     /// Answers to requests that were never sent.
@@ -12,13 +12,13 @@ pub struct Strays {
     /// Requests that nobody serves.
     pub unknown_requests: u64,
     /// Requests above [`Limits::requests`](crate::Limits::requests).
-    pub busy_requests: u64,
+    pub excess_requests: u64,
     /// Updates of sessions that are not ours.
-    pub foreign_updates: u64,
+    pub unknown_session_updates: u64,
     /// Updates without a session or a kind.
     pub invalid_updates: u64,
     /// Withdrawals of what does not wait.
-    pub unknown_withdrawals: u64,
+    pub unknown_cancellations: u64,
 }
 
 /// One more.

@@ -4,18 +4,18 @@ use crate::message::Id;
 
 /// Requests of a peer by their ids as they came, each of which is taken out once, to be answered.
 #[derive(Debug)]
-pub(crate) struct Waiting<W> {
+pub(crate) struct Unanswered<W> {
     /// Few, in the order they came.
     requests: Vec<(Id, W)>,
 }
 
-impl<W> Default for Waiting<W> {
+impl<W> Default for Unanswered<W> {
     fn default() -> Self {
-        Waiting { requests: Vec::new() }
+        Unanswered { requests: Vec::new() }
     }
 }
 
-impl<W> Waiting<W> {
+impl<W> Unanswered<W> {
     pub(crate) fn len(&self) -> usize {
         self.requests.len()
     }

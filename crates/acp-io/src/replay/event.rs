@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-use aifo_acp::{Event, Id, Message, Refused, reports};
+use aifo_acp::{Event, Id, Message, SendError, reports};
 use serde_json::{Value, json};
 
 /// Something that came of a log.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct ReplayEvent {
     /// When, after the log's first entry.
     pub at: Duration,
     /// The line of its file that it came of.
     pub line: u64,
     /// What.
-    pub news: News,
+    pub kind: ReplayEventKind,
 }
 
 /// What came of a line of a log.
 #[derive(Clone, Debug, PartialEq)]
-pub enum News {
+pub enum ReplayEventKind {
     /// An event of the client.
     Event(Box<Event>),
     /// A message of ours that was sent then, and is now.
@@ -28,12 +28,12 @@ pub enum News {
     /// What the agent printed beside it.
     Stderr(String),
     /// Something is not as it was.
-    Misfit(Misfit),
+    Mismatch(ReplayMismatch),
 }
 
 /// How a replay differs from what was.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Misfit {
+pub enum ReplayMismatch {
     /// The line is none of a log.
     #[error("no line of a log")]
     Unreadable,
@@ -47,62 +47,64 @@ pub enum Misfit {
     },
     /// What was sent was no message.
     #[error("no message of a client")]
-    NotOurs,
+    NotAMessage,
     /// A notification that a client of ours never sends.
     #[error("'{method}' is nothing that is sent")]
-    Unknown {
+    UnexpectedNotification {
         /// Its name.
         method: String,
     },
     /// A request of ours is not sent any more.
     #[error("'{method}' is not sent: {why}")]
-    Refused {
+    NotSent {
         /// What was asked for.
         method: String,
         /// Why.
         #[source]
-        why: Refused,
+        why: SendError,
     },
     /// No turn runs any more, or it has been cancelled.
     #[error("there is no turn to cancel")]
     NothingToCancel,
     /// An answer to a request of the agent that does not wait.
     #[error("no request {} waits for an answer", .id.to_value())]
-    NotAwaited {
+    NotPending {
         /// Its id.
         id: Id,
     },
     /// A request of the agent is answered otherwise.
     #[error("request {} is answered otherwise", .id.to_value())]
-    OtherAnswer {
+    DifferentAnswer {
         /// Its id.
         id: Id,
     },
     /// A message is sent that was not.
     #[error("not in the log: {}", .0.to_value())]
-    OnlyNow(Box<Message>),
+    NotInLog(Box<Message>),
 }
 
-impl Told {
+impl ReplayEvent {
     /// What is told, as [reports](aifo_acp::reports) with two members more: `at`, in milliseconds,
     /// and the `line`.
     pub fn reports(&self) -> Vec<Value> {
-        let mut reports = match &self.news {
-            News::Event(event) => reports(event),
-            News::Sent(Message::Request { id, method, .. }) => {
+        let mut reports = match &self.kind {
+            ReplayEventKind::Event(event) => reports(event),
+            ReplayEventKind::Sent(Message::Request { id, method, .. }) => {
                 vec![json!({"type": "sent", "id": id.to_value(), "method": method})]
             }
-            News::Sent(Message::Notification { method, .. }) => {
+            ReplayEventKind::Sent(Message::Notification { method, .. }) => {
                 vec![json!({"type": "sent", "method": method})]
             }
-            News::Sent(Message::Response { id, outcome }) => {
+            ReplayEventKind::Sent(Message::Response { id, outcome }) => {
                 let error = outcome.as_ref().err().map(|error| error.code);
                 vec![json!({"type": "sent", "id": id.to_value(), "error": error})]
             }
-            News::Sent(Message::Invalid(_)) => Vec::new(),
-            News::Decision(report) => vec![report.clone()],
-            News::Stderr(text) => vec![json!({"type": "stderr", "text": text})],
-            News::Misfit(misfit) => vec![json!({"type": "misfit", "why": misfit.to_string()})],
+            ReplayEventKind::Sent(Message::Invalid(_)) => Vec::new(),
+            ReplayEventKind::Decision(report) => vec![report.clone()],
+            ReplayEventKind::Stderr(text) => vec![json!({"type": "stderr", "text": text})],
+            ReplayEventKind::Mismatch(mismatch) => {
+                vec![json!({"type": "misfit", "why": mismatch.to_string()})]
+            }
         };
         let at = u64::try_from(self.at.as_millis()).unwrap_or(u64::MAX);
         for members in reports.iter_mut().filter_map(Value::as_object_mut) {

@@ -17,7 +17,7 @@ pub enum Streaming {
 
 /// A run of text that nothing interrupts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passage {
+pub struct TextRun {
     /// Whom it is for.
     pub channel: Channel,
     /// The message it is of, if the agent tells.
@@ -25,27 +25,27 @@ pub struct Passage {
     text: String,
     /// How long the last chunk was: the end of the text, should the chunks be snapshots.
     last: usize,
-    likeness: Likeness,
+    growth: Growth,
 }
 
 /// Whether the chunks so far could be snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Likeness {
+enum Growth {
     /// So many went on from the one before.
-    Extended(u32),
+    Growing(u32),
     /// No: one did not.
-    Lost,
+    Broken,
 }
 
-impl Passage {
+impl TextRun {
     /// A passage of one chunk.
     pub(crate) fn new(channel: Channel, message_id: Option<&str>, chunk: &str) -> Self {
-        Passage {
+        TextRun {
             channel,
             message_id: message_id.map(str::to_owned),
             text: chunk.to_owned(),
             last: chunk.len(),
-            likeness: Likeness::Extended(0),
+            growth: Growth::Growing(0),
         }
     }
 
@@ -78,11 +78,11 @@ impl Passage {
         if self.message_id.is_none() {
             self.message_id = message_id.map(str::to_owned);
         }
-        self.likeness = match self.likeness {
-            Likeness::Extended(count) if self.is_extended_by(chunk) => {
-                Likeness::Extended(count.saturating_add(1))
+        self.growth = match self.growth {
+            Growth::Growing(count) if self.is_extended_by(chunk) => {
+                Growth::Growing(count.saturating_add(1))
             }
-            _ => Likeness::Lost,
+            _ => Growth::Broken,
         };
         if streaming == Streaming::Snapshot {
             self.text.clear();
@@ -121,7 +121,7 @@ impl Passage {
     }
 
     fn looks_like_snapshots(&self) -> bool {
-        matches!(self.likeness, Likeness::Extended(2..))
+        matches!(self.growth, Growth::Growing(2..))
     }
 
     fn last_chunk(&self) -> &str {
@@ -136,11 +136,11 @@ mod tests {
 
     fn told(streaming: Streaming, chunks: &[&str]) -> String {
         let (first, rest) = chunks.split_first().unwrap();
-        let mut passage = Passage::new(Channel::Answer, None, first);
-        rest.iter().for_each(|chunk| passage.push(streaming, None, chunk));
-        let before = passage.text(streaming).to_owned();
-        passage.settle(streaming);
-        assert_eq!(passage.into_text(), before, "settling changes nothing that was read");
+        let mut run = TextRun::new(Channel::Answer, None, first);
+        rest.iter().for_each(|chunk| run.push(streaming, None, chunk));
+        let before = run.text(streaming).to_owned();
+        run.settle(streaming);
+        assert_eq!(run.into_text(), before, "settling changes nothing that was read");
         before
     }
 
@@ -175,13 +175,13 @@ mod tests {
             (None, None, true),
         ];
         for (ours, theirs, same) in rows {
-            let passage = Passage::new(channel, ours, "x");
-            assert_eq!(passage.is_continued_by(channel, theirs), same, "{ours:?} {theirs:?}");
-            assert!(!passage.is_continued_by(Channel::Thought, theirs));
+            let run = TextRun::new(channel, ours, "x");
+            assert_eq!(run.is_continued_by(channel, theirs), same, "{ours:?} {theirs:?}");
+            assert!(!run.is_continued_by(Channel::Thought, theirs));
         }
-        let mut passage = Passage::new(channel, None, "x");
-        passage.push(Streaming::Delta, Some("a"), "y");
-        assert!(!passage.is_continued_by(channel, Some("b")), "the first name stays");
+        let mut run = TextRun::new(channel, None, "x");
+        run.push(Streaming::Delta, Some("a"), "y");
+        assert!(!run.is_continued_by(channel, Some("b")), "the first name stays");
     }
 
     #[test]
@@ -195,8 +195,8 @@ mod tests {
             (Some("a"), Some("b"), "xy", false),
         ];
         for (ours, theirs, chunk, copied) in rows {
-            let passage = Passage::new(Channel::Answer, ours, "x");
-            let found = passage.is_copied_by(Channel::Answer, theirs, chunk);
+            let run = TextRun::new(Channel::Answer, ours, "x");
+            let found = run.is_copied_by(Channel::Answer, theirs, chunk);
             assert_eq!(found, copied, "{ours:?} {theirs:?} {chunk}");
         }
     }

@@ -16,13 +16,13 @@ use super::event::RelayedTurn;
 
 /// What is known of a session (`spec/acp-relay.md#turns`).
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct SessionState {
     turn: Option<Turn>,
     /// Turns that have begun.
     turns: u64,
     queue: VecDeque<Prompt>,
     tools: ToolCalls,
-    /// When a prompt last came, by a count of these.
+    /// UpdateScope a prompt last came, by a count of these.
     pub(super) touched: u64,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Link {
 pub(super) struct Prompt {
     pub(super) id: Id,
     pub(super) params: Value,
-    pub(super) beside: Map<String, Value>,
+    pub(super) extra: Map<String, Value>,
     /// About how many bytes it takes.
     pub(super) weight: usize,
 }
@@ -49,14 +49,14 @@ enum Phase {
     Cancelling(Option<Instant>),
 }
 
-impl Link {
+impl SessionState {
     pub(super) fn new(limits: &Limits) -> Self {
         let tools = ToolCalls::new(limits.tool_calls, limits.tool_bytes);
-        Link {
+        SessionState {
             turn: None,
             turns: 0,
             queue: VecDeque::new(),
-            tools: tools.with_members_up_to(LARGEST_MEMBER),
+            tools: tools.with_max_member(LARGEST_MEMBER),
             touched: 0,
         }
     }
@@ -146,7 +146,7 @@ impl Link {
         self.tools.upsert(told, announced).filter(is_news)
     }
 
-    /// When the agent should have ended a turn.
+    /// UpdateScope the agent should have ended a turn.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         match self.turn.as_ref()?.phase {
             Phase::Running => None,

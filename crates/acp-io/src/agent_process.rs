@@ -22,34 +22,34 @@ use crate::wire_log::WireLog;
 /// An agent that runs, in a process group of its own (`spec/acp.md#processes`).
 ///
 /// Its stdin is written and its stderr drained by tasks, so that neither keeps the other or us from
-/// going on. Its stdout is read by a [`Conversation`](crate::Conversation) as it is asked for more: to
+/// going on. Its stdout is read by a [`AgentConnection`](crate::AgentConnection) as it is asked for more: to
 /// ask for nothing is to hold the agent back.
 ///
-/// [`Peer::end`] ends it in good order; dropping it kills it. What has left its group is found if it is
+/// [`AgentProcess::end`] ends it in good order; dropping it kills it. What has left its group is found if it is
 /// below us, so a caller whose agents are processes of this machine
 /// [becomes their subreaper](aifo_process::become_subreaper).
 #[derive(Debug)]
-pub struct Peer {
+pub struct AgentProcess {
     child: Child,
     leader: Pid,
     /// Whether the number of the leader may be somebody else's by now.
     is_reaped: bool,
     /// On all that it starts, should that leave the group.
     mark: Mark,
-    pub(crate) stdin: Lines,
+    pub(crate) stdin: StdinQueue,
     /// Completes when no more is written to its stdin.
     written: oneshot::Receiver<()>,
     pub(crate) stdout: ChildStdout,
     stderr: Tail,
-    pub(crate) exited: Exited,
+    pub(crate) exited: ExitWatcher,
     tasks: JoinSet<()>,
-    limits: PeerLimits,
+    limits: ProcessLimits,
     log: Option<Arc<WireLog>>,
 }
 
 /// How long an agent may take, and how much of what it says is kept.
 #[derive(Clone, Copy, Debug)]
-pub struct PeerLimits {
+pub struct ProcessLimits {
     /// For one of our lines to be read. Then it is taken as gone.
     pub write: Duration,
     /// From the end of its stdin to TERM.
@@ -60,9 +60,9 @@ pub struct PeerLimits {
     pub stderr_tail: usize,
 }
 
-impl Default for PeerLimits {
+impl Default for ProcessLimits {
     fn default() -> Self {
-        PeerLimits {
+        ProcessLimits {
             write: Duration::from_secs(30),
             eof: Duration::from_secs(1),
             term: Duration::from_secs(3),
@@ -73,7 +73,7 @@ impl Default for PeerLimits {
 
 /// How an agent ended.
 #[derive(Clone, Debug)]
-pub struct PeerEnd {
+pub struct AgentExit {
     /// How its process ended; an error if the system would not tell.
     pub status: Result<ExitStatus, String>,
     /// The end of what it said on stderr.
@@ -85,13 +85,13 @@ const LINES: usize = 1;
 /// One read of a pipe: what it holds.
 pub(crate) const READ: usize = 64 * 1024;
 /// For what stands in a pipe when its process has ended.
-pub(crate) const LAST_WORDS: Duration = Duration::from_millis(200);
+pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-impl Peer {
+impl AgentProcess {
     /// Starts an agent. What goes over its pipes is logged, if there is a log.
     pub fn spawn(
         mut command: Command,
-        limits: PeerLimits,
+        limits: ProcessLimits,
         log: Option<Arc<WireLog>>,
     ) -> io::Result<Self> {
         let id = ExecId::from_random(random_bits()?);
@@ -114,16 +114,16 @@ impl Peer {
             drop::<oneshot::Sender<()>>(writing);
         });
         tasks.spawn(drain(stderr, tail.clone(), log.clone()));
-        Ok(Peer {
+        Ok(AgentProcess {
             child,
             leader,
             is_reaped: false,
             mark: Mark::of(&id),
-            stdin: Lines(Some(lines)),
+            stdin: StdinQueue(Some(lines)),
             written,
             stdout,
             stderr: tail,
-            exited: Exited::watch(leader)?,
+            exited: ExitWatcher::watch(leader)?,
             tasks,
             limits,
             log,
@@ -137,10 +137,10 @@ impl Peer {
 
     /// How its process ended, if it has, and the last that it said on stderr: a line for people, empty
     /// if neither is known.
-    pub fn last_words(&self) -> String {
+    pub fn exit_summary(&self) -> String {
         let stderr = self.stderr();
         let line = stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
-        let words: Vec<&str> = self.exited.how.as_deref().into_iter().chain(line).collect();
+        let words: Vec<&str> = self.exited.status.as_deref().into_iter().chain(line).collect();
         words.join(": ")
     }
 
@@ -151,13 +151,13 @@ impl Peer {
     }
 
     /// Ends it: no more stdin, then TERM, then KILL. When this returns, nothing of it runs any more.
-    pub async fn end(mut self) -> PeerEnd {
-        self.stdin = Lines(None);
+    pub async fn end(mut self) -> AgentExit {
+        self.stdin = StdinQueue(None);
         // The last line may be an answer that it waits for. One that reads nothing gets no more time.
-        let _ = timeout(LAST_WORDS, &mut self.written).await;
+        let _ = timeout(DRAIN_TIMEOUT, &mut self.written).await;
         let limits = self.limits;
-        let rungs = [(limits.eof, Some(Signal::Term)), (limits.term, Some(Signal::Kill))];
-        for (time, signal) in rungs {
+        let steps = [(limits.eof, Some(Signal::Term)), (limits.term, Some(Signal::Kill))];
+        for (time, signal) in steps {
             if self.exits_within(time).await {
                 break;
             }
@@ -172,8 +172,8 @@ impl Peer {
         self.is_reaped = true;
         // Its last words stand in the pipe; somebody else's process may hold that open.
         let _ =
-            timeout(LAST_WORDS, async { while self.tasks.join_next().await.is_some() {} }).await;
-        PeerEnd { status, stderr: self.stderr.text() }
+            timeout(DRAIN_TIMEOUT, async { while self.tasks.join_next().await.is_some() {} }).await;
+        AgentExit { status, stderr: self.stderr.text() }
     }
 
     /// Whether it ends in that time, its stdout being drained: nobody ends who cannot write.
@@ -206,7 +206,7 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for AgentProcess {
     fn drop(&mut self) {
         if !self.is_reaped {
             self.kill();
@@ -216,11 +216,11 @@ impl Drop for Peer {
 
 /// What is still to be written to its stdin.
 #[derive(Debug)]
-pub(crate) struct Lines(Option<mpsc::Sender<Vec<u8>>>);
+pub(crate) struct StdinQueue(Option<mpsc::Sender<Vec<u8>>>);
 
-impl Lines {
+impl StdinQueue {
     /// Room for one line; `None` once it takes no more. Cancel-safe.
-    pub(crate) async fn room(&self) -> Option<mpsc::Permit<'_, Vec<u8>>> {
+    pub(crate) async fn reserve(&self) -> Option<mpsc::Permit<'_, Vec<u8>>> {
         self.0.as_ref()?.reserve().await.ok()
     }
 }
@@ -230,14 +230,14 @@ impl Lines {
 async fn write(
     mut stdin: ChildStdin,
     mut lines: mpsc::Receiver<Vec<u8>>,
-    patience: Duration,
+    write_timeout: Duration,
     log: Option<Arc<WireLog>>,
 ) {
     while let Some(line) = lines.recv().await {
         if let Some(log) = &log {
             log.record_out(&line);
         }
-        match timeout(patience, stdin.write_all(&line)).await {
+        match timeout(write_timeout, stdin.write_all(&line)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return tracing::debug!(%error, "the agent reads no more"),
             Err(_) => return tracing::warn!("the agent reads nothing, so it is given up"),
@@ -262,18 +262,18 @@ async fn drain(mut stderr: ChildStderr, tail: Tail, log: Option<Arc<WireLog>>) {
 /// Tells when a process has ended, and leaves it unreaped: as long as it is, nobody else can have its
 /// number, which is its group's.
 #[derive(Debug)]
-pub(crate) struct Exited {
-    told: Option<oneshot::Receiver<String>>,
+pub(crate) struct ExitWatcher {
+    receiver: Option<oneshot::Receiver<String>>,
     /// In words, once it has been told.
-    how: Option<String>,
+    status: Option<String>,
 }
 
-impl Exited {
+impl ExitWatcher {
     fn watch(pid: Pid) -> io::Result<Self> {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let wait = move || {
             let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
-            let how = loop {
+            let status = loop {
                 match waitid(Id::Pid(pid), flags) {
                     Err(Errno::EINTR) => {}
                     Ok(WaitStatus::Exited(_, code)) => break format!("exit status {code}"),
@@ -282,18 +282,18 @@ impl Exited {
                 }
             };
             // Whoever wanted to know may be gone.
-            let _ = tell.send(how);
+            let _ = sender.send(status);
         };
         std::thread::Builder::new().name("aifo-agent-end".to_owned()).spawn(wait)?;
-        Ok(Exited { told: Some(told), how: None })
+        Ok(ExitWatcher { receiver: Some(receiver), status: None })
     }
 
     /// Cancel-safe; returns at once when it has returned before.
     pub(crate) async fn wait(&mut self) {
-        if let Some(told) = &mut self.told {
+        if let Some(receiver) = &mut self.receiver {
             // A thread that is gone has nothing to tell.
-            self.how = told.await.ok();
-            self.told = None;
+            self.status = receiver.await.ok();
+            self.receiver = None;
         }
     }
 }

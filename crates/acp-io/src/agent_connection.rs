@@ -9,49 +9,49 @@ use aifo_acp::{Client, Config, Event, RpcError, Withdrawal, code};
 use tokio::process::Command;
 use tokio::time::sleep_until;
 
-use crate::calls::Calls;
+use crate::agent_process::{AgentExit, AgentProcess, ProcessLimits, READ};
+use crate::agent_stdout::{StdoutState, read};
 use crate::host::Host;
-use crate::peer::{Peer, PeerEnd, PeerLimits, READ};
-use crate::pipe::{Pipe, read};
+use crate::host_calls::HostCalls;
 use crate::wire_log::WireLog;
 
 /// A [`Client`] that is driven: with an agent's pipes, the clock, and a [`Host`]
 /// (`spec/acp.md#processes`).
 ///
-/// [`next`](Conversation::next) does all the work. While nobody waits for it nothing is read, which
+/// [`next`](AgentConnection::next) does all the work. While nobody waits for it nothing is read, which
 /// holds the agent back, and nothing is written.
 #[derive(Debug)]
-pub struct Conversation<H> {
+pub struct AgentConnection<H> {
     client: Client,
-    peer: Peer,
+    process: AgentProcess,
     host: Arc<H>,
-    calls: Calls,
+    host_calls: HostCalls,
     /// Lines that found no room yet.
-    lines: VecDeque<Vec<u8>>,
-    pipe: Pipe,
+    unsent: VecDeque<Vec<u8>>,
+    stdout_state: StdoutState,
     buffer: Vec<u8>,
 }
 
 /// Above so many unwritten lines nothing more is read: an agent that asks and never listens.
-const UNWRITTEN: usize = 64;
+const MAX_UNSENT: usize = 64;
 
-impl<H: Host> Conversation<H> {
+impl<H: Host> AgentConnection<H> {
     /// Starts an agent. `config` says all but what is served, which the host does.
     pub fn start(
         command: Command,
         mut config: Config,
-        limits: PeerLimits,
+        limits: ProcessLimits,
         log: Option<Arc<WireLog>>,
         host: H,
     ) -> io::Result<Self> {
-        config.serves = host.serves();
-        Ok(Conversation {
+        config.capabilities = host.capabilities();
+        Ok(AgentConnection {
             client: Client::new(config, Instant::now()),
-            peer: Peer::spawn(command, limits, log)?,
+            process: AgentProcess::spawn(command, limits, log)?,
             host: Arc::new(host),
-            calls: Calls::default(),
-            lines: VecDeque::new(),
-            pipe: Pipe::Open,
+            host_calls: HostCalls::default(),
+            unsent: VecDeque::new(),
+            stdout_state: StdoutState::Open,
             buffer: vec![0; READ],
         })
     }
@@ -62,14 +62,14 @@ impl<H: Host> Conversation<H> {
     }
 
     /// Tells the client something, at this moment's time. What it wants to write is written as
-    /// [`next`](Conversation::next) is waited for.
-    pub fn tell<T>(&mut self, what: impl FnOnce(&mut Client, Instant) -> T) -> T {
-        what(&mut self.client, Instant::now())
+    /// [`next`](AgentConnection::next) is waited for.
+    pub fn with_client<T>(&mut self, action: impl FnOnce(&mut Client, Instant) -> T) -> T {
+        action(&mut self.client, Instant::now())
     }
 
     /// The end of what the agent has said on stderr.
     pub fn stderr(&self) -> String {
-        self.peer.stderr()
+        self.process.stderr()
     }
 
     /// The next event; `None` after [`Event::Closed`]. Never [`Event::Request`], which the host
@@ -80,12 +80,12 @@ impl<H: Host> Conversation<H> {
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             while let Some(event) = self.client.poll_event() {
-                if let Some(event) = self.take(event) {
+                if let Some(event) = self.handle_event(event) {
                     return Some(event);
                 }
             }
-            self.lines.extend(std::iter::from_fn(|| self.client.poll_transmit()));
-            if self.pipe == Pipe::Ended {
+            self.unsent.extend(std::iter::from_fn(|| self.client.poll_transmit()));
+            if self.stdout_state == StdoutState::Ended {
                 return None;
             }
             self.advance().await;
@@ -94,22 +94,22 @@ impl<H: Host> Conversation<H> {
 
     /// Ends the agent, if it has not, and tells how it ended. Of all that it started, nothing runs
     /// any more then.
-    pub async fn end(self) -> PeerEnd {
-        drop(self.calls);
-        let (end, ()) = tokio::join!(self.peer.end(), self.host.end());
+    pub async fn end(self) -> AgentExit {
+        drop(self.host_calls);
+        let (end, ()) = tokio::join!(self.process.end(), self.host.end());
         end
     }
 
     /// What is not for whoever asked.
-    fn take(&mut self, event: Event) -> Option<Event> {
+    fn handle_event(&mut self, event: Event) -> Option<Event> {
         match &event {
             Event::Request { .. } => {
                 let Event::Request { id, method, params } = event else { return None };
                 let call = Arc::clone(&self.host).call(method, params);
-                self.calls.start(id, call);
+                self.host_calls.start(id, call);
                 return None;
             }
-            Event::Withdrawn { id, why } if self.calls.stop(id) => {
+            Event::Withdrawn { id, why } if self.host_calls.stop(id) => {
                 if *why == Withdrawal::ByAgent {
                     let gone = RpcError::new(code::CANCELLED, "withdrawn");
                     self.client.respond(id, Err(gone), Instant::now());
@@ -117,8 +117,8 @@ impl<H: Host> Conversation<H> {
                 return None;
             }
             Event::Overdue { .. } => {
-                self.peer.kill();
-                self.hang_up();
+                self.process.kill();
+                self.close_agent();
             }
             _ => {}
         }
@@ -136,28 +136,28 @@ impl<H: Host> Conversation<H> {
         };
         let mut ended = false;
         tokio::select! {
-            (id, outcome) = self.calls.next() => {
-                self.calls.stop(&id);
+            (id, outcome) = self.host_calls.next() => {
+                self.host_calls.stop(&id);
                 self.client.respond(&id, outcome, Instant::now());
             }
-            room = self.peer.stdin.room(), if !self.lines.is_empty() => {
-                match (room, self.lines.pop_front()) {
+            room = self.process.stdin.reserve(), if !self.unsent.is_empty() => {
+                match (room, self.unsent.pop_front()) {
                     (Some(room), Some(line)) => room.send(line),
                     // It reads no more, so nothing that it may still say can be answered.
                     _ => ended = true,
                 }
             }
             () = due => self.client.handle_timeout(Instant::now()),
-            () = self.peer.exited.wait(), if self.pipe == Pipe::Open => {
+            () = self.process.exited.wait(), if self.stdout_state == StdoutState::Open => {
                 // Or what it started could go on speaking in its name.
-                self.peer.kill();
-                self.pipe = Pipe::Last;
+                self.process.kill();
+                self.stdout_state = StdoutState::ProcessExited;
             }
-            count = read(&mut self.peer.stdout, self.pipe, &mut self.buffer),
-                if self.lines.len() < UNWRITTEN || self.pipe == Pipe::Last =>
+            count = read(&mut self.process.stdout, self.stdout_state, &mut self.buffer),
+                if self.unsent.len() < MAX_UNSENT || self.stdout_state == StdoutState::ProcessExited =>
             {
                 let bytes = self.buffer.get(..count).unwrap_or_default();
-                self.peer.log_read(bytes);
+                self.process.log_read(bytes);
                 match bytes {
                     [] => ended = true,
                     bytes => self.client.receive(bytes, Instant::now()),
@@ -165,15 +165,15 @@ impl<H: Host> Conversation<H> {
             }
         }
         if ended {
-            self.hang_up();
+            self.close_agent();
         }
     }
 
     /// Nothing more is taken from the agent.
-    fn hang_up(&mut self) {
-        if self.pipe != Pipe::Ended {
+    fn close_agent(&mut self) {
+        if self.stdout_state != StdoutState::Ended {
             self.client.receive_eof(Instant::now());
-            self.pipe = Pipe::Ended;
+            self.stdout_state = StdoutState::Ended;
         }
     }
 }

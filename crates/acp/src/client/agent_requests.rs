@@ -5,11 +5,11 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::message::Id;
-use crate::waiting::Waiting;
+use crate::unanswered::Unanswered;
 
 /// What a request that waits is about.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum AgentRequest {
     /// A permission.
     Permission {
         session: String,
@@ -21,32 +21,34 @@ pub(super) enum Asked {
     Host,
 }
 
-impl Waiting<Asked> {
+impl Unanswered<AgentRequest> {
     /// The options of a permission that waits.
     pub(super) fn permission(&self, id: &Id) -> Option<&[Value]> {
         match self.get(id)? {
-            Asked::Permission { options, .. } => Some(options),
-            Asked::Host => None,
+            AgentRequest::Permission { options, .. } => Some(options),
+            AgentRequest::Host => None,
         }
     }
 
     pub(super) fn is_host(&self, id: &Id) -> bool {
-        matches!(self.get(id), Some(Asked::Host))
+        matches!(self.get(id), Some(AgentRequest::Host))
     }
 
     /// Takes out the oldest permission of a session.
     pub(super) fn take_permission_of(&mut self, of: &str) -> Option<Id> {
-        let taken = self.take_first(|asked| match asked {
-            Asked::Permission { session, .. } => session == of,
-            Asked::Host => false,
+        let taken = self.take_first(|request| match request {
+            AgentRequest::Permission { session, .. } => session == of,
+            AgentRequest::Host => false,
         });
         taken.map(|(id, _)| id)
     }
 
     /// A permission whose deadline has come, and its session.
     pub(super) fn expired(&self, now: Instant) -> Option<(Id, String)> {
-        self.iter().find_map(|(id, asked)| match asked {
-            Asked::Permission { session, deadline: Some(deadline), .. } if *deadline <= now => {
+        self.iter().find_map(|(id, request)| match request {
+            AgentRequest::Permission { session, deadline: Some(deadline), .. }
+                if *deadline <= now =>
+            {
                 Some((id.clone(), session.clone()))
             }
             _ => None,
@@ -54,9 +56,9 @@ impl Waiting<Asked> {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let deadlines = self.iter().filter_map(|(_, asked)| match asked {
-            Asked::Permission { deadline, .. } => *deadline,
-            Asked::Host => None,
+        let deadlines = self.iter().filter_map(|(_, request)| match request {
+            AgentRequest::Permission { deadline, .. } => *deadline,
+            AgentRequest::Host => None,
         });
         deadlines.min()
     }
