@@ -1,4 +1,4 @@
-//! A client and its agent, put together.
+//! Runs a client with its agent's process.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,28 +15,27 @@ use crate::host::Host;
 use crate::host_calls::HostCalls;
 use crate::wire_log::WireLog;
 
-/// A [`Client`] that is driven: with an agent's pipes, the clock, and a [`Host`]
-/// (`spec/acp.md#processes`).
+/// A [`Client`] with its agent's process, the clock, and a [`Host`] (`spec/acp.md#processes`).
 ///
-/// [`next`](AgentConnection::next) does all the work. While nobody waits for it nothing is read, which
-/// holds the agent back, and nothing is written.
+/// [`next`](AgentConnection::next) does all reading and writing. Unless it is polled, nothing is
+/// read, which holds the agent back.
 #[derive(Debug)]
 pub struct AgentConnection<H> {
     client: Client,
     process: AgentProcess,
     host: Arc<H>,
     host_calls: HostCalls,
-    /// Lines that found no room yet.
+    /// Lines to write.
     unsent: VecDeque<Vec<u8>>,
     stdout_state: StdoutState,
     buffer: Vec<u8>,
 }
 
-/// Above so many unwritten lines nothing more is read: an agent that asks and never listens.
+/// The most unwritten lines while reading: an agent may send requests without reading the answers.
 const MAX_UNSENT: usize = 64;
 
 impl<H: Host> AgentConnection<H> {
-    /// Starts an agent. `config` says all but what is served, which the host does.
+    /// Starts an agent. The host sets `config.capabilities`.
     pub fn start(
         command: Command,
         mut config: Config,
@@ -56,27 +55,25 @@ impl<H: Host> AgentConnection<H> {
         })
     }
 
-    /// The client, to look at.
+    /// Returns the client.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Tells the client something, at this moment's time. What it wants to write is written as
-    /// [`next`](AgentConnection::next) is waited for.
+    /// Calls the client with the current time. [`next`](AgentConnection::next) writes its output.
     pub fn with_client<T>(&mut self, action: impl FnOnce(&mut Client, Instant) -> T) -> T {
         action(&mut self.client, Instant::now())
     }
 
-    /// The end of what the agent has said on stderr.
+    /// Returns the last bytes of the agent's stderr.
     pub fn stderr(&self) -> String {
         self.process.stderr()
     }
 
-    /// The next event; `None` after [`Event::Closed`]. Never [`Event::Request`], which the host
-    /// answers. Cancel-safe.
+    /// Returns the next event; `None` after [`Event::Closed`]. Never [`Event::Request`], which the
+    /// host answers. Cancel-safe.
     ///
-    /// An agent that does not stop although its turn was cancelled is killed, after its
-    /// [`Event::Overdue`] was given.
+    /// Kills an agent that does not end a cancelled turn, after [`Event::Overdue`].
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             while let Some(event) = self.client.poll_event() {
@@ -92,15 +89,14 @@ impl<H: Host> AgentConnection<H> {
         }
     }
 
-    /// Ends the agent, if it has not, and tells how it ended. Of all that it started, nothing runs
-    /// any more then.
+    /// Ends the agent, if it is running, and kills everything that it started.
     pub async fn end(self) -> AgentExit {
         drop(self.host_calls);
         let (end, ()) = tokio::join!(self.process.end(), self.host.end());
         end
     }
 
-    /// What is not for whoever asked.
+    /// Handles events for the host and the process; returns the others.
     fn handle_event(&mut self, event: Event) -> Option<Event> {
         match &event {
             Event::Request { .. } => {
@@ -111,7 +107,7 @@ impl<H: Host> AgentConnection<H> {
             }
             Event::Withdrawn { id, why } if self.host_calls.stop(id) => {
                 if *why == Withdrawal::ByAgent {
-                    let gone = RpcError::new(code::CANCELLED, "withdrawn");
+                    let gone = RpcError::new(code::CANCELLED, "cancelled by the agent");
                     self.client.respond(id, Err(gone), Instant::now());
                 }
                 return None;
@@ -125,7 +121,7 @@ impl<H: Host> AgentConnection<H> {
         Some(event)
     }
 
-    /// Waits for one thing to happen, and does it.
+    /// Waits for one I/O or timer event and handles it.
     async fn advance(&mut self) {
         let deadline = self.client.poll_timeout().map(tokio::time::Instant::from_std);
         let due = async {
@@ -143,13 +139,13 @@ impl<H: Host> AgentConnection<H> {
             room = self.process.stdin.reserve(), if !self.unsent.is_empty() => {
                 match (room, self.unsent.pop_front()) {
                     (Some(room), Some(line)) => room.send(line),
-                    // It reads no more, so nothing that it may still say can be answered.
+                    // The agent closed its stdin, so its requests cannot be answered.
                     _ => ended = true,
                 }
             }
             () = due => self.client.handle_timeout(Instant::now()),
             () = self.process.exited.wait(), if self.stdout_state == StdoutState::Open => {
-                // Or what it started could go on speaking in its name.
+                // Its children could otherwise write to its stdout.
                 self.process.kill();
                 self.stdout_state = StdoutState::ProcessExited;
             }
@@ -169,7 +165,7 @@ impl<H: Host> AgentConnection<H> {
         }
     }
 
-    /// Nothing more is taken from the agent.
+    /// Ends the agent's input to the client.
     fn close_agent(&mut self) {
         if self.stdout_state != StdoutState::Ended {
             self.client.receive_eof(Instant::now());

@@ -1,4 +1,4 @@
-//! An agent as a process: three pipes, and its end.
+//! An agent's process: pipes, exit, and process group.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -19,25 +19,25 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::tail::Tail;
 use crate::wire_log::WireLog;
 
-/// An agent that runs, in a process group of its own (`spec/acp.md#processes`).
+/// A running agent in a process group of its own (`spec/acp.md#processes`).
 ///
-/// Its stdin is written and its stderr drained by tasks, so that neither keeps the other or us from
-/// going on. Its stdout is read by a [`AgentConnection`](crate::AgentConnection) as it is asked for more: to
-/// ask for nothing is to hold the agent back.
+/// Tasks write its stdin and drain its stderr, so that no pipe blocks another. An
+/// [`AgentConnection`](crate::AgentConnection) reads its stdout on demand, which holds the agent
+/// back.
 ///
-/// [`AgentProcess::end`] ends it in good order; dropping it kills it. What has left its group is found if it is
-/// below us, so a caller whose agents are processes of this machine
-/// [becomes their subreaper](aifo_process::become_subreaper).
+/// [`AgentProcess::end`] ends it gracefully; dropping it kills it. Processes that left its group
+/// are found among the caller's descendants, so the caller [becomes a
+/// subreaper](aifo_process::become_subreaper).
 #[derive(Debug)]
 pub struct AgentProcess {
     child: Child,
     leader: Pid,
-    /// Whether the number of the leader may be somebody else's by now.
+    /// Whether the leader's process id may have been reused.
     is_reaped: bool,
-    /// On all that it starts, should that leave the group.
+    /// Tags the agent's processes, to find those that leave the group.
     mark: Mark,
     pub(crate) stdin: StdinQueue,
-    /// Completes when no more is written to its stdin.
+    /// Completes when the stdin task ends.
     written: oneshot::Receiver<()>,
     pub(crate) stdout: ChildStdout,
     stderr: Tail,
@@ -47,16 +47,16 @@ pub struct AgentProcess {
     log: Option<Arc<WireLog>>,
 }
 
-/// How long an agent may take, and how much of what it says is kept.
+/// Timeouts of an agent's process, and the size of the stderr tail.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessLimits {
-    /// For one of our lines to be read. Then it is taken as gone.
+    /// To write one line. After that the agent counts as gone.
     pub write: Duration,
-    /// From the end of its stdin to TERM.
+    /// From closing its stdin to TERM.
     pub eof: Duration,
     /// From TERM to KILL.
     pub term: Duration,
-    /// What is kept of its stderr, the newest.
+    /// Bytes kept of its stderr.
     pub stderr_tail: usize,
 }
 
@@ -74,21 +74,21 @@ impl Default for ProcessLimits {
 /// How an agent ended.
 #[derive(Clone, Debug)]
 pub struct AgentExit {
-    /// How its process ended; an error if the system would not tell.
+    /// The exit status, or why it is unknown.
     pub status: Result<ExitStatus, String>,
-    /// The end of what it said on stderr.
+    /// The last bytes of its stderr.
     pub stderr: String,
 }
 
-/// Lines that wait behind another to be written. Each may be long, so there is one.
+/// Queued lines. One, as each may be long.
 const LINES: usize = 1;
-/// One read of a pipe: what it holds.
+/// The size of one read: a pipe's capacity.
 pub(crate) const READ: usize = 64 * 1024;
-/// For what stands in a pipe when its process has ended.
+/// To drain a pipe after its process has exited.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl AgentProcess {
-    /// Starts an agent. What goes over its pipes is logged, if there is a log.
+    /// Starts an agent. Its pipes are logged if `log` is given.
     pub fn spawn(
         mut command: Command,
         limits: ProcessLimits,
@@ -101,7 +101,7 @@ impl AgentProcess {
         let leader = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take(), leader);
         let (Some(stdin), Some(stdout), Some(stderr), Some(leader)) = pipes else {
-            // All of them were asked for just now.
+            // All three pipes were requested above.
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let tail = Tail::new(limits.stderr_tail);
@@ -130,13 +130,12 @@ impl AgentProcess {
         })
     }
 
-    /// The end of what it has said on stderr.
+    /// Returns the last bytes of its stderr.
     pub fn stderr(&self) -> String {
         self.stderr.text()
     }
 
-    /// How its process ended, if it has, and the last that it said on stderr: a line for people, empty
-    /// if neither is known.
+    /// Returns the exit status, if known, and the last line of stderr; empty if there is neither.
     pub fn exit_summary(&self) -> String {
         let stderr = self.stderr();
         let line = stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
@@ -144,16 +143,17 @@ impl AgentProcess {
         words.join(": ")
     }
 
-    /// Kills it, and all that it started. Nothing of it is waited for.
+    /// Kills the agent and all its processes without waiting.
     pub fn kill(&self) {
         self.signal(Signal::Kill);
         sweep(&self.mark);
     }
 
-    /// Ends it: no more stdin, then TERM, then KILL. When this returns, nothing of it runs any more.
+    /// Ends the agent: closes its stdin, then sends TERM, then KILL. Returns when all its processes
+    /// are gone.
     pub async fn end(mut self) -> AgentExit {
         self.stdin = StdinQueue(None);
-        // The last line may be an answer that it waits for. One that reads nothing gets no more time.
+        // The last line may be an answer. An agent that does not read gets no more time.
         let _ = timeout(DRAIN_TIMEOUT, &mut self.written).await;
         let limits = self.limits;
         let steps = [(limits.eof, Some(Signal::Term)), (limits.term, Some(Signal::Kill))];
@@ -165,18 +165,19 @@ impl AgentProcess {
                 self.signal(signal);
             }
         }
-        // After a KILL this takes a moment; what the agent started goes with it, in any case.
+        // Short, after a KILL. The agent's other processes are killed in any case.
         self.exited.wait().await;
         self.kill();
         let status = self.child.wait().await.map_err(|error| error.to_string());
         self.is_reaped = true;
-        // Its last words stand in the pipe; somebody else's process may hold that open.
+        // The pipe may hold unread output, and a process outside may keep it open.
         let _ =
             timeout(DRAIN_TIMEOUT, async { while self.tasks.join_next().await.is_some() {} }).await;
         AgentExit { status, stderr: self.stderr.text() }
     }
 
-    /// Whether it ends in that time, its stdout being drained: nobody ends who cannot write.
+    /// Returns whether the agent exits in time. Drains its stdout, as a blocked write would keep it
+    /// from exiting.
     async fn exits_within(&mut self, time: Duration) -> bool {
         let deadline = Instant::now() + time;
         let mut unread = vec![0; READ];
@@ -190,7 +191,7 @@ impl AgentProcess {
         }
     }
 
-    /// Notes what was read of its stdout; nothing is its end.
+    /// Logs bytes of its stdout; empty means its end.
     pub(crate) fn log_read(&self, bytes: &[u8]) {
         match &self.log {
             Some(log) if bytes.is_empty() => log.end_in(),
@@ -214,19 +215,18 @@ impl Drop for AgentProcess {
     }
 }
 
-/// What is still to be written to its stdin.
+/// Lines to write to the agent's stdin.
 #[derive(Debug)]
 pub(crate) struct StdinQueue(Option<mpsc::Sender<Vec<u8>>>);
 
 impl StdinQueue {
-    /// Room for one line; `None` once it takes no more. Cancel-safe.
+    /// Reserves room for one line; `None` if stdin is closed. Cancel-safe.
     pub(crate) async fn reserve(&self) -> Option<mpsc::Permit<'_, Vec<u8>>> {
         self.0.as_ref()?.reserve().await.ok()
     }
 }
 
-/// Writes lines until there are no more, or the agent does not take one. Then the receiver is gone,
-/// which is how the others learn of it.
+/// Writes lines until the queue is closed or a write fails or times out, which closes the queue.
 async fn write(
     mut stdin: ChildStdin,
     mut lines: mpsc::Receiver<Vec<u8>>,
@@ -239,8 +239,8 @@ async fn write(
         }
         match timeout(write_timeout, stdin.write_all(&line)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return tracing::debug!(%error, "the agent reads no more"),
-            Err(_) => return tracing::warn!("the agent reads nothing, so it is given up"),
+            Ok(Err(error)) => return tracing::debug!(%error, "cannot write to the agent's stdin"),
+            Err(_) => return tracing::warn!("timed out writing to the agent's stdin"),
         }
     }
 }
@@ -259,12 +259,11 @@ async fn drain(mut stderr: ChildStderr, tail: Tail, log: Option<Arc<WireLog>>) {
     }
 }
 
-/// Tells when a process has ended, and leaves it unreaped: as long as it is, nobody else can have its
-/// number, which is its group's.
+/// Waits for a process without reaping it, so that its id, and its group's, is not reused.
 #[derive(Debug)]
 pub(crate) struct ExitWatcher {
     receiver: Option<oneshot::Receiver<String>>,
-    /// In words, once it has been told.
+    /// The exit status as text, once known.
     status: Option<String>,
 }
 
@@ -278,20 +277,20 @@ impl ExitWatcher {
                     Err(Errno::EINTR) => {}
                     Ok(WaitStatus::Exited(_, code)) => break format!("exit status {code}"),
                     Ok(WaitStatus::Signaled(_, signal, _)) => break format!("killed by {signal}"),
-                    _ => break "nobody knows how".to_owned(),
+                    _ => break "unknown exit status".to_owned(),
                 }
             };
-            // Whoever wanted to know may be gone.
+            // The receiver may be dropped.
             let _ = sender.send(status);
         };
         std::thread::Builder::new().name("aifo-agent-end".to_owned()).spawn(wait)?;
         Ok(ExitWatcher { receiver: Some(receiver), status: None })
     }
 
-    /// Cancel-safe; returns at once when it has returned before.
+    /// Waits for the exit; returns at once if it is known. Cancel-safe.
     pub(crate) async fn wait(&mut self) {
         if let Some(receiver) = &mut self.receiver {
-            // A thread that is gone has nothing to tell.
+            // The thread ended without a status.
             self.status = receiver.await.ok();
             self.receiver = None;
         }

@@ -1,4 +1,4 @@
-//! An agent's stdout, up to its end and past that of its process.
+//! Reads an agent's stdout.
 
 use tokio::io::AsyncReadExt;
 use tokio::process::ChildStdout;
@@ -6,19 +6,19 @@ use tokio::time::timeout;
 
 use crate::agent_process::DRAIN_TIMEOUT;
 
-/// Where the agent's stdout stands.
+/// The state of an agent's stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StdoutState {
-    /// More may come.
+    /// More may be read.
     Open,
-    /// Its process has ended; what stands in the pipe still counts.
+    /// The process has exited; the pipe may hold unread output.
     ProcessExited,
-    /// Its end was told to the client.
+    /// The client has received the end of the stream.
     Ended,
 }
 
-/// Reads some; 0 is the end. What a process that has ended left in its pipe comes at once, or somebody
-/// else has the pipe. Cancel-safe.
+/// Reads some bytes; 0 at the end. After the process has exited, the rest is read with a timeout,
+/// as another process may keep the pipe open. Cancel-safe.
 pub(crate) async fn read(
     stdout: &mut ChildStdout,
     stdout_state: StdoutState,
@@ -29,6 +29,6 @@ pub(crate) async fn read(
         StdoutState::ProcessExited => timeout(DRAIN_TIMEOUT, read).await.unwrap_or(Ok(0)),
         StdoutState::Open | StdoutState::Ended => read.await,
     };
-    // A pipe that cannot be read has ended.
+    // A failed read counts as the end.
     read.unwrap_or_default()
 }

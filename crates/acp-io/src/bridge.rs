@@ -1,4 +1,4 @@
-//! A relay, its agent, and the editor that started us, put together.
+//! Runs a relay with its agent's process and the editor.
 
 use std::io;
 use std::sync::Arc;
@@ -15,11 +15,10 @@ use crate::host_calls::HostCalls;
 use crate::stdio::Stdio;
 use crate::wire_log::WireLog;
 
-/// A [`Relay`] that is driven: with an agent's pipes, our own stdin and stdout, the clock, and a
-/// [`Host`] (`spec/acp.md#processes`).
+/// A [`Relay`] with an agent's process, this process's stdin and stdout, the clock, and a [`Host`]
+/// (`spec/acp.md#processes`).
 ///
-/// [`next`](Bridge::next) does all the work. While nobody waits for it nothing is read, and nothing is
-/// written.
+/// [`next`](Bridge::next) does all reading and writing.
 #[derive(Debug)]
 pub struct Bridge<H> {
     relay: Relay,
@@ -27,28 +26,28 @@ pub struct Bridge<H> {
     editor: Stdio,
     host: Arc<H>,
     host_calls: HostCalls,
-    /// Where the agent's stdout stands.
+    /// The state of the agent's stdout.
     stdout_state: StdoutState,
     editor_state: EditorState,
-    /// Until when the first request of an editor is waited for, once the agent has ended.
+    /// Deadline for the editor's first request after the agent has ended.
     first_request_deadline: Option<tokio::time::Instant>,
     buffer: Vec<u8>,
 }
 
-/// Where the editor stands.
+/// The state of the editor's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EditorState {
-    /// It is there.
+    /// Connected.
     Connected,
-    /// It says no more; it may listen.
+    /// It has closed its output; it may still read.
     InputClosed,
-    /// It is gone, or to be told nothing more.
+    /// Disconnected, or to be ignored.
     Disconnected,
 }
 
 impl<H: Host> Bridge<H> {
-    /// Starts an agent for an editor. Who serves what, `config` says; what is ours to serve, the host
-    /// does. An agent that cannot be started leaves the editor's stream unread.
+    /// Starts an agent for an editor. The host serves the requests that `config` assigns to it. If
+    /// the agent cannot be started, the editor's stream is left unread.
     pub fn start(
         command: Command,
         config: RelayConfig,
@@ -71,26 +70,25 @@ impl<H: Host> Bridge<H> {
         })
     }
 
-    /// The relay, to look at.
+    /// Returns the relay.
     pub fn relay(&self) -> &Relay {
         &self.relay
     }
 
-    /// Tells the relay something, at this moment's time.
+    /// Calls the relay with the current time.
     pub fn with_relay<T>(&mut self, action: impl FnOnce(&mut Relay, Instant) -> T) -> T {
         action(&mut self.relay, Instant::now())
     }
 
-    /// The end of what the agent has said on stderr.
+    /// Returns the last bytes of the agent's stderr.
     pub fn stderr(&self) -> String {
         self.process.stderr()
     }
 
-    /// The next event; `None` when the agent has ended and the editor was told, or when it is not
-    /// needed any more. Never [`RelayEvent::Request`], which the host answers. Cancel-safe.
+    /// Returns the next event; `None` when the agent has ended and its output was written, or when
+    /// it is no longer needed. Never [`RelayEvent::Request`], which the host answers. Cancel-safe.
     ///
-    /// An agent that does not stop although its turn was cancelled is killed, after its
-    /// [`RelayEvent::Overdue`] was given.
+    /// Kills an agent that does not end a cancelled turn, after [`RelayEvent::Overdue`].
     pub async fn next(&mut self) -> Option<RelayEvent> {
         loop {
             while let Some(event) = self.relay.poll_event() {
@@ -99,10 +97,10 @@ impl<H: Host> Bridge<H> {
                 }
             }
             if self.editor_state == EditorState::Disconnected {
-                // Or it would hold back the agent, which has still to be heard to end by itself.
+                // Unwritten lines would hold back the agent, whose end is still awaited.
                 while self.relay.poll_transmit(Side::Editor).is_some() {}
             }
-            // Who says no more has a moment to listen, at the end.
+            // An editor that closed its output gets time to read in `end`.
             let is_flushed = self.editor_state != EditorState::Connected
                 || self.relay.backlog(Side::Editor) == 0;
             if self.stdout_state == StdoutState::Ended && is_flushed && !self.awaits_first_request()
@@ -113,13 +111,13 @@ impl<H: Host> Bridge<H> {
         }
     }
 
-    /// Nothing more is taken from the editor, nor told to it: its turns are cancelled.
+    /// Ignores the editor from here on, and cancels its turns.
     pub fn disconnect_editor(&mut self) {
         self.close_editor(EditorState::Disconnected);
     }
 
-    /// Ends the agent, if it has not, once the editor has what is for it. Of all that the agent
-    /// started, nothing runs any more then.
+    /// Writes the rest to the editor, ends the agent if it is running, and kills everything that it
+    /// started.
     pub async fn end(mut self) -> AgentExit {
         drop(self.host_calls);
         let rest = std::iter::from_fn(|| lines(&mut self.relay, Side::Editor)).collect();
@@ -128,7 +126,7 @@ impl<H: Host> Bridge<H> {
         end
     }
 
-    /// What is not for whoever asked.
+    /// Handles events for the host and the process; returns the others.
     fn handle_event(&mut self, event: RelayEvent) -> Option<RelayEvent> {
         match &event {
             RelayEvent::Request { .. } => {
@@ -139,24 +137,24 @@ impl<H: Host> Bridge<H> {
             }
             RelayEvent::Withdrawn { id, why } if self.host_calls.stop(id) => {
                 if *why == Withdrawal::ByAgent {
-                    let gone = RpcError::new(code::CANCELLED, "withdrawn");
+                    let gone = RpcError::new(code::CANCELLED, "cancelled by the agent");
                     self.relay.respond(id, Err(gone), Instant::now());
                 }
                 return None;
             }
             RelayEvent::Overdue { .. } => {
-                self.relay.set_end_reason("it did not stop when it was asked to, and was ended");
+                self.relay.set_end_reason("killed after it did not end a cancelled turn");
                 self.process.kill();
                 self.close_agent();
             }
-            // The agent is not needed, so it need not be waited for.
+            // No need to wait for an agent that is not needed.
             RelayEvent::Released => self.close_agent(),
             _ => {}
         }
         Some(event)
     }
 
-    /// Waits for one thing to happen, and does it.
+    /// Waits for one I/O or timer event and handles it.
     async fn advance(&mut self) {
         let deadline = self.relay.poll_timeout().map(tokio::time::Instant::from_std);
         let deadline = deadline.into_iter().chain(self.first_request_deadline).min();
@@ -176,7 +174,7 @@ impl<H: Host> Bridge<H> {
             room = self.process.stdin.reserve(), if relay.backlog(Side::Agent) > 0 => {
                 match (room, relay.poll_transmit(Side::Agent)) {
                     (Some(room), Some(line)) => room.send(line),
-                    // It reads no more, so nothing that it may still say can be answered.
+                    // The agent closed its stdin, so its requests cannot be answered.
                     _ => ended = true,
                 }
             }
@@ -197,7 +195,7 @@ impl<H: Host> Bridge<H> {
             }
             () = self.process.exited.wait(), if stdout_state == StdoutState::Open => {
                 relay.set_end_reason(self.process.exit_summary());
-                // Or what it started could go on speaking in its name.
+                // Its children could otherwise write to its stdout.
                 self.process.kill();
                 self.stdout_state = StdoutState::ProcessExited;
             }
@@ -213,7 +211,7 @@ impl<H: Host> Bridge<H> {
             }
         }
         if ended {
-            // Its process ends at about the same time, and how is worth a moment.
+            // The process exits at about the same time; its status is part of the errors.
             let _ = timeout(DRAIN_TIMEOUT, self.process.exited.wait()).await;
             self.relay.set_end_reason(self.process.exit_summary());
             self.close_agent();
@@ -223,7 +221,7 @@ impl<H: Host> Bridge<H> {
         }
     }
 
-    /// Takes nothing more from the editor.
+    /// Ends the editor's input to the relay.
     fn close_editor(&mut self, editor_state: EditorState) {
         if self.editor_state == EditorState::Connected {
             self.relay.receive_eof(Side::Editor, Instant::now());
@@ -231,7 +229,7 @@ impl<H: Host> Bridge<H> {
         self.editor_state = editor_state;
     }
 
-    /// Nothing more is taken from the agent.
+    /// Ends the agent's input to the relay.
     fn close_agent(&mut self) {
         if self.stdout_state != StdoutState::Ended {
             self.relay.receive_eof(Side::Agent, Instant::now());
@@ -240,8 +238,8 @@ impl<H: Host> Bridge<H> {
         }
     }
 
-    /// Whether the agent has ended before the editor has asked anything: it is about to ask, and is to
-    /// be answered why there is no agent.
+    /// Returns whether the agent ended before the editor's first request, which should be answered
+    /// with the reason.
     fn awaits_first_request(&self) -> bool {
         self.editor_state == EditorState::Connected
             && self.relay.traffic(Side::Editor).requests == 0
@@ -249,10 +247,10 @@ impl<H: Host> Bridge<H> {
     }
 }
 
-/// For an editor to ask its first request, when there is no agent.
+/// The time for the editor's first request after the agent has ended.
 pub const FIRST_REQUEST: Duration = Duration::from_secs(5);
 
-/// What waits for one end, as much of it as is worth one write.
+/// Joins lines for one end up to the size of one write.
 fn lines(relay: &mut Relay, to: Side) -> Option<Vec<u8>> {
     let mut lines = relay.poll_transmit(to)?;
     while lines.len() < READ

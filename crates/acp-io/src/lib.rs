@@ -1,10 +1,9 @@
-//! The tokio side of the Agent Client Protocol (`spec/acp.md#processes`): an agent as a process with
-//! three pipes, and what drives a [`Client`](aifo_acp::Client) with them.
+//! Processes and I/O for the Agent Client Protocol (`spec/acp.md#processes`), on tokio.
 //!
-//! In scope: pipes that never block each other, the end of an agent and of all that it started, the
-//! log of what went over the wire.
+//! In scope: an agent's process and its pipes, clients and relays that use them, ending an agent
+//! with everything that it started, the wire log and its replay.
 //!
-//! Out of scope: what the agent may do, and where it runs: whoever starts it hands in a command.
+//! Out of scope: what the agent may do, and where it runs. The caller passes the command.
 //!
 //! ```
 //! use aifo_acp::{Config, Event};
@@ -19,14 +18,14 @@
 //! let mut agent = AgentConnection::start(command, Config::default(), limits, None, NoHost)?;
 //! agent.with_client(|client, now| client.initialize("example", "1", now))?;
 //! assert!(matches!(agent.next().await, Some(Event::Ready(_))));
-//! assert!(agent.end().await.status?.success(), "the end of its stdin is enough");
+//! assert!(agent.end().await.status?.success(), "closing its stdin suffices");
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Architecture invariant: an agent is a process with three pipes, and nothing here knows a container
-//! or a session. Whatever it does, nobody waits for it without a bound, and when it has been ended
-//! nothing that it started runs any more.
+//! Architecture invariant: an agent is a process with three pipes; the crate has no notion of a
+//! container or a session of aifo. Every wait has a bound, and after the end of an agent none of
+//! its processes runs.
 
 mod agent_connection;
 mod agent_process;

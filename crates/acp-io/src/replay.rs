@@ -1,4 +1,4 @@
-//! A logged connection once more, with the state machines of today.
+//! Replays a wire log with the current client.
 
 mod clock;
 mod event;
@@ -19,29 +19,28 @@ use crate::wire_log::{Encoding, LogEntry, LogEntryKind, LogLine, LogPipe};
 use clock::Clock;
 pub use event::{ReplayEvent, ReplayEventKind, ReplayMismatch};
 
-/// Drives a [`Client`] with what stands in a log (`spec/acp-wire.md#replay`): what we sent are its
-/// commands again, what came is received again, and the log's times are the clock.
+/// Drives a [`Client`] with a log (`spec/acp-wire.md#replay`): sent messages are its commands,
+/// received ones its input, and the log's times its clock.
 #[derive(Debug)]
 pub struct Replay<F> {
     config: Config,
-    /// `None` until the first line is there: what the client serves is told by that.
+    /// `None` until the first line, which determines the client's configuration.
     client: Option<Client>,
     report: F,
-    /// What the client has written, and the log has not told of yet.
+    /// Messages that the client wrote and that have not appeared in the log yet.
     written: VecDeque<Message>,
-    /// The ids of requests in the log, and those that they have now.
+    /// Request ids in the log, and the client's ids for them.
     ids: HashMap<Id, u64>,
     line: u64,
     part: u64,
     clock: Clock,
 }
 
-/// Replays these files, one after the other, as one log. Reads one line at a time; a line is as
-/// long as one that an agent may send.
+/// Replays files as one log, line by line.
 ///
 /// # Errors
 ///
-/// A file cannot be read. What does not fit is told as a [`ReplayMismatch`], and no error.
+/// A file cannot be read. A difference is reported as a [`ReplayMismatch`], not as an error.
 pub fn replay(
     files: &[PathBuf],
     config: Config,
@@ -65,8 +64,8 @@ pub fn replay(
 }
 
 impl<F: FnMut(ReplayEvent)> Replay<F> {
-    /// At the start of a log. `config` says how the agent's chunks are read, and within which
-    /// limits; what is served is told by the log. `base` is any time: the log's first.
+    /// Starts a replay. `config` sets streaming and limits; the log sets capabilities and the
+    /// request origin. `base` is the time of the first entry; any will do.
     pub fn new(config: Config, base: Instant, report: F) -> Self {
         Replay {
             config,
@@ -80,12 +79,12 @@ impl<F: FnMut(ReplayEvent)> Replay<F> {
         }
     }
 
-    /// From here on lines are counted anew.
+    /// Restarts the count of lines.
     pub fn begin_file(&mut self) {
         self.line = 0;
     }
 
-    /// Takes the next line of the log.
+    /// Replays the next line of the log.
     pub fn take_line(&mut self, line: &[u8]) {
         self.line = self.line.saturating_add(1);
         match std::str::from_utf8(line).ok().and_then(LogEntry::parse) {
@@ -94,7 +93,7 @@ impl<F: FnMut(ReplayEvent)> Replay<F> {
         }
     }
 
-    /// The log is over. What has no end in it ends now.
+    /// Ends the log, which ends pending requests and turns.
     pub fn finish(&mut self) {
         if let Some(client) = &mut self.client {
             client.receive_eof(self.clock.instant());
@@ -151,7 +150,7 @@ impl<F: FnMut(ReplayEvent)> Replay<F> {
         }
     }
 
-    /// Whose requests the log has. A person at an editor may take any time.
+    /// Sets the request origin. An editor's user may take any time.
     fn set_origin(&mut self, requests: Requests) {
         self.config.requests = requests;
         if requests == Requests::Relayed {
@@ -166,13 +165,13 @@ impl<F: FnMut(ReplayEvent)> Replay<F> {
         }
     }
 
-    /// The agent has said something.
+    /// Replays a received line.
     fn received(&mut self, line: LogLine) {
         let now = self.clock.instant();
         match line {
             LogLine::Frame(mut value) => {
                 self.map_response_ids(&mut value);
-                // What was read once can be read again, however long its line is written here.
+                // Reading has its own limit.
                 if let Ok(line) = encode_line(&value, usize::MAX) {
                     self.client().receive(&line, now);
                 }
@@ -202,7 +201,7 @@ impl<F: FnMut(ReplayEvent)> Replay<F> {
         self.settle();
     }
 
-    /// We had said something.
+    /// Replays a sent message.
     fn sent(&mut self, message: Message) {
         let fits = match message.clone() {
             Message::Request { id, method, params } => self.replay_request(id, &method, params),
@@ -227,7 +226,7 @@ impl<F: FnMut(ReplayEvent)> Replay<F> {
             self.config.capabilities = capabilities(&params);
         }
         let now = self.clock.instant();
-        // The turn before was over for the sender: a prompt that a relay has queued follows at once.
+        // The sender considered the turn over: a relay sends a queued prompt at once.
         if method == "session/prompt"
             && let Some(session) = params.get("sessionId").and_then(Value::as_str)
             && self.client().finish_turn(session, now)
@@ -254,7 +253,7 @@ impl<F: FnMut(ReplayEvent)> Replay<F> {
         let refused = |why: SendError| ReplayMismatch::NotSent { method: method.to_owned(), why };
         sent.map_err(refused)?;
         self.collect();
-        // A prompt gives the number of its turn, so the id is taken from what was written.
+        // `prompt` returns the turn's number, so the id is taken from the written message.
         let is_it = |message: &Message| matches!(message, Message::Request { .. });
         if let Some(Message::Request { id: new, .. }) = self.take_written(is_it)
             && let Some(new) = new.as_u64()
@@ -280,14 +279,14 @@ impl<F: FnMut(ReplayEvent)> Replay<F> {
             }
             _ => false,
         };
-        // It may have been the clock that cancelled the turn.
+        // A timeout of the client may have cancelled the turn already.
         if self.take_written(is_it).is_some() {
             return Ok(());
         }
         let now = self.clock.instant();
         let cancelling = self.client().cancel(session, CancelCause::Requested, now);
         if cancelling == CancelOutcome::NotNeeded {
-            // A relay's line may be logged after an answer that it could not know.
+            // A relay may log the cancellation after an answer that crossed it.
             if is_relayed {
                 return Ok(());
             }
@@ -307,7 +306,7 @@ impl<F: FnMut(ReplayEvent)> Replay<F> {
             Message::Response { id: other, .. } => other == id,
             _ => false,
         };
-        // The client answers much by itself.
+        // The client answers many requests by itself.
         if let Some(Message::Response { outcome: now, .. }) = self.take_written(is_it) {
             let is_same = kind(&now) == kind(&outcome);
             return if is_same {
@@ -328,13 +327,13 @@ impl<F: FnMut(ReplayEvent)> Replay<F> {
         Ok(())
     }
 
-    /// Takes out what the client has written, the oldest of the kind.
+    /// Removes the oldest matching message that the client wrote.
     fn take_written(&mut self, is_it: impl Fn(&Message) -> bool) -> Option<Message> {
         let at = self.written.iter().position(is_it)?;
         self.written.remove(at)
     }
 
-    /// Lets time pass up to that of an entry, and does what falls due until then.
+    /// Advances the clock to an entry's time and handles timeouts on the way.
     fn advance(&mut self, time: Duration, slack: Duration) {
         let until = self.clock.offset(time);
         loop {
@@ -349,7 +348,7 @@ impl<F: FnMut(ReplayEvent)> Replay<F> {
         self.clock.now = self.clock.now.max(until);
     }
 
-    /// Takes out all that has come of it.
+    /// Reports all events of the client.
     fn settle(&mut self) {
         while let Some(event) = self.client.as_mut().and_then(Client::poll_event) {
             self.emit(ReplayEventKind::Event(Box::new(event)));
@@ -357,16 +356,16 @@ impl<F: FnMut(ReplayEvent)> Replay<F> {
         self.collect();
     }
 
-    /// Takes out what it has written.
+    /// Collects the messages that the client wrote.
     fn collect(&mut self) {
         while let Some(line) = self.client.as_mut().and_then(Client::poll_transmit) {
-            // Our own lines can be read.
+            // The client writes valid JSON.
             let value = serde_json::from_slice(&line).unwrap_or_default();
             self.written.extend(classify(value));
         }
     }
 
-    /// Gives answers the ids that their requests have now. An answer to nothing stays one.
+    /// Replaces the ids of responses with the client's. An unknown id is replaced with a string.
     fn map_response_ids(&self, value: &mut Value) {
         match value {
             Value::Array(batch) => batch.iter_mut().for_each(|value| self.map_response_ids(value)),
@@ -398,7 +397,7 @@ impl<F: FnMut(ReplayEvent)> Replay<F> {
     }
 }
 
-/// What was served, as it was declared.
+/// Returns the capabilities declared in `initialize`.
 fn capabilities(params: &Value) -> ClientCapabilities {
     let flag = |pointer: &str| params.pointer(pointer).and_then(Value::as_bool).unwrap_or_default();
     ClientCapabilities {
@@ -408,7 +407,7 @@ fn capabilities(params: &Value) -> ClientCapabilities {
     }
 }
 
-/// What an answer decides, if it is one to a request for permission.
+/// Returns the decision in an answer to a permission request.
 fn decision(result: &Value) -> Option<Decision> {
     let outcome = result.get("outcome")?;
     match outcome.get("outcome")?.as_str()? {
@@ -418,7 +417,7 @@ fn decision(result: &Value) -> Option<Decision> {
     }
 }
 
-/// What two answers have to have in common to be the same; their words may be redacted.
+/// The part of two answers that must be equal. Their texts may be redacted.
 fn kind(outcome: &Result<Value, RpcError>) -> (Option<i64>, Option<String>) {
     match outcome {
         Ok(result) => {
@@ -428,16 +427,16 @@ fn kind(outcome: &Result<Value, RpcError>) -> (Option<i64>, Option<String>) {
     }
 }
 
-/// An id as all its spellings are compared.
+/// Normalises the spelling of an id.
 fn normalized(id: Id) -> Id {
     id.as_u64().map_or(id, Id::from)
 }
 
-/// Times are logged in whole milliseconds, a little after or before they are acted upon.
+/// Times are logged in milliseconds, slightly before or after they take effect.
 const SLACK: Duration = Duration::from_millis(2);
-/// What no line of UTF-8 has.
+/// A byte that UTF-8 never has.
 const NO_UTF8: u8 = 0xff;
-/// What stands for the part of a line that was skipped.
+/// Stands for the skipped part of a line.
 static PADDING: [u8; 64 << 10] = [b'x'; 64 << 10];
 
 #[cfg(test)]

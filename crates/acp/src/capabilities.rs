@@ -1,4 +1,4 @@
-//! What each side can do, and whether the two speak the same version.
+//! Capabilities of both ends, and the protocol version.
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
@@ -6,8 +6,8 @@ use agent_client_protocol_schema::v1::{
 };
 use serde_json::Value;
 
-/// What this client serves beside updates and permissions. What is declared is exactly what is
-/// served, as both are read from here (`spec/acp.md#capabilities`).
+/// The optional methods that the client serves. `initialize` declares exactly these
+/// (`spec/acp.md#capabilities`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientCapabilities {
     /// `fs/read_text_file`.
@@ -18,29 +18,29 @@ pub struct ClientCapabilities {
     pub terminal: bool,
 }
 
-/// What an agent has said of itself.
+/// An agent's answer to `initialize`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentInfo {
-    /// Whether it knows `session/load`.
+    /// Whether the agent supports `session/load`.
     pub loads_sessions: bool,
-    /// Ways to authenticate, as they came.
+    /// The authentication methods, as received.
     pub auth_methods: Vec<Value>,
-    /// Its name, if it told.
+    /// The agent's name, if given.
     pub name: Option<String>,
-    /// All that it answered.
+    /// The whole result.
     pub raw: Value,
 }
 
-/// An agent that speaks another version of the protocol.
+/// The agent answered with a protocol version other than 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the agent speaks version {version} of the protocol, and aifo speaks version 1")]
 pub struct UnsupportedVersion {
-    /// The version as it was told.
+    /// The version, as received.
     pub version: String,
 }
 
 impl ClientCapabilities {
-    /// Whether requests of this method are for whoever serves, or for nobody.
+    /// Returns whether the client serves a method.
     pub fn method(&self, method: &str) -> bool {
         let names = &CLIENT_METHOD_NAMES;
         let terminal = [
@@ -55,7 +55,7 @@ impl ClientCapabilities {
             || (self.terminal && terminal.contains(&method))
     }
 
-    /// The parameters of `initialize`.
+    /// Returns the parameters of `initialize`.
     pub fn initialize(&self, name: &str, version: &str) -> InitializeRequest {
         let files = FileSystemCapabilities::new()
             .read_text_file(self.read_text_file)
@@ -68,8 +68,8 @@ impl ClientCapabilities {
 }
 
 impl AgentInfo {
-    /// Reads the answer to `initialize`. What is missing is not there; a version that is missing is
-    /// the only one there is.
+    /// Parses the answer to `initialize`. A missing capability is off; a missing version counts as
+    /// 1.
     pub fn parse(raw: Value) -> Result<Self, UnsupportedVersion> {
         match version(&raw) {
             None => {}
@@ -89,13 +89,12 @@ impl AgentInfo {
     }
 }
 
-/// The version in the parameters or the result of `initialize`, if there is one.
+/// Returns the version in the parameters or the result of `initialize`.
 fn version(message: &Value) -> Option<&Value> {
     message.get("protocolVersion").filter(|version| !version.is_null())
 }
 
-/// Lowers the version that a client offers to the latest that aifo speaks. An earlier one stays, as does
-/// one that is missing.
+/// Lowers the offered version to [`LATEST`]. An earlier or missing one is unchanged.
 pub(crate) fn lower_version(params: &mut Value) {
     if version(params).is_some_and(is_later)
         && let Some(version) = params.get_mut("protocolVersion")
@@ -104,19 +103,19 @@ pub(crate) fn lower_version(params: &mut Value) {
     }
 }
 
-/// The version in an agent's answer, if it is a later one than aifo speaks.
+/// Returns the version in an agent's answer if it is later than [`LATEST`].
 pub(crate) fn later_version(result: &Value) -> Option<UnsupportedVersion> {
     let version = version(result).filter(|version| is_later(version))?;
     Some(UnsupportedVersion { version: version.to_string() })
 }
 
-/// Anything that is no number counts as later: it is not known to be spoken.
+/// A version that is not a number counts as later.
 fn is_later(version: &Value) -> bool {
     let number = version.as_f64().or_else(|| version.as_str()?.parse().ok());
     !number.is_some_and(|number| number <= f64::from(LATEST))
 }
 
-/// The version of the protocol that aifo speaks.
+/// The latest protocol version that aifo supports.
 const LATEST: u16 = 1;
 
 #[cfg(test)]

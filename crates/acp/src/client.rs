@@ -33,9 +33,8 @@ pub use requests::Requests;
 
 /// A client of one agent (`spec/acp.md#the-client`).
 ///
-/// Whoever drives it hands in what was read and what time it is, and takes out, after each of these
-/// and in this order: events until there are none, lines to write until there are none, and when to
-/// call [`handle_timeout`](Client::handle_timeout).
+/// After each call that passes bytes or time in, the caller takes out, in this order: all events,
+/// all lines to write, and the time of the next [`handle_timeout`](Client::handle_timeout).
 #[derive(Debug)]
 pub struct Client {
     config: Config,
@@ -49,73 +48,73 @@ pub struct Client {
     out: Outbox,
     protocol_errors: ProtocolErrors,
     now: Instant,
-    /// UpdateScope something last came, or something that was owed was given.
+    /// Time of the last input, or of the last answer to the agent.
     last_activity: Instant,
 }
 
-/// What a client is made with.
+/// The configuration of a [`Client`].
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// What an agent may take up.
+    /// Limits on the agent's input.
     pub limits: Limits,
-    /// What is served.
+    /// The methods that the client serves.
     pub capabilities: ClientCapabilities,
-    /// What the agent's chunks are.
+    /// How the agent streams text.
     pub streaming: Streaming,
-    /// What of a turn is its answer.
+    /// The part of a turn that is its answer.
     pub answer_from: AnswerFrom,
-    /// Whose requests are sent.
+    /// The origin of the requests.
     pub requests: Requests,
 }
 
-/// Where the connection stands.
+/// The state of a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConnectionState {
-    /// Nothing was sent.
+    /// Nothing has been sent.
     Started,
-    /// It was asked who it is.
+    /// `initialize` has been sent.
     Initializing,
-    /// Sessions can be opened.
+    /// `initialize` has been answered; sessions can be opened.
     Ready(AgentInfo),
-    /// Nothing more is asked of it: it is not one that we can talk to.
+    /// `initialize` failed; no request is sent any more.
     Closing,
-    /// Its stream has ended.
+    /// The agent's stream has ended.
     Closed,
 }
 
-/// Why something is not even sent.
+/// Why a request was not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// It is not the time for it.
+    /// The connection is not in the state for it.
     #[error("the agent is not ready")]
     NotReady,
-    /// The agent does not know how.
+    /// The agent lacks the capability.
     #[error("the agent does not offer '{0}'")]
     NotOffered(&'static str),
-    /// There is no such session.
+    /// The session is not open.
     #[error("no session '{0}' is open")]
     UnknownSession(String),
-    /// There is one of that name.
-    #[error("session '{0}' is open")]
+    /// The session is already open.
+    #[error("session '{0}' is already open")]
     AlreadyOpen(String),
-    /// Its turn has not ended: real agents do seven different things with a second prompt.
-    #[error("session '{0}' has a prompt to answer")]
+    /// The session's turn has not ended. Agents differ in what they do with a second prompt.
+    #[error("session '{0}' already has a running prompt")]
     Busy(String),
-    /// It would be longer than a line may be.
+    /// The message exceeds [`Limits::frame_out`].
     #[error(transparent)]
     TooLong(#[from] LineTooLong),
 }
 
-/// What came of the wish to cancel a turn.
+/// The result of [`Client::cancel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelOutcome {
-    /// The agent is told.
+    /// `session/cancel` was sent.
     Sent,
-    /// It was told before, or there is nothing to cancel.
+    /// It had been sent before, or no turn is running.
     NotNeeded,
 }
 
-/// A request of ours.
+/// A request that the client has sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum SentRequest {
     Initialize,
@@ -125,7 +124,7 @@ enum SentRequest {
     Other { method: String },
 }
 
-/// Updates of sessions whose opening was not answered yet: some agents cannot wait.
+/// Updates of sessions whose `session/new` has not been answered yet: some agents send them early.
 #[derive(Debug, Default)]
 struct EarlyUpdates {
     updates: VecDeque<Update>,
@@ -133,7 +132,7 @@ struct EarlyUpdates {
 }
 
 impl Client {
-    /// A client at the start of a connection.
+    /// Creates a client at the start of a connection.
     pub fn new(config: Config, now: Instant) -> Self {
         Client {
             reader: MessageReader::new(&config.limits),
@@ -151,20 +150,20 @@ impl Client {
         }
     }
 
-    /// Takes a copy of what was read. Ask [`poll_event`](Client::poll_event) for all there is before
-    /// the next bytes: then no more is held than [`Limits`] allow.
+    /// Passes in bytes from the agent. Memory stays within [`Limits`] if the caller empties
+    /// [`poll_event`](Client::poll_event) before the next call.
     pub fn receive(&mut self, bytes: &[u8], now: Instant) {
         self.now = now;
         self.reader.receive(bytes);
     }
 
-    /// Tells that no more bytes come.
+    /// Passes in the end of the agent's stream.
     pub fn receive_eof(&mut self, now: Instant) {
         self.now = now;
         self.reader.receive_eof();
     }
 
-    /// The next thing that has come of it.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -178,12 +177,12 @@ impl Client {
         }
     }
 
-    /// The next line to write, with its end.
+    /// Returns the next line to write, with its `\n`.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
         self.out.pop()
     }
 
-    /// Asks the agent who it is, as this client. Comes first, and once.
+    /// Sends `initialize` with the client's name and version. Must be the first request.
     pub fn initialize(
         &mut self,
         name: &str,
@@ -194,7 +193,7 @@ impl Client {
             return Err(SendError::NotReady);
         }
         let params = serde_json::to_value(self.config.capabilities.initialize(name, version));
-        // A struct of texts and flags always has a value.
+        // Serialising text and flags cannot fail.
         let params = params.unwrap_or_default();
         let timeout = now.checked_add(self.config.limits.initialize);
         let id = self.send("initialize", params, SentRequest::Initialize, timeout, now)?;
@@ -202,14 +201,14 @@ impl Client {
         Ok(id)
     }
 
-    /// Opens a session, with the parameters of a `session/new`.
+    /// Sends `session/new` with these parameters.
     pub fn new_session(&mut self, params: Value, now: Instant) -> Result<u64, SendError> {
         self.ready()?;
         let timeout = now.checked_add(self.config.limits.request);
         self.send("session/new", params, SentRequest::New, timeout, now)
     }
 
-    /// Opens a session that was before; what comes until it is answered is its history.
+    /// Sends `session/load`. Updates before the answer are the session's history.
     pub fn load_session(
         &mut self,
         session: &str,
@@ -234,7 +233,8 @@ impl Client {
         Ok(id)
     }
 
-    /// Begins a turn with these blocks of content, and gives its number. One turn at a time.
+    /// Sends `session/prompt` with these content blocks and returns the turn's number. A session
+    /// has one turn at a time.
     pub fn prompt(&mut self, session: &str, prompt: Value, now: Instant) -> Result<u64, SendError> {
         self.ready()?;
         self.admit(session);
@@ -254,7 +254,7 @@ impl Client {
         Ok(self.sessions.get_mut(session).map(|session| session.begin(now)).unwrap_or_default())
     }
 
-    /// Ends a turn that was answered, without waiting for what may still come. False if there is none.
+    /// Ends an answered turn without waiting for late updates. Returns false if there is none.
     pub fn finish_turn(&mut self, session: &str, now: Instant) -> bool {
         self.now = now;
         let turn = self.sessions.get(session).and_then(Session::turn);
@@ -265,8 +265,8 @@ impl Client {
         is_answered
     }
 
-    /// Asks the agent to end a session's turn. It is told, then every permission that waits is
-    /// answered with `cancelled`: without that some agents never end.
+    /// Sends `session/cancel`, then answers every pending permission request of the session with
+    /// `cancelled`: some agents otherwise never end the turn.
     pub fn cancel(&mut self, session: &str, cause: CancelCause, now: Instant) -> CancelOutcome {
         self.now = now;
         let is_news = self.sessions.get_mut(session).is_some_and(|found| found.cancel(cause, now));
@@ -275,22 +275,22 @@ impl Client {
         }
         let params = json!({"sessionId": session});
         let cancel = Message::Notification { method: "session/cancel".to_owned(), params };
-        // Its session is one that a line of the agent's has named; if it is too long for one of ours,
-        // the turn becomes overdue.
+        // The session id came in a line of the agent. If it is too long for an outgoing line, the
+        // turn becomes overdue.
         let _ = self.out.push(cancel, Map::new());
         self.cancel_permissions(session, cause);
         CancelOutcome::Sent
     }
 
-    /// Asks anything else of the agent.
+    /// Sends any other request.
     pub fn request(&mut self, method: &str, params: Value, now: Instant) -> Result<u64, SendError> {
         self.ready()?;
         let timeout = now.checked_add(self.config.limits.request);
         self.send(method, params, SentRequest::Other { method: method.to_owned() }, timeout, now)
     }
 
-    /// Answers a request for permission. False if it does not wait any more, or was asked without
-    /// that option: then nothing is written.
+    /// Answers a permission request. Returns false, and writes nothing, if the request is not
+    /// pending or has no such option.
     pub fn decide(&mut self, id: &Id, decision: &Decision, now: Instant) -> bool {
         self.now = now;
         let is_offered = self.agent_requests.permission(id).is_some_and(|options| match decision {
@@ -300,7 +300,8 @@ impl Client {
         is_offered && self.answer_permission(id, decision)
     }
 
-    /// Answers a request that is served. False if it does not wait, then nothing is written.
+    /// Answers a request that the caller serves. Returns false, and writes nothing, if it is not
+    /// pending.
     pub fn respond(&mut self, id: &Id, outcome: Result<Value, RpcError>, now: Instant) -> bool {
         self.now = now;
         let is_waiting = self.agent_requests.is_host(id)
@@ -313,38 +314,38 @@ impl Client {
         is_waiting
     }
 
-    /// Forgets a session that has no turn, and has been closed or is of no use.
+    /// Removes a session that has no turn. Returns false if it has one, or is not open.
     pub fn forget(&mut self, session: &str) -> bool {
         let is_idle = self.sessions.get(session).is_some_and(Session::can_begin);
         is_idle && self.sessions.remove(session).is_some()
     }
 
-    /// Where the connection stands.
+    /// Returns the state of the connection.
     pub fn state(&self) -> &ConnectionState {
         &self.state
     }
 
-    /// A session by its id.
+    /// Returns a session by its id.
     pub fn session(&self, id: &str) -> Option<&Session> {
         self.sessions.get(id)
     }
 
-    /// How many requests of the agent wait for us.
+    /// Returns the number of the agent's unanswered requests.
     pub fn unanswered(&self) -> usize {
         self.agent_requests.len()
     }
 
-    /// What came, counted.
+    /// Returns the counts of received messages.
     pub fn traffic(&self) -> Traffic {
         self.reader.traffic()
     }
 
-    /// What did not fit, counted.
+    /// Returns the counts of protocol errors.
     pub fn protocol_errors(&self) -> ProtocolErrors {
         self.protocol_errors
     }
 
-    /// The end of all that was no message.
+    /// Returns the last bytes of non-JSON output.
     pub fn non_json(&self) -> &str {
         self.reader.non_json()
     }
@@ -374,7 +375,7 @@ impl Client {
         }
     }
 
-    /// Writes the one answer to a permission, if it waits.
+    /// Answers a permission request if it is pending.
     fn answer_permission(&mut self, id: &Id, decision: &Decision) -> bool {
         let is_waiting = self.agent_requests.take(id).is_some();
         if is_waiting {
@@ -384,14 +385,14 @@ impl Client {
         is_waiting
     }
 
-    /// Writes an answer. One that is longer than a line becomes an error.
+    /// Writes an answer. One that is too long becomes an error.
     fn reply(&mut self, id: Id, outcome: Result<Value, RpcError>) {
-        // Whoever asked is told; there is nobody else who would want to know.
+        // The agent receives the error; no other caller needs it.
         let _ = self.out.reply(id, outcome, Map::new());
     }
 }
 
-/// Sets a member of parameters, which become an object if they are none.
+/// Sets a member of the parameters, which become an object if they are not.
 fn set(params: &mut Value, name: &str, value: Value) {
     match params {
         Value::Object(members) => _ = members.insert(name.to_owned(), value),

@@ -1,4 +1,4 @@
-//! What a client tells whoever drives it.
+//! Events of a client.
 
 use serde_json::Value;
 
@@ -11,117 +11,118 @@ use crate::tool_calls::ToolChange;
 use crate::turn_end::TurnEnd;
 use crate::update::{Update, UpdateScope};
 
-/// Something has come of what was received, or of the time that passed.
+/// An event caused by input or by elapsed time.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// The agent has said who it is; sessions can be opened.
+    /// `initialize` has been answered; sessions can be opened.
     Ready(AgentInfo),
     /// A session is open.
     Opened {
-        /// The request it was asked for with.
+        /// The request that opened it.
         request: u64,
-        /// Its id.
+        /// The session's id.
         session: String,
-        /// All that was answered.
+        /// The result, as received.
         result: Value,
     },
     /// Another request was answered.
     Answered {
-        /// Which.
+        /// The request.
         request: u64,
-        /// What it asked for.
+        /// Its method.
         method: String,
-        /// The answer.
+        /// The result.
         result: Value,
     },
-    /// A request that was no prompt has failed.
+    /// A request other than a prompt failed.
     Failed {
-        /// Which.
+        /// The request.
         request: u64,
-        /// What it asked for.
+        /// Its method.
         method: String,
-        /// Why.
+        /// The cause.
         failure: Failure,
     },
-    /// News of a session.
+    /// A session update.
     Update {
-        /// As they came.
+        /// The update, as received.
         update: Update,
-        /// What they belong to.
+        /// The turn it belongs to.
         scope: UpdateScope,
-        /// If they are of a tool call: what became of it.
+        /// For a tool call: the change of its state.
         change: Option<ToolChange>,
     },
-    /// From here on a turn does not keep everything. Told once.
+    /// The turn drops updates from here on. Sent once per turn.
     Dropped {
         /// The session.
         session: String,
     },
-    /// The agent asks for permission; [`Client::decide`](crate::Client::decide) answers.
+    /// The agent requests a permission; [`Client::decide`](crate::Client::decide) answers.
     Permission {
         /// The request's id.
         id: Id,
-        /// What is asked.
+        /// The request.
         request: Box<PermissionRequest>,
     },
-    /// The agent asks for something that is served; [`Client::respond`](crate::Client::respond)
-    /// answers.
+    /// The agent requests a method that the caller serves;
+    /// [`Client::respond`](crate::Client::respond) answers.
     Request {
         /// The request's id.
         id: Id,
-        /// What is asked for.
+        /// The method.
         method: String,
-        /// The parameters as they came.
+        /// The parameters, as received.
         params: Value,
     },
-    /// A request of the agent's is wanted no more. A permission has been answered with that; whatever
-    /// else was asked for is still to be responded to, unless the stream has ended.
+    /// An agent request was cancelled. A permission request has been answered already; any other
+    /// must still be answered unless the stream has ended.
     Withdrawn {
         /// The request's id.
         id: Id,
-        /// Why.
+        /// The cause.
         why: Withdrawal,
     },
-    /// A notification that has no meaning here.
+    /// A notification that the client does not handle.
     Notification {
-        /// Its name.
+        /// Its method.
         method: String,
         /// Its parameters.
         params: Value,
     },
-    /// A turn is over, and all that belongs to it has come.
+    /// A turn has ended, late updates included.
     TurnEnded(Box<TurnEnd>),
-    /// The agent was asked to stop and has not: it has to be ended. Told once.
+    /// The agent has not ended a cancelled turn in time and must be killed. Sent once per turn.
     Overdue {
-        /// The session whose turn does not end.
+        /// The session.
         session: String,
     },
-    /// Something that is no message was skipped.
+    /// A line that is not a message was skipped.
     NonJsonOutput(NonJsonOutput),
-    /// A message was skipped because it was too long.
+    /// An oversized message was skipped.
     TooLong {
         /// The length of its line in bytes.
         len: u64,
     },
-    /// The agent's stream has ended, and everything that waited has been told so. The last event.
+    /// The agent's stream has ended, and everything pending has failed. The last event.
     Closed,
 }
 
-/// Why a request of the agent's is wanted no more.
+/// Why an agent request needs no answer any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
-    /// The agent says so.
+    /// The agent cancelled it.
     ByAgent,
-    /// Nobody decided in time.
+    /// No decision was made in time.
     TimedOut,
-    /// The turn was cancelled.
+    /// Its turn was cancelled.
     TurnCancelled,
-    /// The agent's stream has ended, so there is no answer; or the editor's has, and it was answered.
+    /// The agent's stream has ended; or the editor's has, and the request was answered with an
+    /// error.
     Ended,
 }
 
 impl Withdrawal {
-    /// One word for it.
+    /// Returns the name used in reports.
     pub fn word(self) -> &'static str {
         match self {
             Withdrawal::ByAgent => "by_agent",

@@ -5,34 +5,34 @@ use serde_json::Value;
 use crate::capabilities::{AgentInfo, UnsupportedVersion};
 use crate::message::{RpcError, code};
 
-/// Why something that was asked of the agent has failed.
+/// Why a request to the agent failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Failure {
-    /// The agent says so.
+    /// The agent answered with an error.
     #[error("the agent answered: {0}")]
     Agent(#[source] RpcError),
-    /// The agent wants `authenticate` first.
-    #[error("the agent wants to be authenticated: {error}")]
+    /// The agent requires `authenticate` first.
+    #[error("the agent requires authentication: {error}")]
     AuthRequired {
-        /// What it answered.
+        /// The agent's error.
         #[source]
         error: RpcError,
-        /// The ways it has told of, as they came.
+        /// The authentication methods that it declared, as received.
         methods: Vec<Value>,
     },
-    /// It speaks another version.
+    /// The agent uses another protocol version.
     #[error(transparent)]
     UnsupportedVersion(UnsupportedVersion),
-    /// The answer is not what it should be.
+    /// The answer lacks a member.
     #[error("the agent's answer has no '{0}'")]
     Incomplete(&'static str),
-    /// The answer names a session as new that has a turn, or is being loaded.
-    #[error("the agent's new session '{0}' is in use")]
+    /// The new session's id belongs to one that has a turn or is loading.
+    #[error("the agent returned the id of a session in use: '{0}'")]
     SessionInUse(String),
-    /// The answer is longer than is read.
+    /// The answer exceeds [`Limits::frame`](crate::Limits::frame).
     #[error("the agent's answer of {0} bytes is too long")]
     TooLong(u64),
-    /// There was no answer in time.
+    /// The deadline has passed.
     #[error("the agent has not answered in time")]
     TimedOut,
     /// The agent's stream has ended.

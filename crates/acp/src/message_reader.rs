@@ -1,4 +1,4 @@
-//! From bytes to messages, past everything that is none.
+//! Decodes messages and skips other output.
 
 use std::collections::VecDeque;
 
@@ -10,71 +10,71 @@ use crate::json::{JsonError, parse_json};
 use crate::limits::Limits;
 use crate::message::{Invalid, Message};
 
-/// Takes messages off a peer's stream, one by one (`spec/acp.md#messages`). Never fails: what is no
-/// message is told, counted, and skipped.
+/// Reads a peer's messages (`spec/acp.md#messages`). Never fails: other output is reported,
+/// counted, and skipped.
 #[derive(Debug)]
 pub struct MessageReader {
     frames: FrameReader,
     values: usize,
-    /// What is left of the last batch.
+    /// The rest of the last batch.
     batch: VecDeque<Value>,
-    /// What the last message held beside what it is made of.
+    /// Additional members of the last message.
     extra: Map<String, Value>,
     traffic: Traffic,
     non_json: OutputTail,
 }
 
-/// What a stream has next.
+/// An item of the stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Inbound {
     /// A message, never [`Message::Invalid`].
     Message(Message),
-    /// A line that was read and is no message, or an element of a batch. Nobody answers it.
+    /// A line, or an element of a batch, that is not a message. Never answered.
     NonJsonOutput(NonJsonOutput),
-    /// A message that is longer, or holds more, than is taken.
+    /// A message with too many bytes or values.
     TooLong {
         /// The length of its line in bytes.
         len: u64,
-        /// Whose it is, as far as its beginning tells.
+        /// Its id and method, as far as its first bytes have them.
         envelope: Envelope,
     },
-    /// The stream has ended; the same from now on.
+    /// The stream has ended. Repeats.
     Eof,
 }
 
-/// Why something is no message.
+/// Why a line is not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NonJsonOutput {
-    /// A line of something else.
-    #[error("a line that is no JSON")]
+    /// Not JSON.
+    #[error("a line that is not JSON")]
     NotJson,
-    /// A line that is no UTF-8.
-    #[error("a line that is no UTF-8")]
+    /// Not UTF-8.
+    #[error("a line that is not UTF-8")]
     NotUtf8,
-    /// JSON, but no JSON-RPC.
-    #[error("no message: {0}")]
+    /// JSON, but not JSON-RPC.
+    #[error("not a message: {0}")]
     Invalid(Invalid),
 }
 
-/// What came over a stream, counted.
+/// Counts of a stream's items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Messages that want an answer.
+    /// Requests.
     pub requests: u64,
-    /// Messages that want none.
+    /// Notifications.
     pub notifications: u64,
-    /// Answers.
+    /// Responses.
     pub responses: u64,
-    /// Lines that held a batch.
+    /// Batches.
     pub batches: u64,
-    /// Lines and elements of batches that were no messages.
+    /// Lines and batch elements that are not messages.
     pub non_json: u64,
-    /// Messages that were too long.
+    /// Oversized messages.
     pub too_long: u64,
 }
 
 impl MessageReader {
-    /// A reader at the start of a stream.
+    /// Creates a reader at the start of a stream.
     pub fn new(limits: &Limits) -> Self {
         MessageReader {
             frames: FrameReader::new(limits.frame, limits.frame_head),
@@ -86,45 +86,45 @@ impl MessageReader {
         }
     }
 
-    /// Takes a copy of bytes that were read. Between two of these, ask
-    /// [`next_message`](MessageReader::next_message) until there is none.
+    /// Passes in bytes. Call [`next_message`](MessageReader::next_message) until it returns `None`
+    /// before the next call.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.frames.receive(bytes);
     }
 
-    /// Tells that no more bytes come.
+    /// Passes in the end of the stream.
     pub fn receive_eof(&mut self) {
         self.frames.receive_eof();
     }
 
-    /// What is next, or `None` until more bytes have come.
+    /// Returns the next item, or `None` until more bytes arrive.
     pub fn next_message(&mut self) -> Option<Inbound> {
         let next = match self.batch.pop_front() {
             Some(value) => self.inbound(value),
             None => self.next_line()?,
         };
-        // What the message is made of has been copied from its line.
+        // The message no longer borrows from its line.
         self.frames.give_back();
         self.traffic.count(&next);
         Some(next)
     }
 
-    /// Takes what the last message held beside what it is made of, to pass it on with it.
+    /// Takes the additional members of the last message, to forward them with it.
     pub(crate) fn take_extra(&mut self) -> Map<String, Value> {
         std::mem::take(&mut self.extra)
     }
 
-    /// What came so far.
+    /// Returns the counts so far.
     pub fn traffic(&self) -> Traffic {
         self.traffic
     }
 
-    /// The end of all lines that were no messages, for whoever has to find out what is wrong.
+    /// Returns the last bytes of all lines that are not messages, for error reports.
     pub fn non_json(&self) -> &str {
         self.non_json.tail()
     }
 
-    /// How many bytes of lines are held.
+    /// Returns the number of buffered bytes.
     pub fn held(&self) -> usize {
         self.frames.held()
     }
@@ -133,7 +133,7 @@ impl MessageReader {
         let line = match self.frames.next_frame()? {
             Frame::Eof => return Some(Inbound::Eof),
             Frame::NotUtf8 { line } => {
-                self.non_json.push(&format!("({} bytes that are no UTF-8)", line.len()));
+                self.non_json.push(&format!("({} bytes that are not UTF-8)", line.len()));
                 return Some(Inbound::NonJsonOutput(NonJsonOutput::NotUtf8));
             }
             Frame::Oversize { len, head } => {
@@ -199,11 +199,11 @@ impl Traffic {
     }
 }
 
-/// The newest lines of noise.
+/// The last lines of non-JSON output.
 #[derive(Debug)]
 struct OutputTail {
     limit: usize,
-    /// At most twice the limit, so that it is seldom moved.
+    /// Up to twice the limit, so that it is seldom moved.
     text: String,
 }
 
@@ -221,7 +221,7 @@ impl OutputTail {
     }
 }
 
-/// The last characters of a text that have at most `limit` bytes together.
+/// Returns the last whole characters within `limit` bytes.
 fn end_of(text: &str, limit: usize) -> &str {
     let from = text.ceil_char_boundary(text.len().saturating_sub(limit));
     text.get(from..).unwrap_or_default()
@@ -277,7 +277,7 @@ mod tests {
             notification("b"),
         ];
         assert_eq!(story, expected);
-        assert!(reader.non_json().ends_with("bytes that are no UTF-8)\n{\"broken\":\n"));
+        assert!(reader.non_json().ends_with("bytes that are not UTF-8)\n{\"broken\":\n"));
         assert!(reader.non_json().len() <= 40);
         let expected = Traffic { notifications: 2, non_json: 5, ..Traffic::default() };
         assert_eq!(reader.traffic(), expected);

@@ -1,4 +1,4 @@
-//! Lines that wait to be written.
+//! Lines to write.
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 use crate::json::{LineTooLong, encode_line};
 use crate::message::{Id, Message, RpcError, code};
 
-/// Messages on their way to a peer, each a line that is no longer than a line may be.
+/// Encoded messages for a peer, each within the line limit.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     lines: VecDeque<Vec<u8>>,
-    /// The bytes of these.
+    /// Their bytes.
     held: usize,
-    /// The length of a line.
+    /// The line limit in bytes.
     limit: usize,
 }
 
@@ -22,11 +22,11 @@ impl Outbox {
         Outbox { lines: VecDeque::new(), held: 0, limit }
     }
 
-    /// Adds a message, with what stands beside its own members.
+    /// Adds a message with additional members.
     ///
     /// # Errors
     ///
-    /// [`LineTooLong`] if it is longer than a line; then nothing is added.
+    /// [`LineTooLong`] if it exceeds the limit; then nothing is added.
     pub(crate) fn push(
         &mut self,
         message: Message,
@@ -38,8 +38,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// Adds an answer. One that is longer than a line becomes an error, as whoever asked waits for
-    /// one; that is told to the caller, too.
+    /// Adds a response. One that is too long is replaced by an error, and the caller receives
+    /// [`LineTooLong`].
     pub(crate) fn reply(
         &mut self,
         id: Id,
@@ -51,19 +51,19 @@ impl Outbox {
             Err(too_long) => too_long,
         };
         let error = RpcError::new(code::INTERNAL, "the answer is too long");
-        // An id that is as long as a line has no answer.
+        // An id as long as a line cannot be answered.
         let _ = self.push(Message::Response { id, outcome: Err(error) }, Map::new());
         Err(too_long)
     }
 
-    /// The next line, with its end.
+    /// Removes and returns the next line, with its `\n`.
     pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
         let line = self.lines.pop_front()?;
         self.held = self.held.saturating_sub(line.len());
         Some(line)
     }
 
-    /// How many bytes wait.
+    /// Returns the number of queued bytes.
     pub(crate) fn held(&self) -> usize {
         self.held
     }

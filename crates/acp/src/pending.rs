@@ -1,15 +1,15 @@
-//! Requests of ours that wait for their answers.
+//! Sent requests that wait for a response.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::message::Id;
 
-/// Requests by their ids, each of which is completed exactly once (`spec/acp.md#requests`): by its
-/// answer, by its deadline, or by the end of the stream, whichever comes first.
+/// Pending requests by id. Each completes exactly once: by its response, its deadline, or the end
+/// of the stream (`spec/acp.md#requests`).
 #[derive(Debug)]
 pub struct Pending<T> {
-    /// The id of the last request; they are 1, 2, ..
+    /// The last id; ids are 1, 2, ..
     last: u64,
     entries: BTreeMap<u64, PendingRequest<T>>,
 }
@@ -20,12 +20,12 @@ struct PendingRequest<T> {
     deadline: Option<Instant>,
 }
 
-/// What an answer completes.
+/// The request that a response completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion<T> {
-    /// This request.
+    /// This one.
     Known(u64, T),
-    /// One that has been completed before.
+    /// One that was completed before.
     Duplicate,
     /// One that was never sent.
     Unknown,
@@ -38,14 +38,14 @@ impl<T> Default for Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// Enters a request, and gives it its id.
+    /// Adds a request and returns its id.
     pub fn enter(&mut self, request: T, deadline: Option<Instant>) -> u64 {
         self.last = self.last.saturating_add(1);
         self.entries.insert(self.last, PendingRequest { request, deadline });
         self.last
     }
 
-    /// Takes out the request that an answer is for.
+    /// Removes the request of a response.
     pub fn complete(&mut self, id: &Id) -> Completion<T> {
         let Some(id) = id.as_u64() else { return Completion::Unknown };
         match self.entries.remove(&id) {
@@ -55,7 +55,7 @@ impl<T> Pending<T> {
         }
     }
 
-    /// Takes out one request whose deadline has come.
+    /// Removes one request whose deadline has passed.
     pub fn expire(&mut self, now: Instant) -> Option<(u64, T)> {
         let is_due =
             |entry: &PendingRequest<T>| entry.deadline.is_some_and(|deadline| deadline <= now);
@@ -64,17 +64,17 @@ impl<T> Pending<T> {
         self.entries.remove(&id).map(|entry| (id, entry.request))
     }
 
-    /// Takes out the oldest request.
+    /// Removes the oldest request.
     pub fn pop(&mut self) -> Option<(u64, T)> {
         self.entries.pop_first().map(|(id, entry)| (id, entry.request))
     }
 
-    /// UpdateScope the next deadline comes.
+    /// Returns the earliest deadline.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.entries.values().filter_map(|entry| entry.deadline).min()
     }
 
-    /// All that wait, the oldest first.
+    /// Returns all pending requests, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.entries.iter().map(|(id, entry)| (*id, &entry.request))
     }

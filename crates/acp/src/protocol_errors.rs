@@ -1,27 +1,27 @@
-//! What a peer sends that fits nowhere.
+//! Counts a peer's protocol errors.
 
-/// What did not fit anywhere, counted.
+/// Counts of messages that do not fit the connection's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProtocolErrors {
-    /// Answers to requests that had been completed.
+    /// Responses to completed requests.
     pub duplicate_responses: u64,
-    /// Answers to requests that were never sent.
+    /// Responses to requests that were never sent.
     pub unknown_responses: u64,
-    /// Requests with the id of one that waits. The answer to that is the answer to both.
+    /// Requests with the id of a pending one. One answer serves both.
     pub duplicate_requests: u64,
-    /// Requests that nobody serves.
+    /// Requests of unknown methods.
     pub unknown_requests: u64,
     /// Requests above [`Limits::requests`](crate::Limits::requests).
     pub excess_requests: u64,
-    /// Updates of sessions that are not ours.
+    /// Updates of sessions that are not open.
     pub unknown_session_updates: u64,
     /// Updates without a session or a kind.
     pub invalid_updates: u64,
-    /// Withdrawals of what does not wait.
+    /// `$/cancel_request` for requests that are not pending.
     pub unknown_cancellations: u64,
 }
 
-/// One more.
+/// Increments a counter.
 pub(crate) fn count(counter: &mut u64) {
     *counter = counter.saturating_add(1);
 }

@@ -1,4 +1,4 @@
-//! Events as JSON, for whoever reads along outside of this process.
+//! The client's events as JSON.
 
 use serde_json::{Map, Value, json};
 
@@ -14,8 +14,8 @@ use crate::turn_end::{CancelCause, TurnEnd};
 use crate::update::UpdateScope;
 use crate::update::{Update, UpdateKind};
 
-/// What an event tells (`spec/acp.md#reports`): objects with a `type`. Mostly one; several for a
-/// chunk of several blocks, none for what the user said himself.
+/// Converts an event to reports: objects with a `type` (`spec/acp.md#reports`). Usually one;
+/// several for a chunk of several blocks, none for echoes of the user's message.
 pub fn reports(event: &Event) -> Vec<Value> {
     let report = match event {
         Event::Update { update, scope, change } => {
@@ -52,7 +52,7 @@ pub fn reports(event: &Event) -> Vec<Value> {
     vec![report]
 }
 
-/// How a turn ended, with its answer, which may be long and goes into the report as it is.
+/// Reports the end of a turn. Takes the answer, which may be long, without copying it.
 pub fn turn_end_report(end: &TurnEnd, answer: Answer) -> Value {
     let (stop_reason, error) = match &end.outcome {
         Ok(reason) => (Some(reason.word()), Value::Null),
@@ -79,7 +79,7 @@ pub fn turn_end_report(end: &TurnEnd, answer: Answer) -> Value {
     report
 }
 
-/// How a permission was decided, and by which rule, in the words of whoever decided.
+/// Reports a permission decision and the rule that made it.
 pub fn decision_report(id: &Id, decision: &Decision, rule: &str) -> Value {
     let option = match decision {
         Decision::Select(option) => option.clone(),
@@ -88,8 +88,8 @@ pub fn decision_report(id: &Id, decision: &Decision, rule: &str) -> Value {
     json!({"type": "decision", "id": id.to_value(), "option": option, "rule": rule})
 }
 
-/// A report as one line for people, without its end: its type, then its members as `name=value`.
-/// What could speak to a terminal is escaped.
+/// Formats a report as one line without its end: the type, then the members as `name=value`, with
+/// control characters escaped.
 pub fn report_line(report: &Value) -> String {
     let mut line = report.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
     for (name, value) in report.as_object().into_iter().flatten() {
@@ -125,7 +125,7 @@ fn update_reports(update: &Update, scope: UpdateScope, change: Option<&ToolChang
     vec![with_scope(update, scope)(report)]
 }
 
-/// A piece of a message; `None` for what the user said.
+/// Reports a piece of a message; `None` for the user's.
 fn piece((channel, piece): (Channel, Piece<'_>)) -> Option<Value> {
     let name = match channel {
         Channel::Answer => "draft",
@@ -138,7 +138,7 @@ fn piece((channel, piece): (Channel, Piece<'_>)) -> Option<Value> {
     })
 }
 
-/// Says of which session and turn something is.
+/// Adds session and turn.
 fn with_scope(update: &Update, scope: UpdateScope) -> impl Fn(Value) -> Value {
     move |report| {
         let mut report = report;
@@ -198,7 +198,7 @@ fn failure_report(failure: &Failure) -> Value {
     }
 }
 
-/// What an update tells beside its kind and these members.
+/// Returns an update's members without its kind and the named ones.
 fn rest(body: &Value, without: &[&str]) -> Map<String, Value> {
     let members = body.as_object().into_iter().flatten();
     let is_more = |name: &str| name != "sessionUpdate" && !without.contains(&name);
@@ -218,7 +218,7 @@ fn push_value(line: &mut String, value: &Value) {
         Value::String(text) if is_plain(text) => line.push_str(text),
         value => {
             for char in value.to_string().chars() {
-                // JSON leaves DEL and the second row of control characters as they are.
+                // JSON does not escape DEL and C1 control characters.
                 if char.is_control() {
                     line.extend(char.escape_unicode());
                 } else {
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use crate::client::{Client, Config};
 
-    /// A client whose agent has said all of this since a turn began, and then ended.
+    /// Reports of a client whose agent sends these messages during a turn and then ends.
     fn told(messages: &[Value]) -> Vec<Value> {
         let mut now = Instant::now();
         let mut client = Client::new(Config::default(), now);
@@ -272,7 +272,7 @@ mod tests {
         json!({"method": "session/update", "params": {"sessionId": "s", "update": body}})
     }
 
-    /// What comes of one message within a turn.
+    /// Checks the reports of one message within a turn.
     #[track_caller]
     fn check(message: Value, expected: Value) {
         let told = told(&[message]);
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn what_goes_wrong_is_told() {
-        check(json!(17), json!([{"type": "noise", "why": "no message: no object"}]));
+        check(json!(17), json!([{"type": "noise", "why": "not a message: not an object"}]));
         check(
             json!({"method": "_x/news", "params": [1]}),
             json!([{"type": "notification", "method": "_x/news", "params": [1]}]),

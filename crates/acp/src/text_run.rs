@@ -1,44 +1,44 @@
-//! A run of text of one message, from chunks that may be pieces or ever longer copies.
+//! A run of a message's text, from incremental or cumulative chunks.
 
 use crate::content::Channel;
 
-/// What the chunks of a message are (`spec/acp.md#text`).
+/// How a message's chunks are streamed (`spec/acp.md#text`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Streaming {
-    /// Each is the next piece. What every agent tested sends.
+    /// Incremental. All tested agents send these.
     #[default]
     Delta,
-    /// Each is all of the message so far.
+    /// Cumulative: each chunk is the whole message so far.
     Snapshot,
-    /// Told at the end of each message: snapshots, if every chunk went on from the one before and
-    /// there were three or more.
+    /// Decided at the end of each message: cumulative if there were three or more chunks and each
+    /// extended the one before.
     Auto,
 }
 
-/// A run of text that nothing interrupts.
+/// A run of text without interruption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextRun {
-    /// Whom it is for.
+    /// The channel.
     pub channel: Channel,
-    /// The message it is of, if the agent tells.
+    /// The message's id, if given.
     pub message_id: Option<String>,
     text: String,
-    /// How long the last chunk was: the end of the text, should the chunks be snapshots.
+    /// The last chunk's length. Cumulative chunks end the text with the whole message.
     last: usize,
     growth: Growth,
 }
 
-/// Whether the chunks so far could be snapshots.
+/// Whether the chunks could be cumulative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Growth {
-    /// So many went on from the one before.
+    /// So many chunks extended the one before.
     Growing(u32),
-    /// No: one did not.
+    /// A chunk did not.
     Broken,
 }
 
 impl TextRun {
-    /// A passage of one chunk.
+    /// Creates a run from its first chunk.
     pub(crate) fn new(channel: Channel, message_id: Option<&str>, chunk: &str) -> Self {
         TextRun {
             channel,
@@ -49,8 +49,7 @@ impl TextRun {
         }
     }
 
-    /// Whether a chunk goes on with this passage: of the same channel, and of the same message as
-    /// far as anybody knows.
+    /// Returns whether a chunk continues this run: same channel and, where given, same message id.
     pub(crate) fn is_continued_by(&self, channel: Channel, message_id: Option<&str>) -> bool {
         let is_same = match (self.message_id.as_deref(), message_id) {
             (Some(ours), Some(theirs)) => ours == theirs,
@@ -59,8 +58,8 @@ impl TextRun {
         self.channel == channel && is_same
     }
 
-    /// Whether a chunk is all of this once more, under a name of its own: some agents send what
-    /// they streamed as one message again.
+    /// Returns whether a chunk repeats the whole run under another message id, as some agents do
+    /// after streaming.
     pub(crate) fn is_copied_by(
         &self,
         channel: Channel,
@@ -73,7 +72,7 @@ impl TextRun {
             && self.text == chunk
     }
 
-    /// Takes the next chunk.
+    /// Appends a chunk.
     pub(crate) fn push(&mut self, streaming: Streaming, message_id: Option<&str>, chunk: &str) {
         if self.message_id.is_none() {
             self.message_id = message_id.map(str::to_owned);
@@ -91,14 +90,14 @@ impl TextRun {
         self.last = chunk.len();
     }
 
-    /// No chunk follows: of two readings of the chunks one is chosen.
+    /// Ends the run, which decides [`Streaming::Auto`].
     pub(crate) fn settle(&mut self, streaming: Streaming) {
         if streaming == Streaming::Auto && self.looks_like_snapshots() {
             self.text = self.last_chunk().to_owned();
         }
     }
 
-    /// The text, as it reads now.
+    /// Returns the text so far.
     pub fn text(&self, streaming: Streaming) -> &str {
         match streaming {
             Streaming::Auto if self.looks_like_snapshots() => self.last_chunk(),
@@ -106,7 +105,7 @@ impl TextRun {
         }
     }
 
-    /// How many bytes of text are held.
+    /// Returns the number of bytes held.
     pub(crate) fn held(&self) -> usize {
         self.text.len()
     }
@@ -140,7 +139,7 @@ mod tests {
         rest.iter().for_each(|chunk| run.push(streaming, None, chunk));
         let before = run.text(streaming).to_owned();
         run.settle(streaming);
-        assert_eq!(run.into_text(), before, "settling changes nothing that was read");
+        assert_eq!(run.into_text(), before, "settling keeps the text that was read");
         before
     }
 
@@ -181,7 +180,7 @@ mod tests {
         }
         let mut run = TextRun::new(channel, None, "x");
         run.push(Streaming::Delta, Some("a"), "y");
-        assert!(!run.is_continued_by(channel, Some("b")), "the first name stays");
+        assert!(!run.is_continued_by(channel, Some("b")), "the first id stays");
     }
 
     #[test]

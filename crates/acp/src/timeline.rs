@@ -1,4 +1,4 @@
-//! What a turn said and did, in its order.
+//! The content and tool calls of a turn, in order.
 
 use std::collections::HashSet;
 
@@ -16,59 +16,59 @@ pub struct Timeline {
     limit: usize,
     held: usize,
     entries: Vec<TimelineEntry>,
-    /// The tool calls among the entries.
+    /// The tool calls' ids.
     tools: HashSet<String>,
 }
 
-/// One thing on the timeline.
+/// An entry of a [`Timeline`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum TimelineEntry {
     /// A run of text.
     Text(TextRun),
-    /// What is no text.
+    /// Any other block.
     Block {
-        /// Whom it is for.
+        /// Its channel.
         channel: Channel,
-        /// As it came.
+        /// The block, as received.
         block: Value,
     },
-    /// The first sign of a tool call.
+    /// The first mention of a tool call.
     Tool {
         /// Its id.
         id: String,
     },
 }
 
-/// How far a timeline was read along, see [`Timeline::read_on`]. At first, not at all.
+/// A read position, see [`Timeline::read_on`]. The default is the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     entry: usize,
-    /// Within the text of that entry, in bytes.
+    /// Bytes into the entry's text.
     offset: usize,
 }
 
-/// Whether something found room.
+/// Whether an item was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum PushOutcome {
-    /// It did.
+    /// Stored.
     Stored,
-    /// It was dropped.
+    /// Dropped, as the timeline is full.
     Dropped,
 }
 
-/// What counts as the answer of a turn.
+/// The part of a turn that is its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AnswerFrom {
-    /// All that was said. Some agents call a tool in the middle of a sentence.
+    /// All of the agent's messages. Some agents call a tool in mid-sentence.
     #[default]
     All,
-    /// What was said after the last tool call began.
+    /// The text after the last tool call.
     AfterLastTool,
 }
 
 impl Timeline {
-    /// An empty one, that holds about `limit` bytes.
+    /// Creates a timeline of about `limit` bytes.
     pub fn new(streaming: Streaming, limit: usize) -> Self {
         Timeline { streaming, limit, held: 0, entries: Vec::new(), tools: HashSet::new() }
     }
@@ -89,7 +89,7 @@ impl Timeline {
         }
     }
 
-    /// Notes a tool call where it is first seen.
+    /// Adds a tool call, once.
     pub fn push_tool(&mut self, id: &str) -> PushOutcome {
         if self.tools.contains(id) {
             return PushOutcome::Stored;
@@ -102,22 +102,22 @@ impl Timeline {
         outcome
     }
 
-    /// All of it, in its order.
+    /// Returns all entries in order.
     pub fn entries(&self) -> &[TimelineEntry] {
         &self.entries
     }
 
-    /// The ids of its tool calls.
+    /// Returns the tool calls' ids.
     pub fn tools(&self) -> impl Iterator<Item = &str> {
         self.tools.iter().map(String::as_str)
     }
 
-    /// About how many bytes it holds.
+    /// Returns about how many bytes are held.
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// The text of the answer so far.
+    /// Returns the answer's text so far.
     pub fn draft(&self) -> String {
         let texts = self.entries.iter().filter_map(|entry| match entry {
             TimelineEntry::Text(run) if run.channel == Channel::Answer => {
@@ -128,14 +128,13 @@ impl Timeline {
         texts.collect()
     }
 
-    /// What of the answer's text is certain and was not read before `from`, which is moved on.
-    /// Whatever comes later only adds to it.
+    /// Returns the answer's text after `from` that can no longer change, and advances `from`.
     pub fn read_on(&self, from: &mut Position) -> Vec<&str> {
         let certain = match self.streaming {
             Streaming::Delta => self.entries.len(),
-            // The last chunk is the one that tells.
+            // The last run's mode is not decided yet.
             Streaming::Auto => self.entries.len().saturating_sub(1),
-            // A message may be told anew, whatever came after it.
+            // Any message may still be replaced.
             Streaming::Snapshot => 0,
         };
         let mut read = Vec::new();
@@ -155,7 +154,7 @@ impl Timeline {
         read
     }
 
-    /// The answer: its blocks in their order, texts joined.
+    /// Returns the answer: blocks in order, adjacent texts joined.
     pub fn into_answer(mut self, from: AnswerFrom) -> Answer {
         self.settle();
         let first = match from {
@@ -170,7 +169,7 @@ impl Timeline {
         for entry in self.entries.into_iter().skip(first) {
             match entry {
                 TimelineEntry::Text(run) if run.channel == Channel::Answer => {
-                    // Without a copy where it can be: it may be as much as a turn keeps.
+                    // Avoids a copy, as the text may be long.
                     if text.is_empty() {
                         text = run.into_text();
                     } else {
@@ -219,7 +218,7 @@ impl Timeline {
         self.push_entry(TimelineEntry::Text(run), chunk.len())
     }
 
-    /// Where the message stands that a snapshot is of, if other things came in between.
+    /// Returns the index of the run that a cumulative chunk continues after an interruption.
     fn earlier_snapshot(&self, channel: Channel, message_id: Option<&str>) -> Option<usize> {
         let id = message_id.filter(|_| self.streaming == Streaming::Snapshot)?;
         let is_it = |entry: &TimelineEntry| match entry {
@@ -244,7 +243,7 @@ impl Timeline {
         PushOutcome::Stored
     }
 
-    /// The last entry is over.
+    /// Ends the last entry.
     fn settle(&mut self) {
         let streaming = self.streaming;
         if let Some(TimelineEntry::Text(run)) = self.entries.last_mut() {
@@ -256,17 +255,17 @@ impl Timeline {
     }
 }
 
-/// What an entry takes beside its text, in bytes.
+/// Memory of an entry besides its text, in bytes.
 const ENTRY: usize = 160;
-/// How many entries back the message of a snapshot is looked for.
+/// How many entries back [`Streaming::Snapshot`] looks for the message.
 const LOOK_BACK: usize = 64;
 
-/// What a turn answered.
+/// The answer of a turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// Its text.
     pub text: String,
-    /// All of it as blocks of content, texts between others joined.
+    /// All content blocks, adjacent texts joined.
     pub blocks: Vec<Value>,
 }
 
@@ -274,7 +273,7 @@ impl Answer {
     fn push_text(&mut self, text: &mut String) {
         if !text.is_empty() {
             self.text.push_str(text);
-            // `json!` would copy what it is given, and it may be as much as a turn keeps.
+            // `json!` would copy the text, which may be long.
             let text = Value::String(std::mem::take(text));
             let members = [("type".to_owned(), "text".into()), ("text".to_owned(), text)];
             self.blocks.push(Value::Object(members.into_iter().collect()));
@@ -297,7 +296,7 @@ mod tests {
         assert_eq!(outcome, PushOutcome::Stored);
     }
 
-    /// The entries as text: what was said, `[id]` for a tool, `(type)` for a block.
+    /// The entries as text: messages, `[id]` for a tool, `(type)` for a block.
     fn told(timeline: &Timeline) -> Vec<String> {
         let tell = |entry: &TimelineEntry| match entry {
             TimelineEntry::Text(run) => run.text(timeline.streaming).to_owned(),
@@ -310,7 +309,7 @@ mod tests {
     #[test]
     fn what_is_certain_is_read_once() {
         use Streaming::{Auto, Delta, Snapshot};
-        // After each chunk, what is read on then; at `None` a tool is called.
+        // After each chunk, the new text; `None` stands for a tool call.
         let chunks = [Some("a"), Some("ab"), Some("abc"), None, Some("x"), Some("y")];
         let rows = [
             (Delta, ["a", "ab", "abc", "", "x", "y"]),
@@ -391,7 +390,7 @@ mod tests {
         let _ = timeline.push_tool("t");
         say(&mut timeline, Some("d"), "!");
         assert_eq!(told(&timeline), ["Hello", "!", "[t]", "!"]);
-        // Without names nobody knows that it is a copy.
+        // Without message ids, a copy cannot be recognised.
         let mut timeline = Timeline::new(Streaming::Delta, 1 << 20);
         ["ha", "ha"].iter().for_each(|chunk| say(&mut timeline, None, chunk));
         assert_eq!(told(&timeline), ["haha"]);

@@ -1,4 +1,4 @@
-//! The tool calls of a session, by their ids.
+//! The tool calls of a session, by id.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::tool_call::{Announced, CallState, ToolCall, UnfinishedReason};
 
-/// Tool calls in bounded memory (`spec/acp.md#tool-calls`). They belong to the session, not to a
-/// turn: one that runs in the background ends in a later turn.
+/// Tool calls in bounded memory (`spec/acp.md#tool-calls`). They belong to the session, as a
+/// background call may end in a later turn.
 #[derive(Debug)]
 pub struct ToolCalls {
     max_calls: usize,
@@ -16,7 +16,7 @@ pub struct ToolCalls {
     held: usize,
     evicted: u64,
     slots: HashMap<String, Slot>,
-    /// Who makes room first: calls that have ended, then the others, each by how long they rest.
+    /// Order of eviction: ended calls first, then open ones, each by last change.
     order: BTreeMap<EvictionKey, String>,
     touches: u64,
 }
@@ -28,7 +28,7 @@ struct Slot {
     weight: usize,
 }
 
-/// A place in the order of going.
+/// A position in the order of eviction.
 type EvictionKey = (Activity, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,19 +37,19 @@ enum Activity {
     Open,
 }
 
-/// What became of a call by what was told.
+/// A call's change of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolChange {
     /// The call's id.
     pub id: String,
-    /// Where it stood; `None` if it is new.
+    /// The state before; `None` for a new call.
     pub before: Option<CallState>,
-    /// Where it stands.
+    /// The state after.
     pub after: CallState,
 }
 
 impl ToolCalls {
-    /// None yet, and never more than so many, that hold about so many bytes together.
+    /// Creates an empty set with limits on the count and on memory in bytes.
     pub fn new(max_calls: usize, max_bytes: usize) -> Self {
         ToolCalls {
             max_calls: max_calls.max(1),
@@ -63,14 +63,14 @@ impl ToolCalls {
         }
     }
 
-    /// The same, and what is told is kept only in members that hold about so many bytes each.
+    /// Drops fields above about `max_member` bytes.
     #[must_use]
     pub(crate) fn with_max_member(self, max_member: usize) -> Self {
         ToolCalls { max_member, ..self }
     }
 
-    /// Takes what is told of a call: by a `tool_call`, by an update, by a request for permission. The
-    /// call is made if there is none. `None` if it is told of no call.
+    /// Applies a `tool_call`, an update or a permission request to its call, which is created if
+    /// unknown. `None` without a call id.
     pub fn upsert(&mut self, update: &Value, announced: Announced) -> Option<ToolChange> {
         let id = call_id(update)?;
         let (mut call, before) = match self.take(&id) {
@@ -86,37 +86,37 @@ impl ToolCalls {
         Some(ToolChange { id, before, after })
     }
 
-    /// A call by its id.
+    /// Returns a call by its id.
     pub fn get(&self, id: &str) -> Option<&ToolCall> {
         self.slots.get(id).map(|slot| &slot.call)
     }
 
-    /// All calls, in no order.
+    /// Returns all calls, unordered.
     pub fn iter(&self) -> impl Iterator<Item = &ToolCall> {
         self.slots.values().map(|slot| &slot.call)
     }
 
-    /// How many there are.
+    /// Returns the number of calls.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// How many had to make room.
+    /// Returns the number of evicted calls.
     pub fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// About how many bytes they take.
+    /// Returns about how many bytes the calls take.
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Marks one that has not ended.
+    /// Marks an open call as unfinished.
     pub(crate) fn mark_unfinished(&mut self, id: &str, mark: UnfinishedReason) {
         if let Some(slot) = self.slots.get_mut(id) {
             slot.call.mark_unfinished(mark);
@@ -152,7 +152,7 @@ impl ToolCalls {
     }
 }
 
-/// The id of the call that something is told of; some agents number their calls.
+/// Returns the call's id; some agents send numbers.
 fn call_id(update: &Value) -> Option<String> {
     match update.get("toolCallId")? {
         Value::String(id) => Some(id.clone()),
@@ -212,7 +212,7 @@ mod tests {
         }
         assert!(calls.is_empty());
         calls.upsert(&json!({"toolCallId": 7}), Announced::Yes);
-        assert!(calls.get("7").is_some(), "a number is a name, too");
+        assert!(calls.get("7").is_some(), "a number is an id, too");
     }
 
     #[test]

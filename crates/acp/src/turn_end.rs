@@ -6,59 +6,59 @@ use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::timeline::Answer;
 
-/// A turn, seen from its end.
+/// The outcome of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnEnd {
-    /// The session it was of.
+    /// The session.
     pub session: String,
-    /// Its number within the session, from 1.
+    /// The turn's number within the session, from 1.
     pub turn: u64,
-    /// How it ended.
+    /// The stop reason, or the failure.
     pub outcome: Result<StopReason, Failure>,
-    /// Whether we had cancelled it, whatever the agent says of that.
+    /// Why the client cancelled the turn, if it did, whatever the agent's stop reason.
     pub cancelled: Option<CancelCause>,
     /// The answer.
     pub answer: Answer,
-    /// The result of the prompt as it came; `Null` without one.
+    /// The prompt's result, as received; `Null` without one.
     pub response: Value,
-    /// What came during it.
+    /// Counts of the turn's updates.
     pub counts: Counts,
 }
 
-/// Why a turn ended, in the agent's words.
+/// The stop reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// It is done.
+    /// `end_turn`
     EndTurn,
-    /// No more tokens.
+    /// `max_tokens`
     MaxTokens,
-    /// No more requests to the model.
+    /// `max_turn_requests`
     MaxTurnRequests,
-    /// It will not.
+    /// `refusal`
     Refusal,
-    /// It was asked to stop.
+    /// `cancelled`
     Cancelled,
-    /// Another word.
+    /// An unknown one.
     Other(String),
-    /// None.
+    /// Missing.
     Missing,
 }
 
-/// Why a turn was cancelled by us.
+/// Why the client cancelled a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelCause {
-    /// The user, or whoever drives this.
+    /// The caller requested it.
     Requested,
-    /// A request for permission waited too long.
+    /// A permission request timed out.
     PermissionTimeout,
-    /// Nothing came for too long.
+    /// No input for [`Limits::prompt_idle`](crate::Limits::prompt_idle).
     Idle,
-    /// All of it took too long.
+    /// The turn exceeded [`Limits::prompt_total`](crate::Limits::prompt_total).
     TooLong,
 }
 
 impl StopReason {
-    /// Reads the result of a prompt.
+    /// Parses the result of a prompt.
     pub(crate) fn of(result: &Value) -> Self {
         match result.get("stopReason").and_then(Value::as_str) {
             Some("end_turn") => StopReason::EndTurn,
@@ -71,7 +71,7 @@ impl StopReason {
         }
     }
 
-    /// The protocol's word for it, `""` for none.
+    /// Returns the protocol's name, `""` if missing.
     pub fn word(&self) -> &str {
         match self {
             StopReason::EndTurn => "end_turn",
@@ -86,7 +86,7 @@ impl StopReason {
 }
 
 impl CancelCause {
-    /// One word for it.
+    /// Returns the name used in reports.
     pub fn word(self) -> &'static str {
         match self {
             CancelCause::Requested => "asked",

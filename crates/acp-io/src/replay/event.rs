@@ -1,91 +1,91 @@
-//! What a replay tells.
+//! Events of a replay.
 
 use std::time::Duration;
 
 use aifo_acp::{Event, Id, Message, SendError, reports};
 use serde_json::{Value, json};
 
-/// Something that came of a log.
+/// An event of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayEvent {
-    /// When, after the log's first entry.
+    /// The time since the log's first entry.
     pub at: Duration,
-    /// The line of its file that it came of.
+    /// The line in its file.
     pub line: u64,
-    /// What.
+    /// The event.
     pub kind: ReplayEventKind,
 }
 
-/// What came of a line of a log.
+/// The kind of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplayEventKind {
     /// An event of the client.
     Event(Box<Event>),
-    /// A message of ours that was sent then, and is now.
+    /// A message that was sent then and is sent now.
     Sent(Message),
-    /// How a permission was decided then, and why, as a report.
+    /// A logged permission decision, as a report.
     Decision(Value),
-    /// What the agent printed beside it.
+    /// A line of the agent's stderr.
     Stderr(String),
-    /// Something is not as it was.
+    /// The replay differs from the log.
     Mismatch(ReplayMismatch),
 }
 
-/// How a replay differs from what was.
+/// A difference between log and replay.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReplayMismatch {
-    /// The line is none of a log.
-    #[error("no line of a log")]
+    /// Not a line of a log.
+    #[error("not a line of a log")]
     Unreadable,
     /// Files of the log are missing.
-    #[error("of the log's files those between {after} and {before} are missing")]
+    #[error("missing log files between part {after} and part {before}")]
     Gap {
-        /// The last one there is, 0 for none.
+        /// The last part found, 0 for none.
         after: u64,
-        /// The next one there is.
+        /// The next part found.
         before: u64,
     },
-    /// What was sent was no message.
-    #[error("no message of a client")]
+    /// The sent line is not a message.
+    #[error("not a message of a client")]
     NotAMessage,
-    /// A notification that a client of ours never sends.
-    #[error("'{method}' is nothing that is sent")]
+    /// A notification that the client never sends.
+    #[error("the client never sends '{method}'")]
     UnexpectedNotification {
-        /// Its name.
+        /// The method.
         method: String,
     },
-    /// A request of ours is not sent any more.
-    #[error("'{method}' is not sent: {why}")]
+    /// The client rejects the request.
+    #[error("the client does not send '{method}': {why}")]
     NotSent {
-        /// What was asked for.
+        /// The method.
         method: String,
-        /// Why.
+        /// The error.
         #[source]
         why: SendError,
     },
-    /// No turn runs any more, or it has been cancelled.
-    #[error("there is no turn to cancel")]
+    /// No turn is running, or it was already cancelled.
+    #[error("no turn to cancel")]
     NothingToCancel,
-    /// An answer to a request of the agent that does not wait.
-    #[error("no request {} waits for an answer", .id.to_value())]
+    /// The answered request is not pending.
+    #[error("request {} is not pending", .id.to_value())]
     NotPending {
-        /// Its id.
+        /// The request's id.
         id: Id,
     },
-    /// A request of the agent is answered otherwise.
-    #[error("request {} is answered otherwise", .id.to_value())]
+    /// The client answers differently.
+    #[error("request {} is answered differently", .id.to_value())]
     DifferentAnswer {
-        /// Its id.
+        /// The request's id.
         id: Id,
     },
-    /// A message is sent that was not.
+    /// The client sends a message that was not logged.
     #[error("not in the log: {}", .0.to_value())]
     NotInLog(Box<Message>),
 }
 
 impl ReplayEvent {
-    /// What is told, as [reports](aifo_acp::reports) with two members more: `at`, in milliseconds,
-    /// and the `line`.
+    /// Returns [reports](aifo_acp::reports) with two more members: `at`, in milliseconds, and
+    /// `line`.
     pub fn reports(&self) -> Vec<Value> {
         let mut reports = match &self.kind {
             ReplayEventKind::Event(event) => reports(event),

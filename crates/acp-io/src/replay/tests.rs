@@ -234,8 +234,8 @@ fn noise_and_giants_come_again() {
         .out(6, json!({"id": "q", "error": {"code": -32600, "message": "too long"}}))
         .received(7, json!({"id": 13, "result": {}}));
     let expected = [
-        "noise a line that is no JSON",
-        "noise a line that is no UTF-8",
+        "noise a line that is not JSON",
+        "noise a line that is not UTF-8",
         "too_long 33554439",
         "sent q",
         "final",
@@ -261,13 +261,13 @@ fn what_does_not_fit_is_told() {
         .line(12, "sideways", json!({"frame": 1}))
         .received(13, json!({"id": 13, "result": {"stopReason": "refusal"}}));
     let expected = [
-        "misfit 'session/prompt' is not sent: session 's' has a prompt to answer",
-        "misfit no request \"nobody\" waits for an answer",
-        "misfit '$/cancel_request' is nothing that is sent",
-        "misfit there is no turn to cancel",
-        "misfit no message of a client",
-        "misfit request 5 is answered otherwise",
-        "misfit no line of a log",
+        "misfit the client does not send 'session/prompt': session 's' already has a running prompt",
+        "misfit request \"nobody\" is not pending",
+        "misfit the client never sends '$/cancel_request'",
+        "misfit no turn to cancel",
+        "misfit not a message of a client",
+        "misfit request 5 is answered differently",
+        "misfit not a line of a log",
         "final refusal",
         "closed",
     ];
@@ -288,10 +288,10 @@ fn missing_files_and_odd_times_are_survived() {
         .line(3, "out", json!({"frame": {"id": 1, "method": "session/new"}}));
     let reports: Vec<String> = log.replay().iter().map(summary).collect();
     let expected = [
-        "misfit of the log's files those between 0 and 2 are missing",
-        "misfit of the log's files those between 2 and 4 are missing",
-        "noise no message: no object",
-        "misfit 'session/new' is not sent: the agent is not ready",
+        "misfit missing log files between part 0 and part 2",
+        "misfit missing log files between part 2 and part 4",
+        "noise not a message: not an object",
+        "misfit the client does not send 'session/new': the agent is not ready",
         "closed",
     ];
     assert_eq!(reports, expected);

@@ -1,4 +1,4 @@
-//! The lines of a log, as they are written and read.
+//! Lines of a log: formatting and parsing.
 
 use std::time::Duration;
 
@@ -8,35 +8,35 @@ use serde_json::{Map, Value, json};
 /// One line of a log (`spec/acp-wire.md#lines`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogEntry {
-    /// When, since 1970; what passes between two entries is never negative.
+    /// Time since 1970. Monotonic within a log.
     pub time: Duration,
-    /// What.
+    /// The content.
     pub kind: LogEntryKind,
 }
 
-/// What a line of a log tells.
+/// The content of a line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LogEntryKind {
     /// The first line of each file.
     Head {
         /// The agent's name.
         agent: String,
-        /// Who writes the log.
+        /// The process that writes the log.
         pid: u32,
-        /// Which file of the log it is, from 1.
+        /// The file's number within the log, from 1.
         part: u64,
-        /// Whose requests are logged.
+        /// The origin of the requests.
         requests: Requests,
     },
-    /// Something went over a pipe.
+    /// A line of a pipe.
     Line(LogPipe, LogLine),
-    /// A pipe of the agent's has come to its end.
+    /// The end of a pipe.
     End(LogPipe),
-    /// A permission was decided, and why: a report of type `decision`.
+    /// A permission decision: a report of type `decision`.
     Decision(Value),
 }
 
-/// A pipe of an agent, seen from here.
+/// A pipe of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogPipe {
     /// Its stdout.
@@ -47,40 +47,40 @@ pub enum LogPipe {
     Err,
 }
 
-/// What went over a pipe.
+/// A line of a pipe.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LogLine {
     /// JSON.
     Frame(Value),
-    /// A line that is none.
+    /// Any other line.
     Text {
-        /// What is kept of it.
+        /// Its beginning.
         text: String,
         /// Its length in bytes.
         len: u64,
-        /// What it was.
+        /// Its encoding.
         encoding: Encoding,
     },
-    /// A line that is longer, or holds more, than is read.
+    /// A line with too many bytes or values.
     Skipped {
         /// Its length in bytes.
         len: u64,
-        /// What is kept of it.
+        /// Its beginning.
         head: String,
     },
 }
 
-/// Whether a text stands in the log as it came.
+/// The encoding of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// It does.
+    /// UTF-8.
     Utf8,
-    /// What was no UTF-8 was replaced.
+    /// Not UTF-8; invalid bytes were replaced.
     Broken,
 }
 
 impl LogEntry {
-    /// The entry as a line with its end.
+    /// Formats the entry as a line with its `\n`.
     pub(crate) fn to_line(&self) -> Vec<u8> {
         let mut members = Map::new();
         let mut put = |name: &str, value: Value| _ = members.insert(name.to_owned(), value);
@@ -124,7 +124,7 @@ impl LogEntry {
         line
     }
 
-    /// Reads a line; `None` for what is no line of a log.
+    /// Parses a line; `None` if it is not one of a log.
     pub fn parse(line: &str) -> Option<Self> {
         let mut value: Value = serde_json::from_str(line).ok()?;
         let time = Duration::from_millis(value.get("t")?.as_u64()?);
@@ -176,7 +176,7 @@ impl LogPipe {
     }
 }
 
-/// The version of the form of a log.
+/// The version of the log format.
 const VERSION: u64 = 1;
 
 #[cfg(test)]

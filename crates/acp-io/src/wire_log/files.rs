@@ -1,4 +1,4 @@
-//! The files of a log.
+//! Log files and their rotation.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write};
@@ -16,13 +16,13 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::entry::{LogEntry, LogEntryKind};
 
-/// How much room logs take (`spec/acp-wire.md#files`).
+/// Limits on log files (`spec/acp-wire.md#files`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireLogLimits {
-    /// A file that has so many bytes is not written to any more. A line is never cut, so a file may
-    /// be longer by one line.
+    /// The size at which a file is rotated. Lines are not split, so a file may exceed it by one
+    /// line.
     pub file_bytes: u64,
-    /// Files of logs in the directory, of all connections together.
+    /// The most log files in the directory, over all connections.
     pub files: usize,
 }
 
@@ -32,11 +32,11 @@ impl Default for WireLogLimits {
     }
 }
 
-/// What is written, and where.
+/// The current file and its directory.
 ///
-/// Whoever else may write to the directory, such as an agent whose workspace it is in, can lose us
-/// lines. It cannot make us write to, or remove, anything else: every name is taken within the open
-/// directory, and is made new.
+/// Another process with write access to the directory, such as an agent whose workspace contains
+/// it, can delete lines. It cannot redirect writes or removals: all names are resolved in the open
+/// directory, and files are created exclusively.
 #[derive(Debug)]
 pub(super) struct LogFiles {
     directory: OwnedFd,
@@ -48,14 +48,14 @@ pub(super) struct LogFiles {
     written: u64,
 }
 
-/// The name of a log's file, in the order of their beginnings.
+/// The name of a log file, ordered by start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LogFileName {
-    /// When the connection began, in milliseconds since 1970.
+    /// Start of the connection, in milliseconds since 1970.
     begun: u64,
-    /// Who writes it.
+    /// The process that writes the log.
     pid: u32,
-    /// Which file of the log it is, from 1.
+    /// The file's number within the log, from 1.
     pub(crate) part: u64,
 }
 
@@ -78,7 +78,7 @@ impl LogFiles {
         Ok(files)
     }
 
-    /// Writes an entry with one call, so that whoever reads along never sees half of a line.
+    /// Writes an entry with one call, so that readers never see part of a line.
     pub(super) fn write(&mut self, entry: &LogEntry) -> io::Result<()> {
         if self.written >= self.limits.file_bytes {
             self.name.part = self.name.part.saturating_add(1);
@@ -89,7 +89,7 @@ impl LogFiles {
         self.append(entry)
     }
 
-    /// Begins a file.
+    /// Starts a file.
     fn begin(&mut self, time: Duration) -> io::Result<()> {
         let LogFileName { pid, part, .. } = self.name;
         let (agent, requests) = (self.agent.clone(), self.requests);
@@ -105,20 +105,20 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Makes room. The first file of our own stays: without the beginning of a connection nobody can
-    /// tell what the rest means.
+    /// Removes the oldest files, but not this log's first one, without which the rest cannot be
+    /// read.
     fn remove_old(&self) {
         let first = LogFileName { part: 1, ..self.name };
         let names = self.names().unwrap_or_default();
         let surplus = names.len().saturating_sub(self.limits.files.max(2));
         let old = names.into_iter().filter(|name| *name != first && *name != self.name);
         for name in old.take(surplus) {
-            // Somebody else may be tidying up too.
+            // Another process may remove it at the same time.
             let _ = unlinkat(&self.directory, name.file().as_str(), UnlinkatFlags::NoRemoveDir);
         }
     }
 
-    /// The logs in the directory, the oldest first.
+    /// Returns the log files in the directory, the oldest first.
     fn names(&self) -> nix::Result<Vec<LogFileName>> {
         let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut directory = Dir::openat(&self.directory, ".", flags, Mode::empty())?;
@@ -143,18 +143,18 @@ impl LogFileName {
             pid: word()?.parse().ok()?,
             part: word()?.parse().ok()?,
         };
-        // What is spelled otherwise was not made here.
+        // Another spelling is not one of these files.
         (found.file() == name).then_some(found)
     }
 
-    /// Whether both are of one connection.
+    /// Returns whether both belong to one connection.
     pub(crate) fn same_log(self, other: Self) -> bool {
         (self.begun, self.pid) == (other.begun, other.pid)
     }
 }
 
-/// All files of the log that `file` is one of, as far as they are there, in their order. Any other
-/// file stands alone.
+/// Returns the existing files of the log that `file` belongs to, in order. Any other file is
+/// returned alone.
 ///
 /// # Errors
 ///
@@ -174,7 +174,8 @@ pub fn parts(file: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Begins a log under a name that nobody has: another one may have begun with this very millisecond.
+/// Creates the first file with an unused name, as another log may have started in the same
+/// millisecond.
 fn first_free(directory: &OwnedFd, begun: u64) -> io::Result<(LogFileName, File)> {
     let pid = std::process::id();
     let mut name = LogFileName { begun, pid, part: 1 };

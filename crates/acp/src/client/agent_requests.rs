@@ -1,4 +1,4 @@
-//! What the agent asks of us and waits for.
+//! The agent's requests that wait for an answer.
 
 use std::time::Instant;
 
@@ -7,22 +7,22 @@ use serde_json::Value;
 use crate::message::Id;
 use crate::unanswered::Unanswered;
 
-/// What a request that waits is about.
+/// A pending request of the agent.
 #[derive(Debug)]
 pub(super) enum AgentRequest {
-    /// A permission.
+    /// `session/request_permission`.
     Permission {
         session: String,
-        /// The ids of its options.
+        /// The options' ids.
         options: Vec<Value>,
         deadline: Option<Instant>,
     },
-    /// Something that is served.
+    /// A request that the caller serves.
     Host,
 }
 
 impl Unanswered<AgentRequest> {
-    /// The options of a permission that waits.
+    /// Returns the options of a pending permission request.
     pub(super) fn permission(&self, id: &Id) -> Option<&[Value]> {
         match self.get(id)? {
             AgentRequest::Permission { options, .. } => Some(options),
@@ -34,7 +34,7 @@ impl Unanswered<AgentRequest> {
         matches!(self.get(id), Some(AgentRequest::Host))
     }
 
-    /// Takes out the oldest permission of a session.
+    /// Removes the oldest permission request of a session.
     pub(super) fn take_permission_of(&mut self, of: &str) -> Option<Id> {
         let taken = self.take_first(|request| match request {
             AgentRequest::Permission { session, .. } => session == of,
@@ -43,7 +43,7 @@ impl Unanswered<AgentRequest> {
         taken.map(|(id, _)| id)
     }
 
-    /// A permission whose deadline has come, and its session.
+    /// Returns a permission request whose deadline has passed, with its session.
     pub(super) fn expired(&self, now: Instant) -> Option<(Id, String)> {
         self.iter().find_map(|(id, request)| match request {
             AgentRequest::Permission { session, deadline: Some(deadline), .. }

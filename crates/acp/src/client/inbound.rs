@@ -1,4 +1,4 @@
-//! What comes from the agent, sent to where it belongs.
+//! Dispatches the agent's messages.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ use crate::turn_end::CancelCause;
 use crate::update::{Update, session_of};
 
 impl Client {
-    /// Takes what the stream has next.
+    /// Handles the next item of the stream.
     pub(super) fn handle_inbound(&mut self, inbound: Inbound) {
         self.last_activity = self.now;
         match inbound {
@@ -31,7 +31,7 @@ impl Client {
             Inbound::Message(Message::Notification { method, params }) => {
                 self.notification(method, params);
             }
-            // The reader tells these as noise.
+            // The reader reports these as [`Inbound::NonJsonOutput`].
             Inbound::Message(Message::Invalid(_)) => {}
             Inbound::NonJsonOutput(non_json) => {
                 self.events.push_back(Event::NonJsonOutput(non_json));
@@ -41,7 +41,7 @@ impl Client {
         }
     }
 
-    /// Ends what waits, each in its way, and the connection.
+    /// Fails pending requests, ends turns, and closes the connection.
     fn close(&mut self) {
         while let Some((request, sent)) = self.pending.pop() {
             self.complete(request, sent, Err(Failure::Ended));
@@ -74,7 +74,7 @@ impl Client {
         }
     }
 
-    /// A request of ours has come to its end.
+    /// Completes a request of the client.
     pub(super) fn complete(
         &mut self,
         request: u64,
@@ -97,7 +97,7 @@ impl Client {
                 Err(other) => ("initialize".to_owned(), Failure::UnsupportedVersion(other)),
             },
             (SentRequest::New, Ok(result)) => match session_of(&result) {
-                // Another of this name would take the turn of the first with it.
+                // Replacing the session would drop its running turn.
                 Some(session) if self.is_in_use(&session) && !self.is_relayed() => {
                     ("session/new".to_owned(), Failure::SessionInUse(session))
                 }
@@ -174,7 +174,7 @@ impl Client {
         }
     }
 
-    /// Keeps an update if its session may be the one that is being opened.
+    /// Keeps an update if its session may be the one being opened.
     fn keep_early(&mut self, update: Update) {
         let limits = &self.config.limits;
         let is_opening = self.pending.iter().any(|(_, sent)| *sent == SentRequest::New);
@@ -190,7 +190,7 @@ impl Client {
         }
     }
 
-    /// Applies what came before the session was known.
+    /// Applies updates that preceded the answer to `session/new`.
     fn apply_early(&mut self, session: &str) {
         let early = std::mem::take(&mut self.early);
         let (ours, others): (Vec<_>, Vec<_>) =
@@ -198,7 +198,7 @@ impl Client {
         ours.into_iter().chain(others).for_each(|update| self.update(update));
     }
 
-    /// Counts what was kept for sessions that were not opened.
+    /// Counts updates of sessions that were not opened.
     fn drop_early(&mut self) {
         let early = std::mem::take(&mut self.early);
         early.updates.into_iter().for_each(|update| self.keep_early(update));
@@ -244,7 +244,7 @@ impl Client {
         self.events.push_back(Event::Permission { id, request: Box::new(request) });
     }
 
-    /// The agent does not want an answer any more. It still gets one.
+    /// Handles `$/cancel_request`. The request is still answered.
     fn agent_cancels_request(&mut self, params: &Value) {
         let id = params.get("requestId").cloned().and_then(Id::parse);
         let Some(id) = id.filter(|id| self.agent_requests.contains(id)) else {
@@ -256,7 +256,7 @@ impl Client {
         self.events.push_back(Event::Withdrawn { id, why: Withdrawal::ByAgent });
     }
 
-    /// Answers all permissions that wait for a decision about a session.
+    /// Answers all pending permission requests of a session with `cancelled`.
     pub(super) fn cancel_permissions(&mut self, session: &str, cause: CancelCause) {
         let why = match cause {
             CancelCause::PermissionTimeout => Withdrawal::TimedOut,
@@ -271,7 +271,7 @@ impl Client {
         }
     }
 
-    /// Nobody reads the message, but whoever waits for it is told.
+    /// Answers or completes the request of a message that was skipped.
     fn too_long(&mut self, len: u64, envelope: Envelope) {
         match envelope {
             Envelope { id: Some(id), method: None } => {

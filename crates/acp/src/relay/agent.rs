@@ -1,4 +1,4 @@
-//! What the agent says.
+//! Messages from the agent.
 
 use std::time::Instant;
 
@@ -53,7 +53,7 @@ impl Relay {
                 Fields::new(&self.config.map, Direction::ToEditor).params(&method, &mut params);
                 if let Some(path) = host_path(&method, &params).filter(|path| !self.is_known(path))
                 {
-                    let text = format!("'{path}' is in no folder that the agent has");
+                    let text = format!("'{path}' is outside the agent's directories");
                     let error = RpcError::new(code::INVALID_PARAMS, text);
                     return self.reject(Side::Agent, id, error);
                 }
@@ -83,7 +83,7 @@ impl Relay {
         self.notify(Side::Editor, method, params, extra);
     }
 
-    /// Takes from an update what is to be known here; it passes all the same.
+    /// Tracks an update, which is forwarded in any case.
     fn update(&mut self, params: &Value) {
         let (Some(session), Some(body)) =
             (params.get("sessionId").and_then(Value::as_str), params.get("update"))
@@ -102,7 +102,7 @@ impl Relay {
             let error = RpcError::new(code::INVALID_PARAMS, "no session");
             return self.reject(Side::Agent, id, error);
         };
-        // Of a session that nobody has prompted yet, what the request itself tells is all there is.
+        // For a session without a prompt, only the request describes the call.
         let mut unknown = None;
         let state = match self.sessions.get_mut(&session) {
             Some(state) => state,
@@ -125,8 +125,8 @@ impl Relay {
         }
     }
 
-    /// Leaves a permission to the person at the editor, with paths as the editor names them. Without
-    /// an editor it is answered `cancelled`. False if it does not wait for us.
+    /// Forwards a permission request to the editor, with mapped paths. Without an editor it is
+    /// answered `cancelled`. Returns false if the decision is not the caller's.
     pub fn ask_editor(&mut self, id: &Id, now: Instant) -> bool {
         self.now = now;
         let Some(IncomingRequest::Permission { decider: Decider::Host(pending), .. }) =
@@ -156,7 +156,7 @@ impl Relay {
         true
     }
 
-    /// Tells the editor the content of a call anew, as there is news of a terminal in it.
+    /// Sends the content of a call again, as a terminal in it has new output.
     pub(super) fn resend_content(&mut self, CallRef { session, call }: CallRef) {
         let tools = self.sessions.get(&session).map(SessionState::tools);
         let content = tools.and_then(|tools| tools.get(&call)?.member("content"));
@@ -169,7 +169,7 @@ impl Relay {
         self.notify(Side::Editor, UPDATE.to_owned(), params, Map::new());
     }
 
-    /// The agent does not want an answer any more. It still gets one.
+    /// Handles `$/cancel_request`. The request is still answered.
     fn agent_cancels_request(&mut self, mut params: Value, extra: Map<String, Value>) {
         let id = params.get("requestId").cloned().and_then(Id::parse);
         let asked = id.as_ref().and_then(|id| Some((id.clone(), self.agent.incoming.get(id)?)));
@@ -184,7 +184,7 @@ impl Relay {
             Some((id, IncomingRequest::Host)) => {
                 self.events.push_back(RelayEvent::Withdrawn { id, why: Withdrawal::ByAgent });
             }
-            // Only the editor prompts.
+            // Only the editor sends prompts.
             Some((_, IncomingRequest::Queued { .. })) | None => {
                 count(&mut self.agent.protocol_errors.unknown_cancellations);
             }
@@ -192,7 +192,7 @@ impl Relay {
     }
 }
 
-/// Where on the host a request of the agent reaches. The editor may not look at that.
+/// Returns the host path of a request. The editor may not check it.
 fn host_path<'a>(method: &str, params: &'a Value) -> Option<&'a str> {
     let member = match method {
         "fs/read_text_file" | "fs/write_text_file" => "path",

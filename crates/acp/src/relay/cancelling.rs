@@ -1,4 +1,4 @@
-//! The end of a turn before its end.
+//! Cancels turns.
 
 use serde_json::{Map, Value, json};
 
@@ -12,8 +12,8 @@ use crate::permission::Decision;
 use crate::update::session_of;
 
 impl Relay {
-    /// Passes on that a turn is to end, once, then answers every permission of its session that
-    /// waits: without that some agents never end. Prompts behind it are never sent.
+    /// Forwards `session/cancel` once, then answers the session's pending permission requests: some
+    /// agents otherwise never end the turn. Queued prompts are never sent.
     pub(super) fn cancel(&mut self, params: Value, extra: Map<String, Value>) {
         let Some(session) = session_of(&params) else { return };
         let until = self.now.checked_add(self.config.limits.cancel_grace);
@@ -27,7 +27,7 @@ impl Relay {
         }
     }
 
-    /// The editor has gone: every turn is to end.
+    /// Cancels all turns, after the editor has disconnected.
     pub(super) fn cancel_all(&mut self) {
         let sessions: Vec<String> = self.sessions.keys().cloned().collect();
         for session in sessions {
@@ -36,7 +36,7 @@ impl Relay {
         self.cancel_permissions(|_| true);
     }
 
-    /// Answers all permissions that wait for a decision about such a session, the oldest first.
+    /// Cancels the pending permission requests of matching sessions, the oldest first.
     fn cancel_permissions(&mut self, is_it: impl Fn(&str) -> bool) {
         let waiting = self.agent.incoming.iter().filter_map(|(id, asked)| match asked {
             IncomingRequest::Permission { session, .. } => is_it(session).then(|| id.clone()),
@@ -50,7 +50,7 @@ impl Relay {
         }
     }
 
-    /// Answers a permission that nobody has to decide about any more, and tells whoever was asked.
+    /// Answers a permission request with `cancelled` and notifies the editor or the caller.
     pub(super) fn cancel_permission(&mut self, id: &Id, why: Withdrawal) {
         let at_editor = match self.agent.incoming.get(id) {
             Some(IncomingRequest::Permission { decider: Decider::Editor(number), .. }) => {
@@ -60,7 +60,7 @@ impl Relay {
         };
         self.answer(Side::Agent, id, Ok(Decision::Cancelled.to_result()), Map::new());
         match (at_editor, why) {
-            // It was the editor who has cancelled: it knows.
+            // The editor cancelled the turn itself.
             (Some(number), Withdrawal::TurnCancelled) => {
                 self.editor.sent.complete(&number.into());
             }

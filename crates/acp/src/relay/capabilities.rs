@@ -1,11 +1,12 @@
-//! Who serves what: what the agent is told it can ask for, and what becomes of it when it asks.
+//! Capabilities declared to the agent, and the server of each method.
 
 use serde_json::{Map, Value};
 
 use super::ServedBy;
 use crate::capabilities::ClientCapabilities;
 
-/// What the agent is offered (`spec/acp-relay.md#who-serves-what`). What is declared is what is served.
+/// The declared capabilities, which are exactly the served ones
+/// (`spec/acp-relay.md#who-serves-what`).
 #[derive(Debug)]
 pub(super) struct Capabilities {
     files: ServedBy,
@@ -14,7 +15,7 @@ pub(super) struct Capabilities {
 }
 
 impl Capabilities {
-    /// Before the editor has said what it can.
+    /// Creates the state before the editor's `initialize`.
     pub(super) fn new(files: ServedBy, terminal: ServedBy) -> Self {
         let ours = |served| served == ServedBy::Host;
         let declared = ClientCapabilities {
@@ -25,7 +26,7 @@ impl Capabilities {
         Capabilities { files, terminal, declared }
     }
 
-    /// Rewrites what the editor declares in an `initialize` to what is served.
+    /// Rewrites the capabilities in the editor's `initialize`.
     pub(super) fn declare(&mut self, params: &mut Value) {
         let mut all = object(params.take());
         let mut capabilities = object(all.remove("clientCapabilities").unwrap_or_default());
@@ -40,7 +41,7 @@ impl Capabilities {
         *params = Value::Object(all);
     }
 
-    /// Who serves a method. What is neither a file's nor a terminal's is the editor's.
+    /// Returns the server of a method. Methods other than `fs/*` and `terminal/*` are the editor's.
     pub(super) fn served_by(&self, method: &str) -> ServedBy {
         let served = match method.split_once('/') {
             Some(("fs", _)) => self.files,
@@ -51,7 +52,7 @@ impl Capabilities {
     }
 }
 
-/// Sets a capability, and tells whether it is there.
+/// Sets a capability and returns its value.
 fn declare(served: ServedBy, members: &mut Map<String, Value>, name: &str) -> bool {
     let is_there = match served {
         ServedBy::Host => true,

@@ -1,4 +1,4 @@
-//! One of the two ends that a relay stands between.
+//! The connection with one end.
 
 use serde_json::{Map, Value};
 
@@ -16,9 +16,9 @@ use crate::unanswered::Unanswered;
 pub(super) struct Connection {
     pub(super) reader: MessageReader,
     pub(super) out: Outbox,
-    /// What it was asked, by ids that are new to it.
+    /// Requests sent to it, by the relay's ids.
     pub(super) sent: Pending<ForwardedRequest>,
-    /// What it has asked, by its own ids. Whatever is in here is answered when it is taken out.
+    /// Its requests, by its own ids. Each is answered when removed.
     pub(super) incoming: Unanswered<IncomingRequest>,
     pub(super) protocol_errors: ProtocolErrors,
     pub(super) stream: StreamState,
@@ -30,47 +30,47 @@ pub(super) enum StreamState {
     Ended,
 }
 
-/// A request of the other end that was passed on.
+/// A forwarded request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ForwardedRequest {
-    /// The other end's id of it.
+    /// The sender's id.
     pub(super) id: Id,
     pub(super) kind: RequestKind,
 }
 
-/// What a request is about that was passed on, as far as its answer has a meaning here.
+/// The kind of a forwarded request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum RequestKind {
     Prompt { session: String },
     Other { method: String },
 }
 
-/// Where a request is that an end waits for.
+/// A pending request of an end.
 #[derive(Debug)]
 pub(super) enum IncomingRequest {
-    /// At the other end, by this id.
+    /// Forwarded with this id.
     Forwarded(u64),
-    /// A prompt behind others of its session.
+    /// A queued prompt.
     Queued { session: String },
-    /// A permission.
+    /// A permission request.
     Permission { session: String, decider: Decider },
-    /// With whoever serves.
+    /// Served by the caller.
     Host,
 }
 
-/// Who is to decide about a permission.
+/// Who decides a permission request.
 #[derive(Debug)]
 pub(super) enum Decider {
-    /// Whoever drives the relay.
+    /// The caller.
     Host(PendingPermission),
-    /// The editor, by this id.
+    /// The editor, asked with this id.
     Editor(u64),
 }
 
-/// What it takes to ask the editor.
+/// The data to forward a permission request.
 #[derive(Debug, Default)]
 pub(super) struct PendingPermission {
-    /// The ids of the options.
+    /// The options' ids.
     pub(super) options: Vec<Value>,
     pub(super) params: Value,
     pub(super) extra: Map<String, Value>,
@@ -90,7 +90,7 @@ impl Connection {
 }
 
 impl Side {
-    /// The other one.
+    /// Returns the other end.
     #[must_use]
     pub fn other(self) -> Self {
         match self {

@@ -1,4 +1,4 @@
-//! What the editor says.
+//! Messages from the editor.
 
 use serde_json::{Map, Value};
 
@@ -65,7 +65,7 @@ impl Relay {
         }
     }
 
-    /// The error of a session that is opened where the agent has no files.
+    /// Returns an error if a session's directory is outside the agent's directories.
     fn check_directory(&self, params: &Value) -> Option<RpcError> {
         let cwd = params.get("cwd")?.as_str()?;
         if self.is_known(cwd) {
@@ -73,11 +73,11 @@ impl Relay {
         }
         let remedy = &self.config.remedy;
         let hint = if remedy.is_empty() { String::new() } else { format!("\nhint: {remedy}") };
-        let text = format!("'{cwd}' is in no folder that the agent has{hint}");
+        let text = format!("'{cwd}' is outside the agent's directories{hint}");
         Some(RpcError::new(code::INVALID_PARAMS, text))
     }
 
-    /// Whether a path, as the editor names it, is beneath a folder that the agent has.
+    /// Returns whether a path of the editor is within the agent's directories.
     pub(super) fn is_known(&self, path: &str) -> bool {
         let roots = &self.config.roots;
         roots.is_empty() || roots.iter().any(|root| is_beneath(path, root))
@@ -98,7 +98,7 @@ impl Relay {
                 }
                 self.prompt_cancelled(&id);
             }
-            // The editor has nothing to ask of us.
+            // The editor sends no such requests.
             Some((_, IncomingRequest::Permission { .. } | IncomingRequest::Host)) | None => {
                 count(&mut self.editor.protocol_errors.unknown_cancellations);
             }
@@ -106,7 +106,7 @@ impl Relay {
     }
 }
 
-/// Names a request by the id that the receiver knows it by.
+/// Sets `requestId` to the receiver's id.
 pub(super) fn set_request(params: &mut Value, number: u64) {
     if let Some(id) = params.get_mut("requestId") {
         *id = number.into();

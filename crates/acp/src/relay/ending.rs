@@ -1,4 +1,4 @@
-//! The ends of the two streams.
+//! Handles the end of both streams.
 
 use std::time::Instant;
 
@@ -25,8 +25,8 @@ impl Relay {
         }
     }
 
-    /// Every turn is to end, and what the editor was asked fails. It is still told how its own
-    /// requests ended: that it has no more to say does not mean that it does not listen.
+    /// Cancels all turns and fails requests to the editor. The editor still receives answers, as it
+    /// may only have closed its output.
     fn editor_stream_ended(&mut self) {
         self.cancel_all();
         while let Some((_, sent)) = self.editor.sent.pop() {
@@ -35,7 +35,7 @@ impl Relay {
         self.release = Release::At(self.grace());
     }
 
-    /// All that waits for the agent fails at once, and nobody waits for what it has asked.
+    /// Fails the editor's requests and withdraws the agent's.
     fn agent_stream_ended(&mut self) {
         let error = self.agent_ended();
         while let Some((_, sent)) = self.agent.sent.pop() {
@@ -65,8 +65,8 @@ impl Relay {
         }
     }
 
-    /// Tells once that the agent is not needed any more: when all that it has asked is answered, and the
-    /// answers are taken.
+    /// Sends [`RelayEvent::Released`] once all of the agent's requests are answered and the answers
+    /// written.
     pub(super) fn release(&mut self) {
         let now = self.now;
         let is_late = |until: Option<Instant>| until.is_some_and(|until| until <= now);
@@ -86,7 +86,8 @@ impl Relay {
         }
     }
 
-    /// Answers what is ours to serve and still runs. Everything else was answered when the editor went.
+    /// Fails the requests that the caller still serves. All others were answered when the editor
+    /// disconnected.
     fn fail_host_requests(&mut self) {
         while let Some((id, _)) =
             self.agent.incoming.take_first(|asked| matches!(asked, IncomingRequest::Host))
@@ -96,7 +97,7 @@ impl Relay {
         }
     }
 
-    /// Whether the agent's requests are served: not any more once it is about to be ended.
+    /// Returns whether the agent's requests are still served.
     pub(super) fn is_serving(&self) -> bool {
         matches!(self.release, Release::No | Release::At(_))
     }
@@ -105,7 +106,7 @@ impl Relay {
         self.now.checked_add(self.config.limits.cancel_grace)
     }
 
-    /// Why nothing comes of what the editor asks.
+    /// Returns the error for requests after the agent's end.
     pub(super) fn agent_ended(&self) -> RpcError {
         let text = match self.end_reason.as_str() {
             "" => "the agent has ended".to_owned(),

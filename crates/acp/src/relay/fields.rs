@@ -1,12 +1,11 @@
-//! Where the protocol has paths, and nowhere else (`spec/acp-relay.md#fields`).
+//! Maps the path fields of the protocol (`spec/acp-relay.md#fields`).
 
 use serde_json::Value;
 
 use super::path_map::{Direction, PathMap};
 use crate::message::{RpcError, code};
 
-/// Maps what is a path by the schema. Text of people and models, commands, and what agents and
-/// editors have added of their own stay as they are.
+/// Maps fields that are paths by the schema. Texts, commands and extension fields are unchanged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'a> {
     map: &'a PathMap,
@@ -18,7 +17,7 @@ impl<'a> Fields<'a> {
         Fields { map, direction }
     }
 
-    /// The parameters of a request or a notification.
+    /// Maps the parameters of a request or a notification.
     pub(super) fn params(self, method: &str, params: &mut Value) {
         if self.map.is_identity(self.direction) {
             return;
@@ -56,7 +55,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The result of a request.
+    /// Maps the result of a request.
     pub(super) fn result(self, method: &str, result: &mut Value) {
         if (self.direction, method) == (Direction::ToEditor, "session/list") {
             for session in items(result, "sessions") {
@@ -65,7 +64,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The error of a request: what was not found.
+    /// Maps the path in the error of a request.
     pub(super) fn error(self, error: &mut RpcError) {
         if error.code == code::NOT_FOUND {
             error.data.iter_mut().for_each(|data| self.uri(data));
@@ -86,7 +85,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Where a session is.
+    /// Maps a session's directories.
     fn place(self, value: &mut Value) {
         self.path(value, "cwd");
         for directory in items(value, "additionalDirectories") {
@@ -94,7 +93,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A tool call, or a piece of content, which has some of the same.
+    /// Maps a tool call, or a piece of content with the same fields.
     fn call(self, value: &mut Value) {
         for location in items(value, "locations") {
             self.path(location, "path");
@@ -102,7 +101,7 @@ impl<'a> Fields<'a> {
         self.content(value, "content");
     }
 
-    /// A block, or blocks, or blocks within others; also what tool calls have in their place.
+    /// Maps a block, an array of blocks, or nested blocks, and the content of tool calls.
     fn content(self, holder: &mut Value, name: &str) {
         match holder.get_mut(name) {
             Some(Value::Array(blocks)) => blocks.iter_mut().for_each(|block| self.block(block)),
@@ -120,7 +119,7 @@ impl<'a> Fields<'a> {
                     self.uri(resource);
                 }
             }
-            // A block in a block, of which some leave the type out.
+            // A nested block; some omit the type.
             Some("content") | None => self.content(block, "content"),
             Some(_) => {}
         }
@@ -147,7 +146,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What is in an array of this name.
+/// Returns the elements of an array member.
 fn items<'a>(holder: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Value> {
     holder.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten()
 }
@@ -158,12 +157,13 @@ mod tests {
 
     use super::*;
 
-    /// `/h` on the host is `/i` inside.
+    /// Maps `/h` on the host to `/i` in the container.
     fn map() -> PathMap {
         PathMap::default().map_directory("/h", "/i")
     }
 
-    /// What goes in with every path of it as `HERE`, and every other text with a path as `stays /h /i`.
+    /// Fills `HERE` with each path and checks the result; text such as `stays /h /i` must not
+    /// change.
     fn check(direction: Direction, method: &str, template: &str) {
         let (from, to) = match direction {
             Direction::ToAgent => ("/h/x", "/i/x"),

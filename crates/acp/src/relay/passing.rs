@@ -1,4 +1,4 @@
-//! From one end to the other: every request has one answer, and every answer its request.
+//! Forwards messages. Every request gets one answer, and every answer belongs to a request.
 
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ use crate::pending::Completion;
 use crate::protocol_errors::count;
 
 impl Relay {
-    /// The next message of either end, in turns, so that neither keeps the other from being heard.
+    /// Returns the next message, alternating between the ends.
     pub(super) fn next_inbound(&mut self) -> Option<(Side, Inbound)> {
         for from in [self.next, self.next.other()] {
             if self.should_read(from)
@@ -41,7 +41,7 @@ impl Relay {
                 Side::Editor => self.editor_notification(method, params, extra),
                 Side::Agent => self.agent_notification(method, params, extra),
             },
-            // The reader tells these as noise.
+            // The reader reports these as [`Inbound::NonJsonOutput`].
             Inbound::Message(Message::Invalid(_)) => {}
             Inbound::NonJsonOutput(non_json) => {
                 self.events.push_back(RelayEvent::NonJsonOutput { side: from, non_json });
@@ -76,7 +76,7 @@ impl Relay {
         }
     }
 
-    /// An answer has come: the other end gets it, if it waits for it.
+    /// Forwards a response if its request is pending.
     fn response(
         &mut self,
         from: Side,
@@ -112,8 +112,7 @@ impl Relay {
             if let Some(login) = &self.config.terminal_login {
                 login.rewrite(result);
             }
-            // A session of another version would pass through the states of version 1: the editor must
-            // not open one.
+            // The relay implements version 1 only, so the editor must not open a session.
             if let Some(other) = later_version(result) {
                 outcome = Err(unsupported_version_error(&other));
                 self.unsupported_version = Some(other);
@@ -127,7 +126,7 @@ impl Relay {
         }
     }
 
-    /// Passes a request on, and enters that it waits. One that is longer than a line is refused.
+    /// Forwards a request and records it as pending. Rejects one that is too long.
     pub(super) fn forward(
         &mut self,
         to: Side,
@@ -151,7 +150,7 @@ impl Relay {
         true
     }
 
-    /// Sends a request of the other end by an id that is new.
+    /// Sends a forwarded request with a new id.
     pub(super) fn send(
         &mut self,
         to: Side,
@@ -171,7 +170,7 @@ impl Relay {
         sent.map(|()| number)
     }
 
-    /// Tells something to one end, if it is there. What is longer than a line is not told.
+    /// Forwards a notification if the end is connected. Drops one that is too long.
     pub(super) fn notify(
         &mut self,
         to: Side,
@@ -189,14 +188,14 @@ impl Relay {
         }
     }
 
-    /// Withdraws a request that was passed on; whatever is still answered to it is dropped.
+    /// Cancels a forwarded request; a late response is dropped.
     pub(super) fn cancel_sent_request(&mut self, to: Side, number: u64) {
         self.connection_mut(to).sent.complete(&number.into());
         let params = json!({"requestId": number});
         self.notify(to, CANCEL_REQUEST.to_owned(), params, Map::new());
     }
 
-    /// Writes the one answer to a request, if it waits.
+    /// Answers a pending request, once.
     pub(super) fn answer(
         &mut self,
         to: Side,
@@ -211,7 +210,7 @@ impl Relay {
         is_waiting
     }
 
-    /// Answers a request that never came to wait.
+    /// Answers a request that was not recorded as pending.
     pub(super) fn reject(&mut self, to: Side, id: Id, error: RpcError) {
         self.reply(to, id, Err(error), Map::new());
     }
@@ -228,7 +227,7 @@ impl Relay {
         }
     }
 
-    /// Nobody reads the message, but whoever waits for it is told.
+    /// Answers the request of a message that was skipped.
     fn too_long(&mut self, from: Side, len: u64, envelope: Envelope) {
         let error = |code| RpcError::new(code, format!("a message of {len} bytes is too long"));
         match envelope {
@@ -250,7 +249,7 @@ impl Relay {
     }
 }
 
-/// The error of an agent that answers another version than it was offered.
+/// Returns the error for an agent that answers with another version.
 pub(super) fn unsupported_version_error(other: &UnsupportedVersion) -> RpcError {
     let hint = "hint: use a release of the agent that speaks version 1";
     RpcError::new(code::INTERNAL, format!("{other}\n{hint}"))
@@ -260,5 +259,5 @@ pub(super) fn busy() -> RpcError {
     RpcError::new(code::INTERNAL, "busy")
 }
 
-/// An id is held as long as its request waits; none that is sent in earnest is longer, in bytes.
+/// The longest id, in bytes. It is held while its request is pending.
 const LONGEST_ID: usize = 1024;

@@ -1,10 +1,10 @@
-//! Paths on the host and the same places as an agent in its container names them.
+//! Maps paths between the host and an agent's container.
 
 use std::borrow::Cow;
 
 use super::file_uri::{self, FileUri};
 
-/// Which folder is which (`spec/acp-relay.md#paths`). Pure: it looks at names and at no file.
+/// A map of directories (`spec/acp-relay.md#paths`). Pure: works on names, not on files.
 ///
 /// ```
 /// use aifo_acp::{Direction, PathMap};
@@ -15,7 +15,7 @@ use super::file_uri::{self, FileUri};
 ///     .map_directory("/run/aifo/s1/tmp", "/tmp");
 /// assert_eq!(map.path(Direction::ToEditor, "/workspace/src/a.rs").unwrap(), "/home/me/project/src/a.rs");
 /// assert_eq!(map.path(Direction::ToAgent, "/run/aifo/s1/tmp/x").unwrap(), "/tmp/x");
-/// assert_eq!(map.path(Direction::ToAgent, "/home/me/project/src"), None, "it has the same name");
+/// assert_eq!(map.path(Direction::ToAgent, "/home/me/project/src"), None, "the same on both sides");
 /// assert_eq!(map.uri(Direction::ToEditor, "file:///tmp/a%20b").unwrap(), "file:///run/aifo/s1/tmp/a%20b");
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,7 @@ pub struct PathMap {
     to_editor: Vec<Pair>,
 }
 
-/// Which way a name goes.
+/// The direction of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the editor to the agent: from the host into the container.
@@ -40,30 +40,30 @@ struct Pair {
 }
 
 impl PathMap {
-    /// A folder of the host that the agent has under another name, or under the same.
+    /// Adds a directory of the host and its path in the container.
     #[must_use]
     pub fn map_directory(mut self, host: &str, inside: &str) -> Self {
         self.to_agent.push(Pair { from: host.to_owned(), to: inside.to_owned() });
         self.map_alias(inside, host)
     }
 
-    /// One more name that the agent has for a folder of the host. The editor's is not turned into it.
+    /// Adds another path in the container for a directory of the host, mapped only towards the
+    /// editor.
     #[must_use]
     pub fn map_alias(mut self, inside: &str, host: &str) -> Self {
         self.to_editor.push(Pair { from: inside.to_owned(), to: host.to_owned() });
         self
     }
 
-    /// The other side's name for an absolute path; `None` if it is the same, or there is none.
+    /// Returns the other side's path for an absolute path; `None` if it is the same or not mapped.
     ///
-    /// Of several folders that hold it the deepest counts. A path that leaves that by `..` stays as
-    /// it is: where it leads is not the same on both sides.
+    /// The deepest matching directory counts. A path that leaves it by `..` is not mapped.
     pub fn path(&self, direction: Direction, path: &str) -> Option<String> {
         let (pair, rest) = self.find(direction, path, |part| Some(Cow::Borrowed(part)))?;
         Some(join(&pair.to, rest))
     }
 
-    /// The same for a `file:` URI. What is not replaced stays byte by byte; any other URI is `None`.
+    /// Maps a `file:` URI. Parts that are not replaced keep their bytes; `None` for any other URI.
     pub fn uri(&self, direction: Direction, uri: &str) -> Option<String> {
         let FileUri { head, path, tail } = FileUri::parse(uri)?;
         let (pair, rest) = self.find(direction, path, file_uri::decode)?;
@@ -71,7 +71,7 @@ impl PathMap {
         Some(format!("{head}{path}{tail}"))
     }
 
-    /// Whether no name is another on the other side.
+    /// Returns whether all paths are the same on both sides.
     pub(crate) fn is_identity(&self, direction: Direction) -> bool {
         self.pairs(direction).iter().all(Pair::is_identity)
     }
@@ -83,7 +83,7 @@ impl PathMap {
         }
     }
 
-    /// The pair that counts, and what of the path is beneath it.
+    /// Returns the deepest matching pair and the rest of the path.
     fn find<'a>(
         &self,
         direction: Direction,
@@ -110,13 +110,13 @@ impl Pair {
     }
 }
 
-/// Whether an absolute path is a folder or beneath it, by its name alone.
+/// Returns whether an absolute path is in a directory, by name alone.
 pub(super) fn is_beneath(path: &str, directory: &str) -> bool {
     beneath(path, directory, &|part| Some(Cow::Borrowed(part))).is_some()
 }
 
-/// What of an absolute path is beneath a folder, as it stands there. `None` if the path is elsewhere,
-/// leaves the folder on its way, or has a part that cannot be decoded.
+/// Returns the part of an absolute path below a directory, undecoded. `None` if the path is
+/// elsewhere, leaves the directory, or has an undecodable component.
 fn beneath<'a>(
     path: &'a str,
     directory: &str,
@@ -151,7 +151,7 @@ fn beneath<'a>(
     Some(rest.trim_start_matches('/'))
 }
 
-/// The names that a path is made of.
+/// Returns the components of a path.
 fn parts(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !part.is_empty() && *part != ".")
 }
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_deepest_folder_counts() {
-        // A workspace that is itself beneath `/tmp`, and the container's `/tmp` is another.
+        // A workspace beneath `/tmp`, while the container has another `/tmp`.
         let map =
             PathMap::default().map_directory("/run/t", "/tmp").map_directory("/tmp/ws", "/tmp/ws");
         assert_eq!(map.path(Direction::ToEditor, "/tmp/ws/a"), None);

@@ -1,4 +1,4 @@
-//! Prompts: one at a time in each session.
+//! Sends and queues prompts: one turn at a time per session.
 
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ use crate::turn_end::StopReason;
 const PROMPT: &str = "session/prompt";
 
 impl Relay {
-    /// Passes a prompt on, or lets it wait behind the one that runs.
+    /// Sends a prompt, or queues it behind the running turn.
     pub(super) fn prompt(
         &mut self,
         session: String,
@@ -47,7 +47,7 @@ impl Relay {
         }
     }
 
-    /// What is known of a session, from now on. `None` if there is no room for one more.
+    /// Returns the state of a session, which is tracked from now on. `None` if there is no room.
     fn session_state(&mut self, session: &str) -> Option<&mut SessionState> {
         if !self.sessions.contains_key(session) {
             if self.sessions.len() >= self.config.sessions {
@@ -61,7 +61,7 @@ impl Relay {
         self.sessions.get_mut(session)
     }
 
-    /// True if it was sent; otherwise it has been refused.
+    /// Returns true if the prompt was sent; otherwise it was rejected.
     fn send_prompt(&mut self, session: &str, prompt: Prompt) -> bool {
         let Prompt { id, params, extra, .. } = prompt;
         let kind = RequestKind::Prompt { session: session.to_owned() };
@@ -72,7 +72,7 @@ impl Relay {
         is_sent
     }
 
-    /// The agent has answered a prompt: the editor is told, and the next one goes.
+    /// Forwards the answer to a prompt and sends the next one.
     pub(super) fn prompt_answered(
         &mut self,
         session: &str,

@@ -1,15 +1,15 @@
-//! An agent's authentication in a terminal, which the editor starts by what it has started itself.
+//! An agent's terminal authentication, which the editor starts through this program.
 
 use serde_json::{Map, Value};
 
-/// The program that the editor starts as its agent (`spec/acp-relay.md#authentication`). The editor
-/// appends an agent's arguments to its command line and adds an agent's variables to its environment,
-/// on the host. So neither may mean anything to that program itself.
+/// The program that the editor started as its agent (`spec/acp-relay.md#authentication`). For
+/// terminal authentication the editor appends the agent's arguments to the program's command line
+/// and adds the agent's variables to its environment, so the program must not take them as its own.
 #[derive(Clone, Debug, Default)]
 pub struct TerminalLogin {
     /// Its options and subcommands: `--name`, `-n`, `name`.
     pub words: Vec<String>,
-    /// What it takes off the names of variables that are the agent's.
+    /// The prefix that it removes from the names of the agent's variables.
     pub variable_prefix: String,
 }
 
@@ -43,7 +43,7 @@ impl TerminalLogin {
         }
     }
 
-    /// Whether the program could take an argument for one of its own, wherever it stands.
+    /// Returns whether the program could take the argument as its own.
     fn is_own(&self, arg: &str) -> bool {
         let has = |word: &str| self.words.iter().any(|own| own == word);
         let is_short =
@@ -63,7 +63,7 @@ impl TerminalLogin {
     }
 }
 
-/// What ends the options of the program.
+/// Ends the program's options.
 const SEPARATOR: &str = "--";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Terminals of ours, as an editor is shown them that has never made them.
+//! Shows terminals that the caller serves to an editor that did not create them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::message::Id;
 
-/// The terminals of an agent that we serve (`spec/acp-relay.md#terminals`).
+/// An agent's terminals that the caller serves (`spec/acp-relay.md#terminals`).
 #[derive(Debug, Default)]
 pub(super) struct Terminals {
-    /// What was asked for and not answered yet.
+    /// Pending requests.
     requests: BTreeMap<String, TerminalRequest>,
     known: VecDeque<Terminal>,
 }
@@ -24,32 +24,32 @@ enum TerminalRequest {
 struct Terminal {
     id: String,
     session: String,
-    /// The command, for people.
+    /// The command line, for display.
     line: String,
-    /// The end of its output, as far as the agent has asked for it.
+    /// The end of the output that the agent last requested.
     output: String,
-    /// How it ended, for people.
+    /// The exit status, for display.
     exit: String,
-    /// The calls that it is shown in.
+    /// The calls whose content has it.
     calls: Vec<String>,
 }
 
-/// A call whose terminal has news.
+/// A tool call whose terminal has changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CallRef {
     pub(super) session: String,
     pub(super) call: String,
 }
 
-/// How many are known; the oldest makes room.
+/// The most terminals tracked; the oldest is dropped.
 const KNOWN: usize = 64;
-/// What is shown of an output, its end, in bytes.
+/// The most output shown, in bytes.
 const TAIL: usize = 16 * 1024;
-/// Calls that show one terminal.
+/// The most calls per terminal.
 const CALLS: usize = 8;
 
 impl Terminals {
-    /// The agent asks for something that we serve.
+    /// Records a request that the caller serves.
     pub(super) fn record_request(&mut self, id: &Id, method: &str, params: &Value) {
         let text = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
         let ask = match method {
@@ -67,7 +67,7 @@ impl Terminals {
         self.requests.insert(key(id), ask);
     }
 
-    /// We have answered: which calls are to be shown anew.
+    /// Records its answer, and returns the calls to send again.
     pub(super) fn record_response(&mut self, id: &Id, result: Option<&Value>) -> Vec<CallRef> {
         let (Some(ask), Some(result)) = (self.requests.remove(&key(id)), result) else {
             return Vec::new();
@@ -92,7 +92,7 @@ impl Terminals {
         }
     }
 
-    /// Puts texts in the place of terminals of ours, in the content of a call.
+    /// Replaces terminals in a call's content with their text.
     pub(super) fn replace_terminals(&mut self, call: &mut Value) {
         if self.known.is_empty() {
             return;
@@ -118,7 +118,7 @@ impl Terminals {
 }
 
 impl Terminal {
-    /// Takes what `terminal/output` was answered.
+    /// Applies the answer to `terminal/output`.
     fn take(&mut self, result: &Value) -> Vec<CallRef> {
         let output = result.get("output").and_then(Value::as_str).unwrap_or_default();
         let output = tail(output, TAIL);
@@ -131,13 +131,13 @@ impl Terminal {
         self.calls.iter().map(shown).collect()
     }
 
-    /// As a block of content: what a person would see there.
+    /// Returns a content block with the command and its output.
     fn block(&self) -> Value {
         let mut text = format!("$ {}\n{}", self.line, self.output);
         if !text.ends_with('\n') {
             text.push('\n');
         }
-        // Whatever stands in the output, it does not end the block.
+        // Longer than any fence in the output.
         let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
         let fence = "`".repeat(longest.max(2).saturating_add(1));
         let text = format!("{fence}\n{text}{fence}{}", self.exit);
@@ -145,7 +145,7 @@ impl Terminal {
     }
 }
 
-/// Ids are numbers or texts; as JSON they are apart.
+/// The JSON of the id, as numbers and strings must differ.
 fn key(id: &Id) -> String {
     id.to_value().to_string()
 }
@@ -158,7 +158,7 @@ fn exit_in_words(status: &Value) -> String {
     }
 }
 
-/// The last characters that have at most `most` bytes together.
+/// Returns the last whole characters within `most` bytes.
 fn tail(text: &str, most: usize) -> &str {
     let mut from = text.len().saturating_sub(most);
     while !text.is_char_boundary(from) {
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(terminals.record_response(&id(2), Some(&result)), [call]);
         let expected = "`````\n$ cargo test -q\na ```` b\n`````\nexit code 1";
         assert_eq!(shown(&mut terminals), expected);
-        // The same once more is no news, and an error neither.
+        // The same result, or an error, changes nothing.
         for result in [Some(&result), None] {
             terminals.record_request(&id(3), "terminal/output", &json!({"terminalId": "t"}));
             assert_eq!(terminals.record_response(&id(3), result), []);

@@ -204,7 +204,7 @@ impl Errand {
                 Ok(())
             }
             Event::Failed { method, failure, .. } if method == "session/load" => {
-                tracing::warn!(%failure, "the session cannot be gone on with, so it is a new one");
+                tracing::warn!(%failure, "could not resume the session; starting a new one");
                 self.resumed = None;
                 self.open_new(agent)
             }
@@ -221,7 +221,7 @@ impl Errand {
         match agent.with_client(|client, now| client.load_session(&session, params, now)) {
             Ok(_) => Ok(()),
             Err(refused @ SendError::NotOffered(_)) => {
-                tracing::warn!("{refused}, so it is a new session");
+                tracing::warn!("{refused}; starting a new session");
                 self.resumed = None;
                 self.open_new(agent)
             }

@@ -363,7 +363,7 @@ fn a_session_elsewhere_is_refused_with_the_remedy() {
         for cwd in ["/home/me", "/home/me/ws2", "/home/me/ws/../x", "ws", "/", ""] {
             story.editor_says(json!({"id": 1, "method": method, "params": {"cwd": cwd}}));
             let text =
-                format!("'{cwd}' is in no folder that the agent has\nhint: start it with --cwd");
+                format!("'{cwd}' is outside the agent's directories\nhint: start it with --cwd");
             assert_eq!(story.editor(), [error(1, -32602, &text)], "{method}");
         }
         for params in [
