@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_whole_and_in_their_order_whatever_the_stream_is() {
+    fn lines_arrive_whole_and_in_order_on_any_stream() {
         let (from, to) = io::pipe().unwrap();
         check(to, from);
         let (from, to) = UnixStream::pair().unwrap();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_have_to_wait_is_left_to_the_thread() {
+    fn blocking_writes_are_left_to_the_thread() {
         let (from, to) = io::pipe().unwrap();
         let output = OutputStream::new(to.into()).unwrap();
         let line = vec![b'x'; PAGE];

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_bytes_from_a_whole_character_on() {
+    fn the_tail_begins_with_a_whole_character() {
         let tail = Tail::new(5);
         assert_eq!(tail.text(), "");
         tail.push("abé".as_bytes());

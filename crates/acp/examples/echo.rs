@@ -1,5 +1,5 @@
-//! An agent that answers at once, for `cargo xtask bench`: every request by an empty result, and every
-//! byte that it reads from the file that it is given by an update of its session.
+//! An agent for `cargo xtask bench`: answers every request with an empty result, and sends an update
+//! for every byte that it reads from the given file.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read, Write};
@@ -35,7 +35,7 @@ fn tell_updates(mut told: impl Read) -> io::Result<()> {
     Ok(())
 }
 
-/// A line in one write.
+/// Writes a line with one call.
 fn say(message: &Value) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(format!("{message}\n").as_bytes())?;

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_agent_does_not_say_it_cannot() {
+    fn undeclared_capabilities_are_off() {
         let agent = AgentInfo::parse(json!({"protocolVersion": 1})).unwrap();
         assert_eq!((agent.loads_sessions, agent.auth_methods, agent.name), (false, vec![], None));
         let raw = json!({"agentCapabilities": {"loadSession": true, "new": 1},

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_tells_the_channel() {
+    fn the_kind_sets_the_channel() {
         let text = json!({"type": "text", "text": "> | x"});
         for (kind, expected) in [
             ("agent_message_chunk", "Answer > | x"),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_take_content_out_of_the_answer_and_never_into_it() {
+    fn labels_only_move_content_out_of_the_answer() {
         let text = |label: Value| {
             let mut block = json!({"type": "text", "text": "x"});
             block.as_object_mut().unwrap().extend(label.as_object().unwrap().clone());
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn content_comes_in_many_shapes() {
+    fn content_has_many_forms() {
         let wrapped = json!({"type": "content", "content": {"type": "text", "text": "x"}});
         let rows: [(Value, &[&str]); 24] = [
             (json!("x"), &["Answer x"]),

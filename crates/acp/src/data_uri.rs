@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_replaced_and_nothing_around_them() {
+    fn only_images_are_replaced() {
         let rows = [
             ("![a](data:image/png;base64,aGVsbG8=) x", "![a](/media/image/png-5) x"),
             ("data:image/png;base64,aGVsbG8", "/media/image/png-5"),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_stays_as_it_is() {
+    fn other_uris_are_unchanged() {
         let rows = [
             "",
             "no data: here",
@@ -240,13 +240,13 @@ mod tests {
     }
 
     #[test]
-    fn an_image_of_the_limit_is_taken() {
+    fn an_image_of_the_size_limit_is_accepted() {
         let text = "data:image/png;base64,MTIzNDU2Nzg5MDEy";
         assert_eq!(rewrite(text), "/media/image/png-12");
     }
 
     #[test]
-    fn a_block_of_content_may_be_an_image() {
+    fn image_blocks_are_decoded() {
         let block =
             |kind: &str, mime: &str| json!({"type": kind, "mimeType": mime, "data": "aGk="});
         let image = Image { kind: ImageKind::Png, bytes: b"hi".to_vec() };

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_first_bytes_tell() {
+    fn first_bytes_have_id_and_method() {
         let rows = [
             (r#"{"jsonrpc":"2.0","id":7,"result":{"text":"aaa"#, Some(json!(7)), None),
             (
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_will_do() {
+    fn any_bytes_are_accepted() {
         let head = br#"{"id":"\u00e9","method":"m\xff","params":{}}"#;
         for at in 0..head.len() {
             Envelope::read(&head[..at]);

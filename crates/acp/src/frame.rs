@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_in_lf_or_crlf_and_blank_ones_are_none() {
+    fn lines_end_in_lf_or_crlf_and_blank_ones_are_skipped() {
         check(b"", &["."]);
         check(b"\n\r\n  \n\t\r\n", &["."]);
         check(b"{}\n", &["{}", "."]);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_is_skipped_at_the_beginning_only() {
+    fn a_byte_order_mark_is_skipped_only_at_the_start() {
         check(b"\xef\xbb\xbf{}\n\xef\xbb\xbf{}\n", &["{}", "\u{feff}{}", "."]);
         check(b"\xef\xbb\xbf", &["."]);
         check(b"\xef\xbb\xbf\n\xef\xbb\xbf\n", &["\u{feff}", "."]);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_above_the_limit_is_told_once_and_the_next_one_is_read() {
+    fn a_line_above_the_limit_is_reported_once_and_the_next_is_read() {
         check(b"12345678\nx\n", &["12345678", "x", "."]);
         check(b"123456789\nx\n", &["!9 1234", "x", "."]);
         check(b"123456789abcdef", &["!15 1234", "."]);
@@ -275,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_text_is_told_and_the_next_one_is_read() {
+    fn a_line_that_is_not_utf8_is_reported_and_the_next_is_read() {
         check(b"\"\xff\"\nx\n", &["?3", "x", "."]);
         check("é\n".as_bytes(), &["é", "."]);
         check(b"\xc3", &["?1", "."]);
     }
 
     #[test]
-    fn a_line_without_an_end_takes_no_room() {
+    fn an_endless_line_takes_no_memory() {
         let mut reader = FrameReader::new(1 << 20, 4096);
         let piece = vec![b'x'; 64 << 10];
         let pieces = 24_000u64;
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_of_a_long_line_is_given_back() {
+    fn the_memory_of_a_long_line_is_freed() {
         let mut reader = FrameReader::new(16 << 20, 4096);
         let mut line = vec![b'x'; 16 << 20];
         line.push(b'\n');

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_those_of_serde_json() {
+    fn values_match_serde_json() {
         let rows = [
             "null",
             "true",
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_surrogate_pair_is_a_replacement_character() {
+    fn half_a_surrogate_pair_reads_as_a_replacement_character() {
         let rows = [
             (r#""\ud800""#, "\u{fffd}"),
             (r#""\uDFFF!""#, "\u{fffd}!"),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_too_many_is_told() {
+    fn too_many_values_are_an_error() {
         for (text, count) in [("1", 1), ("[1,2]", 3), (r#"{"a":[1],"b":{}}"#, 4)] {
             assert!(parse_json(text, count).is_ok(), "{text}");
             let error = parse_json(text, count - 1).unwrap_err();
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_one_line() {
+    fn a_message_is_encoded_as_one_line() {
         let message = json!({"text": "a\nb\r\u{2028}"});
         let line = encode_line(&message, 64).unwrap();
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_grow_with_what_is_held() {
+    fn weights_grow_with_content() {
         let rows = [json!(1), json!("x"), json!(["x", 1]), json!({"key": ["x", 1]})];
         let weights: Vec<usize> = rows.iter().map(weight).collect();
         assert!(weights.is_sorted(), "{weights:?}");

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_notifications_and_responses_are_told_apart() {
+    fn requests_notifications_and_responses_are_classified() {
         let failed = RpcError { code: -1, message: "no".to_owned(), data: Some(json!([1])) };
         let rows = [
             (json!({"jsonrpc": "2.0", "id": 1, "method": "m"}), request(1)),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_told_why() {
+    fn invalid_messages_have_a_reason() {
         let rows = [
             (json!(17), Invalid::NotAnObject),
             (json!("Loading credentials..."), Invalid::NotAnObject),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_with_what_its_data_says() {
+    fn an_error_shows_details_of_its_data() {
         let told =
             |data: Value| RpcError { code: -1, message: "no".into(), data: Some(data) }.to_string();
         assert_eq!(
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_its_messages_in_their_order() {
+    fn a_batch_yields_its_messages_in_order() {
         let batch = json!([{"id": 1, "result": 2}, {"method": "m"}, 17, [{"method": "m"}]]);
         let expected = [
             response(1, Ok(json!(2))),
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_ours_come_back_in_many_forms() {
+    fn returned_ids_may_have_many_forms() {
         let ours = |value: Value| Id::parse(value).unwrap().as_u64();
         for value in [json!(3), json!("3"), json!(3.0)] {
             assert_eq!(ours(value.clone()), Some(3), "{value}");
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_alike() {
+    fn written_messages_parse_to_the_same() {
         let error =
             RpcError { code: -32002, message: "no".into(), data: Some(json!({"path": "/x"})) };
         let messages = [

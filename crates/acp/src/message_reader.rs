@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_skipped_and_its_end_kept() {
+    fn non_json_output_is_skipped_and_its_tail_kept() {
         let wire =
             b"Loading credentials...\n{\"method\":\"a\"}\n17\n{\"id\":1,\"level\":\"info\"}\n\
             \xff\xfe\n{\"broken\":\n{\"method\":\"b\"}\n";
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_noise_is_whole_characters() {
+    fn the_tail_of_non_json_output_is_whole_characters() {
         let mut reader = reader();
         for _ in 0..1000 {
             reader.receive("é€éééééééé€€€\n".as_bytes());
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_comes_message_by_message() {
+    fn a_batch_is_read_message_by_message() {
         let (story, reader) = read(b"[{\"id\":1,\"result\":2},{\"method\":\"a\"},17,[[]]]\n[]\n");
         let outcome = Ok(json!(2));
         let expected = [
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_too_long_says_whose_it_is() {
+    fn an_oversized_message_has_its_id() {
         let long = format!("{{\"id\":3,\"result\":\"{}\"}}\n", "x".repeat(300));
         let many = format!("{{\"id\":4,\"result\":[{}0]}}\n", "0,".repeat(40));
         let (story, reader) = read(format!("{long}{many}{{\"method\":\"a\"}}\n").as_bytes());

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_is_too_long_is_an_error() {
+    fn an_oversized_response_becomes_an_error() {
         let mut out = Outbox::new(100);
         let extra = || json!({"trace": 1}).as_object().unwrap().clone();
         assert_eq!(out.reply(Id::from(1), Ok(json!({})), extra()), Ok(()));

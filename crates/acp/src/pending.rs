@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn each_request_is_completed_once() {
         let mut pending = Pending::default();
-        assert_eq!(pending.complete(&Id::from(1)), Completion::Unknown, "nothing was sent");
+        assert_eq!(pending.complete(&Id::from(1)), Completion::Unknown, "none was sent");
         let (first, second) = (pending.enter("a", None), pending.enter("b", None));
         assert_eq!((first, second), (1, 2));
         assert_eq!(pending.complete(&Id::Text("2".into())), Completion::Known(2, "b"));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_completes_and_what_comes_later_is_a_duplicate() {
+    fn a_response_after_the_deadline_is_a_duplicate() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut pending = Pending::default();

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_is_chosen_by_its_exact_kind_or_by_the_profile() {
+    fn an_option_is_selected_by_exact_kind_or_profile() {
         let usual =
             [("always", "allow_always"), ("proceed_once", "allow_once"), ("cancel", "reject_once")];
         let twice = [("proceed_once", "allow_once"), ("switch_mode", "allow_once")];
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn options_survive_what_the_schema_refuses() {
+    fn options_are_parsed_where_the_schema_rejects_them() {
         let params = json!({"options": [
             {"optionId": "a", "kind": "allow_once", "name": 7},
             {"optionId": 2, "kind": "brand_new"},
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_the_schemas() {
+    fn answers_match_the_schema() {
         for decision in [Decision::Select(json!("a")), Decision::Cancelled] {
             let result = decision.to_result();
             let typed = RequestPermissionResponse::deserialize(&result).unwrap();

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_told_from_the_agents_name_to_its_answer() {
+    fn a_turn_is_reported_from_initialize_to_final() {
         let chunk = |text: &str| {
             let content = json!({"type": "text", "text": text});
             update(json!({"sessionUpdate": "agent_message_chunk", "content": content}))
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_have_types_and_unknown_ones_pass() {
+    fn unknown_updates_have_reports_too() {
         let with_scope = |mut report: Value| {
             report["session"] = json!("s");
             report["turn"] = json!(1);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_of_several_blocks_is_several_drafts() {
+    fn a_chunk_of_several_blocks_gives_several_drafts() {
         let content = json!([{"type": "text", "text": "a"}, {"type": "image", "data": ""}]);
         check(
             update(json!({"sessionUpdate": "agent_message_chunk", "content": content})),
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permission_tells_what_is_known_and_what_can_be_chosen() {
+    fn a_permission_report_has_the_call_and_the_options() {
         let call = json!({"toolCallId": "t", "title": "ls", "kind": "execute",
             "rawInput": {"command": "ls -l"}});
         let options = json!([
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_is_told() {
+    fn failures_are_reported() {
         check(json!(17), json!([{"type": "noise", "why": "not a message: not an object"}]));
         check(
             json!({"method": "_x/news", "params": [1]}),
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_for_people_speaks_to_no_terminal() {
+    fn report_lines_escape_control_characters() {
         let report = json!({"type": "draft", "text": "a b\n\u{1b}[2J\u{7f}\u{9b}", "turn": 1,
             "late": null});
         let line = report_line(&report);

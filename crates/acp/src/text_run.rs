@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_pieces_or_snapshots_or_what_they_look_like() {
+    fn chunks_are_read_as_deltas_or_snapshots_or_by_detection() {
         let rows: [(&[&str], &str, &str, &str); 9] = [
             (&["Hello ", "World"], "Hello World", "World", "Hello World"),
             (&["H", "He", "Hel"], "HHeHel", "Hel", "Hel"),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_told_apart_by_their_ids() {
+    fn message_ids_separate_messages() {
         let channel = Channel::Answer;
         let rows = [
             (Some("a"), Some("a"), true),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_has_a_name_of_its_own() {
+    fn a_copy_has_another_message_id() {
         let rows = [
             (Some("a"), Some("b"), "x", true),
             (None, Some("b"), "x", true),

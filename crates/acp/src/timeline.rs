@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_certain_is_read_once() {
+    fn final_text_is_read_once() {
         use Streaming::{Auto, Delta, Snapshot};
         // After each chunk, the new text; `None` stands for a tool call.
         let chunks = [Some("a"), Some("ab"), Some("abc"), None, Some("x"), Some("y")];
@@ -328,14 +328,14 @@ mod tests {
                 let read = timeline.read_on(&mut position).concat();
                 assert_eq!(read, expected, "{streaming:?} {chunk:?}");
                 all.push_str(&read);
-                assert!(timeline.read_on(&mut position).is_empty(), "and nothing twice");
+                assert!(timeline.read_on(&mut position).is_empty(), "nothing is read twice");
             }
             assert!(timeline.into_answer(AnswerFrom::All).text.starts_with(&all));
         }
     }
 
     #[test]
-    fn a_tool_between_two_texts_stays_between_them() {
+    fn a_tool_call_between_two_texts_stays_between_them() {
         let mut timeline = timeline(Streaming::Delta);
         say(&mut timeline, None, "a");
         assert_eq!(timeline.push_tool("t"), PushOutcome::Stored);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_after_the_last_tool_may_be_all_that_counts() {
+    fn the_answer_may_start_after_the_last_tool() {
         let mut timeline = timeline(Streaming::Delta);
         say(&mut timeline, None, "a");
         let _ = timeline.push_tool("t");
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_and_echoes_are_not_the_answer_and_images_are() {
+    fn the_answer_has_images_but_no_thoughts_and_echoes() {
         let mut timeline = timeline(Streaming::Delta);
         let image = json!({"type": "image", "data": "", "mimeType": "image/png"});
         for (channel, piece) in [
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_under_another_name_is_dropped_if_nothing_came_between() {
+    fn an_adjacent_copy_with_another_message_id_is_dropped() {
         let mut timeline = timeline(Streaming::Delta);
         ["Hel", "lo"].iter().for_each(|chunk| say(&mut timeline, Some("a"), chunk));
         say(&mut timeline, Some("b"), "Hello");
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_finds_its_message_again() {
+    fn a_snapshot_continues_its_interrupted_message() {
         let mut timeline = timeline(Streaming::Snapshot);
         say(&mut timeline, Some("a"), "H");
         let _ = timeline.push_tool("t");
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn each_message_is_judged_alone() {
+    fn each_message_is_detected_separately() {
         let mut timeline = timeline(Streaming::Auto);
         ["H", "He", "Hel"].iter().for_each(|chunk| say(&mut timeline, Some("a"), chunk));
         ["x", "y"].iter().for_each(|chunk| say(&mut timeline, Some("b"), chunk));
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_dropped_whole() {
+    fn entries_above_the_limit_are_dropped_whole() {
         let mut timeline = Timeline::new(Streaming::Delta, 2 * ENTRY + 10);
         say(&mut timeline, Some("a"), "12345");
         assert_eq!(

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_null_stays() {
+    fn missing_and_null_fields_are_unchanged() {
         let call = call(&[
             json!({"toolCallId": "t", "title": "ls", "kind": "execute", "rawInput": {"command": "ls"}}),
             json!({"toolCallId": "t", "title": null, "content": [1]}),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_never_goes_back() {
+    fn a_status_only_advances() {
         let rows: [(&[&str], &str); 9] = [
             (&[], "pending"),
             (&["in_progress", "pending"], "in_progress"),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn our_marks_give_way_to_what_the_agent_says() {
+    fn a_final_status_overrides_the_unfinished_mark() {
         let mut open = call(&[json!({"status": "in_progress"})]);
         assert_eq!(open.state(), CallState::Open(ToolStatus::InProgress));
         open.mark_unfinished(UnfinishedReason::Cancelled);

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_taken_from_wherever_agents_tell_them() {
+    fn paths_are_collected_from_all_fields() {
         let call_update = call(&json!({
             "title": "/title",
             "locations": [{"path": "/a", "line": 1}, {"path": "/b"}, {"path": 7}, 17],

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_before_its_call_makes_a_placeholder_that_is_filled() {
+    fn an_update_before_its_call_creates_a_placeholder() {
         let mut calls = calls();
         let change = calls.upsert(&update("t", "in_progress"), Announced::No).unwrap();
         assert_eq!((change.before, change.after), (None, CallState::Open(ToolStatus::InProgress)));
@@ -186,7 +186,7 @@ mod tests {
 
         let announcement = json!({"toolCallId": "t", "title": "ls", "status": "pending"});
         let change = calls.upsert(&announcement, Announced::Yes).unwrap();
-        assert_eq!(change.before, Some(change.after), "it does not go back");
+        assert_eq!(change.before, Some(change.after), "the status only advances");
         calls.upsert(&json!({"toolCallId": "t", "rawInput": {"command": "ls"}}), Announced::Yes);
         let call = calls.get("t").unwrap();
         assert_eq!((call.announced(), call.title(), calls.len()), (Announced::Yes, "ls", 1));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_do_not_touch_each_other() {
+    fn calls_are_independent() {
         let mut calls = calls();
         for (id, status) in [("a", "in_progress"), ("b", "pending"), ("a", "completed")] {
             calls.upsert(&update(id, status), Announced::No);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_call_is_none() {
+    fn updates_without_a_call_id_are_ignored() {
         let mut calls = calls();
         for update in [json!({}), json!({"toolCallId": null}), json!({"toolCallId": []}), json!(1)]
         {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn ended_calls_make_room_first_then_those_that_rest_longest() {
+    fn ended_calls_are_evicted_first_then_the_oldest() {
         let mut calls = calls();
         for (id, status) in [
             ("a", "pending"),
@@ -227,7 +227,7 @@ mod tests {
         ] {
             calls.upsert(&update(id, status), Announced::No);
         }
-        assert!(calls.get("b").is_none(), "it had ended");
+        assert!(calls.get("b").is_none(), "completed before");
         calls.upsert(&update("e", "pending"), Announced::No);
         let mut left: Vec<&str> = calls.iter().map(ToolCall::id).collect();
         left.sort_unstable();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn their_weight_is_bounded() {
+    fn memory_of_calls_is_bounded() {
         let mut calls = ToolCalls::new(100, 10_000);
         for index in 0..1000 {
             let output = "x".repeat(2000);

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_have_names_and_unknown_ones_pass() {
+    fn kinds_have_names_and_unknown_ones_are_accepted() {
         for (name, kind) in TABLE {
             let params = json!({"sessionId": "s", "update": {"sessionUpdate": name}});
             let update = Update::parse(params).unwrap();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schemas_types_stand_beside_the_raw_form() {
+    fn updates_have_raw_and_typed_forms() {
         let body = json!({"sessionUpdate": "agent_message_chunk", "messageId": "m",
             "content": {"type": "text", "text": "hi"}, "extra": true});
         let update = Update::parse(json!({"sessionId": "s", "update": body})).unwrap();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_update_is_told() {
+    fn invalid_updates_are_errors() {
         let rows = [
             (json!(null), InvalidUpdate::NoSession),
             (json!({"update": {"sessionUpdate": "plan"}}), InvalidUpdate::NoSession),

@@ -1,5 +1,5 @@
-//! What holds for whatever an agent sends: cuts change nothing, nothing panics, memory is bounded,
-//! each request ends once, and tool calls end up the same in whatever order their news come.
+//! Properties for any agent output: splits change nothing, nothing panics, memory is bounded,
+//! each request completes once, and the order of tool call updates does not matter.
 
 mod strategy;
 
@@ -35,7 +35,7 @@ fn small() -> Limits {
     }
 }
 
-/// All frames of the bytes.
+/// Returns all frames of the bytes.
 fn frames(bytes: &[u8], lengths: &[usize]) -> Vec<String> {
     let mut reader = FrameReader::new(160, 40);
     let mut story = Vec::new();
@@ -58,7 +58,7 @@ fn frames(bytes: &[u8], lengths: &[usize]) -> Vec<String> {
     story
 }
 
-/// All messages of the bytes, and what is left of what was none.
+/// Returns all messages of the bytes, and the tail of other output.
 fn messages(bytes: &[u8], lengths: &[usize]) -> (Vec<Inbound>, Traffic, String) {
     let mut reader = MessageReader::new(&small());
     let mut story = Vec::new();
@@ -76,18 +76,18 @@ fn messages(bytes: &[u8], lengths: &[usize]) -> (Vec<Inbound>, Traffic, String) 
 
 proptest! {
     #[test]
-    fn cuts_change_nothing(bytes in lines(), lengths in vec(1..40usize, 1..8)) {
+    fn splits_change_nothing(bytes in lines(), lengths in vec(1..40usize, 1..8)) {
         let whole = [bytes.len().max(1)];
         prop_assert_eq!(frames(&bytes, &whole), frames(&bytes, &lengths));
         prop_assert_eq!(messages(&bytes, &whole), messages(&bytes, &lengths));
     }
 
     #[test]
-    fn values_are_those_of_serde_json(value in json_value()) {
+    fn values_match_serde_json(value in json_value()) {
         let line = encode_line(&value, usize::MAX).unwrap();
         let text = std::str::from_utf8(&line).unwrap().trim_end();
         prop_assert_eq!(text.lines().count(), 1);
-        // Not the value itself: serde_json reads some numbers a hair off what it wrote.
+        // Not the value itself: serde_json reads some numbers slightly differently.
         let expected: Value = serde_json::from_str(text).unwrap();
         prop_assert_eq!(parse_json(text, 1 << 20).unwrap(), expected);
     }
@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_reads_alike(id in id(), method in "[a-z/_$]{1,12}", value in json_value()) {
+    fn written_messages_parse_to_the_same(id in id(), method in "[a-z/_$]{1,12}", value in json_value()) {
         let messages = [
             Message::Request { id: id.clone(), method: method.clone(), params: value.clone() },
             Message::Notification { method, params: value.clone() },
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn news_of_calls_in_any_order_and_number_come_to_the_same(
+    fn call_updates_in_any_order_give_the_same_result(
         (told, shuffled) in told().prop_flat_map(|told| {
             let twice: Vec<Told> = told.iter().chain(&told).cloned().collect();
             (Just(told), Just(twice).prop_shuffle())
@@ -180,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn texts_interleaved_in_any_way_come_to_the_same(
+    fn interleaved_texts_give_the_same_answer(
         chunks in vec((0..2usize, "[a-z]{1,3}", any::<bool>()), 0..40),
     ) {
         let channels = [Channel::Answer, Channel::Thought];
@@ -200,7 +200,7 @@ proptest! {
     }
 
     #[test]
-    fn snapshots_end_as_their_last_and_pieces_as_all(
+    fn snapshots_give_the_last_and_deltas_all(
         text in "[a-zé\n|-]{3,40}", cuts in vec(any::<prop::sample::Index>(), 2..8),
     ) {
         let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len()) + 1).collect();
@@ -234,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_an_agent_sends_is_survived(
+    fn any_agent_output_is_handled(
         script in vec((agent_message(), 0..4u8, 0..200u64), 0..60),
         lengths in vec(1..200usize, 1..4),
     ) {
@@ -276,18 +276,18 @@ proptest! {
     }
 }
 
-/// Who owes whom what.
+/// Tracks unanswered requests.
 #[derive(Default)]
 struct Ledger {
-    /// Ids of the agent's requests that were told and not answered, nor withdrawn at the end.
+    /// Ids of the agent's reported, unanswered requests.
     waiting: Vec<Id>,
-    /// How often each of our requests was sent and ended, prompts by their turns.
+    /// How often each client request was sent and completed, prompts by turn.
     requests: HashMap<u64, i32>,
     prompts: i32,
 }
 
 impl Ledger {
-    /// Takes events one by one, each with the lines that came of it, as an id may be used again.
+    /// Takes events one by one, each with its lines, as ids may be reused.
     fn collect(&mut self, client: &mut Client) {
         self.lines(client);
         while let Some(event) = client.poll_event() {
@@ -299,12 +299,12 @@ impl Ledger {
     fn event(&mut self, event: Event) {
         match event {
             Event::Permission { id, .. } | Event::Request { id, .. } => {
-                assert!(!self.waiting.contains(&id), "two wait with the same id");
+                assert!(!self.waiting.contains(&id), "two pending requests with the same id");
                 self.waiting.push(id);
             }
             Event::Withdrawn { id, why: aifo_acp::Withdrawal::Ended } => {
                 let at = self.waiting.iter().position(|waiting| *waiting == id);
-                self.waiting.remove(at.expect("only what waits ends"));
+                self.waiting.remove(at.expect("only pending requests are withdrawn"));
             }
             Event::Opened { request, .. }
             | Event::Answered { request, .. }
@@ -329,7 +329,7 @@ impl Ledger {
                 }
                 Message::Response { id, .. } => self.waiting.retain(|waiting| *waiting != id),
                 Message::Notification { method, .. } => assert_eq!(method, "session/cancel"),
-                Message::Invalid(why) => panic!("we wrote {why}"),
+                Message::Invalid(why) => panic!("invalid output: {why}"),
             }
         }
     }
@@ -339,7 +339,7 @@ impl Ledger {
         if let Some(id) = self.waiting.first().cloned() {
             let is_answered = client.decide(&id, &Decision::Cancelled, now)
                 || client.respond(&id, Ok(json!({})), now);
-            assert!(is_answered, "what waits can be answered");
+            assert!(is_answered, "pending requests can be answered");
             self.collect(client);
             assert!(!self.waiting.contains(&id));
         }
@@ -347,7 +347,7 @@ impl Ledger {
 
     fn check(&self) -> Result<(), TestCaseError> {
         prop_assert_eq!(&self.waiting, &[]);
-        prop_assert_eq!(self.prompts, 0, "each prompt has one end");
+        prop_assert_eq!(self.prompts, 0, "each prompt ends once");
         prop_assert!(self.requests.values().all(|left| *left == 0), "{:?}", self.requests);
         Ok(())
     }

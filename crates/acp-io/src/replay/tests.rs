@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A log that is written line by line, and what comes of it.
+/// A log that is written line by line, and its replay.
 struct Log {
     text: String,
 }
@@ -28,7 +28,7 @@ impl Log {
         self.line(time, "in", json!({"frame": frame}))
     }
 
-    /// A session `s` is open; requests have had ids from 11.
+    /// A log with an open session `s`; request ids start at 11.
     fn open() -> Self {
         let capabilities = json!({"fs": {"readTextFile": true}});
         Log::new()
@@ -48,7 +48,7 @@ impl Log {
         reports
     }
 
-    /// What is reports after the session was opened and the prompt was sent.
+    /// Returns the reports after the prompt.
     #[track_caller]
     fn after_prompt(&self) -> Vec<String> {
         let reports = self.replay();
@@ -58,7 +58,7 @@ impl Log {
     }
 }
 
-/// A report in short.
+/// A report as a short line.
 fn summary(report: &Value) -> String {
     let mut words = vec![report["type"].as_str().unwrap().to_owned()];
     for name in ["text", "method", "id", "why", "stop_reason", "cancelled", "bytes"] {
@@ -92,7 +92,7 @@ fn cancelled(id: &str) -> Value {
 }
 
 #[test]
-fn a_turn_comes_out_as_it_was() {
+fn a_turn_is_replayed_unchanged() {
     let log = Log::open()
         .received(5, say("Hello "))
         .received(6, permission("p"))
@@ -126,7 +126,7 @@ fn a_turn_comes_out_as_it_was() {
 }
 
 #[test]
-fn a_prompt_may_follow_the_answer_at_once() {
+fn a_prompt_may_immediately_follow_the_response() {
     let again =
         |id: u64| json!({"id": id, "method": "session/prompt", "params": {"sessionId": "s"}});
     let log = Log::open()
@@ -151,7 +151,7 @@ fn a_prompt_may_follow_the_answer_at_once() {
 }
 
 #[test]
-fn a_relays_log_has_what_only_an_editor_asks_and_answers() {
+fn a_relay_log_has_an_editors_requests_and_answers() {
     let head =
         json!({"log": "acp", "version": 1, "agent": "a", "pid": 1, "part": 1, "relay": true});
     let prompt = |id: u64, session: &str| json!({"id": id, "method": "session/prompt", "params": {"sessionId": session}});
@@ -159,7 +159,7 @@ fn a_relays_log_has_what_only_an_editor_asks_and_answers() {
     let hour = 3_600_000;
     let log = Log::new()
         .line(0, "", head)
-        // The editor does not wait for answers ..
+        // The editor sends requests without waiting for answers ..
         .out(0, json!({"id": 1, "method": "initialize", "params": {}}))
         .out(0, json!({"id": 2, "method": "session/load", "params": {"sessionId": "s"}}))
         .out(0, json!({"id": 3, "method": "session/resume", "params": {"sessionId": "r"}}))
@@ -168,7 +168,7 @@ fn a_relays_log_has_what_only_an_editor_asks_and_answers() {
         .received(1, json!({"id": 1, "result": {"protocolVersion": 1}}))
         .received(2, json!({"id": 2, "result": {}}))
         .received(3, json!({"id": 3, "result": {}}))
-        // .. takes its time, answers what only it serves, and says what only it means.
+        // .. takes long, serves requests of its own, and sends notifications of its own.
         .received(4, permission("p"))
         .received(4, permission("q"))
         .received(4, json!({"id": "e", "method": "elicitation/create"}))
@@ -183,7 +183,7 @@ fn a_relays_log_has_what_only_an_editor_asks_and_answers() {
         .out(2 * hour, prompt(6, "s"))
         .received(2 * hour, end(6))
         .received(2 * hour, end(5))
-        // A permission of a session that only the agent knows, and one more introduction.
+        // A permission request of an unknown session, and another `initialize`.
         .received(2 * hour, json!({"id": "t", "method": "session/request_permission", "params": {"sessionId": "t"}}))
         .out(2 * hour, cancelled("t"))
         .out(2 * hour, json!({"id": 7, "method": "initialize", "params": {}}))
@@ -199,7 +199,7 @@ fn a_relays_log_has_what_only_an_editor_asks_and_answers() {
 }
 
 #[test]
-fn what_the_clock_did_it_does_again() {
+fn timeouts_are_replayed() {
     let log = Log::open()
         .received(5, permission("p"))
         .out(300_005, json!({"method": "session/cancel", "params": {"sessionId": "s"}}))
@@ -214,7 +214,7 @@ fn what_the_clock_did_it_does_again() {
         "closed",
     ];
     assert_eq!(log.after_prompt(), expected);
-    // A user who cancels does so before that.
+    // A user cancels earlier.
     let log = Log::open()
         .received(5, permission("p"))
         .out(10, json!({"method": "session/cancel", "params": {"sessionId": "s"}}))
@@ -225,7 +225,7 @@ fn what_the_clock_did_it_does_again() {
 }
 
 #[test]
-fn noise_and_giants_come_again() {
+fn other_output_and_long_lines_are_replayed() {
     let giant = (32 << 20) + 7;
     let log = Log::open()
         .line(5, "in", json!({"text": "Loading", "len": 7}))
@@ -245,7 +245,7 @@ fn noise_and_giants_come_again() {
 }
 
 #[test]
-fn what_does_not_fit_is_told() {
+fn mismatches_are_reported() {
     let again = json!({"id": 14, "method": "session/prompt", "params": {"sessionId": "s"}});
     let log = Log::open()
         .out(5, again)
@@ -278,7 +278,7 @@ fn what_does_not_fit_is_told() {
 }
 
 #[test]
-fn missing_files_and_odd_times_are_survived() {
+fn missing_files_and_odd_times_are_accepted() {
     let head =
         |part: u64| json!({"log": "acp", "version": 1, "agent": "a", "pid": 1, "part": part});
     let log = Log::new()

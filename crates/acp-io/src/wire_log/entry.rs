@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_are_none() {
+    fn other_lines_are_rejected() {
         for line in [
             "",
             "{}",

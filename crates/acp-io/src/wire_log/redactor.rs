@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_keep_their_form() {
+    fn redacted_frames_keep_their_structure() {
         let rows = [
             (json!({"token": "x", "totalTokens": 7}), json!({"token": HIDDEN, "totalTokens": 7})),
             (
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// The names that every consumer of the list is held to.
+    /// Every consumer of the list must redact these names.
     #[test]
     fn the_value_of_every_secret_of_the_page_is_left_out() {
         let page = include_str!("../../../../spec/environment.md");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_lose_what_follows_a_name() {
+    fn text_after_a_secret_name_is_redacted() {
         let rows = [
             ("plain: text = x", "plain: text = x"),
             ("with s3cret in it", "with [redacted] in it"),

@@ -1,4 +1,4 @@
-//! Stories of a client and an agent that is played.
+//! Tests of a client with a scripted agent.
 
 mod cancelling;
 mod opening;
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::message_reader::NonJsonOutput;
 use crate::turn_end::{StopReason, TurnEnd};
 
-/// A client with what it wrote and what it told, and a clock that only tests move.
+/// A client with its output, its events, and a clock that only tests advance.
 struct Story {
     client: Client,
     now: Instant,
@@ -24,14 +24,14 @@ struct Story {
 }
 
 impl Story {
-    /// Nothing has happened.
+    /// A client at the start of a connection.
     fn start(config: Config) -> Self {
         let now = Instant::now();
         let client = Client::new(config, now);
         Story { client, now, written: Vec::new(), events: Vec::new() }
     }
 
-    /// The agent has said who it is; nothing of that is left to look at.
+    /// A client after `initialize`, with all output taken.
     fn ready(config: Config) -> Self {
         let mut story = Story::start(config);
         let id = story.client.initialize("test", "1", story.now).unwrap();
@@ -57,7 +57,7 @@ impl Story {
         self
     }
 
-    /// Prompts session `s`; gives the request's id.
+    /// Prompts session `s` and returns the request's id.
     fn prompt(&mut self) -> u64 {
         self.client.prompt("s", json!([]), self.now).unwrap();
         self.collect();
@@ -124,7 +124,7 @@ impl Story {
         std::mem::take(&mut self.written)
     }
 
-    /// The ends of turns among the events.
+    /// Returns the ended turns.
     fn ends(&self) -> Vec<&TurnEnd> {
         let mut ends = Vec::new();
         for event in &self.events {
@@ -135,7 +135,7 @@ impl Story {
         ends
     }
 
-    /// What each update among the events belongs to.
+    /// Returns the scopes of the updates.
     fn scopes(&self) -> Vec<crate::update::UpdateScope> {
         let scope = |event: &Event| match event {
             Event::Update { scope, .. } => Some(*scope),
@@ -144,7 +144,7 @@ impl Story {
         self.events.iter().filter_map(scope).collect()
     }
 
-    /// The methods and results that were written, in their order.
+    /// Returns the written methods and results in order.
     fn told(&mut self) -> Vec<String> {
         let tell = |message: &Value| match &message["method"] {
             Value::String(method) => method.clone(),

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_that_is_declared_passes() {
+    fn other_capabilities_are_forwarded() {
         let mut params = json!({"protocolVersion": 7, "clientInfo": {"name": "e"}, "_meta": {"a": 1},
             "clientCapabilities": {"fs": {"_meta": 1}, "elicitation": {"form": {}}, "_meta": {"x": 2}}});
         let mut expected = params.clone();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn before_the_editor_has_spoken_only_ours_is_served() {
+    fn before_initialize_only_host_methods_are_served() {
         let capabilities = Capabilities::new(ServedBy::Host, ServedBy::Editor);
         assert_eq!(capabilities.served_by("fs/read_text_file"), ServedBy::Host);
         assert_eq!(capabilities.served_by("terminal/create"), ServedBy::Neither);

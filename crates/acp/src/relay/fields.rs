@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_has_another_shape_stays() {
+    fn unexpected_shapes_are_unchanged() {
         let odd = [
             json!(null),
             json!(7),

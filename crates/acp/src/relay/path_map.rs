@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_mapped_by_whole_names() {
+    fn paths_are_mapped_by_components() {
         use Direction::{ToAgent, ToEditor};
         let rows = [
             (ToEditor, "/workspace", Some("/home/me/ws")),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deepest_folder_counts() {
+    fn the_deepest_directory_counts() {
         // A workspace beneath `/tmp`, while the container has another `/tmp`.
         let map =
             PathMap::default().map_directory("/run/t", "/tmp").map_directory("/tmp/ws", "/tmp/ws");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_a_folder_too() {
+    fn the_root_directory_can_be_mapped() {
         let map = PathMap::default().map_directory("/", "/host");
         assert_eq!(map.path(Direction::ToAgent, "/").as_deref(), Some("/host"));
         assert_eq!(map.path(Direction::ToAgent, "/a").as_deref(), Some("/host/a"));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn uris_of_files_are_mapped_and_keep_what_is_not_replaced() {
+    fn file_uris_are_mapped_and_keep_other_bytes() {
         let map = usual().map_directory("/home/me/a b\u{e9}#", "/ab");
         let rows = [
             ("file:///workspace/a%20b?x=1#L3:4", Some("file:///home/me/ws/a%20b?x=1#L3:4")),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn there_and_back_is_the_same() {
+    fn mapping_both_ways_is_the_identity() {
         let map = PathMap::default()
             .map_directory("/home/me/\u{e9} x", "/w")
             .map_directory("/run/t", "/tmp");
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_of_equals_has_nothing_to_do() {
+    fn an_identity_map_changes_nothing() {
         let same = PathMap::default().map_directory(W, W);
         assert!(same.is_identity(Direction::ToAgent) && same.is_identity(Direction::ToEditor));
         let more = same.map_alias("/workspace", W);

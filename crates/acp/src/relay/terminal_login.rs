@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_argument_and_no_variable_of_an_agent_is_the_programs_own() {
+    fn agent_arguments_and_variables_are_separated_from_the_programs() {
         let words = ["--files", "--help", "-q", "replay"].map(str::to_owned).to_vec();
         let login = TerminalLogin { words, variable_prefix: "AIFO_ENV_".to_owned() };
         let rewritten = |method: Value| {

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_its_command_and_its_output() {
+    fn a_terminal_is_shown_as_command_and_output() {
         let mut terminals = made();
         assert_eq!(shown(&mut terminals), "```\n$ cargo test -q\n```");
         terminals.record_request(&id(2), "terminal/output", &json!({"terminalId": "t"}));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_and_known_is_bounded() {
+    fn terminals_and_their_output_are_bounded() {
         let mut terminals = made();
         terminals.record_request(&id(2), "terminal/output", &json!({"terminalId": "t"}));
         let result = json!({"output": "é".repeat(TAIL), "exitStatus": {"signal": "SIGKILL"}});

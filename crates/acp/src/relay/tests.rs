@@ -1,4 +1,4 @@
-//! Stories of an editor and an agent that are played, with a relay in between.
+//! Tests of a relay between a scripted editor and a scripted agent.
 
 mod capabilities;
 mod ending;
@@ -15,7 +15,7 @@ use crate::event::Withdrawal;
 use crate::message_reader::NonJsonOutput;
 use crate::turn_end::StopReason;
 
-/// A relay with what each end got and what it told, and a clock that only tests move.
+/// A relay with its output, its events, and a clock that only tests advance.
 struct Story {
     relay: Relay,
     now: Instant,
@@ -35,7 +35,7 @@ impl Story {
         Story::new(RelayConfig::default())
     }
 
-    /// Session `s` has a turn, by the editor's request `p`, which is the agent's 1.
+    /// Session `s` has a turn: the editor's request `p`, sent as 1.
     fn prompted() -> Self {
         let mut story = Story::start();
         story.prompt("p");
@@ -66,7 +66,7 @@ impl Story {
         );
     }
 
-    /// The agent ends the turn that it knows by this id.
+    /// Answers the prompt with this id.
     fn stop(&mut self, id: u64, reason: &str) {
         self.agent_says(json!({"id": id, "result": {"stopReason": reason}}));
     }
@@ -96,7 +96,7 @@ impl Story {
         loop {
             self.events.extend(std::iter::from_fn(|| self.relay.poll_event()));
             self.take_lines();
-            // More may come once lines were taken.
+            // Taking lines may produce more events.
             let Some(more) = self.relay.poll_event() else { return };
             self.events.push(more);
         }
@@ -113,19 +113,19 @@ impl Story {
         }
     }
 
-    /// What the editor got since this was last asked.
+    /// Takes the messages to the editor.
     fn editor(&mut self) -> Vec<Value> {
         self.take_lines();
         std::mem::take(&mut self.editor)
     }
 
-    /// What the agent got since this was last asked.
+    /// Takes the messages to the agent.
     fn agent(&mut self) -> Vec<Value> {
         self.take_lines();
         std::mem::take(&mut self.agent)
     }
 
-    /// What was told since this was last asked.
+    /// Takes the events.
     fn events(&mut self) -> Vec<RelayEvent> {
         std::mem::take(&mut self.events)
     }

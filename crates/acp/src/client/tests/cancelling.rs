@@ -1,10 +1,10 @@
-//! Cancelled turns, by whomever, and how agents take it.
+//! Cancelled turns and the agents' reactions.
 
 use super::*;
 use crate::tool_call::{CallState, ToolStatus, UnfinishedReason};
 
 #[test]
-fn a_turn_is_cancelled_once_and_an_idle_session_never() {
+fn a_turn_is_cancelled_once_and_an_idle_session_not_at_all() {
     let mut story = Story::open(Config::default());
     let cancel = |story: &mut Story| {
         let cancelling = story.client.cancel("s", CancelCause::Requested, story.now);
@@ -19,7 +19,7 @@ fn a_turn_is_cancelled_once_and_an_idle_session_never() {
     assert_eq!(story.told(), ["session/prompt", "session/cancel"]);
     let id = story.client.pending.iter().next().unwrap().0;
     story.stop(id, "cancelled");
-    assert_eq!(cancel(&mut story), CancelOutcome::NotNeeded, "it has ended");
+    assert_eq!(cancel(&mut story), CancelOutcome::NotNeeded, "the turn has ended");
     assert_eq!(
         story.client.cancel("x", CancelCause::Requested, story.now),
         CancelOutcome::NotNeeded
@@ -28,7 +28,7 @@ fn a_turn_is_cancelled_once_and_an_idle_session_never() {
 }
 
 #[test]
-fn however_the_agent_takes_it_the_turn_was_cancelled() {
+fn a_cancelled_turn_is_cancelled_whatever_the_agent_answers() {
     let error = RpcError::new(-32603, "aborted");
     let rows = [
         (json!({"result": {"stopReason": "cancelled"}}), Ok(StopReason::Cancelled)),
@@ -52,7 +52,7 @@ fn however_the_agent_takes_it_the_turn_was_cancelled() {
             "at once"
         );
         story.update(tool("tool_call_update", "a", "completed"));
-        assert_eq!(state(&story, "a"), CallState::Ended(ToolStatus::Completed), "it had ended");
+        assert_eq!(state(&story, "a"), CallState::Ended(ToolStatus::Completed), "completed before");
         answer["id"] = json!(prompt);
         story.receive(&answer);
         story.update(tool("tool_call_update", "b", "failed"));
@@ -67,7 +67,7 @@ fn however_the_agent_takes_it_the_turn_was_cancelled() {
 }
 
 #[test]
-fn an_agent_that_does_not_obey_has_to_be_ended() {
+fn an_agent_that_ignores_a_cancellation_is_overdue() {
     let mut story = Story::open(Config::default());
     story.prompt();
     story.client.cancel("s", CancelCause::Requested, story.now);
@@ -75,7 +75,7 @@ fn an_agent_that_does_not_obey_has_to_be_ended() {
     story.say("I go on");
     story.pass(SECOND);
     let overdue = Event::Overdue { session: "s".to_owned() };
-    assert_eq!(story.events.last(), Some(&overdue), "talking does not help");
+    assert_eq!(story.events.last(), Some(&overdue), "updates do not extend it");
     story.pass(100 * SECOND);
     assert_eq!(story.events.iter().filter(|event| **event == overdue).count(), 1);
     story.eof();
@@ -84,7 +84,7 @@ fn an_agent_that_does_not_obey_has_to_be_ended() {
 }
 
 #[test]
-fn a_turn_in_which_nothing_comes_is_cancelled() {
+fn an_idle_turn_is_cancelled() {
     let mut story = Story::open(Config::default());
     story.prompt();
     story.pass(599 * SECOND);
@@ -99,7 +99,7 @@ fn a_turn_in_which_nothing_comes_is_cancelled() {
 }
 
 #[test]
-fn an_agent_that_waits_for_us_is_not_idle() {
+fn an_agent_with_a_pending_request_is_not_idle() {
     let mut story = Story::open(serving_all());
     story.prompt();
     story.receive(&json!({"id": 7, "method": "terminal/wait_for_exit", "params": {}}));
@@ -107,15 +107,11 @@ fn an_agent_that_waits_for_us_is_not_idle() {
     story.pass(5000 * SECOND);
     assert_eq!(story.told(), [""; 0]);
     assert!(story.client.respond(&Id::from(7), Ok(json!({})), story.now));
-    assert_eq!(
-        story.client.poll_timeout(),
-        Some(story.now + 600 * SECOND),
-        "from now on it may be"
-    );
+    assert_eq!(story.client.poll_timeout(), Some(story.now + 600 * SECOND), "idle from here on");
 }
 
 #[test]
-fn a_turn_may_be_bounded_as_a_whole() {
+fn a_turn_may_have_a_total_timeout() {
     let limits = Limits { prompt_total: Some(10 * SECOND), ..Limits::default() };
     let mut story = Story::open(Config { limits, ..Config::default() });
     story.prompt();

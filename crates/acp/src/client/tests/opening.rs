@@ -1,4 +1,4 @@
-//! From the first line to an open session, and what may come instead.
+//! From `initialize` to an open session, with failures.
 
 use super::*;
 use crate::capabilities::UnsupportedVersion;
@@ -16,7 +16,7 @@ fn failures(story: &Story) -> Vec<(&str, &Failure)> {
 }
 
 #[test]
-fn an_agent_of_another_version_is_refused() {
+fn an_agent_of_another_version_is_rejected() {
     let mut story = Story::start(Config::default());
     let id = story.client.initialize("test", "1", story.now).unwrap();
     story.reply(id, &json!({"protocolVersion": 2}));
@@ -27,7 +27,7 @@ fn an_agent_of_another_version_is_refused() {
 }
 
 #[test]
-fn nothing_is_asked_before_the_agent_is_ready() {
+fn no_request_is_sent_before_the_agent_is_ready() {
     let mut story = Story::start(serving_all());
     assert_eq!(story.client.prompt("s", json!([]), story.now), Err(SendError::NotReady));
     story.client.initialize("test", "1", story.now).unwrap();
@@ -42,7 +42,7 @@ fn nothing_is_asked_before_the_agent_is_ready() {
 }
 
 #[test]
-fn authentication_that_is_wanted_is_told_with_its_ways() {
+fn required_authentication_is_reported_with_its_methods() {
     let mut story = Story::start(Config::default());
     let id = story.client.initialize("test", "1", story.now).unwrap();
     story.reply(id, &json!({"protocolVersion": "1", "authMethods": [{"id": "key"}]}));
@@ -52,14 +52,11 @@ fn authentication_that_is_wanted_is_told_with_its_ways() {
     let error = RpcError::new(code::AUTH_REQUIRED, "Authentication required");
     let expected = Failure::AuthRequired { error, methods: vec![json!({"id": "key"})] };
     assert_eq!(failures(&story), [("session/new", &expected)]);
-    assert!(
-        matches!(story.client.state(), ConnectionState::Ready(_)),
-        "authenticating is possible"
-    );
+    assert!(matches!(story.client.state(), ConnectionState::Ready(_)), "authenticate can be sent");
 }
 
 #[test]
-fn no_answer_in_time() {
+fn requests_time_out() {
     let mut story = Story::start(Config::default());
     let id = story.client.initialize("test", "1", story.now).unwrap();
     assert_eq!(story.client.poll_timeout(), Some(story.now + 60 * SECOND));
@@ -72,12 +69,12 @@ fn no_answer_in_time() {
         (&ConnectionState::Closing, None)
     );
     story.reply(id, &json!({"protocolVersion": 1}));
-    assert_eq!(story.client.protocol_errors().duplicate_responses, 1, "too late");
+    assert_eq!(story.client.protocol_errors().duplicate_responses, 1, "after the deadline");
     assert_eq!(story.client.state(), &ConnectionState::Closing);
 }
 
 #[test]
-fn updates_that_come_before_their_session_are_applied_after_it() {
+fn early_updates_are_applied_to_their_session() {
     let mut story = Story::ready(Config::default());
     let id = story.client.new_session(json!({}), story.now).unwrap();
     story.receive(&update_of("s", tool("tool_call", "t", "pending")));
@@ -93,7 +90,7 @@ fn updates_that_come_before_their_session_are_applied_after_it() {
 }
 
 #[test]
-fn early_updates_are_bounded_in_number_and_in_weight() {
+fn early_updates_are_bounded_in_number_and_size() {
     let limits = Limits { early_updates: 3, early_bytes: 4096, ..Limits::default() };
     let mut story = Story::ready(Config { limits, ..Config::default() });
     let id = story.client.new_session(json!({}), story.now).unwrap();
@@ -110,7 +107,7 @@ fn early_updates_are_bounded_in_number_and_in_weight() {
 }
 
 #[test]
-fn a_session_that_does_not_open_leaves_nothing() {
+fn a_failed_session_leaves_nothing() {
     let mut story = Story::ready(Config::default());
     let id = story.client.new_session(json!({}), story.now).unwrap();
     story.receive(&update_of("s", chunk("agent_message_chunk", "x")));
@@ -121,7 +118,7 @@ fn a_session_that_does_not_open_leaves_nothing() {
 }
 
 #[test]
-fn a_new_session_does_not_take_the_place_of_one_with_a_turn() {
+fn a_new_session_does_not_replace_one_with_a_turn() {
     let mut story = Story::open(Config::default());
     let prompt = story.prompt();
     story.say("a");
@@ -131,11 +128,11 @@ fn a_new_session_does_not_take_the_place_of_one_with_a_turn() {
     story.pass(SECOND);
     assert_eq!(story.ends()[0].answer.text, "a");
     story.open_session("s");
-    assert!(matches!(story.events.last(), Some(Event::Opened { .. })), "one at rest gives way");
+    assert!(matches!(story.events.last(), Some(Event::Opened { .. })), "an idle one is replaced");
 }
 
 #[test]
-fn a_loaded_history_is_no_answer() {
+fn a_loaded_history_is_not_an_answer() {
     let mut story = Story::ready(Config::default());
     let id = story.client.load_session("s", json!({"cwd": "/w"}), story.now).unwrap();
     assert_eq!(story.take_written()[0]["params"], json!({"cwd": "/w", "sessionId": "s"}));
@@ -155,21 +152,21 @@ fn a_loaded_history_is_no_answer() {
     story.stop(prompt, "end_turn");
     story.pass(SECOND);
     assert_eq!(story.ends()[0].answer.text, "now");
-    assert_eq!(story.client.session("s").unwrap().tools().len(), 1, "its calls are known");
+    assert_eq!(story.client.session("s").unwrap().tools().len(), 1, "its calls are kept");
 }
 
 #[test]
-fn a_load_may_be_empty_or_fail_or_not_be_offered() {
+fn session_load_may_be_empty_or_fail_or_be_unsupported() {
     let mut story = Story::ready(Config::default());
     let id = story.client.load_session("s", json!({}), story.now).unwrap();
     story.reply(id, &json!({}));
-    assert!(matches!(&story.events[..], [Event::Opened { .. }]), "nothing was replayed");
+    assert!(matches!(&story.events[..], [Event::Opened { .. }]), "without history");
 
     let id = story.client.load_session("gone", json!({}), story.now).unwrap();
     let error = json!({"code": -32603, "message": "No previous sessions found"});
     story.receive(&json!({"id": id, "error": error}));
     assert_eq!(failures(&story)[0].0, "session/load");
-    assert!(story.client.session("gone").is_none(), "a new one can be opened instead");
+    assert!(story.client.session("gone").is_none(), "the session is removed");
 
     let mut story = Story::start(Config::default());
     let id = story.client.initialize("test", "1", story.now).unwrap();
@@ -181,7 +178,7 @@ fn a_load_may_be_empty_or_fail_or_not_be_offered() {
 }
 
 #[test]
-fn other_requests_are_answered_too() {
+fn other_requests_are_answered() {
     let mut story = Story::ready(Config::default());
     let id = story.client.request("session/list", json!({}), story.now).unwrap();
     story.reply(id, &json!({"sessions": []}));
@@ -199,7 +196,7 @@ fn other_requests_are_answered_too() {
 }
 
 #[test]
-fn noise_is_never_answered_and_harms_no_request() {
+fn non_json_output_is_never_answered_and_affects_no_request() {
     let mut story = Story::ready(Config::default());
     let id = story.client.request("m", json!({}), story.now).unwrap();
     story.take_written();
@@ -229,7 +226,7 @@ fn noise_is_never_answered_and_harms_no_request() {
 }
 
 #[test]
-fn answers_are_taken_once_and_in_many_forms() {
+fn responses_are_accepted_once_and_in_many_forms() {
     let mut story = Story::ready(Config::default());
     let ids = [(); 3].map(|()| story.client.request("m", json!({}), story.now).unwrap());
     story.receive(&json!([
@@ -255,7 +252,7 @@ fn answers_are_taken_once_and_in_many_forms() {
 }
 
 #[test]
-fn a_message_that_is_too_long_fails_whoever_waits_for_it() {
+fn an_oversized_message_fails_its_request() {
     let limits = Limits { frame: 200, values: 100, ..Limits::default() };
     let mut story = Story::ready(Config { limits, ..serving_all() });
     let id = story.client.request("m", json!({}), story.now).unwrap();
@@ -269,13 +266,13 @@ fn a_message_that_is_too_long_fails_whoever_waits_for_it() {
         "{{\"id\":7,\"method\":\"fs/write_text_file\",\"x\":\"{}\"}}",
         "x".repeat(300)
     ));
-    assert_eq!(story.told(), ["7 -32600"], "a request is answered");
+    assert_eq!(story.told(), ["7 -32600"], "an oversized request is answered");
     story.receive_line(&"x".repeat(300));
-    assert_eq!(story.told(), [""; 0], "noise is not");
+    assert_eq!(story.told(), [""; 0], "other oversized lines are not");
 }
 
 #[test]
-fn what_nobody_serves_is_refused_at_all_times() {
+fn unsupported_methods_are_rejected_at_all_times() {
     let mut story = Story::start(Config::default());
     let mut id = 100;
     let mut sent = |story: &mut Story, method: &str| {
@@ -305,7 +302,7 @@ fn what_nobody_serves_is_refused_at_all_times() {
 }
 
 #[test]
-fn requests_that_are_served_are_answered_once() {
+fn served_requests_are_answered_once() {
     let limits = Limits { requests: 2, frame_out: 400, ..Limits::default() };
     let mut story = Story::open(Config { limits, ..serving_all() });
     for id in [json!(1), json!("1"), json!(1), json!(3)] {
@@ -320,7 +317,7 @@ fn requests_that_are_served_are_answered_once() {
     let (number, text) = (Id::from(1), Id::Text("1".to_owned()));
     story.receive(&json!({"method": "$/cancel_request", "params": {"requestId": "1"}}));
     let withdrawn = Event::Withdrawn { id: text.clone(), why: Withdrawal::ByAgent };
-    assert_eq!(story.events.last(), Some(&withdrawn), "it is still answered by whoever serves it");
+    assert_eq!(story.events.last(), Some(&withdrawn), "the caller must still answer it");
     let error = RpcError::new(code::CANCELLED, "withdrawn");
     assert!(story.client.respond(&text, Err(error), story.now));
     assert!(story.client.respond(&number, Ok(json!("x".repeat(500))), story.now));

@@ -1,4 +1,4 @@
-//! Permissions: asked, decided, timed out, withdrawn; each answered once.
+//! Permission requests: decided, timed out, cancelled; each answered once.
 
 use super::*;
 use crate::permission::{PermissionRequest, Verdict};
@@ -24,7 +24,7 @@ fn a_decision_is_answered_once_with_its_option() {
         let decision = requests(&story)[0].choose(verdict, None).unwrap();
         let id = Id::from(7);
         let invented = Decision::Select(json!("allow-once"));
-        assert!(!story.client.decide(&id, &invented, story.now), "nobody offered that");
+        assert!(!story.client.decide(&id, &invented, story.now), "not offered");
         assert!(story.client.decide(&id, &decision, story.now));
         assert!(!story.client.decide(&id, &decision, story.now), "once");
         let expected = json!({"jsonrpc": "2.0", "id": 7,
@@ -35,7 +35,7 @@ fn a_decision_is_answered_once_with_its_option() {
 }
 
 #[test]
-fn what_is_known_of_the_call_is_shown_with_it() {
+fn a_permission_request_has_the_known_call() {
     let mut story = Story::open(Config::default());
     story.prompt();
     story.ask_permission(7);
@@ -51,11 +51,11 @@ fn what_is_known_of_the_call_is_shown_with_it() {
     let params = json!({"sessionId": "s"});
     story.receive(&json!({"id": 9, "method": "session/request_permission", "params": params}));
     assert_eq!(requests(&story)[2].call, None);
-    assert_eq!(story.client.session("s").unwrap().tools().len(), 2, "no call twice");
+    assert_eq!(story.client.session("s").unwrap().tools().len(), 2, "no duplicate call");
 }
 
 #[test]
-fn a_permission_of_no_session_is_refused() {
+fn a_permission_request_without_a_session_is_rejected() {
     let mut story = Story::open(Config::default());
     for params in [json!({"sessionId": "x"}), json!({}), json!(null)] {
         story.receive(&json!({"id": 7, "method": "session/request_permission", "params": params}));
@@ -65,7 +65,7 @@ fn a_permission_of_no_session_is_refused() {
 }
 
 #[test]
-fn a_timeout_cancels_the_turn_and_then_the_permission() {
+fn a_timeout_cancels_the_turn_then_the_permission_request() {
     let mut story = Story::open(Config::default());
     story.prompt();
     story.ask_permission(7);
@@ -82,7 +82,7 @@ fn a_timeout_cancels_the_turn_and_then_the_permission() {
 }
 
 #[test]
-fn a_timeout_between_turns_has_no_turn_to_cancel() {
+fn a_timeout_between_turns_cancels_no_turn() {
     let mut story = Story::open(Config::default());
     story.ask_permission(7);
     story.pass(300 * SECOND);
@@ -91,7 +91,7 @@ fn a_timeout_between_turns_has_no_turn_to_cancel() {
 }
 
 #[test]
-fn a_withdrawn_permission_is_answered_once() {
+fn a_cancelled_permission_request_is_answered_once() {
     let mut story = Story::open(Config::default());
     story.prompt();
     story.take_written();
@@ -107,7 +107,7 @@ fn a_withdrawn_permission_is_answered_once() {
 }
 
 #[test]
-fn cancelling_answers_all_that_wait_and_all_that_still_ask() {
+fn cancelling_answers_pending_and_later_permission_requests() {
     let mut story = Story::open(Config::default());
     story.open_session("s2");
     story.prompt();
@@ -120,7 +120,7 @@ fn cancelling_answers_all_that_wait_and_all_that_still_ask() {
     assert_eq!(story.told(), ["session/cancel", "7 \"cancelled\"", "8 \"cancelled\""]);
     story.ask_permission(10);
     assert_eq!(story.told(), ["10 \"cancelled\""]);
-    assert_eq!(requests(&story).len(), 3, "the last was not asked");
-    assert_eq!(story.client.unanswered(), 1, "the other session's waits on");
+    assert_eq!(requests(&story).len(), 3, "the last was answered at once");
+    assert_eq!(story.client.unanswered(), 1, "the other session's is pending");
     assert!(story.client.decide(&Id::from(9), &Decision::Cancelled, story.now));
 }

@@ -1,4 +1,4 @@
-//! Who serves what.
+//! Declared capabilities and the servers of methods.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn story(files: ServedBy, terminal: ServedBy) -> Story {
 }
 
 #[test]
-fn only_what_is_served_is_declared_and_everything_else_passes() {
+fn only_served_methods_are_declared() {
     let declared = |files, terminal| {
         let mut story = story(files, terminal);
         let heard = story.agent().remove(0);
@@ -30,7 +30,7 @@ fn only_what_is_served_is_declared_and_everything_else_passes() {
 }
 
 #[test]
-fn version_1_is_offered_and_a_later_one_refused() {
+fn version_1_is_offered_and_a_later_one_rejected() {
     let offered = |version: Value| {
         let mut story = Story::start();
         let params = json!({"protocolVersion": version});
@@ -64,7 +64,7 @@ fn version_1_is_offered_and_a_later_one_refused() {
             "the agent speaks version {later} of the protocol, and aifo speaks version 1\nhint: "
         );
         assert!(text.starts_with(&expected), "{text}");
-        // Nothing else is asked of such an agent, until it is asked once more for its version.
+        // Further requests are rejected until another `initialize`.
         story.prompt("p");
         assert_eq!(story.editor(), [error("p", -32603, text)]);
         story.cancel();
@@ -77,7 +77,7 @@ fn version_1_is_offered_and_a_later_one_refused() {
 }
 
 #[test]
-fn what_is_ours_is_told_and_answered_once() {
+fn host_requests_are_reported_and_answered_once() {
     let mut story = story(ServedBy::Host, ServedBy::Host);
     story.agent();
     let params = json!({"path": "/w/a", "sessionId": "s"});
@@ -100,7 +100,7 @@ fn what_is_ours_is_told_and_answered_once() {
 }
 
 #[test]
-fn a_terminal_of_ours_is_a_text_to_the_editor() {
+fn a_served_terminal_is_text_for_the_editor() {
     let mut story = story(ServedBy::Neither, ServedBy::Host);
     story.prompt("p");
     story.agent();
@@ -123,15 +123,15 @@ fn a_terminal_of_ours_is_a_text_to_the_editor() {
     assert!(story.relay.respond(&id(2), Ok(result.clone()), story.now));
     story.collect();
     let told = story.editor();
-    assert_eq!(told.len(), 1, "the editor is told without the agent's doing");
+    assert_eq!(told.len(), 1, "sent by the relay");
     let update = &told[0]["params"]["update"];
     assert_eq!(
         (&update["toolCallId"], &update["sessionUpdate"]),
         (&json!("c"), &json!("tool_call_update"))
     );
     assert_eq!(text(&told[0]), "```\n$ make -j4\nall done\n```\nexit code 0");
-    assert_eq!(story.agent().last(), Some(&ok(2, result)), "and the agent has what it asked for");
-    // What is known of the call is what the agent said.
+    assert_eq!(story.agent().last(), Some(&ok(2, result)), "the agent's answer");
+    // The tracked call has the agent's content.
     let call = story.relay.tools("s").unwrap().get("c").unwrap();
     assert_eq!(call.member("content"), Some(&blocks));
 
@@ -145,7 +145,7 @@ fn a_terminal_of_ours_is_a_text_to_the_editor() {
 }
 
 #[test]
-fn what_the_editor_serves_goes_there_and_what_nobody_serves_nowhere() {
+fn editor_requests_are_forwarded_and_unserved_ones_rejected() {
     let mut story = story(ServedBy::Editor, ServedBy::Neither);
     story.agent();
     let methods = [

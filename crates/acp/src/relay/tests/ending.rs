@@ -1,9 +1,9 @@
-//! The ends of the streams, in either order and at any time.
+//! The end of either stream, at any time.
 
 use super::*;
 
-/// A turn with a prompt behind it, another request of the editor's, and three of the agent's: one that
-/// somebody has to decide, one at the editor, one to serve.
+/// A turn with a queued prompt, another request of the editor, and three of the agent: a permission
+/// request to decide, one at the editor, one to serve.
 fn busy_story() -> Story {
     let mut story = Story::new(RelayConfig { files: ServedBy::Host, ..RelayConfig::default() });
     story.prompt("p");
@@ -24,7 +24,7 @@ fn busy_story() -> Story {
 }
 
 #[test]
-fn when_the_agent_ends_everything_fails_at_once_with_the_reason() {
+fn the_end_of_the_agent_fails_everything_with_the_reason() {
     let mut story = busy_story();
     story.relay.set_end_reason("exit code 1: no such model");
     story.eof(Side::Agent);
@@ -46,7 +46,7 @@ fn when_the_agent_ends_everything_fails_at_once_with_the_reason() {
     assert_eq!(turn.outcome, Err(RpcError::new(-32603, text)));
     assert!(!story.relay.decide(&id(7), &Decision::Cancelled, story.now));
     assert!(!story.relay.respond(&id(9), Ok(json!({})), story.now));
-    // Whatever the editor wants from here on has the same answer.
+    // Later requests of the editor get the same answer.
     story.prompt("late");
     story.cancel();
     story.editor_says(json!({"id": 1, "result": {}}));
@@ -58,7 +58,7 @@ fn when_the_agent_ends_everything_fails_at_once_with_the_reason() {
 }
 
 #[test]
-fn when_the_editor_ends_every_turn_is_cancelled_and_its_end_awaited() {
+fn the_end_of_the_editor_cancels_every_turn() {
     let mut story = busy_story();
     story.eof(Side::Editor);
     let expected = [
@@ -70,7 +70,7 @@ fn when_the_editor_ends_every_turn_is_cancelled_and_its_end_awaited() {
     assert_eq!(story.agent(), expected);
     let withdrawn = RelayEvent::Withdrawn { id: id(7), why: Withdrawal::TurnCancelled };
     assert_eq!(story.events(), [withdrawn, RelayEvent::Ended { side: Side::Editor }]);
-    // What is ours is still served, what is the editor's is not.
+    // Host requests are still served, the editor's are not.
     assert!(story.relay.respond(&id(9), Ok(json!({})), story.now));
     story.agent_says(json!({"id": 11, "method": "elicitation/create"}));
     assert_eq!(story.agent(), [ok(9, json!({})), error(11, -32603, "the editor has ended")]);
@@ -81,13 +81,13 @@ fn when_the_editor_ends_every_turn_is_cancelled_and_its_end_awaited() {
     assert!(matches!(events[0], RelayEvent::TurnEnded(_)));
     assert_eq!(events[1..], [RelayEvent::Released]);
     let told = [stopped("q", "cancelled"), ok("m", json!({})), stopped("p", "cancelled")];
-    assert_eq!(story.editor(), told, "it may still listen");
+    assert_eq!(story.editor(), told, "the editor may still read");
     story.eof(Side::Agent);
     assert_eq!(story.events(), [RelayEvent::Ended { side: Side::Agent }, RelayEvent::Closed]);
 }
 
 #[test]
-fn an_agent_that_answers_nothing_is_released_after_its_grace() {
+fn an_agent_that_does_not_answer_is_released_after_the_grace_period() {
     let mut story = Story::prompted();
     story.ask_permission(7);
     story.eof(Side::Editor);
@@ -103,8 +103,8 @@ fn an_agent_that_answers_nothing_is_released_after_its_grace() {
     assert_eq!(story.editor(), [error("p", -32603, "the agent has ended: ended")]);
 }
 
-/// Between turns: a permission that waits for a rule, one at the editor, a file of ours, and another
-/// request at the editor.
+/// Between turns: a permission request to decide, one at the editor, a file request to serve, and
+/// another request at the editor.
 fn idle_story() -> Story {
     let mut story = Story::new(RelayConfig { files: ServedBy::Host, ..RelayConfig::default() });
     for number in [7, 8] {
@@ -120,9 +120,9 @@ fn idle_story() -> Story {
 }
 
 #[test]
-fn an_editor_that_ends_between_turns_leaves_no_request_unanswered() {
+fn an_editor_that_ends_between_turns_leaves_no_pending_request() {
     let mut story = idle_story();
-    // The agent has said more, which is not parsed yet.
+    // Unparsed input of the agent.
     story.relay.receive(Side::Agent, format!("{}\n", permission(11)).as_bytes(), story.now);
     story.relay.receive_eof(Side::Editor, story.now);
     let mut events = Vec::new();
@@ -133,7 +133,7 @@ fn an_editor_that_ends_between_turns_leaves_no_request_unanswered() {
         events.push(event);
     }
     let withdrawn = RelayEvent::Withdrawn { id: id(9), why: Withdrawal::Ended };
-    assert_eq!(events.last(), Some(&withdrawn), "the answers are not taken yet");
+    assert_eq!(events.last(), Some(&withdrawn), "the answers are not read yet");
     assert!(!story.relay.respond(&id(9), Ok(json!({})), story.now), "it is answered");
     story.agent_says(json!({"id": 12, "method": "fs/read_text_file", "params": {}}));
     let gone = |id: u64| error(id, -32603, "the editor has ended");
@@ -146,7 +146,7 @@ fn an_editor_that_ends_between_turns_leaves_no_request_unanswered() {
 }
 
 #[test]
-fn an_agent_that_takes_no_answer_is_released_after_its_grace() {
+fn an_agent_that_does_not_read_is_released_after_the_grace_period() {
     let mut story = idle_story();
     story.relay.receive_eof(Side::Editor, story.now);
     while story.relay.poll_event().is_some() {}
@@ -161,19 +161,19 @@ fn an_agent_that_takes_no_answer_is_released_after_its_grace() {
 }
 
 #[test]
-fn an_editor_that_asks_nothing_is_released_at_once() {
+fn an_editor_without_pending_requests_is_released_at_once() {
     let mut story = Story::start();
     story.eof(Side::Editor);
     assert_eq!(story.events(), [RelayEvent::Ended { side: Side::Editor }, RelayEvent::Released]);
     assert_eq!((story.agent(), story.relay.poll_timeout()), (vec![], None));
-    // A permission that comes now has nobody to decide it but a rule.
+    // Without an editor only a rule can decide a later permission request.
     story.ask_permission(7);
     assert!(story.relay.ask_editor(&id(7), story.now));
     assert_eq!((story.agent(), story.editor()), (vec![cancelled(7)], vec![]));
 }
 
 #[test]
-fn a_last_line_without_an_end_counts() {
+fn a_last_line_without_a_newline_is_read() {
     let mut story = Story::prompted();
     story.relay.receive(Side::Agent, br#"{"id":1,"result":{"stopReason":"end_turn"}}"#, story.now);
     story.eof(Side::Agent);
@@ -182,7 +182,7 @@ fn a_last_line_without_an_end_counts() {
 }
 
 #[test]
-fn without_a_reason_the_error_has_none() {
+fn an_error_without_a_reason_has_none() {
     let mut story = Story::prompted();
     story.eof(Side::Agent);
     assert_eq!(story.editor(), [error("p", -32603, "the agent has ended")]);

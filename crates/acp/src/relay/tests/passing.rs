@@ -1,9 +1,9 @@
-//! What passes, as what.
+//! Forwarding.
 
 use super::*;
 
 #[test]
-fn what_is_not_known_here_passes_as_it_came() {
+fn unknown_messages_are_forwarded_unchanged() {
     let mut story = Story::start();
     let odd =
         json!({"a": [1.5, null, {"_meta": {"b": "\n\u{e9}"}}], "big": u64::MAX, "z": 1, "y": 2});
@@ -28,7 +28,7 @@ fn what_is_not_known_here_passes_as_it_came() {
 }
 
 #[test]
-fn unknown_updates_and_errors_pass_too() {
+fn unknown_updates_and_errors_are_forwarded() {
     let mut story = Story::prompted();
     let update = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "_meta": 1,
         "update": {"sessionUpdate": "brand_new", "content": {"content": [17]}}}});
@@ -55,7 +55,7 @@ fn the_data_of_an_error_may_be_null() {
 }
 
 #[test]
-fn half_a_surrogate_pair_is_passed_as_a_replacement_character() {
+fn half_a_surrogate_pair_is_forwarded_as_a_replacement_character() {
     for (from, to) in [(Side::Editor, Side::Agent), (Side::Agent, Side::Editor)] {
         let mut story = Story::start();
         let line =
@@ -63,7 +63,7 @@ fn half_a_surrogate_pair_is_passed_as_a_replacement_character() {
         story.line(from, line);
         let heard = if to == Side::Editor { story.editor() } else { story.agent() };
         assert_eq!(heard[0]["params"], json!({"\u{fffd}x": ["\u{fffd}", "\u{1f600}"]}));
-        assert_eq!(story.events(), [], "it is no noise");
+        assert_eq!(story.events(), [], "it is a message");
     }
     let mut story = Story::prompted();
     let ask = permission(7).to_string().replace("toolCallId\":\"t", "toolCallId\":\"\\udead");
@@ -92,7 +92,7 @@ fn a_byte_order_mark_before_the_first_line_is_skipped() {
 }
 
 #[test]
-fn what_lacks_its_version_gets_one_and_batches_are_taken_apart() {
+fn jsonrpc_is_added_and_batches_are_split() {
     let mut story = Story::start();
     story.editor_says(json!([{"method": "a"}, {"id": 5, "method": "b"}, 17, {"method": "c"}]));
     let heard = [
@@ -109,7 +109,7 @@ fn what_lacks_its_version_gets_one_and_batches_are_taken_apart() {
 }
 
 #[test]
-fn noise_never_passes_and_is_told() {
+fn non_json_output_is_dropped_and_reported() {
     for from in [Side::Agent, Side::Editor] {
         let mut story = Story::start();
         for line in ["Loading credentials...", "17", r#"{"id":1,"level":"info"}"#, "", " \r"] {
@@ -134,7 +134,7 @@ fn noise_never_passes_and_is_told() {
 }
 
 #[test]
-fn answers_are_taken_once_and_in_many_forms() {
+fn responses_are_accepted_once_and_in_many_forms() {
     let mut story = Story::start();
     let ids = [json!(1), json!("1"), json!(-3), json!(2.0), json!("")];
     for id in &ids {
@@ -169,7 +169,7 @@ fn answers_are_taken_once_and_in_many_forms() {
 }
 
 #[test]
-fn a_request_with_the_id_of_one_that_waits_is_not_another() {
+fn a_request_with_a_pending_id_is_counted_once() {
     let mut story = Story::start();
     for from in [Side::Editor, Side::Agent] {
         story.line(from, r#"{"id":1,"method":"m"}"#);
@@ -181,7 +181,7 @@ fn a_request_with_the_id_of_one_that_waits_is_not_another() {
 }
 
 #[test]
-fn requests_that_wait_are_bounded() {
+fn pending_requests_are_bounded() {
     let limits = Limits { requests: 2, ..Limits::default() };
     let mut story = Story::new(RelayConfig { limits, ..RelayConfig::default() });
     for from in [Side::Editor, Side::Agent] {
@@ -198,7 +198,7 @@ fn requests_that_wait_are_bounded() {
 }
 
 #[test]
-fn requests_are_withdrawn_by_the_id_that_the_other_end_knows() {
+fn cancellations_use_the_receivers_id() {
     let mut story = Story::start();
     for from in [Side::Editor, Side::Agent] {
         story.line(from, r#"{"id":"mine","method":"m"}"#);
@@ -217,7 +217,7 @@ fn requests_are_withdrawn_by_the_id_that_the_other_end_knows() {
 }
 
 #[test]
-fn a_message_that_is_too_long_to_read_fails_whoever_waits_for_it() {
+fn a_message_too_long_to_read_fails_its_request() {
     let limits = Limits { frame: 200, ..Limits::default() };
     let mut story = Story::new(RelayConfig { limits, ..RelayConfig::default() });
     story.editor_says(json!({"id": "a", "method": "m"}));
@@ -238,7 +238,7 @@ fn a_message_that_is_too_long_to_read_fails_whoever_waits_for_it() {
 }
 
 #[test]
-fn a_message_that_is_too_long_to_write_fails_whoever_waits_for_it() {
+fn a_message_too_long_to_write_fails_its_request() {
     let limits = Limits { frame_out: 120, ..Limits::default() };
     let mut story = Story::new(RelayConfig { limits, ..RelayConfig::default() });
     let long = "x".repeat(120);
@@ -254,7 +254,7 @@ fn a_message_that_is_too_long_to_write_fails_whoever_waits_for_it() {
 }
 
 #[test]
-fn an_end_that_does_not_read_holds_back_the_other() {
+fn an_end_that_does_not_read_slows_the_other() {
     let config = RelayConfig { backlog: 1000, ..RelayConfig::default() };
     let mut story = Story::new(config);
     let line = format!("{}\n", json!({"method": "told", "params": ["x".repeat(400)]}));
@@ -262,7 +262,7 @@ fn an_end_that_does_not_read_holds_back_the_other() {
     assert_eq!(story.relay.poll_event(), None);
     assert!(!story.relay.should_read(Side::Agent) && story.relay.should_read(Side::Editor));
     assert!((1000..1600).contains(&story.relay.backlog(Side::Editor)));
-    // The editor is still heard.
+    // The editor is still read.
     story.relay.receive(Side::Editor, b"{\"method\":\"m\"}\n", story.now);
     assert_eq!(story.relay.poll_event(), None);
     assert!(story.relay.poll_transmit(Side::Agent).is_some());
@@ -276,7 +276,7 @@ fn an_end_that_does_not_read_holds_back_the_other() {
 }
 
 #[test]
-fn a_flood_that_is_answered_here_is_held_back_too() {
+fn a_flood_of_requests_answered_by_the_relay_is_held_back() {
     let limits = Limits { frame_out: 500, ..Limits::default() };
     let config = RelayConfig {
         backlog: 1000,
@@ -301,7 +301,7 @@ fn a_flood_that_is_answered_here_is_held_back_too() {
 }
 
 #[test]
-fn paths_are_the_other_ends_in_every_message() {
+fn paths_are_mapped_in_every_message() {
     let map = PathMap::default().map_directory("/h", "/i");
     let config = RelayConfig { map, files: ServedBy::Editor, ..RelayConfig::default() };
     let mut story = Story::new(config);
@@ -321,7 +321,7 @@ fn paths_are_the_other_ends_in_every_message() {
 }
 
 #[test]
-fn the_editor_is_not_asked_for_what_is_elsewhere() {
+fn paths_outside_of_the_roots_are_not_requested_from_the_editor() {
     let config = RelayConfig {
         roots: vec!["/home/me/ws".to_owned()],
         map: PathMap::default().map_alias("/workspace", "/home/me/ws"),
@@ -352,7 +352,7 @@ fn the_editor_is_not_asked_for_what_is_elsewhere() {
 }
 
 #[test]
-fn a_session_elsewhere_is_refused_with_the_remedy() {
+fn a_session_outside_of_the_roots_is_rejected_with_a_hint() {
     let config = RelayConfig {
         roots: vec!["/home/me/ws".to_owned()],
         remedy: "start it with --cwd".to_owned(),

@@ -1,9 +1,9 @@
-//! Permissions: one answer each, by a rule or by the person at the editor.
+//! Permission requests: one answer each, by a rule or by the editor.
 
 use super::*;
 
 #[test]
-fn a_rule_decides_and_the_editor_never_knows() {
+fn a_rule_decides_without_the_editor() {
     let mut story = Story::prompted();
     story.update(
         json!({"sessionUpdate": "tool_call", "toolCallId": "t", "rawInput": {"command": "ls"}}),
@@ -27,7 +27,7 @@ fn a_rule_decides_and_the_editor_never_knows() {
 }
 
 #[test]
-fn the_editor_is_asked_and_its_answer_passes() {
+fn the_editor_is_asked_and_its_answer_forwarded() {
     let map = PathMap::default().map_directory("/h", "/i");
     let mut story = Story::new(RelayConfig { map, ..RelayConfig::default() });
     let mut ask = permission(7);
@@ -36,11 +36,14 @@ fn the_editor_is_asked_and_its_answer_passes() {
     ask["more"] = json!(1);
     story.agent_says(ask.clone());
     let Some(RelayEvent::Permission { request, .. }) = story.events().pop() else { panic!() };
-    assert_eq!(request.params, ask["params"], "as the agent names them");
-    assert!(request.call.is_some(), "also of a session that nobody has prompted");
+    assert_eq!(request.params, ask["params"], "with the agent's paths");
+    assert!(request.call.is_some(), "also without a prompt");
     assert!(story.relay.ask_editor(&id(7), story.now));
     assert!(!story.relay.ask_editor(&id(7), story.now));
-    assert!(!story.relay.decide(&id(7), &Decision::Cancelled, story.now), "it is the editor's now");
+    assert!(
+        !story.relay.decide(&id(7), &Decision::Cancelled, story.now),
+        "forwarded to the editor"
+    );
     let mut expected = ask;
     expected["id"] = json!(1);
     expected["params"]["toolCall"]["locations"][0]["path"] = json!("/h/a");
@@ -54,7 +57,7 @@ fn the_editor_is_asked_and_its_answer_passes() {
 }
 
 #[test]
-fn an_error_of_the_editor_is_the_agents() {
+fn an_editors_error_reaches_the_agent() {
     let mut story = Story::start();
     story.ask_permission(7);
     story.relay.ask_editor(&id(7), story.now);
@@ -64,7 +67,7 @@ fn an_error_of_the_editor_is_the_agents() {
 }
 
 #[test]
-fn a_permission_that_the_agent_withdraws_is_answered_wherever_it_waits() {
+fn a_permission_request_cancelled_by_the_agent_is_answered() {
     let mut story = Story::prompted();
     let withdraw = |id: u64| json!({"method": "$/cancel_request", "params": {"requestId": id}});
     story.ask_permission(7);
@@ -87,7 +90,7 @@ fn a_permission_that_the_agent_withdraws_is_answered_wherever_it_waits() {
 }
 
 #[test]
-fn a_permission_of_no_session_is_refused() {
+fn a_permission_request_without_a_session_is_rejected() {
     let mut story = Story::start();
     story.agent_says(
         json!({"id": 7, "method": "session/request_permission", "params": {"options": []}}),
@@ -96,7 +99,7 @@ fn a_permission_of_no_session_is_refused() {
 }
 
 #[test]
-fn other_sessions_permissions_stay_when_one_is_cancelled() {
+fn cancelling_leaves_other_sessions_permission_requests() {
     let mut story = Story::prompted();
     story.ask_permission(7);
     let mut other = permission(8);
@@ -109,7 +112,7 @@ fn other_sessions_permissions_stay_when_one_is_cancelled() {
 }
 
 #[test]
-fn a_permission_that_is_too_long_for_the_editor_is_cancelled() {
+fn a_permission_request_too_long_for_the_editor_is_cancelled() {
     let limits = Limits { frame_out: 300, ..Limits::default() };
     let mut story = Story::new(RelayConfig { limits, ..RelayConfig::default() });
     let mut ask = permission(7);
