@@ -8,8 +8,8 @@ use std::{env, thread};
 use serde_json::{Value, json};
 
 fn main() -> io::Result<()> {
-    let told = env::args_os().nth(1).ok_or(io::ErrorKind::InvalidInput)?;
-    thread::spawn(move || tell_updates(File::open(told)?));
+    let path = env::args_os().nth(1).ok_or(io::ErrorKind::InvalidInput)?;
+    thread::spawn(move || send_updates(File::open(path)?));
     for line in io::stdin().lock().lines() {
         let message: Value = serde_json::from_str(&line?)?;
         let result = match message["method"].as_str() {
@@ -24,12 +24,12 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn tell_updates(mut told: impl Read) -> io::Result<()> {
+fn send_updates(mut input: impl Read) -> io::Result<()> {
     let content = json!({"type": "text", "text": "some words of an answer"});
     let body = json!({"sessionUpdate": "agent_message_chunk", "content": content});
     let params = json!({"sessionId": SESSION, "update": body});
     let update = json!({"jsonrpc": "2.0", "method": "session/update", "params": params});
-    while told.read(&mut [0])? == 1 {
+    while input.read(&mut [0])? == 1 {
         say(&update)?;
     }
     Ok(())

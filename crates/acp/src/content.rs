@@ -109,13 +109,13 @@ mod tests {
 
     use super::*;
 
-    fn told(body: Value) -> Vec<String> {
+    fn described(body: Value) -> Vec<String> {
         let update = Update::parse(json!({"sessionId": "s", "update": body})).unwrap();
-        let tell = |(channel, piece): &(Channel, Piece<'_>)| match piece {
+        let describe = |(channel, piece): &(Channel, Piece<'_>)| match piece {
             Piece::Text(text) => format!("{channel:?} {text}"),
             Piece::Block(block) => format!("{channel:?} {}", block["type"]),
         };
-        pieces(&update).iter().map(tell).collect()
+        pieces(&update).iter().map(describe).collect()
     }
 
     fn chunk(kind: &str, content: Value) -> Value {
@@ -130,10 +130,10 @@ mod tests {
             ("agent_thought_chunk", "Thought > | x"),
             ("user_message_chunk", "User > | x"),
         ] {
-            assert_eq!(told(chunk(kind, text.clone())), [expected]);
+            assert_eq!(described(chunk(kind, text.clone())), [expected]);
         }
-        assert_eq!(told(chunk("tool_call", text.clone())), [""; 0]);
-        assert_eq!(told(chunk("unheard_of", text)), [""; 0]);
+        assert_eq!(described(chunk("tool_call", text.clone())), [""; 0]);
+        assert_eq!(described(chunk("unheard_of", text)), [""; 0]);
     }
 
     #[test]
@@ -156,13 +156,13 @@ mod tests {
         ];
         for (label, expected) in rows {
             let block = text(label.clone());
-            assert_eq!(told(chunk("agent_message_chunk", block)), [expected], "{label}");
+            assert_eq!(described(chunk("agent_message_chunk", block)), [expected], "{label}");
         }
         let thought = chunk("agent_thought_chunk", text(json!({"channel": "final"})));
-        assert_eq!(told(thought), ["Thought x"]);
+        assert_eq!(described(thought), ["Thought x"]);
         let mut labelled = chunk("agent_message_chunk", text(json!({})));
         labelled["segment"] = json!("intent");
-        assert_eq!(told(labelled), ["Thought x"]);
+        assert_eq!(described(labelled), ["Thought x"]);
     }
 
     #[test]
@@ -204,18 +204,25 @@ mod tests {
             (json!(""), &[]),
         ];
         for (content, expected) in rows {
-            assert_eq!(told(chunk("agent_message_chunk", content.clone())), expected, "{content}");
+            assert_eq!(
+                described(chunk("agent_message_chunk", content.clone())),
+                expected,
+                "{content}"
+            );
         }
-        assert_eq!(told(json!({"sessionUpdate": "agent_message_chunk"})), [""; 0]);
-        assert_eq!(told(json!({"sessionUpdate": "user_message_chunk", "text": "x"})), ["User x"]);
+        assert_eq!(described(json!({"sessionUpdate": "agent_message_chunk"})), [""; 0]);
+        assert_eq!(
+            described(json!({"sessionUpdate": "user_message_chunk", "text": "x"})),
+            ["User x"]
+        );
         let wrapped = json!({"type": "content", "_meta": {"kind": "thinking"}, "content": wrapped});
         let both = json!([wrapped, {"type": "content", "role": "user", "content": wrapped}, "x"]);
         let expected = ["Thought x", "Thought x", "Answer x"];
         assert_eq!(
-            told(chunk("agent_message_chunk", both.clone())),
+            described(chunk("agent_message_chunk", both.clone())),
             expected,
             "the innermost label"
         );
-        assert_eq!(told(chunk("agent_thought_chunk", both)), ["Thought x"; 3]);
+        assert_eq!(described(chunk("agent_thought_chunk", both)), ["Thought x"; 3]);
     }
 }

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     /// A frame as text: a line, `!LEN HEAD` if oversized, `?LEN` if not UTF-8, `.` at the end.
-    fn tell(frame: Frame<'_>) -> String {
+    fn describe(frame: Frame<'_>) -> String {
         match frame {
             Frame::Line(line) => line.to_owned(),
             Frame::Oversize { len, head } => format!("!{len} {}", String::from_utf8_lossy(head)),
@@ -211,14 +211,14 @@ mod tests {
         for piece in pieces {
             reader.receive(piece);
             while let Some(frame) = reader.next_frame() {
-                story.push(tell(frame));
+                story.push(describe(frame));
             }
             assert!(reader.held() <= 8 + 4, "{}", reader.held());
         }
         reader.receive_eof();
         while let Some(frame) = reader.next_frame() {
             let is_end = frame == Frame::Eof;
-            story.push(tell(frame));
+            story.push(describe(frame));
             if is_end {
                 break;
             }

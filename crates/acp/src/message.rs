@@ -355,17 +355,17 @@ mod tests {
 
     #[test]
     fn an_error_shows_details_of_its_data() {
-        let told =
+        let text =
             |data: Value| RpcError { code: -1, message: "no".into(), data: Some(data) }.to_string();
         assert_eq!(
-            told(json!({"details": "no such model", "path": "/x"})),
+            text(json!({"details": "no such model", "path": "/x"})),
             "no (-1): no such model"
         );
-        assert_eq!(told(json!({"message": " no key\n"})), "no (-1): no key");
-        assert_eq!(told(json!("not today")), "no (-1): not today");
-        assert_eq!(told(json!("a".repeat(1000))).len(), "no (-1): ".len() + DETAILS);
+        assert_eq!(text(json!({"message": " no key\n"})), "no (-1): no key");
+        assert_eq!(text(json!("not today")), "no (-1): not today");
+        assert_eq!(text(json!("a".repeat(1000))).len(), "no (-1): ".len() + DETAILS);
         for silent in [json!(null), json!("no"), json!([1]), json!({"reason": 7, "error": ""})] {
-            assert_eq!(told(silent.clone()), "no (-1)", "{silent}");
+            assert_eq!(text(silent.clone()), "no (-1)", "{silent}");
         }
     }
 
@@ -383,13 +383,13 @@ mod tests {
 
     #[test]
     fn returned_ids_may_have_many_forms() {
-        let ours = |value: Value| Id::parse(value).unwrap().as_u64();
+        let id = |value: Value| Id::parse(value).unwrap().as_u64();
         for value in [json!(3), json!("3"), json!(3.0)] {
-            assert_eq!(ours(value.clone()), Some(3), "{value}");
+            assert_eq!(id(value.clone()), Some(3), "{value}");
         }
         let others = [json!("03"), json!("+3"), json!(" 3"), json!("x"), json!(3.5), json!(-3)];
         for value in others.into_iter().chain([json!(1e300), json!("")]) {
-            assert_eq!(ours(value.clone()), None, "{value}");
+            assert_eq!(id(value.clone()), None, "{value}");
         }
     }
 

@@ -53,35 +53,35 @@ pub use terminal_login::TerminalLogin;
 ///
 /// let now = Instant::now();
 /// let mut relay = Relay::new(RelayConfig::default(), now);
-/// let say = |relay: &mut Relay, from: Side, message: Value| {
+/// let send = |relay: &mut Relay, from: Side, message: Value| {
 ///     relay.receive(from, format!("{message}\n").as_bytes(), now);
 ///     relay.poll_event()
 /// };
-/// let hear = |relay: &mut Relay, to: Side| -> Value {
+/// let receive = |relay: &mut Relay, to: Side| -> Value {
 ///     serde_json::from_slice(&relay.poll_transmit(to).unwrap()).unwrap()
 /// };
 ///
 /// // The editor's prompt reaches the agent with a new id ..
 /// let params = json!({"sessionId": "s", "prompt": [{"type": "text", "text": "tidy up"}]});
 /// let prompt = json!({"id": "abc", "method": "session/prompt", "params": params});
-/// assert_eq!(say(&mut relay, Side::Editor, prompt), None);
-/// let heard = hear(&mut relay, Side::Agent);
-/// assert_eq!((&heard["id"], &heard["params"]), (&json!(1), &params));
+/// assert_eq!(send(&mut relay, Side::Editor, prompt), None);
+/// let received = receive(&mut relay, Side::Agent);
+/// assert_eq!((&received["id"], &received["params"]), (&json!(1), &params));
 ///
 /// // .. the agent requests a permission, which a rule decides without the editor ..
 /// let params = json!({"sessionId": "s", "options": [{"optionId": "no", "kind": "reject_once"}]});
 /// let ask = json!({"id": 0, "method": "session/request_permission", "params": params});
-/// let Some(RelayEvent::Permission { id, request }) = say(&mut relay, Side::Agent, ask) else {
+/// let Some(RelayEvent::Permission { id, request }) = send(&mut relay, Side::Agent, ask) else {
 ///     panic!("a permission request")
 /// };
 /// assert!(relay.decide(&id, &request.choose(Verdict::Deny, None).unwrap(), now));
-/// assert_eq!(hear(&mut relay, Side::Agent)["result"]["outcome"]["optionId"], "no");
+/// assert_eq!(receive(&mut relay, Side::Agent)["result"]["outcome"]["optionId"], "no");
 ///
 /// // .. and the agent's answer reaches the editor with the editor's id.
 /// let answer = json!({"id": 1, "result": {"stopReason": "end_turn"}});
-/// let ended = say(&mut relay, Side::Agent, answer);
+/// let ended = send(&mut relay, Side::Agent, answer);
 /// assert!(matches!(ended, Some(RelayEvent::TurnEnded(_))));
-/// assert_eq!(hear(&mut relay, Side::Editor)["id"], "abc");
+/// assert_eq!(receive(&mut relay, Side::Editor)["id"], "abc");
 /// ```
 #[derive(Debug)]
 pub struct Relay {

@@ -242,30 +242,30 @@ mod tests {
     use crate::client::{Client, Config};
 
     /// Reports of a client whose agent sends these messages during a turn and then ends.
-    fn told(messages: &[Value]) -> Vec<Value> {
+    fn reported(messages: &[Value]) -> Vec<Value> {
         let mut now = Instant::now();
         let mut client = Client::new(Config::default(), now);
-        let mut told = Vec::new();
-        let mut hear = |client: &mut Client, message: &Value, now| {
+        let mut reported = Vec::new();
+        let mut receive = |client: &mut Client, message: &Value, now| {
             client.receive(format!("{message}\n").as_bytes(), now);
             while let Some(event) = client.poll_event() {
-                told.extend(reports(&event));
+                reported.extend(reports(&event));
             }
         };
         client.initialize("test", "1", now).unwrap();
         let agent = json!({"agentInfo": {"name": "gemini"}});
-        hear(&mut client, &json!({"id": 1, "result": agent}), now);
+        receive(&mut client, &json!({"id": 1, "result": agent}), now);
         client.new_session(json!({"cwd": "/w"}), now).unwrap();
-        hear(&mut client, &json!({"id": 2, "result": {"sessionId": "s"}}), now);
+        receive(&mut client, &json!({"id": 2, "result": {"sessionId": "s"}}), now);
         client.prompt("s", json!([]), now).unwrap();
-        messages.iter().for_each(|message| hear(&mut client, message, now));
+        messages.iter().for_each(|message| receive(&mut client, message, now));
         now += Duration::from_secs(1);
         client.handle_timeout(now);
         client.receive_eof(now);
         while let Some(event) = client.poll_event() {
-            told.extend(reports(&event));
+            reported.extend(reports(&event));
         }
-        told
+        reported
     }
 
     fn update(body: Value) -> Value {
@@ -275,8 +275,8 @@ mod tests {
     /// Checks the reports of one message within a turn.
     #[track_caller]
     fn check(message: Value, expected: Value) {
-        let told = told(&[message]);
-        let between = told.iter().filter(|report| {
+        let reported = reported(&[message]);
+        let between = reported.iter().filter(|report| {
             !["agent", "session", "final", "closed"].iter().any(|name| report["type"] == *name)
         });
         let between: Vec<Value> = between.cloned().collect();
@@ -293,7 +293,7 @@ mod tests {
         let shown = json!({"sessionUpdate": "agent_message_chunk", "content": image});
         let usage = json!({"totalTokens": 7});
         let end = json!({"id": 3, "result": {"stopReason": "end_turn", "usage": usage}});
-        let told = told(&[chunk("Hello "), update(shown), chunk("World"), end, chunk("!")]);
+        let reported = reported(&[chunk("Hello "), update(shown), chunk("World"), end, chunk("!")]);
         let text = |text: &str| json!({"type": "text", "text": text});
         let expected = [
             json!({"type": "agent", "name": "gemini", "loads_sessions": false}),
@@ -317,7 +317,7 @@ mod tests {
             }),
             json!({"type": "closed"}),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     }
 
     #[test]
@@ -416,7 +416,7 @@ mod tests {
             json!([{"type": "notification", "method": "_x/news", "params": [1]}]),
         );
         let error = json!({"code": -32603, "message": "no credit", "data": {"x": 1}});
-        let failed = told(&[json!({"id": 3, "error": error})]);
+        let failed = reported(&[json!({"id": 3, "error": error})]);
         let last = &failed[failed.len() - 2];
         assert_eq!(last["stop_reason"], json!(null));
         assert_eq!(
@@ -424,7 +424,7 @@ mod tests {
             json!({"message": "the agent answered: no credit (-32603)", "code": -32603,
                 "data": {"x": 1}})
         );
-        let ended = told(&[]);
+        let ended = reported(&[]);
         assert_eq!(ended[ended.len() - 2]["error"], json!({"message": "the agent has ended"}));
     }
 

@@ -52,7 +52,7 @@ impl TextRun {
     /// Returns whether a chunk continues this run: same channel and, where given, same message id.
     pub(crate) fn is_continued_by(&self, channel: Channel, message_id: Option<&str>) -> bool {
         let is_same = match (self.message_id.as_deref(), message_id) {
-            (Some(ours), Some(theirs)) => ours == theirs,
+            (Some(own), Some(other)) => own == other,
             _ => true,
         };
         self.channel == channel && is_same
@@ -133,7 +133,7 @@ impl TextRun {
 mod tests {
     use super::*;
 
-    fn told(streaming: Streaming, chunks: &[&str]) -> String {
+    fn text_of(streaming: Streaming, chunks: &[&str]) -> String {
         let (first, rest) = chunks.split_first().unwrap();
         let mut run = TextRun::new(Channel::Answer, None, first);
         rest.iter().for_each(|chunk| run.push(streaming, None, chunk));
@@ -157,9 +157,9 @@ mod tests {
             (&["é", "éé", "ééé", "éééé"], "éééééééééé", "éééé", "éééé"),
         ];
         for (chunks, delta, snapshot, auto) in rows {
-            assert_eq!(told(Streaming::Delta, chunks), delta, "{chunks:?}");
-            assert_eq!(told(Streaming::Snapshot, chunks), snapshot, "{chunks:?}");
-            assert_eq!(told(Streaming::Auto, chunks), auto, "{chunks:?}");
+            assert_eq!(text_of(Streaming::Delta, chunks), delta, "{chunks:?}");
+            assert_eq!(text_of(Streaming::Snapshot, chunks), snapshot, "{chunks:?}");
+            assert_eq!(text_of(Streaming::Auto, chunks), auto, "{chunks:?}");
         }
     }
 
@@ -173,10 +173,10 @@ mod tests {
             (None, Some("a"), true),
             (None, None, true),
         ];
-        for (ours, theirs, same) in rows {
-            let run = TextRun::new(channel, ours, "x");
-            assert_eq!(run.is_continued_by(channel, theirs), same, "{ours:?} {theirs:?}");
-            assert!(!run.is_continued_by(Channel::Thought, theirs));
+        for (own, other, same) in rows {
+            let run = TextRun::new(channel, own, "x");
+            assert_eq!(run.is_continued_by(channel, other), same, "{own:?} {other:?}");
+            assert!(!run.is_continued_by(Channel::Thought, other));
         }
         let mut run = TextRun::new(channel, None, "x");
         run.push(Streaming::Delta, Some("a"), "y");
@@ -193,10 +193,10 @@ mod tests {
             (None, None, "x", false),
             (Some("a"), Some("b"), "xy", false),
         ];
-        for (ours, theirs, chunk, copied) in rows {
-            let run = TextRun::new(Channel::Answer, ours, "x");
-            let found = run.is_copied_by(Channel::Answer, theirs, chunk);
-            assert_eq!(found, copied, "{ours:?} {theirs:?} {chunk}");
+        for (own, other, chunk, copied) in rows {
+            let run = TextRun::new(Channel::Answer, own, "x");
+            let found = run.is_copied_by(Channel::Answer, other, chunk);
+            assert_eq!(found, copied, "{own:?} {other:?} {chunk}");
         }
     }
 }

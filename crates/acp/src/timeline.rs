@@ -297,13 +297,13 @@ mod tests {
     }
 
     /// The entries as text: messages, `[id]` for a tool, `(type)` for a block.
-    fn told(timeline: &Timeline) -> Vec<String> {
-        let tell = |entry: &TimelineEntry| match entry {
+    fn described(timeline: &Timeline) -> Vec<String> {
+        let describe = |entry: &TimelineEntry| match entry {
             TimelineEntry::Text(run) => run.text(timeline.streaming).to_owned(),
             TimelineEntry::Block { block, .. } => format!("({})", block["type"].as_str().unwrap()),
             TimelineEntry::Tool { id } => format!("[{id}]"),
         };
-        timeline.entries().iter().map(tell).collect()
+        timeline.entries().iter().map(describe).collect()
     }
 
     #[test]
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(timeline.push_tool("t"), PushOutcome::Stored);
         say(&mut timeline, None, "b");
         assert_eq!(timeline.push_tool("t"), PushOutcome::Stored);
-        assert_eq!(told(&timeline), ["a", "[t]", "b"]);
+        assert_eq!(described(&timeline), ["a", "[t]", "b"]);
         assert_eq!(timeline.draft(), "ab");
         assert_eq!(timeline.into_answer(AnswerFrom::All).text, "ab");
     }
@@ -373,7 +373,7 @@ mod tests {
         ] {
             assert_eq!(timeline.push(channel, None, piece), PushOutcome::Stored);
         }
-        assert_eq!(told(&timeline), ["hm", "see ", "echo", "(image)", "(image)", "this"]);
+        assert_eq!(described(&timeline), ["hm", "see ", "echo", "(image)", "(image)", "this"]);
         let answer = timeline.into_answer(AnswerFrom::All);
         assert_eq!(answer.text, "see this");
         let text = |text: &str| json!({"type": "text", "text": text});
@@ -385,15 +385,15 @@ mod tests {
         let mut timeline = timeline(Streaming::Delta);
         ["Hel", "lo"].iter().for_each(|chunk| say(&mut timeline, Some("a"), chunk));
         say(&mut timeline, Some("b"), "Hello");
-        assert_eq!(told(&timeline), ["Hello"]);
+        assert_eq!(described(&timeline), ["Hello"]);
         say(&mut timeline, Some("c"), "!");
         let _ = timeline.push_tool("t");
         say(&mut timeline, Some("d"), "!");
-        assert_eq!(told(&timeline), ["Hello", "!", "[t]", "!"]);
+        assert_eq!(described(&timeline), ["Hello", "!", "[t]", "!"]);
         // Without message ids, a copy cannot be recognised.
         let mut timeline = Timeline::new(Streaming::Delta, 1 << 20);
         ["ha", "ha"].iter().for_each(|chunk| say(&mut timeline, None, chunk));
-        assert_eq!(told(&timeline), ["haha"]);
+        assert_eq!(described(&timeline), ["haha"]);
     }
 
     #[test]
@@ -403,7 +403,7 @@ mod tests {
         let _ = timeline.push_tool("t");
         say(&mut timeline, Some("a"), "Hello");
         say(&mut timeline, Some("b"), "x");
-        assert_eq!(told(&timeline), ["Hello", "[t]", "x"]);
+        assert_eq!(described(&timeline), ["Hello", "[t]", "x"]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use aifo_acp::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use strategy::{Told, agent_message, id, json_value, lines, pieces, told};
+use strategy::{CallUpdate, agent_message, id, json_value, lines, pieces, updates};
 
 /// Limits so small that random bytes reach them.
 fn small() -> Limits {
@@ -154,19 +154,19 @@ proptest! {
 
     #[test]
     fn call_updates_in_any_order_give_the_same_result(
-        (told, shuffled) in told().prop_flat_map(|told| {
-            let twice: Vec<Told> = told.iter().chain(&told).cloned().collect();
-            (Just(told), Just(twice).prop_shuffle())
+        (updates, shuffled) in updates().prop_flat_map(|updates| {
+            let twice: Vec<CallUpdate> = updates.iter().chain(&updates).cloned().collect();
+            (Just(updates), Just(twice).prop_shuffle())
         })
     ) {
-        let end = |news: &[Told]| {
+        let end = |updates: &[CallUpdate]| {
             let mut calls = ToolCalls::new(100, 1 << 20);
-            for Told { announced, body } in news {
+            for CallUpdate { announced, body } in updates {
                 calls.upsert(body, *announced);
             }
             let mut calls: Vec<_> = calls.iter().cloned().collect();
             calls.sort_by(|a, b| a.id().cmp(b.id()));
-            let told: Vec<(String, Announced, CallState, Vec<Option<Value>>)> = calls
+            let updates: Vec<(String, Announced, CallState, Vec<Option<Value>>)> = calls
                 .iter()
                 .map(|call| {
                     let members = ["title", "kind", "rawInput", "content"];
@@ -174,9 +174,9 @@ proptest! {
                     (call.id().to_owned(), call.announced(), call.state(), members.to_vec())
                 })
                 .collect();
-            told
+            updates
         };
-        prop_assert_eq!(end(&told), end(&shuffled));
+        prop_assert_eq!(end(&updates), end(&shuffled));
     }
 
     #[test]
@@ -208,7 +208,7 @@ proptest! {
         ends.push(text.len());
         ends.sort_unstable();
         ends.dedup();
-        let told = |streaming: Streaming, chunks: &mut dyn Iterator<Item = &str>| {
+        let updates = |streaming: Streaming, chunks: &mut dyn Iterator<Item = &str>| {
             let mut timeline = Timeline::new(streaming, 1 << 20);
             for chunk in chunks {
                 assert_eq!(timeline.push(Channel::Answer, None, Piece::Text(chunk)), PushOutcome::Stored);
@@ -216,13 +216,13 @@ proptest! {
             timeline.draft()
         };
         let snapshots = || ends.iter().map(|end| &text[..*end]);
-        prop_assert_eq!(&told(Streaming::Snapshot, &mut snapshots()), &text);
+        prop_assert_eq!(&updates(Streaming::Snapshot, &mut snapshots()), &text);
         if ends.len() > 2 {
-            prop_assert_eq!(&told(Streaming::Auto, &mut snapshots()), &text);
+            prop_assert_eq!(&updates(Streaming::Auto, &mut snapshots()), &text);
         }
         let begins = std::iter::once(0).chain(ends.iter().copied());
         let mut parts = begins.zip(&ends).map(|(begin, end)| &text[begin..*end]);
-        prop_assert_eq!(&told(Streaming::Delta, &mut parts), &text);
+        prop_assert_eq!(&updates(Streaming::Delta, &mut parts), &text);
     }
 
     #[test]

@@ -299,9 +299,9 @@ fn missing_files_and_odd_times_are_accepted() {
 
 #[test]
 fn a_log_is_replayed_from_its_files() {
-    let folder = std::env::temp_dir().join(format!("aifo-replay-{}", std::process::id()));
+    let directory = std::env::temp_dir().join(format!("aifo-replay-{}", std::process::id()));
     let limits = crate::WireLogLimits { file_bytes: 300, files: 100 };
-    let log = crate::WireLog::open(&folder, limits, "gemini", Requests::Own, vec![]).unwrap();
+    let log = crate::WireLog::open(&directory, limits, "gemini", Requests::Own, vec![]).unwrap();
     let mut client = Client::new(Config::default(), Instant::now());
     let now = Instant::now();
     let mut events = Vec::new();
@@ -330,7 +330,7 @@ fn a_log_is_replayed_from_its_files() {
     while let Some(event) = client.poll_event() {
         events.push(event);
     }
-    let any = folder.read_dir().unwrap().next().unwrap().unwrap().path();
+    let any = directory.read_dir().unwrap().next().unwrap().unwrap().path();
     let files = crate::parts(&any).unwrap();
     assert!(files.len() > 3, "{files:?}");
     let mut replayed = Vec::new();
@@ -340,6 +340,6 @@ fn a_log_is_replayed_from_its_files() {
         other => panic!("{other:?}"),
     };
     replay(&files, Config::default(), report).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
     assert_eq!(replayed, events);
 }

@@ -193,9 +193,9 @@ impl Client {
     /// Applies updates that preceded the answer to `session/new`.
     fn apply_early(&mut self, session: &str) {
         let early = std::mem::take(&mut self.early);
-        let (ours, others): (Vec<_>, Vec<_>) =
+        let (own, others): (Vec<_>, Vec<_>) =
             early.updates.into_iter().partition(|update| update.session() == session);
-        ours.into_iter().chain(others).for_each(|update| self.update(update));
+        own.into_iter().chain(others).for_each(|update| self.update(update));
     }
 
     /// Counts updates of sessions that were not opened.

@@ -85,7 +85,7 @@ impl Story {
         self.receive(&update_of("s", body));
     }
 
-    fn say(&mut self, text: &str) {
+    fn agent_text(&mut self, text: &str) {
         self.update(chunk("agent_message_chunk", text));
     }
 
@@ -145,15 +145,15 @@ impl Story {
     }
 
     /// Returns the written methods and results in order.
-    fn told(&mut self) -> Vec<String> {
-        let tell = |message: &Value| match &message["method"] {
+    fn sent(&mut self) -> Vec<String> {
+        let summary = |message: &Value| match &message["method"] {
             Value::String(method) => method.clone(),
             _ => match &message["result"]["outcome"] {
                 Value::Object(outcome) => format!("{} {}", message["id"], outcome["outcome"]),
                 _ => format!("{} {}", message["id"], message["error"]["code"]),
             },
         };
-        self.take_written().iter().map(tell).collect()
+        self.take_written().iter().map(summary).collect()
     }
 }
 

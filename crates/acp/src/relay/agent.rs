@@ -109,8 +109,8 @@ impl Relay {
             None => unknown.insert(SessionState::new(&self.config.limits)),
         };
         let is_cancelling = state.is_cancelling();
-        let told = params.get("toolCall").unwrap_or(&Value::Null);
-        let (call, change) = state.permission(told);
+        let call_update = params.get("toolCall").unwrap_or(&Value::Null);
+        let (call, change) = state.permission(call_update);
         if let Some(change) = change.filter(|_| unknown.is_none()) {
             self.events.push_back(RelayEvent::Tool { session: session.clone(), change });
         }

@@ -17,11 +17,11 @@ pub(super) struct Capabilities {
 impl Capabilities {
     /// Creates the state before the editor's `initialize`.
     pub(super) fn new(files: ServedBy, terminal: ServedBy) -> Self {
-        let ours = |served| served == ServedBy::Host;
+        let is_host = |served| served == ServedBy::Host;
         let declared = ClientCapabilities {
-            read_text_file: ours(files),
-            write_text_file: ours(files),
-            terminal: ours(terminal),
+            read_text_file: is_host(files),
+            write_text_file: is_host(files),
+            terminal: is_host(terminal),
         };
         Capabilities { files, terminal, declared }
     }

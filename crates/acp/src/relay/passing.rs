@@ -181,9 +181,9 @@ impl Relay {
         if to == Side::Agent && self.agent.stream == StreamState::Ended {
             return;
         }
-        let told =
+        let sent =
             self.connection_mut(to).out.push(Message::Notification { method, params }, extra);
-        if let Err(too_long) = told {
+        if let Err(too_long) = sent {
             self.report_too_long(to.other(), too_long);
         }
     }

@@ -142,8 +142,8 @@ impl SessionState {
         (call, is_news(&change).then_some(change))
     }
 
-    fn call(&mut self, told: &Value, announced: Announced) -> Option<ToolChange> {
-        self.tools.upsert(told, announced).filter(is_news)
+    fn call(&mut self, update: &Value, announced: Announced) -> Option<ToolChange> {
+        self.tools.upsert(update, announced).filter(is_news)
     }
 
     /// Returns the deadline for the agent to end the turn.

@@ -83,7 +83,7 @@ mod tests {
         };
         let args =
             |args: Value| rewritten(json!({"type": "terminal", "args": args}))["args"].clone();
-        for theirs in [
+        for args_of_agent in [
             json!(["--cli"]),
             json!(["--filesystem"]),
             json!(["login", "--theirs", "-x"]),
@@ -94,7 +94,7 @@ mod tests {
             json!("--files"),
             json!(null),
         ] {
-            assert_eq!(args(theirs.clone()), theirs);
+            assert_eq!(args(args_of_agent.clone()), args_of_agent);
         }
         for own in ["--files", "--files=editor", "--help", "-q", "-qx", "replay", "--"] {
             assert_eq!(args(json!([own, "x"])), json!(["--", own, "x"]));

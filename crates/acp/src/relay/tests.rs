@@ -48,37 +48,37 @@ impl Story {
         self.collect();
     }
 
-    fn editor_says(&mut self, message: Value) {
+    fn editor_sends(&mut self, message: Value) {
         self.line(Side::Editor, &message.to_string());
     }
 
-    fn agent_says(&mut self, message: Value) {
+    fn agent_sends(&mut self, message: Value) {
         self.line(Side::Agent, &message.to_string());
     }
 
     fn prompt(&mut self, id: &str) {
-        self.editor_says(prompt_of("s", id));
+        self.editor_sends(prompt_of("s", id));
     }
 
     fn cancel(&mut self) {
-        self.editor_says(
+        self.editor_sends(
             json!({"method": "session/cancel", "params": {"sessionId": "s", "_meta": 1}}),
         );
     }
 
     /// Answers the prompt with this id.
     fn stop(&mut self, id: u64, reason: &str) {
-        self.agent_says(json!({"id": id, "result": {"stopReason": reason}}));
+        self.agent_sends(json!({"id": id, "result": {"stopReason": reason}}));
     }
 
     fn update(&mut self, body: Value) {
-        self.agent_says(
+        self.agent_sends(
             json!({"method": "session/update", "params": {"sessionId": "s", "update": body}}),
         );
     }
 
     fn ask_permission(&mut self, id: u64) {
-        self.agent_says(permission(id));
+        self.agent_sends(permission(id));
     }
 
     fn eof(&mut self, from: Side) {

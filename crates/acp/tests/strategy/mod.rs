@@ -69,19 +69,19 @@ pub(crate) fn lines() -> impl Strategy<Value = Vec<u8>> {
 
 /// One update of a tool call.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct CallUpdate {
     pub(crate) announced: Announced,
     pub(crate) body: Value,
 }
 
 /// Updates of a few calls. Each has some of its call's final fields, so that the result does not
 /// depend on the order.
-pub(crate) fn told() -> impl Strategy<Value = Vec<Told>> {
+pub(crate) fn updates() -> impl Strategy<Value = Vec<CallUpdate>> {
     let status =
         select(vec!["pending", "in_progress", "thinking", "completed", "failed", "cancelled"]);
     let part = (0..4u8, any::<[bool; 4]>(), any::<bool>(), option::of(status));
     vec(part, 0..24).prop_map(|parts| {
-        let news = parts.into_iter().map(|(call, says, is_call, status)| {
+        let updates = parts.into_iter().map(|(call, says, is_call, status)| {
             let value = |name: &str, said: bool| {
                 if said { json!(format!("{name} of {call}")) } else { Value::Null }
             };
@@ -94,9 +94,9 @@ pub(crate) fn told() -> impl Strategy<Value = Vec<Told>> {
                 "rawInput": value("input", input),
                 "content": value("content", content),
             });
-            Told { announced: if is_call { Announced::Yes } else { Announced::No }, body }
+            CallUpdate { announced: if is_call { Announced::Yes } else { Announced::No }, body }
         });
-        news.collect()
+        updates.collect()
     })
 }
 

@@ -16,7 +16,7 @@ fn a_turn_is_cancelled_once_and_an_idle_session_not_at_all() {
     assert_eq!(prompt, Ok(1));
     assert_eq!(cancel(&mut story), CancelOutcome::Sent);
     assert_eq!(cancel(&mut story), CancelOutcome::NotNeeded);
-    assert_eq!(story.told(), ["session/prompt", "session/cancel"]);
+    assert_eq!(story.sent(), ["session/prompt", "session/cancel"]);
     let id = story.client.pending.iter().next().unwrap().0;
     story.stop(id, "cancelled");
     assert_eq!(cancel(&mut story), CancelOutcome::NotNeeded, "the turn has ended");
@@ -24,7 +24,7 @@ fn a_turn_is_cancelled_once_and_an_idle_session_not_at_all() {
         story.client.cancel("x", CancelCause::Requested, story.now),
         CancelOutcome::NotNeeded
     );
-    assert_eq!(story.told(), [""; 0]);
+    assert_eq!(story.sent(), [""; 0]);
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_cancelled_turn_is_cancelled_whatever_the_agent_answers() {
     for (mut answer, outcome) in rows {
         let mut story = Story::open(Config::default());
         let prompt = story.prompt();
-        story.say("partly");
+        story.agent_text("partly");
         for id in ["a", "b"] {
             story.update(tool("tool_call", id, "in_progress"));
         }
@@ -72,7 +72,7 @@ fn an_agent_that_ignores_a_cancellation_is_overdue() {
     story.prompt();
     story.client.cancel("s", CancelCause::Requested, story.now);
     story.pass(4 * SECOND);
-    story.say("I go on");
+    story.agent_text("I go on");
     story.pass(SECOND);
     let overdue = Event::Overdue { session: "s".to_owned() };
     assert_eq!(story.events.last(), Some(&overdue), "updates do not extend it");
@@ -93,7 +93,7 @@ fn an_idle_turn_is_cancelled() {
     story.take_written();
     assert_eq!(story.ends().len(), 0);
     story.pass(SECOND);
-    assert_eq!(story.told(), ["session/cancel"]);
+    assert_eq!(story.sent(), ["session/cancel"]);
     story.eof();
     assert_eq!(story.ends()[0].cancelled, Some(CancelCause::Idle));
 }
@@ -105,7 +105,7 @@ fn an_agent_with_a_pending_request_is_not_idle() {
     story.receive(&json!({"id": 7, "method": "terminal/wait_for_exit", "params": {}}));
     story.take_written();
     story.pass(5000 * SECOND);
-    assert_eq!(story.told(), [""; 0]);
+    assert_eq!(story.sent(), [""; 0]);
     assert!(story.client.respond(&Id::from(7), Ok(json!({})), story.now));
     assert_eq!(story.client.poll_timeout(), Some(story.now + 600 * SECOND), "idle from here on");
 }
@@ -117,11 +117,11 @@ fn a_turn_may_have_a_total_timeout() {
     story.prompt();
     story.take_written();
     for _ in 0..10 {
-        assert_eq!(story.told(), [""; 0]);
-        story.say("x");
+        assert_eq!(story.sent(), [""; 0]);
+        story.agent_text("x");
         story.pass(SECOND);
     }
-    assert_eq!(story.told(), ["session/cancel"]);
+    assert_eq!(story.sent(), ["session/cancel"]);
     story.eof();
     assert_eq!(story.ends()[0].cancelled, Some(CancelCause::TooLong));
 }

@@ -121,7 +121,7 @@ fn a_failed_session_leaves_nothing() {
 fn a_new_session_does_not_replace_one_with_a_turn() {
     let mut story = Story::open(Config::default());
     let prompt = story.prompt();
-    story.say("a");
+    story.agent_text("a");
     story.open_session("s");
     assert_eq!(failures(&story), [("session/new", &Failure::SessionInUse("s".to_owned()))]);
     story.stop(prompt, "end_turn");
@@ -143,12 +143,12 @@ fn a_loaded_history_is_not_an_answer() {
         Err(SendError::Busy("s".to_owned()))
     );
     story.update(chunk("user_message_chunk", "before"));
-    story.say("long ago");
+    story.agent_text("long ago");
     story.update(tool("tool_call", "t", "completed"));
     assert_eq!(story.scopes(), [UpdateScope::History; 3]);
     story.reply(id, &json!(null));
     let prompt = story.prompt();
-    story.say("now");
+    story.agent_text("now");
     story.stop(prompt, "end_turn");
     story.pass(SECOND);
     assert_eq!(story.ends()[0].answer.text, "now");
@@ -235,7 +235,7 @@ fn responses_are_accepted_once_and_in_many_forms() {
         17,
         {"id": ids[1] as f64, "error": "no"},
     ]));
-    let told: Vec<u64> = story
+    let sent: Vec<u64> = story
         .events
         .iter()
         .filter_map(|event| match event {
@@ -243,7 +243,7 @@ fn responses_are_accepted_once_and_in_many_forms() {
             _ => None,
         })
         .collect();
-    assert_eq!(told, [ids[2], ids[0], ids[1]]);
+    assert_eq!(sent, [ids[2], ids[0], ids[1]]);
     story.reply(ids[0], &json!(1));
     story.reply(99, &json!(1));
     story.receive(&json!({"id": "x", "result": 1}));
@@ -266,9 +266,9 @@ fn an_oversized_message_fails_its_request() {
         "{{\"id\":7,\"method\":\"fs/write_text_file\",\"x\":\"{}\"}}",
         "x".repeat(300)
     ));
-    assert_eq!(story.told(), ["7 -32600"], "an oversized request is answered");
+    assert_eq!(story.sent(), ["7 -32600"], "an oversized request is answered");
     story.receive_line(&"x".repeat(300));
-    assert_eq!(story.told(), [""; 0], "other oversized lines are not");
+    assert_eq!(story.sent(), [""; 0], "other oversized lines are not");
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn unsupported_methods_are_rejected_at_all_times() {
         id += 1;
         story.take_written();
         story.receive(&json!({"id": id, "method": method, "params": {}}));
-        assert_eq!(story.told(), [format!("{id} -32601")], "{method}");
+        assert_eq!(story.sent(), [format!("{id} -32601")], "{method}");
     };
     sent(&mut story, "craft/drainMidTurnQueue");
     let initialize = story.client.initialize("test", "1", story.now).unwrap();
@@ -313,7 +313,7 @@ fn served_requests_are_answered_once() {
         (story.events.len(), protocol_errors.duplicate_requests, protocol_errors.excess_requests),
         (2, 1, 1)
     );
-    assert_eq!((story.told(), story.client.unanswered()), (vec!["3 -32603".to_owned()], 2));
+    assert_eq!((story.sent(), story.client.unanswered()), (vec!["3 -32603".to_owned()], 2));
     let (number, text) = (Id::from(1), Id::Text("1".to_owned()));
     story.receive(&json!({"method": "$/cancel_request", "params": {"requestId": "1"}}));
     let withdrawn = Event::Withdrawn { id: text.clone(), why: Withdrawal::ByAgent };
@@ -323,7 +323,7 @@ fn served_requests_are_answered_once() {
     assert!(story.client.respond(&number, Ok(json!("x".repeat(500))), story.now));
     assert!(!story.client.respond(&number, Ok(json!(1)), story.now), "once");
     assert_eq!(
-        story.told(),
+        story.sent(),
         ["\"1\" -32800", "1 -32603"],
         "an answer that is too long is an error"
     );

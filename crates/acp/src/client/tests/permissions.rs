@@ -59,7 +59,7 @@ fn a_permission_request_without_a_session_is_rejected() {
     let mut story = Story::open(Config::default());
     for params in [json!({"sessionId": "x"}), json!({}), json!(null)] {
         story.receive(&json!({"id": 7, "method": "session/request_permission", "params": params}));
-        assert_eq!(story.told(), ["7 -32602"]);
+        assert_eq!(story.sent(), ["7 -32602"]);
     }
     assert_eq!(story.events, []);
 }
@@ -71,14 +71,14 @@ fn a_timeout_cancels_the_turn_then_the_permission_request() {
     story.ask_permission(7);
     story.take_written();
     story.pass(299 * SECOND);
-    assert_eq!(story.told(), [""; 0]);
+    assert_eq!(story.sent(), [""; 0]);
     story.pass(SECOND);
-    assert_eq!(story.told(), ["session/cancel", "7 \"cancelled\""]);
+    assert_eq!(story.sent(), ["session/cancel", "7 \"cancelled\""]);
     let withdrawn = Event::Withdrawn { id: Id::from(7), why: Withdrawal::TimedOut };
     assert_eq!(story.events.last(), Some(&withdrawn));
     story.pass(5 * SECOND);
     assert_eq!(story.events.last(), Some(&Event::Overdue { session: "s".to_owned() }));
-    assert_eq!(story.told(), [""; 0]);
+    assert_eq!(story.sent(), [""; 0]);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_timeout_between_turns_cancels_no_turn() {
     let mut story = Story::open(Config::default());
     story.ask_permission(7);
     story.pass(300 * SECOND);
-    assert_eq!(story.told(), ["7 \"cancelled\""]);
+    assert_eq!(story.sent(), ["7 \"cancelled\""]);
     assert_eq!(story.client.poll_timeout(), None);
 }
 
@@ -99,7 +99,7 @@ fn a_cancelled_permission_request_is_answered_once() {
     for _ in 0..2 {
         story.receive(&json!({"method": "$/cancel_request", "params": {"requestId": 7}}));
     }
-    assert_eq!(story.told(), ["7 \"cancelled\""]);
+    assert_eq!(story.sent(), ["7 \"cancelled\""]);
     let withdrawn = Event::Withdrawn { id: Id::from(7), why: Withdrawal::ByAgent };
     assert_eq!(story.events.iter().filter(|event| **event == withdrawn).count(), 1);
     assert!(!story.client.decide(&Id::from(7), &Decision::Cancelled, story.now));
@@ -117,9 +117,9 @@ fn cancelling_answers_pending_and_later_permission_requests() {
     let params = json!({"sessionId": "s2", "toolCall": {"toolCallId": "t"}});
     story.receive(&json!({"id": 9, "method": "session/request_permission", "params": params}));
     assert_eq!(story.client.cancel("s", CancelCause::Requested, story.now), CancelOutcome::Sent);
-    assert_eq!(story.told(), ["session/cancel", "7 \"cancelled\"", "8 \"cancelled\""]);
+    assert_eq!(story.sent(), ["session/cancel", "7 \"cancelled\"", "8 \"cancelled\""]);
     story.ask_permission(10);
-    assert_eq!(story.told(), ["10 \"cancelled\""]);
+    assert_eq!(story.sent(), ["10 \"cancelled\""]);
     assert_eq!(requests(&story).len(), 3, "the last was answered at once");
     assert_eq!(story.client.unanswered(), 1, "the other session's is pending");
     assert!(story.client.decide(&Id::from(9), &Decision::Cancelled, story.now));

@@ -10,9 +10,9 @@ fn a_turn_has_an_answer_and_counts() {
     let prompt = story.prompt();
     story.update(chunk("user_message_chunk", "hello?"));
     story.update(chunk("agent_thought_chunk", "hm"));
-    story.say("Hello ");
+    story.agent_text("Hello ");
     story.update(json!({"sessionUpdate": "plan", "entries": [1]}));
-    story.say("World");
+    story.agent_text("World");
     story.update(json!({"sessionUpdate": "brand_new"}));
     assert_eq!(story.client.session("s").unwrap().draft(), "Hello World");
     story.reply(prompt, &json!({"stopReason": "end_turn", "usage": {"totalTokens": 3}}));
@@ -56,17 +56,17 @@ fn an_answered_turn_can_be_ended_at_once() {
 fn the_end_of_an_answer_may_arrive_late() {
     let mut story = Story::open(Config::default());
     let prompt = story.prompt();
-    story.say("a");
+    story.agent_text("a");
     story.stop(prompt, "end_turn");
     story.pass(SECOND / 5);
-    story.say("b");
+    story.agent_text("b");
     story.pass(SECOND / 5);
-    story.say("c");
+    story.agent_text("c");
     assert_eq!(story.scopes(), [UpdateScope::Turn(1), UpdateScope::Late(1), UpdateScope::Late(1)]);
     assert_eq!(story.ends().len(), 0, "each extends it");
     story.pass(SECOND / 4);
     assert_eq!(story.ends()[0].answer.text, "abc");
-    story.say("after the deadline");
+    story.agent_text("after the deadline");
     assert_eq!(story.scopes().last(), Some(&UpdateScope::Late(1)));
     assert_eq!(story.ends().len(), 1);
 }
@@ -78,7 +78,7 @@ fn late_updates_keep_a_turn_open_for_a_bounded_time() {
     story.stop(prompt, "end_turn");
     for _ in 0..20 {
         story.pass(SECOND / 10);
-        story.say("x");
+        story.agent_text("x");
     }
     assert_eq!(story.ends().len(), 1);
     assert_eq!(story.ends()[0].answer.text, "x".repeat(19), "at most two seconds");
@@ -88,7 +88,7 @@ fn late_updates_keep_a_turn_open_for_a_bounded_time() {
 fn turns_are_independent() {
     let mut story = Story::open(Config::default());
     let prompt = story.prompt();
-    story.say("one");
+    story.agent_text("one");
     story.update(tool("tool_call", "t", "in_progress"));
     story.stop(prompt, "end_turn");
     story.pass(SECOND);
@@ -97,7 +97,7 @@ fn turns_are_independent() {
     assert_eq!(state(&story), CallState::Unfinished(UnfinishedReason::Abandoned));
 
     let prompt = story.prompt();
-    story.say("two");
+    story.agent_text("two");
     story.update(tool("tool_call_update", "t", "completed"));
     assert_eq!(state(&story), CallState::Ended(ToolStatus::Completed), "a background call");
     story.stop(prompt, "max_tokens");
@@ -120,7 +120,7 @@ fn one_prompt_at_a_time() {
     story.stop(prompt, "cancelled");
     assert_eq!(story.client.prompt("s", json!([]), story.now), busy, "more may come");
     assert!(!story.client.forget("s"));
-    assert_eq!(story.told(), ["session/cancel"], "no second prompt");
+    assert_eq!(story.sent(), ["session/cancel"], "no second prompt");
     story.pass(SECOND);
     assert!(story.client.prompt("s", json!([]), story.now).is_ok());
     let unknown = story.client.prompt("x", json!([]), story.now);
@@ -133,7 +133,7 @@ fn sessions_have_separate_turns() {
     story.open_session("s2");
     let first = story.prompt();
     story.client.prompt("s2", json!([]), story.now).unwrap();
-    story.say("a");
+    story.agent_text("a");
     story.receive(&update_of("s2", chunk("agent_message_chunk", "b")));
     story.stop(first, "end_turn");
     story.stop(first + 1, "refusal");
@@ -157,7 +157,7 @@ fn a_prompt_may_fail_or_have_an_unknown_stop_reason() {
     for (mut answer, outcome) in rows {
         let mut story = Story::open(Config::default());
         let prompt = story.prompt();
-        story.say("partly");
+        story.agent_text("partly");
         answer["id"] = json!(prompt);
         story.receive(&answer);
         story.pass(SECOND);
@@ -183,7 +183,7 @@ fn the_end_of_the_stream_fails_everything_at_once() {
     let list = story.client.request("session/list", json!({}), story.now).unwrap();
     story.client.new_session(json!({}), story.now).unwrap();
     story.prompt();
-    story.say("partly");
+    story.agent_text("partly");
     story.ask_permission(7);
     story.receive(&json!({"id": 8, "method": "terminal/create"}));
     story.take_written();
@@ -221,7 +221,7 @@ fn dropped_content_is_reported_once() {
     let mut story = Story::open(Config { limits, ..Config::default() });
     let prompt = story.prompt();
     for _ in 0..3 {
-        story.say(&"x".repeat(400));
+        story.agent_text(&"x".repeat(400));
     }
     story.update(tool("tool_call", "t", "completed"));
     story.update(json!({"sessionUpdate": "x".repeat(1000)}));

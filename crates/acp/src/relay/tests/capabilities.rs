@@ -7,7 +7,7 @@ fn story(files: ServedBy, terminal: ServedBy) -> Story {
     let capabilities =
         json!({"fs": {"readTextFile": true, "writeTextFile": false}, "terminal": true, "_meta": 1});
     let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities, "clientInfo": {"name": "e"}});
-    story.editor_says(json!({"id": "i", "method": "initialize", "params": params}));
+    story.editor_sends(json!({"id": "i", "method": "initialize", "params": params}));
     story
 }
 
@@ -15,13 +15,13 @@ fn story(files: ServedBy, terminal: ServedBy) -> Story {
 fn only_served_methods_are_declared() {
     let declared = |files, terminal| {
         let mut story = story(files, terminal);
-        let heard = story.agent().remove(0);
+        let received = story.agent().remove(0);
         let answer = json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": true}, "authMethods": []});
-        story.agent_says(json!({"id": 1, "result": answer}));
+        story.agent_sends(json!({"id": 1, "result": answer}));
         assert_eq!(story.editor(), [ok("i", answer)]);
-        assert_eq!(heard["params"]["protocolVersion"], 1);
-        assert_eq!(heard["params"]["clientInfo"]["name"], "e");
-        heard["params"]["clientCapabilities"].clone()
+        assert_eq!(received["params"]["protocolVersion"], 1);
+        assert_eq!(received["params"]["clientInfo"]["name"], "e");
+        received["params"]["clientCapabilities"].clone()
     };
     let expected = |read: bool, write: bool, terminal: bool| json!({"fs": {"readTextFile": read, "writeTextFile": write}, "terminal": terminal, "_meta": 1});
     assert_eq!(declared(ServedBy::Host, ServedBy::Host), expected(true, true, true));
@@ -34,7 +34,7 @@ fn version_1_is_offered_and_a_later_one_rejected() {
     let offered = |version: Value| {
         let mut story = Story::start();
         let params = json!({"protocolVersion": version});
-        story.editor_says(json!({"id": "i", "method": "initialize", "params": params}));
+        story.editor_sends(json!({"id": "i", "method": "initialize", "params": params}));
         story.agent().remove(0)["params"]["protocolVersion"].clone()
     };
     for later in [json!(2), json!(1.5), json!(u64::MAX), json!("2"), json!("draft"), json!([1])] {
@@ -44,13 +44,13 @@ fn version_1_is_offered_and_a_later_one_rejected() {
         assert_eq!(offered(spoken.clone()), spoken);
     }
     let mut silent = Story::start();
-    silent.editor_says(json!({"id": "i", "method": "initialize"}));
+    silent.editor_sends(json!({"id": "i", "method": "initialize"}));
     assert_eq!(silent.agent().remove(0)["params"].get("protocolVersion"), None);
 
     let answered = |version: Value| {
         let mut story = story(ServedBy::Neither, ServedBy::Neither);
         story.agent();
-        story.agent_says(json!({"id": 1, "result": {"protocolVersion": version}}));
+        story.agent_sends(json!({"id": 1, "result": {"protocolVersion": version}}));
         (story.editor().remove(0), story)
     };
     for spoken in [json!(1), json!("1"), json!(0), json!(null)] {
@@ -69,8 +69,8 @@ fn version_1_is_offered_and_a_later_one_rejected() {
         assert_eq!(story.editor(), [error("p", -32603, text)]);
         story.cancel();
         assert_eq!(story.agent(), [] as [Value; 0]);
-        story.editor_says(json!({"id": "j", "method": "initialize"}));
-        story.agent_says(json!({"id": 2, "result": {"protocolVersion": 1}}));
+        story.editor_sends(json!({"id": "j", "method": "initialize"}));
+        story.agent_sends(json!({"id": 2, "result": {"protocolVersion": 1}}));
         story.prompt("q");
         assert_eq!(story.agent().len(), 2);
     }
@@ -81,17 +81,17 @@ fn host_requests_are_reported_and_answered_once() {
     let mut story = story(ServedBy::Host, ServedBy::Host);
     story.agent();
     let params = json!({"path": "/w/a", "sessionId": "s"});
-    story.agent_says(json!({"id": 4, "method": "fs/write_text_file", "params": params}));
-    let told = RelayEvent::Request { id: id(4), method: "fs/write_text_file".into(), params };
-    assert_eq!(story.events(), [told]);
+    story.agent_sends(json!({"id": 4, "method": "fs/write_text_file", "params": params}));
+    let sent = RelayEvent::Request { id: id(4), method: "fs/write_text_file".into(), params };
+    assert_eq!(story.events(), [sent]);
     assert_eq!(story.editor(), [] as [Value; 0]);
     assert!(!story.relay.decide(&id(4), &Decision::Cancelled, story.now));
     assert!(!story.relay.ask_editor(&id(4), story.now));
     assert!(story.relay.respond(&id(4), Ok(json!(null)), story.now));
     assert!(!story.relay.respond(&id(4), Ok(json!(null)), story.now));
     assert_eq!(story.agent(), [ok(4, json!(null))]);
-    story.agent_says(json!({"id": 5, "method": "terminal/create", "params": {}}));
-    story.agent_says(json!({"method": "$/cancel_request", "params": {"requestId": 5}}));
+    story.agent_sends(json!({"id": 5, "method": "terminal/create", "params": {}}));
+    story.agent_sends(json!({"method": "$/cancel_request", "params": {"requestId": 5}}));
     assert!(
         story.events().contains(&RelayEvent::Withdrawn { id: id(5), why: Withdrawal::ByAgent })
     );
@@ -106,30 +106,30 @@ fn a_served_terminal_is_text_for_the_editor() {
     story.agent();
     story.editor();
     let create = json!({"sessionId": "s", "command": "make", "args": ["-j4"]});
-    story.agent_says(json!({"id": 1, "method": "terminal/create", "params": create}));
+    story.agent_sends(json!({"id": 1, "method": "terminal/create", "params": create}));
     assert!(story.relay.respond(&id(1), Ok(json!({"terminalId": "t1"})), story.now));
     let blocks = json!([{"type": "terminal", "terminalId": "t1"}]);
     let body = json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "make", "content": blocks});
     let params = json!({"sessionId": "s", "update": body});
-    story.agent_says(json!({"method": "session/update", "params": params}));
+    story.agent_sends(json!({"method": "session/update", "params": params}));
     let text =
         |message: &Value| message["params"]["update"]["content"][0]["content"]["text"].clone();
-    let told = story.editor();
-    assert_eq!((told.len(), text(&told[0])), (1, json!("```\n$ make -j4\n```")));
+    let sent = story.editor();
+    assert_eq!((sent.len(), text(&sent[0])), (1, json!("```\n$ make -j4\n```")));
 
     let output = json!({"sessionId": "s", "terminalId": "t1"});
-    story.agent_says(json!({"id": 2, "method": "terminal/output", "params": output}));
+    story.agent_sends(json!({"id": 2, "method": "terminal/output", "params": output}));
     let result = json!({"output": "all done\n", "exitStatus": {"exitCode": 0}});
     assert!(story.relay.respond(&id(2), Ok(result.clone()), story.now));
     story.collect();
-    let told = story.editor();
-    assert_eq!(told.len(), 1, "sent by the relay");
-    let update = &told[0]["params"]["update"];
+    let sent = story.editor();
+    assert_eq!(sent.len(), 1, "sent by the relay");
+    let update = &sent[0]["params"]["update"];
     assert_eq!(
         (&update["toolCallId"], &update["sessionUpdate"]),
         (&json!("c"), &json!("tool_call_update"))
     );
-    assert_eq!(text(&told[0]), "```\n$ make -j4\nall done\n```\nexit code 0");
+    assert_eq!(text(&sent[0]), "```\n$ make -j4\nall done\n```\nexit code 0");
     assert_eq!(story.agent().last(), Some(&ok(2, result)), "the agent's answer");
     // The tracked call has the agent's content.
     let call = story.relay.tools("s").unwrap().get("c").unwrap();
@@ -137,7 +137,7 @@ fn a_served_terminal_is_text_for_the_editor() {
 
     let params = json!({"sessionId": "s", "toolCall": {"toolCallId": "c", "content": blocks},
         "options": [{"optionId": "y", "kind": "allow_once", "name": "Yes"}]});
-    story.agent_says(json!({"id": 3, "method": "session/request_permission", "params": params}));
+    story.agent_sends(json!({"id": 3, "method": "session/request_permission", "params": params}));
     assert!(story.relay.ask_editor(&id(3), story.now));
     story.collect();
     let asked = story.editor();
@@ -156,7 +156,7 @@ fn editor_requests_are_forwarded_and_unserved_ones_rejected() {
         "fs/list",
     ];
     for (id, method) in methods.into_iter().enumerate() {
-        story.agent_says(json!({"id": id, "method": method, "params": {"path": "/a"}}));
+        story.agent_sends(json!({"id": id, "method": method, "params": {"path": "/a"}}));
     }
     let editor = story.editor();
     assert_eq!(editor.len(), 1);

@@ -8,14 +8,14 @@ fn busy_story() -> Story {
     let mut story = Story::new(RelayConfig { files: ServedBy::Host, ..RelayConfig::default() });
     story.prompt("p");
     story.prompt("q");
-    story.editor_says(
+    story.editor_sends(
         json!({"id": "m", "method": "session/set_mode", "params": {"sessionId": "s"}}),
     );
     story.ask_permission(7);
     story.ask_permission(8);
     story.relay.ask_editor(&id(8), story.now);
-    story.agent_says(json!({"id": 9, "method": "fs/read_text_file", "params": {}}));
-    story.agent_says(json!({"id": 10, "method": "elicitation/create", "params": {}}));
+    story.agent_sends(json!({"id": 9, "method": "fs/read_text_file", "params": {}}));
+    story.agent_sends(json!({"id": 10, "method": "elicitation/create", "params": {}}));
     assert_eq!((story.relay.unanswered(Side::Editor), story.relay.unanswered(Side::Agent)), (3, 4));
     story.editor();
     story.agent();
@@ -49,11 +49,12 @@ fn the_end_of_the_agent_fails_everything_with_the_reason() {
     // Later requests of the editor get the same answer.
     story.prompt("late");
     story.cancel();
-    story.editor_says(json!({"id": 1, "result": {}}));
+    story.editor_sends(json!({"id": 1, "result": {}}));
     assert_eq!((story.editor(), story.agent()), (vec![error("late", -32603, text)], vec![]));
     story.eof(Side::Editor);
-    let told = [RelayEvent::Ended { side: Side::Editor }, RelayEvent::Released, RelayEvent::Closed];
-    assert_eq!(story.events(), told);
+    let expected =
+        [RelayEvent::Ended { side: Side::Editor }, RelayEvent::Released, RelayEvent::Closed];
+    assert_eq!(story.events(), expected);
     assert_eq!((story.relay.poll_timeout(), story.relay.poll_event()), (None, None));
 }
 
@@ -72,16 +73,16 @@ fn the_end_of_the_editor_cancels_every_turn() {
     assert_eq!(story.events(), [withdrawn, RelayEvent::Ended { side: Side::Editor }]);
     // Host requests are still served, the editor's are not.
     assert!(story.relay.respond(&id(9), Ok(json!({})), story.now));
-    story.agent_says(json!({"id": 11, "method": "elicitation/create"}));
+    story.agent_sends(json!({"id": 11, "method": "elicitation/create"}));
     assert_eq!(story.agent(), [ok(9, json!({})), error(11, -32603, "the editor has ended")]);
-    story.agent_says(json!({"id": 2, "result": {}}));
+    story.agent_sends(json!({"id": 2, "result": {}}));
     assert_eq!(story.events(), []);
     story.stop(1, "cancelled");
     let events = story.events();
     assert!(matches!(events[0], RelayEvent::TurnEnded(_)));
     assert_eq!(events[1..], [RelayEvent::Released]);
-    let told = [stopped("q", "cancelled"), ok("m", json!({})), stopped("p", "cancelled")];
-    assert_eq!(story.editor(), told, "the editor may still read");
+    let expected = [stopped("q", "cancelled"), ok("m", json!({})), stopped("p", "cancelled")];
+    assert_eq!(story.editor(), expected, "the editor may still read");
     story.eof(Side::Agent);
     assert_eq!(story.events(), [RelayEvent::Ended { side: Side::Agent }, RelayEvent::Closed]);
 }
@@ -95,8 +96,8 @@ fn an_agent_that_does_not_answer_is_released_after_the_grace_period() {
     story.wait(Duration::from_secs(4));
     assert_eq!(story.events(), []);
     story.wait(Duration::from_secs(1));
-    let told = [RelayEvent::Overdue { session: "s".into() }, RelayEvent::Released];
-    assert_eq!(story.events(), told);
+    let expected = [RelayEvent::Overdue { session: "s".into() }, RelayEvent::Released];
+    assert_eq!(story.events(), expected);
     assert_eq!(story.relay.poll_timeout(), None);
     story.relay.set_end_reason("ended");
     story.eof(Side::Agent);
@@ -111,8 +112,8 @@ fn idle_story() -> Story {
         story.ask_permission(number);
     }
     story.relay.ask_editor(&id(8), story.now);
-    story.agent_says(json!({"id": 9, "method": "fs/read_text_file", "params": {}}));
-    story.agent_says(json!({"id": 10, "method": "elicitation/create", "params": {}}));
+    story.agent_sends(json!({"id": 9, "method": "fs/read_text_file", "params": {}}));
+    story.agent_sends(json!({"id": 10, "method": "elicitation/create", "params": {}}));
     assert_eq!(story.relay.unanswered(Side::Agent), 4);
     story.editor();
     story.events();
@@ -135,7 +136,7 @@ fn an_editor_that_ends_between_turns_leaves_no_pending_request() {
     let withdrawn = RelayEvent::Withdrawn { id: id(9), why: Withdrawal::Ended };
     assert_eq!(events.last(), Some(&withdrawn), "the answers are not read yet");
     assert!(!story.relay.respond(&id(9), Ok(json!({})), story.now), "it is answered");
-    story.agent_says(json!({"id": 12, "method": "fs/read_text_file", "params": {}}));
+    story.agent_sends(json!({"id": 12, "method": "fs/read_text_file", "params": {}}));
     let gone = |id: u64| error(id, -32603, "the editor has ended");
     let mut answers = story.agent();
     answers.sort_by_key(|answer| answer["id"].as_u64());

@@ -13,16 +13,16 @@ fn unknown_messages_are_forwarded_unchanged() {
         story.line(from, &notification.to_string());
         let request = json!({"jsonrpc": "2.0", "id": asker_id, "method": "_vendor/asked", "params": odd, "more": 1});
         story.line(from, &request.to_string());
-        let heard = if from == Side::Editor { story.agent() } else { story.editor() };
+        let received = if from == Side::Editor { story.agent() } else { story.editor() };
         let mut expected = request.clone();
         expected["id"] = json!(1);
-        assert_eq!(heard, [notification, expected]);
+        assert_eq!(received, [notification, expected]);
         let answer = json!({"jsonrpc": "2.0", "id": "1", "result": odd, "more": {"x": 1}});
         story.line(from.other(), &answer.to_string());
-        let heard = if from == Side::Editor { story.editor() } else { story.agent() };
+        let received = if from == Side::Editor { story.editor() } else { story.agent() };
         let mut expected = answer;
         expected["id"] = asker_id;
-        assert_eq!(heard, [expected]);
+        assert_eq!(received, [expected]);
     }
     assert_eq!(story.events(), []);
 }
@@ -32,9 +32,9 @@ fn unknown_updates_and_errors_are_forwarded() {
     let mut story = Story::prompted();
     let update = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "_meta": 1,
         "update": {"sessionUpdate": "brand_new", "content": {"content": [17]}}}});
-    story.agent_says(update.clone());
+    story.agent_sends(update.clone());
     let failed = json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "log in", "data": {"x": [1]}}});
-    story.agent_says(failed.clone());
+    story.agent_sends(failed.clone());
     let mut answer = failed;
     answer["id"] = json!("p");
     assert_eq!(story.editor(), [update, answer]);
@@ -49,8 +49,8 @@ fn the_data_of_an_error_may_be_null() {
             json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": "m", "data": null}});
         story.line(from, &failed.to_string());
         failed["id"] = json!("q");
-        let heard = if asker == Side::Editor { story.editor() } else { story.agent() };
-        assert_eq!(heard, [failed]);
+        let received = if asker == Side::Editor { story.editor() } else { story.agent() };
+        assert_eq!(received, [failed]);
     }
 }
 
@@ -59,10 +59,10 @@ fn half_a_surrogate_pair_is_forwarded_as_a_replacement_character() {
     for (from, to) in [(Side::Editor, Side::Agent), (Side::Agent, Side::Editor)] {
         let mut story = Story::start();
         let line =
-            r#"{"method": "_vendor/told", "params": {"\ud800x": ["\udc00", "\ud83d\ude00"]}}"#;
+            r#"{"method": "_vendor/reported", "params": {"\ud800x": ["\udc00", "\ud83d\ude00"]}}"#;
         story.line(from, line);
-        let heard = if to == Side::Editor { story.editor() } else { story.agent() };
-        assert_eq!(heard[0]["params"], json!({"\u{fffd}x": ["\u{fffd}", "\u{1f600}"]}));
+        let received = if to == Side::Editor { story.editor() } else { story.agent() };
+        assert_eq!(received[0]["params"], json!({"\u{fffd}x": ["\u{fffd}", "\u{1f600}"]}));
         assert_eq!(story.events(), [], "it is a message");
     }
     let mut story = Story::prompted();
@@ -82,8 +82,8 @@ fn a_byte_order_mark_before_the_first_line_is_skipped() {
         let mut story = Story::start();
         story.line(from, "\u{feff}{\"method\": \"a\"}");
         story.line(from, "\u{feff}{\"method\": \"b\"}");
-        let heard = if to == Side::Editor { story.editor() } else { story.agent() };
-        assert_eq!(heard, [json!({"jsonrpc": "2.0", "method": "a"})]);
+        let received = if to == Side::Editor { story.editor() } else { story.agent() };
+        assert_eq!(received, [json!({"jsonrpc": "2.0", "method": "a"})]);
         assert_eq!(
             story.events(),
             [RelayEvent::NonJsonOutput { side: from, non_json: NonJsonOutput::NotJson }]
@@ -94,14 +94,14 @@ fn a_byte_order_mark_before_the_first_line_is_skipped() {
 #[test]
 fn jsonrpc_is_added_and_batches_are_split() {
     let mut story = Story::start();
-    story.editor_says(json!([{"method": "a"}, {"id": 5, "method": "b"}, 17, {"method": "c"}]));
-    let heard = [
+    story.editor_sends(json!([{"method": "a"}, {"id": 5, "method": "b"}, 17, {"method": "c"}]));
+    let received = [
         json!({"jsonrpc": "2.0", "method": "a"}),
         json!({"jsonrpc": "2.0", "id": 1, "method": "b"}),
         json!({"jsonrpc": "2.0", "method": "c"}),
     ];
-    assert_eq!(story.agent(), heard);
-    story.agent_says(json!([{"id": 1, "result": null}, {"method": "d", "params": {}}]));
+    assert_eq!(story.agent(), received);
+    story.agent_sends(json!([{"id": 1, "result": null}, {"method": "d", "params": {}}]));
     assert_eq!(
         story.editor(),
         [ok(5, json!(null)), json!({"jsonrpc": "2.0", "method": "d", "params": {}})]
@@ -117,7 +117,7 @@ fn non_json_output_is_dropped_and_reported() {
         }
         story.relay.receive(from, b"\xff\n", story.now);
         story.collect();
-        let told: Vec<NonJsonOutput> = story
+        let reported: Vec<NonJsonOutput> = story
             .events()
             .into_iter()
             .map(|event| match event {
@@ -125,8 +125,8 @@ fn non_json_output_is_dropped_and_reported() {
                 other => panic!("{other:?}"),
             })
             .collect();
-        assert_eq!(told.len(), 4);
-        assert_eq!((told[0], told[3]), (NonJsonOutput::NotJson, NonJsonOutput::NotUtf8));
+        assert_eq!(reported.len(), 4);
+        assert_eq!((reported[0], reported[3]), (NonJsonOutput::NotJson, NonJsonOutput::NotUtf8));
         assert!(story.relay.non_json(from).contains("Loading credentials..."));
         assert_eq!((story.editor(), story.agent()), (vec![], vec![]));
         assert_eq!(story.relay.traffic(from).non_json, 4);
@@ -138,7 +138,7 @@ fn responses_are_accepted_once_and_in_many_forms() {
     let mut story = Story::start();
     let ids = [json!(1), json!("1"), json!(-3), json!(2.0), json!("")];
     for id in &ids {
-        story.editor_says(json!({"id": id, "method": "m"}));
+        story.editor_sends(json!({"id": id, "method": "m"}));
     }
     let sent: Vec<Value> = story.agent().iter().map(|message| message["id"].clone()).collect();
     assert_eq!(sent, [1, 2, 3, 4, 5]);
@@ -153,7 +153,7 @@ fn responses_are_accepted_once_and_in_many_forms() {
         json!(5),
         json!(4),
     ] {
-        story.agent_says(json!({"id": answer, "result": answer}));
+        story.agent_sends(json!({"id": answer, "result": answer}));
     }
     let expected = [
         ok(-3, json!("3")),
@@ -189,8 +189,8 @@ fn pending_requests_are_bounded() {
             story.line(from, &json!({"id": number, "method": "m"}).to_string());
         }
         assert_eq!(story.relay.protocol_errors(from).excess_requests, 1);
-        let heard = if from == Side::Editor { story.editor() } else { story.agent() };
-        assert!(heard.contains(&error(2, -32603, "busy")), "{heard:?}");
+        let received = if from == Side::Editor { story.editor() } else { story.agent() };
+        assert!(received.contains(&error(2, -32603, "busy")), "{received:?}");
         let long = "x".repeat(2000);
         story.line(from, &json!({"id": long, "method": "m"}).to_string());
         assert_eq!(story.relay.unanswered(from), 2);
@@ -205,14 +205,14 @@ fn cancellations_use_the_receivers_id() {
         let withdraw = json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": "mine", "_meta": 1}});
         story.line(from, &withdraw.to_string());
         story.line(from, r#"{"method":"$/cancel_request","params":{"requestId":"other"}}"#);
-        let heard = if from == Side::Editor { story.agent() } else { story.editor() };
+        let received = if from == Side::Editor { story.agent() } else { story.editor() };
         let mut expected = withdraw;
         expected["params"]["requestId"] = json!(1);
-        assert_eq!(heard[1..], [expected]);
+        assert_eq!(received[1..], [expected]);
         assert_eq!(story.relay.protocol_errors(from).unknown_cancellations, 1);
         story.line(from.other(), r#"{"id":1,"error":{"code":-32800,"message":"cancelled"}}"#);
-        let heard = if from == Side::Editor { story.editor() } else { story.agent() };
-        assert_eq!(heard, [error("mine", -32800, "cancelled")]);
+        let received = if from == Side::Editor { story.editor() } else { story.agent() };
+        assert_eq!(received, [error("mine", -32800, "cancelled")]);
     }
 }
 
@@ -220,21 +220,21 @@ fn cancellations_use_the_receivers_id() {
 fn a_message_too_long_to_read_fails_its_request() {
     let limits = Limits { frame: 200, ..Limits::default() };
     let mut story = Story::new(RelayConfig { limits, ..RelayConfig::default() });
-    story.editor_says(json!({"id": "a", "method": "m"}));
+    story.editor_sends(json!({"id": "a", "method": "m"}));
     let long = "x".repeat(300);
-    story.agent_says(json!({"id": 1, "result": long}));
-    story.agent_says(json!({"id": 8, "method": "m", "params": long}));
-    story.agent_says(json!({"method": "session/update", "params": long}));
+    story.agent_sends(json!({"id": 1, "result": long}));
+    story.agent_sends(json!({"id": 8, "method": "m", "params": long}));
+    story.agent_sends(json!({"method": "session/update", "params": long}));
     let editor = story.editor();
     assert_eq!(editor.len(), 1);
     assert_eq!((&editor[0]["id"], &editor[0]["error"]["code"]), (&json!("a"), &json!(-32603)));
     let agent = story.agent();
     assert_eq!((&agent[1]["id"], &agent[1]["error"]["code"]), (&json!(8), &json!(-32600)));
-    let told = story.events();
-    assert_eq!(told.len(), 3);
+    let reported = story.events();
+    assert_eq!(reported.len(), 3);
     let all =
-        told.iter().all(|event| matches!(event, RelayEvent::TooLong { side: Side::Agent, .. }));
-    assert!(all, "{told:?}");
+        reported.iter().all(|event| matches!(event, RelayEvent::TooLong { side: Side::Agent, .. }));
+    assert!(all, "{reported:?}");
 }
 
 #[test]
@@ -242,12 +242,12 @@ fn a_message_too_long_to_write_fails_its_request() {
     let limits = Limits { frame_out: 120, ..Limits::default() };
     let mut story = Story::new(RelayConfig { limits, ..RelayConfig::default() });
     let long = "x".repeat(120);
-    story.editor_says(json!({"id": "a", "method": "m", "params": [long]}));
+    story.editor_sends(json!({"id": "a", "method": "m", "params": [long]}));
     assert_eq!(story.editor()[0]["error"]["code"], -32600);
-    story.editor_says(json!({"id": "b", "method": "m"}));
-    story.agent_says(json!({"id": 2, "result": long}));
+    story.editor_sends(json!({"id": "b", "method": "m"}));
+    story.agent_sends(json!({"id": 2, "result": long}));
     assert_eq!(story.editor(), [error("b", -32603, "the answer is too long")]);
-    story.agent_says(json!({"method": "told", "params": [long]}));
+    story.agent_sends(json!({"method": "told", "params": [long]}));
     assert_eq!(story.editor(), [] as [Value; 0]);
     assert_eq!(story.events().len(), 3);
     assert_eq!((story.relay.unanswered(Side::Editor), story.relay.unanswered(Side::Agent)), (0, 0));
@@ -306,17 +306,17 @@ fn paths_are_mapped_in_every_message() {
     let config = RelayConfig { map, files: ServedBy::Editor, ..RelayConfig::default() };
     let mut story = Story::new(config);
     let init = json!({"clientCapabilities": {"fs": {"readTextFile": true}}});
-    story.editor_says(json!({"id": 0, "method": "initialize", "params": init}));
-    story.editor_says(json!({"id": 1, "method": "session/new", "params": {"cwd": "/h/p"}}));
-    story.editor_says(json!({"id": 2, "method": "session/list", "params": {}}));
-    story.agent_says(json!({"id": 3, "result": {"sessions": [{"cwd": "/i/p"}]}}));
-    story.agent_says(json!({"id": 9, "method": "fs/read_text_file", "params": {"path": "/i/p/a", "sessionId": "s"}}));
+    story.editor_sends(json!({"id": 0, "method": "initialize", "params": init}));
+    story.editor_sends(json!({"id": 1, "method": "session/new", "params": {"cwd": "/h/p"}}));
+    story.editor_sends(json!({"id": 2, "method": "session/list", "params": {}}));
+    story.agent_sends(json!({"id": 3, "result": {"sessions": [{"cwd": "/i/p"}]}}));
+    story.agent_sends(json!({"id": 9, "method": "fs/read_text_file", "params": {"path": "/i/p/a", "sessionId": "s"}}));
     assert_eq!(story.agent()[1]["params"]["cwd"], "/i/p");
     let editor = story.editor();
     assert_eq!(editor[0], ok(2, json!({"sessions": [{"cwd": "/h/p"}]})));
     assert_eq!(editor[1]["params"], json!({"path": "/h/p/a", "sessionId": "s"}));
     let missing = |uri: &str| json!({"code": -32002, "message": "no", "data": {"uri": uri}});
-    story.editor_says(json!({"id": 1, "error": missing("file:///h/p/a")}));
+    story.editor_sends(json!({"id": 1, "error": missing("file:///h/p/a")}));
     assert_eq!(story.agent()[0]["error"], missing("file:///i/p/a"));
 }
 
@@ -330,7 +330,7 @@ fn paths_outside_of_the_roots_are_not_requested_from_the_editor() {
     let mut story = Story::new(config);
     let able = json!({"fs": {"readTextFile": true, "writeTextFile": true}, "terminal": true});
     let init = json!({"id": 0, "method": "initialize", "params": {"clientCapabilities": able}});
-    story.editor_says(init);
+    story.editor_sends(init);
     story.agent();
     let rows = [
         ("fs/read_text_file", json!({"path": "/workspace/a"}), true),
@@ -343,7 +343,7 @@ fn paths_outside_of_the_roots_are_not_requested_from_the_editor() {
         ("terminal/create", json!({"cwd": "/"}), false),
     ];
     for (id, (method, params, passes)) in rows.into_iter().enumerate() {
-        story.agent_says(json!({"id": id, "method": method, "params": params}));
+        story.agent_sends(json!({"id": id, "method": method, "params": params}));
         assert_eq!(story.editor().len(), usize::from(passes), "{method} {params}");
         let refused = story.agent();
         assert_eq!(refused.len(), usize::from(!passes), "{method} {params}");
@@ -361,7 +361,7 @@ fn a_session_outside_of_the_roots_is_rejected_with_a_hint() {
     let mut story = Story::new(config);
     for method in ["session/new", "session/load", "session/resume", "session/fork"] {
         for cwd in ["/home/me", "/home/me/ws2", "/home/me/ws/../x", "ws", "/", ""] {
-            story.editor_says(json!({"id": 1, "method": method, "params": {"cwd": cwd}}));
+            story.editor_sends(json!({"id": 1, "method": method, "params": {"cwd": cwd}}));
             let text =
                 format!("'{cwd}' is outside the agent's directories\nhint: start it with --cwd");
             assert_eq!(story.editor(), [error(1, -32602, &text)], "{method}");
@@ -372,8 +372,9 @@ fn a_session_outside_of_the_roots_is_rejected_with_a_hint() {
             json!({}),
             json!(null),
         ] {
-            story
-                .editor_says(json!({"id": params.to_string(), "method": method, "params": params}));
+            story.editor_sends(
+                json!({"id": params.to_string(), "method": method, "params": params}),
+            );
             assert_eq!(story.agent().len(), 1, "{method} {params}");
             assert_eq!(story.editor(), [] as [Value; 0]);
         }

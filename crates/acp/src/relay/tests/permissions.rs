@@ -34,7 +34,7 @@ fn the_editor_is_asked_and_its_answer_forwarded() {
     ask["params"]["toolCall"] =
         json!({"toolCallId": "t", "locations": [{"path": "/i/a"}], "title": "/i/a"});
     ask["more"] = json!(1);
-    story.agent_says(ask.clone());
+    story.agent_sends(ask.clone());
     let Some(RelayEvent::Permission { request, .. }) = story.events().pop() else { panic!() };
     assert_eq!(request.params, ask["params"], "with the agent's paths");
     assert!(request.call.is_some(), "also without a prompt");
@@ -50,8 +50,8 @@ fn the_editor_is_asked_and_its_answer_forwarded() {
     assert_eq!(story.editor(), [expected]);
     let answer =
         json!({"outcome": {"outcome": "selected", "optionId": "yes"}, "_meta": {"by": "me"}});
-    story.editor_says(json!({"id": 1, "result": answer}));
-    story.editor_says(json!({"id": 1, "result": answer}));
+    story.editor_sends(json!({"id": 1, "result": answer}));
+    story.editor_sends(json!({"id": 1, "result": answer}));
     assert_eq!(story.agent(), [ok(7, answer)]);
     assert_eq!(story.relay.protocol_errors(Side::Editor).duplicate_responses, 1);
 }
@@ -62,7 +62,7 @@ fn an_editors_error_reaches_the_agent() {
     story.ask_permission(7);
     story.relay.ask_editor(&id(7), story.now);
     story.collect();
-    story.editor_says(json!({"id": 1, "error": {"code": -32601, "message": "no"}}));
+    story.editor_sends(json!({"id": 1, "error": {"code": -32601, "message": "no"}}));
     assert_eq!(story.agent(), [error(7, -32601, "no")]);
 }
 
@@ -76,15 +76,16 @@ fn a_permission_request_cancelled_by_the_agent_is_answered() {
     story.collect();
     story.events();
     story.editor();
-    story.agent_says(withdraw(7));
+    story.agent_sends(withdraw(7));
     assert_eq!(story.events(), [RelayEvent::Withdrawn { id: id(7), why: Withdrawal::ByAgent }]);
     assert_eq!(story.agent(), [cancelled(7)]);
-    story.agent_says(withdraw(8));
+    story.agent_sends(withdraw(8));
     assert_eq!((story.agent(), story.events()), (vec![cancelled(8)], vec![]));
-    let told = json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 1}});
-    assert_eq!(story.editor(), [told]);
-    story.editor_says(selected(1, "yes"));
-    story.agent_says(withdraw(8));
+    let cancellation =
+        json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 1}});
+    assert_eq!(story.editor(), [cancellation]);
+    story.editor_sends(selected(1, "yes"));
+    story.agent_sends(withdraw(8));
     assert_eq!(story.agent(), [] as [Value; 0]);
     assert_eq!(story.relay.protocol_errors(Side::Agent).unknown_cancellations, 1);
 }
@@ -92,7 +93,7 @@ fn a_permission_request_cancelled_by_the_agent_is_answered() {
 #[test]
 fn a_permission_request_without_a_session_is_rejected() {
     let mut story = Story::start();
-    story.agent_says(
+    story.agent_sends(
         json!({"id": 7, "method": "session/request_permission", "params": {"options": []}}),
     );
     assert_eq!((story.agent(), story.events()), (vec![error(7, -32602, "no session")], vec![]));
@@ -104,7 +105,7 @@ fn cancelling_leaves_other_sessions_permission_requests() {
     story.ask_permission(7);
     let mut other = permission(8);
     other["params"]["sessionId"] = json!("other");
-    story.agent_says(other);
+    story.agent_sends(other);
     story.cancel();
     assert_eq!(story.agent()[1..], [cancelled(7)]);
     assert!(story.relay.decide(&id(8), &Decision::Select(json!("yes")), story.now));
@@ -117,7 +118,7 @@ fn a_permission_request_too_long_for_the_editor_is_cancelled() {
     let mut story = Story::new(RelayConfig { limits, ..RelayConfig::default() });
     let mut ask = permission(7);
     ask["params"]["long"] = json!("x".repeat(300));
-    story.agent_says(ask);
+    story.agent_sends(ask);
     assert!(story.relay.ask_editor(&id(7), story.now));
     assert_eq!((story.agent(), story.editor()), (vec![cancelled(7)], vec![]));
 }

@@ -11,7 +11,7 @@ fn a_queued_prompt_is_sent_when_the_first_is_answered() {
     let mut story = Story::prompted();
     story.prompt("q");
     story.prompt("r");
-    story.editor_says(prompt_of("other", "o"));
+    story.editor_sends(prompt_of("other", "o"));
     let sent = story.agent();
     assert_eq!(sent.len(), 1, "the other session's");
     assert_eq!((&sent[0]["id"], &sent[0]["params"]["sessionId"]), (&json!(2), &json!("other")));
@@ -19,7 +19,7 @@ fn a_queued_prompt_is_sent_when_the_first_is_answered() {
     assert_eq!(story.editor(), [stopped("p", "end_turn")]);
     let sent = story.agent();
     assert_eq!((&sent[0]["id"], &sent[0]["params"]), (&json!(3), &prompt_of("s", "q")["params"]));
-    story.agent_says(json!({"id": 3, "error": {"code": -1, "message": "no", "data": 7}}));
+    story.agent_sends(json!({"id": 3, "error": {"code": -1, "message": "no", "data": 7}}));
     assert_eq!(story.agent()[0]["params"], prompt_of("s", "r")["params"]);
     story.stop(4, "brand_new");
     story.editor();
@@ -42,10 +42,10 @@ fn queued_prompts_are_bounded_in_number_and_size() {
     }
     assert_eq!(story.editor(), [error("s", -32603, "busy")]);
     let mut long = prompt_of("other", "o");
-    story.editor_says(long.clone());
+    story.editor_sends(long.clone());
     long["id"] = json!("long");
     long["params"]["prompt"] = json!("x".repeat(4000));
-    story.editor_says(long);
+    story.editor_sends(long);
     assert_eq!(story.editor(), [error("long", -32603, "busy")]);
     assert_eq!(story.relay.protocol_errors(Side::Editor).excess_requests, 2);
 }
@@ -67,7 +67,7 @@ fn cancelling_notifies_the_agent_then_answers_permissions_then_queued_prompts() 
     assert_eq!(story.events(), [withdrawn]);
     assert!(!story.relay.decide(&id(7), &Decision::Cancelled, story.now));
     // Late answers of the editor are dropped; later requests of the agent are answered at once.
-    story.editor_says(selected(asked[0]["id"].clone(), "yes"));
+    story.editor_sends(selected(asked[0]["id"].clone(), "yes"));
     assert_eq!(story.agent(), [] as [Value; 0]);
     assert_eq!(story.relay.protocol_errors(Side::Editor).duplicate_responses, 1);
     story.ask_permission(9);
@@ -93,8 +93,8 @@ fn an_idle_session_is_not_cancelled() {
     story.stop(1, "end_turn");
     story.editor();
     story.cancel();
-    story.editor_says(json!({"method": "session/cancel"}));
-    story.editor_says(json!({"method": "session/cancel", "params": {"sessionId": "unheard of"}}));
+    story.editor_sends(json!({"method": "session/cancel"}));
+    story.editor_sends(json!({"method": "session/cancel", "params": {"sessionId": "unheard of"}}));
     assert_eq!((story.agent(), story.editor()), (vec![], vec![]));
     // But a permission request between turns is answered.
     story.ask_permission(7);
@@ -119,7 +119,7 @@ fn a_queued_prompt_can_be_cancelled() {
     let mut story = Story::prompted();
     story.prompt("q");
     story.prompt("r");
-    story.editor_says(json!({"method": "$/cancel_request", "params": {"requestId": "q"}}));
+    story.editor_sends(json!({"method": "$/cancel_request", "params": {"requestId": "q"}}));
     assert_eq!(story.editor(), [stopped("q", "cancelled")]);
     story.stop(1, "end_turn");
     assert_eq!(story.agent()[0]["params"], prompt_of("s", "r")["params"]);
@@ -155,8 +155,8 @@ fn a_turn_is_counted_and_its_tool_calls_are_reported() {
     story.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "ls"}));
     story.update(json!({"sessionUpdate": "tool_call", "toolCallId": "t", "status": "completed"}));
     story.update(json!({"no": "kind"}));
-    story.agent_says(json!({"method": "session/update", "params": {"update": {}}}));
-    story.agent_says(
+    story.agent_sends(json!({"method": "session/update", "params": {"update": {}}}));
+    story.agent_sends(
         json!({"method": "session/update", "params": {"sessionId": "other", "update": {}}}),
     );
     assert_eq!(story.editor().len(), 8, "everything is forwarded");
@@ -190,12 +190,12 @@ fn only_small_fields_of_a_tool_call_are_kept() {
 fn sessions_are_bounded() {
     let mut story = Story::new(RelayConfig { sessions: 2, ..RelayConfig::default() });
     for session in ["a", "b"] {
-        story.editor_says(prompt_of(session, session));
+        story.editor_sends(prompt_of(session, session));
     }
-    story.editor_says(prompt_of("c", "c"));
+    story.editor_sends(prompt_of("c", "c"));
     assert_eq!(story.editor(), [error("c", -32603, "busy")], "both have a turn");
     story.stop(2, "end_turn");
-    story.editor_says(prompt_of("c", "d"));
+    story.editor_sends(prompt_of("c", "d"));
     assert_eq!(story.editor(), [stopped("b", "end_turn")]);
     assert!(story.relay.tools("a").is_some() && story.relay.tools("b").is_none());
     story.stop(3, "end_turn");
