@@ -1,4 +1,4 @@
-// The JavaScript code, and its check against the table that all languages share.
+// The JavaScript code and its test against the shared table.
 'use strict';
 
 const fs = require('fs');
@@ -32,7 +32,7 @@ function fromRoman(numeral) {
       rest = rest.slice(letters.length);
     }
   }
-  // Greedy reading accepts too much, IIII for one; writing the number again tells.
+  // Greedy parsing accepts too much, such as IIII; compare with the number's numeral.
   return rest === '' && toRoman(number) === numeral ? number : null;
 }
 

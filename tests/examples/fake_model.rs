@@ -1,12 +1,12 @@
-//! A scripted model for people: it prints its address and what it is asked, and can start an agent.
+//! A scripted model for manual use: prints its address and all requests, and can start an agent.
 //!
 //! ```text
 //! cargo run -p aifo-tests --example fake_model -- [--listen ADDR] [--agent NAME] [--home DIR]
 //!     [--raw FILE] {--shell COMMAND | --say TEXT}.. [-- BEFORE THE AGENTS COMMAND]
 //! ```
 //!
-//! The agent is found in PATH, and gets DIR as its HOME. On a terminal its user talks to the model; else
-//! it does one errand. FILE gets the bodies of all requests, one a line.
+//! The agent is found in PATH and gets DIR as its HOME. On a terminal its user talks to the model;
+//! otherwise it runs one task. FILE gets the bodies of all requests, one per line.
 
 use std::error::Error;
 use std::fs;
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             before = args.collect();
             break;
         }
-        let value = args.next().ok_or_else(|| format!("{flag} wants a value"))?;
+        let value = args.next().ok_or_else(|| format!("'{flag}' needs a value"))?;
         match flag.as_str() {
             "--shell" => script = script.shell(value),
             "--say" => script = script.say(value),
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "--raw" => raw = Some(value),
             "--agent" => {
                 let named = Agent::ALL.into_iter().find(|agent| agent.name() == value);
-                agent = Some(named.ok_or_else(|| format!("no agent is called '{value}'"))?);
+                agent = Some(named.ok_or_else(|| format!("unknown agent '{value}'"))?);
             }
             other => return Err(format!("unknown flag '{other}'").into()),
         }
@@ -55,14 +55,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let status = run(&start, &home, &before)?;
     eprintln!("{} ended with {status}", agent.name());
-    for asked in model.asked() {
+    for asked in model.requests() {
         eprintln!("{} {} {}: {:?}", asked.status, asked.method, asked.target, asked.replied);
     }
     for result in model.results() {
         eprintln!("{:?} -> {:?}\n{}", result.command, result.exit, result.output);
     }
     if let Some(raw) = raw {
-        let bodies: Vec<_> = model.asked().iter().map(|asked| asked.body.to_string()).collect();
+        let bodies: Vec<_> = model.requests().iter().map(|asked| asked.body.to_string()).collect();
         fs::write(raw, bodies.join("\n"))?;
     }
     Ok(())
@@ -84,7 +84,7 @@ fn run(agent: &Start, home: &Path, before: &[String]) -> Result<String, Box<dyn 
     command.envs(agent.environment.iter().map(|(name, value)| (name, value)));
     let mut child = command.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // An agent that reads nothing may have ended.
+        // An agent that does not read may have ended.
         let _ = stdin.write_all(agent.stdin.as_bytes());
     }
     Ok(child.wait()?.to_string())

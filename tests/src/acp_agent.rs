@@ -1,14 +1,14 @@
-//! An ACP agent that does what it is told, and can misbehave in every way that real ones do.
+//! A scripted ACP agent that can misbehave in every way that real agents do.
 //!
-//! A suite writes a [`Script`]: for each method what the agent does when it comes, step by step. The
-//! program `aifo-test-agent` plays it on its stdio. It keeps a record of every line that was written
-//! to it and of every process that it started, which the suite reads.
+//! A suite writes a [`Script`]: the steps that the agent runs for each method. The program
+//! `aifo-test-agent` runs it on its stdio and records every received line and every process it
+//! starts, for the suite to read.
 //!
 //! ```no_run
 //! use aifo_tests::{AcpAgent, Script, Step};
 //!
-//! let silent = Script::polite().on("session/prompt", []);
-//! let floods = Script::polite().on(
+//! let silent = Script::conforming().on("session/prompt", []);
+//! let floods = Script::conforming().on(
 //!     "session/prompt",
 //!     [Step::Repeat { times: 100_000, steps: vec![Step::say("x")] }, Step::stop("end_turn")],
 //! );
@@ -25,101 +25,103 @@ use serde_json::{Value, json};
 
 use crate::{Scratch, Signal, argv, binaries, is_alive, send_signal};
 
-/// What an agent does.
+/// The behaviour of an agent.
 ///
-/// In values that it sends, the text `$id` stands for the id of the message that it acts on,
-/// `$session` for that message's session, and `$answer:ID/POINTER` for a part of the answer that it
-/// got to its own request ID.
+/// In values that it sends, `$id` stands for the id of the message that it handles, `$session` for
+/// that message's session, and `$answer:ID/POINTER` for a part of the response to its own request
+/// ID.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Script {
-    /// Before anything is read.
+    /// Run before anything is read.
     pub start: Vec<Step>,
-    /// When a message of this method comes: for the first one the first steps, and so on; the last
-    /// ones from then on. What has none is ignored, or answered -32601 if it wants an answer.
+    /// Run for messages of a method: the first steps for the first message, and so on; the last
+    /// ones from then on. A method without steps is ignored, or answered with -32601 if it is a
+    /// request.
     pub on: BTreeMap<String, Vec<Vec<Step>>>,
-    /// When its stdin has ended. Then it exits with 0.
+    /// Run at the end of stdin, before the agent exits with 0.
     pub end: Vec<Step>,
 }
 
-/// One thing that an agent does.
+/// One action of an agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// Answers the message that it acts on.
+    /// Answers the handled request.
     Answer(Value),
     /// Answers it with an error.
     Error(i64, String),
     /// Writes a value as a line.
     Send(Value),
-    /// Writes bytes as they are, with no line end but their own.
+    /// Writes raw bytes without adding a line end.
     Raw(Vec<u8>),
-    /// Writes the same byte so many times.
+    /// Writes a byte this many times.
     Fill(u8, u64),
-    /// Writes so many bytes to stderr, in lines.
+    /// Writes this many bytes to stderr, in lines.
     Stderr(u64),
-    /// Does these so many times.
+    /// Repeats steps.
     Repeat {
-        /// How many times.
+        /// The number of repetitions.
         times: u64,
-        /// What.
+        /// The repeated steps.
         steps: Vec<Step>,
     },
-    /// Reads until this has come. What else comes is acted on afterwards.
+    /// Reads until this has arrived. Other messages are handled afterwards.
     WaitFor(Awaited),
-    /// Waits, without reading, until [`AcpAgent::tell`] gives this word.
+    /// Waits, without reading, until [`AcpAgent::release`] gives this word.
     WaitForWord(String),
-    /// Does nothing any more, does not even read.
+    /// Stops for ever, also stops reading.
     Hang,
-    /// Obeys no signal but KILL from now on.
+    /// Ignores all signals but KILL from now on.
     IgnoreSignals,
-    /// Starts a process that has its stdout and stderr, obeys no signal but KILL, and stays.
+    /// Starts a process with the agent's stdout and stderr that ignores all signals but KILL and
+    /// never exits.
     Spawn(Group),
     /// Exits with this code.
     Exit(u8),
-    /// Ends by the signal of this number.
+    /// Kills itself with this signal.
     Die(i32),
 }
 
-/// What an agent waits for.
+/// A condition that an agent waits for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Awaited {
     /// A message of this method.
     Method(String),
-    /// The answer to its own request of this id.
+    /// The response to its own request of this id.
     Answer(Value),
     /// The end of its stdin.
     End,
 }
 
-/// The process group of what an agent starts.
+/// The process group of a started process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
     /// The agent's.
     Agents,
-    /// A session of its own.
+    /// Its own session.
     Own,
 }
 
-/// A script in a folder of its own, and what came of it.
+/// A script in its own directory, with the agent's records.
 #[derive(Debug)]
 pub struct AcpAgent {
-    folder: Scratch,
+    dir: Scratch,
 }
 
-/// The session that a polite agent opens.
+/// The session that a conforming agent opens.
 pub const SESSION: &str = "session-1";
-/// In an agent's folder: what it does.
+/// The script, in the agent's directory.
 pub const SCRIPT: &str = "script.json";
-/// In an agent's folder: the lines that were written to it.
+/// The received lines, in the agent's directory.
 pub const RECEIVED: &str = "received";
-/// In an agent's folder: the pids of the agent and of what it started.
+/// The pids of the agent and its processes, in the agent's directory.
 pub const PIDS: &str = "pids";
 
 impl Script {
-    /// An agent that behaves: it opens sessions, also earlier ones, and says `Hello World`.
-    pub fn polite() -> Self {
+    /// An agent that follows the protocol: it opens and loads sessions and answers `Hello World`.
+    pub fn conforming() -> Self {
         let agent = json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": true}});
         Script::default()
             .on("initialize", [Step::Answer(agent)])
@@ -128,28 +130,28 @@ impl Script {
             .on("session/prompt", [Step::say("Hello "), Step::say("World"), Step::stop("end_turn")])
     }
 
-    /// Does this, whenever the method comes, instead of what it did.
+    /// Replaces the steps of a method.
     #[must_use]
     pub fn on(mut self, method: &str, steps: impl Into<Vec<Step>>) -> Self {
         self.on.insert(method.to_owned(), vec![steps.into()]);
         self
     }
 
-    /// Does this instead from the method's next time on.
+    /// Replaces the steps of a method from its next message on.
     #[must_use]
     pub fn then(mut self, method: &str, steps: impl Into<Vec<Step>>) -> Self {
         self.on.entry(method.to_owned()).or_default().push(steps.into());
         self
     }
 
-    /// Does this before it reads anything.
+    /// Runs steps before anything is read.
     #[must_use]
     pub fn at_start(mut self, steps: impl Into<Vec<Step>>) -> Self {
         self.start = steps.into();
         self
     }
 
-    /// Does this when its stdin has ended.
+    /// Runs steps at the end of stdin.
     #[must_use]
     pub fn at_end(mut self, steps: impl Into<Vec<Step>>) -> Self {
         self.end = steps.into();
@@ -158,52 +160,52 @@ impl Script {
 }
 
 impl Step {
-    /// Writes a line that is no JSON.
+    /// Writes a line that is not JSON.
     pub fn line(text: &str) -> Self {
         Step::Raw(format!("{text}\n").into_bytes())
     }
 
-    /// News of the session.
+    /// Sends a session update.
     pub fn update(body: Value) -> Self {
         let params = json!({"sessionId": "$session", "update": body});
         Step::Send(json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))
     }
 
-    /// A piece of the answer.
+    /// Sends a chunk of the answer.
     pub fn say(text: &str) -> Self {
         Step::chunk("agent_message_chunk", text)
     }
 
-    /// A piece of what it thinks.
+    /// Sends a chunk of its thoughts.
     pub fn think(text: &str) -> Self {
         Step::chunk("agent_thought_chunk", text)
     }
 
-    /// A chunk of any kind.
+    /// Sends a chunk of any kind.
     pub fn chunk(kind: &str, text: &str) -> Self {
         let content = json!({"type": "text", "text": text});
         Step::update(json!({"sessionUpdate": kind, "content": content}))
     }
 
-    /// A tool call is announced.
+    /// Announces a tool call.
     pub fn tool_call(id: &str, title: &str, status: &str) -> Self {
         Step::update(json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": title,
             "kind": "execute", "status": status}))
     }
 
-    /// News of a tool call.
+    /// Updates a tool call.
     pub fn tool_update(id: &str, status: &str) -> Self {
         let kind = "tool_call_update";
         Step::update(json!({"sessionUpdate": kind, "toolCallId": id, "status": status}))
     }
 
-    /// A request of its own. Nothing waits for the answer.
+    /// Sends a request and does not wait for the response.
     pub fn request(id: impl Into<Value>, method: &str, params: Value) -> Self {
         let id = id.into();
         Step::Send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
     }
 
-    /// A request of its own, and its answer is waited for.
+    /// Sends a request and waits for the response.
     pub fn ask(id: impl Into<Value>, method: &str, params: Value) -> Self {
         let id = id.into();
         let steps =
@@ -211,7 +213,7 @@ impl Step {
         Step::Repeat { times: 1, steps }
     }
 
-    /// The parameters of a request for permission, with the usual options: `once`, `always`, `no`.
+    /// The parameters of a permission request with the usual options: `once`, `always`, `no`.
     pub fn permission(call: Value) -> Value {
         let option = |id: &str, kind: &str| json!({"optionId": id, "kind": kind, "name": id});
         let options = [
@@ -222,12 +224,12 @@ impl Step {
         json!({"sessionId": "$session", "toolCall": call, "options": options})
     }
 
-    /// Reads until a message of this method has come.
+    /// Reads until a message of this method has arrived.
     pub fn wait_for(method: &str) -> Self {
         Step::WaitFor(Awaited::Method(method.to_owned()))
     }
 
-    /// Reads until the answer to a request of its own has come.
+    /// Reads until the response to its own request has arrived.
     pub fn wait_answer(id: impl Into<Value>) -> Self {
         Step::WaitFor(Awaited::Answer(id.into()))
     }
@@ -239,57 +241,57 @@ impl Step {
 }
 
 impl AcpAgent {
-    /// Writes a script into a folder.
+    /// Writes a script into a new directory.
     #[track_caller]
     pub fn new(script: &Script) -> Self {
-        let agent = AcpAgent { folder: Scratch::new() };
+        let agent = AcpAgent { dir: Scratch::new() };
         agent.plays(script);
         agent
     }
 
-    /// Has it play another script, when it is started next.
+    /// Replaces the script for the next start.
     #[track_caller]
     pub fn plays(&self, script: &Script) {
         let text = serde_json::to_vec(script).expect("a script has a value");
-        fs::write(self.folder().join(SCRIPT), text).expect("the folder is ours");
+        fs::write(self.dir().join(SCRIPT), text).expect("the directory is writable");
     }
 
-    /// Program and argument that play it, as one line of words.
+    /// The command line that runs the script.
     pub fn command_line(&self) -> String {
-        format!("{} {}", binaries().agent.display(), self.folder.path().display())
+        format!("{} {}", binaries().agent.display(), self.dir.path().display())
     }
 
-    /// Program and argument that play it.
+    /// The command that runs the script.
     pub fn command(&self) -> std::process::Command {
         let mut command = std::process::Command::new(&binaries().agent);
-        command.arg(self.folder.path());
+        command.arg(self.dir.path());
         command
     }
 
-    /// Its folder.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
+    /// The agent's directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// Gives the word that [`Step::WaitForWord`] waits for.
     #[track_caller]
-    pub fn tell(&self, word: &str) {
-        fs::write(word_file(self.folder(), word), "").expect("the folder is ours");
+    pub fn release(&self, word: &str) {
+        fs::write(word_file(self.dir(), word), "").expect("the directory is writable");
     }
 
-    /// Every message that was written to it so far.
+    /// The messages that the agent has received.
     #[track_caller]
     pub fn received(&self) -> Vec<Value> {
-        let text = fs::read_to_string(self.folder().join(RECEIVED)).unwrap_or_default();
-        // The last line may still be on its way.
+        let text = fs::read_to_string(self.dir().join(RECEIVED)).unwrap_or_default();
+        // The last line may be incomplete.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         let parse = |line: &str| {
-            serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line:?} is no message"))
+            serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: invalid message {line:?}"))
         };
         whole.lines().map(parse).collect()
     }
 
-    /// The messages of a method that were written to it so far.
+    /// The received messages of a method.
     #[track_caller]
     pub fn received_of(&self, method: &str) -> Vec<Value> {
         let mut received = self.received();
@@ -297,7 +299,7 @@ impl AcpAgent {
         received
     }
 
-    /// The answers to its request that were written to it so far.
+    /// The received responses to its request.
     #[track_caller]
     pub fn answers(&self, id: impl Into<Value>) -> Vec<Value> {
         let id = id.into();
@@ -306,28 +308,28 @@ impl AcpAgent {
         received
     }
 
-    /// The agent's own pid and those of what it started, in their order; of each run.
+    /// The pids of the agent and its processes, in the order of their start, of all runs.
     pub fn pids(&self) -> Vec<i32> {
-        let text = fs::read_to_string(self.folder().join(PIDS)).unwrap_or_default();
+        let text = fs::read_to_string(self.dir().join(PIDS)).unwrap_or_default();
         text.lines().filter_map(|pid| pid.parse().ok()).collect()
     }
 
-    /// Those of them that run.
+    /// Those that are alive.
     pub fn alive(&self) -> Vec<i32> {
-        let folder = self.folder().display().to_string();
-        let is_it = |pid: &i32| is_alive(*pid) && argv(*pid).contains(&folder);
+        let dir = self.dir().display().to_string();
+        let is_it = |pid: &i32| is_alive(*pid) && argv(*pid).contains(&dir);
         self.pids().into_iter().filter(is_it).collect()
     }
 }
 
 impl Drop for AcpAgent {
-    /// A test that fails leaves nothing behind.
+    /// Kills all remaining processes, also when a test fails.
     fn drop(&mut self) {
         self.alive().into_iter().for_each(|pid| send_signal(pid, Signal::SIGKILL));
     }
 }
 
-/// The file that says that a word was given.
-pub fn word_file(folder: &Path, word: &str) -> PathBuf {
-    folder.join(format!("word-{word}"))
+/// The file that represents a word.
+pub fn word_file(dir: &Path, word: &str) -> PathBuf {
+    dir.join(format!("word-{word}"))
 }

@@ -1,9 +1,9 @@
-//! An HTTP answer, read as strictly as our own proxy has to write it.
+//! A strict parser of HTTP responses.
 
-/// One complete answer.
+/// A complete response.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Every byte as received.
+    /// Every received byte.
     pub raw: Vec<u8>,
     /// `HTTP/1.1 200 OK`
     pub status_line: String,
@@ -11,15 +11,15 @@ pub struct Answer {
     pub headers: Vec<(String, String)>,
     /// The body, without chunk framing.
     pub body: Vec<u8>,
-    /// What stood behind the last chunk.
+    /// The fields after the last chunk.
     pub trailers: Vec<(String, String)>,
 }
 
 impl Answer {
-    /// Reads an answer that must be whole, with nothing behind it.
+    /// Parses a complete response without trailing bytes.
     ///
-    /// Lines end in CRLF, and a chunk size is bare hex: a proxy has to be stricter in what it sends
-    /// than in what it takes.
+    /// Lines end in CRLF and a chunk size is plain hex: a server must be stricter in what it sends
+    /// than in what it accepts.
     pub fn parse(raw: &[u8]) -> Result<Self, String> {
         let mut rest = raw;
         let status_line = text(line(&mut rest)?)?;
@@ -36,12 +36,12 @@ impl Answer {
             answer.trailers = fields(&mut rest)?;
         } else {
             let length = answer.header("Content-Length").ok_or("no length")?;
-            let length = length.parse().map_err(|_| format!("odd length '{length}'"))?;
+            let length = length.parse().map_err(|_| format!("invalid length '{length}'"))?;
             answer.body = take(&mut rest, length)?.to_vec();
         }
         match rest {
             [] => Ok(answer),
-            _ => Err(format!("{} bytes behind the answer", rest.len())),
+            _ => Err(format!("{} bytes after the response", rest.len())),
         }
     }
 
@@ -50,7 +50,7 @@ impl Answer {
         self.status_line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0)
     }
 
-    /// The value of a header, whatever the case of its name.
+    /// The value of a header, case-insensitively.
     pub fn header(&self, name: &str) -> Option<&str> {
         find(&self.headers, name)
     }
@@ -65,7 +65,7 @@ impl Answer {
         self.trailer("X-Exit-Code").or_else(|| self.header("X-Exit-Code"))
     }
 
-    /// The body as text, replacing what is none.
+    /// The body as text, lossily.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -82,7 +82,8 @@ fn fields(rest: &mut &[u8]) -> Result<Vec<(String, String)>, String> {
         if line.is_empty() {
             return Ok(fields);
         }
-        let (name, value) = line.split_once(": ").ok_or_else(|| format!("no field: '{line}'"))?;
+        let (name, value) =
+            line.split_once(": ").ok_or_else(|| format!("invalid field: '{line}'"))?;
         fields.push((name.to_owned(), value.to_owned()));
     }
 }
@@ -95,7 +96,7 @@ fn chunks(rest: &mut &[u8]) -> Result<Vec<u8>, String> {
         let size = usize::from_str_radix(&size, 16)
             .ok()
             .filter(|_| bare)
-            .ok_or_else(|| format!("odd chunk size '{size}'"))?;
+            .ok_or_else(|| format!("invalid chunk size '{size}'"))?;
         if size == 0 {
             return Ok(body);
         }
@@ -120,7 +121,7 @@ fn take<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8], String> {
 }
 
 fn text(bytes: &[u8]) -> Result<String, String> {
-    String::from_utf8(bytes.to_vec()).map_err(|_| format!("no text: {:?}", bytes.escape_ascii()))
+    String::from_utf8(bytes.to_vec()).map_err(|_| format!("not text: {:?}", bytes.escape_ascii()))
 }
 
 #[cfg(test)]

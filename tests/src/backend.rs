@@ -1,9 +1,8 @@
-//! Where the sidecars of the suites run: as processes of this machine, or in containers of an engine.
+//! The backend of the suites: processes of this machine, or containers of an engine.
 //!
-//! The stories are the same. So a container gets to see the tools that a [`Setup`](crate::Setup) has
-//! put in place, at the same paths and found by the same PATH, through a command of the engine's
-//! name that stands before the real one and adds them to every `run`. All else is as the product
-//! makes it.
+//! The same tests run on both. A wrapper with the engine's name comes first in PATH and adds mounts
+//! to every `run`: with them a container has the tools of a [`SessionSetup`](crate::Setup) at the same
+//! paths and in the same PATH.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -15,22 +14,22 @@ use std::sync::OnceLock;
 
 use crate::eventually;
 
-/// Where sidecars run, by `AIFO_TEST_BACKEND` and `AIFO_TEST_IMAGE`.
+/// The backend, from `AIFO_TEST_BACKEND` and `AIFO_TEST_IMAGE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// As processes of this machine.
+    /// Processes of this machine.
     Local,
-    /// In containers.
+    /// Containers.
     Engine {
         /// `docker` or `podman`.
         name: String,
-        /// The image that serves as every kind.
+        /// The image of every kind.
         image: String,
     },
 }
 
 impl Backend {
-    /// The backend of this run of the suites.
+    /// The backend of this run.
     pub fn chosen() -> &'static Backend {
         static BACKEND: OnceLock<Backend> = OnceLock::new();
         BACKEND.get_or_init(|| match env::var("AIFO_TEST_BACKEND") {
@@ -48,23 +47,22 @@ impl Backend {
         matches!(self, Backend::Engine { .. })
     }
 
-    /// Where the suites make their folders. A container has a `/tmp` of its own, in which a workspace
-    /// could only be seen by being put there.
-    pub(crate) fn folders(&self) -> PathBuf {
+    /// The parent of the suites' directories. Not `/tmp`, which is private in a container.
+    pub(crate) fn dirs(&self) -> PathBuf {
         match self {
             Backend::Local => env::temp_dir(),
             Backend::Engine { .. } => "/var/tmp".into(),
         }
     }
 
-    /// What `aifo-coder` is told of it.
+    /// The variables that select this backend in `aifo-coder`.
     pub(crate) fn variables(&self) -> Vec<(String, String)> {
         let Backend::Engine { name, image } = self else {
             return vec![("AIFO_BACKEND".to_owned(), "local".to_owned())];
         };
         let kinds = ["RUST", "NODE", "PYTHON", "GO", "C_CPP"];
         let images = kinds.map(|kind| (format!("AIFO_{kind}_TOOLCHAIN_IMAGE"), image.clone()));
-        // How the engine's own command finds its daemon or its settings.
+        // Variables by which the engine's client finds its daemon or its settings.
         let settings = ["DOCKER_HOST", "CONTAINERS_CONF"];
         let settings =
             settings.iter().filter_map(|&name| Some((name.to_owned(), env::var(name).ok()?)));
@@ -72,14 +70,14 @@ impl Backend {
         backend.into_iter().chain(images).chain(settings).collect()
     }
 
-    /// Removes what a session that was killed has left: its containers end with it, but nobody takes
-    /// down its network, of which an engine has some thirty.
+    /// Removes the leftovers of a killed session: its containers end by themselves, but its network
+    /// remains, and an engine has only some thirty.
     pub(crate) fn remove(&self, session: &str) {
         let Backend::Engine { name, .. } = self else { return };
         let id = session.trim_start_matches("aifo-");
         let label = format!("label=dev.aifo.session={id}");
         let engine = |args: &[&str]| {
-            let output = Command::new(name).args(args).output().expect("the engine can be asked");
+            let output = Command::new(name).args(args).output().expect("the engine can be started");
             String::from_utf8_lossy(&output.stdout).into_owned()
         };
         let containers = || engine(&["ps", "--all", "--quiet", "--filter", &label]);
@@ -92,17 +90,17 @@ impl Backend {
             networks().lines().for_each(|network| _ = engine(&["network", "rm", network]));
             networks().is_empty()
         });
-        let _ = fs::remove_dir_all(self.folders().join(format!("{session}-tmp")));
+        let _ = fs::remove_dir_all(self.dirs().join(format!("{session}-tmp")));
     }
 
-    /// Puts the engine's command into `folder`, with these tools and this PATH for every container.
-    pub(crate) fn put_command(&self, folder: &Path, tools: &Path, path: &str) {
+    /// Writes the engine's wrapper into `dir`, with these tools and this PATH for every container.
+    pub(crate) fn put_command(&self, dir: &Path, tools: &Path, path: &str) {
         let Backend::Engine { name, .. } = self else { return };
-        // The engine needs programs of its own, where the launcher finds none but tools.
+        // The engine needs PATH; the launcher's has only tools.
         let own = env::var("PATH").expect("there is a PATH");
-        let real = crate::program(name).unwrap_or_else(|| panic!("there is no {name}"));
+        let real = crate::program(name).unwrap_or_else(|| panic!("'{name}' is not in PATH"));
         let mut run = format!("exec {} run --env PATH='{path}'", real.display());
-        for (source, destination) in places(tools) {
+        for (source, destination) in mounts(tools) {
             let (source, destination) = (source.display(), destination.display());
             run +=
                 &format!(" --mount 'type=bind,source={source},destination={destination},readonly'");
@@ -112,19 +110,18 @@ impl Backend {
              if [ \"$1\" = run ]; then\n  shift\n  {run} \"$@\"\nfi\nexec {} \"$@\"\n",
             real.display()
         );
-        let command = folder.join(name);
-        fs::write(&command, script).expect("the scratch folder is ours");
+        let command = dir.join(name);
+        fs::write(&command, script).expect("the scratch directory is writable");
         let executable = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(&command, executable).expect("the scratch folder is ours");
+        fs::set_permissions(&command, executable).expect("the scratch directory is writable");
     }
 }
 
-/// What a container has to see of this machine so that it has these tools, and where: their folder,
-/// and what their links lead to. That is the very program that a native call runs, and where it lies
-/// outside of `/usr` what it brought along.
-fn places(tools: &Path) -> BTreeSet<(PathBuf, PathBuf)> {
+/// The mounts that give a container these tools: their directory, and the targets of their links,
+/// which are the programs of native calls, with their installation if that is outside `/usr`.
+fn mounts(tools: &Path) -> BTreeSet<(PathBuf, PathBuf)> {
     let own = (tools.to_path_buf(), tools.to_path_buf());
-    let files = fs::read_dir(tools).expect("the scratch folder is ours").flatten();
+    let files = fs::read_dir(tools).expect("the scratch directory is writable").flatten();
     let links = files.filter_map(|file| fs::read_link(file.path()).ok());
     let outside = links.filter(|link| !link.starts_with(tools) && link.exists());
     let seen = outside.map(|link| installation(&link).map_or(link.clone(), Path::to_path_buf));
@@ -132,9 +129,9 @@ fn places(tools: &Path) -> BTreeSet<(PathBuf, PathBuf)> {
     [own].into_iter().chain(both).collect()
 }
 
-/// The folder of an installation of its own, if a program lies in the `bin` of one.
+/// The installation directory of a program in a `bin` directory.
 fn installation(program: &Path) -> Option<&Path> {
-    let system = ["/usr", "/bin", "/sbin"].iter().any(|folder| program.starts_with(folder));
-    let bin = program.parent().filter(|folder| !system && folder.ends_with("bin"))?;
+    let system = ["/usr", "/bin", "/sbin"].iter().any(|dir| program.starts_with(dir));
+    let bin = program.parent().filter(|dir| !system && dir.ends_with("bin"))?;
     bin.parent()
 }

@@ -5,23 +5,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Where the programs lie.
+/// The programs' paths.
 #[derive(Debug)]
 pub struct Binaries {
     /// `aifo-coder`
     pub coder: PathBuf,
     /// `aifo-shim`
     pub shim: PathBuf,
-    /// The fake tool of the suites.
+    /// The suites' fake tool.
     pub tool: PathBuf,
-    /// The fake ACP agent of the suites.
+    /// The suites' fake ACP agent.
     pub agent: PathBuf,
 }
 
 /// The programs of this build, or those in `AIFO_TEST_BIN_DIR`.
 ///
-/// `cargo test` builds the binaries of the tested package only, so the others are built here. With
-/// nothing to do that costs cargo a fraction of a second.
+/// `cargo test` builds only the binaries of the tested package, so this builds the others. That
+/// takes a fraction of a second if they are current.
 pub fn binaries() -> &'static Binaries {
     static BINARIES: OnceLock<Binaries> = OnceLock::new();
     BINARIES.get_or_init(|| {
@@ -49,14 +49,14 @@ pub fn binaries() -> &'static Binaries {
     })
 }
 
-/// An example of `aifo-launch`, built when it is asked for.
+/// An example of `aifo-launch`, built on demand.
 pub fn example(name: &str) -> PathBuf {
     let profile = profile_dir();
     build(&profile, &["-p", "aifo-launch", "--example", name]);
     profile.join("examples").join(name)
 }
 
-/// The folder this test was built into: `target/debug` of `target/debug/deps/streaming-0123`.
+/// This test's profile directory: `target/debug` of `target/debug/deps/streaming-0123`.
 fn profile_dir() -> PathBuf {
     let test = env::current_exe().expect("a test knows its own path");
     test.ancestors().nth(2).expect("a test lies in target/<profile>/deps").to_path_buf()
@@ -69,7 +69,7 @@ fn build(profile: &Path, what: &[&str]) {
         .args(["build", "--quiet"])
         .args(what)
         .arg("--target-dir")
-        .arg(profile.parent().expect("a profile folder lies in a target folder"));
+        .arg(profile.parent().expect("a profile directory lies in a target directory"));
     if profile.ends_with("release") {
         cargo.arg("--release");
     }

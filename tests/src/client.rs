@@ -1,4 +1,4 @@
-//! A client of version 3 that speaks by hand.
+//! A protocol client of version 3.
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::Shutdown;
@@ -10,48 +10,48 @@ use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 use crate::frames::{Exit, Frame, credit, data, kind, number, stream};
 use crate::{Address, Answer, DEADLINE, Invocation, Session, Stdio};
 
-/// A connection to a proxy, and after the start to a runner. Closing it is the disconnect.
+/// A connection to a proxy, later to a runner. Dropping it disconnects.
 #[derive(Debug)]
 pub struct Client {
     socket: UnixStream,
     received: Vec<u8>,
 }
 
-/// What a tool was told to have started with.
+/// The content of `Started`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Started {
-    /// Its process id, as this machine knows it.
+    /// The tool's pid in this machine's pid namespace.
     pub pid: i32,
-    /// What 0, 1 and 2 have become, by their numbers.
+    /// The transports of 0, 1 and 2, by their codes.
     pub stdio: [u8; 3],
 }
 
-/// The pid of a tool that has ended before anybody looked for it: beyond all that the kernel gives.
-const NOBODY: i32 = i32::MAX;
+/// The pid of a tool that has already exited: larger than any that the kernel assigns.
+const NO_SUCH_PID: i32 = i32::MAX;
 
-/// All that a client was told after the start.
+/// The frames after `Started`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// What came on stdout.
+    /// The received stdout.
     pub stdout: Vec<u8>,
-    /// What came on stderr.
+    /// The received stderr.
     pub stderr: Vec<u8>,
-    /// What the terminal showed.
+    /// The terminal's output.
     pub screen: Vec<u8>,
-    /// How the tool ended; `None` if the connection ended first.
+    /// The tool's ending; `None` if the connection ended first.
     pub exit: Option<Exit>,
 }
 
 impl Finished {
-    /// Standard output as text.
+    /// Stdout as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// The exit code, or the signal that ended it. Panics if nobody told.
+    /// The exit code, or the signal that ended the tool. Panics if there was no `Exit`.
     #[track_caller]
     pub fn ending(&self) -> Result<u8, u8> {
-        self.exit.unwrap_or_else(|| panic!("an ending is told: {self:?}")).ending
+        self.exit.unwrap_or_else(|| panic!("no exit frame: {self:?}")).ending
     }
 }
 
@@ -66,13 +66,13 @@ impl Client {
         Client { socket, received: Vec::new() }
     }
 
-    /// Connects and sends a request as a shim does: at once, its descriptors with the first byte.
+    /// Connects and sends a request as the shim does: in one write, with the descriptors.
     #[track_caller]
     pub fn call(session: &Session, invocation: Invocation) -> Self {
         let mut client = Client::connect(session);
         let fds: Vec<_> = invocation.stdio.iter().filter_map(passed).collect();
         client.send_with(invocation.request(session).encode(), &fds);
-        // The invocation ends here, and our copies of what was passed with it.
+        // `invocation` is dropped here, with its copies of the passed descriptors.
         client
     }
 
@@ -81,7 +81,7 @@ impl Client {
     pub fn start(session: &Session, invocation: Invocation) -> (Self, Started) {
         let mut client = Client::call(session, invocation);
         let mut started = client.started();
-        started.pid = session.living(started.pid).unwrap_or(NOBODY);
+        started.pid = session.living_pid(started.pid).unwrap_or(NO_SUCH_PID);
         (client, started)
     }
 
@@ -94,16 +94,16 @@ impl Client {
     /// Sends bytes.
     #[track_caller]
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
-        self.try_send(bytes).expect("the bytes are taken");
+        self.try_send(bytes).expect("the peer accepts the bytes");
         self
     }
 
-    /// Sends bytes, unless the other end has closed already.
+    /// Sends bytes, unless the peer has closed.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
         self.socket.write_all(bytes.as_ref())
     }
 
-    /// Sends bytes, with descriptors at the first of them.
+    /// Sends bytes with descriptors on the first one.
     #[track_caller]
     pub fn send_with(&mut self, bytes: impl AsRef<[u8]>, fds: &[BorrowedFd<'_>]) -> &mut Self {
         let bytes = bytes.as_ref();
@@ -112,12 +112,12 @@ impl Client {
         let rights = if fds.is_empty() { &[][..] } else { &rights[..] };
         let (socket, slices) = (self.socket.as_raw_fd(), [IoSlice::new(bytes)]);
         let sent = sendmsg::<UnixAddr>(socket, &slices, rights, MsgFlags::MSG_NOSIGNAL, None);
-        self.send(&bytes[sent.expect("the proxy takes the bytes")..])
+        self.send(&bytes[sent.expect("the proxy accepts the bytes")..])
     }
 
-    /// Says that nothing more will be sent, and keeps reading.
+    /// Shuts down the sending half.
     pub fn half_close(&mut self) -> &mut Self {
-        // A peer that has closed makes this fail, which is as good.
+        // Fails if the peer has closed, which is fine.
         let _ = self.socket.shutdown(Shutdown::Write);
         self
     }
@@ -128,7 +128,7 @@ impl Client {
         self.send(data(stream::TERMINAL, keys.as_bytes()))
     }
 
-    /// Reads the head of the 101, then `Started`.
+    /// Reads the 101 response's head, then `Started`.
     #[track_caller]
     pub fn started(&mut self) -> Started {
         let end = b"\r\n\r\n";
@@ -140,14 +140,14 @@ impl Client {
         let head = std::mem::replace(&mut self.received, rest);
         let text = String::from_utf8_lossy(&head);
         assert!(text.starts_with("HTTP/1.1 101 Switching Protocols\r\n"), "{text}");
-        let (kind, payload) = self.any_frame(4096).expect("the start is told");
+        let (kind, payload) = self.any_frame(4096).expect("a frame after the head");
         let [_, _, _, _, a, b, c, d, stdio @ ..] = payload.as_slice() else { panic!("too short") };
         assert_eq!(kind, kind::STARTED);
         let pid = i32::try_from(number([*a, *b, *c, *d])).expect("a process id");
         Started { pid, stdio: stdio.try_into().expect("three standard descriptors") }
     }
 
-    /// The answer of a proxy that starts nothing.
+    /// Reads the response of a call that does not start.
     #[track_caller]
     pub fn answer(mut self) -> Answer {
         while self.read_more(4096) > 0 {}
@@ -161,14 +161,14 @@ impl Client {
         self.frame_by(64 * 1024)
     }
 
-    /// The next frame, read in pieces of at most so many bytes.
+    /// The next frame, read in pieces of at most `piece` bytes.
     #[track_caller]
     pub fn frame_by(&mut self, piece: usize) -> Option<Frame> {
         let (kind, payload) = self.any_frame(piece)?;
         Some(Frame::read(kind, &payload))
     }
 
-    /// Waits until `text` has been shown or printed, granting credit for it; all that came so far.
+    /// Grants credit until the output contains `text`; returns all output so far.
     #[track_caller]
     pub fn expect(&mut self, text: &str) -> String {
         let mut shown = Vec::new();
@@ -188,7 +188,7 @@ impl Client {
         }
     }
 
-    /// All that comes until the end of the connection, granting credit for it.
+    /// Grants credit and reads until the end of the connection.
     #[track_caller]
     pub fn finish(mut self) -> Finished {
         let (stdout, stderr, screen) = (Vec::new(), Vec::new(), Vec::new());
@@ -197,7 +197,7 @@ impl Client {
             assert_eq!(finished.exit, None, "the ending is the last frame, not {frame:?}");
             match frame {
                 Frame::Data(stream, bytes) => {
-                    // The tool may have ended, and the connection with it.
+                    // Fails if the tool and the connection have ended.
                     let _ = self.try_send(credit(stream, bytes.len()));
                     match stream {
                         stream::STDOUT => finished.stdout.extend(bytes),
@@ -228,7 +228,7 @@ impl Client {
         }
     }
 
-    /// 0 is the end. A reset counts as one: what was sent last has met a closed socket.
+    /// 0 is the end. A reset counts as the end: the last bytes were sent to a closed socket.
     #[track_caller]
     fn read_more(&mut self, piece: usize) -> usize {
         let start = self.received.len();
@@ -238,7 +238,7 @@ impl Client {
                 Ok(count) => break count,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::ConnectionReset => break 0,
-                Err(e) => panic!("nothing comes: {e}"),
+                Err(e) => panic!("no bytes arrive: {e}"),
             }
         };
         self.received.truncate(start + count);

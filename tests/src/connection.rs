@@ -1,4 +1,4 @@
-//! A raw connection to a proxy: bytes out, bytes in.
+//! A raw connection to a proxy.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::{Answer, DEADLINE};
 
-/// Where a proxy listens.
+/// The address of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A unix socket.
@@ -18,7 +18,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// Reads `unix:///path` or `http://ip:port/exec`.
+    /// Parses `unix:///path` or `http://ip:port/exec`.
     pub fn parse(url: &str) -> Option<Self> {
         if let Some(path) = url.strip_prefix("unix://") {
             return Some(Address::Unix(path.into()));
@@ -28,7 +28,7 @@ impl Address {
     }
 }
 
-/// One connection. Every read and write has a deadline; missing it fails the test.
+/// A connection. Each read and write has a deadline and panics when it expires.
 #[derive(Debug)]
 pub struct Connection {
     stream: Stream,
@@ -48,7 +48,7 @@ impl Connection {
         Connection::try_open(address).unwrap_or_else(|e| panic!("cannot connect {address:?}: {e}"))
     }
 
-    /// Connects, if somebody listens.
+    /// Connects; fails if the address is not listening.
     pub fn try_open(address: &Address) -> io::Result<Self> {
         let stream = match address {
             Address::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
@@ -59,7 +59,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Changes how long one read or write may take.
+    /// Sets the deadline of one read or write.
     pub fn set_deadline(&mut self, deadline: Duration) -> &mut Self {
         let deadline = Some(deadline);
         let set = match &self.stream {
@@ -73,11 +73,11 @@ impl Connection {
     /// Sends all bytes.
     #[track_caller]
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
-        self.try_send(bytes).expect("the proxy takes the bytes");
+        self.try_send(bytes).expect("the proxy accepts the bytes");
         self
     }
 
-    /// Sends all bytes, unless the proxy has closed already.
+    /// Sends all bytes, unless the proxy has closed.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         match &mut self.stream {
             Stream::Unix(stream) => stream.write_all(bytes.as_ref()),
@@ -85,9 +85,9 @@ impl Connection {
         }
     }
 
-    /// Says that nothing more will be sent, and keeps reading.
+    /// Shuts down the sending half.
     pub fn half_close(&mut self) -> &mut Self {
-        // A proxy that has answered and closed makes this fail, which is as good.
+        // Fails if the proxy has closed, which is fine.
         let _ = match &self.stream {
             Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
@@ -95,10 +95,10 @@ impl Connection {
         self
     }
 
-    /// Reads what has come, up to the size of `buffer`; 0 is the end.
+    /// Reads up to the size of `buffer`; 0 is the end.
     ///
     /// A reset counts as the end: a server that closes with unread bytes sends one after its
-    /// answer, and whether the answer is whole is the parser's to say.
+    /// response. The parser decides whether the response is complete.
     #[track_caller]
     pub fn read(&mut self, buffer: &mut [u8]) -> usize {
         let read = loop {
@@ -106,7 +106,7 @@ impl Connection {
                 Stream::Unix(stream) => stream.read(buffer),
                 Stream::Tcp(stream) => stream.read(buffer),
             };
-            // A read with a time limit is not restarted by the kernel after a signal.
+            // The kernel does not restart a read with a timeout after a signal.
             match read {
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 read => break read,
@@ -119,7 +119,7 @@ impl Connection {
         }
     }
 
-    /// Reads until `needle` has arrived; returns all that was received so far.
+    /// Reads until `needle` has arrived; returns all bytes received so far.
     #[track_caller]
     pub fn read_until(&mut self, needle: &[u8]) -> &[u8] {
         while !self.received.windows(needle.len()).any(|window| window == needle) {
@@ -133,20 +133,20 @@ impl Connection {
         &self.received
     }
 
-    /// Forgets what was received so far.
+    /// Discards the received bytes.
     pub fn forget(&mut self) -> &mut Self {
         self.received.clear();
         self
     }
 
-    /// Everything until the end of the stream, with what was received before.
+    /// Reads to the end of the stream; returns all received bytes.
     #[track_caller]
     pub fn rest(mut self) -> Vec<u8> {
         while self.read_more() > 0 {}
         self.received
     }
 
-    /// The whole answer.
+    /// Reads the complete response.
     #[track_caller]
     pub fn answer(self) -> Answer {
         let raw = self.rest();

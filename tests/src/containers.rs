@@ -1,4 +1,4 @@
-//! Sessions whose sidecars are containers.
+//! Sessions with sidecars in containers.
 
 use std::ffi::OsString;
 use std::ops::{Deref, DerefMut};
@@ -7,49 +7,49 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use crate::engine::PATH;
-use crate::{Engine, Outcome, Session, Setup, binaries, eventually};
+use crate::{Engine, Outcome, Session, SessionSetup, binaries, eventually};
 
-/// An image in which every kind has its tools, real or a stand-in's.
+/// An image with the tools of every kind, real ones or stand-ins.
 pub const EVERY_TOOL: &str = "aifo-test-base:latest";
 
-/// A session in containers in the making.
+/// The options of a session with containers.
 #[derive(Debug)]
-pub struct Containers {
+pub struct ContainerSetup {
     engine: Engine,
-    setup: Setup,
+    setup: SessionSetup,
     kinds: Vec<(String, String)>,
     args: Vec<OsString>,
     workspace: Option<PathBuf>,
     keeps_caches: bool,
 }
 
-/// A session in containers. Dropped: it ends, and nothing of it may be left.
+/// A session with containers. Drop ends it and checks for leftovers.
 #[derive(Debug)]
-pub struct Contained {
+pub struct ContainerSession {
     session: Session,
     engine: Engine,
     id: String,
 }
 
-impl Containers {
-    /// No kinds yet, and the defaults.
+impl ContainerSetup {
+    /// No kinds, default options.
     pub fn of(engine: &Engine) -> Self {
         let shim = static_shim().to_owned();
-        let setup = Setup::new().env("PATH", PATH).env_path("AIFO_SHIM_BIN", &shim);
+        let setup = SessionSetup::new().env("PATH", PATH).env_path("AIFO_SHIM_BIN", &shim);
         let settings = engine.settings();
         let setup = settings.iter().fold(setup, |setup, (name, file)| setup.env(name, file));
         let (kinds, args) = (Vec::new(), Vec::new());
         let engine = engine.clone();
-        Containers { engine, setup, kinds, args, workspace: None, keeps_caches: false }
+        ContainerSetup { engine, setup, kinds, args, workspace: None, keeps_caches: false }
     }
 
-    /// Adds a kind, from the image that has every tool.
+    /// Adds a kind with the default image.
     #[must_use]
     pub fn kind(self, kind: &str) -> Self {
         self.kind_from(kind, EVERY_TOOL)
     }
 
-    /// Adds a kind from an image.
+    /// Adds a kind with this image.
     #[must_use]
     pub fn kind_from(mut self, kind: &str, image: &str) -> Self {
         self.kinds.push((kind.to_owned(), image.to_owned()));
@@ -63,7 +63,7 @@ impl Containers {
         self
     }
 
-    /// Adds a flag that has no value.
+    /// Adds a flag without a value.
     #[must_use]
     pub fn switch(mut self, name: &str) -> Self {
         self.args.push(name.into());
@@ -77,28 +77,28 @@ impl Containers {
         self
     }
 
-    /// Starts `aifo-coder` through a program that executes what stands behind its own arguments.
+    /// Starts `aifo-coder` through a wrapper, which executes its trailing arguments.
     #[must_use]
     pub fn through(mut self, wrapper: &[&str]) -> Self {
         self.setup = self.setup.through(wrapper);
         self
     }
 
-    /// Takes another folder as the workspace.
+    /// Sets the workspace.
     #[must_use]
-    pub fn workspace(mut self, folder: &Path) -> Self {
-        self.workspace = Some(folder.to_owned());
+    pub fn workspace(mut self, dir: &Path) -> Self {
+        self.workspace = Some(dir.to_owned());
         self
     }
 
-    /// Has sessions keep caches, which is the default without a harness. The story clears them.
+    /// Enables caches, which the harness disables by default. The test must clear them.
     #[must_use]
     pub fn caches(mut self) -> Self {
         self.keeps_caches = true;
         self
     }
 
-    /// Clears the caches of a workspace's project.
+    /// Clears the caches of a workspace's project; returns the output.
     #[track_caller]
     pub fn clear_caches(&self, workspace: &Path) -> String {
         let mut clear = self.setup.coder();
@@ -106,18 +106,18 @@ impl Containers {
         Outcome::of(&mut clear).exited(0).text()
     }
 
-    /// The folders around the session.
-    pub fn setup(&self) -> &Setup {
+    /// The session's directories.
+    pub fn setup(&self) -> &SessionSetup {
         &self.setup
     }
 
-    /// A subcommand of `aifo-coder` with all that was asked for.
+    /// A subcommand of `aifo-coder` with all options.
     pub fn command(&self, verb: &str) -> Command {
         let mut command = self.setup.coder();
         command.args([verb, "--backend", self.engine.name(), "--workspace"]);
         command.arg(self.workspace.clone().unwrap_or_else(|| self.setup.workspace()));
         if !self.keeps_caches {
-            // A volume would outlive the scratch folder that it is for.
+            // A volume would outlive the scratch directory that it is for.
             command.arg("--no-toolchain-cache");
         }
         for (kind, image) in &self.kinds {
@@ -129,35 +129,35 @@ impl Containers {
 
     /// Starts `aifo-coder serve` and waits until it listens.
     #[track_caller]
-    pub fn start(self) -> Contained {
+    pub fn start(self) -> ContainerSession {
         let serve = self.command("serve");
         let session = self.setup.spawn(serve, self.kinds.len());
         // unix:///../aifo-ID/front/exec.sock
         let socket = Path::new(session.url().trim_start_matches("unix://"));
-        let folder = socket.ancestors().nth(2).and_then(Path::file_name).unwrap_or_default();
-        let id = folder.to_string_lossy().trim_start_matches("aifo-").to_owned();
-        Contained { session, engine: self.engine, id }
+        let dir = socket.ancestors().nth(2).and_then(Path::file_name).unwrap_or_default();
+        let id = dir.to_string_lossy().trim_start_matches("aifo-").to_owned();
+        ContainerSession { session, engine: self.engine, id }
     }
 }
 
-impl Contained {
+impl ContainerSession {
     /// The session's id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The engine that it is on.
+    /// The session's engine.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// The container of a kind.
+    /// The name of a kind's container.
     pub fn container(&self, kind: &str) -> String {
         format!("aifo-tc-{kind}-{}", self.id)
     }
 
-    /// The session's own folder.
-    pub fn folder(&self) -> PathBuf {
+    /// The session directory.
+    pub fn dir(&self) -> PathBuf {
         self.scratch().join("run").join(format!("aifo-{}", self.id))
     }
 
@@ -166,51 +166,51 @@ impl Contained {
         Path::new("/var/tmp").join(format!("aifo-{}-tmp", self.id))
     }
 
-    /// Runs a tool in the workspace's root to its end.
+    /// Runs a tool to its end in the workspace's root.
     #[track_caller]
     pub fn run(&self, tool: &str, args: &[&str]) -> Outcome {
         Outcome::of(self.shim(tool).args(args))
     }
 
-    /// Runs Python in the python sidecar to its end, which has to be a good one: what it printed.
+    /// Runs Python in the python sidecar, which must succeed; returns its output.
     #[track_caller]
     pub fn python(&self, program: &str, args: &[&str]) -> String {
         let outcome = self.run("python3", &[&["-c", program], args].concat());
         outcome.exited(0).text()
     }
 
-    /// What of it is on the engine.
+    /// The session's containers and networks.
     #[track_caller]
     pub fn left(&self) -> Vec<String> {
-        self.engine.all_of(&self.folder())
+        self.engine.all_of(&self.dir())
     }
 
-    /// Ends it in good order, and looks whether anything is left.
+    /// Ends the session and checks for leftovers.
     #[track_caller]
     pub fn finish(mut self) {
-        let folders = [self.folder(), self.tmp()];
+        let dirs = [self.dir(), self.tmp()];
         assert_eq!(self.session.end(crate::Signal::SIGTERM).code(), Some(0), "{}", self.log());
         assert_eq!(self.left(), [""; 0], "{}", self.log());
-        assert!(folders.iter().all(|folder| !folder.exists()));
+        assert!(dirs.iter().all(|dir| !dir.exists()));
     }
 
-    /// After its launcher was killed: waits until its containers are gone by themselves, and removes
-    /// what nobody else can.
+    /// After the launcher was killed: waits until the containers have ended, and removes everything
+    /// else.
     #[track_caller]
     pub fn sweep(self) {
-        eventually("the containers end by themselves", || {
+        eventually("the containers end", || {
             self.left().iter().all(|name| name.starts_with("aifo-net-"))
         });
         for network in self.left() {
             self.engine.text(["network", "rm", &network]);
         }
-        for folder in [self.folder(), self.tmp()] {
-            let _ = std::fs::remove_dir_all(folder);
+        for dir in [self.dir(), self.tmp()] {
+            let _ = std::fs::remove_dir_all(dir);
         }
     }
 }
 
-impl Deref for Contained {
+impl Deref for ContainerSession {
     type Target = Session;
 
     fn deref(&self) -> &Session {
@@ -218,13 +218,13 @@ impl Deref for Contained {
     }
 }
 
-impl DerefMut for Contained {
+impl DerefMut for ContainerSession {
     fn deref_mut(&mut self) -> &mut Session {
         &mut self.session
     }
 }
 
-/// A shim that runs in any image: the one of this build may be linked to this machine's libraries.
+/// A static shim, which runs in any image; the default build may be dynamic.
 pub fn static_shim() -> &'static Path {
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
     SHIM.get_or_init(|| {
@@ -233,12 +233,12 @@ pub fn static_shim() -> &'static Path {
             return shim.clone();
         }
         let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-        let folder = shim.ancestors().nth(2).expect("a program lies in target/<profile>");
+        let dir = shim.ancestors().nth(2).expect("a program lies in target/<profile>");
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["build", "--quiet", "-p", "aifo-shim", "--target", &target, "--target-dir"]);
-        cargo.arg(folder).env("RUSTFLAGS", "-C target-feature=+crt-static").stdin(Stdio::null());
+        cargo.arg(dir).env("RUSTFLAGS", "-C target-feature=+crt-static").stdin(Stdio::null());
         let status = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status();
         assert!(status.is_ok_and(|status| status.success()), "the static shim is not built");
-        folder.join(target).join("debug/aifo-shim")
+        dir.join(target).join("debug/aifo-shim")
     })
 }

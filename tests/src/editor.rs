@@ -1,4 +1,4 @@
-//! An editor that speaks ACP with what it starts, line by line, and does what a test says.
+//! A scripted ACP editor.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,21 +11,21 @@ use serde_json::{Value, json};
 use crate::running::Collector;
 use crate::{Outcome, Signal, eventually_within, send_signal};
 
-/// An editor, and the agent that it has started. Dropped: that is killed.
+/// An editor and the agent that it started. Drop kills the agent.
 #[derive(Debug)]
 pub struct Editor {
     child: Child,
     stdin: Option<ChildStdin>,
-    heard: Arc<Heard>,
+    received: Arc<ReceivedMessages>,
     stderr: Collector,
-    /// The messages before this one have been dealt with.
+    /// The index of the next unread message.
     next: usize,
-    asked: i64,
+    last_id: i64,
 }
 
-/// What has come, whole lines of JSON.
+/// The received messages; lines that are not JSON are strings.
 #[derive(Debug, Default)]
-struct Heard {
+struct ReceivedMessages {
     messages: Mutex<(Vec<Value>, Stream)>,
     changed: Condvar,
 }
@@ -38,7 +38,8 @@ enum Stream {
 }
 
 impl Editor {
-    /// How long anything may take: agents load for half a minute, and a sidecar may have to come up.
+    /// The timeout of each step: agents start in up to half a minute, and a sidecar may have to
+    /// start.
     pub const PATIENCE: Duration = Duration::from_secs(240);
 
     /// Starts an agent.
@@ -49,43 +50,43 @@ impl Editor {
         let stdout = child.stdout.take().expect("stdout is a pipe");
         let stderr = Collector::of(child.stderr.take().expect("stderr is a pipe"));
         let stdin = child.stdin.take();
-        let heard = Arc::new(Heard::default());
-        let shared = Arc::clone(&heard);
+        let received = Arc::new(ReceivedMessages::default());
+        let shared = Arc::clone(&received);
         thread::spawn(move || shared.read(BufReader::new(stdout)));
-        Editor { child, stdin, heard, stderr, next: 0, asked: 0 }
+        Editor { child, stdin, received, stderr, next: 0, last_id: 0 }
     }
 
-    /// Its process id.
+    /// The agent's process id.
     pub fn pid(&self) -> i32 {
         self.child.id().cast_signed()
     }
 
-    /// Asks for something: the id of the request.
+    /// Sends a request and returns its id.
     #[track_caller]
-    pub fn ask(&mut self, method: &str, params: &Value) -> i64 {
-        self.asked += 1;
-        let id = self.asked;
+    pub fn request(&mut self, method: &str, params: &Value) -> i64 {
+        self.last_id += 1;
+        let id = self.last_id;
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         id
     }
 
-    /// Tells something that has no answer.
+    /// Sends a notification.
     #[track_caller]
-    pub fn tell(&mut self, method: &str, params: &Value) {
+    pub fn notify(&mut self, method: &str, params: &Value) {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
-    /// Answers a request of the agent's.
+    /// Responds to a request of the agent.
     #[track_caller]
-    pub fn answer(&mut self, request: &Value, result: &Value) {
+    pub fn respond(&mut self, request: &Value, result: &Value) {
         self.send(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result}));
     }
 
-    /// Waits for the next message that is like this; those before it are passed over.
+    /// Waits for the next message that matches; skips others.
     #[track_caller]
-    pub fn hear(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+    pub fn wait_for(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         let start = Instant::now();
-        let mut messages = self.heard.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut messages = self.received.messages.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let new = messages.0.iter().enumerate().skip(self.next);
             if let Some((at, message)) = new.into_iter().find(|(_, message)| is_it(message)) {
@@ -94,62 +95,62 @@ impl Editor {
             }
             let left = Self::PATIENCE.checked_sub(start.elapsed());
             let Some(left) = left.filter(|_| messages.1 == Stream::Open) else {
-                let told = json!(messages.0.get(self.next..)).to_string();
+                let details = json!(messages.0.get(self.next..)).to_string();
                 drop(messages);
-                panic!("never heard: {what}\nbut {told}\nstderr: {}", self.stderr.so_far());
+                panic!("never received: {what}\nbut {details}\nstderr: {}", self.stderr.so_far());
             };
-            let woken = self.heard.changed.wait_timeout(messages, left);
+            let woken = self.received.changed.wait_timeout(messages, left);
             messages = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Waits for the answer to a request of ours: its result, or its error.
+    /// Waits for the response to a request: its result, or its error.
     #[track_caller]
-    pub fn answered(&mut self, id: i64) -> Result<Value, Value> {
-        let answer = self.hear(&format!("the answer to {id}"), |message| {
+    pub fn response(&mut self, id: i64) -> Result<Value, Value> {
+        let response = self.wait_for(&format!("the answer to {id}"), |message| {
             message["id"] == id && message.get("method").is_none()
         });
-        match answer.get("error") {
+        match response.get("error") {
             Some(error) => Err(error.clone()),
-            None => Ok(answer["result"].clone()),
+            None => Ok(response["result"].clone()),
         }
     }
 
-    /// Everything that has come so far.
-    pub fn heard(&self) -> Vec<Value> {
-        self.heard.messages.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    /// All received messages.
+    pub fn received(&self) -> Vec<Value> {
+        self.received.messages.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
-    /// The last that it said on stderr.
+    /// The end of the agent's stderr.
     pub fn stderr(&self) -> String {
         self.stderr.so_far()
     }
 
-    /// Ends its own stream.
-    pub fn say_no_more(&mut self) {
+    /// Closes the agent's stdin.
+    pub fn close_stdin(&mut self) {
         drop(self.stdin.take());
     }
 
-    /// Says no more, and waits for the end.
+    /// Closes the agent's stdin and waits for its end.
     #[track_caller]
-    pub fn leave(mut self) -> Outcome {
-        self.say_no_more();
-        self.over()
+    pub fn finish(mut self) -> Outcome {
+        self.close_stdin();
+        self.wait_for_end()
     }
 
-    /// Sends it a signal, and waits for the end.
+    /// Sends a signal to the agent and waits for its end.
     #[track_caller]
     pub fn end_by(mut self, signal: Signal) -> Outcome {
         send_signal(self.pid(), signal);
-        self.over()
+        self.wait_for_end()
     }
 
     /// Waits for its end.
     #[track_caller]
-    pub fn over(&mut self) -> Outcome {
+    pub fn wait_for_end(&mut self) -> Outcome {
         let mut status = None;
         eventually_within(Self::PATIENCE, "the agent has ended", || {
-            status = self.child.try_wait().expect("the child is ours");
+            status = self.child.try_wait().expect("try_wait works on a child");
             status.is_some()
         });
         let status = status.expect("the loop ends with a status");
@@ -158,20 +159,20 @@ impl Editor {
 
     #[track_caller]
     fn send(&mut self, message: &Value) {
-        let stdin = self.stdin.as_mut().expect("it has not left");
+        let stdin = self.stdin.as_mut().expect("stdin is open");
         let sent = writeln!(stdin, "{message}").and_then(|()| stdin.flush());
-        sent.unwrap_or_else(|e| panic!("{message} is not taken: {e}: {}", self.stderr.so_far()));
+        sent.unwrap_or_else(|e| panic!("cannot send {message}: {e}: {}", self.stderr.so_far()));
     }
 }
 
-impl Heard {
+impl ReceivedMessages {
     fn read(&self, lines: impl BufRead) {
         for line in lines.lines().map_while(Result::ok) {
-            // What is no message is kept as well: nothing but messages may come.
+            // Other lines are kept, so that tests notice them.
             let message = serde_json::from_str(&line).unwrap_or(Value::String(line));
-            self.note(|heard| heard.0.push(message));
+            self.note(|received| received.0.push(message));
         }
-        self.note(|heard| heard.1 = Stream::Ended);
+        self.note(|received| received.1 = Stream::Ended);
     }
 
     fn note(&self, change: impl FnOnce(&mut (Vec<Value>, Stream))) {
@@ -182,7 +183,7 @@ impl Heard {
 
 impl Drop for Editor {
     fn drop(&mut self) {
-        // After the end both are no-ops: std remembers that the child was waited for.
+        // No-ops after the end: std remembers that the child is reaped.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

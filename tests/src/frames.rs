@@ -1,6 +1,6 @@
-//! Frames, spoken by hand (`spec/exec3.md#frames`).
+//! Frame encoding and decoding (`spec/exec3.md#frames`).
 
-/// Kinds of frames by their first byte.
+/// Kinds of frames, by their first byte.
 pub mod kind {
     #![allow(missing_docs, reason = "their names are the specification's")]
     pub const START: u8 = 0x01;
@@ -21,7 +21,7 @@ pub mod kind {
     pub const KILLED: u8 = 0x24;
 }
 
-/// Streams of a client's connection by their number.
+/// Streams of a client's connection, by their number.
 pub mod stream {
     #![allow(missing_docs, reason = "their names are the specification's")]
     pub const STDIN: u8 = 0;
@@ -30,21 +30,21 @@ pub mod stream {
     pub const TERMINAL: u8 = 3;
 }
 
-/// What may be under way on a stream, in bytes.
+/// The largest number of unacknowledged bytes on a stream.
 pub const WINDOW: usize = 256 * 1024;
 /// The largest payload of a frame, in bytes.
 pub const MAX_PAYLOAD: usize = 64 * 1024;
 
-/// What a client is told after the start.
+/// A frame that a client receives after `Started`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// Bytes of a stream.
     Data(u8, Vec<u8>),
-    /// Nobody reads that stream any more.
+    /// The stream's reader has closed it.
     Closed(u8),
-    /// So much more may be sent on a stream.
+    /// This many more bytes may be sent on a stream.
     Credit(u8, usize),
-    /// The tool was stopped by this signal, after so many CONT.
+    /// The tool was stopped by this signal, after this many CONT.
     Stopped(u8, u32),
     /// The tool has ended.
     Exit(Exit),
@@ -53,18 +53,18 @@ pub enum Frame {
 /// How a tool ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// Its exit code, or the signal that ended it.
+    /// The exit code, or the signal that ended it.
     pub ending: Result<u8, u8>,
-    /// Why it was ended from outside; 0 if it was not.
+    /// Why it was cancelled; 0 if it was not.
     pub cancelled: u8,
-    /// The limit of the sidecar that struck; 0 for none.
+    /// The sidecar's limit that it reached; 0 for none.
     pub limit: u8,
-    /// Bytes of its relayed stdin that it did not read.
+    /// The bytes of its relayed stdin that were not read.
     pub taken: u64,
 }
 
 impl Frame {
-    /// Reads a frame that a client may be told. Panics at any other.
+    /// Decodes a frame that a client may receive. Panics on others.
     #[track_caller]
     pub(crate) fn read(kind: u8, payload: &[u8]) -> Self {
         let frame = match (kind, payload) {
@@ -79,12 +79,15 @@ impl Frame {
             (kind::EXIT, payload) => Exit::read(payload).map(Frame::Exit),
             _ => None,
         };
-        frame.unwrap_or_else(|| panic!("no client is told {kind:#04x} {}", payload.escape_ascii()))
+        frame.unwrap_or_else(|| {
+            panic!("a client receives no frame {kind:#04x} {}", payload.escape_ascii())
+        })
     }
 }
 
 impl Exit {
-    /// `serial u32, how u8, status u8, cancelled u8, limit u8, taken u64`, and 32 bytes of what it used.
+    /// `serial u32, how u8, status u8, cancelled u8, limit u8, taken u64`, and 32 bytes of resource
+    /// usage.
     fn read(payload: &[u8]) -> Option<Self> {
         let (fields, _used) = payload.split_at_checked(16).filter(|(_, used)| used.len() == 32)?;
         let ending = match fields[4] {
@@ -97,31 +100,31 @@ impl Exit {
     }
 }
 
-/// A frame of any kind and payload.
+/// Encodes a frame of any kind and payload.
 pub fn frame(kind: u8, payload: impl AsRef<[u8]>) -> Vec<u8> {
     [&[kind][..], &string(payload)].concat()
 }
 
-/// `Data` in as many frames as it takes.
+/// Encodes `Data` in as many frames as necessary.
 pub fn data(stream: u8, bytes: &[u8]) -> Vec<u8> {
     let frames = bytes.chunks(MAX_PAYLOAD - 1);
     frames.flat_map(|bytes| frame(kind::DATA, [&[stream][..], bytes].concat())).collect()
 }
 
-/// `Credit`.
+/// Encodes `Credit`.
 pub fn credit(stream: u8, bytes: usize) -> Vec<u8> {
     let bytes = u32::try_from(bytes).expect("credit is a small number").to_be_bytes();
     frame(kind::CREDIT, [&[stream][..], &bytes].concat())
 }
 
-/// So many bytes, behind their length.
+/// Encodes a string with its length.
 pub fn string(bytes: impl AsRef<[u8]>) -> Vec<u8> {
     let bytes = bytes.as_ref();
     let length = u32::try_from(bytes.len()).expect("what a test sends is short");
     [&length.to_be_bytes()[..], bytes].concat()
 }
 
-/// As many strings, behind their number.
+/// Encodes strings with their number.
 pub(crate) fn strings<T: AsRef<[u8]>>(strings: &[T]) -> Vec<u8> {
     let count = u32::try_from(strings.len()).expect("what a test sends is short");
     let strings = strings.iter().flat_map(string);
@@ -139,7 +142,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let wire = data(stream::STDOUT, &[b'x'; MAX_PAYLOAD]);
-        assert_eq!(wire.len(), MAX_PAYLOAD + 2 * 6, "two frames, each behind its head");
+        assert_eq!(wire.len(), MAX_PAYLOAD + 2 * 6, "two frames, each with its head");
         assert_eq!(&wire[..6], b"\x02\0\x01\0\0\x01");
         assert_eq!(credit(stream::STDIN, 258), b"\x04\0\0\0\x05\0\0\0\x01\x02");
         assert_eq!(Frame::read(kind::CREDIT, b"\0\0\0\x01\x02"), Frame::Credit(0, 258));

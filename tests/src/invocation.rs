@@ -1,4 +1,4 @@
-//! What a client of version 3 asks for (`spec/exec3.md#invocation`).
+//! The invocation of a version 3 call (`spec/exec3.md#invocation`).
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -8,30 +8,30 @@ use std::path::Path;
 use crate::frames::{string, strings};
 use crate::{Request, Session};
 
-/// What a caller has as one of 0, 1 and 2, as it tells the proxy.
+/// The declared kind of one of 0, 1 and 2.
 #[derive(Debug)]
 pub enum Stdio {
     /// `/dev/null`.
     Null,
-    /// A descriptor that goes along.
+    /// A passed descriptor.
     Passed(OwnedFd),
-    /// Bytes that travel as frames.
+    /// Relayed as frames.
     Relayed,
     /// The caller's terminal.
     Terminal,
-    /// Nothing: the number is closed.
+    /// The descriptor is closed.
     Closed,
-    /// For 2 alone: what 1 is.
+    /// For 2 only: the same as 1.
     Same,
 }
 
 impl Stdio {
-    /// Lets something go along.
+    /// Passes a descriptor.
     pub fn pass(fd: impl Into<OwnedFd>) -> Self {
         Stdio::Passed(fd.into())
     }
 
-    /// Its number on the wire.
+    /// Its code on the wire.
     pub fn code(&self) -> u8 {
         match self {
             Stdio::Null => 0,
@@ -44,7 +44,7 @@ impl Stdio {
     }
 }
 
-/// A call of version 3 in the making: a tool in the workspace's root, without stdin, its stdout and
+/// A version 3 call: by default a tool in the workspace's root, without stdin, with stdout and
 /// stderr relayed.
 #[derive(Debug)]
 pub struct Invocation {
@@ -74,47 +74,47 @@ impl Invocation {
         }
     }
 
-    /// Names the exec.
+    /// Sets the exec id.
     #[must_use]
     pub fn id(self, id: &str) -> Self {
         Invocation { id: Some(id.to_owned()), ..self }
     }
 
-    /// Changes the directory.
+    /// Sets the directory.
     #[must_use]
     pub fn directory(self, directory: &Path) -> Self {
         Invocation { directory: directory.as_os_str().as_bytes().to_vec(), ..self }
     }
 
-    /// Sends a variable along, `NAME=value`.
+    /// Sends a variable, `NAME=value`.
     #[must_use]
     pub fn variable(mut self, variable: impl Into<String>) -> Self {
         self.environment.push(variable.into());
         self
     }
 
-    /// Chooses stdin.
+    /// Sets stdin.
     #[must_use]
     pub fn stdin(mut self, stdin: Stdio) -> Self {
         self.stdio[0] = stdin;
         self
     }
 
-    /// Chooses stdout.
+    /// Sets stdout.
     #[must_use]
     pub fn stdout(mut self, stdout: Stdio) -> Self {
         self.stdio[1] = stdout;
         self
     }
 
-    /// Chooses stderr.
+    /// Sets stderr.
     #[must_use]
     pub fn stderr(mut self, stderr: Stdio) -> Self {
         self.stdio[2] = stderr;
         self
     }
 
-    /// On a terminal, with all three.
+    /// Sets all three to a terminal.
     #[must_use]
     pub fn on_terminal(self) -> Self {
         Invocation { stdio: [Stdio::Terminal, Stdio::Terminal, Stdio::Same], ..self }
@@ -131,7 +131,7 @@ impl Invocation {
         }
     }
 
-    /// The body alone.
+    /// The body.
     pub fn encode(&self) -> Vec<u8> {
         let mut body = [strings(&self.argv), vec![1], string(&self.directory)].concat();
         body.extend(strings(&self.environment));
@@ -149,7 +149,7 @@ impl Invocation {
     }
 }
 
-/// 24 lines of 80 characters; lines are edited and echoed, and keys make signals.
+/// 24 lines of 80 characters, in the usual modes.
 fn terminal() -> Vec<u8> {
     let size = [24u16, 80, 0, 0].map(u16::to_be_bytes).concat();
     // ICRNL IXON; OPOST ONLCR; 38400 CS8 CREAD; ISIG ICANON ECHO ECHOE ECHOK IEXTEN.

@@ -1,11 +1,9 @@
-//! The vocabulary of the black-box suites: sessions, requests, answers, shims, processes.
+//! Harness of the black-box suites: sessions, requests, responses, shims, processes.
 //!
-//! In scope: building the two binaries once, starting `aifo-coder serve` over a folder of fake tools
-//! with known behaviour, speaking raw HTTP to it, running shims, looking at `/proc`, playing the
-//! model of real agents, and playing an agent by a script.
+//! In scope: building the two binaries once, starting `aifo-coder serve` with a directory of fake
+//! tools, raw HTTP, shims, `/proc`, a scripted model for real agents, and a scripted agent.
 //!
-//! Out of scope: expectations. What must hold is told by the suites in `tests/suites`, one story
-//! per file.
+//! Out of scope: expectations. Those are in `tests/suites`.
 //!
 //! ```no_run
 //! use aifo_tests::Session;
@@ -16,34 +14,34 @@
 //! assert_eq!(answer.exit_code(), Some("0"));
 //! ```
 //!
-//! Architecture invariant: the harness knows the programs only by their command lines, environment
-//! and bytes on the wire. It uses none of their crates, so that a slip in a codec cannot hide in
-//! its own test.
+//! Architecture invariant: the harness uses the programs only through their command lines,
+//! environment and bytes on the wire. It depends on none of their crates, so that an error in a
+//! codec cannot hide in its own test.
 
 pub mod acp_agent;
+mod agent_fixture;
 mod answer;
 mod backend;
 mod binaries;
 mod client;
+mod comparison;
 mod connection;
 mod containers;
 mod editor;
 mod engine;
-mod footprint;
 pub mod frames;
 mod invocation;
 mod landlock;
 mod mailbox;
 pub mod model;
-mod noise;
 mod procfs;
+mod random_bytes;
 mod request;
+mod resource_usage;
 mod running;
 mod scratch;
 mod session;
-mod setup;
-mod site;
-mod stage;
+mod session_setup;
 mod terminal;
 mod tmux;
 mod trial;
@@ -51,33 +49,33 @@ mod user_container;
 mod wait;
 
 pub use acp_agent::{AcpAgent, Awaited, Group, Script, Step};
+pub use agent_fixture::AgentFixture;
 pub use answer::Answer;
 pub use backend::Backend;
 pub use binaries::{Binaries, binaries, example};
 pub use client::{Client, Finished, Started};
+pub use comparison::{Comparison, ExecMode, RunResult, program};
 pub use connection::{Address, Connection};
-pub use containers::{Contained, Containers, EVERY_TOOL, static_shim};
+pub use containers::{ContainerSession, ContainerSetup, EVERY_TOOL, static_shim};
 pub use editor::Editor;
 pub use engine::{Engine, Image};
-pub use footprint::Footprint;
 pub use invocation::{Invocation, Stdio};
 pub use landlock::Landlock;
-pub use mailbox::{Answered, Mailbox, host};
+pub use mailbox::{Mailbox, MailboxAnswer, host};
 pub use nix::sys::signal::Signal;
-pub use noise::{BLOCK, Noise};
 pub use procfs::{
-    Sidecar, about, argv, census, children, descendants, environment, fd_count, is_alive,
-    is_stopped, is_zombie, open_files, send_signal, status_field, status_kib,
+    Sidecar, argv, children, descendants, environment, fd_count, is_alive, is_stopped, is_zombie,
+    open_files, processes_using, send_signal, status_field, status_kib, tagged_processes,
 };
+pub use random_bytes::{BLOCK, RandomBytes};
 pub use request::{Request, form, percent_encode};
+pub use resource_usage::ResourceUsage;
 pub use running::{Outcome, Running};
 pub use scratch::{Scratch, files_below};
 pub use session::{Session, fresh_id};
-pub use setup::{Listen, Setup, Tool};
-pub use site::Site;
-pub use stage::{Left, Stage, Way, program};
-pub use terminal::{Seated, Terminal};
+pub use session_setup::{Listen, SessionSetup, Tool};
+pub use terminal::{Terminal, TerminalProcess};
 pub use tmux::Tmux;
-pub use trial::{passes_descriptors, possible};
+pub use trial::{can_run, passes_descriptors};
 pub use user_container::UserContainer;
 pub use wait::{DEADLINE, eventually, eventually_within};

@@ -1,42 +1,42 @@
-//! A mailbox: the daemon, its directory, and those who call from the other side.
+//! A mailbox: the daemon, its directory, and its clients.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::{Outcome, Running, Setup, Signal, Tool, eventually};
+use crate::{Outcome, Running, SessionSetup, Signal, Tool, eventually};
 
-/// Where the machine has its commands.
+/// PATH of the machine's commands.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What the script needs of an image, apart from its shell.
+/// The programs that the script needs, apart from the shell.
 const SCRIPT_NEEDS: [&str; 9] =
     ["cat", "date", "dd", "mv", "readlink", "rm", "sh", "sleep", "touch"];
 
-/// A mailbox whose daemon runs. Dropped, the daemon is killed.
+/// A mailbox with a running daemon. Drop kills the daemon.
 #[derive(Debug)]
 pub struct Mailbox {
-    setup: Setup,
+    setup: SessionSetup,
     daemon: Running,
     directory: PathBuf,
 }
 
-/// What a request was answered with.
+/// The response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answered {
-    /// The content of the file, digits.
+pub struct MailboxAnswer {
+    /// The content of the exit file, digits.
     pub exit: String,
-    /// What was printed.
+    /// The command's stdout.
     pub stdout: Vec<u8>,
-    /// The same, for errors, as text.
+    /// The command's stderr, as text.
     pub stderr: String,
-    /// Why, if that was told.
+    /// The reason of a refusal or an abnormal ending.
     pub reason: Option<String>,
 }
 
-/// A setup whose PATH has the fake tools and what every machine has.
-pub fn host() -> Setup {
-    let setup = Setup::new();
+/// A setup with the fake tools and the machine's commands in PATH.
+pub fn host() -> SessionSetup {
+    let setup = SessionSetup::new();
     let path = format!("{}:{PATH}", setup.tools().display());
     setup.env("PATH", &path).tool("fake", Tool::Fake)
 }
@@ -50,22 +50,22 @@ impl Mailbox {
 
     /// Starts `aifo-coder proxy` with these arguments, in the default directory.
     #[track_caller]
-    pub fn of(setup: Setup, args: &[&str]) -> Self {
+    pub fn of(setup: SessionSetup, args: &[&str]) -> Self {
         let daemon = Self::daemon(&setup, args);
         let directory = setup.workspace().join(".swe-swe/proxy");
         Mailbox { setup, daemon, directory }
     }
 
-    /// A daemon that is ready.
+    /// Starts a daemon and waits until it is ready.
     #[track_caller]
-    pub fn daemon(setup: &Setup, args: &[&str]) -> Running {
+    pub fn daemon(setup: &SessionSetup, args: &[&str]) -> Running {
         let daemon = Running::start(setup.coder().arg("proxy").args(args));
         daemon.expect("[proxy] Container script: ");
         daemon
     }
 
-    /// The setup that it runs in.
-    pub fn setup(&self) -> &Setup {
+    /// The daemon's setup.
+    pub fn setup(&self) -> &SessionSetup {
         &self.setup
     }
 
@@ -74,17 +74,17 @@ impl Mailbox {
         &self.daemon
     }
 
-    /// The directory.
+    /// The mailbox's directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// A file in it.
+    /// A file in the directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// The client of a command, called from the workspace as from a container, without input.
+    /// The client of a command, in the workspace and without input.
     pub fn client(&self, command: &str) -> Command {
         let mut client = Command::new(self.file(command));
         client.current_dir(self.setup.workspace()).env_clear().env("PATH", PATH);
@@ -98,35 +98,35 @@ impl Mailbox {
         Running::start(self.client(command).args(args)).finish()
     }
 
-    /// A PATH without inotify-tools: links to what the script needs.
+    /// A PATH without inotify-tools: links to the programs that the script needs.
     pub fn path_without_inotify(&self) -> PathBuf {
-        let folder = self.setup.scratch().join("poor");
-        fs::create_dir_all(&folder).expect("the scratch folder is ours");
+        let dir = self.setup.scratch().join("poor");
+        fs::create_dir_all(&dir).expect("the scratch directory is writable");
         for name in SCRIPT_NEEDS {
             let places = PATH.split(':').map(|place| Path::new(place).join(name));
             let program = places.into_iter().find(|program| program.is_file());
-            let program = program.unwrap_or_else(|| panic!("this machine has no {name}"));
-            // Made by an earlier call.
-            let _ = std::os::unix::fs::symlink(program, folder.join(name));
+            let program = program.unwrap_or_else(|| panic!("'{name}' is not in PATH"));
+            // Fails if an earlier call created it.
+            let _ = std::os::unix::fs::symlink(program, dir.join(name));
         }
-        folder
+        dir
     }
 
-    /// Places a request as the documents say: whole, by a rename.
+    /// Writes a request by a rename, as clients must.
     pub fn place(&self, stem: &str, request: &[u8]) {
         let draft = self.file(&format!("{stem}.req.tmp"));
-        fs::write(&draft, request).expect("the directory is ours");
-        fs::rename(draft, self.file(&format!("{stem}.req"))).expect("the directory is ours");
+        fs::write(&draft, request).expect("the directory is writable");
+        fs::rename(draft, self.file(&format!("{stem}.req"))).expect("the directory is writable");
     }
 
-    /// Waits for the answer to a request.
+    /// Waits for the response to a request.
     #[track_caller]
-    pub fn answer(&self, stem: &str) -> Answered {
+    pub fn answer(&self, stem: &str) -> MailboxAnswer {
         let exit = self.file(&format!("{stem}.exit"));
         eventually(&format!("'{stem}' is answered"), || exit.exists());
         let read = |part: &str| fs::read(self.file(&format!("{stem}.{part}"))).unwrap_or_default();
         let text = |part: &str| String::from_utf8_lossy(&read(part)).into_owned();
-        Answered {
+        MailboxAnswer {
             exit: text("exit"),
             stdout: read("stdout"),
             stderr: text("stderr"),
@@ -143,7 +143,7 @@ impl Mailbox {
         names
     }
 
-    /// The names of what belongs to requests.
+    /// The names that belong to requests.
     pub fn leftovers(&self) -> Vec<String> {
         let mut names = self.names();
         let clients: Vec<String> = names
@@ -155,22 +155,22 @@ impl Mailbox {
         names
     }
 
-    /// Waits until nothing of any request is left.
+    /// Waits until no request has files left.
     #[track_caller]
     pub fn is_clean(&self) {
         eventually("the directory is clean", || self.leftovers().is_empty());
     }
 
-    /// Tells the daemon to end, and waits until it has. The setup is given back.
+    /// Ends the daemon with SIGTERM. Returns the setup.
     #[track_caller]
-    pub fn stop(self) -> (Setup, Outcome) {
+    pub fn stop(self) -> (SessionSetup, Outcome) {
         self.daemon.signal(Signal::SIGTERM);
         (self.setup, self.daemon.finish())
     }
 
     /// Kills the daemon.
     #[track_caller]
-    pub fn kill(self) -> Setup {
+    pub fn kill(self) -> SessionSetup {
         self.daemon.signal(Signal::SIGKILL);
         let ended = self.daemon.finish();
         assert_eq!(ended.signal(), Some(Signal::SIGKILL as i32));

@@ -1,12 +1,13 @@
-//! A model that does as it is told: a server that real agents take for their model.
+//! A scripted model server for real agents.
 //!
-//! A [`Script`] lists what the model does, turn by turn: have a command run, say something. The server
-//! speaks four dialects (OpenAI's Responses and Chat Completions, Anthropic's Messages, Gemini's
-//! `generateContent`), each as a stream and whole, and tells every command in the words of the shell tool
-//! that the agent declares. What the agent reports of a command is the [`ToolResult`].
+//! A [`Script`] lists the model's turns: shell commands, tool calls, texts. The server has four
+//! dialects (OpenAI's Responses and Chat Completions, Anthropic's Messages, Gemini's
+//! `generateContent`), streamed and whole, and sends each command as a call of the shell tool that
+//! the agent declares. The agent's report of a command is a [`ToolResult`].
 //!
-//! The server keeps no place in the script. Every request carries the conversation so far, and that tells
-//! which turn is next; so an agent may ask again, or with half of it lost, and nothing gets out of step.
+//! The server has no position in the script. Every request contains the conversation so far, which
+//! determines the next turn. So an agent may repeat a request, or lose half of it, without getting
+//! out of step.
 //!
 //! ```no_run
 //! use aifo_tests::model::{FakeModel, Script};
@@ -35,4 +36,4 @@ mod tools;
 pub use agents::{Agent, Start};
 pub use report::ToolResult;
 pub use script::Script;
-pub use server::{Asked, FakeModel};
+pub use server::{FakeModel, LoggedRequest};

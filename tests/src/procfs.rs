@@ -1,4 +1,4 @@
-//! What `/proc` tells about processes.
+//! Process information from `/proc`.
 
 use std::fs;
 use std::path::Path;
@@ -6,15 +6,15 @@ use std::path::Path;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// The pids of all processes that carry the mark of an exec: `AIFO_EXEC=<id>`.
+/// The pids of all processes with an exec tag, `AIFO_EXEC=<id>`.
 ///
-/// A zombie has no environment any more, so it does not count.
-pub fn census(exec_id: &str) -> Vec<i32> {
+/// Zombies have no environment and do not count.
+pub fn tagged_processes(exec_id: &str) -> Vec<i32> {
     let mark = format!("AIFO_EXEC={exec_id}");
     pids().filter(|&pid| environment(pid).contains(&mark)).collect()
 }
 
-/// The environment a process was started with, as `NAME=value`; empty if it is gone.
+/// The environment at the start of a process, as `NAME=value`; empty if it is gone.
 pub fn environment(pid: i32) -> Vec<String> {
     zero_terminated(pid, "environ")
 }
@@ -24,25 +24,32 @@ pub fn argv(pid: i32) -> Vec<String> {
     zero_terminated(pid, "cmdline")
 }
 
-/// The processes that have to do with a folder, by their command line: it is named there or in their
-/// environment, or they are in a container that has it mounted.
-pub fn about(folder: &Path) -> Vec<(i32, String)> {
-    let named = folder.to_string_lossy().into_owned();
+/// The processes that use a directory, with their command lines: it is named in arguments or
+/// environment, or mounted in their container.
+pub fn processes_using(dir: &Path) -> Vec<(i32, String)> {
+    let dir = dir.to_string_lossy().into_owned();
+    let names = |text: &str| names_path(text, &dir);
     let is_about = |&pid: &i32| {
-        let words = argv(pid).into_iter().chain(environment(pid)).any(|word| word.contains(&named));
+        let words = argv(pid).into_iter().chain(environment(pid)).any(|word| names(&word));
         let mounts = || fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
-        words || mounts().contains(&named)
+        words || names(&mounts())
     };
     let line = |pid: i32| (pid, argv(pid).join(" "));
     pids().filter(|&pid| is_alive(pid)).filter(is_about).map(line).collect()
 }
 
-/// The direct children of a process, zombies too.
+/// Whether a text holds a path or one below it. `/tmp/a-3` is not in `/tmp/a-32`.
+fn names_path(text: &str, path: &str) -> bool {
+    let ends = |rest: &str| !rest.starts_with(|next: char| next.is_alphanumeric());
+    text.match_indices(path).any(|(at, _)| ends(&text[at + path.len()..]))
+}
+
+/// The direct children of a process, with zombies.
 pub fn children(pid: i32) -> Vec<i32> {
     pids().filter(|&child| stat(child).is_some_and(|(_, parent)| parent == pid)).collect()
 }
 
-/// All processes below a process.
+/// All descendants of a process.
 pub fn descendants(pid: i32) -> Vec<i32> {
     let mut found = children(pid);
     let mut next = 0;
@@ -53,22 +60,22 @@ pub fn descendants(pid: i32) -> Vec<i32> {
     found
 }
 
-/// Whether a process is there and no zombie.
+/// Whether a process exists and is no zombie.
 pub fn is_alive(pid: i32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
 }
 
-/// Whether a process has been stopped by a signal.
+/// Whether a process is stopped by a signal.
 pub fn is_stopped(pid: i32) -> bool {
     stat(pid).is_some_and(|(state, _)| state == 'T')
 }
 
-/// Whether a process has ended and nobody has reaped it.
+/// Whether a process has ended and is not reaped.
 pub fn is_zombie(pid: i32) -> bool {
     stat(pid).is_some_and(|(state, _)| state == 'Z')
 }
 
-/// How many fds a process has open.
+/// The number of open descriptors of a process.
 #[track_caller]
 pub fn fd_count(pid: i32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).expect("the process is there").count()
@@ -82,38 +89,38 @@ pub fn status_field(pid: i32, name: &str) -> String {
     value.unwrap_or_else(|| panic!("/proc/{pid}/status has no {name}")).trim().to_owned()
 }
 
-/// A line of `/proc/PID/status` that counts KiB.
+/// A line of `/proc/PID/status` in KiB.
 #[track_caller]
 pub fn status_kib(pid: i32, name: &str) -> u64 {
     let value = status_field(pid, name);
     let number = value.strip_suffix(" kB").and_then(|number| number.parse().ok());
-    number.unwrap_or_else(|| panic!("{name} is '{value}', no size"))
+    number.unwrap_or_else(|| panic!("{name} is '{value}', not a size"))
 }
 
-/// The soft and the hard limit on open files of a process.
+/// The soft and hard limit on open files of a process.
 #[track_caller]
 pub fn open_files(pid: i32) -> (u64, u64) {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).expect("the process is there");
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
-    let mut numbers = line.expect("the kernel tells").split_whitespace().map(str::parse);
+    let mut numbers = line.expect("the line exists").split_whitespace().map(str::parse);
     match (numbers.next(), numbers.next()) {
         (Some(Ok(soft)), Some(Ok(hard))) => (soft, hard),
-        _ => panic!("odd limits: {limits}"),
+        _ => panic!("invalid limits: {limits}"),
     }
 }
 
-/// Sends a signal to one process; that it is gone already is fine.
+/// Sends a signal to a process; ignores that it is gone.
 pub fn send_signal(pid: i32, signal: Signal) {
     let _ = kill(Pid::from_raw(pid), signal);
 }
 
-/// The two processes of one sidecar on the local backend, or the one in its container.
+/// The guard and runner of a local sidecar, or the runner of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sidecar {
-    /// The child of `aifo-coder`: a subreaper that ends all below it. In a container the runner is
-    /// the first process, and needs nobody to do that.
+    /// The child of `aifo-coder`, a subreaper that ends its descendants. In a container this is the
+    /// runner, which is process 1.
     pub guard: i32,
-    /// The child of the guard: it spawns the tools.
+    /// The child of the guard; it spawns the tools.
     pub runner: i32,
 }
 
@@ -125,7 +132,7 @@ impl Sidecar {
         runners(coder).filter_map(sidecar).collect()
     }
 
-    /// The sidecars that are containers and have this folder mounted.
+    /// The sidecars in containers with this directory mounted.
     pub fn in_containers(workspace: &Path) -> Vec<Sidecar> {
         let first = |pid: &i32| numbers(*pid).last() == Some(&1);
         let runners = in_containers(workspace).filter(|&pid| is_runner(pid)).filter(first);
@@ -133,17 +140,17 @@ impl Sidecar {
     }
 }
 
-/// Of the processes in containers that have this folder mounted, the one that calls itself by this
-/// number; panics if there are several, one in each of several containers.
+/// The process in a container with this directory mounted that has this pid in its own namespace;
+/// panics if there are several.
 #[track_caller]
 pub(crate) fn numbered_in_containers(workspace: &Path, number: i32) -> Option<i32> {
     let own = |pid: &i32| numbers(*pid).last() == Some(&number);
     let found: Vec<i32> = in_containers(workspace).filter(own).collect();
-    assert!(found.len() <= 1, "several processes call themselves {number}: {found:?}");
+    assert!(found.len() <= 1, "several processes have the pid {number}: {found:?}");
     found.first().copied()
 }
 
-/// The processes in containers that have this folder mounted.
+/// The processes in containers with this directory mounted.
 pub(crate) fn in_containers(workspace: &Path) -> impl Iterator<Item = i32> {
     let mounted = move |pid: &i32| {
         let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
@@ -155,7 +162,7 @@ pub(crate) fn in_containers(workspace: &Path) -> impl Iterator<Item = i32> {
     pids().filter(|&pid| numbers(pid).len() > 1).filter(mounted)
 }
 
-/// The numbers of a process, from our namespace's to its own; none if it is gone.
+/// The pids of a process, from this namespace to its own; none if it is gone.
 fn numbers(pid: i32) -> Vec<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
@@ -181,7 +188,7 @@ fn zero_terminated(pid: i32, file: &str) -> Vec<String> {
 /// State and parent of a process.
 fn stat(pid: i32) -> Option<(char, i32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may hold any character, so the last one ends it.
+    // The name is in parentheses and may hold any character, so the last one ends it.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace();
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))

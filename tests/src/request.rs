@@ -1,9 +1,9 @@
-//! A request as a client of any quality might send it.
+//! HTTP requests, valid or not.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// A request in the making. Nothing is checked: suites send nonsense on purpose.
+/// A request. Nothing is validated: suites send malformed ones on purpose.
 #[derive(Clone, Debug)]
 pub struct Request {
     line: String,
@@ -12,26 +12,26 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request with this request line and nothing else.
+    /// A request line and nothing else.
     pub fn new(line: impl Into<String>) -> Self {
         Request { line: line.into(), headers: Vec::new(), body: Vec::new() }
     }
 
-    /// Changes the request line.
+    /// Replaces the request line.
     #[must_use]
     pub fn line(mut self, line: impl Into<String>) -> Self {
         self.line = line.into();
         self
     }
 
-    /// Adds a header, also if there is one of that name.
+    /// Adds a header, even if that name exists.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// Takes all headers of that name away.
+    /// Removes all headers of that name.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
@@ -50,14 +50,13 @@ impl Request {
         self.with("X-Aifo-Proto", version)
     }
 
-    /// Names the exec.
+    /// Sets the exec id.
     #[must_use]
     pub fn id(self, id: &str) -> Self {
         self.with("X-Aifo-Exec-Id", id)
     }
 
-    /// Sets the body. Its length is declared unless `Content-Length` or `Transfer-Encoding` was
-    /// set by hand.
+    /// Sets the body. Its length is declared unless `Content-Length` or `Transfer-Encoding` is set.
     #[must_use]
     pub fn body(mut self, body: impl AsRef<[u8]>) -> Self {
         self.body = body.as_ref().to_vec();
@@ -76,12 +75,12 @@ impl Request {
         self
     }
 
-    /// Head and body, lines ended by CRLF.
+    /// Head and body, with CRLF line ends.
     pub fn encode(&self) -> Vec<u8> {
         [self.encode_head().as_bytes(), &self.body].concat()
     }
 
-    /// The head alone, with its empty line.
+    /// The head with its empty line.
     pub fn encode_head(&self) -> String {
         let mut head = format!("{}\r\n", self.line);
         for (name, value) in &self.headers {
@@ -96,19 +95,19 @@ impl Request {
         head + "\r\n"
     }
 
-    /// The body alone.
+    /// The body.
     pub fn encode_body(&self) -> &[u8] {
         &self.body
     }
 }
 
-/// A form body of pairs.
+/// Encodes pairs as a form body.
 pub fn form<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
     let pairs = pairs.into_iter().map(|(key, value)| format!("{key}={}", percent_encode(value)));
     pairs.collect::<Vec<_>>().join("&").into_bytes()
 }
 
-/// Escapes all but the characters that every client leaves alone; a space becomes `+`.
+/// Escapes all but unreserved characters; a space becomes `+`.
 pub fn percent_encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {

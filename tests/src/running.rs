@@ -1,6 +1,6 @@
-//! A child process of a test: its output as it comes, its ending by a deadline.
+//! Child processes of tests, with collected output and deadlines.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use crate::{DEADLINE, Signal, eventually, eventually_within, send_signal};
 
-/// What a finished child left.
+/// The result of a finished child.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
-    /// Its standard output.
+    /// Its stdout.
     pub stdout: Vec<u8>,
-    /// Its standard error as text.
+    /// Its stderr, as text.
     pub stderr: String,
 }
 
@@ -37,7 +37,7 @@ impl Outcome {
         self.status.signal()
     }
 
-    /// Standard output as text.
+    /// Stdout as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
@@ -56,7 +56,7 @@ impl Outcome {
         self
     }
 
-    /// The one line on standard error; panics if there are more or none.
+    /// The only line on stderr; panics if there are more or none.
     #[track_caller]
     pub fn only_line(&self) -> &str {
         let mut lines = self.stderr.lines();
@@ -67,7 +67,7 @@ impl Outcome {
     }
 }
 
-/// A child whose output is collected. Ended by its pid on drop.
+/// A running child with collected output. Drop kills it.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -76,10 +76,19 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a command with its output collected; standard input is the command's own choice.
+    /// Starts a command and collects its output; stdin is the command's.
     #[track_caller]
     pub fn start(command: &mut Command) -> Self {
-        let spawned = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut spawned = command.spawn();
+        let is_busy = |e: &std::io::Error| e.kind() == ErrorKind::ExecutableFileBusy;
+        // A child of another test thread may hold a copied program open for writing until its exec.
+        eventually("the program is not open for writing", || {
+            if spawned.as_ref().is_err_and(is_busy) {
+                spawned = command.spawn();
+            }
+            !spawned.as_ref().is_err_and(is_busy)
+        });
         let mut child = spawned.unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
         let stdout = Collector::of(child.stdout.take().expect("stdout is a pipe"));
         let stderr = Collector::of(child.stderr.take().expect("stderr is a pipe"));
@@ -97,22 +106,22 @@ impl Running {
         self
     }
 
-    /// Waits until its output holds `text`.
+    /// Waits until its stdout contains `text`.
     #[track_caller]
     pub fn expect(&self, text: &str) -> &Self {
-        eventually(&format!("the output holds {text:?}"), || self.has_printed(text));
+        eventually(&format!("the output contains {text:?}"), || self.has_printed(text));
         self
     }
 
-    /// Whether its output holds `text`, by now.
+    /// Whether its stdout contains `text` already.
     pub fn has_printed(&self, text: &str) -> bool {
         self.stdout.so_far().contains(text)
     }
 
-    /// Waits until its standard error holds `text`.
+    /// Waits until its stderr contains `text`.
     #[track_caller]
     pub fn complains(&self, text: &str) -> &Self {
-        eventually(&format!("stderr holds {text:?}"), || self.stderr.so_far().contains(text));
+        eventually(&format!("stderr contains {text:?}"), || self.stderr.so_far().contains(text));
         self
     }
 
@@ -122,12 +131,12 @@ impl Running {
         self.finish_within(DEADLINE)
     }
 
-    /// [`Running::finish`] with a deadline of its own, for what is slow by design.
+    /// [`Running::finish`] with another deadline, for slow tests.
     #[track_caller]
     pub fn finish_within(mut self, deadline: Duration) -> Outcome {
         let mut status = None;
         eventually_within(deadline, "the child has ended", || {
-            status = self.child.try_wait().expect("the child is ours");
+            status = self.child.try_wait().expect("try_wait works on a child");
             status.is_some()
         });
         let status = status.expect("the loop ends with a status");
@@ -138,13 +147,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // After `finish` both are no-ops: std remembers that the child was waited for.
+        // No-ops after `finish`: std remembers that the child is reaped.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a stream has brought so far, read by a thread of its own.
+/// Collects a stream in its own thread.
 #[derive(Debug)]
 pub(crate) struct Collector {
     bytes: Arc<Mutex<Vec<u8>>>,

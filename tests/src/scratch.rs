@@ -1,4 +1,4 @@
-//! A folder that is gone when the test is.
+//! Temporary directories of tests.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,29 +8,29 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::Backend;
 
-/// A fresh folder by its real path, removed on drop.
+/// A new directory by its canonical path, removed on drop.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes a folder. Its path is short: socket paths hold 107 bytes.
-    #[expect(clippy::new_without_default, reason = "it makes a folder; that should be written out")]
+    /// Creates a directory. Its path is short: socket paths hold 107 bytes.
+    #[expect(clippy::new_without_default, reason = "creating a directory should be explicit")]
     pub fn new() -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
-        let parent = fs::canonicalize(Backend::chosen().folders()).expect("the temp folder exists");
+        let parent = fs::canonicalize(Backend::chosen().dirs()).expect("the temp directory exists");
         loop {
             let serial = COUNTER.fetch_add(1, Ordering::Relaxed);
             let path = parent.join(format!("aifo-t{}-{serial}", process::id()));
             match fs::create_dir(&path) {
                 Ok(()) => return Scratch(path),
-                // Left by a test process that was killed and had our pid.
+                // Left by a killed test process with the same pid.
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
                 Err(e) => panic!("cannot make '{}': {e}", path.display()),
             }
         }
     }
 
-    /// Its real path.
+    /// Its canonical path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -42,14 +42,14 @@ impl Drop for Scratch {
     }
 }
 
-/// Every path below a folder that is not itself a folder; nothing if the folder is not there.
-pub fn files_below(folder: &Path) -> Vec<PathBuf> {
+/// The paths of all non-directories below a directory; none if it does not exist.
+pub fn files_below(dir: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+    let mut dirs = vec![dir.to_path_buf()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
             match entry.file_type() {
-                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                Ok(kind) if kind.is_dir() => dirs.push(entry.path()),
                 _ => files.push(entry.path()),
             }
         }

@@ -1,4 +1,4 @@
-//! A running `aifo-coder serve` with everything around it.
+//! A running `aifo-coder serve` with its directories.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::procfs::{in_containers, numbered_in_containers};
 use crate::{
-    Address, Answer, Backend, Connection, Request, Scratch, Setup, Sidecar, Signal, binaries,
-    descendants, eventually, send_signal,
+    Address, Answer, Backend, Connection, Request, Scratch, SessionSetup, Sidecar, Signal,
+    binaries, descendants, eventually, send_signal,
 };
 
-/// A session of its own for one test. Dropped: SIGTERM, then SIGKILL, then its folders go.
+/// A session for one test. Drop sends SIGTERM, then SIGKILL, then removes the directories.
 #[derive(Debug)]
 pub struct Session {
-    // Fields drop in order, after `drop` below: the folders outlive the process.
+    // Fields drop in order, after `drop` below: the directories outlive the process.
     serve: Child,
     url: String,
     token: String,
@@ -27,20 +27,20 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts a session as [`Setup::new`] describes it.
+    /// Starts a session with the defaults of [`SessionSetup::new`].
     #[track_caller]
     pub fn start() -> Self {
-        Setup::new().start()
+        SessionSetup::new().start()
     }
 
     #[track_caller]
     pub(crate) fn spawn(mut serve: Command, scratch: Scratch, kinds: usize) -> Self {
         let (out, log) = (scratch.path().join("serve.out"), scratch.path().join("serve.log"));
-        serve.stdout(File::create(&out).expect("the scratch folder is ours"));
-        serve.stderr(File::create(&log).expect("the scratch folder is ours"));
+        serve.stdout(File::create(&out).expect("the scratch directory is writable"));
+        serve.stderr(File::create(&log).expect("the scratch directory is writable"));
         let mut serve = serve.spawn().expect("aifo-coder can be started");
         let mut said = String::new();
-        eventually("serve says where it listens", || {
+        eventually("serve prints its address", || {
             said = fs::read_to_string(&out).unwrap_or_default();
             if let Ok(Some(status)) = serve.try_wait() {
                 let log = fs::read_to_string(&log).unwrap_or_default();
@@ -50,10 +50,10 @@ impl Session {
         });
         let value = |name: &str| {
             let value = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-            value.unwrap_or_else(|| panic!("serve did not say {name}: {said}")).to_owned()
+            value.unwrap_or_else(|| panic!("serve did not print {name}: {said}")).to_owned()
         };
         let (url, token) = (value("AIFO_TOOLEEXEC_URL"), value("AIFO_TOOLEEXEC_TOKEN"));
-        let address = Address::parse(&url).unwrap_or_else(|| panic!("odd URL '{url}'"));
+        let address = Address::parse(&url).unwrap_or_else(|| panic!("invalid URL '{url}'"));
         Session { serve, url, token, address, kinds, scratch }
     }
 
@@ -67,17 +67,17 @@ impl Session {
         &self.token
     }
 
-    /// Where the proxy listens.
+    /// The proxy's address.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The project folder by its real path.
+    /// The project directory by its canonical path.
     pub fn workspace(&self) -> PathBuf {
         self.scratch.path().join("workspace")
     }
 
-    /// The project folder as tools are told of it where nobody says another name.
+    /// The project directory as tools see it by default.
     pub fn root(&self) -> PathBuf {
         match Backend::chosen() {
             Backend::Local => self.workspace(),
@@ -85,46 +85,46 @@ impl Session {
         }
     }
 
-    /// The temporary directory that agent and tools share.
+    /// The temporary directory of agent and tools.
     #[track_caller]
     pub fn tmp(&self) -> PathBuf {
-        let name = format!("{}-tmp", self.name().expect("a session has a folder"));
+        let name = format!("{}-tmp", self.name().expect("a session has a directory"));
         match Backend::chosen() {
             Backend::Local => self.scratch.path().join("run").join(name),
             Backend::Engine { .. } => Path::new("/var/tmp").join(name),
         }
     }
 
-    /// The name of its folder, `aifo-<16 hex digits>`, if that is there.
+    /// The name of the session directory, `aifo-<16 hex digits>`, if it exists.
     fn name(&self) -> Option<String> {
         let entries = fs::read_dir(self.scratch.path().join("run")).ok()?.flatten();
         let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         names.find(|name| name.starts_with("aifo-") && !name.ends_with("-tmp"))
     }
 
-    /// A path in the project folder, as text that can be an argument.
+    /// A path in the project directory, as an argument.
     pub fn file(&self, name: &str) -> String {
         let path = self.workspace().join(name);
         path.into_os_string().into_string().expect("the scratch path is text")
     }
 
-    /// The folder that holds all of this session's folders.
+    /// The parent of all of this session's directories.
     pub fn scratch(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// What the proxy wrote on standard output.
+    /// The proxy's stdout.
     pub fn stdout(&self) -> String {
         fs::read_to_string(self.scratch.path().join("serve.out")).unwrap_or_default()
     }
 
-    /// What the proxy has logged so far.
+    /// The proxy's log so far.
     pub fn log(&self) -> String {
         let log = fs::read(self.scratch.path().join("serve.log")).unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()
     }
 
-    /// The log lines that hold all of `parts`.
+    /// The log lines that contain all of `parts`.
     pub fn log_lines(&self, parts: &[&str]) -> Vec<String> {
         let log = self.log();
         let lines = log.lines().filter(|line| parts.iter().all(|part| line.contains(part)));
@@ -140,7 +140,7 @@ impl Session {
     #[track_caller]
     pub fn sidecars(&self) -> Vec<Sidecar> {
         let mut sidecars = Vec::new();
-        eventually("every kind has its guard and its runner", || {
+        eventually("every kind has a guard and a runner", || {
             sidecars = match Backend::chosen() {
                 Backend::Local => Sidecar::of(self.pid()),
                 Backend::Engine { .. } => Sidecar::in_containers(&self.workspace()),
@@ -150,14 +150,14 @@ impl Session {
         sidecars
     }
 
-    /// The process that a tool, or the proxy, has told the number of, as this machine knows it: a
-    /// container counts its own. Panics if there is none.
+    /// Maps a pid that a tool or the proxy reported to this machine's namespace. Panics if there is
+    /// no such process.
     #[track_caller]
-    pub fn process(&self, told: i32) -> i32 {
-        self.living(told).unwrap_or_else(|| panic!("no process of the session is {told}"))
+    pub fn process(&self, pid: i32) -> i32 {
+        self.living_pid(pid).unwrap_or_else(|| panic!("no process of the session is {pid}"))
     }
 
-    /// All processes of the session but the proxy: what is below it, and what runs in its containers.
+    /// All processes of the session, also in containers, without the proxy.
     pub fn processes(&self) -> Vec<i32> {
         let mut all = descendants(self.pid());
         if Backend::chosen().is_engine() {
@@ -166,12 +166,12 @@ impl Session {
         all
     }
 
-    /// [`Session::process`], unless it is gone.
+    /// [`Session::process`], or `None` if the process is gone.
     #[track_caller]
-    pub(crate) fn living(&self, told: i32) -> Option<i32> {
+    pub(crate) fn living_pid(&self, pid: i32) -> Option<i32> {
         match Backend::chosen() {
-            Backend::Local => Some(told),
-            Backend::Engine { .. } => numbered_in_containers(&self.workspace(), told),
+            Backend::Local => Some(pid),
+            Backend::Engine { .. } => numbered_in_containers(&self.workspace(), pid),
         }
     }
 
@@ -196,7 +196,7 @@ impl Session {
         args.into_iter().fold(call, |call, arg| call.field("arg", arg.as_ref()))
     }
 
-    /// Sends a request on a connection of its own.
+    /// Sends a request on a new connection.
     #[track_caller]
     pub fn send(&self, request: &Request) -> Connection {
         let mut connection = self.connect();
@@ -204,19 +204,19 @@ impl Session {
         connection
     }
 
-    /// Sends a request and waits for the whole answer.
+    /// Sends a request and reads the complete response.
     #[track_caller]
     pub fn answer(&self, request: &Request) -> Answer {
         self.send(request).answer()
     }
 
-    /// Asks the proxy to signal an exec.
+    /// Sends a signal request for an exec.
     #[track_caller]
     pub fn signal(&self, id: &str, name: &str) -> Answer {
         self.answer(&self.post("/signal").field("exec_id", id).field("signal", name))
     }
 
-    /// The shim under a tool's name, configured for this session, in the workspace.
+    /// The shim with a tool's name, configured for this session, in the workspace.
     #[track_caller]
     pub fn shim(&self, tool: &str) -> Command {
         let link = self.scratch.path().join("shims").join(tool);
@@ -234,7 +234,7 @@ impl Session {
         shim
     }
 
-    /// Sends the proxy a signal and waits for its end.
+    /// Sends a signal to the proxy and waits for its end.
     #[track_caller]
     pub fn end(&mut self, signal: Signal) -> ExitStatus {
         send_signal(self.pid(), signal);
@@ -260,7 +260,7 @@ impl Drop for Session {
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
         }
-        // Only a proxy that was killed leaves its folder.
+        // Only a killed proxy leaves its directory.
         if let Some(session) = self.name() {
             Backend::chosen().remove(&session);
         }
@@ -270,7 +270,7 @@ impl Drop for Session {
     }
 }
 
-/// An exec id that no other test uses: the census looks at the whole machine.
+/// A unique exec id: [`tagged_processes`](crate::tagged_processes) searches the whole machine.
 pub fn fresh_id() -> String {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     format!("t{}.{}", process::id(), COUNTER.fetch_add(1, Ordering::Relaxed))

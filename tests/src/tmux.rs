@@ -1,16 +1,16 @@
-//! A tmux server of a test's own: a terminal as agents drive one.
+//! A private tmux server: a terminal as agents use it.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::{Scratch, eventually, is_alive};
 
-/// One window with one command in it, 80 columns by 24 rows. Dropped: the server and all in it go.
+/// A window of 80 columns by 24 rows with one command. Drop kills the server and the command.
 #[derive(Debug)]
 pub struct Tmux {
     socket: PathBuf,
     server: i32,
-    /// The command's terminal, as `/dev/pts/3`.
+    /// The command's terminal, for example `/dev/pts/3`.
     pub terminal: String,
     /// The command's process id.
     pub pid: i32,
@@ -18,7 +18,7 @@ pub struct Tmux {
 }
 
 impl Tmux {
-    /// Starts a server of its own with a command in it. It is the leader of its session.
+    /// Starts a server with a command, which leads its session.
     #[track_caller]
     pub fn start(command: &Command) -> Self {
         let scratch = Scratch::new();
@@ -26,12 +26,12 @@ impl Tmux {
         let mut tmux = Command::new("/usr/bin/tmux");
         tmux.arg("-S").arg(&socket).args(["-f", "/dev/null", "-u"]).env_clear();
         tmux.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        // No line of tmux's own on the screen, and an Escape is an Escape at once.
+        // No status line, and no delay after Escape.
         tmux.args(["set", "-g", "status", "off", ";", "set", "-s", "escape-time", "0", ";"]);
         tmux.args(["new-session", "-d", "-x", "80", "-y", "24", "--"]);
         tmux.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
-        if let Some(folder) = command.get_current_dir() {
-            tmux.current_dir(folder);
+        if let Some(dir) = command.get_current_dir() {
+            tmux.current_dir(dir);
         }
         let started = tmux.status().expect("tmux can be started");
         assert!(started.success(), "{tmux:?}");
@@ -39,33 +39,33 @@ impl Tmux {
             Tmux { socket, server: 0, terminal: String::new(), pid: 0, _scratch: scratch };
         tmux.server = tmux.number("#{pid}");
         tmux.pid = tmux.number("#{pane_pid}");
-        tmux.terminal = tmux.tell(&["display", "-p", "#{pane_tty}"]).trim().to_owned();
+        tmux.terminal = tmux.tmux(&["display", "-p", "#{pane_tty}"]).trim().to_owned();
         tmux
     }
 
-    /// Presses keys by their names: `Enter`, `C-c`, `Left`; a text without a name is typed.
+    /// Presses keys by name: `Enter`, `C-c`, `Left`; other texts are typed.
     #[track_caller]
     pub fn press(&self, keys: &[&str]) -> &Self {
-        self.tell(&[&["send-keys", "--"], keys].concat());
+        self.tmux(&[&["send-keys", "--"], keys].concat());
         self
     }
 
     /// Types a line and presses Enter.
     #[track_caller]
     pub fn line(&self, text: &str) -> &Self {
-        // To tmux, a semicolon at a word's end is the end of its command.
+        // tmux takes a semicolon at a word's end as the end of its command.
         let text = text.strip_suffix(';').map_or(text.to_owned(), |rest| format!("{rest}\\;"));
-        self.tell(&["send-keys", "-l", "--", &text]);
+        self.tmux(&["send-keys", "-l", "--", &text]);
         self.press(&["Enter"])
     }
 
-    /// What is on the screen, without the white space at each line's and at the screen's end.
+    /// The screen's content, without trailing white space.
     #[track_caller]
     pub fn screen(&self) -> String {
-        self.tell(&["capture-pane", "-p"]).trim_end().to_owned()
+        self.tmux(&["capture-pane", "-p"]).trim_end().to_owned()
     }
 
-    /// Waits until the screen is as wanted.
+    /// Waits until the screen matches.
     #[track_caller]
     pub fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> &Self {
         let mut screen = String::new();
@@ -79,13 +79,13 @@ impl Tmux {
         self
     }
 
-    /// Waits until `text` is on the screen.
+    /// Waits until the screen contains `text`.
     #[track_caller]
     pub fn expect(&self, text: &str) -> &Self {
         self.until(&format!("{text:?}"), |screen| screen.contains(text))
     }
 
-    /// Waits until the last line on the screen is `prompt`, with the cursor behind it.
+    /// Waits until the screen's last line is `prompt`, with the cursor after it.
     #[track_caller]
     pub fn prompt(&self, prompt: &str) -> &Self {
         let prompt = prompt.trim_end();
@@ -94,34 +94,34 @@ impl Tmux {
         })
     }
 
-    /// Makes the screen empty.
+    /// Clears the screen.
     #[track_caller]
     pub fn clear(&self) -> &Self {
-        self.tell(&["send-keys", "-R", ";", "clear-history"]);
+        self.tmux(&["send-keys", "-R", ";", "clear-history"]);
         self
     }
 
-    /// Gives the window another size.
+    /// Resizes the window.
     #[track_caller]
     pub fn resize(&self, columns: u16, rows: u16) -> &Self {
-        self.tell(&["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
+        self.tmux(&["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
         self
     }
 
-    /// Closes the terminal under everything that runs on it.
+    /// Closes the terminal of all running processes.
     #[track_caller]
     pub fn close(&self) {
-        self.tell(&["kill-server"]);
+        self.tmux(&["kill-server"]);
     }
 
     #[track_caller]
     fn number(&self, format: &str) -> i32 {
-        let text = self.tell(&["display", "-p", format]);
+        let text = self.tmux(&["display", "-p", format]);
         text.trim().parse().unwrap_or_else(|_| panic!("{format} is '{text}'"))
     }
 
     #[track_caller]
-    fn tell(&self, words: &[&str]) -> String {
+    fn tmux(&self, words: &[&str]) -> String {
         let mut tmux = Command::new("/usr/bin/tmux");
         tmux.env_clear().arg("-S").arg(&self.socket).arg("-u").args(words).stdin(Stdio::null());
         let output = tmux.output().expect("tmux can be started");

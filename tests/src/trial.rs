@@ -1,35 +1,35 @@
-//! Stories that only some machines can tell.
+//! Tests that need features of the machine.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Whether runners are reached by descriptors, which `story` is about. Where `AIFO_TEST_TRANSPORT` says
-/// otherwise, the story is named as left out.
-pub fn passes_descriptors(story: &str) -> bool {
+/// Whether runners receive descriptors, which `test` needs. With `AIFO_TEST_TRANSPORT=stdio` they
+/// do not, and the test is reported as skipped.
+pub fn passes_descriptors(test: &str) -> bool {
     let passes = std::env::var(TRANSPORT).map_or(true, |transport| transport != "stdio");
     if !passes {
-        name_left_out(story, "no descriptor reaches a runner by stdio");
+        report_skipped(test, "no descriptor reaches a runner by stdio");
     }
     passes
 }
 
-/// Whether this machine lets us do what `story` needs, as far as a trial command can tell. Where it
-/// does not, the story is named as left out, also when the test's output is captured.
-pub fn possible(story: &str, trial: &[&str]) -> bool {
+/// Whether a trial command succeeds, which `test` needs. If not, reports the test as skipped, even
+/// if the test's output is captured.
+pub fn can_run(test: &str, trial: &[&str]) -> bool {
     let (program, args) = trial.split_first().expect("a trial is a command");
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let possible = command.status().is_ok_and(|status| status.success());
     if !possible {
-        name_left_out(story, &format!("'{}' is not possible here", trial.join(" ")));
+        report_skipped(test, &format!("'{}' failed", trial.join(" ")));
     }
     possible
 }
 
-fn name_left_out(story: &str, why: &str) {
-    // Nobody is left to be told that stderr is gone.
-    let _ = writeln!(std::io::stderr(), "left out: {story} ({why})");
+fn report_skipped(test: &str, why: &str) {
+    // A closed stderr does not matter.
+    let _ = writeln!(std::io::stderr(), "skipped: {test} ({why})");
 }
 
-/// The variable of the suites by which every session has its runners reached in some way.
+/// Sets the runner transport of every session.
 pub(crate) const TRANSPORT: &str = "AIFO_TEST_TRANSPORT";

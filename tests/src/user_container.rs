@@ -1,11 +1,11 @@
-//! A container that is no session's: a user's own.
+//! A user's own container.
 
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{EVERY_TOOL, Engine};
 
-/// A container that a user runs: a compose service, a devcontainer. Removed on drop.
+/// A container of the user, such as a compose service or a devcontainer. Removed on drop.
 #[derive(Debug)]
 pub struct UserContainer {
     engine: Engine,
@@ -13,8 +13,7 @@ pub struct UserContainer {
 }
 
 impl UserContainer {
-    /// Starts one that does nothing, from the image that has every tool, with these options of the
-    /// engine's.
+    /// Starts an idle container of the default image with these engine options.
     #[track_caller]
     pub fn start(engine: &Engine, options: &[&str]) -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
@@ -32,25 +31,25 @@ impl UserContainer {
         &self.name
     }
 
-    /// What a shell in it prints, as root.
+    /// Runs a shell script in it as root and returns the output.
     #[track_caller]
     pub fn shell(&self, script: &str) -> String {
         self.engine.text(["exec", "--user", "0", &self.name, "sh", "-c", script])
     }
 
-    /// Has the engine do something with it: `stop`, `start`, `pause`.
+    /// Runs an engine command on it: `stop`, `start`, `pause`.
     #[track_caller]
-    pub fn told_to(&self, words: &[&str]) {
+    pub fn engine_command(&self, words: &[&str]) {
         let (verb, options) = words.split_first().expect("a command has a verb");
         self.engine.text([&[*verb], options, &[self.name.as_str()]].concat());
     }
 
-    /// The host's pids of what runs in it, but for itself.
+    /// The host's pids of the processes in it, without its own main process.
     #[track_caller]
-    pub fn guests(&self) -> Vec<i32> {
+    pub fn processes_inside(&self) -> Vec<i32> {
         let namespace = |pid: i32| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
         let own = namespace(self.engine.pid(&self.name));
-        let entries = std::fs::read_dir("/proc").expect("it is there");
+        let entries = std::fs::read_dir("/proc").expect("/proc is mounted");
         let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         pids.filter(|&pid| {
             let words = crate::argv(pid);

@@ -1,5 +1,5 @@
-//! `aifo-coder prompt` with an agent that misbehaves in every way that real ones do: the turn is what
-//! it should be, and when the command returns nothing of the agent runs any more.
+//! `aifo-coder prompt` with an agent that misbehaves as real agents do: the turn has the correct
+//! result, and no agent process is left.
 
 #[path = "acp_agent/answers.rs"]
 mod answers;
@@ -35,25 +35,25 @@ mod terminal;
 use std::process::Command;
 
 use aifo_tests::acp_agent::{AcpAgent, Script};
-use aifo_tests::{Outcome, Setup};
+use aifo_tests::{Outcome, SessionSetup};
 use serde_json::Value;
 
-/// An agent, and where it is prompted.
-struct Stage {
-    setup: Setup,
+/// An agent and its setup.
+struct PromptTest {
+    setup: SessionSetup,
     agent: AcpAgent,
 }
 
-/// What came of a prompt with `--format json`.
+/// The result of a prompt with `--format json`.
 #[derive(Debug)]
-struct Told {
+struct PromptResult {
     outcome: Outcome,
     reports: Vec<Value>,
 }
 
-impl Stage {
+impl PromptTest {
     fn with(script: &Script) -> Self {
-        Stage { setup: Setup::new(), agent: AcpAgent::new(script) }
+        PromptTest { setup: SessionSetup::new(), agent: AcpAgent::new(script) }
     }
 
     /// `aifo-coder prompt` with this agent, no sidecars, and reports on stdout.
@@ -68,21 +68,21 @@ impl Stage {
         prompt
     }
 
-    /// Prompts it, to the end. Nothing of the agent is left then.
+    /// Runs the prompt to its end. Checks that no agent process is left.
     #[track_caller]
-    fn ask(&self, options: &[&str]) -> Told {
-        self.told(Outcome::of(&mut self.prompt(options)))
+    fn ask(&self, options: &[&str]) -> PromptResult {
+        self.result(Outcome::of(&mut self.prompt(options)))
     }
 
     #[track_caller]
-    fn told(&self, outcome: Outcome) -> Told {
-        let told = Told::of(outcome);
-        assert_eq!(self.agent.alive(), [0; 0], "{told:?}");
-        told
+    fn result(&self, outcome: Outcome) -> PromptResult {
+        let result = PromptResult::of(outcome);
+        assert_eq!(self.agent.alive(), [0; 0], "{result:?}");
+        result
     }
 }
 
-impl Told {
+impl PromptResult {
     #[track_caller]
     fn of(outcome: Outcome) -> Self {
         let text = outcome.text();
@@ -90,15 +90,15 @@ impl Told {
             serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line:?} in {outcome:?}"))
         };
         let reports: Vec<Value> = text.lines().map(parse).collect();
-        Told { outcome, reports }
+        PromptResult { outcome, reports }
     }
 
-    /// Those of a type, in their order.
+    /// The reports of a type, in order.
     fn all(&self, name: &str) -> Vec<&Value> {
         self.reports.iter().filter(|report| report["type"] == name).collect()
     }
 
-    /// The last one. Panics unless that is the only one of type `final`.
+    /// The last report. Panics unless it is the only one of type `final`.
     #[track_caller]
     fn end(&self) -> &Value {
         let ends = self.all("final");
@@ -107,7 +107,7 @@ impl Told {
         ends[0]
     }
 
-    /// Panics unless the turn ended well, with this answer.
+    /// Panics unless the turn succeeded with this answer.
     #[track_caller]
     fn answered(&self, text: &str) -> &Self {
         let end = self.end();
@@ -120,7 +120,7 @@ impl Told {
         self
     }
 
-    /// Panics unless the agent failed, and the story tells of all of `words`.
+    /// Panics unless the agent failed with an error that contains all of `words`.
     #[track_caller]
     fn failed(&self, words: &[&str]) -> &Self {
         self.end();
@@ -132,7 +132,7 @@ impl Told {
     }
 }
 
-/// The polite agent, whose turn is this.
+/// The conforming agent with this turn.
 fn turn(steps: impl Into<Vec<aifo_tests::Step>>) -> Script {
-    Script::polite().on("session/prompt", steps)
+    Script::conforming().on("session/prompt", steps)
 }

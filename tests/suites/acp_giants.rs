@@ -1,5 +1,5 @@
-//! Giants and floods through `aifo-coder prompt` and `aifo-coder acp`: little of them is held, nothing
-//! hangs, what comes after them is heard, and nothing of the agent is left.
+//! Very large messages and floods through `aifo-coder prompt` and `aifo-coder acp`: memory stays
+//! small, nothing hangs, later messages are handled, and no agent process is left.
 
 #[path = "acp_giants/editor.rs"]
 mod editor;
@@ -18,44 +18,44 @@ use aifo_tests::acp_agent::SESSION;
 use aifo_tests::{Script, Step, status_kib};
 use serde_json::{Value, json};
 
-/// The longest line that is read, without its end.
+/// The longest line that is accepted, without its end.
 const FRAME: u64 = 32 << 20;
-/// The longest line that is written.
+/// The longest line that is sent.
 const FRAME_OUT: u64 = 16 << 20;
-/// A line that nobody holds.
+/// A line that is too long to hold.
 const ENDLESS: u64 = 1_500_000_000;
-/// For what takes its time where much else is going on.
+/// A deadline for a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// A polite agent whose turn is this.
+/// A conforming agent with this turn.
 fn turn(steps: impl Into<Vec<Step>>) -> Script {
     let mut steps = steps.into();
     steps.push(Step::stop("end_turn"));
-    Script::polite().on("session/prompt", steps)
+    Script::conforming().on("session/prompt", steps)
 }
 
-/// An update of the session as a line without its end.
+/// A session update as a line without its end.
 fn update(body: &Value) -> String {
     let params = json!({"sessionId": SESSION, "update": body});
     json!({"jsonrpc": "2.0", "method": "session/update", "params": params}).to_string()
 }
 
-/// A piece of the answer as such a line.
+/// A chunk of the answer as such a line.
 fn chunk(text: &str) -> String {
     let content = json!({"type": "text", "text": text});
     update(&json!({"sessionUpdate": "agent_message_chunk", "content": content}))
 }
 
-/// A piece of the answer in a line of so many bytes, without its end; all of it is `x`.
+/// A chunk of the answer in a line of this many bytes without its end; its text is all `x`.
 fn long_chunk(line: u64) -> Vec<Step> {
     let whole = chunk("x");
-    let (before, after) = whole.split_once("\"x\"").expect("the text stands there as it is");
+    let (before, after) = whole.split_once("\"x\"").expect("the text is not escaped");
     let (before, after) = (format!("{before}\""), format!("\"{after}"));
     let fill = line - (before.len() + after.len()) as u64;
     vec![Step::Raw(before.into()), Step::Fill(b'x', fill), Step::line(&after)]
 }
 
-/// A million updates but one: pieces of the answer, and news of tool calls in turns.
+/// A million updates less one: chunks of the answer alternate with tool call updates.
 fn almost_a_million() -> Vec<Step> {
     let news = json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "sleep"});
     let news = Step::line(&update(&news));
@@ -63,7 +63,7 @@ fn almost_a_million() -> Vec<Step> {
     vec![news, Step::Repeat { times: 499_999, steps: pair }]
 }
 
-/// Looks at the most memory that a process ever had.
+/// Checks the peak memory of a process.
 #[track_caller]
 fn stays_small(pid: i32) {
     let peak = status_kib(pid, "VmHWM");

@@ -1,8 +1,8 @@
-//! Real agents are spoken to over ACP: each in its container, for a scripted model, its tools in
-//! sidecars (`spec/acp-commands.md`).
+//! Real agents over ACP: each in its container, with a scripted model and tools in sidecars
+//! (`spec/acp-commands.md`).
 //!
-//! What a tool prints proves where it ran: a variable that only one kind's sidecar has. That it ran at
-//! all is a file.
+//! The tool's output proves where it ran, by a variable that only one kind's sidecar has. A file
+//! proves that it ran.
 
 #[path = "agent_acp/bridge.rs"]
 mod bridge;
@@ -17,42 +17,41 @@ use std::fs;
 use std::time::{Duration, UNIX_EPOCH};
 
 use aifo_tests::model::{Agent, FakeModel, Script};
-use aifo_tests::{Editor, Site, eventually_within};
+use aifo_tests::{AgentFixture, Editor, eventually_within};
 use serde_json::{Value, json};
 
-/// What the agent runs.
+/// The command that the agent runs.
 const MAKE: &str = "make where";
 const MAKEFILE: &str = "where:\n\t@echo made for $${CCACHE_DIR:-nobody}\n\t@touch ran\n";
-/// What it prints in the c-cpp sidecar.
+/// Its output in the c-cpp sidecar.
 const MADE: &str = "made for /var/cache/aifo/ccache";
 
-/// The agents of a run that speak ACP, each with its project and a model that follows a script.
-fn sites(story: &str, script: &Script) -> Vec<(Site, FakeModel)> {
-    empty_sites(story).into_iter().filter_map(|site| furnished(site, script)).collect()
+/// The selected agents that support ACP, each with the project and a scripted model.
+fn fixtures(test: &str, script: &Script) -> Vec<(AgentFixture, FakeModel)> {
+    empty_fixtures(test).into_iter().filter_map(|fixture| configured(fixture, script)).collect()
 }
 
-/// The agents of a run, with nothing in their workspaces.
-fn empty_sites(story: &str) -> Vec<Site> {
-    Site::of_run(story, &["c-cpp"])
+/// The selected agents, with empty workspaces.
+fn empty_fixtures(test: &str) -> Vec<AgentFixture> {
+    AgentFixture::of_run(test, &["c-cpp"])
 }
 
-/// An agent's site with the project, and a model that follows a script; `None` of those that do not
-/// speak ACP.
-fn furnished(site: Site, script: &Script) -> Option<(Site, FakeModel)> {
-    fs::write(site.workspace().join("Makefile"), MAKEFILE).unwrap();
-    let (model, url) = site.model(script.clone());
-    let start = site.agent.asking(&url)?;
-    Some((site.furnished(&start), model))
+/// Adds the project and a scripted model to a fixture; `None` for agents without ACP.
+fn configured(fixture: AgentFixture, script: &Script) -> Option<(AgentFixture, FakeModel)> {
+    fs::write(fixture.workspace().join("Makefile"), MAKEFILE).unwrap();
+    let (model, url) = fixture.model(script.clone());
+    let start = fixture.agent.asking(&url)?;
+    Some((fixture.configured(&start), model))
 }
 
-/// Whether the tool has run since this was last asked.
-fn has_run(site: &Site) -> bool {
-    fs::remove_file(site.workspace().join("ran")).is_ok()
+/// Whether the tool has run since the last check.
+fn has_run(fixture: &AgentFixture) -> bool {
+    fs::remove_file(fixture.workspace().join("ran")).is_ok()
 }
 
-/// gemini names what it keeps of a session by the minute, and loses it when the session is loaded in the
-/// minute that it began in.
-fn let_it_be_loadable(agent: Agent) {
+/// gemini names session files by the minute, and loses the session if it is loaded in the minute of
+/// its creation.
+fn wait_until_loadable(agent: Agent) {
     if agent == Agent::Gemini {
         let minute = || UNIX_EPOCH.elapsed().expect("1970 is over").as_secs() / 60;
         let began = minute();
@@ -60,12 +59,12 @@ fn let_it_be_loadable(agent: Agent) {
     }
 }
 
-/// Whether it tells that a session is not there that is to be loaded; openhands begins one of that id.
-fn knows_its_sessions(agent: Agent) -> bool {
+/// Whether loading an unknown session fails; openhands creates it.
+fn fails_for_unknown_sessions(agent: Agent) -> bool {
     agent != Agent::Openhands
 }
 
-/// Introduces an editor, which serves nothing, and tells what the agent said of itself.
+/// Initialises an editor without capabilities; returns the agent's response.
 #[track_caller]
 fn introduced(editor: &mut Editor) -> Value {
     let params = json!({
@@ -73,46 +72,46 @@ fn introduced(editor: &mut Editor) -> Value {
         "clientCapabilities": {"fs": {"readTextFile": false, "writeTextFile": false}},
         "clientInfo": {"name": "an editor of the tests", "version": "1"},
     });
-    let id = editor.ask("initialize", &params);
-    let agent = editor.answered(id).unwrap();
+    let id = editor.request("initialize", &params);
+    let agent = editor.response(id).unwrap();
     assert_eq!(agent["protocolVersion"], 1, "{agent}");
     agent
 }
 
 /// Opens a session in the workspace.
 #[track_caller]
-fn opened(editor: &mut Editor, site: &Site) -> String {
-    let id = editor.ask("session/new", &json!({"cwd": site.workspace(), "mcpServers": []}));
-    let opened = editor.answered(id).unwrap_or_else(|e| panic!("{}: {e}", site.name()));
+fn opened(editor: &mut Editor, fixture: &AgentFixture) -> String {
+    let id = editor.request("session/new", &json!({"cwd": fixture.workspace(), "mcpServers": []}));
+    let opened = editor.response(id).unwrap_or_else(|e| panic!("{}: {e}", fixture.name()));
     opened["sessionId"].as_str().expect("a session has an id").to_owned()
 }
 
-/// Prompts: the id of the request.
+/// Sends a prompt; returns the request's id.
 #[track_caller]
 fn prompted(editor: &mut Editor, session: &str, text: &str) -> i64 {
     let prompt = json!([{"type": "text", "text": text}]);
-    editor.ask("session/prompt", &json!({"sessionId": session, "prompt": prompt}))
+    editor.request("session/prompt", &json!({"sessionId": session, "prompt": prompt}))
 }
 
-/// Waits for the request for a permission.
+/// Waits for the permission request.
 #[track_caller]
 fn permission(editor: &mut Editor) -> Value {
-    editor.hear("a request for permission", |message| {
+    editor.wait_for("a request for permission", |message| {
         message["method"] == "session/request_permission" && message.get("id").is_some()
     })
 }
 
-/// Answers a permission by the first option of this kind.
+/// Answers a permission request with the first option of this kind.
 #[track_caller]
 fn decide(editor: &mut Editor, permission: &Value, kind: &str) {
     let options = permission["params"]["options"].as_array().expect("there are options");
     let option =
         options.iter().find(|option| option["kind"] == kind).expect("there is that option");
     let outcome = json!({"outcome": "selected", "optionId": option["optionId"]});
-    editor.answer(permission, &json!({"outcome": outcome}));
+    editor.respond(permission, &json!({"outcome": outcome}));
 }
 
-/// What an agent said in these messages, without what it thought.
+/// The agent's text in these messages, without thoughts.
 fn said(messages: &[Value]) -> String {
     let chunks = messages.iter().map(|message| &message["params"]["update"]);
     let chunks = chunks.filter(|update| update["sessionUpdate"] == "agent_message_chunk");

@@ -1,5 +1,5 @@
-//! The images of agents: each starts its agent for any user behind the shims, and holds nothing that
-//! could stand in for a sidecar.
+//! The agents' images: each starts its agent for any user behind the shims, and contains no tool
+//! that could replace a sidecar's.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use aifo_tests::{Engine, Outcome, Running};
 
-/// Every agent that has an image.
+/// Every agent with an image.
 const AGENTS: [&str; 12] = [
     "aider",
     "claude",
@@ -23,7 +23,7 @@ const AGENTS: [&str; 12] = [
     "vibe",
 ];
 
-/// What a launcher sets.
+/// The variables that a launcher sets.
 const CONTRACT: [&str; 4] = [
     "PATH=/opt/aifo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "AIFO_SHIM_SMART=1",
@@ -31,38 +31,38 @@ const CONTRACT: [&str; 4] = [
     "AIFO_SHIM_SMART_PYTHON=1",
 ];
 
-/// How long an agent may take: some load half a gigabyte before they say a word.
+/// The deadline of an agent: some load half a gigabyte at the start.
 const START: Duration = Duration::from_secs(300);
 
-/// Root, and somebody whom no passwd file knows.
+/// Root, and a user without a passwd entry.
 const USERS: [&str; 2] = ["0:0", "1000:1000"];
 
-/// Runs a story for each agent whose image is there; the others are named.
-fn for_each_agent(story: &str, tell: impl Fn(&Engine, &str)) {
-    let Some(engine) = Engine::of_run(story) else { return };
-    let mut told = 0;
+/// Runs a test for each agent with an image; reports the others as skipped.
+fn for_each_agent(test: &str, scenario: impl Fn(&Engine, &str)) {
+    let Some(engine) = Engine::of_run(test) else { return };
+    let mut printed = 0;
     for agent in AGENTS {
         let inspect = ["image", "inspect", "--format", "there", &image(agent)];
         if Outcome::of(&mut engine.command(inspect)).text().trim_end() == "there" {
-            tell(&engine, agent);
-            told += 1;
+            scenario(&engine, agent);
+            printed += 1;
         } else {
-            // Nobody is left to be told that stderr is gone.
+            // A closed stderr does not matter.
             let _ = writeln!(
                 std::io::stderr(),
-                "skipped: {story}: no {}; make it with: cargo xtask images build agent-{agent}",
+                "skipped: {test}: no {}; make it with: cargo xtask images build agent-{agent}",
                 image(agent)
             );
         }
     }
-    assert!(told > 0, "no agent has an image");
+    assert!(printed > 0, "no agent has an image");
 }
 
 fn image(agent: &str) -> String {
     format!("aifo-agent-{agent}:latest")
 }
 
-/// Runs words in an agent's image as in a session whose proxy nobody has started.
+/// Runs a command in an agent's image as in a session without a proxy.
 fn in_session(engine: &Engine, agent: &str, user: &str, words: &[&str]) -> Outcome {
     let mut command = engine.command(["run", "--rm", "--network", "none", "--user", user]);
     command.args(["--tmpfs", "/run/aifo"]);
@@ -70,7 +70,7 @@ fn in_session(engine: &Engine, agent: &str, user: &str, words: &[&str]) -> Outco
     finish(command.arg(image(agent)).args(words))
 }
 
-/// Runs words in an agent's image as whoever has nothing but an engine.
+/// Runs a command in an agent's image without a session.
 fn alone(engine: &Engine, agent: &str, words: &[&str]) -> Outcome {
     let run = ["run", "--rm", "--network", "none", "--user", "1000:1000"];
     finish(engine.command(run).arg(image(agent)).args(words))
@@ -80,7 +80,7 @@ fn finish(command: &mut Command) -> Outcome {
     Running::start(command.stdin(Stdio::null())).finish_within(START)
 }
 
-/// Whether a text holds something like `1.22.333`.
+/// Whether a text contains a version such as `1.22.333`.
 fn has_version(text: &str) -> bool {
     let parts = |word: &str| word.split('.').filter(|part| !part.is_empty()).count();
     text.split(|c: char| !c.is_ascii_digit() && c != '.').any(|word| parts(word) >= 3)
@@ -88,12 +88,12 @@ fn has_version(text: &str) -> bool {
 
 #[test]
 #[ignore = "agents: cargo xtask test agents"]
-fn whoever_starts_it_behind_the_shims_it_tells_its_version() {
-    for_each_agent("whoever_starts_it_behind_the_shims_it_tells_its_version", |engine, agent| {
+fn any_user_can_start_it_behind_the_shims() {
+    for_each_agent("any_user_can_start_it_behind_the_shims", |engine, agent| {
         for user in USERS {
             let outcome = in_session(engine, agent, user, &[agent, "--version"]);
-            let told = outcome.exited(0).text() + &outcome.stderr;
-            assert!(has_version(&told), "{agent} as {user}: {told}");
+            let printed = outcome.exited(0).text() + &outcome.stderr;
+            assert!(has_version(&printed), "{agent} as {user}: {printed}");
         }
     });
 }
@@ -103,8 +103,8 @@ fn whoever_starts_it_behind_the_shims_it_tells_its_version() {
 fn without_a_session_it_starts_as_well() {
     for_each_agent("without_a_session_it_starts_as_well", |engine, agent| {
         let outcome = alone(engine, agent, &[agent, "--version"]);
-        let told = outcome.exited(0).text() + &outcome.stderr;
-        assert!(has_version(&told), "{agent}: {told}");
+        let printed = outcome.exited(0).text() + &outcome.stderr;
+        assert!(has_version(&printed), "{agent}: {printed}");
         let shell = alone(engine, agent, &["bash", "-lc", "echo $PATH; touch ~/file"]);
         let path = shell.exited(0).text();
         assert!(!path.contains("/opt/aifo"), "{agent}: {path}");
@@ -114,7 +114,7 @@ fn without_a_session_it_starts_as_well() {
 #[test]
 #[ignore = "agents: cargo xtask test agents"]
 fn every_shell_finds_the_shims_first() {
-    // Once more, as some agents read it themselves.
+    // Also without a login shell, as some agents find tools themselves.
     let find = "for tool in cargo node npm python3 make; do command -v $tool; done
         . /etc/profile
         echo $PATH";
@@ -143,8 +143,8 @@ fn tools_are_a_sidecars_and_the_shim_says_so() {
         exec /opt/aifo/bin/make";
     for_each_agent("tools_are_a_sidecars_and_the_shim_says_so", |engine, agent| {
         let outcome = in_session(engine, agent, "1000:1000", &["sh", "-c", script]);
-        let told = outcome.exited(86).only_line();
-        assert!(told.starts_with("aifo-shim: proxy not configured."), "{agent}: {told}");
+        let printed = outcome.exited(86).only_line();
+        assert!(printed.starts_with("aifo-shim: proxy not configured."), "{agent}: {printed}");
         assert_eq!(outcome.text(), "", "{agent}");
     });
 }

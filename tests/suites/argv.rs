@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use aifo_tests::{Outcome, Session};
 
-/// Through the shim and through raw v1 and v2: the tool prints each argument and a NUL.
+/// Through the shim and through raw versions 1 and 2: the tool prints each argument and a NUL.
 #[track_caller]
 fn check(session: &Session, args: &[&[u8]]) {
     let expected: Vec<u8> = args.iter().flat_map(|arg| [*arg, b"\0"].concat()).collect();
@@ -68,7 +68,7 @@ fn many_empty_arguments() {
     check(&Session::start(), &[&b""[..]; 10_000]);
 }
 
-/// 128 KiB is the kernel's own limit for one argument.
+/// The kernel limits one argument to 128 KiB.
 #[test]
 fn what_the_kernel_refuses_is_126_and_a_clear_line() {
     let session = Session::start();

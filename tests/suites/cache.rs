@@ -1,17 +1,17 @@
-//! `aifo-coder cache`, and which sessions share what local sidecars keep. (That of containers is
-//! `container_ops`'s and `container_isolation`'s.)
+//! `aifo-coder cache`, and the sharing of local caches. (`container_ops` and `container_isolation`
+//! test those of containers.)
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Backend, Outcome, Setup, Tool, possible};
+use aifo_tests::{Backend, Outcome, SessionSetup, Tool, can_run};
 
 /// Several projects of one user, whose tools are all `/bin/sh`.
-struct Projects(Setup);
+struct Projects(SessionSetup);
 
-/// Each kind, a tool of it, and the variables that say where it keeps things.
+/// Each kind, one of its tools, and the variables of its caches.
 const KINDS: [(&str, &str, &[&str]); 5] = [
     ("rust", "cargo", &["CARGO_HOME"]),
     ("node", "npm", &["NPM_CONFIG_CACHE", "YARN_CACHE_FOLDER", "PNPM_STORE_PATH", "DENO_DIR"]),
@@ -21,16 +21,19 @@ const KINDS: [(&str, &str, &[&str]); 5] = [
 ];
 
 impl Projects {
-    /// `None` where sidecars are no processes of this machine.
+    /// `None` unless sidecars are local.
     fn new() -> Option<Self> {
         if *Backend::chosen() != Backend::Local {
             return None;
         }
-        let shell = |setup: Setup, tool: &str| setup.tool(tool, Tool::Link("/bin/sh".into()));
-        Some(Projects(KINDS.iter().fold(Setup::new(), |setup, (_, tool, _)| shell(setup, tool))))
+        let shell =
+            |setup: SessionSetup, tool: &str| setup.tool(tool, Tool::Link("/bin/sh".into()));
+        Some(Projects(
+            KINDS.iter().fold(SessionSetup::new(), |setup, (_, tool, _)| shell(setup, tool)),
+        ))
     }
 
-    /// Says in the user's file which sessions share caches.
+    /// Sets the scope of caches in the user's configuration.
     fn share(&self, scope: &str) {
         let directory = self.0.scratch().join("home/.config/aifo");
         fs::create_dir_all(&directory).unwrap();
@@ -44,7 +47,7 @@ impl Projects {
         path
     }
 
-    /// Runs a script as a tool of a kind in a session of its own over a project.
+    /// Runs a script as a tool of a kind in a new session of a project.
     fn run(&self, project: &str, kind: &str, script: &str, switches: &[&str]) -> Outcome {
         let (_, tool, _) = KINDS.iter().find(|(known, ..)| *known == kind).unwrap();
         let script = format!("PATH=/usr/bin:/bin; {script}");
@@ -58,7 +61,7 @@ impl Projects {
         Outcome::of(self.0.coder().arg("cache").args(args))
     }
 
-    /// What a project's tools find of what was planted, in the order of the variables.
+    /// The planted files that a project's tools find, in the order of the variables.
     #[track_caller]
     fn found(&self, project: &str, kind: &str) -> String {
         let (_, _, variables) = KINDS.iter().find(|(known, ..)| *known == kind).unwrap();
@@ -79,12 +82,13 @@ impl Projects {
     }
 }
 
-/// Where what is unpacked lies.
+/// The directory of unpacked packages.
 fn below(variable: &str) -> &'static str {
     if variable == "CARGO_HOME" { "registry/src" } else { "unpacked" }
 }
 
-/// A tool of one project changes what its caches unpack and compile; another project does not build it.
+/// A tool of one project changes its unpacked and compiled caches; another project does not build
+/// them.
 #[test]
 fn a_cache_carries_nothing_between_projects() {
     let Some(projects) = Projects::new() else { return };
@@ -93,7 +97,7 @@ fn a_cache_carries_nothing_between_projects() {
         assert_eq!(projects.found("one", kind), planted, "{kind}: it is the project's own");
         assert_eq!(projects.found("another", kind), "", "{kind}");
     }
-    // By the user's own decision all of them share: the same way is open then.
+    // The user may choose that all projects share; then they do.
     projects.share("user");
     let planted = projects.plant("one", "go");
     assert_eq!(projects.found("another", "go"), planted);
@@ -105,7 +109,7 @@ fn a_cache_carries_nothing_between_projects() {
 fn a_linked_worktree_shares_the_caches_of_its_repository_and_a_forged_one_does_not() {
     let Some(projects) = Projects::new() else { return };
     let name = "a_linked_worktree_shares_the_caches_of_its_repository_and_a_forged_one_does_not";
-    if !possible(&format!("cache::{name}"), &["git", "--version"]) {
+    if !can_run(&format!("cache::{name}"), &["git", "--version"]) {
         return;
     }
     let git = |args: &[&str]| {
@@ -124,7 +128,7 @@ fn a_linked_worktree_shares_the_caches_of_its_repository_and_a_forged_one_does_n
     let planted = projects.plant("main", "go");
     assert_eq!(projects.found("linked", "go"), planted);
 
-    // All that a tool of this project can write says that it is that worktree.
+    // Everything that a tool can write claims that the project is that worktree.
     let forged = projects.at("forged");
     fs::copy(projects.at("linked").join(".git"), forged.join(".git")).unwrap();
     assert_eq!(projects.found("forged", "go"), "");
@@ -195,15 +199,15 @@ fn caches_are_listed_by_their_projects_and_cleared_by_project() {
     assert_eq!(fs::read_dir(own.join("projects")).unwrap().count(), 0);
 }
 
-/// What all projects shared before each had caches of its own.
+/// The caches that all projects shared in earlier versions.
 #[test]
 fn cleanup_names_caches_that_are_no_longer_used_once() {
     let Some(projects) = Projects::new() else { return };
     let shared = projects.0.scratch().join("home/.cache/aifo/npm");
-    let told = "aifo-coder: sessions no longer use the caches that projects shared: ";
+    let printed = "aifo-coder: sessions no longer use the caches that projects shared: ";
     let cleanup = |args: &[&str]| {
         let outcome = Outcome::of(projects.0.coder().arg("cleanup").args(args));
-        outcome.exited(0).stderr.contains(told)
+        outcome.exited(0).stderr.contains(printed)
     };
     assert!(!cleanup(&[]), "there are none");
     fs::create_dir_all(&shared).unwrap();
@@ -212,7 +216,7 @@ fn cleanup_names_caches_that_are_no_longer_used_once() {
     projects.share("project");
     assert!(cleanup(&["--dry-run"]));
     let outcome = Outcome::of(projects.0.coder().arg("cleanup"));
-    let line = format!("{told}{} (local)\n", shared.display());
+    let line = format!("{printed}{} (local)\n", shared.display());
     let hint = "hint: remove them with: aifo-coder cache clear --user\n";
     assert!(outcome.exited(0).stderr.ends_with(&(line + hint)), "{outcome:?}");
     assert!(!cleanup(&[]), "once");
@@ -221,15 +225,15 @@ fn cleanup_names_caches_that_are_no_longer_used_once() {
 
 #[test]
 fn caches_are_listed_and_cleared_by_kind() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let own = setup.scratch().join("home/.cache/aifo");
     let cache = |args: &[&str]| Outcome::of(setup.coder().arg("cache").args(args));
     assert_eq!(cache(&["list"]).exited(0).only_line(), "aifo-coder: there is no cache");
 
-    for folder in ["npm", "pip", "go/pkg/mod/example.org"] {
-        fs::create_dir_all(own.join(folder)).unwrap();
+    for dir in ["npm", "pip", "go/pkg/mod/example.org"] {
+        fs::create_dir_all(own.join(dir)).unwrap();
     }
-    // As go leaves what it has downloaded.
+    // Read-only, like go's downloads.
     let closed = own.join("go/pkg/mod/example.org");
     fs::write(closed.join("go.mod"), "module x").unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
@@ -240,11 +244,11 @@ fn caches_are_listed_and_cleared_by_kind() {
     let names: Vec<_> = rows[1..].iter().map(|row| (row[0], row[1])).collect();
     assert_eq!(names, [("go", "local"), ("node", "local"), ("python", "local")], "{listed}");
 
-    let told = cache(&["clear", "--dry-run", "go"]).exited(0).text();
-    assert_eq!(told, format!("would remove {} (local)\n", own.join("go").display()));
+    let printed = cache(&["clear", "--dry-run", "go"]).exited(0).text();
+    assert_eq!(printed, format!("would remove {} (local)\n", own.join("go").display()));
     assert!(closed.is_dir());
-    let told = cache(&["clear", "golang,py"]).exited(0).text();
-    assert_eq!(told.lines().count(), 2, "{told}");
+    let printed = cache(&["clear", "golang,py"]).exited(0).text();
+    assert_eq!(printed.lines().count(), 2, "{printed}");
     assert!(!own.join("go").exists() && !own.join("pip").exists() && own.join("npm").exists());
 
     let json = cache(&["list", "--json"]).exited(0).text();
@@ -256,6 +260,6 @@ fn caches_are_listed_and_cleared_by_kind() {
 
 #[test]
 fn an_unknown_kind_is_a_mistake_of_the_command_line() {
-    let outcome = Outcome::of(Setup::new().coder().args(["cache", "clear", "rsut"]));
+    let outcome = Outcome::of(SessionSetup::new().coder().args(["cache", "clear", "rsut"]));
     assert!(outcome.exited(2).stderr.contains("did you mean 'rust'?"), "{outcome:?}");
 }

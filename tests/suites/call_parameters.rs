@@ -1,20 +1,19 @@
-//! The parameters of a call: form rules, the working directory, exec ids.
+//! Parameters of a call: form rules, the working directory, exec ids.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
 use aifo_tests::{Answer, Backend, Session, fresh_id};
 
-/// Sends a hand-written form body.
+/// Sends a raw form body.
 fn form(session: &Session, body: impl AsRef<[u8]>) -> Answer {
     session.answer(&session.post("/exec").body(body))
 }
 
-/// Calls `make cwd` from a folder.
-fn cwd(session: &Session, folder: &str) -> Answer {
-    session.answer(
-        &session.post("/exec").field("tool", "make").field("cwd", folder).field("arg", "cwd"),
-    )
+/// Calls `make cwd` in a directory.
+fn cwd(session: &Session, dir: &str) -> Answer {
+    session
+        .answer(&session.post("/exec").field("tool", "make").field("cwd", dir).field("arg", "cwd"))
 }
 
 #[track_caller]
@@ -127,22 +126,22 @@ fn a_working_directory_outside_the_workspace_is_refused() {
         ("/".to_owned(), "the machine's root"),
         ("/usr".to_owned(), "a place of the machine"),
         (evil.to_str().unwrap().to_owned(), "a name that only begins like the workspace"),
-        (below(".."), "the folder above"),
+        (below(".."), "the directory above"),
         (below("../workspace-evil"), "a neighbour"),
         (below("way-out"), "a link that leads out"),
         (below("way-out/usr"), "a place behind a link that leads out"),
         (below("dangling"), "a link that leads nowhere"),
-        (below("no-such"), "a folder that is not there"),
+        (below("no-such"), "a directory that is not there"),
         (below("file"), "a file"),
     ];
-    for (folder, what) in rows {
-        check_bad_request(&cwd(&session, &folder), what);
+    for (dir, what) in rows {
+        check_bad_request(&cwd(&session, &dir), what);
     }
     let relative = cwd(&session, "sub");
     assert_eq!(relative.text(), "bad request: cwd must be absolute\n");
 }
 
-/// Agents probe tools from anywhere.
+/// Agents probe tools from any directory.
 #[test]
 fn a_version_may_be_asked_from_anywhere() {
     let session = Session::start();
@@ -184,15 +183,15 @@ fn an_exec_id_is_free_again_before_the_trailer() {
     }
 }
 
-/// Agent and tools share it, so a tool may well be called in it.
+/// Agent and tools share it, so tools may be called in it.
 #[test]
 fn the_sessions_temporary_directory_is_a_place_to_run_in() {
     let session = Session::start();
     let tmp = session.tmp().into_os_string().into_string().expect("the scratch path is text");
     let env = session.answer(&session.exec("make", ["env"])).text();
-    let told = env.lines().find_map(|line| line.strip_prefix("TMPDIR="));
-    // In a container it is `/tmp`, of which nobody has to be told.
-    assert_eq!(told, (*Backend::chosen() == Backend::Local).then_some(tmp.as_str()));
+    let printed = env.lines().find_map(|line| line.strip_prefix("TMPDIR="));
+    // In a container it is `/tmp`, which needs no variable.
+    assert_eq!(printed, (*Backend::chosen() == Backend::Local).then_some(tmp.as_str()));
     fs::create_dir(format!("{tmp}/sub")).unwrap();
     symlink("/usr", format!("{tmp}/way-out")).unwrap();
     for place in [tmp.to_owned(), format!("{tmp}/sub"), format!("{tmp}/sub/../sub")] {

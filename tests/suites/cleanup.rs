@@ -1,16 +1,16 @@
-//! `aifo-coder cleanup`: what killed sessions left goes, and nothing else. (What they left on an
-//! engine is `container_ops`'s.)
+//! `aifo-coder cleanup` removes the leftovers of killed sessions and nothing else. (`container_ops`
+//! tests leftovers on an engine.)
 //!
-//! Other suites have sessions on this machine at the same time, so here only those are removed that
-//! are named.
+//! Other suites run sessions on this machine at the same time, so these tests remove sessions by
+//! their ids.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Listen, Outcome, Running, Session, Setup, Signal, binaries, eventually};
+use aifo_tests::{Listen, Outcome, Running, Session, SessionSetup, Signal, binaries, eventually};
 
-/// `aifo-coder` where sessions have their folders in `run`.
+/// `aifo-coder` with `run` as the parent of session directories.
 fn coder(run: &Path, args: &[&str]) -> Command {
     let mut coder = Command::new(&binaries().coder);
     coder
@@ -24,8 +24,8 @@ fn coder(run: &Path, args: &[&str]) -> Command {
     coder
 }
 
-/// The folders of sessions, and their temporary ones, by their names.
-fn folders(run: &Path) -> Vec<String> {
+/// The names of session directories and temporary directories.
+fn dirs(run: &Path) -> Vec<String> {
     let entries = fs::read_dir(run).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
     names.retain(|name| name.starts_with("aifo-"));
@@ -37,11 +37,11 @@ fn run(session: &Session) -> PathBuf {
     session.scratch().join("run")
 }
 
-/// The id of the only session that has a folder here.
+/// The id of the only session here.
 #[track_caller]
 fn id(run: &Path) -> String {
-    let names = folders(run);
-    let own = names.iter().find(|name| !name.ends_with("-tmp")).expect("a session has a folder");
+    let names = dirs(run);
+    let own = names.iter().find(|name| !name.ends_with("-tmp")).expect("a session has a directory");
     own.trim_start_matches("aifo-").to_owned()
 }
 
@@ -52,17 +52,17 @@ fn what_a_killed_session_left_is_named_and_removed() {
     let id = id(&run);
     session.end(Signal::SIGKILL);
     let left = [format!("aifo-{id}"), format!("aifo-{id}-tmp")];
-    assert_eq!(folders(&run), left);
+    assert_eq!(dirs(&run), left);
 
-    let told = Outcome::of(&mut coder(&run, &["cleanup", "--dry-run", &id])).exited(0).text();
+    let printed = Outcome::of(&mut coder(&run, &["cleanup", "--dry-run", &id])).exited(0).text();
     let expected =
         left.iter().map(|name| format!("would remove folder {}\n", run.join(name).display()));
     let mut expected: Vec<_> = expected.collect();
     expected.sort();
-    let mut lines: Vec<_> = told.lines().map(|line| format!("{line}\n")).collect();
+    let mut lines: Vec<_> = printed.lines().map(|line| format!("{line}\n")).collect();
     lines.sort();
     assert_eq!(lines, expected);
-    assert_eq!(folders(&run), left, "nothing was removed");
+    assert_eq!(dirs(&run), left, "nothing was removed");
 
     let json = Outcome::of(&mut coder(&run, &["cleanup", "--json", &id])).exited(0).text();
     let rows: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -73,7 +73,7 @@ fn what_a_killed_session_left_is_named_and_removed() {
         assert_eq!((&row["what"], &row["removed"]), (&"folder".into(), &true.into()));
         assert!(row["engine"].is_null() && row["error"].is_null(), "{row}");
     }
-    assert_eq!(folders(&run), [""; 0]);
+    assert_eq!(dirs(&run), [""; 0]);
     let outcome = Outcome::of(&mut coder(&run, &["cleanup", &id]));
     assert_eq!(outcome.exited(0).only_line(), "aifo-coder: nothing is left of any session");
 }
@@ -102,26 +102,27 @@ fn a_session_that_runs_is_not_touched() {
     let run = run(&dead);
     let dead_id = id(&run);
     dead.end(Signal::SIGKILL);
-    let beside = Setup::new().env_path("XDG_RUNTIME_DIR", &run).env_path("TMPDIR", &run).start();
+    let beside =
+        SessionSetup::new().env_path("XDG_RUNTIME_DIR", &run).env_path("TMPDIR", &run).start();
     let listed = Outcome::of(&mut coder(&run, &["sessions"])).exited(0).text();
     let live_id = listed.lines().nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
 
     let all = Outcome::of(&mut coder(&run, &["cleanup", "--dry-run"])).exited(0).text();
     assert!(all.contains(&dead_id) && !all.contains(&live_id), "{all}");
     let outcome = Outcome::of(&mut coder(&run, &["cleanup", &live_id]));
-    let told = format!("aifo-coder: session {live_id} runs, so nothing of it is removed\n");
-    assert!(outcome.exited(0).stderr.starts_with(&told), "{outcome:?}");
+    let printed = format!("aifo-coder: session {live_id} runs, so nothing of it is removed\n");
+    assert!(outcome.exited(0).stderr.starts_with(&printed), "{outcome:?}");
     Outcome::of(&mut coder(&run, &["cleanup", &dead_id])).exited(0);
-    assert_eq!(folders(&run), [format!("aifo-{live_id}"), format!("aifo-{live_id}-tmp")]);
+    assert_eq!(dirs(&run), [format!("aifo-{live_id}"), format!("aifo-{live_id}-tmp")]);
     assert_eq!(beside.answer(&beside.exec("make", ["say", "hi"])).text(), "hi\n");
 }
 
 #[test]
 fn a_session_that_is_starting_is_not_touched() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let shim = setup.scratch().join("slow-shim");
     let real = binaries().shim.display();
-    // As a runner it does not answer, so the session is neither up nor given up.
+    // It does not respond as a runner, so the session keeps starting.
     let script =
         format!("#!/bin/sh\n[ \"$1\" = --version ] && exec {real} --version\nexec /bin/cat\n");
     fs::write(&shim, script).unwrap();
@@ -130,31 +131,31 @@ fn a_session_that_is_starting_is_not_touched() {
     let run = setup.runtime();
     let mut serve = setup.coder();
     let starting = Running::start(serve.args(["serve", "--backend=local", "--toolchain=rust"]));
-    eventually("it has its folders", || folders(&run).len() == 2);
+    eventually("it has its directories", || dirs(&run).len() == 2);
     let id = id(&run);
     let outcome = Outcome::of(&mut coder(&run, &["cleanup", &id]));
     assert_eq!(outcome.exited(0).only_line(), "aifo-coder: nothing is left of any session");
-    assert_eq!(folders(&run).len(), 2);
+    assert_eq!(dirs(&run).len(), 2);
 
     starting.signal(Signal::SIGKILL);
     starting.finish();
-    let told = Outcome::of(&mut coder(&run, &["cleanup", &id])).exited(0).text();
-    assert_eq!(told.lines().count(), 2, "{told}");
-    assert_eq!(folders(&run), [""; 0]);
+    let printed = Outcome::of(&mut coder(&run, &["cleanup", &id])).exited(0).text();
+    assert_eq!(printed.lines().count(), 2, "{printed}");
+    assert_eq!(dirs(&run), [""; 0]);
 }
 
 #[test]
-fn a_socket_elsewhere_goes_too_with_the_folder_made_for_it() {
-    let setup = Setup::new();
-    let folder = setup.scratch().join("socket");
-    let url = format!("unix://{}/exec.sock", folder.display());
+fn a_socket_elsewhere_goes_too_with_the_directory_made_for_it() {
+    let setup = SessionSetup::new();
+    let dir = setup.scratch().join("socket");
+    let url = format!("unix://{}/exec.sock", dir.display());
     let mut session = setup.listen(Listen::On(url)).start();
     let run = run(&session);
     let id = id(&run);
     session.end(Signal::SIGKILL);
-    assert!(folder.join("exec.sock").exists());
-    let told = Outcome::of(&mut coder(&run, &["cleanup", &id])).exited(0).text();
-    let line = format!("removed socket {}/exec.sock", folder.display());
-    assert!(told.lines().any(|told| told == line), "{told}");
-    assert!(!folder.exists());
+    assert!(dir.join("exec.sock").exists());
+    let printed = Outcome::of(&mut coder(&run, &["cleanup", &id])).exited(0).text();
+    let line = format!("removed socket {}/exec.sock", dir.display());
+    assert!(printed.lines().any(|printed| printed == line), "{printed}");
+    assert!(!dir.exists());
 }

@@ -1,19 +1,18 @@
-//! `aifo-coder completions` and `aifo-coder man`: the shells and the reader of manuals judge.
+//! `aifo-coder completions` and `aifo-coder man`, tested with the real shells and groff.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Outcome, Setup, possible};
+use aifo_tests::{Outcome, SessionSetup, can_run};
 
 const SHELLS: [&str; 5] = ["bash", "zsh", "fish", "elvish", "powershell"];
 
-/// What our script is, in a file; the user has an agent and a kind of their own.
-fn script(setup: &Setup, shell: &str) -> PathBuf {
-    let folder = setup.scratch().join("home/.config/aifo");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("config.toml"), "[agents.mine]\n[kind.zig]\ntools = [\"zig\"]\n")
-        .unwrap();
+/// Writes the completion script to a file; the user has an own agent and kind.
+fn script(setup: &SessionSetup, shell: &str) -> PathBuf {
+    let dir = setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("config.toml"), "[agents.mine]\n[kind.zig]\ntools = [\"zig\"]\n").unwrap();
     let outcome = Outcome::of(setup.coder().args(["completions", shell]));
     assert_eq!(outcome.exited(0).stderr, "");
     let path = setup.scratch().join(shell);
@@ -21,7 +20,7 @@ fn script(setup: &Setup, shell: &str) -> PathBuf {
     path
 }
 
-/// What is typed before the tab, and what is offered then; nothing behind `!` may be.
+/// The typed text, and the candidates; those after `!` must not be offered.
 const TYPED: [(&str, &str); 11] = [
     ("aifo-coder ses", "sessions"),
     ("aifo-coder run co", "codex copilot !claude"),
@@ -49,10 +48,10 @@ fn judge(typed: &str, offered: &str, expected: &str) {
 
 #[test]
 fn bash_completes() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let script = script(&setup, "bash");
     for (typed, expected) in TYPED {
-        // As readline calls it: the function that was registered, with command, word, and word before.
+        // As readline calls it: the registered function, with command, word, and previous word.
         let tab = "source \"$1\"; shift; compopt() { :; }\n\
                    registered=$(complete -p aifo-coder) || exit\n\
                    function=${registered#*-F }; function=${function%% *}\n\
@@ -69,10 +68,10 @@ fn bash_completes() {
 
 #[test]
 fn fish_completes() {
-    if !possible("completions: fish_completes", &["fish", "--version"]) {
+    if !can_run("completions: fish_completes", &["fish", "--version"]) {
         return;
     }
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let script = script(&setup, "fish");
     for (typed, expected) in TYPED {
         let mut fish = Command::new("fish");
@@ -86,10 +85,10 @@ fn fish_completes() {
 
 #[test]
 fn zsh_takes_the_script() {
-    if !possible("completions: zsh_takes_the_script", &["zsh", "--version"]) {
+    if !can_run("completions: zsh_takes_the_script", &["zsh", "--version"]) {
         return;
     }
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let script = script(&setup, "zsh");
     let take = "autoload -Uz compinit; compinit -u -D; source $1; print $_comps[aifo-coder]";
     let mut zsh = Command::new("zsh");
@@ -99,7 +98,7 @@ fn zsh_takes_the_script() {
 
 #[test]
 fn every_shell_has_a_script_and_no_other() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     for shell in SHELLS {
         let text = fs::read_to_string(script(&setup, shell)).unwrap();
         assert!(text.contains("force-share") && text.contains("doctor"), "{shell}");
@@ -109,26 +108,26 @@ fn every_shell_has_a_script_and_no_other() {
 
 #[test]
 fn a_broken_file_of_the_users_breaks_no_shell() {
-    let setup = Setup::new();
-    let folder = setup.scratch().join("home/.config/aifo");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("config.toml"), "agents =").unwrap();
+    let setup = SessionSetup::new();
+    let dir = setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("config.toml"), "agents =").unwrap();
     let outcome = Outcome::of(setup.coder().args(["completions", "bash"]));
     assert_eq!(outcome.exited(0).stderr, "");
     assert!(outcome.text().contains(" codex "));
 }
 
-/// The pages that were written.
-fn pages(setup: &Setup) -> Vec<PathBuf> {
-    let folder = setup.scratch().join("share/man1");
-    Outcome::of(setup.coder().arg("man").arg(&folder)).exited(0);
-    let pages = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+/// The generated pages.
+fn pages(setup: &SessionSetup) -> Vec<PathBuf> {
+    let dir = setup.scratch().join("share/man1");
+    Outcome::of(setup.coder().arg("man").arg(&dir)).exited(0);
+    let pages = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     pages.collect()
 }
 
 #[test]
 fn every_command_has_a_manual_page() {
-    let pages = pages(&Setup::new());
+    let pages = pages(&SessionSetup::new());
     let has = |name: &str| pages.iter().any(|page| page.ends_with(name));
     for name in ["aifo-coder.1", "aifo-coder-run.1", "aifo-coder-cache-clear.1"] {
         assert!(has(name), "{name}: {pages:?}");
@@ -137,10 +136,10 @@ fn every_command_has_a_manual_page() {
 
 #[test]
 fn the_pages_render_without_a_warning() {
-    if !possible("completions: the_pages_render_without_a_warning", &["groff", "--version"]) {
+    if !can_run("completions: the_pages_render_without_a_warning", &["groff", "--version"]) {
         return;
     }
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let rendered = |page: &Path| {
         let mut groff = Command::new("groff");
         let outcome = Outcome::of(groff.args(["-man", "-Tascii", "-wall", "-P-cbou"]).arg(page));

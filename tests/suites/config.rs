@@ -1,32 +1,32 @@
-//! `aifo-coder config`, and that a session does what its configuration says.
+//! `aifo-coder config`, and the effect of the configuration on sessions.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use aifo_tests::{Outcome, Setup, Tool};
+use aifo_tests::{Outcome, SessionSetup, Tool};
 
 const USER: &str = "home/.config/aifo/config.toml";
 const WORKSPACE: &str = "workspace/.aifo.toml";
 
-fn path(setup: &Setup, file: &str) -> PathBuf {
-    setup.workspace().parent().expect("a setup has its folders in one").join(file)
+fn path(setup: &SessionSetup, file: &str) -> PathBuf {
+    setup.workspace().parent().expect("a setup has one parent directory").join(file)
 }
 
-fn write(setup: &Setup, file: &str, text: &str) -> PathBuf {
+fn write(setup: &SessionSetup, file: &str, text: &str) -> PathBuf {
     let path = path(setup, file);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, text).unwrap();
     path
 }
 
-fn coder(setup: &Setup, args: &[&str]) -> Outcome {
+fn coder(setup: &SessionSetup, args: &[&str]) -> Outcome {
     Outcome::of(setup.coder().args(args))
 }
 
-/// The line of `config show` about a key, spaces made single.
+/// The line of `config show` with a key, with single spaces.
 #[track_caller]
-fn shown(setup: &Setup, args: &[&str], key: &str) -> String {
+fn shown(setup: &SessionSetup, args: &[&str], key: &str) -> String {
     let outcome = coder(setup, &[&["config", "show"], args].concat());
     let text = outcome.exited(0).text();
     let line = text.lines().find(|line| line.split_whitespace().next() == Some(key));
@@ -36,7 +36,7 @@ fn shown(setup: &Setup, args: &[&str], key: &str) -> String {
 
 #[test]
 fn each_layer_wins_over_the_one_before() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     assert_eq!(shown(&setup, &[], "max_secs"), "(no limit) built in");
     let user = write(&setup, USER, "# mine\nmax_secs = 500\n");
     let from_user = format!("500 {}:2", user.display());
@@ -51,8 +51,8 @@ fn each_layer_wins_over_the_one_before() {
 }
 
 #[test]
-fn toolchains_come_from_the_project_unless_somebody_names_them() {
-    let setup = Setup::new();
+fn toolchains_come_from_the_project_unless_they_are_named() {
+    let setup = SessionSetup::new();
     fs::write(setup.workspace().join("Cargo.toml"), "").unwrap();
     let workspace = setup.workspace();
     let found = format!("[\"rust\"] the files of {}", workspace.display());
@@ -68,7 +68,7 @@ fn toolchains_come_from_the_project_unless_somebody_names_them() {
 
 #[test]
 fn json_has_every_value_with_its_layer() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     write(&setup, USER, "[kind.rust]\nallow = ['just']");
     let outcome = coder(&setup, &["config", "show", "--json"]);
     let text = outcome.exited(0).text();
@@ -84,38 +84,38 @@ fn json_has_every_value_with_its_layer() {
 
 #[test]
 fn a_mistake_has_a_place_and_a_remedy() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let user = write(&setup, USER, "\ntoolchain = ['rust']\n");
-    let told = format!(
+    let message = format!(
         "aifo-coder: {}:2: there is no key 'toolchain'\nhint: did you mean 'toolchains'?\n",
         user.display()
     );
     let check: &[&str] = &["config", "check"];
     for (args, code) in [(check, 1), (&["config", "show"], 1), (&["why", "make"], 1)] {
-        assert_eq!(coder(&setup, args).exited(code).stderr, told, "{args:?}");
+        assert_eq!(coder(&setup, args).exited(code).stderr, message, "{args:?}");
     }
     for args in [&["run", "--", "make"][..], &["exec", "--", "make"], &["serve"]] {
-        assert_eq!(coder(&setup, args).exited(86).stderr, told, "{args:?}");
+        assert_eq!(coder(&setup, args).exited(86).stderr, message, "{args:?}");
     }
 }
 
 #[test]
 fn what_a_workspace_may_not_say_starts_nothing() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let file = write(&setup, WORKSPACE, "[kind.rust]\nallow = ['sh']\n");
     let outcome = coder(&setup, &["run", "--", "make"]);
-    let told = format!(
+    let message = format!(
         "aifo-coder: {}:2: [kind.rust] allows tools, which a workspace's file may not do\n\
          hint: this belongs in your own file, '{}'\n",
         file.display(),
         path(&setup, USER).display()
     );
-    assert_eq!(outcome.exited(86).stderr, told);
+    assert_eq!(outcome.exited(86).stderr, message);
 }
 
 #[test]
 fn a_users_file_that_an_agent_could_edit_is_not_read() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     write(&setup, "workspace/aifo/config.toml", "[kind.rust]\nallow = ['sh']\n");
     let setup = {
         let workspace = setup.workspace();
@@ -123,21 +123,21 @@ fn a_users_file_that_an_agent_could_edit_is_not_read() {
     };
     let outcome = coder(&setup, &["exec", "--toolchain=rust", "--", "sh", "-c", "true"]);
     let stderr = &outcome.exited(86).stderr;
-    assert!(stderr.contains("lies in the workspace"), "{stderr}");
+    assert!(stderr.contains("is in the workspace"), "{stderr}");
     assert!(stderr.contains("hint: choose a smaller workspace"), "{stderr}");
 }
 
 #[test]
 fn the_files_are_named_and_checked() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let user = path(&setup, USER);
     let outcome = coder(&setup, &["config", "path"]);
     assert_eq!(outcome.exited(0).text(), format!("{}\n", user.display()));
     write(&setup, USER, "toolchains = ['java']\n[kind.java]\ntools = ['javac']");
     let workspace = write(&setup, WORKSPACE, "[kind.java]\ndeny = ['javac']");
     let outcome = coder(&setup, &["config", "check"]);
-    let told = format!("{}: ok\n{}: ok\n", user.display(), workspace.display());
-    assert_eq!(outcome.exited(0).text(), told);
+    let message = format!("{}: ok\n{}: ok\n", user.display(), workspace.display());
+    assert_eq!(outcome.exited(0).text(), message);
     let odd = write(&setup, "odd.toml", "max_secs = 'soon'");
     let outcome = coder(&setup, &["config", "check", odd.to_str().unwrap()]);
     let place = format!("{}:1: ", odd.display());
@@ -146,8 +146,8 @@ fn the_files_are_named_and_checked() {
 }
 
 #[test]
-fn a_pipe_in_place_of_a_file_holds_nobody_up() {
-    let setup = Setup::new();
+fn a_fifo_in_place_of_a_file_does_not_block() {
+    let setup = SessionSetup::new();
     let file = path(&setup, WORKSPACE);
     assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
     let outcome = coder(&setup, &["config", "show"]);
@@ -156,7 +156,7 @@ fn a_pipe_in_place_of_a_file_holds_nobody_up() {
 
 #[test]
 fn tools_of_the_users_own_run_and_denied_ones_do_not() {
-    let setup = Setup::new().tool("just", Tool::Fake).tool("javac", Tool::Fake);
+    let setup = SessionSetup::new().tool("just", Tool::Fake).tool("javac", Tool::Fake);
     let user = "toolchains = ['rust', 'java']\n\
                 [kind.rust]\nallow = ['just']\n[kind.java]\ntools = ['javac']";
     write(&setup, USER, user);
@@ -172,7 +172,7 @@ fn tools_of_the_users_own_run_and_denied_ones_do_not() {
 
 #[test]
 fn variables_are_listed_set_and_denied() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let user = "[env]\nallow = ['FOO', 'MY_*']\nset = { MODE = 's3cret' }\n";
     let user = write(&setup, USER, user);
     let workspace = write(&setup, WORKSPACE, "[env]\ndeny = ['MY_KEY']\n");
@@ -193,12 +193,12 @@ fn variables_are_listed_set_and_denied() {
         format!("env.deny [\"MY_KEY\"] {workspace}:2"),
     ];
     assert_eq!(rows, expected);
-    assert!(!text.contains("s3cret"), "values are nobody's to print");
+    assert!(!text.contains("s3cret"), "secret values are not printed");
 }
 
 #[test]
 fn permissions_are_shown_rule_by_rule() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     assert_eq!(shown(&setup, &[], "permissions.default"), "\"ask\" built in");
     let rules =
         "[permissions]\nallow = ['read',\n  { command = 'cargo test' }]\ndefault = 'deny'\n";
@@ -228,8 +228,8 @@ fn permissions_are_shown_rule_by_rule() {
 }
 
 #[test]
-fn agents_that_speak_acp_are_told_apart() {
-    let setup = Setup::new();
+fn agents_that_speak_acp_are_distinguished() {
+    let setup = SessionSetup::new();
     write(&setup, USER, "[agents.mine.acp]\ncommand = ['mine', '--acp']");
     let outcome = coder(&setup, &["agents", "--json"]);
     let rows: Vec<serde_json::Value> = serde_json::from_str(&outcome.exited(0).text()).unwrap();
@@ -241,35 +241,35 @@ fn agents_that_speak_acp_are_told_apart() {
 
 #[test]
 fn variables_that_cannot_be_passed_are_a_wrong_command_line() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let rows = [
-        ("PATH", "aifo-coder: --env: a tool's PATH is the sidecar's own, and no caller's\n"),
-        ("AIFO_EXEC=1", "aifo-coder: --env: a tool's AIFO_EXEC is the sidecar's own"),
-        ("A,B", "aifo-coder: --env: 'A,B' cannot be a variable\n"),
-        ("=1", "aifo-coder: --env: '' cannot be a variable\n"),
+        ("PATH", "aifo-coder: --env: variable 'PATH' is reserved: the sidecar sets its own\n"),
+        ("AIFO_EXEC=1", "aifo-coder: --env: variable 'AIFO_EXEC' is reserved"),
+        ("A,B", "aifo-coder: --env: invalid variable 'A,B'\n"),
+        ("=1", "aifo-coder: --env: invalid variable ''\n"),
     ];
-    for (word, told) in rows {
+    for (word, message) in rows {
         for command in [&["exec", "--env", word, "--", "make"][..], &["why", "--env", word, "make"]]
         {
             let outcome = coder(&setup, command);
             let stderr = &outcome.exited(2).stderr;
-            assert!(stderr.starts_with(told), "{command:?}: {stderr}");
+            assert!(stderr.starts_with(message), "{command:?}: {stderr}");
         }
     }
 }
 
 #[test]
-fn shims_are_told_which_variables_to_send() {
-    let setup = Setup::new().tool("agent", Tool::Fake);
-    let told = |words: &[&str]| {
+fn shims_get_the_list_of_variables_to_send() {
+    let setup = SessionSetup::new().tool("agent", Tool::Fake);
+    let message = |words: &[&str]| {
         let outcome =
             coder(&setup, &[&["run", "--toolchain=rust"], words, &["--", "agent", "env"]].concat());
         let text = outcome.exited(0).text();
         text.lines().find_map(|line| line.strip_prefix("AIFO_SHIM_ENV=")).map(str::to_owned)
     };
-    assert_eq!(told(&[]), None);
-    assert_eq!(told(&["--env=MODE=fast"]), None, "what is set is no caller's");
-    assert_eq!(told(&["--env=MY_*", "--env=FOO"]).as_deref(), Some("FOO,MY_*"));
+    assert_eq!(message(&[]), None);
+    assert_eq!(message(&["--env=MODE=fast"]), None, "what is set is no caller's");
+    assert_eq!(message(&["--env=MY_*", "--env=FOO"]).as_deref(), Some("FOO,MY_*"));
     let words = ["run", "--toolchain=rust", "--env=FOO", "--"];
     let settings = ["sh", "-c", "cat \"${PATH%%:*}/shim.env\""];
     let setup =
@@ -281,14 +281,14 @@ fn shims_are_told_which_variables_to_send() {
 
 #[test]
 fn a_limit_of_the_workspace_ends_tools() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     write(&setup, WORKSPACE, "max_secs = 1");
     coder(&setup, &["exec", "--toolchain=rust", "--", "make", "wait"]).exited(124);
 }
 
 #[test]
 fn an_agent_gets_the_switches_of_the_table_and_of_its_user() {
-    let setup = Setup::new().tool("codex", Tool::Fake).tool("aider", Tool::Fake);
+    let setup = SessionSetup::new().tool("codex", Tool::Fake).tool("aider", Tool::Fake);
     let setup = setup.tool("other", Tool::Fake);
     let switches = |words: &[&str]| {
         let outcome = coder(&setup, &[&["run", "--toolchain=rust"], words, &["env"]].concat());
@@ -310,14 +310,14 @@ fn an_agent_gets_the_switches_of_the_table_and_of_its_user() {
 }
 
 #[test]
-fn rust_log_chooses_what_is_told() {
-    let told = |level: &str| {
-        let setup = Setup::new().env("RUST_LOG", level);
+fn rust_log_selects_log_lines() {
+    let message = |level: &str| {
+        let setup = SessionSetup::new().env("RUST_LOG", level);
         coder(&setup, &["exec", "--toolchain=rust", "--", "make", "say", "hi"]).exited(0).clone()
     };
-    assert!(told("debug").stderr.contains("aifo-coder: exec tool=make"));
-    assert!(told("warn,aifo_proxy=debug").stderr.contains("aifo-coder: exec tool=make"));
-    assert_eq!(told("warn").stderr, "");
-    let nonsense = told("aifo_proxy=loud");
+    assert!(message("debug").stderr.contains("aifo-coder: exec tool=make"));
+    assert!(message("warn,aifo_proxy=debug").stderr.contains("aifo-coder: exec tool=make"));
+    assert_eq!(message("warn").stderr, "");
+    let nonsense = message("aifo_proxy=loud");
     assert!(nonsense.stderr.contains("RUST_LOG is ignored"), "{}", nonsense.stderr);
 }

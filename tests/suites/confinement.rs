@@ -1,21 +1,21 @@
-//! What the kernel keeps tools from, and what they can do all the same.
+//! Landlock confinement of tools: denied and allowed actions.
 
 use std::fs;
 
-use aifo_tests::{Answer, Landlock, Outcome, Session, Setup, Signal, Tool, possible};
+use aifo_tests::{Answer, Landlock, Outcome, Session, SessionSetup, Signal, Tool, can_run};
 
-/// A session in which `make` is a shell with the machine's own commands. `None` where the kernel
-/// cannot confine; the story is named then.
-fn session(story: &str) -> Option<Session> {
-    let available = Landlock::Writes.available(&format!("confinement::{story}"));
-    available.then(|| with_shell(Setup::new()).start())
+/// A session in which `make` is a shell with the machine's commands. Without Landlock, reports the
+/// test as skipped and returns `None`.
+fn session(test: &str) -> Option<Session> {
+    let available = Landlock::Writes.available(&format!("confinement::{test}"));
+    available.then(|| with_shell(SessionSetup::new()).start())
 }
 
-fn with_shell(setup: Setup) -> Setup {
+fn with_shell(setup: SessionSetup) -> SessionSetup {
     setup.tool("make", Tool::Link("/bin/sh".into()))
 }
 
-/// What a tool that is a shell says to a script.
+/// Runs a script with a tool that is a shell.
 fn sh(session: &Session, script: &str) -> Answer {
     let script = format!("PATH=/usr/bin:/bin; {script}");
     session.answer(&session.exec("make", ["-c", &script]))
@@ -49,7 +49,7 @@ fn writes_stay_in_their_place() {
         format!("truncate -s 0 {out}/old"),
         format!("rm {out}/old"),
         format!("rmdir {out}/empty"),
-        format!("mkdir {out}/folder"),
+        format!("mkdir {out}/directory"),
         format!("ln -s x {out}/link"),
         format!("mkfifo {out}/fifo"),
         format!("touch inside && mv inside {out}/moved"),
@@ -97,7 +97,8 @@ fn files_may_be_renamed_into_another_directory() {
     check_allowed(&session, "mkdir -p l && echo x > l/f && ln l/f hard && cat hard");
 }
 
-/// The policy is about writing: what a user can read, a tool can read, and it says so at the start.
+/// Confinement covers writes only: tools can read the user's files, and a warning at the start says
+/// so.
 #[test]
 fn reading_is_not_restricted() {
     let Some(session) = session("reading_is_not_restricted") else { return };
@@ -121,12 +122,12 @@ fn children_are_held_to_it_as_well() {
 fn it_gives_up_gaining_privileges() {
     let Some(session) = session("it_gives_up_gaining_privileges") else { return };
     assert_eq!(sh(&session, "grep NoNewPrivs /proc/self/status").text(), "NoNewPrivs:\t1\n");
-    // What would change the user is not even tried with more rights than before.
-    if possible("confinement::it_gives_up_gaining_privileges, sudo", &["sudo", "-n", "true"]) {
+    // Programs that change the user get no additional rights.
+    if can_run("confinement::it_gives_up_gaining_privileges, sudo", &["sudo", "-n", "true"]) {
         let answer = sh(&session, "sudo -n sh -c 'echo x > ../by-root'");
         assert_ne!(answer.exit_code(), Some("0"), "{}", answer.text());
     }
-    // Being root in a user namespace is no way out either.
+    // Root in a user namespace has no additional rights either.
     sh(&session, "unshare --user --map-root-user sh -c 'echo x > ../by-root'");
     assert!(!session.scratch().join("by-root").exists());
 }
@@ -137,7 +138,7 @@ fn a_mount_changes_nothing() {
     let outside = session.scratch().join("outside");
     fs::create_dir(&outside).unwrap();
     let out = outside.display();
-    // Landlock forbids a confined process to change mounts, whoever it is.
+    // Landlock forbids mounts to any confined process.
     sh(&session, &format!("mkdir m; unshare --mount sh -c 'mount --bind {out} m && echo x > m/x'"));
     sh(&session, &format!("mkdir m; mount --bind {out} m && echo x > m/x"));
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
@@ -145,11 +146,11 @@ fn a_mount_changes_nothing() {
 
 #[test]
 fn signals_reach_neither_proxy_nor_guard() {
-    let story = "confinement::signals_reach_neither_proxy_nor_guard";
-    if !Landlock::Signals.available(story) {
+    let test = "confinement::signals_reach_neither_proxy_nor_guard";
+    if !Landlock::Signals.available(test) {
         return;
     }
-    let mut session = with_shell(Setup::new()).start();
+    let mut session = with_shell(SessionSetup::new()).start();
     let sidecars = session.sidecars();
     let targets = std::iter::once(session.pid()).chain(sidecars.iter().map(|s| s.guard));
     for pid in targets {
@@ -163,7 +164,7 @@ fn signals_reach_neither_proxy_nor_guard() {
 }
 
 /// Runs a script as the agent of a session whose `make` is a shell.
-fn agent(setup: &Setup, script: &str) -> Outcome {
+fn agent(setup: &SessionSetup, script: &str) -> Outcome {
     let mut run = setup.coder();
     run.args(["run", "--toolchain", "c-cpp", "--", "/bin/sh", "-c", script]);
     Outcome::of(&mut run)
@@ -174,20 +175,20 @@ fn signals_do_not_reach_the_agent() {
     if !Landlock::Signals.available("confinement::signals_do_not_reach_the_agent") {
         return;
     }
-    let setup = with_shell(Setup::new());
+    let setup = with_shell(SessionSetup::new());
     let outcome = agent(&setup, "make -c \"kill -TERM $$ $PPID\" || echo the agent lives");
     assert!(outcome.exited(0).text().ends_with("the agent lives\n"), "{outcome:?}");
 }
 
-/// An agent runs as the user who started it: only its tools are held to their place.
+/// The agent runs as the user; only its tools are confined.
 #[test]
 fn the_agent_itself_is_not_confined() {
-    let setup = with_shell(Setup::new());
+    let setup = with_shell(SessionSetup::new());
     agent(&setup, "echo x > ../by-the-agent").exited(0);
     assert!(setup.scratch().join("by-the-agent").exists());
 }
 
-/// What a kind may write beside the workspace, and what lies right next to it.
+/// The additional writable directories of each kind, and their neighbours.
 #[test]
 fn caches_are_writable_by_kind() {
     if !Landlock::Writes.available("confinement::caches_are_writable_by_kind") {
@@ -203,7 +204,7 @@ fn caches_are_writable_by_kind() {
         ("go", "go", &["GOPATH", "GOMODCACHE", "GOCACHE"]),
         ("c-cpp", "make", &["CCACHE_DIR"]),
     ] {
-        let setup = Setup::new().kinds(&[kind]).tool(tool, Tool::Link("/bin/sh".into()));
+        let setup = SessionSetup::new().kinds(&[kind]).tool(tool, Tool::Link("/bin/sh".into()));
         let session = setup.start();
         let run = |script: &str| session.answer(&session.exec(tool, ["-c", script]));
         for variable in variables {
@@ -226,7 +227,7 @@ fn what_the_user_has_set_is_used_instead() {
     if !Landlock::Writes.available("confinement::what_the_user_has_set_is_used_instead") {
         return;
     }
-    let setup = Setup::new().kinds(&["python"]).tool("pip", Tool::Link("/bin/sh".into()));
+    let setup = SessionSetup::new().kinds(&["python"]).tool("pip", Tool::Link("/bin/sh".into()));
     let theirs = setup.scratch().join("theirs");
     fs::create_dir(&theirs).unwrap();
     let session = setup.env_path("PIP_CACHE_DIR", &theirs).start();
@@ -236,12 +237,11 @@ fn what_the_user_has_set_is_used_instead() {
     assert!(theirs.join("new").exists());
 }
 
-/// A home of cargo's is writable where it has to be: who writes `config.toml` or `bin` there runs what it
-/// likes at the next build.
+/// A program that writes `config.toml` or `bin` there would control the next build.
 #[test]
 fn cargos_home_is_writable_where_it_has_to_be_and_nowhere_else() {
-    let story = "confinement::cargos_home_is_writable_where_it_has_to_be_and_nowhere_else";
-    if !Landlock::Writes.available(story) {
+    let test = "confinement::cargos_home_is_writable_where_it_has_to_be_and_nowhere_else";
+    if !Landlock::Writes.available(test) {
         return;
     }
     let denied = [
@@ -255,7 +255,7 @@ fn cargos_home_is_writable_where_it_has_to_be_and_nowhere_else() {
         "echo x > \"$HOME/.cargo/config.toml\"",
     ];
     for (scope, is_users) in [("project", false), ("user", true)] {
-        let setup = Setup::new().tool("cargo", Tool::Link("/bin/sh".into()));
+        let setup = SessionSetup::new().tool("cargo", Tool::Link("/bin/sh".into()));
         let users = setup.scratch().join("home/.cargo");
         fs::create_dir_all(users.join("bin")).unwrap();
         fs::write(users.join("credentials.toml"), "the user's").unwrap();
@@ -278,30 +278,30 @@ fn cargos_home_is_writable_where_it_has_to_be_and_nowhere_else() {
         }
         assert_eq!(run("cat credentials.toml").text(), "the user's", "{scope}");
         assert_eq!(fs::read_to_string(users.join("credentials.toml")).unwrap(), "the user's");
-        // From there the user's own cargo compiles, outside of any sandbox.
+        // The user's own cargo would compile from there, outside any sandbox.
         let answer = run("mkdir -p \"$HOME/.cargo/registry/src\"");
         assert_eq!(answer.exit_code() == Some("0"), is_users, "{scope}: {}", answer.text());
     }
 }
 
-/// Says in the user's file which sessions share caches.
-fn caches(setup: &Setup, scope: &str) {
+/// Sets the scope of caches in the user's configuration.
+fn caches(setup: &SessionSetup, scope: &str) {
     let directory = setup.scratch().join("home/.config/aifo");
     fs::create_dir_all(&directory).unwrap();
     fs::write(directory.join("config.toml"), format!("[containers]\ncaches = '{scope}'\n"))
         .unwrap();
 }
 
-/// A rule that is made for a path lets tools in wherever that leads. So a link that a tool leaves in its
-/// cache must not become the next session's rule.
+/// A Landlock rule for a path applies to its target. So a link that a tool leaves in its cache must
+/// not become the next session's rule.
 #[test]
 fn a_link_in_a_cache_lets_the_next_session_out_to_nowhere() {
-    let story = "confinement::a_link_in_a_cache_lets_the_next_session_out_to_nowhere";
-    if !Landlock::Writes.available(story) {
+    let test = "confinement::a_link_in_a_cache_lets_the_next_session_out_to_nowhere";
+    if !Landlock::Writes.available(test) {
         return;
     }
     for scope in ["project", "user"] {
-        let setup = Setup::new().kinds(&["go"]).tool("go", Tool::Link("/bin/sh".into()));
+        let setup = SessionSetup::new().kinds(&["go"]).tool("go", Tool::Link("/bin/sh".into()));
         caches(&setup, scope);
         let private = setup.scratch().join("home/private");
         fs::create_dir(&private).unwrap();

@@ -1,5 +1,5 @@
-//! An agent's place, told by commands that stand for agents: what it is given, what it cannot reach,
-//! and how it ends (`spec/agents.md`).
+//! The agent's container, tested with commands in place of agents: its environment, its isolation,
+//! and its ending (`spec/agents.md`).
 
 #[path = "container_agents/start.rs"]
 mod start;
@@ -10,49 +10,49 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use aifo_tests::{Containers, EVERY_TOOL, Engine, Outcome, Running};
+use aifo_tests::{ContainerSetup, EVERY_TOOL, Engine, Outcome, Running};
 
-/// Tells by a variable that only one kind's sidecar has where it is made.
+/// Prints a variable that only one kind's sidecar has.
 pub(crate) const WHERE: &str = "all:\n\t@echo made for $${CCACHE_DIR:-nobody}\n";
-/// What it prints in the c-cpp sidecar.
+/// Its output in the c-cpp sidecar.
 pub(crate) const MADE: &str = "made for /var/cache/aifo/ccache\n";
 
-/// Sidecars for c-cpp and python, and a workspace whose `make` tells where it ran.
-pub(crate) fn containers(engine: &Engine) -> Containers {
-    let containers = Containers::of(engine).kind("c-cpp").kind("python");
+/// Sidecars for c-cpp and python, and a workspace whose `make` prints where it ran.
+pub(crate) fn containers(engine: &Engine) -> ContainerSetup {
+    let containers = ContainerSetup::of(engine).kind("c-cpp").kind("python");
     fs::write(containers.setup().workspace().join("Makefile"), WHERE).unwrap();
     containers
 }
 
 /// `aifo-coder run` of a command in a container.
-pub(crate) fn contained(containers: &Containers, command: &[&str]) -> Command {
+pub(crate) fn contained(containers: &ContainerSetup, command: &[&str]) -> Command {
     let mut run = containers.command("run");
     run.args(["--image", EVERY_TOOL, "--"]).args(command);
     run
 }
 
-/// What a shell script prints that is the agent; nothing may go wrong.
+/// Runs a shell script as the agent, which must succeed; returns its output.
 #[track_caller]
-pub(crate) fn told(containers: &Containers, script: &str) -> String {
+pub(crate) fn printed(containers: &ContainerSetup, script: &str) -> String {
     let outcome = Outcome::of(&mut contained(containers, &["sh", "-c", script]));
     outcome.exited(0).text()
 }
 
-/// A script in the workspace, which is an agent of its name.
-fn script(containers: &Containers, name: &str, body: &str) -> String {
+/// Writes a script into the workspace, which is an agent of this name.
+fn script(containers: &ContainerSetup, name: &str, body: &str) -> String {
     let path = containers.setup().workspace().join(name);
     fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     format!("/workspace/{name}")
 }
 
-fn user_file(containers: &Containers, text: &str) {
-    let folder = containers.setup().scratch().join("home/.config/aifo");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("config.toml"), text).unwrap();
+fn user_file(containers: &ContainerSetup, text: &str) {
+    let dir = containers.setup().scratch().join("home/.config/aifo");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("config.toml"), text).unwrap();
 }
 
-/// The lines of `env`, those with this beginning.
+/// The lines of `env` with this prefix.
 fn those_of(text: &str, beginning: &str) -> Vec<String> {
     let mut lines: Vec<_> =
         text.lines().filter(|line| line.starts_with(beginning)).map(str::to_owned).collect();
@@ -77,7 +77,7 @@ fn every_agent_has_the_same_path_and_its_own_switches() {
         ("somebody", "0", "0", "0"),
     ];
     for (name, smart, node, python) in rows {
-        let containers = Containers::of(&engine);
+        let containers = ContainerSetup::of(&engine);
         let agent = script(&containers, name, "env");
         let outcome = Outcome::of(&mut contained(&containers, &[&agent]));
         let text = outcome.exited(0).text();
@@ -114,23 +114,23 @@ fn tools_run_in_their_sidecars_whatever_shell_calls_them() {
         "bash -lc make",
         "sh -lc make",
         "env -i /bin/bash -lc make",
-        // As agents start servers: with a PATH, and hardly anything else.
+        // As agents start servers: with PATH and little else.
         "env -i PATH=\"$PATH\" make",
         "env -i /opt/aifo/bin/make",
         "true | make | cat",
     ];
     for shell in shells {
-        assert_eq!(told(&containers, shell), MADE, "{shell}");
+        assert_eq!(printed(&containers, shell), MADE, "{shell}");
     }
     let heredoc = "python3 - <<'EOF'\nimport os\nprint(os.environ['PIP_CACHE_DIR'])\nEOF";
-    assert_eq!(told(&containers, heredoc), "/var/cache/aifo/pip/pip\n");
+    assert_eq!(printed(&containers, heredoc), "/var/cache/aifo/pip/pip\n");
 }
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn the_agents_own_programs_stay_with_it() {
     let Some(engine) = Engine::of_run("the_agents_own_programs_stay_with_it") else { return };
-    let containers = Containers::of(&engine).kind("node").kind("python");
+    let containers = ContainerSetup::of(&engine).kind("node").kind("python");
     let setup = containers.setup();
     fs::write(setup.workspace().join("app.js"), "console.log(!!process.env.NPM_CONFIG_CACHE)")
         .unwrap();
@@ -148,7 +148,7 @@ fn the_agents_own_programs_stay_with_it() {
     let aider =
         script(&containers, "aider", &format!("{own} python3 /tmp/own/app.py; python3 app.py"));
     assert_eq!(run(&aider), "False\nTrue\n");
-    // What ran beside the agent never came to the proxy.
+    // Programs in the agent's container do not reach the proxy.
     let calls =
         Outcome::of(Command::new("grep").args(["-rh", "own/app", "--include=*.jsonl"]).arg(log));
     assert_eq!(calls.text(), "");
@@ -161,7 +161,7 @@ fn it_gets_the_variables_of_its_row_and_nothing_else_secret() {
     else {
         return;
     };
-    let containers = Containers::of(&engine)
+    let containers = ContainerSetup::of(&engine)
         .env("OPENAI_API_KEY", "sk-of-the-row")
         .env("GITHUB_TOKEN", "ghp-of-nobody")
         .env("AIFO_ENV_MINE", "given")
@@ -218,25 +218,25 @@ fn it_reaches_the_proxy_and_its_own_and_nothing_else() {
                 grep NoNewPrivs /proc/self/status";
     let expected = "/home/coder:\n\n/run/aifo:\nexec.sock\nshim.env\n\n/run/aifo-agent:\n\
                     0\n0\nNoNewPrivs:\t1\n";
-    let seen = told(&containers, &format!("{look}; true"));
-    // The bounding set is no right: nobody there can take anything of it.
+    let seen = printed(&containers, &format!("{look}; true"));
+    // The bounding set grants nothing by itself.
     let seen = seen.replace("\n1\nNoNewPrivs", "\n0\nNoNewPrivs");
     assert_eq!(seen, expected);
-    // The sidecar sees neither the proxy nor the agent.
+    // The sidecar can see neither the proxy nor the agent.
     fs::write(
         containers.setup().workspace().join("Makefile"),
         "all:\n\t@ls -A /run/aifo /run/aifo-agent /opt/aifo/bin 2>/dev/null; true\n",
     )
     .unwrap();
-    let seen = told(&containers, "make");
+    let seen = printed(&containers, "make");
     assert_eq!(seen, "/opt/aifo/bin:\naifo-runner\n\n/run/aifo:\n");
 }
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn it_keeps_the_folders_of_its_row() {
-    let Some(engine) = Engine::of_run("it_keeps_the_folders_of_its_row") else { return };
-    let containers = Containers::of(&engine);
+fn it_keeps_the_directories_of_its_row() {
+    let Some(engine) = Engine::of_run("it_keeps_the_directories_of_its_row") else { return };
+    let containers = ContainerSetup::of(&engine);
     user_file(
         &containers,
         "[agents.mine]\ncommand = ['sh', '-c', 'cat .mine/a .config/mine/b 2>/dev/null; echo \"$0 $MODE\"; \
@@ -253,13 +253,13 @@ fn it_keeps_the_folders_of_its_row() {
     assert_eq!(fs::metadata(home.join(".mine")).unwrap().mode() & 0o777, 0o700);
 }
 
-/// Who listens in a state folder runs on this machine, and would do what the agent says.
+/// A socket in a state directory could lead to a program of this machine.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn it_reaches_no_program_of_this_machine_by_its_state() {
-    let story = "it_reaches_no_program_of_this_machine_by_its_state";
-    let Some(engine) = Engine::of_run(story) else { return };
-    let containers = Containers::of(&engine).kind("c-cpp");
+    let test = "it_reaches_no_program_of_this_machine_by_its_state";
+    let Some(engine) = Engine::of_run(test) else { return };
+    let containers = ContainerSetup::of(&engine).kind("c-cpp");
     user_file(
         &containers,
         "[agents.mine]\ncommand = ['/usr/bin/python3', 'reach.py']\nstate = ['.mine']\n",
@@ -278,9 +278,9 @@ fn it_reaches_no_program_of_this_machine_by_its_state() {
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn it_is_somebody() {
-    let Some(engine) = Engine::of_run("it_is_somebody") else { return };
-    let containers = Containers::of(&engine);
+fn its_user_has_a_passwd_entry() {
+    let Some(engine) = Engine::of_run("its_user_has_a_passwd_entry") else { return };
+    let containers = ContainerSetup::of(&engine);
     let home = containers.setup().scratch().join("home");
     fs::write(home.join(".gitconfig"), "[user]\nname = Jo \"J\" #1\nemail = jo@example.org\n")
         .unwrap();
@@ -293,7 +293,7 @@ fn it_is_somebody() {
                 /usr/bin/python3 -c 'import os, pwd; me = pwd.getpwuid(os.getuid()); print(me.pw_dir, me.pw_shell)'";
     let expected = "coder\ncoder coder /bin/bash\n[user]\n\tname = \"Jo \\\"J\\\" #1\"\n\
                     \temail = \"jo@example.org\"\n/home/coder /bin/bash\n";
-    assert_eq!(told(&containers, look), expected);
+    assert_eq!(printed(&containers, look), expected);
 }
 
 #[test]
@@ -304,9 +304,9 @@ fn it_starts_where_the_user_is() {
     let below = containers.setup().workspace().join("sub/folder");
     fs::create_dir_all(&below).unwrap();
     fs::write(below.join("Makefile"), "all:\n\t@pwd\n").unwrap();
-    let from = |folder: &Path| {
+    let from = |dir: &Path| {
         let mut run = contained(&containers, &["sh", "-c", "pwd; make"]);
-        Outcome::of(run.current_dir(folder)).exited(0).text()
+        Outcome::of(run.current_dir(dir)).exited(0).text()
     };
     let here = "/workspace/sub/folder\n";
     assert_eq!(from(&below), [here, here].concat());
@@ -320,9 +320,9 @@ fn a_server_with_a_trimmed_environment_runs_in_its_sidecar() {
     else {
         return;
     };
-    let containers = Containers::of(&engine).kind("node").kind("python");
+    let containers = ContainerSetup::of(&engine).kind("node").kind("python");
     let workspace = containers.setup().workspace();
-    // The agent: starts a server as agents start theirs, and asks it a thousand times.
+    // The agent starts a server and sends it a thousand requests.
     fs::write(workspace.join("agent.py"), include_str!("container_agents/agent.py")).unwrap();
     fs::write(workspace.join("mcp.py"), include_str!("container_agents/mcp.py")).unwrap();
     fs::write(workspace.join("mcp.js"), include_str!("container_agents/mcp.js")).unwrap();

@@ -1,26 +1,26 @@
-//! Tools in a container that the user runs already.
+//! Tools in a running container of the user.
 
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use aifo_tests::{
-    Engine, Outcome, Running, Session, Setup, Signal, Terminal, Tool, UserContainer, argv, census,
-    eventually, fresh_id, is_alive, send_signal,
+    Engine, Outcome, Running, Session, SessionSetup, Signal, Terminal, Tool, UserContainer, argv,
+    eventually, fresh_id, is_alive, send_signal, tagged_processes,
 };
 
-/// A project, a container that has it at `/app`, and a session that is attached to it.
+/// A project, a container with the project at `/app`, and a session attached to it.
 struct Attached {
     session: Session,
     container: UserContainer,
 }
 
-/// Mounts the project of a setup at `/app`.
-fn project(setup: &Setup) -> String {
+/// Mounts a setup's project at `/app`.
+fn project(setup: &SessionSetup) -> String {
     format!("type=bind,source={},destination=/app", setup.workspace().display())
 }
 
-fn container(setup: &Setup, engine: &Engine, options: &[&str]) -> UserContainer {
+fn container(setup: &SessionSetup, engine: &Engine, options: &[&str]) -> UserContainer {
     let container =
         UserContainer::start(engine, &[&["--mount", &project(setup)][..], options].concat());
     container.shell("echo only here > /marker; chmod 777 /app");
@@ -29,19 +29,19 @@ fn container(setup: &Setup, engine: &Engine, options: &[&str]) -> UserContainer 
 
 impl Attached {
     fn start(engine: &Engine, options: &[&str]) -> Self {
-        let setup = Setup::new();
+        let setup = SessionSetup::new();
         let container = container(&setup, engine, options);
         Attached::to(setup, engine, container)
     }
 
-    fn to(setup: Setup, engine: &Engine, container: UserContainer) -> Self {
+    fn to(setup: SessionSetup, engine: &Engine, container: UserContainer) -> Self {
         let attach = format!("{}=python", container.name());
         let serve = ["serve", "--toolchain", "python", "--attach", &attach];
         let serve = engine.coder(&setup, &serve);
         Attached { session: setup.start_as(serve), container }
     }
 
-    /// python in the container, under an exec id.
+    /// python in the container, with this exec id.
     fn python(&self, id: &str, script: &str) -> Command {
         let mut python = self.session.shim("python3");
         python.args(["-c", script]).env("AIFO_EXEC_ID", id);
@@ -53,7 +53,7 @@ impl Attached {
         Outcome::of(&mut self.python(&fresh_id(), script))
     }
 
-    /// A call that has said `ready`, and waits.
+    /// A waiting call that has printed `ready`.
     #[track_caller]
     fn waiting(&self, id: &str) -> Running {
         let script = "import time; print('ready', flush=True); time.sleep(86000)";
@@ -62,26 +62,26 @@ impl Attached {
         running
     }
 
-    /// Waits until nothing of ours is in the container.
+    /// Waits until no aifo process is in the container.
     #[track_caller]
     fn nothing_is_left(&self) {
-        eventually("nothing of ours runs in the container", || {
-            self.container.guests().iter().all(|&pid| !is_ours(pid))
+        eventually("no aifo process runs in the container", || {
+            self.container.processes_inside().iter().all(|&pid| !is_ours(pid))
         });
         assert_eq!(files(&self.container), "");
     }
 }
 
-/// Whether a process of the container is the runner's, or a tool's.
+/// Whether a process of the container is the runner or a tool.
 fn is_ours(pid: i32) -> bool {
     let words = argv(pid);
     let is_runner = words.first().is_some_and(|word| word.ends_with("aifo-runner"));
     is_runner || words.first().is_some_and(|word| word.contains("python"))
 }
 
-/// Files of ours in a container.
+/// aifo's files in a container.
 fn files(container: &UserContainer) -> String {
-    // What goes while it is looked at is no failure.
+    // Files that vanish meanwhile are not an error.
     container.shell("find / -xdev -name '*aifo*' -not -path '/proc/*' || true")
 }
 
@@ -90,7 +90,7 @@ fn tools_run_where_the_user_has_them() {
     let Some(engine) = Engine::of_run("tools_run_where_the_user_has_them") else { return };
     for options in [&[][..], &["--user", "1000:1000"]] {
         let attached = Attached::start(&engine, options);
-        // The runner has removed its own file, or root has.
+        // The runner or root has removed its file.
         assert_eq!(files(&attached.container), "", "{options:?}");
         let marker = attached.run("print(open('/marker').read(), end='')");
         assert_eq!(marker.exited(0).text(), "only here\n");
@@ -112,14 +112,14 @@ fn a_directory_is_called_as_the_container_calls_it() {
     };
     let attached = Attached::start(&engine, &[]);
     let sub = attached.session.workspace().join("sub/deep");
-    fs::create_dir_all(&sub).expect("the project is ours");
+    fs::create_dir_all(&sub).expect("the project is writable");
     let script = "import os; print(os.getcwd(), os.environ['PWD'])";
-    for (folder, expected) in
+    for (dir, expected) in
         [(attached.session.workspace(), "/app /app\n"), (sub, "/app/sub/deep /app/sub/deep\n")]
     {
         for version in ["2", "3"] {
             let mut python = attached.python(&fresh_id(), script);
-            python.current_dir(&folder).env("AIFO_SHIM_PROTO", version);
+            python.current_dir(&dir).env("AIFO_SHIM_PROTO", version);
             assert_eq!(Outcome::of(&mut python).exited(0).text(), expected, "version {version}");
         }
     }
@@ -145,7 +145,7 @@ fn bytes_signals_and_terminals_are_as_everywhere() {
         let sent = sent.clone();
         std::thread::spawn(move || stdin.write_all(&sent))
     };
-    let output = python.wait_with_output().expect("it is our child");
+    let output = python.wait_with_output().expect("try_wait works on a child");
     writer.join().expect("no panic").expect("all was read");
     let mut received = output.stdout;
     received.reverse();
@@ -157,10 +157,10 @@ fn bytes_signals_and_terminals_are_as_everywhere() {
 
     let terminal = Terminal::sized(97, 31);
     let script = "import os, sys; print(os.get_terminal_size(), sys.stdin.isatty()); input()";
-    let seated = terminal.start(&attached.python(&fresh_id(), script));
+    let process = terminal.start(&attached.python(&fresh_id(), script));
     terminal.expect("columns=97, lines=31) True");
     terminal.press("\r");
-    assert_eq!(seated.finish(), Ok(0));
+    assert_eq!(process.finish(), Ok(0));
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn the_container_is_left_as_it_was() {
     attached.session.end(Signal::SIGTERM);
     waiting.finish();
     attached.nothing_is_left();
-    assert_eq!(census(&id), Vec::<i32>::new());
+    assert_eq!(tagged_processes(&id), Vec::<i32>::new());
     assert_eq!(attached.container.shell("cat /marker"), "only here\n", "it runs on");
 }
 
@@ -185,7 +185,7 @@ fn a_launcher_that_is_killed_leaves_nothing() {
     attached.session.end(Signal::SIGKILL);
     waiting.finish().exited(125);
     attached.nothing_is_left();
-    assert_eq!(census(&id), Vec::<i32>::new());
+    assert_eq!(tagged_processes(&id), Vec::<i32>::new());
 }
 
 #[test]
@@ -196,56 +196,59 @@ fn a_runner_that_is_killed_takes_its_tools_along() {
     let attached = Attached::start(&engine, &[]);
     let id = fresh_id();
     let waiting = attached.waiting(&id);
-    let guests = attached.container.guests();
-    let runner = guests.iter().find(|&&pid| argv(pid).get(1).is_some_and(|word| word == "serve"));
+    let processes_inside = attached.container.processes_inside();
+    let runner =
+        processes_inside.iter().find(|&&pid| argv(pid).get(1).is_some_and(|word| word == "serve"));
     send_signal(*runner.expect("a runner is there"), Signal::SIGKILL);
     waiting.finish().exited(125);
-    eventually("its tools are gone", || census(&id).is_empty());
+    eventually("its tools are gone", || tagged_processes(&id).is_empty());
     attached.run("print('again')").exited(0);
     assert_eq!(files(&attached.container), "");
 }
 
 #[test]
-fn a_container_that_stops_is_told_by_its_name() {
-    let Some(engine) = Engine::of_run("a_container_that_stops_is_told_by_its_name") else { return };
+fn a_container_that_stops_is_reported_by_name() {
+    let Some(engine) = Engine::of_run("a_container_that_stops_is_reported_by_name") else { return };
     let attached = Attached::start(&engine, &[]);
     let waiting = attached.waiting(&fresh_id());
-    attached.container.told_to(&["stop", "--time", "0"]);
+    attached.container.engine_command(&["stop", "--time", "0"]);
     let lost = waiting.finish();
     assert!(!lost.exited(125).stderr.is_empty(), "{lost:?}");
     let refused = attached.run("print('never')");
-    let told = format!("cannot be attached to container '{}'", attached.container.name());
-    assert!(refused.exited(86).stderr.contains(&told), "{refused:?}");
+    let message = format!("cannot be attached to container '{}'", attached.container.name());
+    assert!(refused.exited(86).stderr.contains(&message), "{refused:?}");
     assert!(
         refused.stderr.contains(&format!("hint: start it: {} start", engine.name())),
         "{refused:?}"
     );
-    attached.container.told_to(&["start"]);
+    attached.container.engine_command(&["start"]);
     assert_eq!(attached.run("print('again')").exited(0).text(), "again\n");
     assert_eq!(files(&attached.container), "");
 }
 
-/// A call alone, in a session that is attached to this container.
-fn call(setup: &Setup, engine: &Engine, container: &str) -> Outcome {
+/// Runs one call in a session attached to this container.
+fn call(setup: &SessionSetup, engine: &Engine, container: &str) -> Outcome {
     let attach = format!("{container}=python");
     let args = ["exec", "--attach", &attach, "--", "python3", "-c", "print('ran')"];
     Outcome::of(&mut engine.coder(setup, &args))
 }
 
 #[test]
-fn what_cannot_be_attached_is_told_with_a_remedy() {
-    let Some(engine) = Engine::of_run("what_cannot_be_attached_is_told_with_a_remedy") else {
+fn a_container_that_cannot_be_attached_is_reported_with_a_hint() {
+    let Some(engine) =
+        Engine::of_run("a_container_that_cannot_be_attached_is_reported_with_a_hint")
+    else {
         return;
     };
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let missing = call(&setup, &engine, "aifo-test-nobody");
     assert!(missing.exited(86).stderr.contains("container 'aifo-test-nobody'"), "{missing:?}");
 
     let blind = UserContainer::start(&engine, &[]);
-    let told = format!("it does not see '{}'", setup.workspace().display());
+    let message = format!("it does not see '{}'", setup.workspace().display());
     let outcome = call(&setup, &engine, blind.name());
-    assert!(outcome.exited(86).stderr.contains(&told), "{outcome:?}");
-    assert!(outcome.stderr.contains("hint: mount the project's folder"), "{outcome:?}");
+    assert!(outcome.exited(86).stderr.contains(&message), "{outcome:?}");
+    assert!(outcome.stderr.contains("hint: mount the project's directory"), "{outcome:?}");
 
     let fixed = UserContainer::start(&engine, &["--read-only", "--mount", &project(&setup)]);
     let outcome = call(&setup, &engine, fixed.name());
@@ -258,12 +261,12 @@ fn what_cannot_be_attached_is_told_with_a_remedy() {
 #[test]
 fn a_start_that_is_called_off_leaves_nothing() {
     let Some(engine) = Engine::of_run("a_start_that_is_called_off_leaves_nothing") else { return };
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let container = container(&setup, &engine, &["--user", "1000"]);
     let real =
         Command::new("/bin/sh").args(["-c", &format!("command -v {}", engine.name())]).output();
     let real = String::from_utf8(real.expect("a shell runs").stdout).expect("a path is text");
-    // An engine that never starts the runner.
+    // An engine that does not start the runner.
     let script = format!(
         "#!/bin/sh\ncase \"$*\" in *' guard '*) exec sleep 20;; esac\nexec {} \"$@\"\n",
         real.trim()
@@ -281,13 +284,13 @@ fn a_start_that_is_called_off_leaves_nothing() {
 
 #[test]
 fn a_kind_has_one_place() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let refused = |args: &[&str]| {
         let words = [&["serve"], args].concat();
         Outcome::of(setup.coder().args(words)).exited(2).stderr.clone()
     };
-    let told = refused(&["--attach", "a=rust", "--toolchain-image", "rust=rust:1"]);
-    assert!(told.contains("rust has an image by --toolchain-image, and is attached"), "{told}");
-    let told = refused(&["--attach", "a=rust", "--attach", "b=rust"]);
-    assert!(told.contains("rust is attached to 'a' already"), "{told}");
+    let message = refused(&["--attach", "a=rust", "--toolchain-image", "rust=rust:1"]);
+    assert!(message.contains("rust has both --attach and --toolchain-image"), "{message}");
+    let message = refused(&["--attach", "a=rust", "--attach", "b=rust"]);
+    assert!(message.contains("rust is already attached to 'a'"), "{message}");
 }

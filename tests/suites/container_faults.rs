@@ -1,5 +1,5 @@
-//! Whatever is lost in a session of containers: whoever waits is told at once, nothing hangs, the
-//! next call finds its sidecar up again, and nothing is left that nobody finds.
+//! Faults in a session with containers: callers are notified at once, nothing hangs, the next call
+//! starts a new sidecar, and cleanup can find all leftovers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use aifo_tests::{
-    Contained, Containers, Engine, Outcome, Running, Scratch, Signal, eventually, is_alive,
-    send_signal,
+    ContainerSession, ContainerSetup, Engine, Outcome, Running, Scratch, Signal, eventually,
+    is_alive, send_signal,
 };
 
-/// The versions of the protocol that a shim can be told to speak.
+/// The protocol versions that a shim can use.
 const VERSIONS: [&str; 3] = ["1", "2", "3"];
 
-/// Says by a file that it runs: with version 1 nobody hears it before its end. It has no word about
-/// its own ending.
+/// Signals by a file that it runs, because version 1 has no output before the end. Prints nothing
+/// about its ending.
 const STAY: &str = "
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -23,9 +23,9 @@ open(sys.argv[1], 'w').close()
 time.sleep(600)
 ";
 
-/// A call in the python sidecar that stays, by a version.
+/// A waiting call in the python sidecar, in a protocol version.
 #[track_caller]
-fn call(session: &Contained, version: &str) -> Running {
+fn call(session: &ContainerSession, version: &str) -> Running {
     let file = session.workspace().join(format!("runs-{version}"));
     let mut shim = session.shim("python3");
     shim.args(["-c", STAY, &session.file(&format!("runs-{version}"))]);
@@ -35,17 +35,17 @@ fn call(session: &Contained, version: &str) -> Running {
     call
 }
 
-/// Tells that the ending is unknown, in one line.
+/// Expects one line that the ending is unknown.
 #[track_caller]
 fn check_unknown(outcome: &Outcome, row: &str) {
     assert_eq!(outcome.code(), Some(125), "{row}: {outcome:?}");
     assert!(outcome.only_line().starts_with("aifo-shim: "), "{row}: {outcome:?}");
 }
 
-/// While the old sidecar is on its way out a call may be told that nothing ran, or that nobody knows;
-/// never that it succeeded.
+/// While the old sidecar ends, a call may report that nothing ran or that the ending is unknown,
+/// but never success.
 #[track_caller]
-fn check_next(session: &Contained, row: &str) {
+fn check_next(session: &ContainerSession, row: &str) {
     eventually(&format!("{row}: the next is served"), || {
         let outcome = session.run("python3", &["-c", "print('next')"]);
         let is_served = ![Some(86), Some(125)].contains(&outcome.code());
@@ -53,8 +53,8 @@ fn check_next(session: &Contained, row: &str) {
     });
 }
 
-fn python(engine: &Engine) -> Contained {
-    Containers::of(engine).kind("python").start()
+fn python(engine: &Engine) -> ContainerSession {
+    ContainerSetup::of(engine).kind("python").start()
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn the_container_is_killed() {
     session.finish();
 }
 
-/// The engine asks first, as anybody does who stops a runner: the ladder is gone down, and told.
+/// The engine sends TERM first, like any supervisor: signals escalate, and the ending is reported.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn the_container_is_stopped() {
@@ -112,7 +112,7 @@ fn the_container_is_frozen_and_killed() {
         let call = call(&session, version);
         let container = session.container("python");
         engine.text(["pause", &container]);
-        assert!(is_alive(call.pid()), "nobody can tell a frozen one from one that thinks");
+        assert!(is_alive(call.pid()), "a frozen tool looks like a busy one");
         engine.text(["rm", "--force", &container]);
         check_unknown(&call.finish(), version);
         check_next(&session, version);
@@ -120,12 +120,12 @@ fn the_container_is_frozen_and_killed() {
     session.finish();
 }
 
-/// Whoever shares its network goes on, and whoever comes next gets a new one.
+/// Sidecars that share its network keep running, and the next one gets a new network.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn the_holder_of_the_network_is_killed() {
     let Some(engine) = Engine::of_run("the_holder_of_the_network_is_killed") else { return };
-    let session = Containers::of(&engine).kind("python").kind("node").start();
+    let session = ContainerSetup::of(&engine).kind("python").kind("node").start();
     let pod = format!("aifo-pod-{}", session.id());
     let staying = call(&session, "3");
     engine.text(["kill", &pod]);
@@ -143,24 +143,24 @@ fn the_holder_of_the_network_is_killed() {
 fn the_launcher_is_killed() {
     let Some(engine) = Engine::of_run("the_launcher_is_killed") else { return };
     for version in VERSIONS {
-        let mut session = Containers::of(&engine).kind("python").kind("rust").start();
+        let mut session = ContainerSetup::of(&engine).kind("python").kind("rust").start();
         let call = call(&session, version);
         let runner = engine.pid(&session.container("python"));
         session.end(Signal::SIGKILL);
         check_unknown(&call.finish(), version);
         eventually("the runner has ended", || !is_alive(runner));
-        assert!(session.folder().exists(), "whoever cleans up finds the session by its folder");
+        assert!(session.dir().exists(), "cleanup finds the session by its directory");
         session.sweep();
     }
 }
 
-/// A program in the engine's place, which does this before it becomes the engine.
-fn in_place_of(engine: &Engine, folder: &Path, body: &str) -> String {
+/// A wrapper of the engine that runs this script before the engine.
+fn in_place_of(engine: &Engine, dir: &Path, body: &str) -> String {
     let real = Outcome::of(Command::new("which").arg(engine.name())).exited(0).text();
-    let path = folder.join(engine.name());
+    let path = dir.join(engine.name());
     fs::write(&path, format!("#!/bin/sh\n{body}\nexec {} \"$@\"\n", real.trim_end())).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", folder.display())
+    format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", dir.display())
 }
 
 #[test]
@@ -175,11 +175,14 @@ fn the_engine_does_not_answer() {
         dead.push(("DOCKER_HOST", "unix:///nonexistent/docker.sock", "/nonexistent/docker.sock"));
     }
     for (name, value, reason) in dead {
-        let containers = Containers::of(&engine).kind("python").env(name, value);
+        let containers = ContainerSetup::of(&engine).kind("python").env(name, value);
         let outcome = Outcome::of(containers.command("exec").args(["--", "python3", "-V"]));
         let said = &outcome.exited(86).stderr;
-        let told = format!("{} does not answer: ", engine.name());
-        assert!(said.contains(&told) && said.contains(reason) && said.contains("hint: "), "{said}");
+        let printed = format!("{} does not answer: ", engine.name());
+        assert!(
+            said.contains(&printed) && said.contains(reason) && said.contains("hint: "),
+            "{said}"
+        );
         assert_eq!(fs::read_dir(containers.setup().runtime()).unwrap().count(), 0);
     }
 }
@@ -197,17 +200,17 @@ fn there_is_no_room_for_a_network() {
     let body =
         format!("[ \"$1 $2\" = 'network create' ] && {{ echo 'Error: {reason}' >&2; exit 1; }}");
     let path = in_place_of(&engine, bin.path(), &body);
-    let containers = Containers::of(&engine).kind("python").env("PATH", &path);
+    let containers = ContainerSetup::of(&engine).kind("python").env("PATH", &path);
     let outcome = Outcome::of(containers.command("exec").args(["--", "python3", "-V"]));
     let said = &outcome.exited(86).stderr;
-    let told = format!("network create failed: {reason}\nhint: there are too many networks: ");
-    assert!(said.contains(&told) && said.contains("aifo-coder cleanup"), "{said}");
+    let printed = format!("network create failed: {reason}\nhint: there are too many networks: ");
+    assert!(said.contains(&printed) && said.contains("aifo-coder cleanup"), "{said}");
     let runtime = containers.setup().runtime();
     assert_eq!(engine.all_of(&runtime), [""; 0]);
     assert_eq!(fs::read_dir(runtime).unwrap().count(), 0);
 }
 
-/// The daemon goes while the session runs: calls need none, only a lost sidecar does.
+/// The daemon ends during the session: calls need no daemon, only a new sidecar does.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn the_engine_is_lost_meanwhile() {
@@ -216,7 +219,7 @@ fn the_engine_is_lost_meanwhile() {
     let gone = bin.path().join("gone");
     let body = format!("[ -e {} ] && {{ echo 'Is it running?' >&2; exit 1; }}", gone.display());
     let path = in_place_of(&engine, bin.path(), &body);
-    let session = Containers::of(&engine).kind("python").env("PATH", &path).start();
+    let session = ContainerSetup::of(&engine).kind("python").env("PATH", &path).start();
     fs::write(&gone, "").unwrap();
     assert_eq!(session.python("print('no engine needed')", &[]), "no engine needed\n");
     let call = call(&session, "3");
@@ -230,8 +233,8 @@ fn the_engine_is_lost_meanwhile() {
     session.finish();
 }
 
-/// A start that is called off as soon as its engine has been asked for so many things, which leaves
-/// nothing. The engine does `instead` before it begins.
+/// Interrupts a start after the engine has received this many requests; nothing must be left. The
+/// engine runs `instead` first.
 #[track_caller]
 fn call_off(engine: &Engine, (verb, signal, code): (&str, Signal, i32), at: usize, instead: &str) {
     let bin = Scratch::new();
@@ -239,7 +242,7 @@ fn call_off(engine: &Engine, (verb, signal, code): (&str, Signal, i32), at: usiz
     let note = format!("echo \"$$ $*\" >> {}; {instead}", asked.display());
     let body = format!("case \"$1 $2\" in run*|'network create') {note} ;; esac");
     let path = in_place_of(engine, bin.path(), &body);
-    let containers = Containers::of(engine).kind("python").kind("rust").env("PATH", &path);
+    let containers = ContainerSetup::of(engine).kind("python").kind("rust").env("PATH", &path);
     let mut command = containers.command(verb);
     if verb == "run" {
         command.args(["--", "true"]);
@@ -271,7 +274,7 @@ const WAYS: [(&str, Signal, i32); 2] =
 #[ignore = "container: cargo xtask test docker"]
 fn a_start_is_called_off() {
     let Some(engine) = Engine::of_run("a_start_is_called_off") else { return };
-    // The network, what holds it, and both sidecars.
+    // The network, its holder, and both sidecars.
     for at in 1..=4 {
         call_off(&engine, WAYS[at % 2], at, "");
     }

@@ -1,19 +1,20 @@
-//! Any image does: what it has of its own comes in nobody's way, and what it lacks is told.
+//! Sidecars from any image: its own settings do not interfere, and missing requirements are
+//! reported.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use aifo_tests::{Containers, Engine, Outcome, Running, Scratch};
+use aifo_tests::{ContainerSetup, Engine, Outcome, Running, Scratch};
 
-/// Who a tool runs as, and where.
+/// Prints a tool's user and directory.
 const WHO: &str = "import os; open('made', 'w'); print(os.getuid(), os.getcwd())";
 
 #[track_caller]
 fn check_python(engine: &Engine, image: &str) {
-    let session = Containers::of(engine).kind_from("python", image).start();
+    let session = ContainerSetup::of(engine).kind_from("python", image).start();
     let caller = fs::metadata(session.workspace()).unwrap().uid();
-    let told = format!("{caller} {}\n", session.workspace().display());
-    assert_eq!(session.python(WHO, &[]), told, "{image}");
+    let printed = format!("{caller} {}\n", session.workspace().display());
+    assert_eq!(session.python(WHO, &[]), printed, "{image}");
     let made = fs::metadata(session.workspace().join("made")).unwrap();
     assert_eq!(made.uid(), caller, "{image}");
     session.finish();
@@ -49,7 +50,7 @@ fn with_a_user_of_its_own() {
 #[ignore = "container: cargo xtask test docker"]
 fn without_anything_but_its_tools() {
     let Some(engine) = Engine::of_run("without_anything_but_its_tools") else { return };
-    let session = Containers::of(&engine).kind_from("rust", "aifo-test-noshell:latest").start();
+    let session = ContainerSetup::of(&engine).kind_from("rust", "aifo-test-noshell:latest").start();
     assert_eq!(session.run("cargo", &["a b", ""]).exited(0).text(), "a b\n\n");
     session.run("cargo", &["exit", "7"]).exited(7);
     let variables = session.run("cargo", &["env"]).exited(0).text();
@@ -71,7 +72,7 @@ fn hostile() {
     let image = "aifo-test-hostile:latest";
     check_python(&engine, image);
 
-    let session = Containers::of(&engine).kind_from("python", image).start();
+    let session = ContainerSetup::of(&engine).kind_from("python", image).start();
     let template = r#"{{range .Mounts}}{{if eq .Type "volume"}}{{.Name}} {{end}}{{end}}"#;
     let volumes = engine.inspect(&session.container("python"), template);
     let own = volumes.split(' ').find(|name| !name.is_empty() && !name.starts_with("aifo-"));
@@ -85,7 +86,7 @@ fn hostile() {
 #[ignore = "container: cargo xtask test docker"]
 fn with_tools_in_its_own_path() {
     let Some(engine) = Engine::of_run("with_tools_in_its_own_path") else { return };
-    let session = Containers::of(&engine).kind_from("rust", "aifo-test-path:latest").start();
+    let session = ContainerSetup::of(&engine).kind_from("rust", "aifo-test-path:latest").start();
     assert_eq!(session.run("cargo", &["build"]).exited(0).text(), "cargo\nbuild\n");
     fs::write(session.workspace().join("Makefile"), "all:\n\t@command -v make\n").unwrap();
     assert_eq!(session.run("make", &[]).exited(0).text(), "/opt/tools/bin/make\n");
@@ -97,7 +98,7 @@ fn with_tools_in_its_own_path() {
 fn missing() {
     let Some(engine) = Engine::of_run("missing") else { return };
     let missing = "localhost:1/aifo-test-nobody-has-this:latest";
-    let containers = Containers::of(&engine).kind("python").kind_from("rust", missing);
+    let containers = ContainerSetup::of(&engine).kind("python").kind_from("rust", missing);
     let outcome = Outcome::of(containers.command("exec").args(["--", "cargo", "build"]));
     let said = &outcome.exited(86).stderr;
     assert!(
@@ -107,7 +108,7 @@ fn missing() {
     assert!(said.contains("hint: ") && said.contains("--toolchain-image"), "{said}");
     let setup = containers.setup();
     assert_eq!(engine.all_of(&setup.runtime()), [""; 0]);
-    assert_eq!(fs::read_dir(setup.runtime()).unwrap().count(), 0, "no folder is left");
+    assert_eq!(fs::read_dir(setup.runtime()).unwrap().count(), 0, "no directory is left");
 }
 
 #[test]
@@ -115,7 +116,7 @@ fn missing() {
 fn with_nothing_inside() {
     let Some(engine) = Engine::of_run("with_nothing_inside") else { return };
     let image = engine.build("FROM scratch\nLABEL dev.aifo.test=nothing\n");
-    let session = Containers::of(&engine).kind_from("rust", image.name()).start();
+    let session = ContainerSetup::of(&engine).kind_from("rust", image.name()).start();
     for version in ["1", "2"] {
         let answer = session.answer(&session.exec("cargo", ["build"]).proto(version));
         assert_eq!((answer.status(), answer.exit_code()), (409, Some("86")), "{}", answer.text());
@@ -125,7 +126,7 @@ fn with_nothing_inside() {
     session.finish();
 }
 
-/// The runner is of this machine's kind; the tools are of another.
+/// The runner has this machine's architecture; the image has another.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn of_another_architecture() {
@@ -135,13 +136,13 @@ fn of_another_architecture() {
     let cargo = root.path().join("bin/cargo");
     fs::create_dir(cargo.parent().unwrap()).unwrap();
     fs::copy("/bin/true", &cargo).unwrap();
-    // The number of the machine it is for, in the ELF header.
+    // The machine number in the ELF header.
     let mut program = fs::read(&cargo).unwrap();
     program[18] = machine;
     fs::write(&cargo, program).unwrap();
     let image = engine.load(root.path(), name);
     assert_eq!(engine.inspect(image.name(), "{{.Architecture}}"), name);
-    let session = Containers::of(&engine).kind_from("rust", image.name()).start();
+    let session = ContainerSetup::of(&engine).kind_from("rust", image.name()).start();
     let outcome = session.run("cargo", &["build"]);
     assert!(outcome.exited(126).only_line().to_lowercase().contains("exec format error"));
     session.run("make", &[]).exited(86);

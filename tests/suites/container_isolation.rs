@@ -1,5 +1,5 @@
-//! What a tool in a container cannot do: each row with a container that was made weaker on purpose,
-//! in which the same probe finds something.
+//! Isolation of a tool in a container. As a control, each probe also runs in a container that was
+//! weakened on purpose, and finds something there.
 
 #[path = "container_isolation/probes.rs"]
 mod probes;
@@ -9,25 +9,25 @@ use std::net::TcpListener;
 use std::path::Path;
 
 use aifo_tests::{
-    Contained, Containers, EVERY_TOOL, Engine, Outcome, Running, Scratch, argv, environment,
-    eventually, is_stopped, status_field,
+    ContainerSession, ContainerSetup, EVERY_TOOL, Engine, Outcome, Running, Scratch, argv,
+    environment, eventually, is_stopped, status_field,
 };
 
-/// The container of a control: weaker than a sidecar by these arguments of `run`.
+/// Runs a probe in a control container, weakened by these arguments of `run`.
 #[track_caller]
 fn weaker(engine: &Engine, how: &[&str], probe: &str, args: &[&str]) -> String {
     let run = [&["run", "--rm"], how, &[EVERY_TOOL, "python3", "-c", probe], args].concat();
     engine.text(run)
 }
 
-fn two_kinds(engine: &Engine) -> Contained {
-    Containers::of(engine).kind("python").kind("rust").start()
+fn two_kinds(engine: &Engine) -> ContainerSession {
+    ContainerSetup::of(engine).kind("python").kind("rust").start()
 }
 
-/// `type=bind` of a folder at its own path.
-fn bind(folder: &Path) -> String {
-    let folder = folder.to_str().expect("the scratch path is text");
-    format!("type=bind,source={folder},destination={folder}")
+/// `type=bind` of a directory at its own path.
+fn bind(dir: &Path) -> String {
+    let dir = dir.to_str().expect("the scratch path is text");
+    format!("type=bind,source={dir},destination={dir}")
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn no_socket_of_proxy_runners_or_engine_is_in_reach() {
     let seen = session.python(
         "import os, sys; print([p for p in sys.argv[1:] if os.path.lexists(p)])",
         &[
-            session.folder().to_str().unwrap(),
+            session.dir().to_str().unwrap(),
             "/run/docker.sock",
             "/var/run/docker.sock",
             "/run/podman",
@@ -50,9 +50,9 @@ fn no_socket_of_proxy_runners_or_engine_is_in_reach() {
     );
     assert_eq!(seen, "[]\n");
 
-    let mount = bind(&session.folder());
+    let mount = bind(&session.dir());
     let found = weaker(&engine, &["--mount", &mount], probes::SOCKETS, &[]);
-    assert_eq!(found, format!("socket {}/front/exec.sock\n", session.folder().display()));
+    assert_eq!(found, format!("socket {}/front/exec.sock\n", session.dir().display()));
     session.finish();
 }
 
@@ -95,7 +95,8 @@ fn nothing_of_the_host_is_there_but_workspace_tmp_and_caches() {
     session.finish();
 }
 
-/// Code that a tool of one project plants where its caches unpack and compile is in none of another's.
+/// Code that one project's tool plants in its unpacked and compiled caches is in no other
+/// project's.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn a_cache_carries_nothing_between_projects() {
@@ -103,10 +104,10 @@ fn a_cache_carries_nothing_between_projects() {
     let projects = [Scratch::new(), Scratch::new()];
     let [one, another] = projects.each_ref().map(Scratch::path);
     let start = |workspace: &Path| {
-        Containers::of(&engine).kind("python").caches().workspace(workspace).start()
+        ContainerSetup::of(&engine).kind("python").caches().workspace(workspace).start()
     };
     let marker = "planted-code";
-    let python = |session: &Contained, workspace: &Path, program: &str| {
+    let python = |session: &ContainerSession, workspace: &Path, program: &str| {
         let mut shim = session.shim("python3");
         Outcome::of(shim.args(["-c", program, marker]).current_dir(workspace)).exited(0).text()
     };
@@ -126,7 +127,7 @@ fn a_cache_carries_nothing_between_projects() {
 
     let mount = format!("type=volume,source={volume},destination=/var/cache/aifo/pip");
     assert_eq!(weaker(&engine, &["--mount", &mount], probes::MARKER, &[marker]), found);
-    let containers = Containers::of(&engine);
+    let containers = ContainerSetup::of(&engine);
     assert!(containers.clear_caches(one).contains(&volume), "{volume}");
     assert_eq!(containers.clear_caches(another).lines().count(), 1);
 }
@@ -137,7 +138,7 @@ fn no_process_has_a_right() {
     let Some(engine) = Engine::of_run("no_process_has_a_right") else { return };
     let session = two_kinds(&engine);
     assert_eq!(session.python(probes::RIGHTS, &[]), "");
-    // As the machine sees it, for the containers of others too.
+    // From the host's view, also for other containers' processes.
     for container in [session.container("rust"), format!("aifo-pod-{}", session.id())] {
         let pid = engine.pid(&container);
         let none = "0000000000000000";
@@ -160,7 +161,7 @@ fn a_fork_bomb_ends_at_its_limit_and_the_session_lives() {
     let Some(engine) = Engine::of_run("a_fork_bomb_ends_at_its_limit_and_the_session_lives") else {
         return;
     };
-    let session = Containers::of(&engine).kind("python").flag("--pids", "64").start();
+    let session = ContainerSetup::of(&engine).kind("python").flag("--pids", "64").start();
     let bomb = session.run("python3", &["-c", probes::BOMB, "300"]);
     let count: u32 = bomb.exited(1).text().trim_end().parse().unwrap();
     assert!((32..64).contains(&count), "{bomb:?}");
@@ -177,7 +178,7 @@ fn a_memory_hog_ends_at_its_limit_and_the_session_lives() {
     else {
         return;
     };
-    let session = Containers::of(&engine).kind("python").flag("--memory", "64m").start();
+    let session = ContainerSetup::of(&engine).kind("python").flag("--memory", "64m").start();
     let first = engine.pid(&session.container("python"));
     for _ in 0..3 {
         let hog = session.run("python3", &["-c", probes::HOG, "256"]);
@@ -201,7 +202,7 @@ fn nothing_can_be_put_in_the_place_of_socket_or_runner() {
     for _ in 0..2 {
         assert_eq!(session.python(probes::REBIND, &places), "");
     }
-    // The runner's binary is there to be run, but nobody listens any more.
+    // The runner's binary can be executed, but its listener is closed.
     let find = "import glob; print(glob.glob('/opt/aifo/*/aifo-runner')[0])";
     let runner = session.python(find, &[]);
     let again = "import subprocess, sys; print(subprocess.run(sys.argv[1:]).returncode)";
@@ -210,10 +211,10 @@ fn nothing_can_be_put_in_the_place_of_socket_or_runner() {
     assert_ne!(outcome.exited(0).text(), "0\n");
     assert_eq!(session.python("print('next')", &[]), "next\n");
 
-    let folder = Scratch::new();
-    fs::write(folder.path().join("runner"), "").unwrap();
-    let mount = bind(folder.path());
-    let at = folder.path().to_str().unwrap();
+    let dir = Scratch::new();
+    fs::write(dir.path().join("runner"), "").unwrap();
+    let mount = bind(dir.path());
+    let at = dir.path().to_str().unwrap();
     let runner = format!("{at}/runner");
     let found = weaker(&engine, &["--mount", &mount], probes::REBIND, &[at, &runner]);
     for finding in ["removed runner", "bound control", "made a file"] {
@@ -234,7 +235,7 @@ fn the_runner_cannot_be_touched() {
     assert_eq!(session.python("print('next')", &[]), "next\n");
     assert_eq!(engine.pid(&session.container("python")), first);
 
-    // An ordinary process of the same user, in the place of the runner.
+    // A process of the same user in place of the runner.
     let among = "import subprocess, sys; p = subprocess.Popen(['sleep', '60']);\
         subprocess.run([sys.executable, '-c', sys.argv[1], str(p.pid)]); p.kill()";
     let found = session.python(among, &[probes::GRASP]);
@@ -244,13 +245,14 @@ fn the_runner_cannot_be_touched() {
     session.finish();
 }
 
-/// Nor once another has ended: netavark 1.4 then takes a rule away that keeps all of podman's apart.
+/// Also after another session has ended: netavark 1.4 then removes a rule that all of podman's
+/// isolated networks need.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn sessions_do_not_reach_each_other() {
     let Some(engine) = Engine::of_run("sessions_do_not_reach_each_other") else { return };
     for net in ["shared", "separate"] {
-        let start = || Containers::of(&engine).kind("python").flag("--net", net).start();
+        let start = || ContainerSetup::of(&engine).kind("python").flag("--net", net).start();
         let (ours, theirs) = (start(), start());
         start().finish();
         let (server, port) = serving(&ours);
@@ -262,7 +264,7 @@ fn sessions_do_not_reach_each_other() {
         let address = engine.inspect(&stack, addresses);
         assert_eq!(theirs.python(probes::CONNECT, &[&address, &port]), "", "{net}");
         assert_eq!(theirs.python(probes::CONNECT, &["127.0.0.1", &port]), "", "{net}");
-        // Whoever may keep them apart may let them together.
+        // A container with rights could undo the isolation.
         assert_eq!(theirs.python(probes::RIGHTS, &[]), "", "{net}");
 
         assert_eq!(ours.python(probes::CONNECT, &["127.0.0.1", &port]), "reached !\n");
@@ -275,7 +277,7 @@ fn sessions_do_not_reach_each_other() {
     }
 }
 
-/// The host is where the way out begins.
+/// Through the host's gateway.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn the_way_out_is_open() {
@@ -283,7 +285,7 @@ fn the_way_out_is_open() {
     let host = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = host.local_addr().unwrap().port().to_string();
     for net in ["shared", "separate"] {
-        let session = Containers::of(&engine).kind("python").flag("--net", net).start();
+        let session = ContainerSetup::of(&engine).kind("python").flag("--net", net).start();
         let gateway = session.python(probes::GATEWAY, &[]);
         let connected = "import socket, sys; socket.create_connection(sys.argv[1:], timeout=9)";
         assert_eq!(session.python(connected, &[gateway.trim_end(), &port]), "", "{net}");
@@ -292,33 +294,33 @@ fn the_way_out_is_open() {
     }
 }
 
-/// An engine may be set to take them from elsewhere: then it has to be said.
+/// An engine's configuration may prevent isolation: then the session refuses the network.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn a_network_that_cannot_be_kept_apart_is_not_used() {
-    let story = "a_network_that_cannot_be_kept_apart_is_not_used";
-    // Docker's daemon keeps all of them apart.
-    let Some(engine) = Engine::of_run(story).filter(Engine::is_podman) else { return };
+    let test = "a_network_that_cannot_be_kept_apart_is_not_used";
+    // Docker's daemon isolates all of them.
+    let Some(engine) = Engine::of_run(test).filter(Engine::is_podman) else { return };
     for net in ["shared", "separate"] {
-        let containers = Containers::of(&engine).kind("python").flag("--net", net);
-        let folder = containers.setup().scratch().join("home/.config/aifo");
-        fs::create_dir_all(&folder).unwrap();
+        let containers = ContainerSetup::of(&engine).kind("python").flag("--net", net);
+        let dir = containers.setup().scratch().join("home/.config/aifo");
+        fs::create_dir_all(&dir).unwrap();
         let pools = "[containers]\npools = ['192.0.2.0/24']\n";
-        fs::write(folder.join("config.toml"), pools).unwrap();
+        fs::write(dir.join("config.toml"), pools).unwrap();
         let outcome = Outcome::of(containers.command("exec").args(["--", "python3", "-V"]));
         let said = &outcome.exited(86).stderr;
-        let told = ") is in none of the engine's pools (192.0.2.0/24)\nhint: ";
-        assert!(said.contains(told) && said.contains("pools = ["), "{said}");
+        let printed = ") is in none of the engine's pools (192.0.2.0/24)\nhint: ";
+        assert!(said.contains(printed) && said.contains("pools = ["), "{said}");
         assert_eq!(engine.all_of(&containers.setup().runtime()), [""; 0], "{net}");
     }
 }
 
 /// A server in the python sidecar, and its port.
 #[track_caller]
-fn serving(session: &Contained) -> (Running, String) {
+fn serving(session: &ContainerSession) -> (Running, String) {
     let server = Running::start(session.shim("python3").args(["-c", probes::SERVER]));
     let file = session.workspace().join("port");
-    eventually("the server tells its port", || file.exists());
+    eventually("the server reports its port", || file.exists());
     (server, fs::read_to_string(file).unwrap())
 }
 
@@ -326,7 +328,7 @@ fn serving(session: &Contained) -> (Running, String) {
 #[ignore = "container: cargo xtask test docker"]
 fn without_a_network_there_is_no_way_out() {
     let Some(engine) = Engine::of_run("without_a_network_there_is_no_way_out") else { return };
-    let session = Containers::of(&engine).kind("python").flag("--net", "none").start();
+    let session = ContainerSetup::of(&engine).kind("python").flag("--net", "none").start();
     assert_eq!(session.python(probes::DEVICES, &[]), "");
     assert!(weaker(&engine, &[], probes::DEVICES, &[]).contains("device eth0"));
     let host = TcpListener::bind("0.0.0.0:0").unwrap();
@@ -342,7 +344,7 @@ fn the_token_is_nowhere_in_the_container() {
     let session = two_kinds(&engine);
     let secret = session.scratch().join("secret");
     fs::write(&secret, format!("{}\n", session.token())).unwrap();
-    let probe = |session: &Contained| {
+    let probe = |session: &ContainerSession| {
         let mut shim = session.shim("python3");
         let running = shim.args(["-c", probes::SECRET]).stdin(File::open(&secret).unwrap());
         Running::start(running).finish().exited(0).text()

@@ -1,4 +1,4 @@
-//! Host commands from real containers, which share nothing with the host but a directory.
+//! Host commands from real containers that share only a directory with the host.
 
 use std::fs;
 use std::path::Path;
@@ -7,16 +7,17 @@ use aifo_tests::{
     Engine, Mailbox, Outcome, Running, argv, eventually, host, is_alive, static_shim,
 };
 
-/// What the host's `make` is: both streams, its arguments and its directory, and a code of its own.
+/// The host's `make`: prints to both streams its arguments and directory, and exits with its own
+/// code.
 const MAKE: &str = r#"
 echo "make in $PWD: $*"
 echo "warning: $1" >&2
 cat
 exit 3"#;
 
-/// A container with one directory of the host, as whoever runs the suite.
+/// A container with one directory of the host, as the current user.
 fn container(engine: &Engine, from: &Path, to: &str) -> std::process::Command {
-    let caller = fs::metadata(from).expect("the folder is ours");
+    let caller = fs::metadata(from).expect("the directory is writable");
     let user = {
         use std::os::unix::fs::MetadataExt;
         format!("{}:{}", caller.uid(), caller.gid())

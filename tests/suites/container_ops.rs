@@ -1,5 +1,5 @@
-//! Keeping house with containers: what is listed, what a killed session leaves, what caches hold,
-//! what the doctor measures. `AIFO_TEST_ENGINE` is docker or podman.
+//! Maintenance with containers: lists, leftovers of killed sessions, caches, and doctor.
+//! `AIFO_TEST_ENGINE` is docker or podman.
 
 use std::env;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use aifo_tests::{Outcome, Running, Setup, Signal, binaries, eventually, eventually_within};
+use aifo_tests::{Outcome, Running, SessionSetup, Signal, binaries, eventually, eventually_within};
 
 const BASE: &str = "aifo-test-base:latest";
 
@@ -16,48 +16,48 @@ fn engine() -> String {
     env::var("AIFO_TEST_ENGINE").expect("AIFO_TEST_ENGINE names an engine")
 }
 
-/// What the engine prints, word by word.
+/// The engine's output as words.
 #[track_caller]
-fn told(args: &[&str]) -> Vec<String> {
+fn printed(args: &[&str]) -> Vec<String> {
     let output = Command::new(engine()).args(args).output().expect("the engine is installed");
     assert!(output.status.success(), "{args:?}: {output:?}");
     String::from_utf8_lossy(&output.stdout).split_whitespace().map(str::to_owned).collect()
 }
 
-/// The containers and the networks of a session.
+/// The containers and networks of a session.
 #[track_caller]
 fn held(id: &str) -> (Vec<String>, Vec<String>) {
     let filter = format!("label=dev.aifo.session={id}");
-    let containers = told(&["ps", "--all", "--quiet", "--filter", &filter]);
-    (containers, told(&["network", "ls", "--quiet", "--filter", &filter]))
+    let containers = printed(&["ps", "--all", "--quiet", "--filter", &filter]);
+    (containers, printed(&["network", "ls", "--quiet", "--filter", &filter]))
 }
 
-/// A place for sessions that finds this engine and no other: what that keeps is not ours to remove.
-fn setup() -> Setup {
+/// A setup that finds only this engine: another engine's leftovers must not be removed.
+fn setup() -> SessionSetup {
     let path = env::var("PATH").expect("there is a PATH");
     let output = Command::new("which").arg(engine()).output().expect("the engine is installed");
     let program = String::from_utf8(output.stdout).expect("its path is text");
-    // What podman is told instead of the machine's own settings.
+    // Podman's configuration instead of the machine's.
     let settings = env::var("CONTAINERS_CONF").map(|file| format!("CONTAINERS_CONF='{file}' "));
     let settings = settings.unwrap_or_default();
     let script = format!("{settings}PATH='{path}' exec {} \"$@\"", program.trim_end());
-    Setup::new().script(&engine(), &script)
+    SessionSetup::new().script(&engine(), &script)
 }
 
-/// `aifo-coder` with these words, in this place.
+/// Runs `aifo-coder` with these arguments in this setup.
 #[track_caller]
-fn coder(setup: &Setup, args: &[&str]) -> Outcome {
+fn coder(setup: &SessionSetup, args: &[&str]) -> Outcome {
     Outcome::of(setup.coder().args(args))
 }
 
-/// A session that serves without caches, and its id.
+/// Starts a session without caches; returns its id.
 #[track_caller]
-fn serve(setup: &Setup) -> (Running, String) {
+fn serve(setup: &SessionSetup) -> (Running, String) {
     serve_with(setup, &["--no-toolchain-cache"])
 }
 
 #[track_caller]
-fn serve_with(setup: &Setup, options: &[&str]) -> (Running, String) {
+fn serve_with(setup: &SessionSetup, options: &[&str]) -> (Running, String) {
     let known = ids(setup);
     let mut serve = setup.coder();
     serve.args(["serve", "--backend", &engine(), "--toolchain=c-cpp"]).args(options);
@@ -71,28 +71,28 @@ fn serve_with(setup: &Setup, options: &[&str]) -> (Running, String) {
     (serving, new.remove(0))
 }
 
-/// An engine has more to do than what a test asks it for.
+/// A deadline for a busy engine.
 const ENGINES_TIME: Duration = Duration::from_secs(150);
 
-/// The sessions that are up here.
-fn ids(setup: &Setup) -> Vec<String> {
-    let folders = fs::read_dir(setup.runtime()).expect("it is ours").flatten();
-    let up = folders.filter(|entry| entry.path().join("session.json").exists());
+/// The ids of the running sessions.
+fn ids(setup: &SessionSetup) -> Vec<String> {
+    let dirs = fs::read_dir(setup.runtime()).expect("the runtime directory is readable").flatten();
+    let up = dirs.filter(|entry| entry.path().join("session.json").exists());
     up.map(|entry| entry.file_name().to_string_lossy().trim_start_matches("aifo-").to_owned())
         .collect()
 }
 
-/// Every folder of a session's, wherever it lies.
-fn folders(setup: &Setup, id: &str) -> Vec<PathBuf> {
+/// Every directory of a session.
+fn dirs(setup: &SessionSetup, id: &str) -> Vec<PathBuf> {
     let run = setup.runtime().join(format!("aifo-{id}"));
     let tmp = PathBuf::from(format!("/var/tmp/aifo-{id}-tmp"));
     [run, tmp].into_iter().filter(|path| path.exists()).collect()
 }
 
 #[track_caller]
-fn check_nothing_left(setup: &Setup, id: &str) {
+fn check_nothing_left(setup: &SessionSetup, id: &str) {
     assert_eq!(held(id), (Vec::new(), Vec::new()));
-    assert_eq!(folders(setup, id), Vec::<PathBuf>::new());
+    assert_eq!(dirs(setup, id), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -103,14 +103,14 @@ fn a_killed_session_leaves_what_cleanup_removes_and_another_goes_on() {
     let (beside, live) = serve(&setup);
 
     let listed = coder(&setup, &["sessions"]).exited(0).text();
-    // Podman names the registry as well.
+    // Podman also prints the registry.
     for part in [&format!("  container aifo-tc-c-cpp-{dead}: Up "), ", of ", BASE] {
         assert!(listed.contains(part), "{part}: {listed}");
     }
 
     killed.signal(Signal::SIGKILL);
     killed.finish();
-    assert_eq!(folders(&setup, &dead).len(), 2);
+    assert_eq!(dirs(&setup, &dead).len(), 2);
     let all = coder(&setup, &["cleanup", "--dry-run"]).exited(0).text();
     assert!(all.contains(&dead) && !all.contains(&live), "{all}");
 
@@ -133,7 +133,7 @@ fn a_session_that_is_starting_is_not_touched_and_a_stuck_container_goes() {
     let setup = setup();
     let shim = setup.scratch().join("slow-shim");
     let real = binaries().shim.display();
-    // As a runner it never connects, and it does not mind that its launcher has gone.
+    // A runner that never connects and survives its launcher.
     let script =
         format!("#!/bin/sh\n[ \"$1\" = --version ] && exec {real} --version\nexec sleep 600\n");
     fs::write(&shim, script).unwrap();
@@ -144,7 +144,7 @@ fn a_session_that_is_starting_is_not_touched_and_a_stuck_container_goes() {
     serve.args(["serve", "--net=separate", "--toolchain=c-cpp"]).args(backend);
     let starting = Running::start(serve.arg(format!("--toolchain-image=c-cpp={BASE}")));
     let mut id = String::new();
-    eventually("it has its folder", || {
+    eventually("it has its directory", || {
         let names = fs::read_dir(setup.runtime()).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names = names.map(|name| name.into_string().unwrap());
         id = names.next().unwrap_or_default().trim_start_matches("aifo-").to_owned();
@@ -155,7 +155,7 @@ fn a_session_that_is_starting_is_not_touched_and_a_stuck_container_goes() {
     let outcome = coder(&setup, &["cleanup", &id]);
     assert_eq!(outcome.exited(0).only_line(), "aifo-coder: nothing is left of any session");
     let (containers, networks) = held(&id);
-    assert_eq!((containers.len(), networks.len(), folders(&setup, &id).len()), (1, 1, 2));
+    assert_eq!((containers.len(), networks.len(), dirs(&setup, &id).len()), (1, 1, 2));
 
     starting.signal(Signal::SIGKILL);
     starting.finish();
@@ -209,7 +209,7 @@ fn the_doctor_measures_in_a_container_and_leaves_nothing() {
     }
     assert!(!text.contains("local call"), "only what was asked for: {text}");
     let filter = "name=aifo-tc-doctor-";
-    let left = told(&["ps", "--all", "--filter", filter, "--format", "{{.Mounts}}"]);
+    let left = printed(&["ps", "--all", "--filter", filter, "--format", "{{.Mounts}}"]);
     let ours = setup.runtime().display().to_string();
     assert!(!left.iter().any(|mounts| mounts.contains(&ours)), "{left:?}");
     assert_eq!(fs::read_dir(setup.runtime()).unwrap().count(), 0);

@@ -1,4 +1,4 @@
-//! What opens private registries: let into containers by its name, and by nothing else.
+//! Credentials of private registries, admitted to containers by name only.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -6,13 +6,13 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use aifo_tests::{EVERY_TOOL, Engine, Outcome, Setup, eventually, program};
+use aifo_tests::{EVERY_TOOL, Engine, Outcome, SessionSetup, eventually, program};
 
 const NPMRC: &str = "//registry.example/:_authToken=npm-secret\n";
 const PIP: &str = "[global]\nindex-url = https://me:pip-secret@pypi.example/simple\n";
 const CARGO: &str = "[registries.ours]\ntoken = \"cargo-secret\"\n";
 
-/// What a tool sees of each, and whether it can write there.
+/// Prints what a tool sees of each, and whether it can write there.
 const PROBE: &str = "\
 probe:
 \t@for file in $$HOME/.npmrc \"$$PIP_CONFIG_FILE\" $$HOME/.cargo/credentials.toml; do \\
@@ -20,9 +20,9 @@ probe:
 \tdone; true
 ";
 
-/// A user with all three files, and a project that tells what its tools see of them.
-fn user(admit: &str) -> Setup {
-    let setup = Setup::new();
+/// A user with all three files, and a project whose tools print what they see of them.
+fn user(admit: &str) -> SessionSetup {
+    let setup = SessionSetup::new();
     let home = setup.scratch().join("home");
     let files =
         [(".npmrc", NPMRC), (".config/pip/pip.conf", PIP), (".cargo/credentials.toml", CARGO)];
@@ -35,12 +35,13 @@ fn user(admit: &str) -> Setup {
 }
 
 fn write(path: &Path, text: &str) {
-    fs::create_dir_all(path.parent().expect("it lies in a folder")).expect("the scratch is ours");
-    fs::write(path, text).expect("the scratch is ours");
+    fs::create_dir_all(path.parent().expect("it lies in a directory"))
+        .expect("the scratch directory is writable");
+    fs::write(path, text).expect("the scratch directory is writable");
 }
 
-/// A tool's call in a session of its own, with this kind's sidecar alone.
-fn call(setup: &Setup, engine: &Engine, kind: &str, tool: &[&str]) -> Outcome {
+/// A call in its own session with only this kind's sidecar.
+fn call(setup: &SessionSetup, engine: &Engine, kind: &str, tool: &[&str]) -> Outcome {
     let image = format!("{kind}={EVERY_TOOL}");
     let image = ["--toolchain-image", &image];
     let options =
@@ -81,25 +82,25 @@ fn a_workspace_cannot_let_anything_in() {
     let setup = user("");
     write(&setup.workspace().join(".aifo.toml"), "[containers]\nadmit = ['npmrc']\n");
     let outcome = Outcome::of(setup.coder().args(["serve", "--backend", "local"]));
-    let told = outcome.exited(86).stderr.clone();
-    assert!(told.contains(".aifo.toml:2: [containers]"), "{told}");
-    assert!(told.contains("which a workspace's file may not do"), "{told}");
+    let printed = outcome.exited(86).stderr.clone();
+    assert!(printed.contains(".aifo.toml:2: [containers]"), "{printed}");
+    assert!(printed.contains("which a workspace's file may not do"), "{printed}");
 }
 
 #[test]
-fn what_is_not_there_is_told_with_its_key() {
-    let Some(engine) = Engine::of_run("what_is_not_there_is_told_with_its_key") else { return };
+fn a_missing_file_is_reported_with_its_key() {
+    let Some(engine) = Engine::of_run("a_missing_file_is_reported_with_its_key") else { return };
     let setup = user("[containers]\nadmit = ['npmrc']\n");
     let npmrc = setup.scratch().join("home/.npmrc");
     fs::remove_file(&npmrc).expect("it was there");
     let outcome = call(&setup, &engine, "node", &["make", "probe"]);
-    let told = format!(
+    let printed = format!(
         "aifo-coder: {}:2: npmrc is admitted, but there is no '{}'\n\
-         hint: take \"npmrc\" out of admit, or put it there\n",
+         hint: remove \"npmrc\" from admit, or make it available\n",
         setup.scratch().join("home/.config/aifo/config.toml").display(),
         npmrc.display()
     );
-    assert_eq!(outcome.exited(86).stderr, told);
+    assert_eq!(outcome.exited(86).stderr, printed);
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn the_local_backend_needs_none_of_it() {
 #[test]
 fn every_kind_trusts_the_certificates() {
     let Some(engine) = Engine::of_run("every_kind_trusts_the_certificates") else { return };
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let bundle = setup.scratch().join("ca.pem");
     write(&bundle, "CERTIFICATES\n");
     let admit =
@@ -133,30 +134,29 @@ fn every_kind_trusts_the_certificates() {
     }
 }
 
-/// An SSH agent without keys: the machine's own, or who answers like it.
+/// An SSH agent without keys: the real one, or a fake.
 struct Agent {
     socket: PathBuf,
     process: Option<Child>,
 }
 
-/// What an agent is asked for, and what one without keys says: a length, a kind, and for the answer a
-/// count.
+/// A request for the keys, and the empty response: a length, a type, and in the response a count.
 const WHICH_KEYS: [u8; 5] = [0, 0, 0, 1, 11];
 const NO_KEYS: [u8; 9] = [0, 0, 0, 5, 12, 0, 0, 0, 0];
 
 impl Agent {
-    fn start(folder: &Path) -> Self {
-        let socket = folder.join("agent");
+    fn start(dir: &Path) -> Self {
+        let socket = dir.join("agent");
         let process = program("ssh-agent").map(|agent| {
             let mut agent = Command::new(agent);
             agent.args(["-D", "-a"]).arg(&socket).stdin(Stdio::null()).stdout(Stdio::null());
             agent.spawn().expect("an agent can be started")
         });
         if process.is_none() {
-            let listener = UnixListener::bind(&socket).expect("the scratch is ours");
+            let listener = UnixListener::bind(&socket).expect("the scratch directory is writable");
             std::thread::spawn(move || {
                 for client in listener.incoming() {
-                    let mut client = client.expect("a client comes");
+                    let mut client = client.expect("a client connects");
                     let mut asked = [0; 5];
                     client.read_exact(&mut asked).expect("it asks");
                     assert_eq!(asked, WHICH_KEYS);
@@ -183,7 +183,7 @@ fn a_tool_reaches_the_agent_and_nothing_else_of_it() {
     let Some(engine) = Engine::of_run("a_tool_reaches_the_agent_and_nothing_else_of_it") else {
         return;
     };
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let agent = Agent::start(setup.scratch());
     let setup = setup.env_path("SSH_AUTH_SOCK", &agent.socket);
     let setup = setup.env("AIFO_TOOLCHAIN_SSH_FORWARD", "1");
@@ -203,8 +203,8 @@ except OSError:
 }
 
 #[test]
-fn a_dry_run_tells_paths_and_no_secret() {
-    let Some(engine) = Engine::of_run("a_dry_run_tells_paths_and_no_secret") else { return };
+fn a_dry_run_prints_paths_and_no_secret() {
+    let Some(engine) = Engine::of_run("a_dry_run_prints_paths_and_no_secret") else { return };
     let setup = user("[containers]\nadmit = ['npmrc']\n");
     let options = ["exec", "--toolchain", "node", "--dry-run", "-v", "--", "node"];
     let outcome = Outcome::of(&mut engine.coder(&setup, &options));

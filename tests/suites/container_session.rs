@@ -1,5 +1,4 @@
-//! A session in containers as its user knows it: the right sidecar, one machine's worth of network,
-//! files that are the caller's, caches that stay.
+//! A session with containers: routing, one network, file owners, and caches.
 
 use std::fs;
 use std::io::Read;
@@ -8,13 +7,14 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
 use aifo_tests::{
-    Contained, Containers, EVERY_TOOL, Engine, Outcome, Running, Scratch, eventually, possible,
+    ContainerSession, ContainerSetup, EVERY_TOOL, Engine, Outcome, Running, Scratch, can_run,
+    eventually,
 };
 
-/// Tells by variables that only one kind has which sidecar it is made in.
+/// Prints the sidecar, by variables that only one kind has.
 const WHERE: &str = "all:\n\t@echo $${CARGO_HOME:+rust}$${CCACHE_DIR:+c-cpp}\n";
 
-/// A server in the python sidecar on a port of its own, which it tells in a file.
+/// A server in the python sidecar that writes its port to a file.
 const SERVER: &str = "
 import http.server, os, sys
 server = http.server.HTTPServer(('0.0.0.0', int(sys.argv[1])), http.server.SimpleHTTPRequestHandler)
@@ -31,10 +31,10 @@ fn script(path: &Path, body: &str) {
 }
 
 #[track_caller]
-fn serve(session: &Contained, port: &str) -> (Running, String) {
+fn serve(session: &ContainerSession, port: &str) -> (Running, String) {
     let server = Running::start(session.shim("python3").args(["-c", SERVER, port]));
     let file = session.workspace().join("port");
-    eventually("the server tells its port", || file.exists());
+    eventually("the server reports its port", || file.exists());
     (server, fs::read_to_string(file).unwrap())
 }
 
@@ -43,7 +43,7 @@ fn serve(session: &Contained, port: &str) -> (Running, String) {
 fn make_goes_where_it_is() {
     let Some(engine) = Engine::of_run("make_goes_where_it_is") else { return };
     let bare = engine.build(&format!("FROM {EVERY_TOOL}\nRUN rm /usr/bin/make\n"));
-    let rust = || Containers::of(&engine).kind("rust");
+    let rust = || ContainerSetup::of(&engine).kind("rust");
     for (containers, expected) in [
         (rust(), "rust\n"),
         (rust().kind("c-cpp"), "c-cpp\n"),
@@ -60,25 +60,25 @@ fn make_goes_where_it_is() {
 #[ignore = "container: cargo xtask test docker"]
 fn a_project_brings_its_own_tools() {
     let Some(engine) = Engine::of_run("a_project_brings_its_own_tools") else { return };
-    let session = Containers::of(&engine).kind("python").kind("node").start();
+    let session = ContainerSetup::of(&engine).kind("python").kind("node").start();
     assert_eq!(session.run("tsc", &["-p"]).exited(0).text(), "tsc\n-p\n", "the image's");
     let workspace = session.workspace();
     script(&workspace.join("node_modules/.bin/tsc"), "echo local \"$@\"");
     script(&workspace.join(".venv/bin/python3"), "echo \"$VIRTUAL_ENV\" \"$@\"");
     assert_eq!(session.run("tsc", &["-p"]).exited(0).text(), "local -p\n");
-    let told = session.run("python3", &["-V"]).exited(0).text();
-    assert_eq!(told, format!("{}/.venv -V\n", workspace.display()));
+    let message = session.run("python3", &["-V"]).exited(0).text();
+    assert_eq!(message, format!("{}/.venv -V\n", workspace.display()));
     session.finish();
 }
 
-/// As a user whom no other session here has: the first one meets volumes that are root's.
+/// As a user without other sessions: the first one finds volumes owned by root.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn sessions_of_a_project_share_caches_and_files_are_the_users() {
-    let story = "sessions_of_a_project_share_caches_and_files_are_the_users";
-    let Some(engine) = Engine::of_run(story) else { return };
-    // A user without a range of subordinate ids has no podman.
-    if engine.is_podman() || !possible(story, &["setpriv", "--reuid", "12345", "true"]) {
+    let test = "sessions_of_a_project_share_caches_and_files_are_the_users";
+    let Some(engine) = Engine::of_run(test) else { return };
+    // Podman needs subordinate ids for the user.
+    if engine.is_podman() || !can_run(test, &["setpriv", "--reuid", "12345", "true"]) {
         return;
     }
     let group = fs::metadata("/var/run/docker.sock").unwrap().gid().to_string();
@@ -97,14 +97,15 @@ fn sessions_of_a_project_share_caches_and_files_are_the_users() {
         let project = projects.path().join(project);
         fs::create_dir_all(&project).unwrap();
         fs::write(project.join("Makefile"), makefile).unwrap();
-        let containers = Containers::of(&engine).kind("rust").through(&user).workspace(&project);
+        let containers =
+            ContainerSetup::of(&engine).kind("rust").through(&user).workspace(&project);
         let containers = if scope == "none" { containers } else { containers.caches() };
         let scratch = containers.setup().scratch();
         fs::create_dir_all(scratch.join("home/.config/aifo")).unwrap();
         let file = format!("[containers]\ncaches = '{scope}'\n");
         fs::write(scratch.join("home/.config/aifo/config.toml"), file).unwrap();
-        for folder in ["home", "run"] {
-            give(&scratch.join(folder));
+        for dir in ["home", "run"] {
+            give(&scratch.join(dir));
         }
         for path in [project.clone(), project.join("Makefile")] {
             give(&path);
@@ -128,7 +129,7 @@ fn sessions_of_a_project_share_caches_and_files_are_the_users() {
     assert_eq!(make("another", read, "project"), own, "another project has its own");
     assert_eq!(make("one", read, "none"), own, "none");
 
-    // A linked worktree of it, as git makes one, and a directory that only says that it is one.
+    // A linked worktree of it, as git creates it, and a directory that only claims to be one.
     let entry = projects.path().join("one/.git/worktrees/linked");
     for directory in [&entry, &projects.path().join("linked"), &projects.path().join("forged")] {
         fs::create_dir_all(directory).unwrap();
@@ -146,7 +147,7 @@ fn sessions_of_a_project_share_caches_and_files_are_the_users() {
     assert_eq!(make("linked", read, "project"), format!("kept\n{own}"));
     assert_eq!(make("forged", read, "project"), own);
 
-    // The user's own decision.
+    // By the user's choice.
     assert_eq!(make("one", write, "user"), "12345\n");
     assert_eq!(make("another", read, "user"), format!("kept\n{own}"));
     gone();
@@ -156,7 +157,7 @@ fn sessions_of_a_project_share_caches_and_files_are_the_users() {
 #[ignore = "container: cargo xtask test docker"]
 fn two_sessions_at_once() {
     let Some(engine) = Engine::of_run("two_sessions_at_once") else { return };
-    let sessions = [(); 2].map(|()| Containers::of(&engine).kind("python").start());
+    let sessions = [(); 2].map(|()| ContainerSetup::of(&engine).kind("python").start());
     let [one, two] = &sessions;
     assert_ne!(one.id(), two.id());
     one.python("open('one', 'w')", &[]);
@@ -175,7 +176,7 @@ fn a_server_is_at_localhost_for_all_of_the_session() {
     let Some(engine) = Engine::of_run("a_server_is_at_localhost_for_all_of_the_session") else {
         return;
     };
-    let session = Containers::of(&engine).kind("python").kind("node").start();
+    let session = ContainerSetup::of(&engine).kind("python").kind("node").start();
     fs::write(session.workspace().join("page"), "served").unwrap();
     let (server, port) = serve(&session, "0");
     let fetch =
@@ -198,7 +199,7 @@ fn a_published_port_is_reached_from_the_machine() {
         return;
     };
     let session =
-        Containers::of(&engine).kind("python").flag("--publish", "127.0.0.1::8000").start();
+        ContainerSetup::of(&engine).kind("python").flag("--publish", "127.0.0.1::8000").start();
     let (server, _) = serve(&session, "8000");
     let address = engine.text(["port", &format!("aifo-pod-{}", session.id()), "8000"]);
     let mut peer = TcpStream::connect(address.trim_end()).unwrap();
@@ -214,7 +215,7 @@ fn a_published_port_is_reached_from_the_machine() {
 #[ignore = "container: cargo xtask test docker"]
 fn the_sessions_tmp_is_tmp() {
     let Some(engine) = Engine::of_run("the_sessions_tmp_is_tmp") else { return };
-    let session = Containers::of(&engine).kind("c-cpp").start();
+    let session = ContainerSetup::of(&engine).kind("c-cpp").start();
     let source = "#include <stdio.h>\nint main(void) { puts(\"built\"); return 0; }\n";
     fs::write(session.tmp().join("t.c"), source).unwrap();
     session.run("gcc", &["/tmp/t.c", "-o", "/tmp/one"]).exited(0);
@@ -231,14 +232,14 @@ fn the_sessions_tmp_is_tmp() {
 fn a_workspace_may_have_any_name() {
     let Some(engine) = Engine::of_run("a_workspace_may_have_any_name") else { return };
     let scratch = Scratch::new();
-    let folder = scratch.path().join("a project's own=folder: ü");
-    fs::create_dir(&folder).unwrap();
-    let session = Containers::of(&engine).kind("python").workspace(&folder).start();
+    let dir = scratch.path().join("a project's own=directory: ü");
+    fs::create_dir(&dir).unwrap();
+    let session = ContainerSetup::of(&engine).kind("python").workspace(&dir).start();
     let mut shim = session.shim("python3");
-    shim.args(["-c", "import os, sys; print(os.getcwd(), os.listdir(sys.argv[1]))"]).arg(&folder);
-    fs::write(folder.join("it"), "").unwrap();
-    let told = Outcome::of(shim.current_dir(&folder)).exited(0).text();
-    assert_eq!(told, format!("{} ['it']\n", folder.display()));
+    shim.args(["-c", "import os, sys; print(os.getcwd(), os.listdir(sys.argv[1]))"]).arg(&dir);
+    fs::write(dir.join("it"), "").unwrap();
+    let message = Outcome::of(shim.current_dir(&dir)).exited(0).text();
+    assert_eq!(message, format!("{} ['it']\n", dir.display()));
     session.finish();
 }
 
@@ -249,22 +250,22 @@ fn without_caches_no_volume_is_there() {
     let template = r#"{{range .Mounts}}{{if eq .Type "volume"}}{{.Name}} {{end}}{{end}}"#;
     let project = Scratch::new();
     for kept in [true, false] {
-        let containers = Containers::of(&engine).kind("rust").workspace(project.path());
+        let containers = ContainerSetup::of(&engine).kind("rust").workspace(project.path());
         let containers = if kept { containers.caches() } else { containers };
         let session = containers.start();
         let volumes = engine.inspect(&session.container("rust"), template);
         assert_eq!(volumes.contains("aifo-cargo-registry-"), kept, "{volumes}");
         session.finish();
     }
-    let cleared = Containers::of(&engine).clear_caches(project.path());
+    let cleared = ContainerSetup::of(&engine).clear_caches(project.path());
     assert_eq!(cleared.lines().count(), 2, "{cleared}");
 }
 
-/// What is shown would be what is run: a program in the engine's place writes down what it gets.
+/// The printed commands are those that run: a wrapper of the engine records its arguments.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn a_dry_run_tells_what_a_run_does() {
-    let Some(engine) = Engine::of_run("a_dry_run_tells_what_a_run_does") else { return };
+fn a_dry_run_prints_what_a_run_does() {
+    let Some(engine) = Engine::of_run("a_dry_run_prints_what_a_run_does") else { return };
     let bin = Scratch::new();
     let heard = bin.path().join("heard");
     let real = Outcome::of(std::process::Command::new("which").arg(engine.name())).text();
@@ -277,7 +278,7 @@ fn a_dry_run_tells_what_a_run_does() {
         ),
     );
     let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", bin.path().display());
-    let containers = Containers::of(&engine).kind("python").kind("rust").env("PATH", &path);
+    let containers = ContainerSetup::of(&engine).kind("python").kind("rust").env("PATH", &path);
     let containers =
         containers.env("https_proxy", "http://user:secret@proxy:1").flag("--pids", "99");
 
@@ -295,7 +296,7 @@ fn a_dry_run_tells_what_a_run_does() {
     assert!(!heard.contains("secret"), "{heard}");
     let acts = |line: &&str| line.starts_with("run\0") || line.starts_with("network\0create\0");
     let mut run: Vec<String> = heard.lines().filter(acts).map(str::to_owned).collect();
-    // As a shell reads what would be pasted into it.
+    // Split as a shell does.
     let words = |line: &str| {
         let paste =
             format!("{engine}() {{ printf '%s\\0' \"$@\"; }}; {line}", engine = engine.name());
@@ -312,12 +313,12 @@ fn a_dry_run_tells_what_a_run_does() {
     assert!(planned.contains(&removes) && heard.lines().any(|line| line == removes), "{heard:?}");
 }
 
-/// Of several sidecars one does not come up: the others go again, whatever it was.
+/// One of several sidecars does not start: the others are removed.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn a_start_that_fails_halfway_leaves_nothing() {
     let Some(engine) = Engine::of_run("a_start_that_fails_halfway_leaves_nothing") else { return };
-    let of = || Containers::of(&engine).kind("python").kind("rust");
+    let of = || ContainerSetup::of(&engine).kind("python").kind("rust");
     let missing = "localhost:1/aifo-test-nobody-has-this:latest";
     let scratch = Scratch::new();
     let odd = scratch.path().join("no engine, takes this");
@@ -336,28 +337,28 @@ fn a_start_that_fails_halfway_leaves_nothing() {
     }
 }
 
-/// Who has images for some kinds is told that it is not containers that tools run in.
+/// A user with only some of the images gets a warning that tools do not run in containers.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn where_some_images_are_missing_no_container_is_started_and_that_is_told() {
-    let story = "where_some_images_are_missing_no_container_is_started_and_that_is_told";
-    let Some(engine) = Engine::of_run(story) else { return };
-    // Of two engines docker is asked, whose images those of podman are not.
-    if !possible(story, &["test", engine.name(), "=", "docker"]) {
+fn missing_images_are_reported_and_no_container_is_started() {
+    let test = "missing_images_are_reported_and_no_container_is_started";
+    let Some(engine) = Engine::of_run(test) else { return };
+    // Docker is preferred; podman's images do not count for it.
+    if !can_run(test, &["test", engine.name(), "=", "docker"]) {
         return;
     }
     let prefix = format!("aifo-t{}/", std::process::id());
     let image = format!("{prefix}aifo-toolchain-python:latest");
     engine.text(["tag", EVERY_TOOL, &image]);
-    let containers = Containers::of(&engine);
+    let containers = ContainerSetup::of(&engine);
     let mut run = containers.setup().coder();
     run.env("AIFO_CODER_IMAGE_PREFIX", &prefix).args(["run", "--backend", "auto", "--workspace"]);
     run.arg(containers.setup().workspace()).args(["--toolchain", "python,node", "--", "true"]);
     let outcome = Outcome::of(&mut run);
     engine.text(["rmi", &image]);
-    let told = format!(
+    let message = format!(
         "aifo-coder: docker has no image {prefix}aifo-toolchain-node:latest; tools run as processes of \
          this machine"
     );
-    assert_eq!(outcome.exited(0).only_line(), told);
+    assert_eq!(outcome.exited(0).only_line(), message);
 }

@@ -1,7 +1,7 @@
-//! curl as a client, with the options of the shell shims in the field.
+//! curl as a client, with the options of existing shell shims.
 //!
-//! Such a shim streams the body to its standard output and takes `X-Exit-Code` from the end of the
-//! file that `-D` wrote. Where curl is not installed these tests say so and do nothing.
+//! Such a shim streams the body to its stdout and reads `X-Exit-Code` from the end of the file of
+//! `-D`. Without curl these tests are reported as skipped.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 use aifo_tests::{
-    Listen, Outcome, Running, Session, Setup, Signal, census, eventually, fresh_id, send_signal,
+    Listen, Outcome, Running, Session, SessionSetup, Signal, eventually, fresh_id, send_signal,
+    tagged_processes,
 };
 
 const TRANSPORTS: [Listen; 2] = [Listen::Default, Listen::Tcp];
@@ -112,7 +113,7 @@ fn a_signal_by_curl_ends_a_call_by_curl() {
     }
 }
 
-/// curl asks before it sends a body that is large to it; here it is made to for any.
+/// curl waits for `100 Continue` before large bodies; here for any body.
 #[test]
 fn a_body_goes_out_when_it_is_invited() {
     for session in sessions() {
@@ -165,11 +166,11 @@ fn a_curl_that_is_interrupted_takes_its_tool_along() {
         running.expect("ready\n");
         running.signal(Signal::SIGINT);
         assert_ne!(running.finish().code(), Some(0));
-        eventually("nothing of the exec is left", || census(&id).is_empty());
+        eventually("nothing of the exec is left", || tagged_processes(&id).is_empty());
     }
 }
 
-/// Without the trailer a shim falls back to 1, and curl itself complains.
+/// Without the trailer a shim falls back to 1, and curl itself fails.
 #[test]
 fn a_stream_that_is_cut_off_is_no_success() {
     for session in sessions() {
@@ -182,31 +183,31 @@ fn a_stream_that_is_cut_off_is_no_success() {
     }
 }
 
-/// A session per transport; none if there is no curl.
+/// A session per transport; none without curl.
 fn sessions() -> impl Iterator<Item = Session> {
     let there = Command::new("curl").arg("--version").output().is_ok();
     if !there {
-        // Past the test harness, which keeps what a passing test prints to itself.
+        // Not `eprintln!`, which the test harness captures.
         let _ = writeln!(io::stderr(), "skipped: curl is not installed");
     }
     let listen = TRANSPORTS.into_iter().filter(move |_| there);
-    listen.map(|listen| Setup::new().listen(listen).start())
+    listen.map(|listen| SessionSetup::new().listen(listen).start())
 }
 
-/// A run of curl, in the making and after.
+/// A run of curl.
 struct Curl {
     command: Command,
-    /// What `-D` writes.
+    /// The file of `-D`.
     header_file: String,
 }
 
 impl Curl {
-    /// A request with version 2 and credentials, as the shell shim sends it.
+    /// A version 2 request with credentials, as the shell shim sends it.
     fn to(session: &Session, endpoint: &str) -> Self {
         let header_file = session.file(&format!("h-{}", fresh_id()));
         let mut command = Command::new("curl");
         command.args(["-sS", "--no-buffer", "-D", &header_file]);
-        // Proxies of the machine are no business of a loopback address.
+        // The machine's proxies must not be used for loopback.
         command.args(["--noproxy", "*"]);
         match session.url().strip_prefix("unix://") {
             Some(path) => {
@@ -235,13 +236,13 @@ impl Curl {
         self
     }
 
-    /// A field whose value is the content of a file.
+    /// A field with the content of a file.
     fn field_from(mut self, key: &str, file: &str) -> Self {
         self.command.arg("--data-urlencode").arg(format!("{key}@{file}"));
         self
     }
 
-    /// Adds a header. Of several of a name the last counts, so it also replaces.
+    /// Adds a header. The last one of a name counts, so it also replaces.
     fn header(mut self, line: &str) -> Self {
         self.command.args(["-H", line]);
         self
@@ -256,7 +257,7 @@ impl Curl {
         Running::start(&mut self.command)
     }
 
-    /// Standard output and the exit code of the header file.
+    /// Stdout, and the exit code in the header file.
     #[track_caller]
     fn finish(mut self) -> (String, String) {
         let outcome = Outcome::of(&mut self.command);
@@ -276,7 +277,7 @@ impl Curl {
         text.lines().map(|line| line.trim_end_matches('\r').to_owned()).collect()
     }
 
-    /// What a shell shim would exit with.
+    /// The exit code of a shell shim.
     fn exit_code(&self) -> String {
         let headers = self.headers();
         let mut codes = headers.iter().filter_map(|line| line.strip_prefix("X-Exit-Code: "));

@@ -1,5 +1,4 @@
-//! Version 3 by hand: which descriptors come with a request, what the tool gets, and what comes of a
-//! client that breaks the protocol (`spec/exec3.md`).
+//! Version 3: passed descriptors, relayed streams, and protocol errors (`spec/exec3.md`).
 
 #[path = "descriptors/broken.rs"]
 mod broken;
@@ -10,14 +9,14 @@ mod relayed;
 #[path = "descriptors/sent.rs"]
 mod sent;
 
-use aifo_tests::{Invocation, Session, Setup, Tool};
+use aifo_tests::{Invocation, Session, SessionSetup, Tool};
 
-/// A session in which `make` is a shell and all else the fake tool.
+/// A session in which `make` is a shell and other tools are fake.
 fn session() -> Session {
-    Setup::new().kinds(&["c-cpp"]).tool("make", Tool::Link("/bin/sh".into())).start()
+    SessionSetup::new().kinds(&["c-cpp"]).tool("make", Tool::Link("/bin/sh".into())).start()
 }
 
-/// A shell's script as a call, with the machine's own commands.
+/// A shell script as a call, with the machine's commands.
 fn sh(session: &Session, script: &str) -> Invocation {
     Invocation::new(session, "make", ["-c", &in_sh(script)])
 }

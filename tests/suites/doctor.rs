@@ -1,14 +1,14 @@
-//! `aifo-coder doctor`: it measures, says what to mend, and leaves nothing.
+//! `aifo-coder doctor` checks the machine, suggests fixes, and leaves nothing.
 
 use std::fs;
 
-use aifo_tests::{Outcome, Setup, Tool, files_below};
+use aifo_tests::{Outcome, SessionSetup, Tool, files_below};
 use serde_json::Value;
 
-/// A machine whose tools are those that are measured with.
-fn setup() -> Setup {
+/// A machine with the tools that doctor measures with.
+fn setup() -> SessionSetup {
     let tools = ["true", "readlink", "touch", "cat"];
-    tools.into_iter().fold(Setup::new(), |setup, name| {
+    tools.into_iter().fold(SessionSetup::new(), |setup, name| {
         setup.tool(name, Tool::Link(format!("/usr/bin/{name}").into()))
     })
 }

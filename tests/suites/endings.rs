@@ -1,21 +1,22 @@
-//! Success is never invented: what is said when proxy, runner or guard is lost in mid-run.
+//! A lost proxy, runner or guard never looks like success.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use aifo_tests::{
-    Outcome, Running, Session, Setup, Sidecar, Signal, census, eventually, fresh_id, send_signal,
+    Outcome, Running, Session, SessionSetup, Sidecar, Signal, eventually, fresh_id, send_signal,
+    tagged_processes,
 };
 
-/// One kind, so that there is one sidecar to lose.
+/// One kind, so there is one sidecar.
 fn session_with_one_sidecar() -> (Session, Sidecar) {
-    let session = Setup::new().kinds(&["c-cpp"]).start();
+    let session = SessionSetup::new().kinds(&["c-cpp"]).start();
     let sidecar = session.sidecars()[0];
     (session, sidecar)
 }
 
-/// A shim in mid-stream, lost by killing the process that `victim` picks.
+/// Kills the process that `victim` selects while a shim streams.
 #[track_caller]
 fn lost(victim: impl Fn(&Session, Sidecar) -> i32) -> Outcome {
     let (session, sidecar) = session_with_one_sidecar();
@@ -41,15 +42,15 @@ fn a_lost_runner_is_125_and_one_line() {
     assert!(line.starts_with("aifo-shim: "), "{line}");
 }
 
-/// The runner outlives its guard, ends its tools and still tells how they ended.
+/// The runner survives its guard, ends its tools and reports their endings.
 #[test]
-fn a_lost_guard_ends_the_tool_and_its_real_ending_is_told() {
+fn a_lost_guard_ends_the_tool_and_its_real_ending_is_reported() {
     let outcome = lost(|_, sidecar| sidecar.guard);
     assert_eq!(outcome.died_of(Signal::SIGINT).text(), "ready\n");
 }
 
 #[test]
-fn the_proxy_tells_a_lost_runner_in_the_trailer_or_the_status() {
+fn the_proxy_reports_a_lost_runner_in_the_trailer_or_the_status() {
     let (session, sidecar) = session_with_one_sidecar();
     let mut v2 = session.send(&session.exec("make", ["wait"]));
     v2.read_until(b"ready\n");
@@ -64,7 +65,7 @@ fn the_proxy_tells_a_lost_runner_in_the_trailer_or_the_status() {
     assert_eq!(v1.status_line, "HTTP/1.1 500 Internal Server Error");
     assert_eq!(v1.header("X-Exit-Code"), Some("125"));
     assert!(v1.text().starts_with("aifo-coder proxy error: "), "{}", v1.text());
-    eventually("the tools went with their runner", || census(&id).is_empty());
+    eventually("the tools went with their runner", || tagged_processes(&id).is_empty());
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn after_a_lost_runner_the_proxy_still_answers() {
     assert_eq!(session.answer(&unauthorized).status(), 401);
     let next = session.answer(&session.exec("make", ["say", "again"]));
     let honest = match next.status() {
-        // Started anew, or said that nothing ran.
+        // Restarted, or reported that nothing ran.
         200 => next.exit_code() == Some("0") && next.text() == "again\n",
         409 | 500 => next.exit_code() == Some("86"),
         _ => false,
@@ -101,7 +102,7 @@ fn a_lost_connection_exits_0_only_for_who_asks() {
 
 #[test]
 fn what_was_refused_exits_86_with_the_reason() {
-    let session = Setup::new().kinds(&["c-cpp"]).without("ninja").start();
+    let session = SessionSetup::new().kinds(&["c-cpp"]).without("ninja").start();
     let rows = [
         ("ls", "forbidden: tool 'ls' is not allowed in the c-cpp sidecar"),
         ("cargo", "tool 'cargo' not available in running sidecars"),
@@ -130,14 +131,16 @@ fn the_end_of_a_pipeline_ends_the_tool_and_runs_it_once() {
     head.read_until(b'\n', &mut line).expect("there is a line");
     drop(head);
 
-    eventually("the shim has ended", || shim.try_wait().expect("it is ours").is_some());
-    let status = shim.wait().expect("it is ours");
+    eventually("the shim has ended", || {
+        shim.try_wait().expect("try_wait works on a child").is_some()
+    });
+    let status = shim.wait().expect("wait works on a child");
     assert!(!status.success(), "the tool did not end by itself: {status}");
-    eventually("nothing of the exec is left", || census(&id).is_empty());
+    eventually("nothing of the exec is left", || tagged_processes(&id).is_empty());
     assert_eq!(fs::read_to_string(ran).unwrap(), "ran\n");
 }
 
-/// A tool may exit with 125 as well; only an ending that nobody knows is worth a line.
+/// A tool may exit with 125 itself; only an unknown ending prints a line.
 #[test]
 fn a_tools_own_125_is_not_commented() {
     let session = Session::start();

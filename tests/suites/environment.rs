@@ -1,9 +1,9 @@
-//! What a tool finds when it starts: fds, signals, limits, groups, names.
+//! A tool's initial state: descriptors, signals, limits, groups, names.
 
 use std::io::Write;
 use std::process::Stdio;
 
-use aifo_tests::{Backend, Outcome, Session, Setup, Tool, fresh_id, open_files};
+use aifo_tests::{Backend, Outcome, Session, SessionSetup, Tool, fresh_id, open_files};
 
 fn output(session: &Session, tool: &str, args: &[&str]) -> String {
     let answer = session.answer(&session.exec(tool, args));
@@ -22,7 +22,7 @@ fn stdin_is_empty() {
     command.env("AIFO_SHIM_PROTO", "2");
     command.arg("stdin").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut shim = command.spawn().expect("the shim starts");
-    // The shim may be gone before it is written to; that it ends is what counts.
+    // The shim may have ended already.
     let _ = shim.stdin.take().expect("stdin is a pipe").write_all(b"for nobody");
     let output = shim.wait_with_output().expect("the shim ends");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n");
@@ -43,12 +43,12 @@ fn only_the_standard_fds_are_open() {
 
 #[test]
 fn no_signal_is_blocked_or_ignored() {
-    let session = Setup::new().tool("cc", Tool::Link("/bin/cat".into())).start();
+    let session = SessionSetup::new().tool("cc", Tool::Link("/bin/cat".into())).start();
     let status = output(&session, "cc", &["/proc/self/status"]);
     for mask in ["SigBlk", "SigIgn", "SigPnd", "SigCgt"] {
-        let line = status.lines().find(|line| line.starts_with(mask)).expect("the kernel tells");
+        let line = status.lines().find(|line| line.starts_with(mask)).expect("the line exists");
         let bits = line.split_whitespace().nth(1).map(|bits| u64::from_str_radix(bits, 16));
-        // Signals 32 and 33 are the C library's own, and it lets nobody change them.
+        // Signals 32 and 33 belong to the C library and cannot be changed.
         let ours = bits.map(|bits| bits.map(|bits: u64| bits & !(0b11 << 31)));
         assert_eq!(ours, Some(Ok(0)), "{line}");
     }
@@ -66,7 +66,7 @@ fn it_leads_a_process_group_of_its_own() {
 
 #[test]
 fn limits_and_umask_are_the_callers() {
-    let setup = Setup::new().script("cc", "ulimit -S -n; ulimit -H -n; umask");
+    let setup = SessionSetup::new().script("cc", "ulimit -S -n; ulimit -H -n; umask");
     let session = setup.start();
     let native = Outcome::of(
         std::process::Command::new("/bin/sh").args(["-c", "ulimit -S -n; ulimit -H -n; umask"]),
@@ -76,7 +76,7 @@ fn limits_and_umask_are_the_callers() {
 
 #[test]
 fn its_name_is_the_one_typed() {
-    let setup = Setup::new().kinds(&["python"]).tool("python3", Tool::Fake);
+    let setup = SessionSetup::new().kinds(&["python"]).tool("python3", Tool::Fake);
     let session = setup.start();
     for tool in ["make", "python3", "python"] {
         assert_eq!(output(&session, tool, &["argv0"]), format!("{tool}\n"));
@@ -84,8 +84,9 @@ fn its_name_is_the_one_typed() {
 }
 
 #[test]
-fn it_sees_its_mark_and_nothing_else_of_ours() {
-    let setup = Setup::new().env("AIFO_TOOLEEXEC_MAX_SECS", "3600").env("FROM_THE_HOST", "yes");
+fn a_tool_sees_its_exec_tag_and_no_other_reserved_variable() {
+    let setup =
+        SessionSetup::new().env("AIFO_TOOLEEXEC_MAX_SECS", "3600").env("FROM_THE_HOST", "yes");
     let session = setup.start();
     let id = fresh_id();
     let answer = session.answer(&session.exec("make", ["env"]).id(&id));
@@ -102,17 +103,17 @@ fn it_sees_its_mark_and_nothing_else_of_ours() {
 #[test]
 fn it_runs_where_the_shim_was_called() {
     let session = Session::start();
-    let folder = session.workspace().join("a/b");
-    std::fs::create_dir_all(&folder).unwrap();
-    let outcome = Outcome::of(session.shim("make").arg("cwd").current_dir(&folder));
-    assert_eq!(outcome.exited(0).text(), format!("{}\n", folder.display()));
+    let dir = session.workspace().join("a/b");
+    std::fs::create_dir_all(&dir).unwrap();
+    let outcome = Outcome::of(session.shim("make").arg("cwd").current_dir(&dir));
+    assert_eq!(outcome.exited(0).text(), format!("{}\n", dir.display()));
 }
 
-/// Proxy and runner raise their own soft limit; `select` breaks in a tool that inherits such one.
+/// Proxy and runner raise their soft limit; tools with `select` would fail with it.
 #[test]
 fn its_open_files_are_limited_as_the_launchers_were() {
     let wrapper = ["/bin/sh", "-c", "ulimit -S -n 333; exec \"$@\"", "sh"];
-    let session = Setup::new().through(&wrapper).start();
+    let session = SessionSetup::new().through(&wrapper).start();
     let (soft, hard) = open_files(session.pid());
     assert_eq!(soft, hard, "the proxy has raised its own");
     let sidecar = session.sidecars()[0];
@@ -131,19 +132,19 @@ fn a_rust_tool_finds_its_c_compiler() {
     let session = Session::start();
     assert_eq!(variables(&session, "cargo"), ["CC=gcc", "CXX=g++"]);
     assert_eq!(variables(&session, "make"), ["", ""], "other sidecars have their own");
-    let session = Setup::new().env("CC", "clang").start();
+    let session = SessionSetup::new().env("CC", "clang").start();
     assert_eq!(variables(&session, "cargo"), ["CC=clang", "CXX=g++"]);
 }
 
 #[test]
 fn its_id_is_128_random_bits_unless_the_client_chose_one() {
     let session = Session::start();
-    let mark = || {
+    let exec_tag = || {
         let env = output(&session, "make", &["env"]);
-        let mark = env.lines().find_map(|line| line.strip_prefix("AIFO_EXEC="));
-        mark.expect("a tool carries its mark").to_owned()
+        let tag = env.lines().find_map(|line| line.strip_prefix("AIFO_EXEC="));
+        tag.expect("a tool carries its exec tag").to_owned()
     };
-    let (one, other) = (mark(), mark());
+    let (one, other) = (exec_tag(), exec_tag());
     for id in [&one, &other] {
         assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
     }

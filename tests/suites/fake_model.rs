@@ -1,4 +1,4 @@
-//! The model of the suites about agents: what it answers in each dialect, to requests written by hand.
+//! Tests of the scripted model: its responses in each dialect.
 
 #[path = "fake_model/dialects.rs"]
 mod dialects;
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// Two commands and a last word.
+/// Two commands and a final text.
 fn script() -> Script {
     Script::new().shell("make a").shell("make b").say("that was all")
 }
 
-/// Asks a model, and reads its answer.
+/// Sends a request and reads the response.
 #[track_caller]
 fn ask(model: &FakeModel, line: &str, body: &Value) -> Answer {
     let request = Request::new(format!("{line} HTTP/1.1"))
@@ -28,7 +28,7 @@ fn ask(model: &FakeModel, line: &str, body: &Value) -> Answer {
     connection.answer()
 }
 
-/// Asks for a document.
+/// Requests a document.
 #[track_caller]
 fn document(model: &FakeModel, path: &str, body: &Value) -> Value {
     let answer = ask(model, &format!("POST {path}"), body);
@@ -36,7 +36,7 @@ fn document(model: &FakeModel, path: &str, body: &Value) -> Value {
     serde_json::from_slice(&answer.body).expect("a document")
 }
 
-/// The tools of a Chat Completions request: one that runs commands, and one that does not.
+/// The tools of a Chat Completions request: a shell and another tool.
 fn tools() -> Value {
     let command = json!({"type": "object", "properties": {"command": {"type": "string"}}});
     let tools = [("read", json!({"type": "object"})), ("bash", command)];
@@ -44,7 +44,7 @@ fn tools() -> Value {
     json!(tools.map(tool))
 }
 
-/// A Chat Completions request, after so many results.
+/// A Chat Completions request after these results.
 fn chat(results: &[&str]) -> Value {
     let mut messages = vec![json!({"role": "user", "content": "go"})];
     for (number, result) in results.iter().enumerate() {
@@ -55,9 +55,9 @@ fn chat(results: &[&str]) -> Value {
     json!({"model": "m", "tools": tools(), "messages": messages})
 }
 
-/// What is called in the answer to a Chat Completions request, or said.
+/// The call or text in the response to a Chat Completions request.
 #[track_caller]
-fn told(model: &FakeModel, body: &Value) -> String {
+fn printed(model: &FakeModel, body: &Value) -> String {
     let answer = document(model, CHAT, body);
     let message = &answer["choices"][0]["message"];
     let called = message.pointer("/tool_calls/0/function/arguments");
@@ -65,21 +65,21 @@ fn told(model: &FakeModel, body: &Value) -> String {
 }
 
 #[test]
-fn the_conversation_tells_which_turn_is_next() {
+fn the_conversation_decides_which_turn_is_next() {
     let model = FakeModel::start(script());
     let first = r#"{"command":"make a"}"#;
-    // An agent that asks again gets the same answer.
-    assert_eq!([told(&model, &chat(&[])), told(&model, &chat(&[]))], [first, first]);
+    // A repeated request gets the same response.
+    assert_eq!([printed(&model, &chat(&[])), printed(&model, &chat(&[]))], [first, first]);
     model.called(0);
-    assert_eq!(told(&model, &chat(&["out a"])), r#"{"command":"make b"}"#);
-    assert_eq!(told(&model, &chat(&["out a", "Exit code 2\nout b"])), "that was all");
+    assert_eq!(printed(&model, &chat(&["out a"])), r#"{"command":"make b"}"#);
+    assert_eq!(printed(&model, &chat(&["out a", "Exit code 2\nout b"])), "that was all");
     model.finished();
     let results: Vec<_> =
         model.results().into_iter().map(|r| (r.command, r.output, r.exit)).collect();
     let expected = [("make a", "out a", None), ("make b", "Exit code 2\nout b", Some(2))];
     assert_eq!(results, expected.map(|(c, o, e)| (c.to_owned(), o.to_owned(), e)));
-    // One that starts anew begins at the beginning, and does not take back what was reported.
-    assert_eq!(told(&model, &chat(&[])), first);
+    // A new conversation starts at the beginning and does not remove earlier results.
+    assert_eq!(printed(&model, &chat(&[])), first);
     assert_eq!(model.results().len(), 2);
 }
 
@@ -87,37 +87,37 @@ fn the_conversation_tells_which_turn_is_next() {
 fn words_in_between_wait_for_the_user() {
     let model = FakeModel::start(Script::new().say("one moment").shell("make").say("done"));
     let mut body = chat(&[]);
-    assert_eq!(told(&model, &body), "one moment");
+    assert_eq!(printed(&model, &body), "one moment");
     for more in [
         json!({"role": "assistant", "content": "one moment"}),
         json!({"role": "user", "content": "and?"}),
     ] {
         body["messages"].as_array_mut().expect("a list").push(more);
     }
-    assert_eq!(told(&model, &body), r#"{"command":"make"}"#);
+    assert_eq!(printed(&model, &body), r#"{"command":"make"}"#);
     body["messages"].as_array_mut().expect("a list").push(json!({"role": "tool", "content": "x"}));
-    assert_eq!(told(&model, &body), "done");
+    assert_eq!(printed(&model, &body), "done");
     body["messages"]
         .as_array_mut()
         .expect("a list")
         .push(json!({"role": "assistant", "content": "done"}));
-    assert_eq!(told(&model, &body), "done", "nothing is left but the last words");
+    assert_eq!(printed(&model, &body), "done", "nothing is left but the last words");
 }
 
 #[test]
-fn an_agent_without_tools_is_told_in_its_text() {
+fn an_agent_without_tools_gets_the_command_as_text() {
     let model =
         FakeModel::start(Script::new().shell("make").shell("cat <<E\n50%\nE\n").say("done"));
     let mut messages = vec![json!({"role": "user", "content": "y"})];
     let mut say = |model: &FakeModel, heard: &[(&str, &str)]| {
         messages.extend(heard.iter().map(|(role, text)| json!({"role": role, "content": text})));
-        told(model, &json!({"model": "openai/aifo-text-model", "messages": messages}))
+        printed(model, &json!({"model": "openai/aifo-text-model", "messages": messages}))
     };
     assert_eq!(say(&model, &[]), "```bash\nmake\n```");
     let shared = [("assistant", "```bash\nmake\n```"), ("user", "Output from make\nfine\n")];
     let lines = "```bash\neval \"$(printf 'cat <<E\\n50%%\\nE\\n')\"\n```";
     assert_eq!(say(&model, &shared), lines);
-    // The agent's own answer to what was shared, and a command that prints nothing.
+    // The agent's comment on shared output, and a command without output.
     assert_eq!(say(&model, &[("assistant", "Ok"), ("assistant", lines), ("user", "y")]), "done");
     let outputs: Vec<_> = model.results().into_iter().map(|r| (r.output, r.exit)).collect();
     assert_eq!(outputs, [("Output from make\nfine\n".to_owned(), None), (String::new(), None)]);
@@ -127,7 +127,7 @@ fn an_agent_without_tools_is_told_in_its_text() {
 fn questions_on_the_side_use_no_turn_up() {
     let model = FakeModel::start(script());
     let title = json!({"model": "small", "messages": [{"role": "user", "content": "a title?"}]});
-    assert_eq!(told(&model, &title), "A small errand");
+    assert_eq!(printed(&model, &title), "A small task");
     let schema = json!({
         "type": "object",
         "properties": {"next": {"type": "string", "enum": ["user", "model"]}},
@@ -135,8 +135,8 @@ fn questions_on_the_side_use_no_turn_up() {
     });
     let mut routing = chat(&[]);
     routing["response_format"] = json!({"type": "json_schema", "json_schema": {"schema": schema}});
-    assert_eq!(told(&model, &routing), r#"{"next":"user"}"#);
-    assert_eq!(told(&model, &chat(&[])), r#"{"command":"make a"}"#);
+    assert_eq!(printed(&model, &routing), r#"{"next":"user"}"#);
+    assert_eq!(printed(&model, &chat(&[])), r#"{"command":"make a"}"#);
 }
 
 #[test]
@@ -147,10 +147,10 @@ fn what_no_model_answers_is_404_and_remembered() {
         assert_eq!(ask(&model, line, &body).status(), 404, "{line}");
     }
     let asked: Vec<_> =
-        model.asked().into_iter().map(|asked| (asked.target, asked.status)).collect();
+        model.requests().into_iter().map(|asked| (asked.target, asked.status)).collect();
     let targets = ["/v1/telemetry?x=1", "/v1/responses", "/"];
     assert_eq!(asked, targets.map(|target| (target.to_owned(), 404)));
-    assert_eq!(model.asked()[0].body, body);
+    assert_eq!(model.requests()[0].body, body);
 }
 
 #[test]
@@ -190,12 +190,12 @@ fn connections_may_go_away_at_any_time() {
         let mut connection = Connection::open(&Address::Tcp(model.address()));
         connection.send(&request[..end]);
     }
-    // Nonsense is no request.
+    // A malformed request is ignored.
     let mut connection = Connection::open(&Address::Tcp(model.address()));
     connection.send("\0\0\r\n\r\n");
-    eventually("the whole request is noted", || model.asked().len() == 1);
-    assert_eq!(told(&model, &chat(&[])), r#"{"command":"make a"}"#);
-    // Who still holds a connection does not hold up the model's end, and is cut off.
+    eventually("the whole request is noted", || model.requests().len() == 1);
+    assert_eq!(printed(&model, &chat(&[])), r#"{"command":"make a"}"#);
+    // An open connection does not delay the model's end and is closed.
     let mut held = std::net::TcpStream::connect(model.address()).expect("it listens");
     let address = model.address();
     drop(model);
@@ -207,7 +207,7 @@ fn connections_may_go_away_at_any_time() {
 }
 
 #[test]
-fn it_listens_where_it_is_told_to() {
+fn it_listens_at_the_given_address() {
     let anywhere = (Ipv4Addr::UNSPECIFIED, 0).into();
     let model = FakeModel::bind(anywhere, script()).expect("a port is free");
     let port = model.address().port();

@@ -1,5 +1,5 @@
-//! kill -9 of every party to a call, at every stage of it: whoever waits is told at once, nothing
-//! survives the ladder, the terminal is as before, and the next call works.
+//! SIGKILL to each party of a call in each state: callers are notified at once, no process
+//! survives, the terminal is restored, and the next call works.
 
 #[path = "faults/call.rs"]
 mod call;
@@ -10,19 +10,19 @@ use std::process::Stdio;
 
 use aifo_tests::frames::{frame, kind};
 use aifo_tests::{
-    Client, Invocation, Outcome, Running, Session, Setup, Signal, Terminal, census, eventually,
-    fresh_id, is_alive, is_stopped, send_signal,
+    Client, Invocation, Outcome, Running, Session, SessionSetup, Signal, Terminal, eventually,
+    fresh_id, is_alive, is_stopped, send_signal, tagged_processes,
 };
 
-use call::{Call, Caller, Manner, STAGES, Stage};
+use call::{CALL_STATES, Call, CallState, Caller, Manner};
 
 #[track_caller]
 fn check_gone(id: &str, row: &str) {
-    eventually(&format!("{row}: nothing of the exec is left"), || census(id).is_empty());
+    eventually(&format!("{row}: nothing of the exec is left"), || tagged_processes(id).is_empty());
 }
 
-/// Whatever was killed, whoever comes next is served. As long as the old sidecar is on its way out a
-/// call is told that nothing ran, or that nobody knows; never that it succeeded.
+/// After any kill, the next call works. While the old sidecar ends, it may report that nothing ran
+/// or that the ending is unknown, but never success.
 #[track_caller]
 fn check_next(session: &Session, row: &str) {
     eventually(&format!("{row}: the next is served"), || {
@@ -32,7 +32,7 @@ fn check_next(session: &Session, row: &str) {
     });
 }
 
-/// Tells that the ending is unknown, in one line.
+/// Expects one line that the ending is unknown.
 #[track_caller]
 fn check_unknown(ending: Result<i32, i32>, said: &str, row: &str) {
     assert_eq!(ending, Ok(125), "{row}: {said}");
@@ -42,15 +42,15 @@ fn check_unknown(ending: Result<i32, i32>, said: &str, row: &str) {
 
 #[test]
 fn the_proxy() {
-    for stage in STAGES {
-        let row = format!("{stage:?}");
-        let call = Call::at(stage, Manner::Ignores);
+    for state in CALL_STATES {
+        let row = format!("{state:?}");
+        let call = Call::at(state, Manner::Ignores);
         let id = call.id.clone();
         send_signal(call.session.pid(), Signal::SIGKILL);
-        call.wait(stage);
-        // The ladder has seconds to go: its caller did not wait for it.
-        assert!(!census(&id).is_empty(), "{row}: the caller is let go first");
-        let (_session, ending, said) = call.finish(stage);
+        call.wait(state);
+        // Signal escalation takes seconds; the caller did not wait for it.
+        assert!(!tagged_processes(&id).is_empty(), "{row}: the caller is let go first");
+        let (_session, ending, said) = call.finish(state);
         check_unknown(ending, &said, &row);
         check_gone(&id, &row);
     }
@@ -58,27 +58,27 @@ fn the_proxy() {
 
 #[test]
 fn the_runner() {
-    for stage in STAGES {
-        let row = format!("{stage:?}");
-        let call = Call::at(stage, Manner::Ignores);
+    for state in CALL_STATES {
+        let row = format!("{state:?}");
+        let call = Call::at(state, Manner::Ignores);
         let id = call.id.clone();
         send_signal(call.session.sidecars()[0].runner, Signal::SIGKILL);
-        let (session, ending, said) = call.finish(stage);
+        let (session, ending, said) = call.finish(state);
         check_unknown(ending, &said, &row);
         check_gone(&id, &row);
         check_next(&session, &row);
     }
 }
 
-/// Its runner ends the tools by the ladder, and tells how they ended.
+/// The runner ends the tools by signal escalation and reports their endings.
 #[test]
 fn the_guard() {
-    for stage in STAGES {
-        let row = format!("{stage:?}");
-        let call = Call::at(stage, Manner::Obeys);
+    for state in CALL_STATES {
+        let row = format!("{state:?}");
+        let call = Call::at(state, Manner::Obeys);
         let id = call.id.clone();
         send_signal(call.session.sidecars()[0].guard, Signal::SIGKILL);
-        let (session, ending, said) = call.finish(stage);
+        let (session, ending, said) = call.finish(state);
         assert_eq!(ending, Err(Signal::SIGINT as i32), "{row}: {said}");
         check_gone(&id, &row);
         check_next(&session, &row);
@@ -87,12 +87,12 @@ fn the_guard() {
 
 #[test]
 fn the_tool() {
-    for stage in STAGES {
-        let row = format!("{stage:?}");
-        let call = Call::at(stage, Manner::Ignores);
+    for state in CALL_STATES {
+        let row = format!("{state:?}");
+        let call = Call::at(state, Manner::Ignores);
         let id = call.id.clone();
         send_signal(call.part(false), Signal::SIGKILL);
-        let (session, ending, said) = call.finish(stage);
+        let (session, ending, said) = call.finish(state);
         assert_eq!((ending, said.as_str()), (Err(Signal::SIGKILL as i32), ""), "{row}");
         check_gone(&id, &row);
         check_next(&session, &row);
@@ -101,10 +101,10 @@ fn the_tool() {
 
 #[test]
 fn the_monitor() {
-    let call = Call::at(Stage::OnTerminal, Manner::Ignores);
+    let call = Call::at(CallState::OnTerminal, Manner::Ignores);
     let id = call.id.clone();
     send_signal(call.part(true), Signal::SIGKILL);
-    let (session, ending, said) = call.finish(Stage::OnTerminal);
+    let (session, ending, said) = call.finish(CallState::OnTerminal);
     assert_eq!((ending, said.as_str()), (Err(Signal::SIGKILL as i32), ""));
     check_gone(&id, "the monitor");
     check_next(&session, "the monitor");
@@ -112,13 +112,13 @@ fn the_monitor() {
 
 #[test]
 fn the_shim() {
-    for stage in STAGES {
+    for state in CALL_STATES {
         for manner in [Manner::Obeys, Manner::Ignores] {
-            let row = format!("{stage:?}, a tool that {manner:?}");
-            let call = Call::at(stage, manner);
+            let row = format!("{state:?}, a tool that {manner:?}");
+            let call = Call::at(state, manner);
             let id = call.id.clone();
             send_signal(call.caller.pid(), Signal::SIGKILL);
-            let (session, ending, said) = call.finish(stage);
+            let (session, ending, said) = call.finish(state);
             assert_eq!((ending, said.as_str()), (Err(Signal::SIGKILL as i32), ""), "{row}");
             check_gone(&id, &row);
             check_next(&session, &row);
@@ -126,11 +126,11 @@ fn the_shim() {
     }
 }
 
-/// But after the shim's own KILL, of course.
+/// Except after SIGKILL to the shim itself.
 #[test]
-fn whoever_is_lost_the_terminal_is_as_before() {
+fn any_lost_process_leaves_the_terminal_as_before() {
     for victim in ["proxy", "runner", "guard", "tool", "monitor"] {
-        let call = Call::at(Stage::OnTerminal, Manner::Obeys);
+        let call = Call::at(CallState::OnTerminal, Manner::Obeys);
         let sidecar = call.session.sidecars()[0];
         let modes = Terminal::sized(80, 24).modes();
         let pid = match victim {
@@ -141,19 +141,21 @@ fn whoever_is_lost_the_terminal_is_as_before() {
             _ => call.part(true),
         };
         send_signal(pid, Signal::SIGKILL);
-        let Caller::Seated(seated, terminal) = call.caller else { panic!("it is on a terminal") };
-        let ending = seated.finish();
+        let Caller::OnTerminal(process, terminal) = call.caller else {
+            panic!("it is on a terminal")
+        };
+        let ending = process.finish();
         assert!(ending != Ok(0), "{victim}: success is never invented");
         assert_eq!(terminal.modes(), modes, "{victim}");
         check_gone(&call.id, victim);
     }
 }
 
-/// Before there is an answer: the proxy has not read the request, or the runner not the start.
+/// Before a response: the proxy has not read the request, or the runner not the start.
 #[test]
 fn before_the_tool_has_started() {
     for victim in ["proxy", "runner", "shim"] {
-        let session = Setup::new().kinds(&["c-cpp"]).start();
+        let session = SessionSetup::new().kinds(&["c-cpp"]).start();
         let (id, ran) = (fresh_id(), session.file("ran"));
         let stopped = match victim {
             "runner" => session.sidecars()[0].runner,
@@ -170,13 +172,14 @@ fn before_the_tool_has_started() {
             _ => send_signal(stopped, Signal::SIGKILL),
         }
         eventually("the caller has ended", || !is_alive(shim.pid()));
-        // What was passed may be on its way still, and its output open with it.
+        // The passed descriptors may still be in flight.
         send_signal(session.pid(), Signal::SIGCONT);
         let outcome = shim.finish();
         let ending = outcome.code().ok_or(outcome.signal().unwrap_or_default());
         match victim {
             "shim" => assert_eq!(ending, Err(Signal::SIGKILL as i32)),
-            // The proxy heard of the loss before it had read the request: it ran in a new sidecar.
+            // The proxy noticed the loss before it read the request, so the call ran in a new
+            // sidecar.
             "runner" if ending == Ok(0) => assert_eq!(fs::read(&ran).unwrap(), b"ran\n"),
             _ => check_unknown(ending, &outcome.stderr, victim),
         }
@@ -187,7 +190,7 @@ fn before_the_tool_has_started() {
     }
 }
 
-/// It has a connection and sleeps.
+/// Whether it has a connection and sleeps.
 fn waits_for_an_answer(pid: i32) -> bool {
     let fds = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let mut targets = fds.filter_map(|fd| fs::read_link(fd.path()).ok());
@@ -196,10 +199,10 @@ fn waits_for_an_answer(pid: i32) -> bool {
     targets.any(is_socket) && call.contains("poll")
 }
 
-/// A client that is lost before its request is whole has asked for nothing.
+/// A client that ends before its request is complete has requested nothing.
 #[test]
 fn half_a_request() {
-    let session = Setup::new().kinds(&["c-cpp"]).start();
+    let session = SessionSetup::new().kinds(&["c-cpp"]).start();
     let ran = session.file("ran");
     let call = Invocation::new(&session, "make", ["count", &ran]);
     let request = call.request(&session).encode();
@@ -213,17 +216,17 @@ fn half_a_request() {
     assert_eq!(client.finish().ending(), Err(15));
 }
 
-/// What a tool left in the background goes with its sidecar, however that ends.
+/// Background processes of a tool end with their sidecar.
 #[test]
 fn after_the_ending() {
     for victim in ["proxy", "runner", "guard"] {
-        let session = Setup::new().kinds(&["c-cpp"]).start();
+        let session = SessionSetup::new().kinds(&["c-cpp"]).start();
         let (id, file) = (fresh_id(), session.file("leaf"));
         let mut shim = session.shim("make");
-        // What stays behind keeps its output, which is not to be waited for.
+        // The background process keeps the output open, so it must not be awaited.
         shim.args(["daemon", &file]).env("AIFO_EXEC_ID", &id).stdout(Stdio::null());
         assert_eq!(shim.status().expect("the shim starts").code(), Some(0));
-        let leaf = fs::read_to_string(file).unwrap().parse().expect("the leaf tells its pid");
+        let leaf = fs::read_to_string(file).unwrap().parse().expect("the leaf writes its pid");
         let leaf = session.process(leaf);
         assert!(is_alive(leaf), "as it would natively");
         let sidecar = session.sidecars()[0];

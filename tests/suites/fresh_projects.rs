@@ -1,25 +1,25 @@
-//! Real toolchains in fresh projects, with their tools confined and without a network.
+//! Real toolchains in new projects, confined and without a network.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Landlock, Outcome, Session, Setup, possible};
+use aifo_tests::{Landlock, Outcome, Session, SessionSetup, can_run};
 
-/// A machine with this program: its folder, else the story is named as left out.
-fn folder_of(story: &str, program: &str) -> Option<PathBuf> {
+/// The directory of this program on this machine; without it the test is reported as skipped.
+fn folder_of(test: &str, program: &str) -> Option<PathBuf> {
     let script = format!("command -v {program}");
-    if !possible(&format!("fresh_projects::{story}"), &["/bin/sh", "-c", &script]) {
+    if !can_run(&format!("fresh_projects::{test}"), &["/bin/sh", "-c", &script]) {
         return None;
     }
     let found = Outcome::of(Command::new("/bin/sh").args(["-c", &script])).text();
     Some(Path::new(found.trim()).parent()?.to_owned())
 }
 
-/// A setup whose PATH is the machine's, for tools as they really are.
-fn real(kinds: &[&str], first: &Path) -> Setup {
+/// A setup with the machine's PATH, for real tools.
+fn real(kinds: &[&str], first: &Path) -> SessionSetup {
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", first.display());
-    Setup::new().kinds(kinds).env("PATH", &path)
+    SessionSetup::new().kinds(kinds).env("PATH", &path)
 }
 
 #[track_caller]
@@ -42,7 +42,7 @@ fn cargo_builds_tests_and_runs_a_fresh_project() {
     if !Landlock::Writes.available("fresh_projects::cargo_builds_tests_and_runs_a_fresh_project") {
         return;
     }
-    // The compiler of this build: rustup's proxies would look for it in the scratch home.
+    // The compiler of this build: rustup's proxies would search for it in the scratch HOME.
     let cargo = PathBuf::from(std::env::var_os("CARGO").expect("cargo runs the tests"));
     let session = real(&["rust"], cargo.parent().expect("an absolute path")).start();
     check_runs(&session, "cargo", &["new", "--vcs", "none", "fresh"], "");
@@ -60,12 +60,12 @@ fn cargo_builds_tests_and_runs_a_fresh_project() {
 
 #[test]
 fn npm_installs_from_a_lock_file() {
-    let story = "npm_installs_from_a_lock_file";
-    if !Landlock::Writes.available(&format!("fresh_projects::{story}")) {
+    let test = "npm_installs_from_a_lock_file";
+    if !Landlock::Writes.available(&format!("fresh_projects::{test}")) {
         return;
     }
-    let Some(folder) = folder_of(story, "npm") else { return };
-    let session = real(&["node"], &folder).start();
+    let Some(dir) = folder_of(test, "npm") else { return };
+    let session = real(&["node"], &dir).start();
     write(&session, "dep/package.json", r#"{"name":"dep","version":"1.0.0","bin":"hi.js"}"#);
     write(&session, "dep/hi.js", "#!/usr/bin/env node\nconsole.log('hi from dep')\n");
     let packed = check_runs(&session, "npm", &["pack", "--silent"], "dep");
@@ -82,18 +82,18 @@ fn npm_installs_from_a_lock_file() {
 
 #[test]
 fn pip_installs_for_the_user_and_into_an_environment() {
-    let story = "pip_installs_for_the_user_and_into_an_environment";
-    if !Landlock::Writes.available(&format!("fresh_projects::{story}")) {
+    let test = "pip_installs_for_the_user_and_into_an_environment";
+    if !Landlock::Writes.available(&format!("fresh_projects::{test}")) {
         return;
     }
-    // By its real path: a wrapper that chooses among several pythons would need its own settings.
+    // By its canonical path: a wrapper that selects a python would need its settings.
     let found = "python3 -c 'import pip, ensurepip, sys; print(sys.executable)'";
-    if !possible(&format!("fresh_projects::{story}"), &["/bin/sh", "-c", found]) {
+    if !can_run(&format!("fresh_projects::{test}"), &["/bin/sh", "-c", found]) {
         return;
     }
     let python = Outcome::of(Command::new("/bin/sh").args(["-c", found])).text();
-    let folder = Path::new(python.trim()).parent().unwrap().to_owned();
-    let session = real(&["python"], &folder).start();
+    let dir = Path::new(python.trim()).parent().unwrap().to_owned();
+    let session = real(&["python"], &dir).start();
     wheel(&session);
     let wheel = session.file("tiny-1.0-py3-none-any.whl");
     let quiet = ["--no-index", "--disable-pip-version-check", "--break-system-packages"];
@@ -109,7 +109,7 @@ fn pip_installs_for_the_user_and_into_an_environment() {
     assert_eq!(check_runs(&session, "python", &["-c", "import tiny"], ""), "tiny is there\n");
 }
 
-/// A package in the form that needs no build: an archive that python itself can write.
+/// Writes a package that needs no build: an archive that python itself can create.
 fn wheel(session: &Session) {
     let script = "\
 import zipfile
@@ -125,27 +125,27 @@ with zipfile.ZipFile('tiny-1.0-py3-none-any.whl', 'w') as wheel:
 
 #[test]
 fn go_builds_a_fresh_project() {
-    let story = "go_builds_a_fresh_project";
-    if !Landlock::Writes.available(&format!("fresh_projects::{story}")) {
+    let test = "go_builds_a_fresh_project";
+    if !Landlock::Writes.available(&format!("fresh_projects::{test}")) {
         return;
     }
-    let Some(folder) = folder_of(story, "go") else { return };
-    let session = real(&["go"], &folder).env("GOTOOLCHAIN", "local").start();
+    let Some(dir) = folder_of(test, "go") else { return };
+    let session = real(&["go"], &dir).env("GOTOOLCHAIN", "local").start();
     write(&session, "go.mod", "module example.com/fresh\n");
     write(&session, "main.go", "package main\n\nfunc main() { println(\"hi\") }\n");
     check_runs(&session, "go", &["build", "-o", "fresh"], "");
     assert_eq!(check_runs(&session, "go", &["run", "."], ""), "hi\n");
 }
 
-/// Go builds what it has unpacked, whatever `go.sum` says of it.
+/// Go builds its unpacked modules without a check against `go.sum`.
 #[test]
 fn a_module_that_a_test_changes_is_not_what_another_project_builds() {
-    let story = "a_module_that_a_test_changes_is_not_what_another_project_builds";
-    let Some(folder) = folder_of(story, "go") else { return };
-    if folder_of(story, "python3").is_none() {
+    let test = "a_module_that_a_test_changes_is_not_what_another_project_builds";
+    let Some(dir) = folder_of(test, "go") else { return };
+    if folder_of(test, "python3").is_none() {
         return;
     }
-    let setup = real(&["go"], &folder);
+    let setup = real(&["go"], &dir);
     let at = |name: &str| setup.scratch().join(name);
     let write = |name: &str, text: &str| {
         fs::create_dir_all(at(name).parent().unwrap()).unwrap();
@@ -184,12 +184,12 @@ fn a_module_that_a_test_changes_is_not_what_another_project_builds() {
     };
     share("project");
     ran("another", "honest\n");
-    // By the user's own decision the way is open.
+    // The user may choose to share; then the change has an effect.
     share("user");
     ran("another", "changed\n");
 }
 
-/// A module as a proxy of go's serves it.
+/// A module in the format of a Go module proxy.
 const MODULE: &str = r#"
 import sys, zipfile
 with zipfile.ZipFile(sys.argv[1], "w") as module:
@@ -197,7 +197,7 @@ with zipfile.ZipFile(sys.argv[1], "w") as module:
     module.writestr("example.org/dep@v1.0.0/dep.go", 'package dep\n\nfunc Say() string { return "honest" }\n')
 "#;
 
-/// A test that changes the module where it has been unpacked.
+/// A test that changes the unpacked module.
 const CHANGES: &str = r#"package main
 
 import (
@@ -220,12 +220,12 @@ func TestX(t *testing.T) {
 
 #[test]
 fn make_and_a_compiler_build_c() {
-    let story = "make_and_a_compiler_build_c";
-    if !Landlock::Writes.available(&format!("fresh_projects::{story}")) {
+    let test = "make_and_a_compiler_build_c";
+    if !Landlock::Writes.available(&format!("fresh_projects::{test}")) {
         return;
     }
-    let Some(folder) = folder_of(story, "cc && command -v make") else { return };
-    let session = real(&["c-cpp"], &folder).start();
+    let Some(dir) = folder_of(test, "cc && command -v make") else { return };
+    let session = real(&["c-cpp"], &dir).start();
     write(&session, "Makefile", "hi: hi.c\n\tcc -pipe -o $@ $<\n\tcc -c -o hi.o $<\n");
     write(&session, "hi.c", "int main(void) { return 0; }\n");
     check_runs(&session, "make", &[], "");

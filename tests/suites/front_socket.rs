@@ -1,4 +1,4 @@
-//! The front socket: who may connect, and what may lie at its path.
+//! The front socket: permitted peers, and existing files at its path.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,27 +6,27 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use aifo_tests::{
-    Listen, Outcome, Running, Scratch, Session, Setup, Signal, binaries, eventually, possible,
-    send_signal,
+    Listen, Outcome, Running, Scratch, Session, SessionSetup, Signal, binaries, can_run,
+    eventually, send_signal,
 };
 
 /// Runs a program as a user who is neither root nor the session's.
 const AS_ANOTHER: [&str; 5] =
     ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
 
-/// A session whose socket lies in a folder of this suite's.
+/// A session whose socket is in this suite's directory.
 fn listening_at(socket: &Path) -> Session {
-    Setup::new().listen(Listen::On(url(socket))).start()
+    SessionSetup::new().listen(Listen::On(url(socket))).start()
 }
 
 fn url(socket: &Path) -> String {
     format!("unix://{}", socket.display())
 }
 
-/// `serve` over that path, which has to fail.
+/// Runs `serve` with that path, which must fail.
 #[track_caller]
 fn refused(socket: &Path) -> Outcome {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let outcome = Outcome::of(setup.coder().args(["serve", "--listen", &url(socket)]));
     assert_eq!(outcome.exited(86).text(), "", "nothing that looks like a session");
     assert!(outcome.stderr.contains(socket.to_str().unwrap()), "{}", outcome.stderr);
@@ -37,11 +37,11 @@ fn opened_to_all(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// The file system says the same by the socket's mode; here that has been taken away.
+/// The socket's mode prevents this as well; this test relaxes the mode.
 #[test]
-fn another_user_is_disconnected_unheard() {
+fn another_user_is_disconnected_without_a_response() {
     let trial = [&AS_ANOTHER[..], &["/bin/true"]].concat();
-    if !possible("front_socket::another_user_is_disconnected_unheard", &trial) {
+    if !can_run("front_socket::another_user_is_disconnected_without_a_response", &trial) {
         return;
     }
     let scratch = Scratch::new();
@@ -79,7 +79,7 @@ fn a_socket_that_a_killed_proxy_left_is_replaced() {
     let socket = scratch.path().join("front.sock");
     let mut first = listening_at(&socket);
     first.end(Signal::SIGKILL);
-    assert!(socket.exists(), "nobody was left to remove it");
+    assert!(socket.exists(), "a killed proxy does not remove it");
     let second = listening_at(&socket);
     assert_eq!(second.answer(&second.exec("make", ["say", "hi"])).text(), "hi\n");
 }
@@ -107,18 +107,18 @@ fn what_is_no_socket_is_left_alone() {
     assert!(link.is_symlink());
 }
 
-/// A folder that is made for the socket is the owner's alone, and goes again.
+/// A directory created for the socket is private, and is removed.
 #[test]
-fn a_folder_that_was_missing_is_made_private() {
+fn a_directory_that_was_missing_is_made_private() {
     let scratch = Scratch::new();
-    let folder: PathBuf = scratch.path().join("new");
-    let mut session = listening_at(&folder.join("front.sock"));
-    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o7777, 0o700);
+    let dir: PathBuf = scratch.path().join("new");
+    let mut session = listening_at(&dir.join("front.sock"));
+    assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o7777, 0o700);
     session.end(Signal::SIGTERM);
-    assert!(!folder.exists());
+    assert!(!dir.exists());
 }
 
-/// The kernel's queue is longer than what may wait in ours: nobody is turned away at the door.
+/// The kernel's queue is longer than the proxy's limit: no connection is refused.
 #[test]
 fn connections_queue_while_the_proxy_cannot_accept() {
     let session = Session::start();

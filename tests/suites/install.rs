@@ -1,4 +1,4 @@
-//! `aifo-shim --install DIR`: a link under every name.
+//! `aifo-shim --install DIR` creates a link for every name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use aifo_tests::{Outcome, Scratch, binaries};
 
-/// Every tool there is, and what notifies.
+/// Every tool, and the notification command.
 const NAMES: &[&str] = &[
     // rust
     "cargo",
@@ -57,20 +57,20 @@ const NAMES: &[&str] = &[
     "say",
 ];
 
-fn install(folder: &Path) -> Outcome {
-    Outcome::of(Command::new(&binaries().shim).arg("--install").arg(folder).env_clear())
+fn install(dir: &Path) -> Outcome {
+    Outcome::of(Command::new(&binaries().shim).arg("--install").arg(dir).env_clear())
 }
 
-fn names(folder: &Path) -> BTreeSet<String> {
-    let entries = fs::read_dir(folder).unwrap();
+fn names(dir: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(dir).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// The versioned pythons that this machine has where images have theirs.
+/// The versioned pythons of this machine, in the directories that images use.
 fn pythons() -> BTreeSet<String> {
-    let folders = ["/usr/bin", "/usr/local/bin", "/opt/venv/bin"];
-    let folders = folders.into_iter().filter(|folder| Path::new(folder).is_dir());
-    let names = folders.flat_map(|folder| names(Path::new(folder)));
+    let dirs = ["/usr/bin", "/usr/local/bin", "/opt/venv/bin"];
+    let dirs = dirs.into_iter().filter(|dir| Path::new(dir).is_dir());
+    let names = dirs.flat_map(|dir| names(Path::new(dir)));
     let is_versioned = |name: &String| {
         let minor = name.strip_prefix("python3.").unwrap_or_default();
         !minor.is_empty() && minor.bytes().all(|byte| byte.is_ascii_digit())
@@ -81,24 +81,24 @@ fn pythons() -> BTreeSet<String> {
 #[test]
 fn every_name_leads_to_the_shim() {
     let scratch = Scratch::new();
-    let folder = scratch.path().join("opt/aifo/bin");
-    let outcome = install(&folder);
+    let dir = scratch.path().join("opt/aifo/bin");
+    let outcome = install(&dir);
     let links: BTreeSet<String> =
         NAMES.iter().map(|&name| name.to_owned()).chain(pythons()).collect();
-    let expected = format!("{} links to aifo-shim in {}\n", links.len(), folder.display());
+    let expected = format!("{} links to aifo-shim in {}\n", links.len(), dir.display());
     assert_eq!((&*outcome.exited(0).text(), &*outcome.stderr), (&*expected, ""));
     for link in &links {
-        assert_eq!(fs::read_link(folder.join(link)).unwrap(), Path::new("aifo-shim"), "{link}");
+        assert_eq!(fs::read_link(dir.join(link)).unwrap(), Path::new("aifo-shim"), "{link}");
     }
-    let mut there = names(&folder);
+    let mut there = names(&dir);
     assert!(there.remove("aifo-shim"));
     assert_eq!(there, links);
-    let shim = fs::symlink_metadata(folder.join("aifo-shim")).unwrap();
-    assert!(shim.is_file(), "a copy, so that the folder stands for itself");
+    let shim = fs::symlink_metadata(dir.join("aifo-shim")).unwrap();
+    assert!(shim.is_file(), "a copy, so that the directory is self-contained");
     assert_eq!(shim.permissions().mode() & 0o777, 0o755);
     let version = |shim: &Path| Outcome::of(Command::new(shim).arg("--version")).text();
-    assert_eq!(version(&folder.join("aifo-shim")), version(&binaries().shim));
-    let outcome = Outcome::of(Command::new(folder.join("cargo")).arg("--version").env_clear());
+    assert_eq!(version(&dir.join("aifo-shim")), version(&binaries().shim));
+    let outcome = Outcome::of(Command::new(dir.join("cargo")).arg("--version").env_clear());
     assert!(outcome.exited(86).stderr.contains("proxy not configured"), "{}", outcome.stderr);
 }
 
@@ -107,7 +107,7 @@ fn once_more_changes_nothing_that_matters() {
     let scratch = Scratch::new();
     install(scratch.path()).exited(0);
     let before = names(scratch.path());
-    // An older one, by an absolute path.
+    // An older link, with an absolute path.
     fs::remove_file(scratch.path().join("cargo")).unwrap();
     symlink("/opt/aifo/bin/aifo-shim", scratch.path().join("cargo")).unwrap();
     fs::write(scratch.path().join("unrelated"), "mine").unwrap();
@@ -130,9 +130,9 @@ fn it_can_install_itself_where_it_is() {
 }
 
 #[test]
-fn what_is_not_ours_is_left_alone_and_nothing_is_changed() {
+fn foreign_files_are_left_alone_and_nothing_is_changed() {
     for make in [
-        |path: &Path| fs::write(path, "somebody's").unwrap(),
+        |path: &Path| fs::write(path, "foreign").unwrap(),
         |path: &Path| fs::create_dir(path).unwrap(),
         |path: &Path| symlink("/usr/bin/python3", path).unwrap(),
     ] {
@@ -141,8 +141,8 @@ fn what_is_not_ours_is_left_alone_and_nothing_is_changed() {
         let outcome = install(scratch.path());
         let path = scratch.path().join("python3");
         let expected = format!(
-            "aifo-shim: cannot install into '{}': '{}' is there and is no link to aifo-shim; it \
-             is left alone",
+            "aifo-shim: cannot install into '{}': '{}' exists and is not a link to \
+             aifo-shim; nothing was changed",
             scratch.path().display(),
             path.display()
         );
@@ -152,7 +152,7 @@ fn what_is_not_ours_is_left_alone_and_nothing_is_changed() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_told() {
+fn a_directory_that_cannot_be_made_is_reported() {
     let scratch = Scratch::new();
     let file = scratch.path().join("file");
     fs::write(&file, "").unwrap();

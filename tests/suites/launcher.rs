@@ -1,4 +1,4 @@
-//! `aifo-coder run`: a session around one command, and nothing left of it.
+//! `aifo-coder run`: a session around one command, which leaves nothing.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -6,21 +6,21 @@ use std::path::Path;
 use std::process::Command;
 
 use aifo_tests::{
-    Outcome, Running, Setup, Signal, Tool, descendants, eventually, files_below, is_alive,
+    Outcome, Running, SessionSetup, Signal, Tool, descendants, eventually, files_below, is_alive,
 };
 use nix::sys::signal::killpg;
 use nix::unistd::Pid;
 
 /// `aifo-coder run --toolchain c-cpp -- COMMAND`
-fn run(setup: &Setup, command: &[&str]) -> Command {
+fn run(setup: &SessionSetup, command: &[&str]) -> Command {
     let mut run = setup.coder();
     run.args(["run", "--toolchain", "c-cpp", "--"]).args(command);
     run
 }
 
 /// A setup with a fake agent: the fake tool under a name that no sidecar allows.
-fn setup() -> Setup {
-    Setup::new().tool("my-agent", Tool::Fake).tool("sh", Tool::Link("/bin/sh".into()))
+fn setup() -> SessionSetup {
+    SessionSetup::new().tool("my-agent", Tool::Fake).tool("sh", Tool::Link("/bin/sh".into()))
 }
 
 /// The value of a variable in the output of `env`.
@@ -29,7 +29,7 @@ fn variable<'a>(env: &'a str, name: &str) -> Option<&'a str> {
 }
 
 #[track_caller]
-fn check_nothing_left(setup: &Setup) {
+fn check_nothing_left(setup: &SessionSetup) {
     let left = files_below(&setup.runtime());
     assert!(left.is_empty(), "{left:?}");
 }
@@ -84,7 +84,7 @@ fn tools_that_the_command_calls_run_in_their_sidecar() {
     let text = outcome.exited(7).text();
     let found = text.lines().next().expect("sh finds make");
     assert!(!Path::new(found).starts_with(setup.tools()), "{found} is the tool itself");
-    assert!(variable(&text, "AIFO_EXEC").is_some(), "it carries the mark of an exec: {text}");
+    assert!(variable(&text, "AIFO_EXEC").is_some(), "it carries an exec tag: {text}");
     assert_eq!(variable(&text, "AIFO_TOOLEEXEC_TOKEN"), None);
 }
 
@@ -106,7 +106,7 @@ fn kinds_are_detected_from_the_projects_files() {
             let outcome = Outcome::of(&mut run);
             match called {
                 _ if called == tool => assert_eq!(outcome.exited(0).text(), "hi\n", "{file}"),
-                // Every kind takes `make`.
+                // Every kind allows `make`.
                 "make" => {}
                 _ => _ = outcome.exited(86),
             }
@@ -126,7 +126,7 @@ fn a_command_that_is_not_there_is_127_and_one_that_cannot_run_126() {
     check_nothing_left(&setup);
 }
 
-/// The command has a tool running; the session is ended from outside.
+/// The command runs a tool when the session is ended from outside.
 #[test]
 fn a_signal_ends_the_session_and_all_in_it() {
     for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
@@ -137,7 +137,7 @@ fn a_signal_ends_the_session_and_all_in_it() {
         let all = descendants(run.pid());
         assert!(all.len() >= 4, "guard, runner, tool and shim, which sh may have become: {all:?}");
         match signal {
-            // As Ctrl-C in a terminal: the whole foreground group.
+            // As Ctrl-C in a terminal: to the whole foreground group.
             Signal::SIGINT => killpg(Pid::from_raw(run.pid()), signal).unwrap(),
             _ => _ = run.signal(signal),
         }
@@ -153,13 +153,13 @@ fn background_processes_of_tools_end_with_the_session() {
     let file = setup.workspace().join("leaf");
     let outcome = Outcome::of(&mut run(&setup, &["make", "daemon", file.to_str().unwrap()]));
     outcome.exited(0);
-    let leaf = fs::read_to_string(file).unwrap().parse().expect("the leaf tells its pid");
+    let leaf = fs::read_to_string(file).unwrap().parse().expect("the leaf writes its pid");
     eventually("the leaf is gone", || !is_alive(leaf));
 }
 
-/// A known agent on this machine, in a place with shells whose login profile is this.
-fn known_agent(profile: &str) -> Setup {
-    let setup = Setup::new()
+/// A known agent on this machine, in a directory with shells that have this login profile.
+fn known_agent(profile: &str) -> SessionSetup {
+    let setup = SessionSetup::new()
         .script("codex", "make args; echo $AIFO_SHIM_SMART_NODE \"$@\"")
         .tool("sh", Tool::Link("/bin/sh".into()))
         .tool("bash", Tool::Link("/bin/bash".into()));
@@ -193,7 +193,7 @@ fn an_agent_by_its_name_runs_here_where_there_are_no_containers() {
         run.args(["run", "--backend", "local", "--toolchain", "c-cpp"]).args(words);
         Outcome::of(&mut run)
     };
-    // The row's own word comes first, and once.
+    // The row's own arguments come first, once.
     let outcome = agent(&["codex", "exec", "-q", "--", "x"]);
     assert_eq!(outcome.exited(0).text(), "1 --no-daemon exec -q -- x\n");
     let last = outcome.stderr.lines().last().unwrap_or_default().to_owned();

@@ -1,12 +1,12 @@
-//! Sessions for other launchers: the example of `aifo-launch`, built and run.
+//! Sessions embedded in other launchers: builds and runs the example of `aifo-launch`.
 
 use std::process::Command;
 
-use aifo_tests::{Outcome, Setup, binaries, example, files_below};
+use aifo_tests::{Outcome, SessionSetup, binaries, example, files_below};
 
 #[test]
 fn the_example_embeds_a_session() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let mut embed = Command::new(example("embed"));
     embed
         .env_clear()

@@ -1,20 +1,20 @@
-//! Many at once, slow ones and too many.
+//! Many concurrent calls, slow clients, and too many calls.
 
 use std::fs;
 
-use aifo_tests::{Connection, Listen, Session, Setup, eventually, fresh_id};
+use aifo_tests::{Connection, Listen, Session, SessionSetup, eventually, fresh_id};
 
 #[test]
 fn two_hundred_at_once_are_all_right() {
     for listen in [Listen::Default, Listen::Tcp] {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let go = session.file("go");
         let start = |_| session.send(&session.exec("make", ["hold", &go]));
         let mut calls: Vec<Connection> = (0..200).map(start).collect();
         for call in &mut calls {
             call.read_until(b"first\n");
         }
-        // Each has said its first word and none its last: all of them run.
+        // Each has printed its first line and not its last: all of them run.
         fs::write(&go, "").unwrap();
         for call in calls {
             let answer = call.answer();
@@ -44,7 +44,7 @@ fn two_hundred_shims_each_get_their_own_output() {
 #[test]
 fn clients_that_dribble_their_head_do_not_stop_others() {
     for listen in [Listen::Default, Listen::Tcp] {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let dribble = |_| {
             let mut connection = session.connect();
             let _ = connection.try_send("POST /exec HTTP/1.1\r\nX-Slow: ");
@@ -78,7 +78,7 @@ fn clients_that_stall_in_their_body_do_not_stop_others() {
     drop(stalled);
 }
 
-/// A reader that never reads holds up its own tool, not the proxy.
+/// A client that does not read blocks its own tool, not the proxy.
 #[test]
 fn clients_that_do_not_read_do_not_stop_others() {
     let session = Session::start();
@@ -97,8 +97,8 @@ fn clients_that_do_not_read_do_not_stop_others() {
 }
 
 #[test]
-fn more_executions_than_allowed_are_told_so() {
-    let session = Setup::new().env("AIFO_TOOLEEXEC_MAX_CONNECTIONS", "2").start();
+fn more_executions_than_allowed_are_refused() {
+    let session = SessionSetup::new().env("AIFO_TOOLEEXEC_MAX_CONNECTIONS", "2").start();
     let (first, second) = (fresh_id(), fresh_id());
     let wait = |id: &str| {
         let mut call = session.send(&session.exec("make", ["wait"]).id(id));
@@ -120,7 +120,7 @@ fn more_executions_than_allowed_are_told_so() {
     second_call.answer();
 }
 
-/// Also a signal whose client does not wait for the answer.
+/// Also a signal whose client does not wait for the response.
 #[test]
 fn a_signal_is_carried_out_though_its_client_has_left() {
     let session = Session::start();
@@ -129,14 +129,14 @@ fn a_signal_is_carried_out_though_its_client_has_left() {
     call.read_until(b"ready\n");
     drop(session.send(&session.post("/signal").field("exec_id", &id).field("signal", "KILL")));
     assert_eq!(call.answer().exit_code(), Some("137"));
-    eventually("nothing is left", || aifo_tests::census(&id).is_empty());
+    eventually("nothing is left", || aifo_tests::tagged_processes(&id).is_empty());
 }
 
-/// 256 may wait with their requests incomplete. One more, and the first of them has to go.
+/// 256 connections may have incomplete requests. One more closes the oldest.
 #[test]
-fn whoever_has_waited_longest_makes_room() {
+fn the_longest_waiting_connection_makes_room() {
     for listen in [Listen::Default, Listen::Tcp] {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let call = session.exec("make", ["say", "waited"]).encode();
         let (start, rest) = call.split_at(call.len() - 1);
         let wait = |_| {

@@ -1,4 +1,4 @@
-//! `aifo-coder log`: what the calls of a session came to, read while it runs and after it ended.
+//! `aifo-coder log`: the calls of a session, during and after it.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use aifo_tests::{Outcome, Running, Session, Signal, binaries, eventually};
 
-/// `aifo-coder log` in the place of a session.
+/// `aifo-coder log` in the environment of a session.
 fn log(session: &Session, args: &[&str]) -> Command {
     let mut log = Command::new(&binaries().coder);
     log.env_clear()
@@ -23,7 +23,7 @@ fn text(session: &Session, args: &[&str]) -> String {
     Outcome::of(&mut log(session, args)).exited(0).text()
 }
 
-/// A session that has seen a success, a failure and a refusal, in this order.
+/// A session with a success, a failure and a refusal, in this order.
 fn session() -> Session {
     let session = Session::start();
     for (tool, args) in [("make", ["say", "hi"]), ("cargo", ["exit", "3"]), ("ls", ["-l", "/x"])] {
@@ -34,8 +34,8 @@ fn session() -> Session {
 }
 
 fn log_file(session: &Session) -> PathBuf {
-    let folder = session.scratch().join("home/.local/state/aifo/log");
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().flatten().collect();
+    let dir = session.scratch().join("home/.local/state/aifo/log");
+    let mut files: Vec<_> = fs::read_dir(dir).unwrap().flatten().collect();
     assert_eq!(files.len(), 1);
     files.remove(0).path()
 }
@@ -83,8 +83,8 @@ fn a_session_that_ended_can_be_named() {
     assert_eq!(newest.lines().count(), 3);
     assert_eq!(text(&session, &[&id[..5]]), newest);
     let outcome = Outcome::of(&mut log(&session, &["xyz"]));
-    let told = format!("aifo-coder: there is no session 'xyz'\nhint: there is {id}\n");
-    assert_eq!(outcome.exited(1).stderr, told);
+    let printed = format!("aifo-coder: there is no session 'xyz'\nhint: there is {id}\n");
+    assert_eq!(outcome.exited(1).stderr, printed);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_reader_that_leaves_is_no_error() {
 
 #[test]
 fn without_any_session_there_is_no_log() {
-    let setup = aifo_tests::Setup::new();
+    let setup = aifo_tests::SessionSetup::new();
     let outcome = Outcome::of(setup.coder().arg("log"));
     assert!(outcome.exited(1).stderr.starts_with("aifo-coder: there is no log yet\nhint: "));
 }

@@ -1,5 +1,5 @@
-//! Host commands through files, as the two clients make of them: each story is told by the script with
-//! inotify-tools, by the script without, and by the binary.
+//! The clients of a mailbox: each test runs with the script with inotify-tools, the script without,
+//! and the binary.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use aifo_tests::{
-    BLOCK, Mailbox, Noise, Outcome, Running, Signal, argv, eventually, host, is_alive, is_stopped,
-    send_signal,
+    BLOCK, Mailbox, Outcome, RandomBytes, Running, Signal, argv, eventually, host, is_alive,
+    is_stopped, send_signal,
 };
 
-/// Who calls.
+/// A client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caller {
     ScriptWithInotify,
@@ -19,31 +19,31 @@ enum Caller {
     Binary,
 }
 
-/// The callers that this machine has.
+/// The clients that work on this machine.
 fn callers() -> Vec<Caller> {
     let inotify = ["/usr/bin/inotifywait", "/bin/inotifywait", "/usr/local/bin/inotifywait"];
     let mut callers = vec![Caller::ScriptWithout, Caller::Binary];
     if inotify.iter().any(|path| Path::new(path).is_file()) {
         callers.push(Caller::ScriptWithInotify);
     } else {
-        // Nobody is left to be told that stderr is gone.
+        // A closed stderr does not matter.
         let _ =
             writeln!(std::io::stderr(), "skipped: the script with inotify-tools: not installed");
     }
     callers
 }
 
-/// A mailbox for one kind of caller.
-struct Story {
+/// A mailbox for one client.
+struct ClientTest {
     caller: Caller,
     mailbox: Mailbox,
 }
 
-impl Story {
+impl ClientTest {
     fn new(caller: Caller, args: &[&str]) -> Self {
         let kind = if caller == Caller::Binary { "binary" } else { "script" };
         let args = [&["--client", kind], args].concat();
-        Story { caller, mailbox: Mailbox::of(host(), &args) }
+        ClientTest { caller, mailbox: Mailbox::of(host(), &args) }
     }
 
     fn client(&self, command: &str) -> Command {
@@ -59,41 +59,41 @@ impl Story {
     }
 }
 
-/// Tells a story by every caller, with these commands.
+/// Runs a scenario with every client and these commands.
 #[track_caller]
-fn by_each(args: &[&str], story: impl Fn(&Story)) {
+fn with_each_client(args: &[&str], test: impl Fn(&ClientTest)) {
     for caller in callers() {
-        let told = Story::new(caller, args);
+        let message = ClientTest::new(caller, args);
         eprintln!("by {caller:?}");
-        story(&told);
-        told.mailbox.is_clean();
+        test(&message);
+        message.mailbox.is_clean();
     }
 }
 
 #[test]
 fn arguments_are_what_was_typed_empty_ones_too() {
-    by_each(&["fake"], |story| {
+    with_each_client(&["fake"], |test| {
         let args = ["args", "", "a b", "", "it's", "two\nlines", "-n", "\\0", "größe", ""];
-        let printed = story.run("fake", &args).exited(0).text();
+        let printed = test.run("fake", &args).exited(0).text();
         assert_eq!(printed.split_terminator('\0').collect::<Vec<_>>(), args[1..]);
-        // Without any argument at all the fake tool has no verb.
-        assert!(!story.run("fake", &[]).status.success());
+        // Without arguments the fake tool fails.
+        assert!(!test.run("fake", &[]).status.success());
     });
-    by_each(&["sh"], |story| {
+    with_each_client(&["sh"], |test| {
         let count = ["-c", "echo $#", "x"];
-        assert_eq!(story.run("sh", &count).text(), "0\n");
-        assert_eq!(story.run("sh", &[&count[..], &[""]].concat()).text(), "1\n");
+        assert_eq!(test.run("sh", &count).text(), "0\n");
+        assert_eq!(test.run("sh", &[&count[..], &[""]].concat()).text(), "1\n");
     });
 }
 
 #[test]
 fn endings_are_the_commands_own() {
-    by_each(&["fake"], |story| {
+    with_each_client(&["fake"], |test| {
         for code in [0, 1, 42, 124, 125, 255] {
-            story.run("fake", &["exit", &code.to_string()]).exited(code);
+            test.run("fake", &["exit", &code.to_string()]).exited(code);
         }
-        let killed = story.run("fake", &["die", "9"]);
-        match story.caller {
+        let killed = test.run("fake", &["die", "9"]);
+        match test.caller {
             Caller::Binary => assert_eq!(killed.signal(), Some(9)),
             _ => assert_eq!(killed.code(), Some(137)),
         }
@@ -102,9 +102,9 @@ fn endings_are_the_commands_own() {
 
 #[test]
 fn streams_are_apart_and_a_program_may_open_them_anew() {
-    by_each(&["sh"], |story| {
+    with_each_client(&["sh"], |test| {
         let script = "echo 1; echo a >&2; echo 2 >/dev/stdout; echo b >/dev/stderr; echo 3";
-        let outcome = story.run("sh", &["-c", script]);
+        let outcome = test.run("sh", &["-c", script]);
         let streams = (outcome.exited(0).text(), outcome.stderr.clone());
         assert_eq!(streams, ("1\n2\n3\n".to_owned(), "a\nb\n".to_owned()));
     });
@@ -112,10 +112,10 @@ fn streams_are_apart_and_a_program_may_open_them_anew() {
 
 #[test]
 fn output_is_shown_as_it_comes() {
-    by_each(&["fake"], |story| {
-        let go = story.mailbox.setup().workspace().join("go");
+    with_each_client(&["fake"], |test| {
+        let go = test.mailbox.setup().workspace().join("go");
         let _ = fs::remove_file(&go);
-        let client = Running::start(story.client("fake").arg("hold").arg(&go));
+        let client = Running::start(test.client("fake").arg("hold").arg(&go));
         client.expect("first\n");
         fs::write(&go, "").unwrap();
         assert_eq!(client.finish().exited(0).text(), "first\nsecond\n");
@@ -124,11 +124,11 @@ fn output_is_shown_as_it_comes() {
 
 #[test]
 fn input_goes_along_while_it_grows() {
-    by_each(&["cat"], |story| {
-        let mut client = story.client("cat");
+    with_each_client(&["cat"], |test| {
+        let mut client = test.client("cat");
         let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (mut input, mut output) = (client.stdin.take().unwrap(), client.stdout.take().unwrap());
-        // What comes back for one byte was not waiting for the end of the input.
+        // A byte comes back before the input ends.
         for byte in [b"a", b"\0", b"\xff"] {
             input.write_all(byte).unwrap();
             let mut echo = [0];
@@ -145,14 +145,14 @@ fn input_goes_along_while_it_grows() {
 
 #[test]
 fn binary_input_and_output_are_exact() {
-    by_each(&["cat"], |story| {
-        let input = story.mailbox.setup().scratch().join("input");
-        let mut noise = Noise::new(7);
+    with_each_client(&["cat"], |test| {
+        let input = test.mailbox.setup().scratch().join("input");
+        let mut noise = RandomBytes::new(7);
         let mut file = File::create(&input).unwrap();
         for _ in 0..48 {
             file.write_all(noise.next(BLOCK)).unwrap();
         }
-        let client = Running::start(story.client("cat").stdin(File::open(&input).unwrap()));
+        let client = Running::start(test.client("cat").stdin(File::open(&input).unwrap()));
         let outcome = client.finish();
         assert_eq!(outcome.exited(0).stdout.len(), 48 * BLOCK);
         assert!(outcome.stdout == fs::read(&input).unwrap(), "the bytes are the same");
@@ -160,17 +160,17 @@ fn binary_input_and_output_are_exact() {
 }
 
 #[test]
-fn input_that_nobody_reads_is_not_read_far_ahead() {
-    by_each(&["fake"], |story| {
-        let go = story.mailbox.setup().workspace().join("go");
+fn unread_input_is_not_read_far_ahead() {
+    with_each_client(&["fake"], |test| {
+        let go = test.mailbox.setup().workspace().join("go");
         let _ = fs::remove_file(&go);
         let endless = File::open("/dev/zero").unwrap();
-        let client = Running::start(story.client("fake").arg("hold").arg(&go).stdin(endless));
+        let client = Running::start(test.client("fake").arg("hold").arg(&go).stdin(endless));
         client.expect("first\n");
         let input = || {
-            let mut names = story.mailbox.leftovers().into_iter();
+            let mut names = test.mailbox.leftovers().into_iter();
             let name = names.find(|name| name.ends_with(".stdin"))?;
-            Some(fs::metadata(story.mailbox.file(&name)).ok()?.len())
+            Some(fs::metadata(test.mailbox.file(&name)).ok()?.len())
         };
         eventually("the client reads ahead", || input() >= Some(1024 * 1024));
         fs::write(&go, "").unwrap();
@@ -183,14 +183,14 @@ fn input_that_nobody_reads_is_not_read_far_ahead() {
 #[test]
 fn much_output_is_complete() {
     const BYTES: u64 = 256 << 20;
-    by_each(&["fake"], |story| {
-        let output = story.mailbox.setup().scratch().join("output");
-        let mut client = story.client("fake");
+    with_each_client(&["fake"], |test| {
+        let output = test.mailbox.setup().scratch().join("output");
+        let mut client = test.client("fake");
         client.args(["emit", &BYTES.to_string(), "11"]).stdout(File::create(&output).unwrap());
         assert!(client.status().unwrap().success());
         let mut file = File::open(&output).unwrap();
         assert_eq!(file.metadata().unwrap().len(), BYTES);
-        let mut noise = Noise::new(11);
+        let mut noise = RandomBytes::new(11);
         let mut block = vec![0; BLOCK];
         for _ in 0..BYTES / BLOCK as u64 {
             file.read_exact(&mut block).unwrap();
@@ -202,15 +202,14 @@ fn much_output_is_complete() {
 
 #[test]
 fn the_callers_directory_is_honoured_below_the_workspace() {
-    by_each(&["fake"], |story| {
-        let workspace = story.mailbox.setup().workspace();
+    with_each_client(&["fake"], |test| {
+        let workspace = test.mailbox.setup().workspace();
         let inner = workspace.join("a/b");
         fs::create_dir_all(&inner).unwrap();
         for (from, expected) in
             [(&inner, &inner), (&workspace, &workspace), (&"/".into(), &workspace)]
         {
-            let outcome =
-                Running::start(story.client("fake").arg("cwd").current_dir(from)).finish();
+            let outcome = Running::start(test.client("fake").arg("cwd").current_dir(from)).finish();
             assert_eq!(outcome.exited(0).text(), format!("{}\n", expected.display()));
         }
         // By a relative path, and through a link.
@@ -223,8 +222,8 @@ fn the_callers_directory_is_honoured_below_the_workspace() {
 
 #[test]
 fn only_the_variables_that_were_named_pass() {
-    by_each(&["fake", "--env", "CI", "--env", "ODD", "--env", "UNSET"], |story| {
-        let mut client = story.client("fake");
+    with_each_client(&["fake", "--env", "CI", "--env", "ODD", "--env", "UNSET"], |test| {
+        let mut client = test.client("fake");
         client.arg("env").env("CI", "1").env("ODD", "a 'b'\n\"$c\" %s").env("SECRET", "x");
         let variables = Running::start(&mut client).finish().exited(0).text();
         assert!(variables.contains("CI=1\n"), "{variables}");
@@ -235,13 +234,13 @@ fn only_the_variables_that_were_named_pass() {
 
 #[test]
 fn ctrl_c_reaches_the_command() {
-    by_each(&["fake"], |story| {
+    with_each_client(&["fake"], |test| {
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-            let client = Running::start(story.client("fake").arg("wait"));
+            let client = Running::start(test.client("fake").arg("wait"));
             client.expect("ready\n");
             client.signal(signal);
             let ended = client.finish();
-            match story.caller {
+            match test.caller {
                 Caller::Binary => assert_eq!(ended.signal(), Some(signal as i32)),
                 _ => assert_eq!(ended.code(), Some(128 + signal as i32)),
             }
@@ -251,8 +250,8 @@ fn ctrl_c_reaches_the_command() {
 
 #[test]
 fn the_binary_hands_on_what_the_command_catches() {
-    let story = Story::new(Caller::Binary, &["fake"]);
-    let client = Running::start(story.client("fake").arg("record"));
+    let test = ClientTest::new(Caller::Binary, &["fake"]);
+    let client = Running::start(test.client("fake").arg("record"));
     client.expect("ready");
     for (signal, name) in
         [(Signal::SIGUSR1, "USR1"), (Signal::SIGQUIT, "QUIT"), (Signal::SIGWINCH, "WINCH")]
@@ -260,7 +259,7 @@ fn the_binary_hands_on_what_the_command_catches() {
         client.signal(signal);
         client.expect(name);
     }
-    // Ctrl-Z: both stop, and go on together.
+    // Ctrl-Z: both stop and continue together.
     client.signal(Signal::SIGTSTP);
     eventually("the client is stopped", || is_stopped(client.pid()));
     client.signal(Signal::SIGCONT);
@@ -269,16 +268,16 @@ fn the_binary_hands_on_what_the_command_catches() {
     client.expect("TERM");
     drop(client);
     eventually("the daemon removes what a killed client has left", || {
-        story.mailbox.leftovers().is_empty()
+        test.mailbox.leftovers().is_empty()
     });
 }
 
 #[test]
 fn a_client_that_vanishes_takes_its_command_with_it() {
-    by_each(&["fake"], |story| {
-        let client = Running::start(story.client("fake").arg("wait"));
+    with_each_client(&["fake"], |test| {
+        let client = Running::start(test.client("fake").arg("wait"));
         client.expect("ready\n");
-        let daemon = story.mailbox.running().pid();
+        let daemon = test.mailbox.running().pid();
         let runs = || {
             let tools = aifo_tests::descendants(daemon);
             tools
@@ -288,7 +287,7 @@ fn a_client_that_vanishes_takes_its_command_with_it() {
         };
         let tools: Vec<i32> = runs();
         assert_eq!(tools.len(), 1);
-        // As when its container is killed: all of it at once.
+        // As when its container is killed: all processes at once.
         let family = aifo_tests::descendants(client.pid());
         client.signal(Signal::SIGKILL);
         family
@@ -301,12 +300,12 @@ fn a_client_that_vanishes_takes_its_command_with_it() {
 
 #[test]
 fn a_client_that_gives_up_ends_its_command() {
-    by_each(&["fake"], |story| {
-        let mut client = story.client("fake");
+    with_each_client(&["fake"], |test| {
+        let mut client = test.client("fake");
         let outcome = Running::start(client.arg("wait").env("PROXY_TIMEOUT", "1")).finish();
         assert_eq!(outcome.exited(124).text(), "ready\n");
         assert_eq!(outcome.stderr, "timeout waiting for host to execute command\n");
-        let daemon = story.mailbox.running().pid();
+        let daemon = test.mailbox.running().pid();
         eventually("the command has ended", || {
             !aifo_tests::descendants(daemon)
                 .into_iter()
@@ -317,16 +316,16 @@ fn a_client_that_gives_up_ends_its_command() {
 
 #[test]
 fn the_time_limit_ends_a_command() {
-    by_each(&["fake", "--max-secs", "1"], |story| {
-        let outcome = story.run("fake", &["wait"]);
+    with_each_client(&["fake", "--max-secs", "1"], |test| {
+        let outcome = test.run("fake", &["wait"]);
         assert_eq!(outcome.exited(124).text(), "ready\n");
     });
 }
 
 #[test]
 fn a_reader_that_leaves_ends_the_command() {
-    by_each(&["fake"], |story| {
-        let mut client = story.client("fake");
+    with_each_client(&["fake"], |test| {
+        let mut client = test.client("fake");
         client.args(["emit", &u32::MAX.to_string(), "3"]).stdin(Stdio::null());
         let mut client = client.stdout(Stdio::piped()).spawn().unwrap();
         let mut some = [0; 1024];
@@ -338,7 +337,7 @@ fn a_reader_that_leaves_ends_the_command() {
 #[test]
 fn shutdown_ends_what_outlives_its_grace() {
     for caller in callers() {
-        let Story { mailbox, .. } = Story::new(caller, &["fake", "--grace", "0"]);
+        let ClientTest { mailbox, .. } = ClientTest::new(caller, &["fake", "--grace", "0"]);
         let client = Running::start(mailbox.client("fake").arg("wait"));
         client.expect("ready\n");
         let directory = mailbox.directory().to_owned();
@@ -357,7 +356,7 @@ fn the_script_is_clean_by_shellchecks_standards() {
         let check =
             Command::new("shellcheck").args(["--shell", shell]).arg(mailbox.file("make")).output();
         let Ok(output) = check else {
-            // Nobody is left to be told that stderr is gone.
+            // A closed stderr does not matter.
             let _ = writeln!(std::io::stderr(), "skipped: shellcheck is not installed");
             return;
         };
@@ -368,10 +367,10 @@ fn the_script_is_clean_by_shellchecks_standards() {
 #[test]
 fn the_script_leaves_no_process_behind() {
     for caller in callers().into_iter().filter(|caller| *caller != Caller::Binary) {
-        let story = Story::new(caller, &["fake"]);
-        // They are known by the files that they look after.
-        let mark = format!("{}", story.mailbox.directory().display());
-        assert_eq!(story.run("fake", &["say", "x"]).exited(0).text(), "x\n");
+        let test = ClientTest::new(caller, &["fake"]);
+        // They are identified by the mailbox's path in their arguments.
+        let mark = format!("{}", test.mailbox.directory().display());
+        assert_eq!(test.run("fake", &["say", "x"]).exited(0).text(), "x\n");
         let pids = || {
             let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
             entries.filter_map(|it| it.file_name().to_string_lossy().parse::<i32>().ok())

@@ -1,15 +1,15 @@
-//! Host commands through files, where the container is an enemy: whatever it does in its directory, nothing
-//! outside of it is read or written, the daemon lives, and its memory stays bounded.
+//! A mailbox with a hostile container: it cannot read or write outside its directory or stop the
+//! daemon, and the daemon's memory stays bounded.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::PathBuf;
 
-use aifo_tests::{Mailbox, Running, Scratch, Setup, eventually, host, status_kib};
+use aifo_tests::{Mailbox, Running, Scratch, SessionSetup, eventually, host, status_kib};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::unistd::mkfifo;
 
-/// What the container must neither learn nor change.
+/// Files that the container must neither read nor change.
 struct Outside {
     scratch: Scratch,
 }
@@ -20,7 +20,7 @@ impl Outside {
     fn new() -> Self {
         let scratch = Scratch::new();
         fs::write(scratch.path().join("file"), SECRET).unwrap();
-        fs::create_dir(scratch.path().join("folder")).unwrap();
+        fs::create_dir(scratch.path().join("directory")).unwrap();
         Outside { scratch }
     }
 
@@ -28,14 +28,14 @@ impl Outside {
         self.scratch.path().join("file")
     }
 
-    fn folder(&self) -> PathBuf {
-        self.scratch.path().join("folder")
+    fn dir(&self) -> PathBuf {
+        self.scratch.path().join("directory")
     }
 
     #[track_caller]
     fn is_untouched(&self) {
         assert_eq!(fs::read_to_string(self.file()).unwrap(), SECRET);
-        assert_eq!(fs::read_dir(self.folder()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(self.dir()).unwrap().count(), 0);
         assert_eq!(fs::read_dir(self.scratch.path()).unwrap().count(), 2);
     }
 }
@@ -45,23 +45,23 @@ fn still_serves(mailbox: &Mailbox) {
     assert_eq!(mailbox.run("fake", &["say", "still here"]).exited(0).text(), "still here\n");
 }
 
-/// Puts something that is no plain file under a name.
+/// Creates something other than a plain file under a name.
 fn put(kind: &str, path: &std::path::Path, outside: &Outside) {
     match kind {
         "a link" => symlink(outside.file(), path).unwrap(),
-        "a link to a folder" => symlink(outside.folder(), path).unwrap(),
+        "a link to a directory" => symlink(outside.dir(), path).unwrap(),
         "a link to nothing" => symlink(outside.scratch.path().join("new"), path).unwrap(),
         "a link to itself" => symlink(path.file_name().unwrap(), path).unwrap(),
         "a second name" => fs::hard_link(outside.file(), path).unwrap(),
         "a FIFO" => mkfifo(path, Mode::S_IRWXU).unwrap(),
-        "a folder" => fs::create_dir(path).unwrap(),
-        "a full folder" => {
+        "a directory" => fs::create_dir(path).unwrap(),
+        "a full directory" => {
             fs::create_dir(path).unwrap();
             fs::write(path.join("x"), "").unwrap();
         }
         "a socket" => drop(std::os::unix::net::UnixListener::bind(path).unwrap()),
         "a device" => {
-            // Only root can make one; a link to one is as good for anybody else.
+            // Only root can create one; others use a link to one.
             if mknod(path, SFlag::S_IFCHR, Mode::S_IRWXU, makedev(1, 5)).is_err() {
                 symlink("/dev/zero", path).unwrap();
             }
@@ -72,13 +72,13 @@ fn put(kind: &str, path: &std::path::Path, outside: &Outside) {
 
 const KINDS: [&str; 10] = [
     "a link",
-    "a link to a folder",
+    "a link to a directory",
     "a link to nothing",
     "a link to itself",
     "a second name",
     "a FIFO",
-    "a folder",
-    "a full folder",
+    "a directory",
+    "a full directory",
     "a socket",
     "a device",
 ];
@@ -93,7 +93,7 @@ fn requests_that_are_no_plain_files_are_refused() {
         fs::rename(&draft, mailbox.file(&format!("{stem}.req"))).unwrap();
         let answer = mailbox.answer(&stem);
         assert_eq!(answer.exit, "125", "{kind}");
-        assert_eq!(answer.stderr, "proxy: the request is not a plain file\n", "{kind}");
+        assert_eq!(answer.stderr, "proxy: the request is not a regular file\n", "{kind}");
         assert!(answer.stdout.is_empty(), "{kind}");
     }
     outside.is_untouched();
@@ -110,7 +110,7 @@ fn what_comes_with_a_request_is_a_plain_file_as_well() {
             mailbox.place(&stem, b"cat\0");
             let answer = mailbox.answer(&stem);
             assert_eq!(answer.exit, "125", "{part} {kind}");
-            let expected = format!("proxy: the request's .{part} is not a plain file\n");
+            let expected = format!("proxy: the request's .{part} is not a regular file\n");
             assert_eq!(answer.stderr, expected, "{kind}");
         }
     }
@@ -212,7 +212,7 @@ fn what_stands_where_the_exit_code_goes_is_replaced_or_stays() {
         eventually("it has ended", || !mailbox.file(&format!("{stem}.run")).exists());
         eventually("it was taken", || !mailbox.file(&format!("{stem}.req")).exists());
         let exit = mailbox.file(&format!("{stem}.exit"));
-        if !kind.ends_with("folder") || kind.starts_with("a link") {
+        if !kind.ends_with("directory") || kind.starts_with("a link") {
             eventually(kind, || {
                 fs::symlink_metadata(&exit).is_ok_and(|it| it.is_file())
                     && fs::read_to_string(&exit).is_ok_and(|code| code == "137")
@@ -233,7 +233,7 @@ fn a_directory_that_is_swapped_during_a_request_is_still_the_one_that_was_opened
     client.expect("first\n");
     let moved = mailbox.setup().workspace().join("moved");
     fs::rename(mailbox.directory(), &moved).unwrap();
-    symlink(outside.folder(), mailbox.directory()).unwrap();
+    symlink(outside.dir(), mailbox.directory()).unwrap();
     fs::write(&go, "").unwrap();
     let exits = || {
         let names = fs::read_dir(&moved).unwrap().flatten().map(|it| it.file_name());
@@ -253,7 +253,7 @@ fn a_directory_that_is_swapped_during_a_request_is_still_the_one_that_was_opened
 }
 
 #[test]
-fn a_directory_that_is_removed_is_told_of_and_the_daemon_lives() {
+fn a_removed_directory_is_reported_and_the_daemon_lives() {
     let mailbox = Mailbox::start(&["fake"]);
     let go = mailbox.setup().workspace().join("go");
     let mut client = mailbox.client("fake");
@@ -269,15 +269,15 @@ fn a_directory_that_is_removed_is_told_of_and_the_daemon_lives() {
 #[test]
 fn a_link_where_the_directory_should_be_made_is_not_followed() {
     let outside = Outside::new();
-    let folders: [fn(&Setup) -> PathBuf; 2] = [
+    let dirs: [fn(&SessionSetup) -> PathBuf; 2] = [
         |setup| setup.workspace().join(".swe-swe"),
         |setup| setup.workspace().join(".swe-swe/proxy"),
     ];
-    for folder in folders {
+    for dir in dirs {
         let setup = host();
-        let link = folder(&setup);
+        let link = dir(&setup);
         fs::create_dir_all(link.parent().unwrap()).unwrap();
-        symlink(outside.folder(), &link).unwrap();
+        symlink(outside.dir(), &link).unwrap();
         let refused = Running::start(setup.coder().args(["proxy", "make"])).finish();
         assert!(refused.exited(86).stderr.contains("cannot open '.swe-swe/proxy'"), "{refused:?}");
         outside.is_untouched();
@@ -308,11 +308,11 @@ fn a_directory_of_the_callers_is_below_the_workspace_or_nowhere() {
     let outside = Outside::new();
     let mailbox = Mailbox::start(&["fake"]);
     let workspace = mailbox.setup().workspace();
-    symlink(outside.folder(), workspace.join("leads-out")).unwrap();
+    symlink(outside.dir(), workspace.join("leads-out")).unwrap();
     fs::create_dir(workspace.join("sub")).unwrap();
     let root = format!("{}\n", workspace.display());
     let inner = format!("{}/sub\n", workspace.display());
-    let out = outside.folder().display().to_string();
+    let out = outside.dir().display().to_string();
     let rows = [
         ("/w/sub", "/w", Ok(inner.as_str())),
         ("/w/sub/../../..", "/w", Ok(&root)),
@@ -345,7 +345,7 @@ fn requests_that_are_too_large_or_endless_are_refused() {
     fs::rename(mailbox.file("draft"), mailbox.file("fake.1.req")).unwrap();
     let answer = mailbox.answer("fake.1");
     assert_eq!(answer.stderr, "proxy: the request is larger than 1 MiB\n");
-    // A file of a terabyte that takes no room.
+    // A sparse file of a terabyte.
     let sparse = File::create(mailbox.file("draft")).unwrap();
     sparse.set_len(1 << 40).unwrap();
     fs::rename(mailbox.file("draft"), mailbox.file("fake.2.call")).unwrap();
@@ -374,13 +374,13 @@ fn a_hundred_thousand_junk_files_cost_no_memory() {
     let memory = || status_kib(mailbox.running().pid(), "VmRSS");
     let before = memory();
     for number in 0..100_000 {
-        // Every other one has the form of a request, for a command of nobody's.
+        // Every other name has the form of a request, for an unknown command.
         let name =
             if number % 2 == 0 { format!("junk{number}") } else { format!("junk.{number}.req") };
         File::create(mailbox.file(&name)).unwrap();
     }
     still_serves(&mailbox);
-    // Requests of its own, many more than it remembers.
+    // More own requests than the daemon remembers.
     for number in 0..5_000 {
         mailbox.place(&format!("fake.{number}"), b"exit\x003\0");
     }

@@ -1,13 +1,13 @@
-//! Host commands through files: many requests, several daemons, and daemons that come late or go badly.
+//! A mailbox under load: many requests, several daemons, and daemons that start late or are killed.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::thread;
 
-use aifo_tests::{Mailbox, Running, Setup, Signal, eventually, host, is_alive};
+use aifo_tests::{Mailbox, Running, SessionSetup, Signal, eventually, host, is_alive};
 
-/// What a counting tool has written down: how often each number ran.
-fn counted(setup: &Setup, file: &str) -> BTreeMap<String, usize> {
+/// The number of runs of each request, from the counting tool's file.
+fn counted(setup: &SessionSetup, file: &str) -> BTreeMap<String, usize> {
     let ran = fs::read_to_string(setup.workspace().join(file)).unwrap_or_default();
     let mut counts = BTreeMap::new();
     for line in ran.lines() {
@@ -16,11 +16,11 @@ fn counted(setup: &Setup, file: &str) -> BTreeMap<String, usize> {
     counts
 }
 
-/// A command that writes its own name and first argument down, prints both, and exits with the second.
+/// A command that records and prints its name and first argument, and exits with the second.
 const COUNTING: &str = r#"echo "${0##*/} $1" >>ran; echo "${0##*/} $1"; exit "$2""#;
 
 #[track_caller]
-fn every_number_ran_once(setup: &Setup, command: &str, count: usize) {
+fn every_number_ran_once(setup: &SessionSetup, command: &str, count: usize) {
     let ran = counted(setup, "ran");
     let of_command = |(word, _): &(&String, &usize)| word.starts_with(&format!("{command} "));
     let ran: Vec<_> = ran.iter().filter(of_command).collect();
@@ -109,7 +109,7 @@ fn two_daemons_in_one_directory_take_no_others_requests() {
     for command in ["one", "two"] {
         every_number_ran_once(mailbox.setup(), command, 250);
     }
-    // One that names no command is nobody's here.
+    // One without a command is ignored.
     mailbox.place("plain-1", b"501\x000\0");
     let answer = mailbox.answer("plain-1");
     assert_eq!((answer.exit.as_str(), answer.reason.as_deref()), ("125", Some("refused")));
@@ -150,7 +150,7 @@ fn an_id_is_free_again_once_its_answer_has_been_read() {
             fs::remove_file(mailbox.file(&name)).unwrap();
         }
     }
-    // The answer of the first is still there: the second is not run, and what stands there stays.
+    // The first answer still exists: the second request is not run, and the answer stays.
     mailbox.place("make.same", b"say\0third\0");
     mailbox.answer("make.same");
     mailbox.place("make.same", b"say\0fourth\0");
@@ -182,7 +182,7 @@ fn a_daemon_that_was_killed_is_replaced_and_nothing_runs_twice() {
     mailbox.answer("fake.between");
     assert_eq!(fs::read_to_string(&ran).unwrap(), "ran\nran\n");
     let outcome = client.finish();
-    assert_eq!(outcome.exited(125).text(), "ready\n", "nobody knows how it ended");
+    assert_eq!(outcome.exited(125).text(), "ready\n", "the ending is unknown");
     eventually("the killed daemon's command has ended", || tools.iter().all(|pid| !is_alive(*pid)));
     let (_setup, ended) = mailbox.stop();
     let warned = format!("aifo-coder: the PID file of 'fake' was stale (PID {pid}), replaced");
@@ -190,7 +190,7 @@ fn a_daemon_that_was_killed_is_replaced_and_nothing_runs_twice() {
 }
 
 #[test]
-fn what_is_known_at_the_start_is_told() {
+fn invalid_commands_are_refused_at_the_start() {
     let setup = host();
     let proxy = |args: &[&str]| Running::start(setup.coder().arg("proxy").args(args)).finish();
     let missing = proxy(&["make", "foo-that-is-not-there"]);

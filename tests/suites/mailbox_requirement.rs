@@ -1,5 +1,5 @@
-//! Host commands through files: every test that the requirement lists, phase by phase, by its name. The
-//! last of phase 4, a real container, is `container_mailbox`.
+//! The mailbox tests that the requirement lists, phase by phase, by their names. The last one of
+//! phase 4, with a real container, is in `container_mailbox`.
 
 mod phase_1 {
     use std::fs;
@@ -33,7 +33,7 @@ mod phase_1 {
         let setup = host();
         let directory = setup.workspace().join(".swe-swe/proxy");
         fs::create_dir_all(&directory).unwrap();
-        // Above what Linux gives to any process.
+        // Larger than any pid of Linux.
         fs::write(directory.join("make.pid"), "4194305").unwrap();
         let mailbox = Mailbox::of(setup, &["make"]);
         assert_eq!(mailbox.run("make", &["say", "hello"]).exited(0).text(), "hello\n");
@@ -93,7 +93,7 @@ mod phase_2 {
             "#!/bin/sh\n",
             "/proc/sys/kernel/random/uuid",
             r#"printf '%s\0' "$@""#,
-            r#"mv "$stem.req.tmp" "$stem.req""#,
+            r#"mv "$prefix.req.tmp" "$prefix.req""#,
             "inotifywait",
             "PROXY_TIMEOUT",
             "timeout waiting for host to execute command",
@@ -163,7 +163,7 @@ mod phase_3 {
         let client = Running::start(client.arg("hold").arg(&go));
         client.expect("first\n");
         mailbox.running().signal(Signal::SIGTERM);
-        // What comes now is refused; once it is, the daemon has heard.
+        // Later requests are refused; a refusal shows that the daemon has handled the signal.
         let mut late = 0;
         eventually("requests are refused", || {
             late += 1;

@@ -1,10 +1,10 @@
-//! Malformed requests run nothing, leak nothing, and leave the proxy serving.
+//! Malformed requests run nothing, leak nothing, and do not stop the proxy.
 //!
-//! Each request is made from the seed and its number alone, so a failure names all it takes to see
-//! it again. `AIFO_TEST_SEED` is the seed, `AIFO_TEST_REQUESTS` the number of requests, 100,000 by
-//! default, half of them over each transport.
+//! A request is determined by the seed and its number, so a failure can be reproduced.
+//! `AIFO_TEST_SEED` is the seed, `AIFO_TEST_REQUESTS` the number of requests (default 100,000),
+//! half over each transport.
 //!
-//! Nothing waits for a time limit: a client half-closes behind its bytes, which ends the request.
+//! No request waits for a timeout: the client half-closes after its bytes.
 
 #[path = "malformed/golden.rs"]
 mod golden;
@@ -19,12 +19,14 @@ use std::fs;
 use std::ops::Range;
 use std::thread;
 
-use aifo_tests::{Address, Answer, Connection, Footprint, Listen, Session, Setup, eventually};
+use aifo_tests::{
+    Address, Answer, Connection, Listen, ResourceUsage, Session, SessionSetup, eventually,
+};
 use mutate::mutate;
 use random::Random;
 use spoiled::{OVERSIZE, SPOILED, Spoil};
 
-/// What a request may be answered that no tool is run for.
+/// The statuses for requests that run no tool.
 const REFUSALS: &[u16] = &[400, 401, 403, 404, 405, 408, 409, 413, 426, 431];
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const CLIENTS: u64 = 4;
@@ -45,28 +47,28 @@ fn check(listen: Listen) {
     let seed = number_from("AIFO_TEST_SEED", 1);
     let total = number_from("AIFO_TEST_REQUESTS", 100_000) / 2;
     eprintln!("AIFO_TEST_SEED={seed}");
-    let setup = Setup::new().listen(listen);
+    let setup = SessionSetup::new().listen(listen);
     let ran = setup.workspace().join("ran");
-    // Whatever runs, with whatever arguments, leaves a line.
+    // Every tool appends a line, whatever its arguments.
     let script = format!("echo \"ran $0 $*\" >> '{}'", ran.display());
     let tools = ["cargo", "gcc", "make", "ninja"];
     let session = tools.into_iter().fold(setup, |setup, tool| setup.script(tool, &script)).start();
     let attack = Attack::new(&session, seed);
 
-    // An allocator gives memory back now and then, so the most of several looks is what counts.
+    // The allocator sometimes returns memory, so the maximum of several samples counts.
     let share = total / 100;
     let looks = (0..10).map(|round| {
         attack.run(round * share..(round + 1) * share);
-        Footprint::of(&session)
+        ResourceUsage::of(&session)
     });
-    let before = looks.reduce(Footprint::most).expect("there are ten");
+    let before = looks.reduce(ResourceUsage::most).expect("there are ten");
     attack.run(10 * share..total);
     eventually("no fd and no process is gained", || {
-        let now = Footprint::of(&session);
+        let now = ResourceUsage::of(&session);
         now.processes <= before.processes
             && now.fds.iter().zip(&before.fds).all(|(now, before)| now <= before)
     });
-    let after = Footprint::of(&session);
+    let after = ResourceUsage::of(&session);
     for (after_kib, before_kib) in after.anonymous_kib.iter().zip(&before.anonymous_kib) {
         assert!(*after_kib <= before_kib + MAX_GAIN_KIB, "{before:?} became {after:?}");
     }
@@ -86,17 +88,17 @@ fn number_from(variable: &str, default: u64) -> u64 {
 struct Attack<'a> {
     session: &'a Session,
     seed: u64,
-    /// Golden requests, as a client sends them.
+    /// Golden requests, as clients send them.
     golden: Vec<Vec<u8>>,
-    /// Every beginning of every golden request: which one, and how much of it.
+    /// Every prefix of every golden request: index and length.
     cuts: Vec<(usize, usize)>,
-    /// Golden requests with a token that is none.
+    /// Golden requests with an invalid token.
     unauthorized: Vec<Vec<u8>>,
-    /// Golden requests for a tool that is none.
+    /// Golden requests for an unknown tool.
     toolless: Vec<Vec<u8>>,
 }
 
-/// A request, and what it may be answered.
+/// A request and its allowed responses.
 struct Malformed {
     what: &'static str,
     bytes: Vec<u8>,
@@ -105,7 +107,7 @@ struct Malformed {
 
 impl<'a> Attack<'a> {
     fn new(session: &'a Session, seed: u64) -> Self {
-        // None of these can become good again by chance: every character would have to change.
+        // Random changes cannot make these valid: every character would have to change.
         let toolless = |request: Vec<u8>| {
             let request = golden::replace(request, b"tool=make", b"tool=\x01\x01\x01\x01");
             let request =
@@ -120,7 +122,7 @@ impl<'a> Attack<'a> {
         Attack { session, seed, golden, cuts, unauthorized, toolless }
     }
 
-    /// Sends the requests of these numbers, several clients at a time.
+    /// Sends the requests of these numbers with several concurrent clients.
     fn run(&self, numbers: Range<u64>) {
         thread::scope(|scope| {
             for client in 0..CLIENTS {
@@ -134,7 +136,7 @@ impl<'a> Attack<'a> {
     fn send(&self, number: u64) {
         let Malformed { what, bytes, allowed } = self.request(number);
         let mut connection = Connection::open(self.session.address());
-        // The answer may come, and the connection end, before all is sent.
+        // The response may arrive and the connection close before everything is sent.
         let _ = connection.try_send(&bytes);
         connection.half_close();
         let raw = connection.rest();
@@ -144,7 +146,7 @@ impl<'a> Attack<'a> {
             panic!("request {number} of seed {}, {what}: {why}: {shown}", self.seed)
         };
         match Answer::parse(raw) {
-            // There the end of the stream may also be a client that has left: nobody is told.
+            // On TCP, the end of the stream may be a disconnect: no response.
             Err(_) if raw.is_empty() && matches!(self.session.address(), Address::Tcp(_)) => {}
             Ok(answer) if !allowed.contains(&answer.status()) => complain(answer.status_line),
             Ok(answer) if answer.exit_code() != Some("86") => complain("not 86".to_owned()),
@@ -161,7 +163,7 @@ impl<'a> Attack<'a> {
             let call = self.session.exec("make", ["spoiled"]).proto(version);
             Malformed { what, bytes: spoil(call, random), allowed }
         };
-        // By all clients at once, so that the most memory this takes has been seen early on.
+        // Sent by all clients at once, so that the peak memory is reached early.
         if number % 400 < CLIENTS {
             return spoiled(random.pick(OVERSIZE), &mut random);
         }
@@ -178,7 +180,7 @@ impl<'a> Attack<'a> {
         }
     }
 
-    /// Random bytes: all of the request, or what stands behind a good head.
+    /// Random bytes: as a whole request, or after a valid head.
     fn noise(&self, random: &mut Random) -> Vec<u8> {
         let length = random.below(400);
         let bytes: Vec<u8> = (0..length).map(|_| random.byte()).collect();

@@ -1,10 +1,9 @@
-//! A tool in a sidecar cannot be told from one that was started here: each call is made natively
-//! and through the shim, and everything that can be seen of both is compared.
+//! Compares each call natively and through the shim, with everything that is observable.
 //!
-//! `AIFO_TEST_CALLS` picks calls by a part of their class and name.
+//! `AIFO_TEST_CALLS` selects calls by a part of class and name.
 //!
-//! What differs nevertheless stands in `spec/native.md`, with its reason. A difference that does
-//! not stand there is a failure, and so is one that stands there and is none.
+//! `spec/native.md` lists the known differences with reasons. An unlisted difference fails the
+//! test, and so does a listed one that does not occur.
 
 #[path = "native/cases.rs"]
 mod cases;
@@ -31,10 +30,10 @@ use observation::{Difference, Ending, Observation};
 use place::{Mode, Place};
 use run::observe;
 
-/// How many calls are made at the same time.
+/// The number of concurrent calls.
 const AT_ONCE: usize = 2;
 
-/// Without this there would be nothing to compare with.
+/// Otherwise a comparison would be meaningless.
 #[test]
 fn a_native_call_is_the_same_twice() {
     check(Mode::Native);
@@ -63,7 +62,7 @@ fn with_version_2() {
     check(Mode::Version2);
 }
 
-/// Makes every call that this mode can carry, natively and in this mode.
+/// Makes every call that this mode supports, natively and in this mode.
 #[track_caller]
 fn check(mode: Mode) {
     let (place, calls, known) = (Place::new(mode), calls(mode), Known::all());
@@ -74,12 +73,12 @@ fn check(mode: Mode) {
             let Some(call) = calls.get(number) else { return };
             let native = observe(&place, call, Mode::Native, number);
             if mode == Mode::Version2 && matches!(native.ending, Ending::Killed(_)) {
-                // Versions 1 and 2 tell a signal as an exit code.
+                // Versions 1 and 2 report a signal as an exit code.
                 continue;
             }
             let here = observe(&place, call, mode, number);
             let found = native.differences(&here);
-            verdict.lock().expect("nobody panics with it").add(&known, call, mode, found);
+            verdict.lock().expect("the lock is not poisoned").add(&known, call, mode, found);
         }
     };
     thread::scope(|scope| {
@@ -87,7 +86,7 @@ fn check(mode: Mode) {
             scope.spawn(work);
         }
     });
-    let verdict = verdict.into_inner().expect("nobody panicked with it");
+    let verdict = verdict.into_inner().expect("the lock is not poisoned");
     let mut complaints = verdict.unlisted();
     if wanted().is_empty() {
         complaints += &verdict.untrue(&known, mode);
@@ -100,12 +99,12 @@ fn check(mode: Mode) {
     );
 }
 
-/// Only calls whose class and name hold this are made.
+/// Selects calls whose class and name contain this.
 fn wanted() -> String {
     std::env::var("AIFO_TEST_CALLS").unwrap_or_default()
 }
 
-/// The calls that a mode can carry, in the form in which it can.
+/// The calls that a mode supports, adapted to the mode.
 fn calls(mode: Mode) -> Vec<Invocation> {
     let wanted = wanted();
     let all = cases::all().into_iter().filter(|call| call.title().contains(&wanted));
@@ -122,7 +121,7 @@ fn every_call_has_a_name_of_its_own_and_its_class_a_row_in_the_page() {
     let calls = cases::all();
     assert!(calls.len() >= 150, "{} calls", calls.len());
     let titles: BTreeSet<String> = calls.iter().map(Invocation::title).collect();
-    assert_eq!(titles.len(), calls.len(), "a name stands twice");
+    assert_eq!(titles.len(), calls.len(), "a name occurs twice");
     for (class, count) in classes() {
         let found = calls.iter().filter(|call| call.class == class).count();
         assert_eq!(found, count, "calls of the class '{class}'");
@@ -140,7 +139,7 @@ fn few_things_differ_and_never_bytes_or_endings() {
     known.iter().for_each(|row| row.check(&classes, &titles));
 }
 
-/// One change at a time, and each is seen.
+/// Each single change is detected.
 #[test]
 fn the_comparison_can_fail() {
     let place = Place::new(Mode::Native);
@@ -165,7 +164,7 @@ fn the_comparison_can_fail() {
     assert_eq!(what(dumped), ["core"]);
 }
 
-/// What is not listed is complained about, and what is listed and does not occur as well.
+/// Both unlisted differences and listed ones that do not occur fail.
 #[test]
 fn the_list_is_wrong_in_either_direction() {
     let calls = cases::all();

@@ -1,32 +1,32 @@
-//! `/notify`: commands on the user's machine, few and well known.
+//! `/notify`: allowlisted commands on the user's machine.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use aifo_tests::{
-    Answer, Landlock, Outcome, Request, Running, Session, Setup, Signal, binaries, eventually,
-    is_alive,
+    Answer, Landlock, Outcome, Request, Running, Session, SessionSetup, Signal, binaries,
+    eventually, is_alive,
 };
 
 const SAFE_DIRS: &str = "AIFO_NOTIFICATIONS_SAFE_DIRS";
 
-/// A setup whose one safe directory holds `say`, which is the fake tool: a copy, as a link would
-/// lead to no safe place.
-fn setup() -> Setup {
-    let setup = Setup::new();
+/// A setup whose only safe directory holds `say`, a copy of the fake tool: a link would point to an
+/// unsafe directory.
+fn setup() -> SessionSetup {
+    let setup = SessionSetup::new();
     let safe = safe(&setup);
     fs::create_dir(&safe).unwrap();
     fs::copy(&binaries().tool, safe.join("say")).unwrap();
     setup.env_path(SAFE_DIRS, &safe)
 }
 
-fn safe(setup: &Setup) -> PathBuf {
+fn safe(setup: &SessionSetup) -> PathBuf {
     setup.scratch().join("safe")
 }
 
 /// Replaces `say` by a shell script.
-fn script(setup: Setup, body: &str) -> Setup {
+fn script(setup: SessionSetup, body: &str) -> SessionSetup {
     let say = safe(&setup).join("say");
     fs::remove_file(&say).unwrap();
     fs::write(&say, format!("#!/bin/sh\n{body}\n")).unwrap();
@@ -34,13 +34,13 @@ fn script(setup: Setup, body: &str) -> Setup {
     setup
 }
 
-/// Sets the command in the user's own configuration.
-fn configure(setup: Setup, command: &[&str]) -> Setup {
-    let folder = setup.scratch().join("home/.config/aifo");
-    fs::create_dir_all(&folder).unwrap();
+/// Sets the command in the user's configuration.
+fn configure(setup: SessionSetup, command: &[&str]) -> SessionSetup {
+    let dir = setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&dir).unwrap();
     let words: Vec<_> = command.iter().map(|word| format!("'{word}'")).collect();
     let text = format!("[notify]\ncommand = [{}]\n", words.join(", "));
-    fs::write(folder.join("config.toml"), text).unwrap();
+    fs::write(dir.join("config.toml"), text).unwrap();
     setup
 }
 
@@ -177,11 +177,11 @@ fn a_configured_command_is_judged_as_any_other() {
     let setup = self::setup();
     let gone = setup.scratch().join("safe/gone/say");
     let session = configure(setup, &[gone.to_str().unwrap(), "{args}"]).start();
-    let refused = format!("notifications executable '{}' is not there", gone.display());
+    let refused = format!("notifications executable '{}' does not exist", gone.display());
     check_refused(&notify(&session, "say", &["hi"]), 403, &refused);
 }
 
-/// `say -f FILE` would read a file of the user's aloud, `say -o FILE` would write one.
+/// `say -f FILE` would read a user's file aloud, `say -o FILE` would write one.
 #[test]
 fn a_callers_options_are_refused_unless_the_user_allows_them() {
     let session = setup().start();
@@ -200,9 +200,9 @@ fn a_callers_options_are_refused_unless_the_user_allows_them() {
     check_refused(&notify(&session, "say", &["-o", "x"]), 403, refused);
 
     let setup = self::setup();
-    let folder = setup.scratch().join("home/.config/aifo");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("config.toml"), "[notify]\noptions = true\n").unwrap();
+    let dir = setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("config.toml"), "[notify]\noptions = true\n").unwrap();
     let session = setup.start();
     assert_eq!(notify(&session, "say", &["args", "-o", "--", "x"]).text(), "-o\0--\0x\0");
 }
@@ -235,7 +235,7 @@ fn a_child_in_the_background_does_not_hold_the_answer() {
     assert_eq!(notify(&session, "say", &[]).text(), "said\n");
 }
 
-/// The names of the variables a command finds, sorted.
+/// The sorted names of a command's variables.
 fn variables(session: &Session) -> Vec<String> {
     let text = notify(session, "say", &["env"]).text();
     let names = text.lines().filter_map(|line| Some(line.split_once('=')?.0.to_owned()));
@@ -277,8 +277,8 @@ fn the_shim_waits_and_ends_as_the_command() {
 }
 
 #[test]
-fn the_shim_tells_why_a_notification_was_refused() {
-    let session = Setup::new().env_path(SAFE_DIRS, Path::new("/nonexistent")).start();
+fn the_shim_prints_why_a_notification_was_refused() {
+    let session = SessionSetup::new().env_path(SAFE_DIRS, Path::new("/nonexistent")).start();
     let outcome = Outcome::of(session.shim("say").arg("hi"));
     assert_eq!(outcome.exited(86).text(), "");
     assert_eq!(outcome.only_line(), "aifo-shim: command 'say' is in no safe directory");
@@ -294,7 +294,7 @@ fn the_shim_notifies_without_being_smart() {
     assert_eq!(line, Some("aifo-shim: smart: tool=say mode=notify reason=notify-tool"));
 }
 
-/// The agent's shims know the user's own names, too.
+/// The agent's shims include the user's own names.
 #[test]
 fn a_name_of_the_users_own_has_a_shim_that_notifies() {
     let setup = setup().env("AIFO_NOTIFICATIONS_ALLOWLIST", "ring");
@@ -305,8 +305,8 @@ fn a_name_of_the_users_own_has_a_shim_that_notifies() {
 }
 
 #[test]
-fn a_shim_that_is_told_so_does_not_wait() {
-    // It lasts longer than the ladder that ends the command of a client that has left.
+fn a_shim_with_async_notifications_does_not_wait() {
+    // Longer than the signal escalation after a client's disconnect.
     let session = script(setup(), "/bin/sleep 4; echo $$ > \"$1\"").start();
     let file = session.file("said");
     let mut command = session.shim("say");
@@ -328,7 +328,7 @@ fn a_killed_shim_ends_the_command() {
     eventually("the command has ended", || !is_alive(pid));
 }
 
-/// It is there to reach the user's desktop; a tool is not.
+/// It must reach the user's desktop; a tool must not.
 #[test]
 fn it_is_not_confined_while_a_tool_is() {
     let setup = script(setup(), "echo x > \"$1\"").script("make", "echo x > \"$1\"");

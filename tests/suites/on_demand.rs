@@ -1,4 +1,4 @@
-//! Sidecars that start with the first call of a tool, and stop when nothing runs in them.
+//! Sidecars start with the first call of a tool and stop when idle.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,21 +7,21 @@ use std::thread;
 use std::time::Duration;
 
 use aifo_tests::{
-    Invocation, Outcome, Running, Session, Setup, Sidecar, Signal, Terminal, binaries, eventually,
-    fresh_id, is_alive, send_signal,
+    Invocation, Outcome, Running, Session, SessionSetup, Sidecar, Signal, Terminal, binaries,
+    eventually, fresh_id, is_alive, send_signal,
 };
 
-/// A shim whose guards come up as a test wants. Each writes a line into `starts`, waits while there is a
-/// file `shut`, and gives up if there is a file `broken`.
+/// A shim whose guards a test controls: each appends a line to `starts`, waits while the file
+/// `shut` exists, and fails if the file `broken` exists.
 struct Gate {
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl Gate {
-    /// Beside the folders of a setup, which gets the shim.
-    fn for_setup(setup: Setup) -> (Self, Setup) {
-        let folder = setup.scratch().to_owned();
-        let (place, real) = (folder.display(), binaries().shim.display());
+    /// Creates it beside the directories of a setup, which gets the shim.
+    fn for_setup(setup: SessionSetup) -> (Self, SessionSetup) {
+        let dir = setup.scratch().to_owned();
+        let (place, real) = (dir.display(), binaries().shim.display());
         let script = format!(
             "if [ \"$1\" = guard ]; then\n\
              echo start >> {place}/starts\n\
@@ -35,24 +35,24 @@ impl Gate {
         fs::write(&shim, format!("#!/bin/bash\n{script}\n")).unwrap();
         assert!(Command::new("/bin/chmod").arg("755").arg(&shim).status().unwrap().success());
         let setup = setup.env_path("AIFO_SHIM_BIN", &shim);
-        (Gate { folder }, setup)
+        (Gate { dir }, setup)
     }
 
     fn starts(&self) -> usize {
-        fs::read_to_string(self.folder.join("starts")).unwrap_or_default().lines().count()
+        fs::read_to_string(self.dir.join("starts")).unwrap_or_default().lines().count()
     }
 
     fn put(&self, name: &str) {
-        fs::write(self.folder.join(name), "").unwrap();
+        fs::write(self.dir.join(name), "").unwrap();
     }
 
     fn take(&self, name: &str) {
-        fs::remove_file(self.folder.join(name)).unwrap();
+        fs::remove_file(self.dir.join(name)).unwrap();
     }
 }
 
 fn gated(options: &[&str]) -> (Gate, Session) {
-    let setup = Setup::new().kinds(&["auto"]).options(options).verbose();
+    let setup = SessionSetup::new().kinds(&["auto"]).options(options).verbose();
     let (gate, setup) = Gate::for_setup(setup);
     (gate, setup.start())
 }
@@ -64,7 +64,7 @@ fn call(session: &Session, tool: &str) {
     assert_eq!((answer.exit_code(), answer.text().as_str()), (Some("0"), "hi\n"));
 }
 
-/// Waits until so many calls have come that had to wait for their sidecar.
+/// Waits until this many calls are waiting for a sidecar.
 #[track_caller]
 fn waiting(session: &Session, calls: usize) {
     eventually(&format!("{calls} calls have waited"), || {
@@ -72,7 +72,7 @@ fn waiting(session: &Session, calls: usize) {
     });
 }
 
-/// The kind that the log says a tool was run in.
+/// The kind of a tool's sidecar, from the log.
 #[track_caller]
 fn kind_of(session: &Session, tool: &str) -> String {
     let id = fresh_id();
@@ -83,7 +83,7 @@ fn kind_of(session: &Session, tool: &str) -> String {
     kind.unwrap_or_else(|| panic!("no kind: {lines:?}")).to_owned()
 }
 
-/// `aifo-coder sessions`, in the session's own place.
+/// `aifo-coder sessions` in the session's environment.
 #[track_caller]
 fn listed(session: &Session, options: &[&str]) -> String {
     let mut coder = Command::new(&binaries().coder);
@@ -112,7 +112,7 @@ fn the_first_call_of_a_tool_starts_its_sidecar() {
 }
 
 #[test]
-fn first_calls_at_once_share_one_start_and_hold_nobody_up() {
+fn concurrent_first_calls_share_one_start_and_delay_no_other_call() {
     let (gate, session) = gated(&[]);
     call(&session, "make");
     gate.put("shut");
@@ -127,7 +127,7 @@ fn first_calls_at_once_share_one_start_and_hold_nobody_up() {
 }
 
 #[test]
-fn a_failed_start_is_told_to_all_who_wait_and_tried_again_by_the_next() {
+fn a_failed_start_fails_every_waiting_call_and_the_next_call_retries() {
     let (gate, session) = gated(&[]);
     for file in ["shut", "broken"] {
         gate.put(file);
@@ -152,7 +152,7 @@ fn a_failed_start_is_told_to_all_who_wait_and_tried_again_by_the_next() {
     assert_eq!(gate.starts(), 2);
 }
 
-/// A tool may run in several kinds: what runs is asked first, then the table's order holds.
+/// Of several kinds with the tool, running ones come first, then the table's order.
 #[test]
 fn a_dev_tool_starts_nothing_while_one_that_runs_has_it() {
     let (gate, session) = gated(&[]);
@@ -163,10 +163,10 @@ fn a_dev_tool_starts_nothing_while_one_that_runs_has_it() {
     assert_eq!(kind_of(&session, "make"), "c-cpp", "the first of the table");
 }
 
-/// Only the python sidecar looks into a virtual environment.
+/// Only the python sidecar searches virtual environments.
 #[test]
 fn a_dev_tool_that_none_has_so_far_is_looked_for_in_the_others() {
-    let setup = Setup::new().kinds(&["auto"]).verbose();
+    let setup = SessionSetup::new().kinds(&["auto"]).verbose();
     let bin = setup.workspace().join(".venv/bin");
     fs::create_dir_all(&bin).unwrap();
     for tool in ["python3", "cmake"] {
@@ -182,7 +182,7 @@ fn a_dev_tool_that_none_has_so_far_is_looked_for_in_the_others() {
 
 #[test]
 fn an_explicit_list_starts_nothing_later() {
-    let (gate, setup) = Gate::for_setup(Setup::new().kinds(&["c-cpp"]));
+    let (gate, setup) = Gate::for_setup(SessionSetup::new().kinds(&["c-cpp"]));
     let session = setup.start();
     let answer = session.answer(&session.exec("cargo", ["say"]));
     assert_eq!((answer.status(), gate.starts()), (409, 1));
@@ -202,11 +202,9 @@ fn an_idle_sidecar_stops_and_the_next_calls_start_it_once() {
             }
         });
         assert_eq!(gate.starts(), round);
-        eventually("it has gone", || Sidecar::of(session.pid()).is_empty());
+        eventually("the sidecar has ended", || Sidecar::of(session.pid()).is_empty());
     }
-    eventually("each has been told of", || {
-        session.log_lines(&["rust: stopped, idle for 1 s"]).len() == 3
-    });
+    eventually("each is logged", || session.log_lines(&["rust: stopped, idle for 1 s"]).len() == 3);
     eventually("none is listed as running", || {
         listed(&session, &[]).contains(" (not running: c-cpp,rust,")
     });
@@ -221,10 +219,10 @@ fn what_a_tool_left_in_the_background_keeps_its_sidecar() {
     eventually("it was asked to go", || {
         !session.log_lines(&["sidecar stays, something still runs in it kind=c-cpp"]).is_empty()
     });
-    let leaf = fs::read_to_string(&file).unwrap().parse().expect("the leaf tells its pid");
+    let leaf = fs::read_to_string(&file).unwrap().parse().expect("the leaf writes its pid");
     assert!(is_alive(leaf) && Sidecar::of(session.pid()).len() == 1);
     send_signal(leaf, Signal::SIGKILL);
-    eventually("it has gone", || Sidecar::of(session.pid()).is_empty());
+    eventually("the sidecar has ended", || Sidecar::of(session.pid()).is_empty());
     call(&session, "make");
     assert_eq!(gate.starts(), 2);
 }
@@ -244,7 +242,7 @@ fn a_call_whose_client_leaves_before_its_sidecar_is_up_runs_nothing() {
     });
     gate.take("shut");
     call(&session, "cargo");
-    assert_eq!(gate.starts(), 1, "the start went on for whoever came next");
+    assert_eq!(gate.starts(), 1, "the start continued for the next call");
     assert!(!PathBuf::from(file).exists());
 }
 
@@ -262,9 +260,9 @@ fn the_end_of_the_session_does_not_wait_for_callers() {
     assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
 }
 
-/// What a shim prints while a sidecar takes its time.
+/// The shim's messages while a sidecar starts slowly.
 #[test]
-fn a_person_who_waits_is_told_for_what() {
+fn a_waiting_terminal_shows_what_it_waits_for() {
     let (gate, session) = gated(&[]);
     gate.put("shut");
     let shim = |version: &str| {
@@ -273,14 +271,14 @@ fn a_person_who_waits_is_told_for_what() {
         shim
     };
     let (terminal, older) = (Terminal::new(), Terminal::new());
-    let (told, untold) = (terminal.start(&shim("3")), older.start(&shim("2")));
+    let (printed, untold) = (terminal.start(&shim("3")), older.start(&shim("2")));
     let piped = Running::start(&mut shim("3"));
     waiting(&session, 3);
     terminal.expect("\r\x1b[Kaifo-shim: starting the rust sidecar ...\r\n");
     gate.take("shut");
-    assert_eq!((told.finish(), untold.finish()), (Ok(3), Ok(3)));
+    assert_eq!((printed.finish(), untold.finish()), (Ok(3), Ok(3)));
     assert_eq!(older.shown(), "", "version 2 knows no such word");
-    assert_eq!(piped.finish().exited(3).stderr, "", "nobody looks");
+    assert_eq!(piped.finish().exited(3).stderr, "", "stderr is no terminal");
 }
 
 #[test]
@@ -295,11 +293,11 @@ fn the_interim_answer_byte_for_byte() {
     call.read_until(b"HTTP/1.1 101 Switching Protocols\r\n");
 }
 
-/// The lines of `aifo-coder` itself, for sidecars that start at once.
+/// `aifo-coder`'s messages for sidecars that start at once.
 #[test]
-fn a_session_on_its_way_up_tells_of_sidecars_that_take_their_time() {
+fn a_starting_session_reports_slow_sidecars() {
     let run = |options: &[&str]| {
-        let (gate, setup) = Gate::for_setup(Setup::new());
+        let (gate, setup) = Gate::for_setup(SessionSetup::new());
         let mut coder = setup.coder();
         coder.args(["run", "--toolchain", "rust"]).args(options).args(["--", "/bin/true"]);
         gate.put("shut");
@@ -307,7 +305,7 @@ fn a_session_on_its_way_up_tells_of_sidecars_that_take_their_time() {
     };
     let open_late = |gate: &Gate| {
         eventually("the start has begun", || gate.starts() == 1);
-        // Longer than what is not worth a line; how much longer does not matter.
+        // Longer than the threshold of a message; not a wait for a condition.
         thread::sleep(Duration::from_millis(400));
         gate.take("shut");
     };
@@ -334,7 +332,7 @@ fn a_session_on_its_way_up_tells_of_sidecars_that_take_their_time() {
 
 #[test]
 fn a_version_that_cannot_be_had_starts_nothing() {
-    let (gate, setup) = Gate::for_setup(Setup::new());
+    let (gate, setup) = Gate::for_setup(SessionSetup::new());
     let mut coder = setup.coder();
     coder.args(["exec", "--backend", "local", "--toolchain", "rust@1.95", "--", "cargo", "say"]);
     let outcome = Outcome::of(&mut coder);
@@ -345,10 +343,10 @@ fn a_version_that_cannot_be_had_starts_nothing() {
 }
 
 #[test]
-fn why_tells_that_sidecars_start_when_they_are_needed() {
-    let setup = Setup::new();
-    let told = Outcome::of(setup.coder().args(["why", "--toolchain", "auto", "make"]));
-    let text = told.exited(0).text();
+fn why_says_that_sidecars_start_on_demand() {
+    let setup = SessionSetup::new();
+    let printed = Outcome::of(setup.coder().args(["why", "--toolchain", "auto", "make"]));
+    let text = printed.exited(0).text();
     let line = "sidecars:    c-cpp, rust, go, node, python, each started when it is needed\n";
     assert!(text.contains(line), "{text}");
     assert!(text.contains("chosen:      c-cpp, the first that has make\n"), "{text}");

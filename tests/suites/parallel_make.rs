@@ -1,5 +1,5 @@
-//! A native `make -j` whose compiler is the shim: what hundreds of calls at once make is what the
-//! compiler itself makes.
+//! A native `make -j` with a shim as the compiler: hundreds of concurrent calls produce the same
+//! files as the compiler itself.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,7 +7,8 @@ use std::fs;
 use std::process::Command;
 
 use aifo_tests::{
-    Footprint, Outcome, Running, Signal, Stage, Way, descendants, eventually, is_alive, program,
+    Comparison, ExecMode, Outcome, ResourceUsage, Running, Signal, descendants, eventually,
+    is_alive, program,
 };
 
 const FILES: usize = 500;
@@ -21,50 +22,50 @@ $(OUT)/%.o: src/%.c src/common.h
 \t@cc -O1 -Wall -c -o $@ $<
 ";
 
-/// Writes so many sources, of which each uses the header and `main` all others.
-fn write_sources(stage: &Stage, files: usize) {
-    let folder = stage.folder();
-    fs::create_dir(folder.join("src")).unwrap();
-    fs::write(folder.join("Makefile"), MAKEFILE).unwrap();
-    fs::write(folder.join("src/common.h"), "#define PLUS(a, b) ((a) + (b))\n").unwrap();
+/// Writes this many sources, each with the header; `main` calls all others.
+fn write_sources(comparison: &Comparison, files: usize) {
+    let dir = comparison.dir();
+    fs::create_dir(dir.join("src")).unwrap();
+    fs::write(dir.join("Makefile"), MAKEFILE).unwrap();
+    fs::write(dir.join("src/common.h"), "#define PLUS(a, b) ((a) + (b))\n").unwrap();
     let (mut declarations, mut sum) = (String::new(), "0".to_owned());
     for number in 1..files {
         let source = format!(
             "#include \"common.h\"\nint f{number}(int x) {{ return PLUS(x, {number}); }}\n"
         );
-        fs::write(folder.join(format!("src/f{number}.c")), source).unwrap();
+        fs::write(dir.join(format!("src/f{number}.c")), source).unwrap();
         let _ = writeln!(declarations, "int f{number}(int);");
         let _ = write!(sum, " + f{number}(1)");
     }
     let main = format!(
         "#include <stdio.h>\n{declarations}int main(void) {{ printf(\"%d\\n\", {sum}); return 0; }}\n"
     );
-    fs::write(folder.join("src/main.c"), main).unwrap();
+    fs::write(dir.join("src/main.c"), main).unwrap();
 }
 
-/// The machine's own make; what it calls is found by PATH.
-fn make(stage: &Stage, way: Way, out: &str, args: &[&str]) -> Command {
+/// The machine's make; it finds its tools in PATH.
+fn make(comparison: &Comparison, mode: ExecMode, out: &str, args: &[&str]) -> Command {
     let make = program("make").expect("the stage has it");
-    fs::create_dir_all(stage.folder().join(out)).unwrap();
+    fs::create_dir_all(comparison.dir().join(out)).unwrap();
     let out = format!("OUT={out}");
-    stage.command(way, &[&[make.to_str().unwrap(), "-j16", &out], args].concat())
+    comparison.command(mode, &[&[make.to_str().unwrap(), "-j16", &out], args].concat())
 }
 
-fn objects(stage: &Stage, out: &str) -> BTreeMap<String, Vec<u8>> {
-    let made = fs::read_dir(stage.folder().join(out)).unwrap().map(|entry| entry.unwrap());
+fn objects(comparison: &Comparison, out: &str) -> BTreeMap<String, Vec<u8>> {
+    let made = fs::read_dir(comparison.dir().join(out)).unwrap().map(|entry| entry.unwrap());
     made.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
         .collect()
 }
 
 #[track_caller]
-fn stage(story: &str) -> Option<Stage> {
-    Stage::start(&format!("parallel_make::{story}"), &["make", "cc"])
+fn comparison(test: &str) -> Option<Comparison> {
+    Comparison::start(&format!("parallel_make::{test}"), &["make", "cc"])
 }
 
 #[track_caller]
-fn check_nothing_gained(stage: &Stage, before: &Footprint) {
+fn check_nothing_gained(comparison: &Comparison, before: &ResourceUsage) {
     eventually("no fd and no process is gained", || {
-        let now = Footprint::of(stage.session());
+        let now = ResourceUsage::of(comparison.session());
         now.processes <= before.processes
             && now.fds.iter().zip(&before.fds).all(|(now, before)| now <= before)
     });
@@ -72,59 +73,62 @@ fn check_nothing_gained(stage: &Stage, before: &Footprint) {
 
 #[test]
 fn five_hundred_calls_make_what_the_compiler_makes() {
-    let Some(stage) = stage("five_hundred_calls_make_what_the_compiler_makes") else { return };
-    write_sources(&stage, FILES);
-    let native = Outcome::of(&mut make(&stage, Way::Native, "native", &[]));
+    let Some(comparison) = comparison("five_hundred_calls_make_what_the_compiler_makes") else {
+        return;
+    };
+    write_sources(&comparison, FILES);
+    let native = Outcome::of(&mut make(&comparison, ExecMode::Native, "native", &[]));
     assert_eq!((native.exited(0).text().as_str(), native.stderr.as_str()), ("", ""));
 
-    // What a first call opens for good is not gained by the others.
-    Outcome::of(&mut make(&stage, Way::Passed, "first", &["first/f1.o", "first/f2.o"])).exited(0);
-    let before = Footprint::of(stage.session());
-    let shims = Outcome::of(&mut make(&stage, Way::Passed, "shims", &[]));
+    // The first call may open descriptors permanently; later ones may not.
+    Outcome::of(&mut make(&comparison, ExecMode::Passed, "first", &["first/f1.o", "first/f2.o"]))
+        .exited(0);
+    let before = ResourceUsage::of(comparison.session());
+    let shims = Outcome::of(&mut make(&comparison, ExecMode::Passed, "shims", &[]));
     assert_eq!((shims.exited(0).text().as_str(), shims.stderr.as_str()), ("", ""));
-    check_nothing_gained(&stage, &before);
+    check_nothing_gained(&comparison, &before);
 
-    let (native, shims) = (objects(&stage, "native"), objects(&stage, "shims"));
+    let (native, shims) = (objects(&comparison, "native"), objects(&comparison, "shims"));
     assert_eq!(native.len(), FILES + 1, "every object, and what they are linked to");
     assert_eq!(native.keys().collect::<Vec<_>>(), shims.keys().collect::<Vec<_>>());
     let differ: Vec<&String> = native.keys().filter(|name| native[*name] != shims[*name]).collect();
     assert!(differ.is_empty(), "{differ:?}");
-    let sum = Outcome::of(&mut Command::new(stage.folder().join("shims/sum"))).exited(0).text();
+    let sum = Outcome::of(&mut Command::new(comparison.dir().join("shims/sum"))).exited(0).text();
     let expected: usize = (1..FILES).map(|number| number + 1).sum();
     assert_eq!(sum.trim(), expected.to_string());
 }
 
-/// Diagnostics and endings reach make, call by call.
+/// Diagnostics and endings reach make.
 #[test]
-fn what_does_not_compile_is_told() {
-    let Some(stage) = stage("what_does_not_compile_is_told") else { return };
-    write_sources(&stage, 20);
+fn compile_errors_are_reported() {
+    let Some(comparison) = comparison("compile_errors_are_reported") else { return };
+    write_sources(&comparison, 20);
     for number in [3, 7, 11] {
         let source = format!("int f{number}(void) {{ return undeclared_{number}; }}\n");
-        fs::write(stage.folder().join(format!("src/f{number}.c")), source).unwrap();
+        fs::write(comparison.dir().join(format!("src/f{number}.c")), source).unwrap();
     }
-    let told = Way::ALL.map(|way| {
-        let outcome = Outcome::of(&mut make(&stage, way, "out", &["-k"]));
-        fs::remove_dir_all(stage.folder().join("out")).unwrap();
-        // In parallel nobody promises an order of lines.
+    let printed = ExecMode::ALL.map(|mode| {
+        let outcome = Outcome::of(&mut make(&comparison, mode, "out", &["-k"]));
+        fs::remove_dir_all(comparison.dir().join("out")).unwrap();
+        // Parallel output has no fixed order.
         let mut lines: Vec<String> = outcome.stderr.lines().map(str::to_owned).collect();
         lines.sort();
         (outcome.code(), lines)
     });
-    let [(code, lines), ..] = &told;
+    let [(code, lines), ..] = &printed;
     assert_eq!(*code, Some(2));
     for number in [3, 7, 11] {
         let undeclared = format!("undeclared_{number}");
         assert!(lines.iter().any(|line| line.contains(&undeclared)), "{lines:?}");
     }
-    assert_eq!(told[0], told[1]);
-    assert_eq!(told[0], told[2]);
+    assert_eq!(printed[0], printed[1]);
+    assert_eq!(printed[0], printed[2]);
 }
 
-/// A make in a make looks for the jobserver of the one above, by the numbers of its descriptors.
+/// A nested make finds the outer jobserver by its descriptor numbers.
 #[test]
 fn a_make_below_a_make_misses_nothing() {
-    let Some(stage) = stage("a_make_below_a_make_misses_nothing") else { return };
+    let Some(comparison) = comparison("a_make_below_a_make_misses_nothing") else { return };
     let make = program("make").expect("the stage has it");
     let script = format!(
         "printf 'all:\\n\\t@+make -f below\\n' > Makefile
@@ -132,46 +136,47 @@ fn a_make_below_a_make_misses_nothing() {
         {} -j4 | sort",
         make.display()
     );
-    let left = stage.same(&Way::ALL, &["bash", "-c", &script]);
+    let left = comparison.compare(&ExecMode::ALL, &["bash", "-c", &script]);
     let left = left.unwrap_or_else(|difference| panic!("{difference}"));
     assert_eq!((left.ending, left.stderr.as_str()), (Ok(0), ""));
     assert!(left.stdout.starts_with("a 1\nb 1\n"), "{left:?}");
 }
 
-/// make ends its children and takes their half-made targets away.
+/// make ends its children and removes half-made targets.
 #[test]
 fn an_interrupted_make_leaves_nothing_running() {
-    let Some(stage) = stage("an_interrupted_make_leaves_nothing_running") else { return };
+    let Some(comparison) = comparison("an_interrupted_make_leaves_nothing_running") else { return };
     let rules =
         "all: $(addprefix $(OUT)/,1 2 3 4 5 6 7 8)\n$(OUT)/%:\n\t@ninja quiet $(CURDIR)/$@\n";
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        for way in Way::ALL {
-            stage.clear();
-            fs::write(stage.folder().join("Makefile"), rules).unwrap();
-            let before = Footprint::of(stage.session());
-            let make = Running::start(&mut make(&stage, way, "out", &[]));
-            let out = stage.folder().join("out");
-            // Each appears under its own name with its content, so an early look finds no half.
+        for mode in ExecMode::ALL {
+            comparison.clear();
+            fs::write(comparison.dir().join("Makefile"), rules).unwrap();
+            let before = ResourceUsage::of(comparison.session());
+            let make = Running::start(&mut make(&comparison, mode, "out", &[]));
+            let out = comparison.dir().join("out");
+            // Each file appears atomically, so an early read finds no partial content.
             let mut tools: Vec<i32> = Vec::new();
             eventually("all eight run", || {
-                let told = (1..=8).map(|number| fs::read_to_string(out.join(number.to_string())));
-                tools = told.flatten().map(|pid| pid.parse().expect("it is a pid")).collect();
+                let printed =
+                    (1..=8).map(|number| fs::read_to_string(out.join(number.to_string())));
+                tools = printed.flatten().map(|pid| pid.parse().expect("it is a pid")).collect();
                 tools.len() == 8
             });
-            if way != Way::Native {
-                tools.iter_mut().for_each(|tool| *tool = stage.session().process(*tool));
+            if mode != ExecMode::Native {
+                tools.iter_mut().for_each(|tool| *tool = comparison.session().process(*tool));
             }
             let shims = descendants(make.pid());
             make.signal(signal);
             if signal == Signal::SIGINT {
-                // As a terminal does it: INT goes to everybody, and make passes on no such signal.
+                // As a terminal does: INT goes to the whole group, and make forwards no signal.
                 shims.iter().for_each(|&pid| aifo_tests::send_signal(pid, signal));
             }
             let outcome = make.finish();
             assert!(outcome.code() == Some(2) || outcome.signal() == Some(signal as i32));
             eventually("no tool is left", || !tools.iter().any(|&tool| is_alive(tool)));
-            assert_eq!(fs::read_dir(&out).unwrap().count(), 0, "no target is left: {way:?}");
-            check_nothing_gained(&stage, &before);
+            assert_eq!(fs::read_dir(&out).unwrap().count(), 0, "no target is left: {mode:?}");
+            check_nothing_gained(&comparison, &before);
         }
     }
 }

@@ -1,50 +1,51 @@
-//! Parents as agents are: a shell, node, python and tmux find tools by their names, natively and as
-//! shims, and cannot tell the difference.
+//! Parents as agents use them (a shell, node, python and tmux) with native tools and with shims:
+//! the results are equal.
 
 #[path = "parents/scripts.rs"]
 mod scripts;
 
-use aifo_tests::{Left, Stage, Tmux, Way, passes_descriptors, possible, program};
+use aifo_tests::{Comparison, ExecMode, RunResult, Tmux, can_run, passes_descriptors, program};
 
 use scripts::{OF_BASH, OF_ONE_PIPE, SCRIPTS};
 
 const TOOLS: [&str; 4] = ["python3", "node", "make", "cc"];
 
 #[track_caller]
-fn stage(story: &str) -> Option<Stage> {
-    Stage::start(&format!("parents::{story}"), &TOOLS)
+fn comparison(test: &str) -> Option<Comparison> {
+    Comparison::start(&format!("parents::{test}"), &TOOLS)
 }
 
-/// Has each shell run each script in each way, and tells of all that differ.
+/// Runs each script in each shell and mode; panics with all differences.
 #[track_caller]
-fn check_scripts(stage: &Stage, ways: &[Way], shells: &[&str], scripts: &[&str]) {
+fn check_scripts(comparison: &Comparison, modes: &[ExecMode], shells: &[&str], scripts: &[&str]) {
     let calls = shells.iter().flat_map(|shell| scripts.iter().map(move |script| (shell, script)));
-    let told = calls.filter_map(|(shell, script)| stage.same(ways, &[shell, "-c", script]).err());
-    let differences: Vec<String> = told.collect();
+    let printed =
+        calls.filter_map(|(shell, script)| comparison.compare(modes, &[shell, "-c", script]).err());
+    let differences: Vec<String> = printed.collect();
     assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.concat());
 }
 
-/// What a script leaves natively and in every way with shims.
+/// The result of a script, which must be equal natively and with shims.
 #[track_caller]
-fn everywhere(stage: &Stage, words: &[&str]) -> Left {
-    stage.same(&Way::ALL, words).unwrap_or_else(|difference| panic!("{difference}"))
+fn everywhere(comparison: &Comparison, words: &[&str]) -> RunResult {
+    comparison.compare(&ExecMode::ALL, words).unwrap_or_else(|difference| panic!("{difference}"))
 }
 
 #[test]
 fn bash_runs_its_scripts() {
-    let Some(stage) = stage("bash_runs_its_scripts") else { return };
-    check_scripts(&stage, &Way::ALL, &["bash"], SCRIPTS);
-    check_scripts(&stage, &Way::ALL, &["bash"], OF_BASH);
+    let Some(comparison) = comparison("bash_runs_its_scripts") else { return };
+    check_scripts(&comparison, &ExecMode::ALL, &["bash"], SCRIPTS);
+    check_scripts(&comparison, &ExecMode::ALL, &["bash"], OF_BASH);
 }
 
 #[test]
 fn dash_runs_its_scripts() {
-    let story = "dash_runs_its_scripts";
-    if !possible(&format!("parents::{story}"), &["dash", "-c", ":"]) {
+    let test = "dash_runs_its_scripts";
+    if !can_run(&format!("parents::{test}"), &["dash", "-c", ":"]) {
         return;
     }
-    let Some(stage) = stage(story) else { return };
-    check_scripts(&stage, &Way::ALL, &["dash"], SCRIPTS);
+    let Some(comparison) = comparison(test) else { return };
+    check_scripts(&comparison, &ExecMode::ALL, &["dash"], SCRIPTS);
 }
 
 #[test]
@@ -52,15 +53,15 @@ fn a_pipe_of_several_readers_stays_whole() {
     if !passes_descriptors("a_pipe_of_several_readers_stays_whole") {
         return;
     }
-    let Some(stage) = stage("a_pipe_of_several_readers_stays_whole") else { return };
-    check_scripts(&stage, &[Way::Native, Way::Passed], &["bash", "sh"], OF_ONE_PIPE);
+    let Some(comparison) = comparison("a_pipe_of_several_readers_stays_whole") else { return };
+    check_scripts(&comparison, &[ExecMode::Native, ExecMode::Passed], &["bash", "sh"], OF_ONE_PIPE);
 }
 
-/// The comparison can fail, and these are what it compares.
+/// Proves that the comparison can fail.
 #[test]
 fn what_counts_is_what_is_expected() {
-    let Some(stage) = stage("what_counts_is_what_is_expected") else { return };
-    let bash = |script| everywhere(&stage, &["bash", "-c", script]);
+    let Some(comparison) = comparison("what_counts_is_what_is_expected") else { return };
+    let bash = |script| everywhere(&comparison, &["bash", "-c", script]);
     let rows = [
         ("ninja both 2 2>/dev/null", Ok(0), "out 0\nout 1\n", ""),
         ("ninja both 2 >/dev/null; exit 3", Ok(3), "", "err 0\nerr 1\n"),
@@ -86,37 +87,37 @@ fn what_counts_is_what_is_expected() {
     assert!(path.ends_with("made"), "{left:?}");
     assert_eq!((mode & 0o777, content.as_str()), (0o640, "hi\n"));
 
-    let differs = stage.same(&[Way::Passed], &["bash", "-c", "command -v python3"]);
-    assert!(differs.is_err_and(|told| told.contains("shims/python3")), "a shim is no tool");
+    let differs = comparison.compare(&[ExecMode::Passed], &["bash", "-c", "command -v python3"]);
+    assert!(differs.is_err_and(|printed| printed.contains("shims/python3")), "a shim is no tool");
 }
 
-/// A tool gets what it was given, and not what its parent happens to hold.
+/// A tool gets the passed descriptors only, not its parent's others.
 #[test]
 fn further_descriptors_stay_with_the_parent() {
-    let Some(stage) = stage("further_descriptors_stay_with_the_parent") else { return };
+    let Some(comparison) = comparison("further_descriptors_stay_with_the_parent") else { return };
     let script = "exec 3> side 5< /etc/passwd 9>&1; ninja fds; echo kept >&3";
-    let numbers = |way| {
-        let left = stage.run(way, &["bash", "-c", script]);
+    let numbers = |mode| {
+        let left = comparison.run(mode, &["bash", "-c", script]);
         assert!(left.files.iter().any(|(_, _, content)| content == "kept\n"), "{left:?}");
         let number = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
         let mut numbers: Vec<String> = left.stdout.lines().map(number).collect();
         numbers.sort_unstable();
         numbers
     };
-    let native = numbers(Way::Native);
+    let native = numbers(ExecMode::Native);
     assert!(["3", "5", "9"].iter().all(|own| native.iter().any(|one| one == own)), "{native:?}");
-    for way in Way::SHIMS {
-        assert_eq!(numbers(way), ["0", "1", "2"], "{way:?}");
+    for mode in ExecMode::SHIMS {
+        assert_eq!(numbers(mode), ["0", "1", "2"], "{mode:?}");
     }
 }
 
-/// Plays each case of an agent's program in each way, and tells of all that differ.
+/// Runs each case of an agent's program in each mode; panics with all differences.
 #[track_caller]
-fn check_cases(story: &str, runtime: &str, source: &str, head: &str, tail: &str) {
-    let Some(stage) = stage(story) else { return };
+fn check_cases(test: &str, runtime: &str, source: &str, head: &str, tail: &str) {
+    let Some(comparison) = comparison(test) else { return };
     let runtime = program(runtime).expect("the stage has it");
-    let agent = stage.session().scratch().join("agent");
-    std::fs::write(&agent, source).expect("the scratch folder is ours");
+    let agent = comparison.session().scratch().join("agent");
+    std::fs::write(&agent, source).expect("the scratch directory is writable");
     let (runtime, agent) = (runtime.to_str().unwrap(), agent.to_str().unwrap());
     let cases: Vec<&str> = source
         .lines()
@@ -126,7 +127,7 @@ fn check_cases(story: &str, runtime: &str, source: &str, head: &str, tail: &str)
     assert!(cases.len() >= 12, "the cases are found by how they begin: {cases:?}");
     let mut differences = String::new();
     for case in cases {
-        match stage.same(&Way::ALL, &[runtime, agent, case]) {
+        match comparison.compare(&ExecMode::ALL, &[runtime, agent, case]) {
             Ok(left) => {
                 assert!(left.ending == Ok(0) && !left.stdout.is_empty(), "{case}: {left:?}");
             }
@@ -148,32 +149,34 @@ fn python_has_its_children() {
     check_cases("python_has_its_children", "python3", source, "def ", "():");
 }
 
-/// node tells a child of its channel by a variable, and the channel itself is a descriptor.
+/// node announces an IPC channel in a variable, but the descriptor is not passed.
 #[test]
 fn a_channel_that_does_not_cross_is_none() {
-    let Some(stage) = stage("a_channel_that_does_not_cross_is_none") else { return };
+    let Some(comparison) = comparison("a_channel_that_does_not_cross_is_none") else { return };
     let agent = "
         const stdio = ['ignore', 'inherit', 'inherit', 'ipc'];
         const child = require('child_process').spawn('node', ['-p', 'typeof process.send'], { stdio });
         child.on('exit', (code) => { process.exitCode = code })";
     let node = program("node").expect("the stage has it");
-    for (way, told) in [Way::Native, Way::Passed].into_iter().zip(["function\n", "undefined\n"]) {
-        let left = stage.run(way, &[node.to_str().unwrap(), "-e", agent]);
-        assert_eq!((left.ending, &*left.stdout, &*left.stderr), (Ok(0), told, ""), "{way:?}");
+    for (mode, printed) in
+        [ExecMode::Native, ExecMode::Passed].into_iter().zip(["function\n", "undefined\n"])
+    {
+        let left = comparison.run(mode, &[node.to_str().unwrap(), "-e", agent]);
+        assert_eq!((left.ending, &*left.stdout, &*left.stderr), (Ok(0), printed, ""), "{mode:?}");
     }
 }
 
-/// tmux, as an agent drives it: keys go in, and the screen is read.
+/// tmux as an agent drives it: send keys, read the screen.
 #[test]
 fn tmux_shows_the_same_screen() {
-    let story = "tmux_shows_the_same_screen";
-    if !possible(&format!("parents::{story}"), &["/usr/bin/tmux", "-V"]) {
+    let test = "tmux_shows_the_same_screen";
+    if !can_run(&format!("parents::{test}"), &["/usr/bin/tmux", "-V"]) {
         return;
     }
-    let Some(stage) = stage(story) else { return };
-    let screens = Way::ALL.map(|way| {
-        stage.clear();
-        let mut shell = stage.command(way, &["/bin/bash", "--norc", "--noprofile"]);
+    let Some(comparison) = comparison(test) else { return };
+    let screens = ExecMode::ALL.map(|mode| {
+        comparison.clear();
+        let mut shell = comparison.command(mode, &["/bin/bash", "--norc", "--noprofile"]);
         let tmux = Tmux::start(shell.env("PS1", "$ "));
         let say = |line: &str, shown: &str| {
             tmux.line(line).expect(shown).prompt("$");
@@ -191,7 +194,7 @@ fn tmux_shows_the_same_screen() {
         tmux.screen()
     });
     assert!(screens[0].contains("name? somebody\nsomebody\n$"), "{}", screens[0]);
-    for (way, screen) in Way::ALL.iter().zip(&screens) {
-        assert_eq!(screen, &screens[0], "{way:?}");
+    for (mode, screen) in ExecMode::ALL.iter().zip(&screens) {
+        assert_eq!(screen, &screens[0], "{mode:?}");
     }
 }

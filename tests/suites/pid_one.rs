@@ -1,5 +1,5 @@
-//! The runner as PID 1 of a sidecar, with the suite as its proxy: frames spoken by hand, as
-//! `spec/runner.md` has them.
+//! The runner as PID 1 of a sidecar; the suite is its proxy and sends frames as in
+//! `spec/runner.md`.
 
 use std::cell::Cell;
 use std::io::{IoSlice, Read, Write};
@@ -12,8 +12,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use aifo_tests::{
-    DEADLINE, Scratch, Signal, binaries, census, children, descendants, eventually, fd_count,
-    fresh_id, is_alive, is_zombie, possible, send_signal,
+    DEADLINE, Scratch, Signal, binaries, can_run, children, descendants, eventually, fd_count,
+    fresh_id, is_alive, is_zombie, send_signal, tagged_processes,
 };
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 
@@ -31,60 +31,61 @@ const HELLO: u8 = 0x20;
 const SETUP: u8 = 0x21;
 
 const STDOUT: u8 = 1;
-/// No stdin, a pipe of the runner for stdout, and stderr the same.
+/// No stdin, a runner's pipe for stdout, and stderr the same.
 const STDIO: [u8; 3] = [0, 2, 5];
 
-/// Causes of a cancel, and of a start that failed.
+/// Causes of a cancel and of a failed start.
 const DISCONNECT: u8 = 2;
 const END_OF_SESSION: u8 = 3;
 const NOT_IN_PATH: u8 = 1;
 
-/// What the runner is to tell the client first; it does not look into it.
+/// Bytes that the runner must send to the client first, unread.
 const GREETING: &[u8] = b"\0greeting\xff\r\n";
 
-/// `aifo-runner serve` as PID 1 of a namespace of its own, and its control connection.
+/// `aifo-runner serve` as PID 1 of its own namespace, and its control connection.
 struct PidOne {
     unshare: Child,
     runner: i32,
     control: Option<UnixStream>,
     serials: Cell<u32>,
-    /// How many fds it had open when it had said `Hello`, and been told nothing.
+    /// The number of open descriptors after `Hello`, before any frame.
     fds: usize,
     scratch: Scratch,
 }
 
-/// A call that runs, seen from where the client is.
+/// A running call, with the client's connection.
 struct Call {
     serial: u32,
     client: UnixStream,
 }
 
 impl PidOne {
-    /// `None` on a machine without namespaces; the story is named then.
+    /// Without namespaces, reports the test as skipped and returns `None`.
     #[track_caller]
-    fn start(story: &str) -> Option<Self> {
-        Self::start_by(story, |serve, _| {
+    fn start(test: &str) -> Option<Self> {
+        Self::start_by(test, |serve, _| {
             let (ours, theirs) = UnixStream::pair().unwrap();
             serve.stdin(OwnedFd::from(theirs));
             move || ours
         })
     }
 
-    /// Starts it with a control connection of some kind: what makes it, before the start and after.
+    /// Starts it with a control connection: `prepare` runs before the start, and the function that it
+    /// returns after it, which returns the connection.
     #[track_caller]
     fn start_by<Connected: FnOnce() -> UnixStream>(
-        story: &str,
+        test: &str,
         prepare: impl FnOnce(&mut Command, &Path) -> Connected,
     ) -> Option<Self> {
-        if !possible(&format!("pid_one::{story}"), &[&NAMESPACE[..], &["/bin/true"]].concat()) {
+        if !can_run(&format!("pid_one::{test}"), &[&NAMESPACE[..], &["/bin/true"]].concat()) {
             return None;
         }
         let scratch = Scratch::new();
-        for folder in ["workspace", "tmp", "tools"] {
-            std::fs::create_dir(scratch.path().join(folder)).unwrap();
+        for dir in ["workspace", "tmp", "tools"] {
+            std::fs::create_dir(scratch.path().join(dir)).unwrap();
         }
         symlink(&binaries().tool, scratch.path().join("tools/tool")).unwrap();
-        // Its name decides what the binary is.
+        // The name selects the binary's program.
         let runner = scratch.path().join("aifo-runner");
         symlink(&binaries().shim, &runner).unwrap();
 
@@ -115,13 +116,13 @@ impl PidOne {
         self.scratch.path().join("workspace").join(name)
     }
 
-    /// Asks for a tool and returns its serial number and the client's end of the connection.
+    /// Requests a tool; returns its serial number and the client's connection.
     fn ask(&self, name: &str, id: &str, args: &[&str]) -> (u32, UnixStream) {
         let (client, theirs) = UnixStream::pair().unwrap();
         client.set_read_timeout(Some(DEADLINE)).unwrap();
         let serial = self.serials.replace(self.serials.get() + 1);
-        // Refuse elsewhere; no program (the PATH's), the whole environment, and a client that is
-        // greeted and has sent nothing yet. The proxy is to be told of the start.
+        // `StartError` on failure; no program (the runner uses PATH), the whole environment, a
+        // client with a greeting and no input yet. The proxy gets `Started`, too.
         let head = [&serial.to_be_bytes()[..], &[0], &string(id.as_bytes()), &[0, 0, 1]].concat();
         let handover = [string(GREETING), string(b""), vec![1]].concat();
         let start = [head, handover, invocation(name, args)].concat();
@@ -138,51 +139,51 @@ impl PidOne {
     #[track_caller]
     fn start_tool(&self, id: &str, args: &[&str]) -> Call {
         let (serial, mut client) = self.ask("tool", id, args);
-        let told = self.told();
+        let proxy_frame = self.proxy_frame();
         let mut greeting = [0; GREETING.len()];
         client.read_exact(&mut greeting).expect("the client is greeted");
         assert_eq!(greeting, GREETING);
-        let (kind, payload) = read_frame(&mut client).expect("the start is told");
+        let (kind, payload) = read_frame(&mut client).expect("a frame after the greeting");
         assert_eq!((kind, payload.len()), (STARTED, 11));
         assert_eq!((&payload[..4], &payload[8..]), (&serial.to_be_bytes()[..], &STDIO[..]));
-        assert_eq!(told, (STARTED, payload), "the proxy is told the same");
+        assert_eq!(proxy_frame, (STARTED, payload), "the proxy gets the same");
         Call { serial, client }
     }
 
-    /// Runs a tool to its end: what it printed, and how it ended.
+    /// Runs a tool to its end; returns its output and its ending.
     #[track_caller]
     fn run(&self, args: &[&str]) -> (String, [u8; 2]) {
         let mut call = self.start_tool(&fresh_id(), args);
         let mut output = Vec::new();
         let exit = loop {
-            match read_frame(&mut call.client).expect("the ending is told") {
+            match read_frame(&mut call.client).expect("an exit frame") {
                 (DATA, payload) => {
                     assert_eq!(payload[0], STDOUT);
                     output.extend_from_slice(&payload[1..]);
                 }
-                (CLOSED, stream) => assert_eq!(stream, [STDOUT], "nobody prints any more"),
+                (CLOSED, stream) => assert_eq!(stream, [STDOUT], "all writers have closed"),
                 (EXIT, payload) => break payload,
                 other => panic!("{other:?}"),
             }
         };
         assert_eq!(read_frame(&mut call.client), None, "the ending is the last frame");
         assert_eq!((exit.len(), &exit[..4]), (48, &call.serial.to_be_bytes()[..]));
-        assert_eq!(exit[6..16], [0; 10], "nobody ended it, and nothing was left unread");
+        assert_eq!(exit[6..16], [0; 10], "it ended by itself and read everything");
         let ending = [exit[4], exit[5]];
-        assert_eq!(self.told(), (EXIT, exit), "the proxy is told the same");
+        assert_eq!(self.proxy_frame(), (EXIT, exit), "the proxy gets the same");
         (String::from_utf8(output).unwrap(), ending)
     }
 
-    /// What the proxy is told next.
+    /// The proxy's next frame.
     #[track_caller]
-    fn told(&self) -> (u8, Vec<u8>) {
+    fn proxy_frame(&self) -> (u8, Vec<u8>) {
         read_frame(self.control()).expect("the runner is there")
     }
 
-    /// Next the proxy is told that KILL ended this call's tool, and why it was sent.
+    /// Expects the report that KILL ended this call's tool, with the cause.
     #[track_caller]
     fn check_killed(&self, serial: u32, cause: u8) {
-        let (kind, payload) = self.told();
+        let (kind, payload) = self.proxy_frame();
         let expected = [&serial.to_be_bytes()[..], &[1, 9, cause]].concat();
         assert_eq!((kind, payload.get(..7)), (EXIT, Some(&expected[..])));
     }
@@ -191,7 +192,7 @@ impl PidOne {
         self.control.as_ref().expect("the connection is open")
     }
 
-    /// Closes the control connection, or does something else, and waits for the runner's end.
+    /// Closes the control connection, or runs `how`, and waits for the runner's end.
     #[track_caller]
     fn end(&mut self, how: impl FnOnce(&mut Self)) -> ExitStatus {
         how(self);
@@ -218,7 +219,7 @@ impl Drop for PidOne {
     }
 }
 
-/// A name, arguments and standard descriptors, and nothing else that a caller could say.
+/// An invocation with only name, arguments and standard descriptors.
 fn invocation(name: &str, args: &[&str]) -> Vec<u8> {
     let argv: Vec<_> = [name].iter().chain(args).map(|arg| string(arg.as_bytes())).collect();
     let count = u32::try_from(argv.len()).unwrap().to_be_bytes();
@@ -232,7 +233,7 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     [&[kind][..], &string(payload)].concat()
 }
 
-/// So many bytes, behind their length.
+/// A string with its length.
 fn string(bytes: &[u8]) -> Vec<u8> {
     let length = u32::try_from(bytes.len()).expect("what a test sends is short");
     [&length.to_be_bytes()[..], bytes].concat()
@@ -266,16 +267,16 @@ fn every_ending_is_exact() {
     }
 }
 
-/// So whoever counts them once it is ready counts all of them.
+/// Then a count at that point is complete.
 #[test]
 fn what_it_keeps_open_it_has_opened_before_it_says_hello() {
-    let story = "what_it_keeps_open_it_has_opened_before_it_says_hello";
-    let Some(one) = PidOne::start(story) else { return };
+    let test = "what_it_keeps_open_it_has_opened_before_it_says_hello";
+    let Some(one) = PidOne::start(test) else { return };
     assert_eq!(one.run(&["exit", "0"]).1, [0, 0]);
     eventually("nothing more is open", || fd_count(one.runner) == one.fds);
 }
 
-/// A tool can only be made to go first; it is the runner whose end would be everybody's.
+/// Only the tool can be preferred: the runner's end would end every tool.
 #[test]
 fn a_tool_goes_before_pid_1_when_memory_runs_out() {
     let Some(one) = PidOne::start("a_tool_goes_before_pid_1_when_memory_runs_out") else { return };
@@ -311,29 +312,29 @@ fn a_client_that_leaves_ends_the_whole_family() {
     let (id, leaf) = (fresh_id(), one.file("leaf"));
     let Call { serial, client } = one.start_tool(&id, &["stubborn-tree", leaf.to_str().unwrap()]);
     eventually("the family is complete", || leaf.exists());
-    assert_eq!(census(&id).len(), 2);
+    assert_eq!(tagged_processes(&id).len(), 2);
     drop(client);
-    assert_eq!(one.told(), (LEFT, serial.to_be_bytes().to_vec()));
+    assert_eq!(one.proxy_frame(), (LEFT, serial.to_be_bytes().to_vec()));
     one.check_killed(serial, DISCONNECT);
-    eventually("nothing of the exec is left", || census(&id).is_empty());
+    eventually("nothing of the exec is left", || tagged_processes(&id).is_empty());
     eventually("and nothing is left to be reaped", || children(one.runner).is_empty());
     assert!(is_alive(one.runner));
 }
 
 #[test]
-fn a_cancel_is_told_to_both_sides() {
-    let Some(one) = PidOne::start("a_cancel_is_told_to_both_sides") else { return };
+fn a_cancel_is_reported_to_both_sides() {
+    let Some(one) = PidOne::start("a_cancel_is_reported_to_both_sides") else { return };
     let (id, leaf) = (fresh_id(), one.file("leaf"));
     let mut call = one.start_tool(&id, &["stubborn-tree", leaf.to_str().unwrap()]);
     eventually("the family is complete", || leaf.exists());
     let cancel = [&call.serial.to_be_bytes()[..], &[END_OF_SESSION, 0]].concat();
     one.control().write_all(&frame(CANCEL, &cancel)).unwrap();
     assert_eq!(read_frame(&mut call.client), Some((CLOSED, vec![STDOUT])));
-    let (kind, payload) = read_frame(&mut call.client).expect("the ending is told");
+    let (kind, payload) = read_frame(&mut call.client).expect("an exit frame");
     assert_eq!((kind, payload.get(4..7)), (EXIT, Some(&[1, 9, END_OF_SESSION][..])));
     assert_eq!(read_frame(&mut call.client), None, "the ending is the last frame");
     one.check_killed(call.serial, END_OF_SESSION);
-    eventually("nothing of the exec is left", || census(&id).is_empty());
+    eventually("nothing of the exec is left", || tagged_processes(&id).is_empty());
 }
 
 #[test]
@@ -342,10 +343,10 @@ fn the_proxy_reports_a_missing_tool() {
         return;
     };
     let (serial, mut client) = one.ask("no-such-tool", &fresh_id(), &[]);
-    let (kind, payload) = one.told();
+    let (kind, payload) = one.proxy_frame();
     let expected = [&serial.to_be_bytes()[..], &[NOT_IN_PATH]].concat();
     assert_eq!((kind, payload.get(..5)), (START_ERROR, Some(&expected[..])));
-    assert_eq!(read_frame(&mut client), None, "the client has heard nothing");
+    assert_eq!(read_frame(&mut client), None, "the client has received nothing");
     assert_eq!(one.run(&["exit", "4"]).1, [0, 4], "it goes on serving");
 }
 
@@ -358,12 +359,12 @@ fn the_end_of_the_control_connection_is_the_end() {
     assert_eq!(last, None, "the client is let go at once, and its tool's ending is unknown");
 }
 
-/// The kernel keeps from PID 1 every signal that it does not ask for.
+/// The kernel delivers to PID 1 only signals with a handler.
 #[test]
 fn term_is_the_end_as_well() {
     let Some(mut one) = PidOne::start("term_is_the_end_as_well") else { return };
     let last = check_end(&mut one, |one| send_signal(one.runner, Signal::SIGTERM));
-    let (kind, payload) = last.expect("it is told how the tool ended");
+    let (kind, payload) = last.expect("an exit frame");
     assert_eq!((kind, payload.get(4..6)), (EXIT, Some(&[1, 9][..])));
 }
 
@@ -385,17 +386,17 @@ fn a_runner_that_connects() {
 }
 
 #[test]
-fn a_runner_without_a_place_to_write_says_so_and_serves_nobody() {
+fn a_runner_without_a_writable_directory_reports_it_and_serves_no_call() {
     let scratch = Scratch::new();
     let (runner, place) = (scratch.path().join("aifo-runner"), scratch.path().join("none"));
     symlink(&binaries().shim, &runner).unwrap();
     let serve = Command::new(runner).arg("serve").arg("--writable").arg(&place).output().unwrap();
-    let told = format!("aifo-shim: runner: not writable: {}\n", place.display());
-    assert_eq!(String::from_utf8_lossy(&serve.stderr), told);
+    let proxy_frame = format!("aifo-shim: runner: not writable: {}\n", place.display());
+    assert_eq!(String::from_utf8_lossy(&serve.stderr), proxy_frame);
     assert_eq!((serve.status.code(), serve.stdout), (Some(3), Vec::new()));
 }
 
-/// Ends a runner whose tool does not end by itself; the last that its client hears.
+/// Ends a runner whose tool does not end by itself; returns the client's last frame.
 #[track_caller]
 fn check_end(one: &mut PidOne, how: impl FnOnce(&mut PidOne)) -> Option<(u8, Vec<u8>)> {
     let leaf = one.file("leaf");
@@ -404,7 +405,7 @@ fn check_end(one: &mut PidOne, how: impl FnOnce(&mut PidOne)) -> Option<(u8, Vec
     let all = descendants(one.runner);
     assert!(all.len() >= 2, "{all:?}");
     assert_eq!(one.end(how).code(), Some(0));
-    assert!(!all.iter().any(|&pid| is_alive(pid) || is_zombie(pid)), "all of it is gone");
+    assert!(!all.iter().any(|&pid| is_alive(pid) || is_zombie(pid)), "no process is left");
     let mut last = None;
     while let Some(frame) = read_frame(&mut call.client) {
         last = Some(frame);

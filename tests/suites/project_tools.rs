@@ -1,12 +1,12 @@
-//! Tools that a project brings along, found where the tool runs.
+//! Tools of a project are found where the tool runs.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use aifo_tests::{Answer, Outcome, Session, Setup};
+use aifo_tests::{Answer, Outcome, Session, SessionSetup};
 
-/// A script that tells which one it is, and what it was started with.
+/// A script that prints its path, arguments, VIRTUAL_ENV and PATH.
 const WHICH: &str = "echo \"$0\" \"$@\"; echo \"${VIRTUAL_ENV-none}\"; echo \"$PATH\"";
 
 fn script(path: impl AsRef<Path>, body: &str) {
@@ -16,7 +16,7 @@ fn script(path: impl AsRef<Path>, body: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A virtual environment as far as it matters: its python and its pip.
+/// A minimal virtual environment: python and pip.
 fn environment(path: &Path) {
     for tool in ["python3", "pip"] {
         script(path.join("bin").join(tool), WHICH);
@@ -24,22 +24,22 @@ fn environment(path: &Path) {
     symlink("python3", path.join("bin/python")).unwrap();
 }
 
-/// A session with these kinds, whose tools tell which ones they are.
+/// A session with these kinds, whose tools print their identity.
 fn session(kinds: &[&str], tools: &[&str]) -> Session {
-    let setup = Setup::new().kinds(kinds);
+    let setup = SessionSetup::new().kinds(kinds);
     tools.iter().fold(setup, |setup, tool| setup.script(tool, WHICH)).start()
 }
 
 fn call(session: &Session, tool: &str, args: &[&str], cwd: &str) -> Answer {
-    let folder = PathBuf::from(session.file(cwd));
-    fs::create_dir_all(&folder).unwrap();
-    let call = session.post("/exec").field("tool", tool).field("cwd", folder);
+    let dir = PathBuf::from(session.file(cwd));
+    fs::create_dir_all(&dir).unwrap();
+    let call = session.post("/exec").field("tool", tool).field("cwd", dir);
     session.answer(&args.iter().fold(call, |call, arg| call.field("arg", arg)))
 }
 
-/// The three lines of a tool that tells which one it is: itself, its environment, its PATH.
+/// The three lines of such a tool: its path, its environment, its PATH.
 #[track_caller]
-fn told(session: &Session, tool: &str, cwd: &str) -> [String; 3] {
+fn printed(session: &Session, tool: &str, cwd: &str) -> [String; 3] {
     let answer = call(session, tool, &[], cwd);
     assert_eq!(answer.exit_code(), Some("0"), "{}", answer.text());
     let text = answer.text();
@@ -56,14 +56,14 @@ fn check_environment(session: &Session, tool: &str, cwd: &str, venv: &Path) {
     let bin = venv.join("bin");
     let path = format!("{}:{}", bin.display(), tools(session));
     let expected = [bin.join(tool).display().to_string(), venv.display().to_string(), path];
-    assert_eq!(told(session, tool, cwd), expected, "{tool} in {cwd:?}");
+    assert_eq!(printed(session, tool, cwd), expected, "{tool} in {cwd:?}");
 }
 
 #[track_caller]
 fn check_sidecars_own(session: &Session, tool: &str, cwd: &str) {
     let tools = tools(session);
     let expected = [format!("{tools}/{tool}"), "none".to_owned(), tools];
-    assert_eq!(told(session, tool, cwd), expected, "{tool} in {cwd:?}");
+    assert_eq!(printed(session, tool, cwd), expected, "{tool} in {cwd:?}");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn the_nearest_environment_up_to_the_root_counts() {
     let session = session(&["python"], &["python3", "pip"]);
     let root = session.workspace();
     check_sidecars_own(&session, "python3", "");
-    // One above the workspace is none of this project's.
+    // An environment above the workspace does not belong to the project.
     environment(&session.scratch().join(".venv"));
     check_sidecars_own(&session, "python3", "a");
     environment(&root.join(".venv"));
@@ -96,8 +96,8 @@ fn an_environment_without_a_python_is_passed_over() {
     let plain = root.join("plain/.venv/bin");
     fs::create_dir_all(&plain).unwrap();
     fs::write(plain.join("python3"), "").unwrap();
-    for folder in ["empty", "broken", "plain"] {
-        check_environment(&session, "python3", folder, &root.join(".venv"));
+    for dir in ["empty", "broken", "plain"] {
+        check_environment(&session, "python3", dir, &root.join(".venv"));
     }
 }
 
@@ -113,18 +113,18 @@ fn only_a_python_sidecar_looks_for_environments() {
 
 #[test]
 fn what_a_tool_starts_finds_the_environment_too() {
-    let setup = Setup::new().kinds(&["python"]).script("python3", WHICH);
+    let setup = SessionSetup::new().kinds(&["python"]).script("python3", WHICH);
     let session = setup.script("make", "pip").start();
     let venv = session.workspace().join(".venv");
     environment(&venv);
-    let [found, ..] = told(&session, "make", "");
+    let [found, ..] = printed(&session, "make", "");
     assert_eq!(found, venv.join("bin/pip").display().to_string());
 }
 
-/// A virtual environment of the launcher's own shell is the launcher's.
+/// A virtual environment of the launcher's shell is ignored.
 #[test]
 fn the_launchers_environment_gives_way() {
-    let setup = Setup::new().kinds(&["python"]).script("python3", WHICH);
+    let setup = SessionSetup::new().kinds(&["python"]).script("python3", WHICH);
     let session = setup.env("VIRTUAL_ENV", "/launchers").start();
     environment(&session.workspace().join(".venv"));
     check_environment(&session, "python3", "", &session.workspace().join(".venv"));
@@ -134,9 +134,9 @@ fn the_launchers_environment_gives_way() {
 fn python_is_python3_where_that_is_all_there_is() {
     let session = session(&["python"], &["python3"]);
     let expected = format!("{}/python3", tools(&session));
-    assert_eq!(told(&session, "python", "")[0], expected);
+    assert_eq!(printed(&session, "python", "")[0], expected);
     let both = self::session(&["python"], &["python3", "python"]);
-    assert_eq!(told(&both, "python", "")[0], format!("{}/python", tools(&both)));
+    assert_eq!(printed(&both, "python", "")[0], format!("{}/python", tools(&both)));
 }
 
 #[test]
@@ -147,15 +147,15 @@ fn the_projects_own_tsc_comes_first() {
     script(session.scratch().join("node_modules/.bin/tsc"), WHICH);
     let own = root.join("web/node_modules/.bin/tsc").display().to_string();
     for cwd in ["web", "web/src/deep"] {
-        assert_eq!(told(&session, "tsc", cwd)[0], own, "{cwd}");
+        assert_eq!(printed(&session, "tsc", cwd)[0], own, "{cwd}");
     }
-    assert_eq!(told(&session, "tsc", "")[0], format!("{}/tsc", tools(&session)));
-    // As npm itself links it: to a file in a package.
+    assert_eq!(printed(&session, "tsc", "")[0], format!("{}/tsc", tools(&session)));
+    // As npm links it: to a file in a package.
     script(root.join("app/node_modules/typescript/bin/tsc"), WHICH);
     fs::create_dir_all(root.join("app/node_modules/.bin")).unwrap();
     let link = root.join("app/node_modules/.bin/tsc");
     symlink("../typescript/bin/tsc", &link).unwrap();
-    assert_eq!(told(&session, "tsc", "app")[0], link.display().to_string());
+    assert_eq!(printed(&session, "tsc", "app")[0], link.display().to_string());
 }
 
 #[test]

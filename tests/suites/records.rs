@@ -1,11 +1,11 @@
-//! What is remembered of every call: one JSON line each, as `spec/log.md` has it.
+//! The log of calls: a JSON line each, see `spec/log.md`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aifo_tests::{Request, Session, Setup, Signal, eventually, files_below, fresh_id};
+use aifo_tests::{Request, Session, SessionSetup, Signal, eventually, files_below, fresh_id};
 use serde_json::Value;
 
 const FIELDS: [&str; 17] = [
@@ -28,16 +28,16 @@ const FIELDS: [&str; 17] = [
     "max_rss_kib",
 ];
 
-fn state(setup: &Setup) -> PathBuf {
+fn state(setup: &SessionSetup) -> PathBuf {
     setup.scratch().join("state")
 }
 
-fn start(setup: Setup) -> Session {
+fn start(setup: SessionSetup) -> Session {
     let state = state(&setup);
     setup.env_path("XDG_STATE_HOME", &state).start()
 }
 
-/// The only log of a session.
+/// A session's only log.
 #[track_caller]
 fn log(session: &Session) -> PathBuf {
     let logs = files_below(&session.scratch().join("state/aifo/log"));
@@ -45,7 +45,7 @@ fn log(session: &Session) -> PathBuf {
     log.clone()
 }
 
-/// The record of a call; it is written a moment after the client has its answer.
+/// The record of a call, which is written shortly after the response.
 #[track_caller]
 fn record(session: &Session, id: &str) -> Value {
     let mut found = Vec::new();
@@ -59,12 +59,12 @@ fn record(session: &Session, id: &str) -> Value {
 
 fn records(log: &Path) -> Vec<Value> {
     let text = fs::read_to_string(log).unwrap();
-    // A reader never sees half a line.
+    // A reader never sees a partial line.
     assert!(text.is_empty() || text.ends_with('\n'), "{text:?}");
     text.lines().map(|line| serde_json::from_str(line).expect("each line is a record")).collect()
 }
 
-/// Sends a call of its own id; returns its record.
+/// Sends a call with a unique id; returns its record.
 #[track_caller]
 fn recorded(session: &Session, request: Request) -> Value {
     let id = fresh_id();
@@ -74,7 +74,7 @@ fn recorded(session: &Session, request: Request) -> Value {
 
 #[test]
 fn a_call_has_every_field() {
-    let session = start(Setup::new());
+    let session = start(SessionSetup::new());
     let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
     let record = recorded(&session, session.exec("make", ["both", "2"]));
     let fields = record.as_object().unwrap();
@@ -99,10 +99,10 @@ fn a_call_has_every_field() {
     assert_eq!(record["bytes"], "out 0\nerr 0\nout 1\nerr 1\n".len());
 }
 
-/// No byte of a version 3 call comes through the proxy; what it used is told all the same.
+/// Version 3 bypasses the proxy; resource usage is recorded all the same.
 #[test]
 fn a_call_by_version_3_is_recorded_too() {
-    let session = start(Setup::new());
+    let session = start(SessionSetup::new());
     let id = fresh_id();
     let mut shim = session.shim("make");
     assert!(shim.args(["both", "2"]).env("AIFO_EXEC_ID", &id).status().unwrap().success());
@@ -115,7 +115,7 @@ fn a_call_by_version_3_is_recorded_too() {
 
 #[test]
 fn it_is_kept_private_and_after_the_session() {
-    let mut session = start(Setup::new());
+    let mut session = start(SessionSetup::new());
     recorded(&session, session.exec("make", ["say", "hi"]));
     let log = log(&session);
     assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
@@ -125,8 +125,8 @@ fn it_is_kept_private_and_after_the_session() {
 }
 
 #[test]
-fn every_ending_is_told() {
-    let session = start(Setup::new().max_secs(1));
+fn every_ending_is_recorded() {
+    let session = start(SessionSetup::new().max_secs(1));
     for (args, ending, code) in [
         (&["exit", "3"][..], "exited", 3),
         (&["die", "9"], "signaled", 137),
@@ -143,7 +143,7 @@ fn every_ending_is_told() {
 
 #[test]
 fn a_lost_runner_leaves_an_unknown_ending() {
-    let session = start(Setup::new());
+    let session = start(SessionSetup::new());
     let id = fresh_id();
     let mut call = session.send(&session.exec("make", ["wait"]).id(&id));
     call.read_until(b"ready\n");
@@ -156,7 +156,7 @@ fn a_lost_runner_leaves_an_unknown_ending() {
 
 #[test]
 fn a_client_that_left_has_its_call_recorded_too() {
-    let session = start(Setup::new());
+    let session = start(SessionSetup::new());
     let id = fresh_id();
     let mut call = session.send(&session.exec("make", ["wait"]).id(&id));
     call.read_until(b"ready\n");
@@ -167,7 +167,7 @@ fn a_client_that_left_has_its_call_recorded_too() {
 
 #[test]
 fn refused_calls_are_recorded_with_their_reason() {
-    let session = start(Setup::new().without("ninja"));
+    let session = start(SessionSetup::new().without("ninja"));
     let outside = session.exec("make", ["x"]).body("").field("tool", "make").field("cwd", "/");
     for (request, status, exit_code, reason) in [
         (
@@ -184,12 +184,12 @@ fn refused_calls_are_recorded_with_their_reason() {
         assert_eq!(record["status"], status, "{record}");
         assert_eq!(record["exit_code"], exit_code, "{record}");
         assert_eq!(record["ending"], "refused", "{record}");
-        let told = record["reason"].as_str().unwrap();
-        assert!(told.starts_with(reason), "{record}");
-        assert!(!told.contains('\n'), "{record}");
+        let printed = record["reason"].as_str().unwrap();
+        assert!(printed.starts_with(reason), "{record}");
+        assert!(!printed.contains('\n'), "{record}");
         assert_eq!(record["bytes"], 0);
     }
-    // What cannot even be read as a call is none.
+    // An unparsable call has no record.
     let before = records(&log(&session)).len();
     session.answer(&session.post("/exec").field("tool", "a/b"));
     session.answer(&session.exec("make", ["x"]).with("Authorization", "Bearer nobody"));
@@ -200,7 +200,7 @@ fn refused_calls_are_recorded_with_their_reason() {
 #[test]
 fn a_tool_that_does_not_start_is_recorded() {
     let session = start(
-        Setup::new()
+        SessionSetup::new()
             .script("gcc", "")
             .tool("cc", aifo_tests::Tool::File(b"#!/no/such/interpreter\n".to_vec(), 0o755)),
     );
@@ -211,7 +211,7 @@ fn a_tool_that_does_not_start_is_recorded() {
 
 #[test]
 fn secrets_are_left_out() {
-    let session = start(Setup::new());
+    let session = start(SessionSetup::new());
     let args = ["args", "--token", "s3cret", "--api-key=s3cret", "--password", "s3cret", "shown"];
     let record = recorded(&session, session.exec("make", args));
     let argv = record["argv"].as_str().unwrap();
@@ -223,7 +223,7 @@ fn secrets_are_left_out() {
 
 #[test]
 fn odd_arguments_stay_on_one_line() {
-    let session = start(Setup::new());
+    let session = start(SessionSetup::new());
     let record = recorded(&session, session.exec("make", ["args", "a\nb", "\x1b[2J", "\u{2028}"]));
     assert!(!record["argv"].as_str().unwrap().contains(['\n', '\x1b']), "{record}");
     assert_eq!(fs::read_to_string(log(&session)).unwrap().lines().count(), 1);
@@ -233,20 +233,20 @@ fn odd_arguments_stay_on_one_line() {
 fn what_a_tool_used_is_plausible() {
     let hungry = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; \
                   /usr/bin/head -c 64m /dev/zero | /usr/bin/tail -c 48m > /dev/null";
-    let session = start(Setup::new().script("make", hungry));
+    let session = start(SessionSetup::new().script("make", hungry));
     let record = recorded(&session, session.exec("make", [""; 0]));
     let number = |field: &str| record[field].as_u64().unwrap();
     let (wall, cpu) = (number("wall_ms"), number("user_ms") + number("system_ms"));
     assert!(number("user_ms") > 0, "{record}");
-    // On as many processors as it has processes, at most.
+    // On at most as many processors as it has processes.
     assert!(cpu <= 4 * wall + 20, "{record}");
     let mib = number("max_rss_kib") / 1024;
     assert!((40..1024).contains(&mib), "tail holds 48 MiB: {record}");
 }
 
 #[test]
-fn where_there_is_no_home_the_log_lies_in_the_sessions_folder() {
-    let setup = Setup::new().env("HOME", "").env("XDG_STATE_HOME", "relative");
+fn where_there_is_no_home_the_log_lies_in_the_sessions_directory() {
+    let setup = SessionSetup::new().env("HOME", "").env("XDG_STATE_HOME", "relative");
     let session = setup.start();
     session.answer(&session.exec("make", ["say", "hi"]));
     let logs = |session: &Session| {
@@ -257,18 +257,18 @@ fn where_there_is_no_home_the_log_lies_in_the_sessions_folder() {
     assert!(!session.workspace().join("relative").exists());
 }
 
-/// A session makes room before it writes: a machine does not fill up with logs.
+/// Old logs are removed before a new one is created.
 #[test]
 fn the_newest_twenty_logs_are_kept() {
-    let setup = Setup::new();
-    let folder = state(&setup).join("aifo/log");
-    fs::create_dir_all(&folder).unwrap();
+    let setup = SessionSetup::new();
+    let dir = state(&setup).join("aifo/log");
+    fs::create_dir_all(&dir).unwrap();
     for number in 0..30 {
-        fs::write(folder.join(format!("old{number}.jsonl")), "").unwrap();
+        fs::write(dir.join(format!("old{number}.jsonl")), "").unwrap();
     }
-    fs::write(folder.join("unrelated"), "").unwrap();
+    fs::write(dir.join("unrelated"), "").unwrap();
     let session = start(setup);
     let logs = files_below(&session.scratch().join("state/aifo/log"));
     assert_eq!(logs.len(), 20 + 1, "{logs:?}");
-    assert!(folder.join("unrelated").exists());
+    assert!(dir.join("unrelated").exists());
 }

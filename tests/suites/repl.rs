@@ -1,5 +1,5 @@
-//! Tools on a terminal behave as if it were theirs: under tmux, as agents and people drive them, and
-//! on plain pseudo terminals. Each story is told natively, too.
+//! Interactive tools on terminals: under tmux, as agents and users drive them, and on plain
+//! pseudo-terminals. Each test also runs natively.
 
 #[path = "repl/endings.rs"]
 mod endings;
@@ -8,74 +8,74 @@ mod plain;
 
 use std::fs;
 
-use aifo_tests::{Stage, Tmux, Way, argv, eventually, is_alive, possible};
+use aifo_tests::{Comparison, ExecMode, Tmux, argv, can_run, eventually, is_alive};
 
 const PYTHON: &[&str] = &["python3"];
 const NODE: &[&str] = &["node"];
 
-/// Prints nothing; says by a file that it is there, and stays.
+/// Prints nothing; signals by a file that it runs, and stays.
 const STAY: &str = r#"import os, sys, time
 with open(sys.argv[1], "w") as file: file.write(str(os.getpid()))
 time.sleep(600)"#;
 
-/// Says on stderr that it is there, and is `cat` then. What is typed ahead of a tool is nobody's, so a
-/// story waits for it.
+/// Prints a line to stderr and becomes `cat`. Keys typed before that may be lost, so tests wait for
+/// it.
 const CAT: &str = r#"import os
 os.write(2, b"ready\n")
 while data := os.read(0, 4096): os.write(1, data)"#;
 
-/// A stage with a file `stay.py`, on a machine that has tmux.
+/// A comparison with a file `stay.py`, on a machine with tmux.
 #[track_caller]
-fn stage(story: &str, tools: &[&str]) -> Option<Stage> {
-    let story = format!("repl::{story}");
-    let stage = possible(&story, &["/usr/bin/tmux", "-V"]).then(|| Stage::start(&story, tools));
-    stage.flatten()
+fn comparison(test: &str, tools: &[&str]) -> Option<Comparison> {
+    let test = format!("repl::{test}");
+    let comparison =
+        can_run(&test, &["/usr/bin/tmux", "-V"]).then(|| Comparison::start(&test, tools));
+    comparison.flatten()
 }
 
-/// Tells a story in a shell under tmux, in each way, and looks that the terminal is left as it was.
+/// Runs a scenario in a shell under tmux in each mode, and checks that the terminal is restored.
 #[track_caller]
-fn in_each_way(story: &str, tools: &[&str], tell: impl Fn(&Stage, &Tmux)) {
-    let Some(stage) = stage(story, tools) else { return };
-    for way in Way::ALL {
-        stage.clear();
-        fs::write(stage.folder().join("stay.py"), STAY).unwrap();
-        fs::write(stage.folder().join("cat.py"), CAT).unwrap();
-        let tmux = shell(&stage, way);
+fn in_each_way(test: &str, tools: &[&str], scenario: impl Fn(&Comparison, &Tmux)) {
+    let Some(comparison) = comparison(test, tools) else { return };
+    for mode in ExecMode::ALL {
+        comparison.clear();
+        fs::write(comparison.dir().join("stay.py"), STAY).unwrap();
+        fs::write(comparison.dir().join("cat.py"), CAT).unwrap();
+        let tmux = shell(&comparison, mode);
         tmux.line("stty -g > before").prompt("$").clear();
-        tell(&stage, &tmux);
+        scenario(&comparison, &tmux);
         tmux.prompt("$").clear().line("stty -g > after").prompt("$");
-        let modes = |name| fs::read_to_string(stage.folder().join(name)).unwrap();
-        assert_eq!(modes("before"), modes("after"), "{way:?}");
+        let modes = |name| fs::read_to_string(comparison.dir().join(name)).unwrap();
+        assert_eq!(modes("before"), modes("after"), "{mode:?}");
     }
 }
 
 #[track_caller]
-fn shell(stage: &Stage, way: Way) -> Tmux {
-    let mut shell = stage.command(way, &["/bin/bash", "--norc", "--noprofile"]);
+fn shell(comparison: &Comparison, mode: ExecMode) -> Tmux {
+    let mut shell = comparison.command(mode, &["/bin/bash", "--norc", "--noprofile"]);
     let tmux = Tmux::start(shell.env("PS1", "$ "));
     tmux.prompt("$").line("ulimit -c 0; PROMPT_COMMAND=").prompt("$").clear();
     tmux
 }
 
-/// Waits for a file that a tool writes a number into.
+/// Waits for a file with a number that a tool writes.
 #[track_caller]
-fn number(stage: &Stage, name: &str) -> i32 {
+fn number(comparison: &Comparison, name: &str) -> i32 {
     let mut number = None;
     eventually(&format!("there is a number in '{name}'"), || {
-        let text = fs::read_to_string(stage.folder().join(name)).unwrap_or_default();
+        let text = fs::read_to_string(comparison.dir().join(name)).unwrap_or_default();
         number = text.parse().ok();
         number.is_some()
     });
     number.expect("the loop ends with a number")
 }
 
-/// Waits for a file that one of the scripts writes its pid into. A script that runs natively has the
-/// number that it tells.
+/// Waits for a file with a script's pid, and maps it to this machine's namespace unless native.
 #[track_caller]
-fn process(stage: &Stage, name: &str) -> i32 {
-    let told = number(stage, name);
-    let is_it = argv(told).iter().any(|word| word.ends_with(".py"));
-    if is_it { told } else { stage.session().process(told) }
+fn process(comparison: &Comparison, name: &str) -> i32 {
+    let printed = number(comparison, name);
+    let is_it = argv(printed).iter().any(|word| word.ends_with(".py"));
+    if is_it { printed } else { comparison.session().process(printed) }
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn node_edits_recalls_stops_and_ends() {
     in_each_way("node_edits_recalls_stops_and_ends", NODE, |_, tmux| {
         tmux.line("node").expect("Welcome to Node.js").prompt(">");
         tmux.line("1 + 41").expect("\n42\n>").prompt(">");
-        // node itself loses keys that come all at once.
+        // node loses keys that arrive together.
         tmux.press(&["12345"]).prompt("> 12345").press(&["Left", "Left"]);
         tmux.press(&["+"]).expect("> 123+45").press(&["Enter"]);
         tmux.expect("> 123+45\n168\n>").prompt(">");
@@ -144,11 +144,11 @@ fn a_password_is_not_shown() {
 
 #[test]
 fn ctrl_c_ends_a_script_with_its_tool() {
-    in_each_way("ctrl_c_ends_a_script_with_its_tool", PYTHON, |stage, tmux| {
-        let script = |name: &str, text: &str| fs::write(stage.folder().join(name), text).unwrap();
+    in_each_way("ctrl_c_ends_a_script_with_its_tool", PYTHON, |comparison, tmux| {
+        let script = |name: &str, text: &str| fs::write(comparison.dir().join(name), text).unwrap();
         let press = |keys: &str, line: &str| {
             tmux.line(line);
-            number(stage, "pid");
+            number(comparison, "pid");
             tmux.press(&[keys]).prompt("$");
             tmux.line("echo code=$?; rm -f pid").expect("\ncode=").prompt("$");
             tmux.screen()
@@ -177,12 +177,12 @@ fn ctrl_c_ends_a_script_with_its_tool() {
 
 #[test]
 fn a_pipeline_is_one_job() {
-    in_each_way("a_pipeline_is_one_job", PYTHON, |stage, tmux| {
+    in_each_way("a_pipeline_is_one_job", PYTHON, |comparison, tmux| {
         let last = "import sys; print('last', sys.stdin.read())";
         tmux.line(&format!("python3 cat.py | python3 -c \"{last}\"")).expect("\nready");
         tmux.line("typed").press(&["C-d"]).expect("\nlast typed\n").prompt("$").clear();
 
-        // The echo of a line's end may come behind what the next tool makes of the line.
+        // The echo of a line's end may follow the next tool's output.
         let twice = |word: &str| {
             tmux.until(word, |screen| screen.matches(word).count() == 2);
         };
@@ -194,20 +194,20 @@ fn a_pipeline_is_one_job() {
         tmux.press(&["C-d"]).prompt("$").clear();
 
         tmux.line("python3 stay.py a | python3 stay.py b 2>/dev/null");
-        let tools = ["a", "b"].map(|name| process(stage, name));
+        let tools = ["a", "b"].map(|name| process(comparison, name));
         tmux.press(&["C-c"]).prompt("$").line("echo code=${PIPESTATUS[*]}").expect("code=130 130");
-        eventually("both have gone", || !tools.iter().any(|&tool| is_alive(tool)));
+        eventually("both have ended", || !tools.iter().any(|&tool| is_alive(tool)));
     });
 }
 
-/// What runs in the background does not take what is typed for the shell. Natively it is stopped at
-/// its first try, a tool elsewhere waits: both have it once they are in the foreground.
+/// A background tool does not read keys meant for the shell. Natively it is stopped on its first
+/// read; in a sidecar it waits. Both read in the foreground.
 #[test]
-fn in_the_background_nobody_reads_the_terminal() {
-    in_each_way("in_the_background_nobody_reads_the_terminal", PYTHON, |stage, tmux| {
+fn in_the_background_no_process_reads_the_terminal() {
+    in_each_way("in_the_background_no_process_reads_the_terminal", PYTHON, |comparison, tmux| {
         let read = "import sys; open('ready', 'w').write('1'); print('got', sys.stdin.readline())";
         tmux.line(&format!("python3 -c \"{read}\" &"));
-        number(stage, "ready");
+        number(comparison, "ready");
         for turn in 0..3 {
             tmux.line(&format!("echo shell $((1 + {turn}))"))
                 .expect(&format!("shell {}", turn + 1));
@@ -219,22 +219,24 @@ fn in_the_background_nobody_reads_the_terminal() {
 
 #[test]
 fn a_terminal_that_closes_hangs_up_its_tool() {
-    let Some(stage) = stage("a_terminal_that_closes_hangs_up_its_tool", PYTHON) else { return };
+    let Some(comparison) = comparison("a_terminal_that_closes_hangs_up_its_tool", PYTHON) else {
+        return;
+    };
     let hears = "import signal\n\
         def hear(*_): open('heard', 'w').write('1'); raise SystemExit\n\
         signal.signal(signal.SIGHUP, hear)\n\
         exec(open('stay.py').read())";
-    for way in Way::ALL {
-        stage.clear();
-        fs::write(stage.folder().join("stay.py"), STAY).unwrap();
-        fs::write(stage.folder().join("hears.py"), hears).unwrap();
+    for mode in ExecMode::ALL {
+        comparison.clear();
+        fs::write(comparison.dir().join("stay.py"), STAY).unwrap();
+        fs::write(comparison.dir().join("hears.py"), hears).unwrap();
         for script in ["stay.py", "hears.py"] {
-            let tmux = shell(&stage, way);
+            let tmux = shell(&comparison, mode);
             tmux.line(&format!("python3 {script} {script}.pid"));
-            let tool = process(&stage, &format!("{script}.pid"));
+            let tool = process(&comparison, &format!("{script}.pid"));
             tmux.close();
-            eventually(&format!("{script} has gone ({way:?})"), || !is_alive(tool));
+            eventually(&format!("{script} has ended ({mode:?})"), || !is_alive(tool));
         }
-        assert_eq!(number(&stage, "heard"), 1, "{way:?}");
+        assert_eq!(number(&comparison, "heard"), 1, "{mode:?}");
     }
 }

@@ -1,11 +1,11 @@
-//! Which sidecar a tool goes to, and what is said when none takes it.
+//! Routing of tools to sidecars, and the errors when none allows it.
 
 use std::fs;
 
-use aifo_tests::{Session, Setup, Tool, binaries, fresh_id};
+use aifo_tests::{Session, SessionSetup, Tool, binaries, fresh_id};
 
-/// Every kind, in the order in which development tools try them, with the tools of its own that
-/// the protocol names.
+/// Every kind with the tools that the protocol assigns to it, in the order in which development
+/// tools try them.
 const OWN_TOOLS: [(&str, &[&str]); 5] = [
     ("c-cpp", &[]),
     ("rust", &["cargo", "rustc"]),
@@ -14,18 +14,18 @@ const OWN_TOOLS: [(&str, &[&str]); 5] = [
     ("python", &["python", "python3", "pip", "pip3"]),
 ];
 
-/// The development tools that the protocol names.
+/// The development tools of the protocol.
 const DEV_TOOLS: [&str; 10] =
     ["make", "cmake", "ninja", "pkg-config", "gcc", "g++", "clang", "clang++", "cc", "c++"];
 
-/// A verbose session of these kinds where every tool is there.
+/// A verbose session of these kinds with every tool.
 fn session_with_every_tool(kinds: &[&str]) -> Session {
     let own = OWN_TOOLS.iter().flat_map(|(_, tools)| *tools);
-    let setup = Setup::new().kinds(kinds).verbose();
+    let setup = SessionSetup::new().kinds(kinds).verbose();
     own.chain(&DEV_TOOLS).fold(setup, |setup, tool| setup.tool(tool, Tool::Fake)).start()
 }
 
-/// The kind that the log says a tool was run in.
+/// The kind of a tool's sidecar, from the log.
 #[track_caller]
 fn kind_of(session: &Session, tool: &str) -> String {
     let id = fresh_id();
@@ -40,14 +40,14 @@ fn kind_of(session: &Session, tool: &str) -> String {
 
 #[test]
 fn tools_go_to_their_kind_and_dev_tools_to_the_first_that_runs() {
-    let session = Setup::new().verbose().start();
+    let session = SessionSetup::new().verbose().start();
     for (tool, kind) in [("cargo", "rust"), ("make", "c-cpp"), ("gcc", "c-cpp"), ("ninja", "c-cpp")]
     {
         assert_eq!(kind_of(&session, tool), kind, "{tool}");
     }
-    let session = Setup::new().kinds(&["python", "go", "rust"]).verbose().start();
+    let session = SessionSetup::new().kinds(&["python", "go", "rust"]).verbose().start();
     assert_eq!(kind_of(&session, "make"), "rust", "whatever the order of the flags");
-    let session = Setup::new().kinds(&["python"]).verbose().start();
+    let session = SessionSetup::new().kinds(&["python"]).verbose().start();
     assert_eq!(kind_of(&session, "make"), "python");
 }
 
@@ -61,7 +61,7 @@ fn every_tool_of_a_kind_goes_to_its_kind_alone() {
     }
 }
 
-/// Session after session without the kind that came first in the one before.
+/// Each session lacks the first kind of the previous one.
 #[test]
 fn every_dev_tool_goes_to_the_first_kind_there_is() {
     let kinds = OWN_TOOLS.map(|(kind, _)| kind);
@@ -75,10 +75,10 @@ fn every_dev_tool_goes_to_the_first_kind_there_is() {
     }
 }
 
-/// A virtual environment brings the tool along, and only the python sidecar looks there.
+/// The tool comes from a virtual environment, which only the python sidecar searches.
 #[test]
 fn a_dev_tool_goes_on_to_the_next_sidecar_that_has_it() {
-    let setup = Setup::new().kinds(&["c-cpp", "rust", "python"]).verbose();
+    let setup = SessionSetup::new().kinds(&["c-cpp", "rust", "python"]).verbose();
     let bin = setup.workspace().join(".venv/bin");
     fs::create_dir_all(&bin).unwrap();
     for tool in ["python3", "cmake"] {
@@ -100,21 +100,21 @@ fn kinds_have_aliases() {
         ("ts", "node", "node"),
         ("golang", "go", "go"),
     ] {
-        let setup = Setup::new().kinds(&[alias]).tool(tool, Tool::Fake).verbose();
+        let setup = SessionSetup::new().kinds(&[alias]).tool(tool, Tool::Fake).verbose();
         assert_eq!(kind_of(&setup.start(), tool), kind, "{alias}");
     }
 }
 
 #[test]
 fn python_means_python3_where_only_that_exists() {
-    let setup = Setup::new().kinds(&["python"]).tool("python3", Tool::Fake);
+    let setup = SessionSetup::new().kinds(&["python"]).tool("python3", Tool::Fake);
     let session = setup.start();
     assert_eq!(session.answer(&session.exec("python", ["say", "hi"])).text(), "hi\n");
 }
 
 #[test]
 fn a_tool_whose_kind_does_not_run_names_the_toolchain() {
-    let session = Setup::new().kinds(&["c-cpp"]).start();
+    let session = SessionSetup::new().kinds(&["c-cpp"]).start();
     let answer = session.answer(&session.exec("cargo", ["say"]));
     assert_eq!(answer.status_line, "HTTP/1.1 409 Conflict");
     assert_eq!(answer.exit_code(), Some("86"));
@@ -125,7 +125,7 @@ fn a_tool_whose_kind_does_not_run_names_the_toolchain() {
 
 #[test]
 fn a_tool_that_no_running_sidecar_has_names_its_toolchains() {
-    let session = Setup::new().without("make").start();
+    let session = SessionSetup::new().without("make").start();
     let answer = session.answer(&session.exec("make", ["say"]));
     assert_eq!((answer.status(), answer.exit_code()), (409, Some("86")));
     let expected = "tool 'make' not available in running sidecars; \
@@ -135,7 +135,7 @@ fn a_tool_that_no_running_sidecar_has_names_its_toolchains() {
 
 #[test]
 fn a_tool_in_no_allowlist_is_forbidden() {
-    let session = Setup::new().kinds(&["c-cpp"]).tool("ls", Tool::Fake).start();
+    let session = SessionSetup::new().kinds(&["c-cpp"]).tool("ls", Tool::Fake).start();
     let rows = ["ls", "sh", "Make", "make2", "aifo-runner"];
     for tool in rows {
         let answer = session.answer(&session.exec(tool, ["say"]));

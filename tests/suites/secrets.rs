@@ -1,8 +1,8 @@
-//! The token is told to nobody who need not know it, and secret arguments are not logged.
+//! The token is visible only to the processes that need it, and secret arguments are not logged.
 
 use std::fs;
 
-use aifo_tests::{Outcome, Running, Session, Setup, Signal, argv, fresh_id};
+use aifo_tests::{Outcome, Running, Session, SessionSetup, Signal, argv, fresh_id};
 
 fn all_command_lines() -> String {
     let entries = fs::read_dir("/proc").expect("/proc is mounted").flatten();
@@ -12,7 +12,7 @@ fn all_command_lines() -> String {
 
 #[test]
 fn the_token_is_on_no_command_line_and_in_no_log() {
-    let session = Setup::new().verbose().start();
+    let session = SessionSetup::new().verbose().start();
     let mut command = session.shim("make");
     let shim = Running::start(command.arg("wait").env("AIFO_TOOLCHAIN_VERBOSE", "1"));
     shim.expect("ready\n");
@@ -37,7 +37,7 @@ fn no_process_of_a_sidecar_has_the_token() {
     call.read_until(b"ready\n");
     let sidecars = session.sidecars();
     let processes = sidecars.iter().flat_map(|s| [s.guard, s.runner]);
-    for pid in processes.chain(aifo_tests::census(&id)) {
+    for pid in processes.chain(aifo_tests::tagged_processes(&id)) {
         let environment = aifo_tests::environment(pid).join("\n");
         assert!(!environment.contains(session.token()), "process {pid}: {environment}");
     }
@@ -45,7 +45,7 @@ fn no_process_of_a_sidecar_has_the_token() {
     call.answer();
 }
 
-/// A name that keeps a variable back keeps its value out of the lines and of `why`, too.
+/// A variable with a secret name has its value removed from log lines and from `why`.
 #[test]
 fn the_value_of_a_secret_name_is_in_no_log() {
     let page = include_str!("../../spec/environment.md");
@@ -62,14 +62,14 @@ fn the_value_of_a_secret_name_is_in_no_log() {
         ]
     };
     let args: Vec<String> = names.iter().flat_map(forms).collect();
-    let session = Setup::new().verbose().start();
+    let session = SessionSetup::new().verbose().start();
     let words = ["say", "visible"].into_iter().chain(args.iter().map(String::as_str));
     let id = fresh_id();
     assert_eq!(session.answer(&session.exec("make", words).id(&id)).status(), 200);
     assert_eq!(session.log_lines(&["exec tool=make", "visible", &id]).len(), 1);
     assert!(!session.log().contains("hidden"), "{}", session.log());
 
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let mut why = setup.coder();
     let outcome = Outcome::of(why.args(["why", "make", "visible"]).args(&args));
     let text = outcome.text();
@@ -79,7 +79,7 @@ fn the_value_of_a_secret_name_is_in_no_log() {
 
 #[test]
 fn arguments_that_look_like_secrets_are_redacted() {
-    let session = Setup::new().verbose().start();
+    let session = SessionSetup::new().verbose().start();
     let args = [
         "say",
         "visible-1",

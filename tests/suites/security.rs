@@ -1,4 +1,4 @@
-//! What a tool, or a client that has the token, cannot do to anybody else.
+//! Limits of a tool and of a client with the token.
 
 #[path = "security/processes.rs"]
 mod processes;
@@ -10,24 +10,24 @@ use std::process::Command;
 
 use aifo_tests::frames::{frame, kind, string};
 use aifo_tests::{
-    Client, Invocation, Session, Setup, Stdio, Terminal, Tool, argv, census, descendants,
-    environment, eventually, fresh_id, is_alive,
+    Client, Invocation, Session, SessionSetup, Stdio, Terminal, Tool, argv, descendants,
+    environment, eventually, fresh_id, is_alive, tagged_processes,
 };
 use nix::libc::{O_DIRECTORY, O_PATH};
 
 /// A session in which `make` is a shell and `ninja` the fake tool.
 fn session() -> Session {
-    Setup::new().kinds(&["c-cpp"]).tool("make", Tool::Link("/bin/sh".into())).start()
+    SessionSetup::new().kinds(&["c-cpp"]).tool("make", Tool::Link("/bin/sh".into())).start()
 }
 
-/// A shell's script as a call, with the machine's own commands.
+/// A shell script as a call, with the machine's commands.
 fn sh(session: &Session, script: &str) -> Invocation {
     Invocation::new(session, "make", ["-c", &format!("PATH=/usr/bin:/bin; {script}")])
 }
 
-/// There is no path to a runner: it has one connection, which it was born with.
+/// Runners have no listening socket: each inherits its one connection.
 #[test]
-fn nobody_listens_in_a_sidecar() {
+fn no_process_listens_in_a_sidecar() {
     let session = session();
     let listening = listening_sockets();
     let has_one = |pid: i32| {
@@ -37,13 +37,13 @@ fn nobody_listens_in_a_sidecar() {
         let sockets = names.filter(|name| name.starts_with("socket:["));
         sockets.filter(|name| listening.contains(name)).count()
     };
-    assert_eq!(has_one(session.pid()), 1, "the proxy does, so one can tell");
+    assert_eq!(has_one(session.pid()), 1, "the proxy does, so the check works");
     for pid in descendants(session.pid()) {
         assert_eq!(has_one(pid), 0, "{:?}", argv(pid));
     }
 }
 
-/// Every listening socket of the machine as `/proc/PID/fd` names it.
+/// Every listening socket of the machine, as `/proc/PID/fd` names it.
 fn listening_sockets() -> Vec<String> {
     /// `__SO_ACCEPTCON` in `/proc/net/unix`, `TCP_LISTEN` in `/proc/net/tcp`.
     const TABLES: [(&str, usize, &str, usize); 3] =
@@ -61,7 +61,7 @@ fn listening_sockets() -> Vec<String> {
     found
 }
 
-/// A directory would be a way into the caller's file system, `..` and all.
+/// A directory would give access to the caller's file system, also by `..`.
 #[test]
 fn a_directory_cannot_be_smuggled_in() {
     let session = session();
@@ -70,13 +70,13 @@ fn a_directory_cannot_be_smuggled_in() {
         let script = "ls /proc/self/fd/0/ /proc/self/fd/0/.. || readlink /proc/self/fd/0";
         let call = sh(&session, script).stdin(Stdio::pass(directory));
         let finished = Client::run(&session, call);
-        let told = String::from_utf8_lossy(&finished.stderr);
-        assert!(told.contains("Not a directory"), "{told}");
+        let printed = String::from_utf8_lossy(&finished.stderr);
+        assert!(printed.contains("Not a directory"), "{printed}");
         assert!(finished.text().starts_with("pipe:["), "{finished:?}");
     }
 }
 
-/// Whoever holds a file can open it anew; so it does not get to hold one that it could not open.
+/// A descriptor can be reopened through /proc; so only files that the tool could open are passed.
 #[test]
 fn what_was_given_for_reading_is_not_written_to() {
     let session = session();
@@ -98,7 +98,7 @@ fn what_was_given_for_reading_is_not_written_to() {
             assert!(finished.text().starts_with(expected), "{what} as {number}: {finished:?}");
         }
         let content = fs::read_to_string(&path).unwrap();
-        // Within the workspace it passes as itself: the tool may write to it by its path as well.
+        // A file of the workspace is passed: the tool may write to it by path as well.
         assert_eq!(content.contains("forged"), what == "inside", "{what}: {content}");
     }
 }
@@ -118,10 +118,10 @@ fn the_token_of_another_session_is_none() {
         assert_eq!((answer.status(), answer.text().as_str()), (401, "unauthorized\n"));
     }
     assert!(!fs::exists(ours.file("ran")).unwrap());
-    assert_eq!(Client::run(&ours, call()).ending(), Ok(0), "ours is");
+    assert_eq!(Client::run(&ours, call()).ending(), Ok(0), "the own one runs");
 }
 
-/// Neither in its environment nor on any command line, however it was called.
+/// Neither in its environment nor on a command line, for any kind of call.
 #[test]
 fn no_tool_sees_the_token() {
     let session = session();
@@ -141,7 +141,8 @@ fn no_tool_sees_the_token() {
             assert!(!words.contains(token), "{words}");
             if pid != session.pid() {
                 let with_token = environment(pid).into_iter().filter(|line| line.contains(token));
-                // What the caller says by a name that passes is the tool's, and only its.
+                // A permitted variable of the caller is in the tool's environment, and in no other
+                // process.
                 let expected: &[String] = match pid == started.pid {
                     true => &[format!("CI={token}")],
                     false => &[],
@@ -199,7 +200,7 @@ fn what_would_change_the_tool_stays_with_the_caller() {
     }
 }
 
-/// Everything that starts, ends or names an exec belongs to the proxy.
+/// Only the proxy starts, ends or names execs.
 #[test]
 fn a_client_commands_no_more_than_its_own_tool() {
     let session = session();
@@ -224,8 +225,8 @@ fn a_client_commands_no_more_than_its_own_tool() {
         let (mut client, _) = Client::start(&session, call);
         client.send(bytes);
         assert_eq!(client.finish().exit, None);
-        eventually("its own tool has ended", || census(&id).is_empty());
-        assert!(is_alive(running.pid), "and nobody else's");
+        eventually("its own tool has ended", || tagged_processes(&id).is_empty());
+        assert!(is_alive(running.pid), "and no other tool is signalled");
     }
     assert!(!fs::exists(forged).unwrap());
     assert_eq!(fs::read_dir(session.workspace()).unwrap().count(), 0);
@@ -233,10 +234,10 @@ fn a_client_commands_no_more_than_its_own_tool() {
     assert_eq!(victim.finish().ending(), Err(15));
 }
 
-/// TIOCSTI: what a program types into its own terminal, as if a person had.
+/// TIOCSTI: input that a program injects into its own terminal.
 #[test]
 fn a_tool_types_into_no_terminal_but_its_own() {
-    let setup = Setup::new().kinds(&["python"]);
+    let setup = SessionSetup::new().kinds(&["python"]);
     let session = setup.tool("python3", Tool::Link("/usr/bin/python3".into())).start();
     let script = "import fcntl, sys, termios\n\
         for fd in 0, 1, 2, '/dev/tty':\n\
@@ -247,7 +248,7 @@ fn a_tool_types_into_no_terminal_but_its_own() {
         \x20 except OSError as error: print('not done')\n";
     let file = session.file("type.py");
     fs::write(&file, script).unwrap();
-    // A line that was typed is there at once, and read asks for no more than that.
+    // An injected line is available at once, and `read` reads one line only.
     let shell = |tool: &str| {
         let script = format!("'{tool}' -IS '{file}'; read -t 0 && echo typed=yes || echo typed=no");
         let mut shell = Command::new("/bin/bash");
@@ -259,9 +260,9 @@ fn a_tool_types_into_no_terminal_but_its_own() {
     };
     let on_terminal = |tool: &str| {
         let terminal = Terminal::sized(80, 24);
-        let seated = terminal.start(&shell(tool));
+        let process = terminal.start(&shell(tool));
         terminal.expect("typed=");
-        assert_eq!(seated.finish(), Ok(0));
+        assert_eq!(process.finish(), Ok(0));
         terminal.shown()
     };
     let shim = session.scratch().join("shims/python3");
@@ -269,8 +270,8 @@ fn a_tool_types_into_no_terminal_but_its_own() {
     assert!(shown.contains("typed=no"), "{shown}");
     let native = on_terminal("/usr/bin/python3");
     if !native.contains("typed=yes") {
-        // Nobody is left to be told that stderr is gone.
-        let told = "left out: security::a_tool_types_into_no_terminal_but_its_own, natively";
-        let _ = writeln!(io::stderr(), "{told} (this kernel forbids it)");
+        // A closed stderr does not matter.
+        let skipped = "skipped: security::a_tool_types_into_no_terminal_but_its_own, natively";
+        let _ = writeln!(io::stderr(), "{skipped} (this kernel forbids it)");
     }
 }

@@ -1,11 +1,12 @@
-//! `aifo-coder serve`: what it prints, what it makes, what it leaves.
+//! `aifo-coder serve`: its output, its files, and its cleanup.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use aifo_tests::{
-    Address, Listen, Outcome, Scratch, Session, Setup, Signal, fd_count, files_below, is_alive,
+    Address, Listen, Outcome, Scratch, Session, SessionSetup, Signal, fd_count, files_below,
+    is_alive,
 };
 
 fn socket(session: &Session) -> PathBuf {
@@ -49,12 +50,12 @@ fn the_socket_is_the_owners_alone_and_goes_with_the_session() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         let mut session = Session::start();
         let socket = socket(&session);
-        let folder = socket.parent().expect("a socket lies in a folder").to_path_buf();
+        let dir = socket.parent().expect("a socket lies in a directory").to_path_buf();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
-        assert_eq!((mode(&socket), mode(&folder)), (0o600, 0o700));
+        assert_eq!((mode(&socket), mode(&dir)), (0o600, 0o700));
 
         assert_eq!(session.end(signal).code(), Some(0));
-        assert!(!socket.exists() && !folder.exists(), "{} is left", folder.display());
+        assert!(!socket.exists() && !dir.exists(), "{} is left", dir.display());
         check_nothing_left(&session.scratch().join("run"));
     }
 }
@@ -64,7 +65,7 @@ fn a_socket_path_may_be_chosen() {
     let scratch = Scratch::new();
     let path = scratch.path().join("front.sock");
     let url = format!("unix://{}", path.display());
-    let mut session = Setup::new().listen(Listen::On(url.clone())).start();
+    let mut session = SessionSetup::new().listen(Listen::On(url.clone())).start();
     assert_eq!(session.url(), url);
     assert_eq!(session.answer(&session.exec("make", ["say", "hi"])).text(), "hi\n");
     session.end(Signal::SIGTERM);
@@ -73,7 +74,7 @@ fn a_socket_path_may_be_chosen() {
 
 #[test]
 fn tcp_is_loopback_and_names_its_port() {
-    let session = Setup::new().listen(Listen::Tcp).start();
+    let session = SessionSetup::new().listen(Listen::Tcp).start();
     let Address::Tcp(address) = session.address() else { panic!("{}", session.url()) };
     assert!(address.ip().is_loopback() && address.port() != 0, "{address}");
     assert_eq!(session.answer(&session.exec("make", ["say", "hi"])).text(), "hi\n");
@@ -81,11 +82,12 @@ fn tcp_is_loopback_and_names_its_port() {
 
 #[test]
 fn the_environment_may_choose_tcp_but_a_flag_wins() {
-    let tcp = Setup::new().env("AIFO_TOOLEEXEC_USE_UNIX", "0").start();
+    let tcp = SessionSetup::new().env("AIFO_TOOLEEXEC_USE_UNIX", "0").start();
     assert!(matches!(tcp.address(), Address::Tcp(_)), "{}", tcp.url());
     let scratch = Scratch::new();
     let url = format!("unix://{}/front.sock", scratch.path().display());
-    let setup = Setup::new().env("AIFO_TOOLEEXEC_USE_UNIX", "0").listen(Listen::On(url.clone()));
+    let setup =
+        SessionSetup::new().env("AIFO_TOOLEEXEC_USE_UNIX", "0").listen(Listen::On(url.clone()));
     assert_eq!(setup.start().url(), url);
 }
 
@@ -93,7 +95,7 @@ fn the_environment_may_choose_tcp_but_a_flag_wins() {
 fn a_socket_may_lie_deeper_than_an_address_holds() {
     let scratch = Scratch::new();
     let url = format!("unix://{}/{}/front.sock", scratch.path().display(), "x".repeat(200));
-    let session = Setup::new().listen(Listen::On(url)).start();
+    let session = SessionSetup::new().listen(Listen::On(url)).start();
     let outcome = Outcome::of(session.shim("make").args(["say", "hello"]));
     assert_eq!(outcome.exited(0).text(), "hello\n");
 }
@@ -106,7 +108,7 @@ fn starts_that_fail_say_why_and_leave_nothing() {
         (&["--toolchain", "rust", "--listen", "ftp://x"], "ftp://x"),
     ];
     for (args, named) in rows {
-        let setup = Setup::new();
+        let setup = SessionSetup::new();
         let outcome = Outcome::of(setup.coder().args(["serve", "--backend", "local"]).args(args));
         assert!(outcome.code().is_some_and(|code| code != 0), "{outcome:?}");
         assert_eq!(outcome.text(), "", "nothing that looks like a session");
@@ -116,8 +118,8 @@ fn starts_that_fail_say_why_and_leave_nothing() {
 }
 
 #[test]
-fn a_cause_is_told_once() {
-    let setup = Setup::new();
+fn a_cause_is_reported_once() {
+    let setup = SessionSetup::new();
     let mut serve = setup.coder();
     serve.args(["serve", "--toolchain", "rust", "--workspace", "/no/such/place"]);
     let outcome = Outcome::of(&mut serve);
@@ -127,7 +129,7 @@ fn a_cause_is_told_once() {
 
 #[test]
 fn a_missing_shim_fails_the_start_by_name() {
-    let setup = Setup::new().env("AIFO_SHIM_BIN", "/no/such/shim");
+    let setup = SessionSetup::new().env("AIFO_SHIM_BIN", "/no/such/shim");
     let outcome =
         Outcome::of(setup.coder().args(["serve", "--backend", "local", "--toolchain", "rust"]));
     assert!(outcome.code().is_some_and(|code| code != 0), "{outcome:?}");
@@ -136,7 +138,7 @@ fn a_missing_shim_fails_the_start_by_name() {
 
 #[test]
 fn it_has_two_processes_per_kind_and_they_end_with_it() {
-    let mut session = Setup::new().kinds(&["rust", "c-cpp", "python"]).start();
+    let mut session = SessionSetup::new().kinds(&["rust", "c-cpp", "python"]).start();
     let sidecars = session.sidecars();
     assert_eq!(sidecars.len(), 3);
     for sidecar in &sidecars {
@@ -150,7 +152,7 @@ fn it_has_two_processes_per_kind_and_they_end_with_it() {
 
 #[test]
 fn the_environment_may_choose_the_address_of_tcp() {
-    let setup = Setup::new().env("AIFO_TOOLEEXEC_USE_UNIX", "no");
+    let setup = SessionSetup::new().env("AIFO_TOOLEEXEC_USE_UNIX", "no");
     let session = setup.env("AIFO_TOOLEEXEC_BIND_HOST", "127.0.0.2").start();
     let Address::Tcp(address) = session.address() else { panic!("{}", session.url()) };
     assert_eq!(address.ip().to_string(), "127.0.0.2");

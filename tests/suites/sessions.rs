@@ -1,10 +1,10 @@
-//! Sessions that run: listing them, and calling tools in one, or in one's own.
+//! Running sessions: listing them, and calling tools in a given one or the own one.
 
 use std::process::Command;
 
-use aifo_tests::{Outcome, Running, Session, Setup, Signal, binaries, eventually};
+use aifo_tests::{Outcome, Running, Session, SessionSetup, Signal, binaries, eventually};
 
-/// `aifo-coder` in the place of a session that runs.
+/// `aifo-coder` in the environment of a running session.
 fn coder(session: &Session, args: &[&str]) -> Command {
     let mut coder = Command::new(&binaries().coder);
     coder
@@ -70,8 +70,8 @@ fn a_session_whose_launcher_was_killed_is_none_though_its_pid_be_taken() {
     let id = id(&session);
     session.end(Signal::SIGKILL);
     let card = session.scratch().join(format!("run/aifo-{id}/session.json"));
-    let told = std::fs::read_to_string(&card).unwrap();
-    let taken = told.replace(&session.pid().to_string(), &std::process::id().to_string());
+    let printed = std::fs::read_to_string(&card).unwrap();
+    let taken = printed.replace(&session.pid().to_string(), &std::process::id().to_string());
     std::fs::write(&card, taken).unwrap();
     let outcome = Outcome::of(&mut coder(&session, &["sessions"]));
     assert_eq!(outcome.only_line(), "aifo-coder: no session is running");
@@ -125,20 +125,20 @@ fn a_joined_call_is_one_process_and_takes_its_signals() {
 }
 
 #[test]
-fn an_id_that_fits_none_or_many_is_told_with_the_candidates() {
+fn an_id_that_matches_none_or_many_is_reported_with_the_candidates() {
     let session = Session::start();
     let id = id(&session);
     let outcome = Outcome::of(&mut coder(&session, &["exec", "--session", "xyz", "--", "make"]));
-    let told = format!("aifo-coder: there is no running session 'xyz'\nhint: there is {id}\n");
-    assert_eq!(outcome.exited(86).stderr, told);
-    let alone = Setup::new();
+    let printed = format!("aifo-coder: there is no running session 'xyz'\nhint: there is {id}\n");
+    assert_eq!(outcome.exited(86).stderr, printed);
+    let alone = SessionSetup::new();
     let outcome = Outcome::of(alone.coder().args(["exec", "--session", "5d", "--", "make"]));
     assert_eq!(outcome.exited(86).only_line(), "aifo-coder: there is no running session at all");
 }
 
 #[test]
 fn a_call_alone_has_a_session_that_ends_with_it() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let exec = |args: &[&str]| {
         let mut exec = setup.coder();
         Outcome::of(exec.args(["exec", "--toolchain=c-cpp", "--"]).args(args))
@@ -148,9 +148,9 @@ fn a_call_alone_has_a_session_that_ends_with_it() {
     exec(&["make", "die", "15"]).exited(143);
     exec(&["cargo", "say"]).exited(86);
     let outcome = exec(&["ls"]);
-    let told = "aifo-coder: no toolchain has a tool 'ls', so nothing ran\n\
+    let printed = "aifo-coder: no toolchain has a tool 'ls', so nothing ran\n\
                 hint: 'aifo-coder why ls' tells what would help\n";
-    assert_eq!(outcome.exited(86).stderr, told);
+    assert_eq!(outcome.exited(86).stderr, printed);
     let left: Vec<_> = aifo_tests::files_below(&setup.runtime());
     assert!(left.is_empty(), "{left:?}");
 }

@@ -1,20 +1,20 @@
-//! The shim as a process: its messages, its fds, its threads, its names.
+//! The shim's process: messages, descriptors, threads, names.
 
 use std::fs::File;
 use std::process::Command;
 
 use aifo_tests::{
-    Listen, Outcome, Running, Scratch, Session, Setup, Signal, argv, binaries, children, fresh_id,
-    status_field,
+    Listen, Outcome, Running, Scratch, Session, SessionSetup, Signal, argv, binaries, children,
+    fresh_id, status_field,
 };
 
 const NOT_CONFIGURED: &str =
     "aifo-shim: proxy not configured. Please launch agent with --toolchain.\n";
 
-/// A shim under the name `make` that knows of no session.
+/// A shim with the name `make` without a session.
 fn unconfigured(scratch: &Scratch) -> Command {
     let link = scratch.path().join("make");
-    std::os::unix::fs::symlink(&binaries().shim, &link).expect("the scratch folder is ours");
+    std::os::unix::fs::symlink(&binaries().shim, &link).expect("the scratch directory is writable");
     let mut command = Command::new(link);
     command.env_clear().current_dir(scratch.path());
     command
@@ -34,9 +34,9 @@ fn without_a_session_it_says_so_and_exits_86() {
 }
 
 #[test]
-fn where_nobody_listens_nothing_ran() {
+fn without_a_listener_nothing_runs() {
     let scratch = Scratch::new();
-    // A port that was free a moment ago; nothing else of the suites binds to a fixed one.
+    // A recently free port; no other suite binds to a fixed one.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let urls = [
         format!("unix://{}/no.sock", scratch.path().display()),
@@ -55,7 +55,7 @@ fn where_nobody_listens_nothing_ran() {
 
 #[test]
 fn it_speaks_tcp_as_well() {
-    let session = Setup::new().listen(Listen::Tcp).start();
+    let session = SessionSetup::new().listen(Listen::Tcp).start();
     let outcome = Outcome::of(session.shim("make").args(["both", "3"]));
     assert_eq!(outcome.exited(0).text(), "out 0\nout 1\nout 2\n");
     assert_eq!(outcome.stderr, "err 0\nerr 1\nerr 2\n");
@@ -103,7 +103,7 @@ fn output_that_cannot_be_written_is_no_success() {
     let mut child = shim.args(["say", "hi"]).stdout(full).spawn().expect("the shim starts");
     let mut status = None;
     aifo_tests::eventually("the shim has ended", || {
-        status = child.try_wait().expect("it is ours");
+        status = child.try_wait().expect("try_wait works on a child");
         status.is_some()
     });
     assert!(!status.expect("the loop ends with a status").success());
@@ -125,10 +125,10 @@ fn it_uses_the_exec_id_it_is_given() {
     killed("3").died_of(Signal::SIGKILL);
 }
 
-/// A caller hears of the end when the proxy does, and may be back before the proxy has done its part.
+/// A caller may see the end before the proxy has released the exec id.
 #[test]
 fn an_id_and_a_place_are_free_for_the_next_call() {
-    let session = Setup::new().env("AIFO_TOOLEEXEC_MAX_CONNECTIONS", "1").start();
+    let session = SessionSetup::new().env("AIFO_TOOLEEXEC_MAX_CONNECTIONS", "1").start();
     let id = fresh_id();
     for _ in 0..100 {
         let mut command = session.shim("make");
@@ -138,7 +138,7 @@ fn an_id_and_a_place_are_free_for_the_next_call() {
 }
 
 #[test]
-fn under_its_own_name_it_tells_its_version() {
+fn under_its_own_name_it_prints_its_version() {
     let outcome = Outcome::of(Command::new(&binaries().shim).arg("--version").env_clear());
     let text = outcome.exited(0).text();
     assert!(text.starts_with("aifo-shim "), "{text}");
@@ -196,18 +196,18 @@ fn in_a_directory_that_is_gone_nothing_runs() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_told_and_nothing_runs() {
+fn invalid_settings_are_reported_and_nothing_runs() {
     let session = Session::start();
     let rows = [
         ("AIFO_TOOLEEXEC_URL", "ftp://x", "AIFO_TOOLEEXEC_URL: "),
         ("AIFO_TOOLEEXEC_TOKEN", "two words", "AIFO_TOOLEEXEC_TOKEN does not hold a token"),
         ("AIFO_EXEC_ID", "a/b", "AIFO_EXEC_ID: "),
     ];
-    for (name, value, told) in rows {
+    for (name, value, printed) in rows {
         let outcome = Outcome::of(session.shim("make").arg("say").env(name, value));
         assert_eq!(outcome.exited(86).text(), "", "{name}");
         let line = outcome.only_line();
-        assert!(line.starts_with("aifo-shim: ") && line.contains(told), "{line}");
+        assert!(line.starts_with("aifo-shim: ") && line.contains(printed), "{line}");
     }
 }
 

@@ -1,5 +1,4 @@
-//! What the shim makes of answers, told by a proxy that is played here byte by byte. Those of version
-//! 2 are in this file.
+//! The shim's handling of responses from a scripted proxy. This file has those of version 2.
 
 #[path = "shim_answers/frames.rs"]
 mod frames;
@@ -16,7 +15,7 @@ const STREAM: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8
     Transfer-Encoding: chunked\r\nTrailer: X-Exit-Code\r\nConnection: close\r\nX-Exec-Id: e1\r\n\
     \r\n6\r\nhello\n\r\n0\r\nX-Exit-Code: 0\r\n\r\n";
 
-/// What a call by version 2 makes of one answer.
+/// Runs a version 2 call against one response.
 #[track_caller]
 fn play(answer: &[u8]) -> (Outcome, Request) {
     let proxy = PlayedProxy::new();

@@ -1,23 +1,23 @@
-//! Which shim a launcher takes, and that it takes none of another build.
+//! The launcher's search for its shim; it rejects one of another build.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Outcome, Setup, binaries};
+use aifo_tests::{Outcome, SessionSetup, binaries};
 
 const OURS: &str = env!("CARGO_PKG_VERSION");
 
-/// A setup with an installation of its own: `bin/aifo-coder`, and shims as wanted.
+/// A setup with an installation: `bin/aifo-coder`, and shims as required.
 struct Installation {
-    setup: Setup,
+    setup: SessionSetup,
     root: PathBuf,
 }
 
 impl Installation {
     fn new() -> Self {
-        let setup = Setup::new();
+        let setup = SessionSetup::new();
         let root = setup.scratch().join("installed");
         fs::create_dir_all(root.join("bin")).unwrap();
         fs::create_dir_all(root.join("lib/aifo")).unwrap();
@@ -29,13 +29,13 @@ impl Installation {
         self.root.join(name)
     }
 
-    /// Puts the real shim there.
+    /// Installs the real shim.
     fn real_shim(self, name: &str) -> Self {
         symlink(&binaries().shim, self.path(name)).unwrap();
         self
     }
 
-    /// Puts a script there that says it is `version`.
+    /// Installs a script that prints `version`.
     fn fake_shim(self, name: &str, version: &str) -> Self {
         self.script(name, &format!("echo 'aifo-shim {version} (x), protocols 1 2'"))
     }
@@ -46,7 +46,7 @@ impl Installation {
         self
     }
 
-    /// `aifo-coder run -- make say hi`, by the path it was installed at or another.
+    /// `aifo-coder run -- make say hi`, by its installed path or another.
     fn run(&self, coder: &Path, shim_bin: Option<&Path>) -> Outcome {
         let model = self.setup.coder();
         let mut command = Command::new(coder);
@@ -65,7 +65,7 @@ impl Installation {
         assert_eq!((outcome.exited(0).text().as_str(), outcome.stderr.as_str()), ("hi\n", ""));
     }
 
-    /// Nothing runs, and the error names all of `parts`.
+    /// Nothing runs, and the error contains all of `parts`.
     #[track_caller]
     fn check_fails(&self, shim_bin: Option<&Path>, parts: &[&str]) {
         let outcome = self.run(&self.path("bin/aifo-coder"), shim_bin);
@@ -93,7 +93,7 @@ fn beside_the_launcher_comes_before_lib() {
     installation.check_works(&installation.path("bin/aifo-coder"), None);
 }
 
-/// `/usr/local/bin/aifo-coder` may be a link to wherever it was installed.
+/// `/usr/local/bin/aifo-coder` may be a link to the installation.
 #[test]
 fn it_is_sought_where_the_launcher_really_lies() {
     let installation = Installation::new().real_shim("lib/aifo/aifo-shim");
@@ -122,7 +122,7 @@ fn another_version_is_refused_and_both_are_named() {
 }
 
 #[test]
-fn what_does_not_tell_a_version_is_refused() {
+fn a_program_without_a_version_is_refused() {
     let installation = Installation::new().script("silent", "exit 3");
     let silent = installation.path("silent");
     installation.check_fails(Some(&silent), &[silent.to_str().unwrap(), "--version"]);

@@ -1,40 +1,40 @@
-//! A tool that runs into a limit of its sidecar is told so, and the session lives.
+//! A tool that reaches a limit of its sidecar is reported, and the session continues.
 //!
-//! The sidecar is one of the local backend in a cgroup of its own, which only root can make.
+//! The sidecar is local, in its own cgroup, which only root can create.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
 
 use aifo_tests::{
-    Outcome, Running, Session, Setup, Signal, Tool, census, eventually, files_below, fresh_id,
-    possible, send_signal,
+    Outcome, Running, Session, SessionSetup, Signal, Tool, can_run, eventually, files_below,
+    fresh_id, send_signal, tagged_processes,
 };
 use serde_json::Value;
 
-/// A session whose sidecar is held to limits.
+/// A session whose sidecar has limits.
 struct Limited {
-    /// Goes first: a cgroup can only be removed once nobody is in it.
+    /// Dropped first: only an empty cgroup can be removed.
     session: Option<Session>,
     cgroup: Cgroup,
 }
 
-/// One folder for each controller, or one for all of them.
+/// One directory per controller, or one for all.
 struct Cgroup {
-    folders: Vec<PathBuf>,
+    dirs: Vec<PathBuf>,
 }
 
-/// More than a shell needs, and soon reached by one that doubles a word again and again.
+/// More than a shell needs; a shell that doubles a string soon exceeds it.
 const MEMORY: &str = "100663296";
-/// More than the sidecar and its one tool need.
+/// More than the sidecar and one tool need.
 const PROCESSES: &str = "40";
 const HOG: &str = "x=12345678; while :; do x=$x$x; done";
 
 impl Limited {
-    /// `None` where we can make no cgroup; the story is named then.
-    fn start(story: &str) -> Option<Self> {
-        let cgroup = Cgroup::new(story)?;
-        let setup = Setup::new()
+    /// Without the right to create cgroups, reports the test as skipped and returns `None`.
+    fn start(test: &str) -> Option<Self> {
+        let cgroup = Cgroup::new(test)?;
+        let setup = SessionSetup::new()
             .kinds(&["c-cpp"])
             .tool("cmake", Tool::Fake)
             .script("gcc", HOG)
@@ -47,15 +47,15 @@ impl Limited {
         let state = setup.scratch().join("state");
         let setup = setup.env_path("XDG_STATE_HOME", &state);
         let join: String = cgroup
-            .folders
+            .dirs
             .iter()
             .map(|to| format!("echo $$ > {}/cgroup.procs; ", to.display()))
             .collect();
         let session = setup.through(&["/bin/sh", "-c", &(join + "exec \"$@\""), "sh"]).start();
-        // What is down there stays there; the proxy is in no sidecar.
+        // New children stay in the cgroup; the proxy is outside.
         session.sidecars();
-        for folder in &cgroup.folders {
-            let above = folder.parent().expect("it was made below another");
+        for dir in &cgroup.dirs {
+            let above = dir.parent().expect("it was made below another");
             fs::write(above.join("cgroup.procs"), session.pid().to_string()).unwrap();
         }
         Some(Limited { session: Some(session), cgroup })
@@ -65,7 +65,7 @@ impl Limited {
         self.session.as_ref().expect("it is there until the end")
     }
 
-    /// A call by the shim, and the line of the log about it.
+    /// A call by the shim, and its line in the log.
     #[track_caller]
     fn call(&self, tool: &str, proto: &str, args: &[&str]) -> (Outcome, Value) {
         let id = fresh_id();
@@ -96,16 +96,14 @@ fn lines_of(text: &str) -> Vec<String> {
 impl Drop for Limited {
     fn drop(&mut self) {
         drop(self.session.take());
-        for folder in &self.cgroup.folders {
-            eventually("nobody is left in the cgroup", || {
-                fs::remove_dir(folder).is_ok() || !folder.exists()
-            });
+        for dir in &self.cgroup.dirs {
+            eventually("the cgroup is empty", || fs::remove_dir(dir).is_ok() || !dir.exists());
         }
     }
 }
 
 impl Cgroup {
-    fn new(story: &str) -> Option<Self> {
+    fn new(test: &str) -> Option<Self> {
         let unified = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
         let above: &[&str] = if unified {
             &["/sys/fs/cgroup"]
@@ -113,25 +111,24 @@ impl Cgroup {
             &["/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids"]
         };
         let name = format!("aifo-test-{}-{}", process::id(), fresh_id());
-        let folders: Vec<_> = above.iter().map(|above| Path::new(above).join(&name)).collect();
+        let dirs: Vec<_> = above.iter().map(|above| Path::new(above).join(&name)).collect();
         let mut trial = vec!["/bin/mkdir"];
-        trial.extend(folders.iter().filter_map(|folder| folder.to_str()));
-        if !possible(&format!("sidecar_limits::{story}"), &trial) {
+        trial.extend(dirs.iter().filter_map(|dir| dir.to_str()));
+        if !can_run(&format!("sidecar_limits::{test}"), &trial) {
             return None;
         }
-        let cgroup = Cgroup { folders };
+        let cgroup = Cgroup { dirs };
         cgroup.set(&["memory.max", "memory.limit_in_bytes"], MEMORY);
-        // What was swapped out would not count.
+        // Swapped memory does not count.
         cgroup.set(&["memory.swap.max"], "0");
         cgroup.set(&["memory.memsw.limit_in_bytes"], MEMORY);
         cgroup.set(&["pids.max"], PROCESSES);
         Some(cgroup)
     }
 
-    /// Sets what there is of these files.
+    /// Sets those of these files that exist.
     fn set(&self, names: &[&str], value: &str) {
-        let files =
-            self.folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name)));
+        let files = self.dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name)));
         for file in files.filter(|file| file.exists()) {
             fs::write(file, value).unwrap();
         }
@@ -144,8 +141,8 @@ const PROCESSES_LINE: &str = "aifo-shim: the sidecar reached its limit on proces
                               made; raise it with --pids";
 
 #[test]
-fn a_tool_that_is_killed_for_its_memory_is_told_so() {
-    let Some(limited) = Limited::start("a_tool_that_is_killed_for_its_memory_is_told_so") else {
+fn a_tool_that_is_killed_for_its_memory_is_reported() {
+    let Some(limited) = Limited::start("a_tool_that_is_killed_for_its_memory_is_reported") else {
         return;
     };
     let (outcome, record) = limited.call("gcc", "3", &[]);
@@ -170,11 +167,10 @@ fn a_tool_that_is_killed_for_its_memory_is_told_so() {
     assert_eq!((streamed.text(), buffered.text()), (String::new(), String::new()));
 }
 
-/// It is the shell's child that is killed, as a compiler's part below a compiler.
+/// The shell's child is killed, like a compiler's subprocess.
 #[test]
-fn a_tool_whose_child_is_killed_is_told_so_if_it_fails() {
-    let Some(limited) = Limited::start("a_tool_whose_child_is_killed_is_told_so_if_it_fails")
-    else {
+fn a_killed_child_is_reported_if_its_tool_fails() {
+    let Some(limited) = Limited::start("a_killed_child_is_reported_if_its_tool_fails") else {
         return;
     };
     let (outcome, record) = limited.call("make", "3", &[]);
@@ -187,9 +183,9 @@ fn a_tool_whose_child_is_killed_is_told_so_if_it_fails() {
 }
 
 #[test]
-fn a_tool_that_makes_too_many_processes_is_told_so_and_the_session_lives() {
-    let story = "a_tool_that_makes_too_many_processes_is_told_so_and_the_session_lives";
-    let Some(limited) = Limited::start(story) else { return };
+fn a_tool_that_makes_too_many_processes_fails_and_the_session_lives() {
+    let test = "a_tool_that_makes_too_many_processes_fails_and_the_session_lives";
+    let Some(limited) = Limited::start(test) else { return };
     let session = limited.session();
     let id = fresh_id();
     let mut shim = session.shim("ninja");
@@ -197,17 +193,20 @@ fn a_tool_that_makes_too_many_processes_is_told_so_and_the_session_lives() {
     assert!(outcome.exited(2).stderr.ends_with(&format!("{PROCESSES_LINE}\n")), "{outcome:?}");
     assert_eq!(limited.record(&id)["limit"], "processes");
 
-    // What it left behind takes all the room there is, but for its own place.
+    // The background processes take every pid except this tool's.
     let last = Running::start(session.shim("cmake").arg("wait"));
     last.expect("ready\n");
     let (outcome, record) = limited.call("make", "3", &["0"]);
     let line = outcome.exited(86).only_line();
-    assert!(line.contains("the limit on processes is reached; end some, or raise"), "{line}");
+    assert!(
+        line.contains("the limit on processes is reached; end some processes, or raise"),
+        "{line}"
+    );
     assert_eq!((&record["ending"], &record["status"]), (&"refused".into(), &500.into()));
 
     last.signal(Signal::SIGTERM);
     last.finish();
-    for left in census(&id) {
+    for left in tagged_processes(&id) {
         send_signal(left, Signal::SIGKILL);
     }
     eventually("there is room again", || {

@@ -1,4 +1,4 @@
-//! Signals reach the tool, exit codes reach the caller.
+//! Signals reach the tool, and exit codes reach the caller.
 
 use std::process::Command;
 use std::thread;
@@ -8,7 +8,7 @@ use aifo_tests::{
     passes_descriptors, send_signal, status_field,
 };
 
-/// Runs `make catch` and sends it one signal; what it says it caught.
+/// Runs `make catch` and sends it a signal; returns the caught one.
 #[track_caller]
 fn caught(session: &Session, spelling: &str) -> String {
     let id = fresh_id();
@@ -50,7 +50,7 @@ fn a_signal_goes_to_the_exec_it_names() {
     }
 }
 
-/// Runs `make wait` and sends it one signal; the exit code of the call.
+/// Runs `make wait` and sends it a signal; returns the call's exit code.
 #[track_caller]
 fn ended_by(session: &Session, spelling: &str) -> Option<String> {
     let id = fresh_id();
@@ -138,7 +138,7 @@ fn a_tool_ended_by_a_signal_exits_128_and_its_number() {
     Outcome::of(shim.args(["die", "15"])).exited(143);
 }
 
-/// A caller tells a death from an exit code, and does not have to know ours.
+/// A caller can distinguish a signal from an exit code.
 #[test]
 fn the_shim_dies_of_what_its_tool_died_of() {
     let session = Session::start();
@@ -149,7 +149,7 @@ fn the_shim_dies_of_what_its_tool_died_of() {
     }
 }
 
-/// The shim under the name `make`, as where the proxy knows nothing newer.
+/// The shim with the name `make`, limited to version 2.
 fn by_version_2(session: &Session) -> Command {
     let mut shim = session.shim("make");
     shim.env("AIFO_SHIM_PROTO", "2");
@@ -168,7 +168,7 @@ fn by_version_2_ctrl_c_is_int_then_term_then_kill() {
     assert_eq!(outcome.exited(137).text(), "ready\nSIGINT\nSIGTERM\n");
 }
 
-/// Some tools ask back at the first, and a REPL takes as many as one likes.
+/// Some tools ask for confirmation on the first INT; REPLs take any number.
 #[test]
 fn every_ctrl_c_is_int() {
     let session = Session::start();
@@ -219,7 +219,7 @@ fn an_interrupted_call_exits_0_only_for_who_asks() {
     interrupted(session.shim("make"), "0").died_of(Signal::SIGINT);
 }
 
-/// Whoever starts a command with INT ignored, as `nohup` does with HUP, means it.
+/// A parent that starts a command with INT ignored, as `nohup` does with HUP, intends it.
 #[test]
 fn a_signal_that_the_parent_ignores_is_not_forwarded() {
     let session = Session::start();
@@ -231,7 +231,7 @@ fn a_signal_that_the_parent_ignores_is_not_forwarded() {
         let shim = Running::start(&mut shell);
         shim.expect("ready\n");
         shim.signal(Signal::SIGINT).signal(Signal::SIGHUP).signal(Signal::SIGINT);
-        // Whatever was to be forwarded has been by the time this one is.
+        // Earlier signals have been forwarded before this one.
         shim.signal(Signal::SIGUSR1).expect("SIGUSR1\n");
         shim.signal(Signal::SIGKILL);
         assert_eq!(shim.finish().text(), "ready\nSIGUSR1\n");
@@ -246,19 +246,19 @@ fn by_version_2_a_proxy_that_does_not_answer_is_given_up_by_one_more_ctrl_c() {
     send_signal(session.pid(), Signal::SIGSTOP);
     eventually("the proxy is stopped", || is_stopped(session.pid()));
     for _ in 0..3 {
-        let before = naps(shim.pid());
+        let before = switches(shim.pid());
         shim.signal(Signal::SIGINT);
-        eventually("the shim has taken it", || naps(shim.pid()) != before);
+        eventually("the shim has taken it", || switches(shim.pid()) != before);
     }
     shim.signal(Signal::SIGINT);
     let outcome = shim.finish();
     send_signal(session.pid(), Signal::SIGCONT);
     assert_eq!(outcome.exited(125).text(), "ready\n");
-    assert!(outcome.only_line().contains("does not answer"), "{}", outcome.stderr);
+    assert!(outcome.only_line().contains("does not respond"), "{}", outcome.stderr);
 }
 
-/// Once a tool runs its signals need no proxy. Where nobody takes them it needs some persistence to
-/// give up, for a tool may well be interrupted again and again.
+/// Signals of a running tool bypass the proxy. Without a reader, several are needed to give up,
+/// because a tool may be interrupted repeatedly.
 #[test]
 fn who_does_not_answer_is_given_up_by_ctrl_c_again_and_again() {
     if !passes_descriptors("who_does_not_answer_is_given_up_by_ctrl_c_again_and_again") {
@@ -273,10 +273,10 @@ fn who_does_not_answer_is_given_up_by_ctrl_c_again_and_again() {
         eventually("the shim gives up", || !is_alive(shim.signal(Signal::SIGINT).pid()));
         let outcome = shim.finish();
         assert_eq!(outcome.exited(125).text(), text);
-        assert!(outcome.only_line().contains("does not answer"), "{}", outcome.stderr);
+        assert!(outcome.only_line().contains("does not respond"), "{}", outcome.stderr);
     };
-    // Output that goes by the connection tells that the shim knows of the start; and what is passed
-    // would lie with a proxy that does not look at it.
+    // Relayed output proves that the shim has seen the start; passed descriptors would remain with
+    // the stopped proxy.
     let mut command = session.shim("make");
     command.arg("record").env("AIFO_SHIM_RELAY", "1");
     let shim = Running::start(&mut command);
@@ -288,17 +288,17 @@ fn who_does_not_answer_is_given_up_by_ctrl_c_again_and_again() {
     check_given_up(shim, "ready\nSIGTERM\n");
     runners.iter().for_each(|&runner| send_signal(runner, Signal::SIGCONT));
 
-    // The proxy is stopped still, so this one does not start.
+    // The proxy is still stopped, so this one does not start.
     let shim = Running::start(&mut command);
     eventually("it catches signals", || {
         let blocked = u64::from_str_radix(&status_field(shim.pid(), "SigBlk"), 16);
-        blocked.expect("the kernel tells a number") & 1 << (Signal::SIGINT as u8 - 1) != 0
+        blocked.expect("the mask is a number") & 1 << (Signal::SIGINT as u8 - 1) != 0
     });
     check_given_up(shim, "");
     send_signal(session.pid(), Signal::SIGCONT);
 }
 
-/// Something that changes whenever the process does anything: how often it has slept.
-fn naps(pid: i32) -> String {
+/// A counter that changes with every activity of the process: its voluntary context switches.
+fn switches(pid: i32) -> String {
     status_field(pid, "voluntary_ctxt_switches")
 }

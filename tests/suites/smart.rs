@@ -1,5 +1,5 @@
-//! Smart decisions, end to end: real shims, and runtimes that tell what became of them. Which call
-//! runs where is `spec/decide.md`, whose tables have tests of their own.
+//! Smart decisions end to end, with real shims and runtimes that print how they were started. The
+//! decision tables have their own tests, see `spec/decide.md`.
 
 #[path = "smart/place.rs"]
 mod place;
@@ -12,14 +12,14 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Stdio;
 
-use aifo_tests::{Outcome, Running, Session, Signal, binaries, possible};
+use aifo_tests::{Outcome, Running, Session, Signal, binaries, can_run};
 
 use place::{Place, session};
 
 const NOT_CONFIGURED: &str =
     "aifo-shim: proxy not configured. Please launch agent with --toolchain.\n";
 
-/// The places where a local node is looked for.
+/// The directories where a local node is searched.
 const NODES: [&str; 2] = ["/usr/local/bin/node", "/usr/bin/node"];
 
 #[track_caller]
@@ -39,7 +39,7 @@ fn the_shim_becomes_the_runtime() {
     let text = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
     let runtime = place.path("runtime/python3");
     let (runtime, program) = (runtime.display(), program.display());
-    // The same process, argv[0] the runtime's path, the arguments untouched, stdin passed on.
+    // The same process; argv[0] is the runtime's path; arguments and stdin are unchanged.
     assert_eq!(text, format!("{pid}\n{runtime}\n{program}\n-x\na b\n\nTYPED\n"));
     check_nothing_reached_the_proxy(&session);
 }
@@ -68,7 +68,7 @@ fn a_runtime_has_its_signals_as_at_birth() {
     let program = place.program("while read name value; do case $name in Sig*) echo $name $value;; esac; done < /proc/$$/status\n");
     let text = Outcome::of(place.shim(None, "python3").arg(&program)).exited(0).text();
     for mask in ["SigBlk", "SigIgn"] {
-        let line = text.lines().find_map(|line| line.strip_prefix(mask)).expect("the kernel tells");
+        let line = text.lines().find_map(|line| line.strip_prefix(mask)).expect("the line exists");
         let bits = u64::from_str_radix(line.trim_start_matches(':').trim(), 16).unwrap();
         assert_eq!(bits & !(0b11 << 31), 0, "{mask}{line}");
     }
@@ -82,13 +82,13 @@ fn a_program_in_the_workspace_goes_to_the_sidecar() {
         let file = session.file("app.py");
         for program in ["app.py", "./app.py", &file] {
             let outcome = Outcome::of(place.shim(Some(&session), tool).arg(program));
-            // The fake tool takes it for a verb that it does not know: it was asked.
+            // The fake tool runs and rejects it as an unknown verb.
             outcome.exited(99);
             assert_eq!(outcome.text(), "", "nothing of it ran here");
             assert!(outcome.stderr.contains("unknown verb"), "{outcome:?}");
         }
     }
-    // A link outside that leads in is the workspace's code all the same.
+    // A link outside that points into the workspace is the workspace's code.
     symlink(session.file("app.py"), place.path("agent/link.py")).unwrap();
     let mut command = place.shim(Some(&session), "python3");
     Outcome::of(command.arg(place.path("agent/link.py"))).exited(99);
@@ -150,7 +150,7 @@ fn a_program_runs_on_the_python_of_its_own_environment() {
         let outcome = Outcome::of(place.shim(None, "python3").arg(&program));
         assert_eq!(outcome.exited(0).text(), format!("venv {}\n", program.display()));
     }
-    // An environment in the workspace runs nothing here, whatever lies in it.
+    // An environment in the workspace never runs locally.
     let session = session();
     fs::create_dir_all(session.file("venv/bin")).unwrap();
     symlink("/bin/sh", session.file("venv/bin/python3")).unwrap();
@@ -187,7 +187,7 @@ fn a_decision_is_one_line_when_verbose() {
 }
 
 #[test]
-fn a_runtime_that_leads_back_to_the_shim_is_told() {
+fn a_runtime_that_resolves_to_the_shim_is_reported() {
     let place = Place::new();
     let runtime = place.path("runtime/python3");
     fs::remove_file(&runtime).unwrap();
@@ -195,14 +195,14 @@ fn a_runtime_that_leads_back_to_the_shim_is_told() {
     let program = place.program("echo local\n");
     let outcome = Outcome::of(place.shim(None, "python3").arg(program));
     let expected = format!(
-        "aifo-shim: '{}' leads back to aifo-shim; install a real runtime there, or take the link \
-         away",
+        "aifo-shim: '{}' runs aifo-shim again; hint: install a runtime there, or remove the \
+         link",
         runtime.display()
     );
     assert_eq!(outcome.exited(86).only_line(), expected);
 }
 
-/// A program that runs here may call python again: that is no recursion.
+/// A local program may call python again without recursion.
 #[test]
 fn a_local_program_may_call_its_runtime_again() {
     let place = Place::new();
@@ -248,9 +248,9 @@ fn without_a_session_what_is_local_runs_and_nothing_else() {
 
 #[test]
 fn a_program_outside_runs_on_the_machines_node() {
-    let story = "smart::a_program_outside_runs_on_the_machines_node";
+    let test = "smart::a_program_outside_runs_on_the_machines_node";
     let installed = NODES.map(|node| format!("[ -x {node} ]")).join(" || ");
-    if !possible(story, &["/bin/sh", "-c", &installed]) {
+    if !can_run(test, &["/bin/sh", "-c", &installed]) {
         return;
     }
     let node = NODES.into_iter().find(|node| Path::new(node).exists()).unwrap();

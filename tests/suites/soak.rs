@@ -1,8 +1,8 @@
-//! A session that has run thousands of calls is as small as before.
+//! A session does not grow over thousands of calls.
 //!
-//! `AIFO_TEST_CALLS` is the number of calls, 10,000 by default; a tenth of them warms up.
+//! `AIFO_TEST_CALLS` is the number of calls (default 10,000); a tenth of them is a warm-up.
 
-use aifo_tests::{Footprint, Session, Setup, Tool, eventually};
+use aifo_tests::{ResourceUsage, Session, SessionSetup, Tool, eventually};
 
 const MAX_GAIN_KIB: u64 = 1024;
 
@@ -10,23 +10,23 @@ const MAX_GAIN_KIB: u64 = 1024;
 fn no_fd_process_or_memory_is_gained() {
     let calls = std::env::var("AIFO_TEST_CALLS").ok();
     let calls: usize = calls.map_or(10_000, |n| n.parse().expect("AIFO_TEST_CALLS is a number"));
-    let session = Setup::new().tool("cc", Tool::Link("/bin/true".into())).start();
+    let session = SessionSetup::new().tool("cc", Tool::Link("/bin/true".into())).start();
     run(&session, 0..calls / 10);
-    let before = Footprint::of(&session);
+    let before = ResourceUsage::of(&session);
     run(&session, calls / 10..calls);
 
     eventually("no fd and no process is gained", || {
-        let now = Footprint::of(&session);
+        let now = ResourceUsage::of(&session);
         now.processes <= before.processes
             && now.fds.iter().zip(&before.fds).all(|(now, before)| now <= before)
     });
-    let after = Footprint::of(&session);
+    let after = ResourceUsage::of(&session);
     for (after_kib, before_kib) in after.anonymous_kib.iter().zip(&before.anonymous_kib) {
         assert!(*after_kib <= before_kib + MAX_GAIN_KIB, "{before:?} became {after:?}");
     }
 }
 
-/// Calls of every kind that ends by itself: v1, v2, refused, absent, unknown.
+/// Calls with every ending: versions 1 and 2, refused, missing, unknown.
 fn run(session: &Session, numbers: std::ops::Range<usize>) {
     for number in numbers {
         let call = session.exec("cc", ["x"]);

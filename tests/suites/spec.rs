@@ -1,18 +1,18 @@
-//! The specification executes: its transcripts are replayed against a live session.
+//! Executes the specification: replays its transcripts against a live session.
 //!
-//! A transcript is a fenced `wire` block of `spec/*.md` or a file `tests/transcripts/*.wire`. A line
-//! `> bytes` is sent, a line `< bytes` is expected; lines of one side that follow each other are one
-//! run of bytes. Bytes are escaped as in a Rust byte string, `#` begins a comment line, and
-//! `{token}`, `{workspace}`, `{id}` and `{port}` stand for the session's values. In what is expected
-//! `{any N}` stands for N bytes of any value.
+//! A transcript is a fenced `wire` block of `spec/*.md` or a file `tests/transcripts/*.wire`. A
+//! line `> bytes` is sent, a line `< bytes` is expected; consecutive lines of one side form one run
+//! of bytes. Bytes are escaped as in a Rust byte string, `#` starts a comment line, and `{token}`,
+//! `{workspace}`, `{id}` and `{port}` stand for the session's values. In expected bytes `{any N}`
+//! stands for N arbitrary bytes.
 //!
 //! The session has the kinds rust and c-cpp, and `make` prints its arguments and a newline. The
-//! comment `# needs: exec ID running` has an exec of that id started first.
+//! comment `# needs: exec ID running` starts an exec of that id first.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use aifo_tests::{Address, Connection, Listen, Session, Setup, fresh_id};
+use aifo_tests::{Address, Connection, Listen, Session, SessionSetup, fresh_id};
 
 #[derive(Debug)]
 struct Transcript {
@@ -41,7 +41,7 @@ fn transcripts_over_tcp() {
 
 #[track_caller]
 fn replay_all(listen: Listen) {
-    let setup = Setup::new().script("make", "printf '%s\\n' \"$*\"").without("cargo");
+    let setup = SessionSetup::new().script("make", "printf '%s\\n' \"$*\"").without("cargo");
     let session = setup.listen(listen).start();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let pages = files(&root.join("../spec"), "md");
@@ -80,7 +80,7 @@ impl Transcript {
             Some(("<", bytes)) => (Side::Received, bytes),
             Some(_) => panic!("{}: neither sent nor received: {line:?}", self.place),
         };
-        // One blank separates the mark from the bytes; further ones are bytes.
+        // One blank follows the sign; further ones are bytes.
         let bytes = bytes.strip_prefix(' ').unwrap_or(bytes);
         match self.turns.last_mut() {
             Some((last, run)) if *last == side => run.push_str(bytes),
@@ -103,7 +103,7 @@ impl Transcript {
                 Side::Sent => _ = connection.send(unescape(&text, &self.place)),
                 Side::Received => {
                     expected.add(&text, &self.place);
-                    // The last words are compared below, as a whole and with the place named.
+                    // The last turn is compared below, as a whole and with its position.
                     if number + 1 < self.turns.len() {
                         expected.await_on(&mut connection);
                     }
@@ -112,17 +112,17 @@ impl Transcript {
         }
         expected.check(&connection.rest(), &self.place);
         if let Some((call, exec)) = running {
-            // The transcript itself may have ended it.
+            // The transcript may have ended it.
             session.signal(&exec, "KILL");
             call.answer();
         }
     }
 }
 
-/// Bytes of which some may have any value.
+/// Expected bytes, some of which are arbitrary.
 #[derive(Debug, Default)]
 struct Pattern {
-    /// `None` for a byte of any value.
+    /// `None` for an arbitrary byte.
     bytes: Vec<Option<u8>>,
 }
 
@@ -141,7 +141,8 @@ impl Pattern {
         }
     }
 
-    /// Reads until its known end has come. What came is judged at the end of the connection.
+    /// Reads until its literal end has arrived. The bytes are compared at the end of the
+    /// connection.
     #[track_caller]
     fn await_on(&self, connection: &mut Connection) {
         let end = self.bytes.rsplit(Option::is_none).next().unwrap_or_default();
@@ -152,7 +153,8 @@ impl Pattern {
 
     #[track_caller]
     fn check(&self, received: &[u8], place: &str) {
-        // What may be anything is taken from what came, so that a difference shows where it is.
+        // Arbitrary bytes are copied from the received ones, so that a difference shows its
+        // position.
         let filled = self.bytes.iter().enumerate();
         let filled: Vec<u8> = filled
             .map(|(at, byte)| byte.or(received.get(at).copied()).unwrap_or_default())
@@ -185,7 +187,7 @@ fn fill(text: &str, session: &Session, id: &str) -> String {
         .replace("{port}", &port.to_string())
 }
 
-/// The escapes of a Rust byte string.
+/// Decodes the escapes of a Rust byte string.
 fn unescape(text: &str, place: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
@@ -215,8 +217,8 @@ fn unescape(text: &str, place: &str) -> Vec<u8> {
     bytes
 }
 
-fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+fn files(dir: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     files.retain(|path| path.extension().is_some_and(|known| known == extension));
     files.sort();

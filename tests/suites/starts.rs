@@ -1,12 +1,12 @@
-//! A tool that cannot be started ends as it would in a shell.
+//! A tool that cannot be started ends as in a shell.
 
-use aifo_tests::{Outcome, Session, Setup, Tool};
+use aifo_tests::{Outcome, Session, SessionSetup, Tool};
 
 fn session(content: &[u8], mode: u32) -> Session {
-    Setup::new().tool("gcc", Tool::File(content.to_vec(), mode)).start()
+    SessionSetup::new().tool("gcc", Tool::File(content.to_vec(), mode)).start()
 }
 
-/// Through raw v1 and v2, and through the shim: one cause, one exit code.
+/// Through raw versions 1 and 2 and through the shim: the same cause and exit code.
 #[track_caller]
 fn check(session: &Session, exit_code: i32, cause: &str) {
     for version in ["1", "2"] {
@@ -37,7 +37,7 @@ fn a_file_that_is_no_program_is_126() {
     check(&session(b"\x7fELF, it says", 0o755), 126, "exec format error");
 }
 
-/// A shell would interpret it; no shell is ever in the middle.
+/// A shell would interpret it; no shell is involved.
 #[test]
 fn a_text_without_an_interpreter_line_is_no_program() {
     check(&session(b"exit 0\n", 0o755), 126, "exec format error");

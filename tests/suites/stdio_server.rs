@@ -1,5 +1,5 @@
-//! A JSON-RPC server over stdio, as editors and agents keep one open: thousands of messages both
-//! ways, and an end that is the server's.
+//! A JSON-RPC server over stdio, as editors and agents use them: thousands of messages in both
+//! directions, and an end by the server.
 
 #[path = "stdio_server/client.rs"]
 mod client;
@@ -8,17 +8,17 @@ use std::io::Write;
 use std::process::Command;
 use std::thread;
 
-use aifo_tests::{Footprint, Stage, Way, descendants, eventually};
+use aifo_tests::{Comparison, ExecMode, ResourceUsage, descendants, eventually};
 use serde_json::{Value, json};
 
 use client::{Client, Stream};
 
-/// How messages are told apart.
+/// The framing of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// Each behind its `Content-Length`.
+    /// A `Content-Length` header each.
     ContentLength,
-    /// One a line.
+    /// One per line.
     Lines,
 }
 
@@ -47,26 +47,26 @@ const MESSAGES: u64 = 10_000;
 
 impl Server {
     #[track_caller]
-    fn stage(&self, story: &str) -> Option<Stage> {
-        Stage::start(&format!("stdio_server::{story}"), &[self.tool])
+    fn comparison(&self, test: &str) -> Option<Comparison> {
+        Comparison::start(&format!("stdio_server::{test}"), &[self.tool])
     }
 
-    fn command(&self, stage: &Stage, way: Way) -> Command {
-        let file = stage.folder().join(self.file);
-        // Once: a server that has been started may not have read it yet.
+    fn command(&self, comparison: &Comparison, mode: ExecMode) -> Command {
+        let file = comparison.dir().join(self.file);
+        // Only once: a starting server may not have read it yet.
         if !file.exists() {
-            std::fs::write(&file, self.source).expect("the scratch folder is ours");
+            std::fs::write(&file, self.source).expect("the scratch directory is writable");
         }
-        stage.tool(way, self.tool, &[file.to_str().expect("the scratch path is text")])
+        comparison.tool(mode, self.tool, &[file.to_str().expect("the scratch path is text")])
     }
 
     #[track_caller]
-    fn start(&self, stage: &Stage, way: Way, stream: Stream) -> Client {
-        Client::start(&mut self.command(stage, way), self.framing, stream)
+    fn start(&self, comparison: &Comparison, mode: ExecMode, stream: Stream) -> Client {
+        Client::start(&mut self.command(comparison, mode), self.framing, stream)
     }
 }
 
-/// Mostly short; now and then one that fills every pipe on the way.
+/// Mostly short; some fill every pipe.
 fn text(number: u64) -> String {
     let length = if number % 500 == 499 { 200_000 } else { 1 + number % 100 };
     format!("{number} ").chars().cycle().take(usize::try_from(length).unwrap()).collect()
@@ -76,7 +76,7 @@ fn request(number: u64) -> Value {
     json!({"jsonrpc": "2.0", "id": number, "method": "turn", "params": text(number)})
 }
 
-/// Receives the answer to a request, and the notification before it if one is due.
+/// Receives the response to a request, and a notification before it if one is due.
 #[track_caller]
 fn check_answer(client: &Client, number: u64) {
     if number.is_multiple_of(7) {
@@ -89,7 +89,7 @@ fn check_answer(client: &Client, number: u64) {
     assert!(answer == json!({"jsonrpc": "2.0", "id": number, "result": turned}), "{number}");
 }
 
-/// Closes stdin: server and shim end by themselves.
+/// Closes stdin: server and shim must end.
 #[track_caller]
 fn check_end(client: &mut Client) {
     client.close_input();
@@ -97,11 +97,11 @@ fn check_end(client: &mut Client) {
     assert_eq!((status.code(), rest, stderr.as_str()), (Some(0), vec![], "end of input\n"));
 }
 
-/// One request after the other, each answered before the next.
+/// One request after the other.
 #[track_caller]
-fn check_turns(story: &str, server: &Server, way: Way, stream: Stream) {
-    let Some(stage) = server.stage(story) else { return };
-    let mut client = server.start(&stage, way, stream);
+fn check_turns(test: &str, server: &Server, mode: ExecMode, stream: Stream) {
+    let Some(comparison) = server.comparison(test) else { return };
+    let mut client = server.start(&comparison, mode, stream);
     for number in 0..MESSAGES {
         client.send(&request(number));
         check_answer(&client, number);
@@ -109,10 +109,10 @@ fn check_turns(story: &str, server: &Server, way: Way, stream: Stream) {
     check_end(&mut client);
 }
 
-/// All requests at once: neither direction waits for the other.
+/// All requests at once: neither direction blocks the other.
 #[track_caller]
-fn check_flood(stage: &Stage, server: &Server, way: Way, stream: Stream) {
-    let mut client = server.start(stage, way, stream);
+fn check_flood(comparison: &Comparison, server: &Server, mode: ExecMode, stream: Stream) {
+    let mut client = server.start(comparison, mode, stream);
     let (mut input, framing) = (client.take_input(), server.framing);
     let writer = thread::spawn(move || {
         (0..MESSAGES).try_for_each(|number| input.write_all(&framing.encode(&request(number))))
@@ -126,60 +126,60 @@ fn check_flood(stage: &Stage, server: &Server, way: Way, stream: Stream) {
 
 #[test]
 fn python_takes_turns_over_passed_pipes() {
-    let story = "python_takes_turns_over_passed_pipes";
-    check_turns(story, &PYTHON, Way::Passed, Stream::Pipes);
+    let test = "python_takes_turns_over_passed_pipes";
+    check_turns(test, &PYTHON, ExecMode::Passed, Stream::Pipes);
 }
 
 #[test]
 fn python_takes_turns_over_relayed_pipes() {
-    let story = "python_takes_turns_over_relayed_pipes";
-    check_turns(story, &PYTHON, Way::Relayed, Stream::Pipes);
+    let test = "python_takes_turns_over_relayed_pipes";
+    check_turns(test, &PYTHON, ExecMode::Relayed, Stream::Pipes);
 }
 
 #[test]
 fn python_takes_turns_over_sockets() {
-    check_turns("python_takes_turns_over_sockets", &PYTHON, Way::Passed, Stream::Sockets);
+    check_turns("python_takes_turns_over_sockets", &PYTHON, ExecMode::Passed, Stream::Sockets);
 }
 
 #[test]
 fn node_takes_turns_over_passed_pipes() {
-    check_turns("node_takes_turns_over_passed_pipes", &NODE, Way::Passed, Stream::Pipes);
+    check_turns("node_takes_turns_over_passed_pipes", &NODE, ExecMode::Passed, Stream::Pipes);
 }
 
 #[test]
 fn node_takes_turns_over_relayed_pipes() {
-    check_turns("node_takes_turns_over_relayed_pipes", &NODE, Way::Relayed, Stream::Pipes);
+    check_turns("node_takes_turns_over_relayed_pipes", &NODE, ExecMode::Relayed, Stream::Pipes);
 }
 
 #[test]
 fn node_takes_turns_over_sockets() {
-    check_turns("node_takes_turns_over_sockets", &NODE, Way::Passed, Stream::Sockets);
+    check_turns("node_takes_turns_over_sockets", &NODE, ExecMode::Passed, Stream::Sockets);
 }
 
-/// Natively too: what a shim has to keep up with is proven to be possible.
+/// Also natively, to prove that it is possible.
 #[test]
 fn all_at_once_goes_both_ways() {
     for server in [&PYTHON, &NODE] {
-        let Some(stage) = server.stage("all_at_once_goes_both_ways") else { continue };
-        for way in Way::ALL {
-            check_flood(&stage, server, way, Stream::Pipes);
+        let Some(comparison) = server.comparison("all_at_once_goes_both_ways") else { continue };
+        for mode in ExecMode::ALL {
+            check_flood(&comparison, server, mode, Stream::Pipes);
         }
-        check_flood(&stage, server, Way::Passed, Stream::Sockets);
+        check_flood(&comparison, server, ExecMode::Passed, Stream::Sockets);
     }
 }
 
-/// A server that ends while its client has more to say takes its shim with it.
+/// A server that ends before its client ends its shim.
 #[test]
 fn a_server_that_ends_is_the_end() {
     for server in [&PYTHON, &NODE] {
-        let Some(stage) = server.stage("a_server_that_ends_is_the_end") else { continue };
-        for (way, stream) in Way::ALL
+        let Some(comparison) = server.comparison("a_server_that_ends_is_the_end") else { continue };
+        for (mode, stream) in ExecMode::ALL
             .into_iter()
-            .flat_map(|way| [Stream::Pipes, Stream::Sockets].map(|stream| (way, stream)))
+            .flat_map(|mode| [Stream::Pipes, Stream::Sockets].map(|stream| (mode, stream)))
         {
             for (method, code, signal) in [("exit", Some(7), None), ("die", None, Some(9))] {
-                let what = format!("{} {method} {way:?} {stream:?}", server.tool);
-                let mut client = server.start(&stage, way, stream);
+                let what = format!("{} {method} {mode:?} {stream:?}", server.tool);
+                let mut client = server.start(&comparison, mode, stream);
                 for number in 1..=100 {
                     client.send(&request(number));
                     check_answer(&client, number);
@@ -195,12 +195,13 @@ fn a_server_that_ends_is_the_end() {
     }
 }
 
-/// Several clients come and go; a session does not gain by it.
+/// Several clients connect and disconnect; the session must not grow.
 #[test]
 fn nothing_is_left_of_a_conversation() {
-    let Some(stage) = PYTHON.stage("nothing_is_left_of_a_conversation") else { return };
-    let talk = |way, stream| {
-        let mut clients: Vec<Client> = (0..4).map(|_| PYTHON.start(&stage, way, stream)).collect();
+    let Some(comparison) = PYTHON.comparison("nothing_is_left_of_a_conversation") else { return };
+    let talk = |mode, stream| {
+        let mut clients: Vec<Client> =
+            (0..4).map(|_| PYTHON.start(&comparison, mode, stream)).collect();
         for number in 1..=20 {
             clients.iter_mut().for_each(|client| client.send(&request(number)));
             clients.iter().for_each(|client| check_answer(client, number));
@@ -210,17 +211,17 @@ fn nothing_is_left_of_a_conversation() {
         }
         clients.iter_mut().for_each(check_end);
     };
-    talk(Way::Relayed, Stream::Pipes);
-    let before = Footprint::of(stage.session());
-    for (way, stream) in [
-        (Way::Passed, Stream::Pipes),
-        (Way::Relayed, Stream::Pipes),
-        (Way::Passed, Stream::Sockets),
+    talk(ExecMode::Relayed, Stream::Pipes);
+    let before = ResourceUsage::of(comparison.session());
+    for (mode, stream) in [
+        (ExecMode::Passed, Stream::Pipes),
+        (ExecMode::Relayed, Stream::Pipes),
+        (ExecMode::Passed, Stream::Sockets),
     ] {
-        talk(way, stream);
+        talk(mode, stream);
     }
     eventually("no fd and no process is gained", || {
-        let now = Footprint::of(stage.session());
+        let now = ResourceUsage::of(comparison.session());
         now.processes <= before.processes
             && now.fds.iter().zip(&before.fds).all(|(now, before)| now <= before)
     });

@@ -1,7 +1,7 @@
-//! A runner that no descriptor reaches: whatever a client's descriptors would carry is relayed over
-//! the runner's stdin and stdout, and nobody can tell (`spec/runner.md#stream-transport`).
+//! The stream transport: without descriptor passing, everything is relayed over the runner's stdin
+//! and stdout, with the same results (`spec/runner.md#stream-transport`).
 //!
-//! With `AIFO_TEST_TRANSPORT=stdio` every other suite has its runners reached so, too.
+//! With `AIFO_TEST_TRANSPORT=stdio` every other suite uses it, too.
 
 use std::io::{Read, Write, pipe};
 use std::path::Path;
@@ -10,18 +10,18 @@ use std::thread;
 
 use aifo_tests::frames::{data, frame, kind, stream};
 use aifo_tests::{
-    BLOCK, Client, Invocation, Listen, Noise, Outcome, Running, Session, Setup, Signal,
-    Stdio as Passing, Terminal, Tool, argv, census, eventually, fresh_id, is_stopped, send_signal,
-    status_kib,
+    BLOCK, Client, Invocation, Listen, Outcome, RandomBytes, Running, Session, SessionSetup,
+    Signal, Stdio as Passing, Terminal, Tool, argv, eventually, fresh_id, is_stopped, send_signal,
+    status_kib, tagged_processes,
 };
 
 const SIZE: u64 = 64 << 20;
-/// How much the proxy may ever have had resident: what it has with descriptors, and what waits for
-/// one slow client.
+/// The limit on the proxy's peak resident memory: as with descriptors, plus the buffers of one slow
+/// client.
 const PEAK_KIB: u64 = 20 * 1024;
 
-fn streamed() -> Setup {
-    Setup::new().transport("stdio")
+fn streamed() -> SessionSetup {
+    SessionSetup::new().transport("stdio")
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn by_every_version() {
     Outcome::of(session.shim("make").args(["die", "9"])).died_of(Signal::SIGKILL);
 }
 
-/// And is told so.
+/// The client is notified of it.
 #[test]
 fn what_would_be_passed_is_relayed() {
     let session = streamed().tool("make", Tool::Link("/bin/sh".into())).start();
@@ -54,14 +54,14 @@ fn what_would_be_passed_is_relayed() {
         .stderr(Passing::Relayed);
     let (mut client, started) = Client::start(&session, call);
     assert_eq!(started.stdio, [2, 2, 2]);
-    assert_eq!(target.read(&mut [0; 8]).unwrap(), 0, "nobody has the descriptor any more");
+    assert_eq!(target.read(&mut [0; 8]).unwrap(), 0, "no process has the descriptor");
     client.send(data(stream::STDIN, b"input")).send(frame(kind::CLOSED, [stream::STDIN]));
     let finished = client.finish();
     assert_eq!((finished.text().as_str(), finished.ending()), ("input", Ok(0)));
     assert_eq!(finished.stderr, b"error\n");
 }
 
-/// Bytes there and back, more than any buffer holds, for a reader that begins late.
+/// More than any buffer holds in both directions, with a late reader.
 #[test]
 fn bulk_both_ways() {
     let session = streamed().tool("make", Tool::Link("/bin/cat".into())).start();
@@ -71,12 +71,12 @@ fn bulk_both_ways() {
     let mut cat = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = cat.stdin.take().unwrap();
     let source = thread::spawn(move || {
-        let mut noise = Noise::new(7);
+        let mut noise = RandomBytes::new(7);
         while noise.position() < SIZE {
             stdin.write_all(noise.next(BLOCK)).unwrap();
         }
     });
-    eventually("nothing moves before somebody reads", || is_at_rest(&session, &[&id]));
+    eventually("nothing moves without a reader", || is_at_rest(&session, &[&id]));
     assert!(!source.is_finished(), "the source has to wait");
     check_noise(&mut cat, 7, SIZE);
     source.join().unwrap();
@@ -92,15 +92,15 @@ fn bulk_by_version_2() {
     command.args(["emit", &SIZE.to_string(), "42"]).env("AIFO_SHIM_PROTO", "2");
     command.env("AIFO_EXEC_ID", &id);
     let mut emit = command.stdout(Stdio::piped()).spawn().unwrap();
-    eventually("nothing moves before somebody reads", || is_at_rest(&session, &[&id]));
+    eventually("nothing moves without a reader", || is_at_rest(&session, &[&id]));
     check_noise(&mut emit, 42, SIZE);
     assert_eq!(emit.wait().unwrap().code(), Some(0));
     check_peak(&session);
 }
 
-/// All share one stream, and none waits for another.
+/// All share one stream, and none blocks another.
 #[test]
-fn a_client_that_does_not_read_stops_nobody_else() {
+fn a_client_that_does_not_read_stops_no_other_client() {
     let session = streamed().start();
     let ids = [fresh_id(), fresh_id()];
     let emit = |version: &str, id: &str| {
@@ -131,7 +131,7 @@ fn sixty_four_at_once() {
         let shims: Vec<_> = (1..=64).map(start).collect();
         for (number, shim) in (1..).zip(shims) {
             let outcome = shim.finish();
-            let mut noise = Noise::new(number);
+            let mut noise = RandomBytes::new(number);
             noise.check(&outcome.exited(0).stdout);
             assert_eq!((noise.position(), outcome.stderr.as_str()), (300_000, ""));
         }
@@ -145,10 +145,10 @@ fn on_a_terminal() {
     let mut shim = session.shim("make");
     shim.args(["-c", "/bin/stty size; read word; echo got $word; exec /bin/sleep 1000"]);
     shim.stdin(terminal.stdio()).stdout(terminal.stdio()).stderr(terminal.stdio());
-    let seated = terminal.start(&shim);
+    let process = terminal.start(&shim);
     terminal.expect("37 101").press("hello\n");
     terminal.expect("got hello").press("\x03");
-    assert_eq!(seated.finish(), Err(Signal::SIGINT as i32));
+    assert_eq!(process.finish(), Err(Signal::SIGINT as i32));
 }
 
 #[test]
@@ -163,7 +163,8 @@ fn signals_arrive_and_endings_are_exact() {
     let mut command = session.shim("make");
     let shim = Running::start(command.arg("wait").env("AIFO_EXEC_ID", &id));
     shim.expect("ready\n");
-    let tool = census(&id).into_iter().find(|&pid| argv(pid) == ["make", "wait"]).unwrap();
+    let tool =
+        tagged_processes(&id).into_iter().find(|&pid| argv(pid) == ["make", "wait"]).unwrap();
     shim.signal(Signal::SIGTSTP);
     eventually("both are stopped", || is_stopped(tool) && is_stopped(shim.pid()));
     shim.signal(Signal::SIGCONT);
@@ -183,12 +184,12 @@ fn a_caller_that_is_killed_takes_its_tools_along() {
         let shim = Running::start(command.env("AIFO_SHIM_PROTO", version));
         eventually("the family is complete", || Path::new(&leaf).exists());
         shim.signal(Signal::SIGKILL);
-        eventually("nothing of it is left", || census(&id).is_empty());
+        eventually("nothing of it is left", || tagged_processes(&id).is_empty());
     }
 }
 
 #[test]
-fn a_runner_that_is_killed_is_told_and_replaced() {
+fn a_runner_that_is_killed_is_reported_and_replaced() {
     let session = streamed().kinds(&["c-cpp"]).start();
     for version in ["2", "3"] {
         let id = fresh_id();
@@ -200,7 +201,7 @@ fn a_runner_that_is_killed_is_told_and_replaced() {
         let outcome = shim.finish();
         assert_eq!(outcome.exited(125).text(), "ready\n");
         assert!(outcome.only_line().contains("unknown"), "{}", outcome.stderr);
-        eventually("nothing of it is left", || census(&id).is_empty());
+        eventually("nothing of it is left", || tagged_processes(&id).is_empty());
         let next = Outcome::of(session.shim("make").args(["say", "next"]));
         assert_eq!(next.exited(0).text(), "next\n");
     }
@@ -216,17 +217,16 @@ fn a_proxy_that_is_killed_leaves_nothing() {
     let sidecars = session.sidecars();
     send_signal(session.pid(), Signal::SIGKILL);
     shim.finish().exited(125);
-    eventually("nothing of it is left", || census(&id).is_empty());
+    eventually("nothing of it is left", || tagged_processes(&id).is_empty());
     let is_there = |pid| aifo_tests::is_alive(pid);
-    eventually("the sidecar has gone", || {
+    eventually("the sidecar has ended", || {
         sidecars.iter().all(|sidecar| !is_there(sidecar.guard) && !is_there(sidecar.runner))
     });
 }
 
-/// Whether these execs run, and neither the proxy nor a runner has done anything from one look to
-/// another.
+/// Whether these execs run and neither the proxy nor a runner was active between two checks.
 fn is_at_rest(session: &Session, ids: &[&str]) -> bool {
-    if ids.iter().any(|id| census(id).is_empty()) {
+    if ids.iter().any(|id| tagged_processes(id).is_empty()) {
         return false;
     }
     let switches = || {
@@ -244,7 +244,7 @@ fn is_at_rest(session: &Session, ids: &[&str]) -> bool {
 #[track_caller]
 fn check_noise(child: &mut Child, seed: u64, size: u64) {
     let mut stdout = child.stdout.take().expect("stdout is a pipe");
-    let (mut noise, mut buffer) = (Noise::new(seed), vec![0; BLOCK]);
+    let (mut noise, mut buffer) = (RandomBytes::new(seed), vec![0; BLOCK]);
     loop {
         match stdout.read(&mut buffer).expect("the pipe can be read") {
             0 => break,

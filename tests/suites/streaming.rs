@@ -1,10 +1,11 @@
-//! Output: in order, as it comes, and not held up by who else has the pipe.
+//! Output streams: ordered, timely, and independent of other holders of the pipe.
 
 use std::fs;
 use std::io::Read;
 
 use aifo_tests::{
-    Listen, Outcome, Running, Session, Setup, Tool, census, eventually, fresh_id, is_alive,
+    Listen, Outcome, Running, Session, SessionSetup, Tool, eventually, fresh_id, is_alive,
+    tagged_processes,
 };
 
 const TRANSPORTS: [Listen; 2] = [Listen::Default, Listen::Tcp];
@@ -25,12 +26,12 @@ fn stdout_and_stderr_are_merged_in_written_order() {
     assert_eq!((shim.text(), shim.stderr.as_str()), (in_turns(200), ""));
 }
 
-/// A shim does with stdout and stderr what its caller has done: they are two, or they are one.
+/// The shim's stdout and stderr stay separate, or shared, as its caller set them up.
 #[test]
 fn stdout_and_stderr_are_as_the_caller_has_them() {
     let lines = |name: &str| (0..200).map(|round| format!("{name} {round}\n")).collect::<String>();
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         for relays in ["0", "1"] {
             let mut shim = session.shim("make");
             shim.args(["both", "200"]).env("AIFO_SHIM_RELAY", relays);
@@ -40,21 +41,21 @@ fn stdout_and_stderr_are_as_the_caller_has_them() {
             let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
             shim.stdout(writer.try_clone().expect("an fd can be cloned")).stderr(writer);
             let mut child = shim.spawn().expect("the shim starts");
-            // The command holds the pipe open as well.
+            // The command holds the pipe open, too.
             drop(shim);
             let mut together = String::new();
             reader.read_to_string(&mut together).expect("the output is text");
             assert_eq!(together, in_turns(200), "{relays}");
-            assert!(child.wait().expect("it is our child").success());
+            assert!(child.wait().expect("try_wait works on a child").success());
         }
     }
 }
 
-/// The tool goes on only after its first line has been read, so no buffering can pass.
+/// The tool continues only after its first line was read, so buffering fails the test.
 #[test]
 fn v2_output_arrives_while_the_tool_runs() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let go = session.file("go");
         let mut call = session.send(&session.exec("make", ["hold", &go]));
         let so_far = call.read_until(b"first\n").to_vec();
@@ -86,22 +87,22 @@ fn the_head_comes_before_any_output() {
     assert_eq!(call.answer().exit_code(), Some("137"));
 }
 
-/// The child starts to write only when the answer is complete, and writes more than any pipe holds.
+/// The child writes only after the response is complete, and more than any pipe holds.
 #[test]
 fn a_background_child_neither_holds_the_answer_nor_breaks_on_it() {
     for version in ["1", "2"] {
         let session = Session::start();
-        let (id, told) = (fresh_id(), session.file("told"));
-        let call = session.exec("make", ["background", &told]).id(&id).proto(version);
+        let (id, printed) = (fresh_id(), session.file("told"));
+        let call = session.exec("make", ["background", &printed]).id(&id).proto(version);
         let answer = session.answer(&call);
         assert_eq!((answer.text().as_str(), answer.exit_code()), ("parent\n", Some("0")));
 
-        let left = census(&id);
+        let left = tagged_processes(&id);
         assert_eq!(left.len(), 1, "the child lives on");
         assert!(is_alive(left[0]));
         fs::write(session.file("told.go"), "").unwrap();
-        eventually("the child has told how its writes went", || fs::exists(&told).unwrap());
-        assert_eq!(fs::read_to_string(&told).unwrap(), "survived");
+        eventually("the child has reported its writes", || fs::exists(&printed).unwrap());
+        assert_eq!(fs::read_to_string(&printed).unwrap(), "survived");
     }
 }
 
@@ -115,7 +116,7 @@ fn empty_output_is_no_chunk() {
 
 #[test]
 fn bytes_are_not_looked_at() {
-    let session = Setup::new().tool("cc", Tool::Link("/bin/cat".into())).start();
+    let session = SessionSetup::new().tool("cc", Tool::Link("/bin/cat".into())).start();
     let bytes: Vec<u8> = (0..=255).cycle().take(1000).collect();
     let file = session.file("bytes");
     fs::write(&file, &bytes).unwrap();

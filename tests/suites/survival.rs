@@ -1,40 +1,40 @@
-//! Nothing survives: however an exec ends by force, the census of `/proc` finds no process of it.
+//! No process survives a forced end of its exec: the search of `/proc` for exec tags finds none.
 
 use std::fs;
 use std::path::Path;
 
 use aifo_tests::{
-    Connection, Listen, Running, Session, Setup, Signal, census, eventually, fresh_id, is_alive,
-    send_signal,
+    Connection, Listen, Running, Session, SessionSetup, Signal, eventually, fresh_id, is_alive,
+    send_signal, tagged_processes,
 };
 
-/// A running exec whose tool has a child that was forked twice, has a session of its own and obeys
-/// nothing but KILL. The tool is silent all the time.
+/// A running exec whose tool has a child that is forked twice, has its own session and ignores all
+/// signals but KILL. The tool prints nothing.
 struct Family {
     id: String,
     call: Connection,
 }
 
-/// `tree` obeys signals itself, `stubborn-tree` does not.
+/// `tree` handles signals itself, `stubborn-tree` does not.
 #[track_caller]
 fn family(session: &Session, verb: &str, version: &str) -> Family {
     let id = fresh_id();
     let file = session.file(&id);
     let call = session.send(&session.exec("make", [verb, &file]).id(&id).proto(version));
     let leaf = leaf(session, &file);
-    assert!(census(&id).contains(&leaf), "the leaf carries the mark");
+    assert!(tagged_processes(&id).contains(&leaf), "the leaf has the exec tag");
     Family { id, call }
 }
 
 #[track_caller]
 fn leaf(session: &Session, file: &str) -> i32 {
     eventually("the family is complete", || Path::new(file).exists());
-    session.process(fs::read_to_string(file).unwrap().parse().expect("the leaf tells its pid"))
+    session.process(fs::read_to_string(file).unwrap().parse().expect("the leaf writes its pid"))
 }
 
 #[track_caller]
 fn check_gone(id: &str) {
-    eventually("nothing of the exec is left", || census(id).is_empty());
+    eventually("nothing of the exec is left", || tagged_processes(id).is_empty());
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn ctrl_c_at_the_shim_takes_the_whole_family() {
     let id = fresh_id();
     let file = session.file(&id);
     let mut command = session.shim("make");
-    // By version 3 a child that blocks every signal lives on, as it would natively.
+    // In version 3, a child that blocks every signal survives, as natively.
     command.args(["tree", &file]).env("AIFO_EXEC_ID", &id).env("AIFO_SHIM_PROTO", "2");
     let shim = Running::start(&mut command);
     leaf(&session, &file);
@@ -72,14 +72,14 @@ fn ctrl_c_at_the_shim_takes_the_whole_family() {
 #[test]
 fn a_disconnect_takes_the_whole_family() {
     for listen in [Listen::Default, Listen::Tcp] {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         for version in ["1", "2"] {
             let family = family(&session, "stubborn-tree", version);
             drop(family.call);
             check_gone(&family.id);
-            let told =
+            let printed =
                 session.log_lines(&[&format!("aifo-coder: disconnect exec_id={}", family.id)]);
-            assert_eq!(told.len(), 1, "{told:?}");
+            assert_eq!(printed.len(), 1, "{printed:?}");
         }
     }
 }
@@ -101,7 +101,7 @@ fn a_killed_shim_takes_the_whole_family() {
 fn a_stopped_tool_does_not_outlive_its_client() {
     let session = Session::start();
     let family = family(&session, "stubborn-tree", "2");
-    for pid in census(&family.id) {
+    for pid in tagged_processes(&family.id) {
         send_signal(pid, Signal::SIGSTOP);
     }
     drop(family.call);
@@ -116,7 +116,7 @@ fn the_end_of_the_proxy_takes_every_family() {
         let sidecars = session.sidecars();
         assert_eq!(session.end(signal).code(), Some(0), "a graceful stop");
         for family in &families {
-            assert!(census(&family.id).is_empty(), "gone before the proxy is");
+            assert!(tagged_processes(&family.id).is_empty(), "ended before the proxy");
         }
         for sidecar in sidecars {
             assert!(!is_alive(sidecar.guard) && !is_alive(sidecar.runner));
@@ -127,7 +127,7 @@ fn the_end_of_the_proxy_takes_every_family() {
 #[test]
 fn kill_9_of_proxy_runner_or_guard_takes_every_family() {
     for victim in ["proxy", "runner", "guard"] {
-        let session = Setup::new().kinds(&["c-cpp"]).start();
+        let session = SessionSetup::new().kinds(&["c-cpp"]).start();
         let families = ["tree", "stubborn-tree"].map(|verb| family(&session, verb, "2"));
         let sidecar = session.sidecars()[0];
         let pid = match victim {
@@ -139,7 +139,7 @@ fn kill_9_of_proxy_runner_or_guard_takes_every_family() {
         for family in &families {
             check_gone(&family.id);
         }
-        eventually("the runner is gone", || !is_alive(sidecar.runner));
+        eventually("the runner has ended", || !is_alive(sidecar.runner));
     }
 }
 
@@ -158,13 +158,13 @@ fn after_a_normal_exit_background_children_live_until_the_session_ends() {
     check_gone(&id);
 }
 
-/// A client that interrupts and leaves at once must not interrupt twice.
+/// A client that interrupts and disconnects at once interrupts only once.
 #[test]
 fn a_disconnect_right_after_a_signal_leaves_the_int_out() {
     let session = Session::start();
-    let (id, told) = (fresh_id(), session.file("told"));
-    let call = session.send(&session.exec("make", ["record", &told]).id(&id));
-    let heard = || fs::read_to_string(&told).unwrap_or_default();
+    let (id, printed) = (fresh_id(), session.file("told"));
+    let call = session.send(&session.exec("make", ["record", &printed]).id(&id));
+    let heard = || fs::read_to_string(&printed).unwrap_or_default();
     eventually("the tool listens", || heard() == "ready\n");
     assert_eq!(session.signal(&id, "USR1").status(), 204);
     drop(call);
@@ -175,31 +175,34 @@ fn a_disconnect_right_after_a_signal_leaves_the_int_out() {
 #[test]
 fn a_disconnect_is_int_then_term_then_kill() {
     let session = Session::start();
-    let (id, told) = (fresh_id(), session.file("told"));
-    let call = session.send(&session.exec("make", ["record", &told]).id(&id));
-    let heard = || fs::read_to_string(&told).unwrap_or_default();
+    let (id, printed) = (fresh_id(), session.file("told"));
+    let call = session.send(&session.exec("make", ["record", &printed]).id(&id));
+    let heard = || fs::read_to_string(&printed).unwrap_or_default();
     eventually("the tool listens", || heard() == "ready\n");
     drop(call);
     check_gone(&id);
     assert_eq!(heard(), "ready\nSIGINT\nSIGTERM\n");
 }
 
-/// Forked twice, in a session of its own and with an empty environment: only the tree of processes
-/// still knows it, and that ends with the session.
+/// Forked twice, with its own session and an empty environment: only the process tree identifies
+/// it, and that ends with the session.
 #[test]
-fn what_has_lost_its_mark_ends_with_the_session() {
+fn a_process_without_its_exec_tag_ends_with_the_session() {
     for how in ["end", "proxy", "runner", "guard"] {
-        let mut session = Setup::new().kinds(&["c-cpp"]).start();
+        let mut session = SessionSetup::new().kinds(&["c-cpp"]).start();
         let (id, file) = (fresh_id(), session.file("leaf"));
         let answer = session.answer(&session.exec("make", ["bare-daemon", &file]).id(&id));
         assert_eq!(answer.exit_code(), Some("0"), "{}", answer.text());
         let leaf = leaf(&session, &file);
-        assert!(census(&id).is_empty() && is_alive(leaf), "it has lost its mark and lives on");
+        assert!(
+            tagged_processes(&id).is_empty() && is_alive(leaf),
+            "it has lost its mark and lives on"
+        );
         let sidecar = session.sidecars()[0];
         match how {
             "end" => {
                 assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
-                assert!(!is_alive(leaf), "gone before the proxy is");
+                assert!(!is_alive(leaf), "ended before the proxy");
             }
             "proxy" => _ = session.end(Signal::SIGKILL),
             "runner" => send_signal(sidecar.runner, Signal::SIGKILL),
@@ -209,7 +212,7 @@ fn what_has_lost_its_mark_ends_with_the_session() {
     }
 }
 
-/// Fifty processes that each start another one when they are told to end.
+/// Fifty processes that each start another on TERM.
 #[test]
 fn what_multiplies_on_term_is_gone_all_the_same() {
     let mut session = Session::start();
@@ -232,10 +235,10 @@ fn what_multiplies_on_term_is_gone_all_the_same() {
 
     let (id, _, _call) = grow(&session);
     assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
-    assert!(census(&id).is_empty(), "gone before the proxy is");
+    assert!(tagged_processes(&id).is_empty(), "ended before the proxy");
 }
 
-/// Its output has nowhere to go, so its ending cannot be told either.
+/// Its output is blocked, so its ending cannot be reported either.
 #[test]
 fn a_client_that_does_not_read_does_not_hold_up_the_end() {
     let mut session = Session::start();
@@ -244,5 +247,5 @@ fn a_client_that_does_not_read_does_not_hold_up_the_end() {
     let mut call = session.send(&session.exec("make", ["emit", &endless, "1"]).id(&id));
     call.read_until(b"\r\n\r\n");
     assert_eq!(session.end(Signal::SIGTERM).code(), Some(0));
-    assert!(census(&id).is_empty(), "gone before the proxy is");
+    assert!(tagged_processes(&id).is_empty(), "ended before the proxy");
 }

@@ -1,28 +1,27 @@
-//! On a terminal: our own lines, the shell that is left behind, and job control.
+//! Terminals: aifo's own lines, the calling shell, and job control.
 
 use std::process::Command;
 
 use aifo_tests::{
-    Running, Session, Setup, Signal, Terminal, Tool, argv, census, eventually, fresh_id, is_alive,
-    is_stopped, send_signal,
+    Running, Session, SessionSetup, Signal, Terminal, Tool, argv, eventually, fresh_id, is_alive,
+    is_stopped, send_signal, tagged_processes,
 };
 
-/// Back to the line's start, and away with what stands there.
+/// Returns to the line's start and clears the line.
 const CLEAR: &str = "\r\x1b[K";
 
-/// An interactive shell, or one that runs a script, in which `make` is the shim.
+/// An interactive or script shell in which `make` is the shim.
 fn bash(session: &Session, args: &[&str]) -> Command {
     let mut shell = Command::new("/bin/bash");
     shell.args(["--norc", "--noprofile"]).args(args).env_clear();
     let shim = session.shim("make");
     shell.envs(shim.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    // A prompt of its own and no line editing: what is shown is what was printed.
+    // A fixed prompt and no line editing, so the screen has only printed text.
     shell.env("TERM", "dumb").env("PS1", "PROMPT ").current_dir(session.workspace());
     shell
 }
 
-/// Waits until a shell has asked so many times for a command. What is typed before it asks again is
-/// typed for the tool.
+/// Waits for the shell's nth prompt. Keys typed before it go to the tool.
 #[track_caller]
 fn expect_prompts(terminal: &Terminal, count: usize) -> &Terminal {
     eventually(&format!("the shell has prompted {count} times"), || {
@@ -31,15 +30,14 @@ fn expect_prompts(terminal: &Terminal, count: usize) -> &Terminal {
     terminal
 }
 
-/// The tool of an exec, which need not be the only process that carries its mark.
+/// The tool of an exec, which may have other tagged processes.
 #[track_caller]
 fn waiting_tool(id: &str) -> i32 {
-    let tool = census(id).into_iter().find(|&pid| argv(pid) == ["make", "wait"]);
+    let tool = tagged_processes(id).into_iter().find(|&pid| argv(pid) == ["make", "wait"]);
     tool.expect("the tool of the exec runs")
 }
 
-/// Waits for a whole line that holds `text`; each line so far is one of ours, set off from whatever
-/// stood there.
+/// Waits for a complete line with `text`; each of aifo's lines must start on a cleared line.
 #[track_caller]
 fn check_lines(terminal: &Terminal, text: &str, prefix: &str) {
     eventually(&format!("a line holds {text:?}"), || {
@@ -75,7 +73,7 @@ fn a_shims_lines_clear_the_line_they_stand_on() {
 
 #[test]
 fn a_launchers_lines_clear_the_line_they_stand_on() {
-    let setup = Setup::new().verbose();
+    let setup = SessionSetup::new().verbose();
     let terminal = Terminal::new();
     let mut run = setup.coder();
     run.args(["run", "--toolchain", "c-cpp", "--", "make", "say", "hi"]).stderr(terminal.stdio());
@@ -84,10 +82,10 @@ fn a_launchers_lines_clear_the_line_they_stand_on() {
     check_lines(&terminal, "exec end", "aifo-");
 }
 
-/// Also the last word of a launcher that cannot do what it was asked.
+/// Also the launcher's last error.
 #[test]
 fn a_failed_start_clears_the_line_it_stands_on() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let terminal = Terminal::new();
     let mut serve = setup.coder();
     serve.args(["serve", "--workspace", "/no/such/place"]).stderr(terminal.stdio());
@@ -104,7 +102,7 @@ fn an_interactive_shell_without_its_proxy_is_hung_up() {
     terminal.expect("ready");
     send_signal(session.pid(), Signal::SIGKILL);
     assert_eq!(shell.finish(), Err(Signal::SIGHUP as i32));
-    terminal.expect("ending is unknown");
+    terminal.expect("status is unknown");
 }
 
 #[test]
@@ -117,12 +115,12 @@ fn the_environment_keeps_the_shell() {
     terminal.expect("PROMPT ").press("make wait\n");
     terminal.expect("ready");
     send_signal(session.pid(), Signal::SIGKILL);
-    terminal.expect("ending is unknown").press("echo code=$?\n");
+    terminal.expect("status is unknown").press("echo code=$?\n");
     terminal.expect("code=125").press("exit 7\n");
     assert_eq!(shell.finish(), Ok(7));
 }
 
-/// A script has more to do than to be somebody's place to type in.
+/// A script is not treated as an interactive shell.
 #[test]
 fn a_script_on_a_terminal_is_no_interactive_shell() {
     let session = Session::start();
@@ -144,7 +142,7 @@ fn without_a_terminal_no_shell_is_hung_up() {
 }
 
 #[test]
-fn a_tool_that_fails_by_itself_hangs_up_on_nobody() {
+fn a_tool_that_fails_by_itself_hangs_up_on_no_process() {
     let session = Session::start();
     let terminal = Terminal::new();
     let shell = terminal.start(&bash(&session, &["-i"]));
@@ -155,7 +153,7 @@ fn a_tool_that_fails_by_itself_hangs_up_on_nobody() {
     assert!(!terminal.shown().contains("aifo-shim"), "{}", terminal.shown());
 }
 
-/// Version 3 has them typed on a terminal of the tool's, version 2 forwards what they do to the shim.
+/// Version 3 types them on the tool's terminal; version 2 forwards their signals.
 #[test]
 fn ctrl_c_and_ctrl_z_are_the_tools() {
     let session = Session::start();
@@ -182,7 +180,7 @@ fn ctrl_c_and_ctrl_z_are_the_tools() {
     }
 }
 
-/// The same without a shell: the shim stops with its tool and goes on with it.
+/// Without a shell: the shim stops and continues with its tool.
 #[test]
 fn a_stopped_shim_stops_its_tool() {
     let session = Session::start();
@@ -206,26 +204,27 @@ fn a_stopped_shim_stops_its_tool() {
     assert_eq!(interrupted("3").died_of(Signal::SIGTERM).text(), "ready\n");
 }
 
-/// An agent has the terminal as if it had been started without us.
+/// An agent controls the terminal as if it had been started directly.
 #[test]
 fn an_agent_is_in_the_foreground_and_hears_ctrl_c() {
-    let setup = Setup::new().tool("my-agent", Tool::Fake).tool("sh", Tool::Link("/bin/sh".into()));
+    let setup =
+        SessionSetup::new().tool("my-agent", Tool::Fake).tool("sh", Tool::Link("/bin/sh".into()));
     let run = |command: &[&str]| {
         let terminal = Terminal::new();
         let mut run = setup.coder();
         run.args(["run", "--toolchain", "c-cpp", "--"]).args(command);
-        let seated = terminal.start(&run);
-        (terminal, seated)
+        let process = terminal.start(&run);
+        (terminal, process)
     };
-    let (terminal, seated) = run(&["my-agent", "ids"]);
-    let leader = seated.pid();
-    assert_eq!(seated.finish(), Ok(0));
+    let (terminal, process) = run(&["my-agent", "ids"]);
+    let leader = process.pid();
+    assert_eq!(process.finish(), Ok(0));
     terminal.expect(&format!(" {leader} {leader}\r\n"));
 
-    let (terminal, seated) = run(&["sh", "-c", "make catch; echo code=$?"]);
-    // Not the sidecar, which is "ready in" some time.
+    let (terminal, process) = run(&["sh", "-c", "make catch; echo code=$?"]);
+    // Not the sidecar's "ready in" line.
     terminal.expect("ready\r\n").press("\x03");
     terminal.expect("SIGINT\r\n");
-    // The shell has been interrupted as well, once its child had ended.
-    assert!(matches!(seated.finish(), Ok(0 | 130)), "{}", terminal.shown());
+    // The shell is interrupted as well, after its child has ended.
+    assert!(matches!(process.finish(), Ok(0 | 130)), "{}", terminal.shown());
 }

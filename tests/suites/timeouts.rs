@@ -1,12 +1,12 @@
-//! A tool that runs longer than the session allows.
+//! Tools that exceed the session's time limit.
 
 use std::fs;
 use std::path::Path;
 
-use aifo_tests::{Outcome, Session, Setup, census, eventually, fresh_id};
+use aifo_tests::{Outcome, Session, SessionSetup, eventually, fresh_id, tagged_processes};
 
 fn session() -> Session {
-    Setup::new().max_secs(1).start()
+    SessionSetup::new().max_secs(1).start()
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn the_shim_exits_124() {
 
 #[test]
 fn a_tool_that_is_in_time_is_left_alone() {
-    let session = Setup::new().max_secs(3600).start();
+    let session = SessionSetup::new().max_secs(3600).start();
     let answer = session.answer(&session.exec("make", ["exit", "3"]));
     assert_eq!(answer.exit_code(), Some("3"));
 }
@@ -43,34 +43,34 @@ fn a_tool_that_is_in_time_is_left_alone() {
 #[test]
 fn who_ignores_int_and_term_is_killed_with_its_family() {
     let session = session();
-    let (id, told) = (fresh_id(), session.file("told"));
-    let recording = session.send(&session.exec("make", ["record", &told]).id(&id));
+    let (id, printed) = (fresh_id(), session.file("told"));
+    let recording = session.send(&session.exec("make", ["record", &printed]).id(&id));
     let (family, leaf) = (fresh_id(), session.file("leaf"));
     let tree = session.exec("make", ["stubborn-tree", &leaf]).id(&family).proto("1");
     let tree = session.send(&tree);
     eventually("the family is complete", || Path::new(&leaf).exists());
 
     assert_eq!(recording.answer().trailer("X-Exit-Code"), Some("124"));
-    assert_eq!(fs::read_to_string(told).unwrap(), "ready\nSIGINT\nSIGTERM\n");
+    assert_eq!(fs::read_to_string(printed).unwrap(), "ready\nSIGINT\nSIGTERM\n");
     let tree = tree.answer();
     assert_eq!((tree.status(), tree.exit_code()), (504, Some("124")));
     eventually("nothing of the execs is left", || {
-        census(&id).is_empty() && census(&family).is_empty()
+        tagged_processes(&id).is_empty() && tagged_processes(&family).is_empty()
     });
 }
 
 #[test]
 fn the_environment_sets_the_limit_too() {
-    let none = Setup::new().env("AIFO_TOOLEEXEC_MAX_SECS", "1").max_secs(0).start();
+    let none = SessionSetup::new().env("AIFO_TOOLEEXEC_MAX_SECS", "1").max_secs(0).start();
     let go = none.file("go");
     let mut unlimited = none.send(&none.exec("make", ["hold", &go]));
     unlimited.read_until(b"first\n");
     for name in ["AIFO_TOOLEEXEC_MAX_SECS", "AIFO_TOOLEEXEC_TIMEOUT_SECS"] {
-        let session = Setup::new().env(name, "1").start();
+        let session = SessionSetup::new().env(name, "1").start();
         let answer = session.answer(&session.exec("make", ["wait"]));
         assert_eq!(answer.exit_code(), Some("124"), "{name}");
     }
-    // By now two sessions have run into a limit of the same length.
+    // Two sessions with the same limit have reached it by now.
     fs::write(go, "").unwrap();
     assert_eq!(unlimited.answer().exit_code(), Some("0"), "the flag wins, and 0 is none");
 }
@@ -82,6 +82,6 @@ fn a_client_that_does_not_read_does_not_stretch_it() {
     let endless = (1u64 << 40).to_string();
     let mut call = session.send(&session.exec("make", ["emit", &endless, "1"]).id(&id));
     call.read_until(b"\r\n\r\n");
-    eventually("the tool was ended", || census(&id).is_empty());
+    eventually("the tool was ended", || tagged_processes(&id).is_empty());
     assert_eq!(call.answer().exit_code(), Some("124"));
 }

@@ -1,10 +1,10 @@
-//! What proxy and shim tell when asked, and that they are quiet when not.
+//! Verbose output of proxy and shim, and their silence by default.
 
-use aifo_tests::{Outcome, Session, Setup, fresh_id};
+use aifo_tests::{Outcome, Session, SessionSetup, fresh_id};
 
 #[test]
-fn a_verbose_proxy_tells_start_and_end_of_every_exec() {
-    let session = Setup::new().verbose().start();
+fn a_verbose_proxy_logs_start_and_end_of_every_exec() {
+    let session = SessionSetup::new().verbose().start();
     let id = fresh_id();
     session.answer(&session.exec("make", ["exit", "3"]).id(&id));
     let starts = session.log_lines(&["aifo-coder: exec tool=make kind=c-cpp ", &id]);
@@ -12,7 +12,7 @@ fn a_verbose_proxy_tells_start_and_end_of_every_exec() {
     assert!(start.contains(&format!(" cwd={}", session.workspace().display())), "{start}");
     assert!(start.contains(" argv="), "{start}");
     let mut ends = Vec::new();
-    aifo_tests::eventually("the end is told", || {
+    aifo_tests::eventually("the end is logged", || {
         ends = session.log_lines(&["aifo-coder: exec end", &format!("exec_id={id} ")]);
         !ends.is_empty()
     });
@@ -20,10 +20,10 @@ fn a_verbose_proxy_tells_start_and_end_of_every_exec() {
     assert!(end.contains(" code=3") && end.contains(" ms="), "{end}");
 }
 
-/// The stream itself has no word about it.
+/// The response does not report it.
 #[test]
-fn an_escalation_is_told_by_the_log_alone() {
-    let session = Setup::new().max_secs(1).verbose().start();
+fn an_escalation_is_reported_by_the_log_alone() {
+    let session = SessionSetup::new().max_secs(1).verbose().start();
     let answer = session.answer(&session.exec("make", ["catch"]));
     assert_eq!((answer.status(), answer.text().as_str()), (200, "ready\nSIGINT\n"));
     assert_eq!(session.log_lines(&["aifo-coder: ", "time limit reached"]).len(), 1);
@@ -31,7 +31,7 @@ fn an_escalation_is_told_by_the_log_alone() {
 
 #[test]
 fn a_log_line_is_one_line_whatever_the_arguments_hold() {
-    let session = Setup::new().verbose().start();
+    let session = SessionSetup::new().verbose().start();
     let id = fresh_id();
     session.answer(&session.exec("make", ["say", "a\nb\r\x1b[31m", "aifo-coder: forged"]).id(&id));
     for line in session.log().lines() {
@@ -52,7 +52,7 @@ fn a_proxy_is_quiet_by_default() {
 
 #[test]
 fn only_a_verbose_proxy_pads_v1_with_newlines() {
-    let session = Setup::new().verbose().start();
+    let session = SessionSetup::new().verbose().start();
     let v1 = session.answer(&session.exec("make", ["say", "hi"]).proto("1"));
     assert_eq!(v1.text(), "\nhi\n\n");
     let v2 = session.answer(&session.exec("make", ["say", "hi"]));
@@ -60,7 +60,7 @@ fn only_a_verbose_proxy_pads_v1_with_newlines() {
 }
 
 #[test]
-fn a_verbose_shim_tells_its_decision_on_stderr() {
+fn a_verbose_shim_prints_its_decision_on_stderr() {
     let session = Session::start();
     let mut command = session.shim("make");
     let outcome = Outcome::of(command.args(["say", "hi"]).env("AIFO_TOOLCHAIN_VERBOSE", "1"));

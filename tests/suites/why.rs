@@ -1,36 +1,36 @@
-//! `aifo-coder why`: what a user is told about a call that nobody makes. Each answer is a file in
-//! `tests/snapshots/why`; `AIFO_WRITE_SNAPSHOTS=1` writes them anew, to be read before they are
-//! committed.
+//! `aifo-coder why`: explanations of calls without running them. Each output is a file in
+//! `tests/snapshots/why`; `AIFO_WRITE_SNAPSHOTS=1` rewrites them for review.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Outcome, Setup, Tool, binaries};
+use aifo_tests::{Outcome, SessionSetup, Tool, binaries};
 
-/// One question, and whatever it takes to ask it.
+/// A question and its setup.
 #[derive(Clone, Copy, Default)]
 struct Question {
-    /// The name of the answer's file.
+    /// The name of the snapshot.
     name: &'static str,
-    /// The user's configuration file, if there is one.
+    /// The user's configuration, if any.
     user: &'static str,
-    /// The workspace's.
+    /// The workspace's configuration.
     workspace: &'static str,
-    /// Variables of the caller's.
+    /// The caller's variables.
     env: &'static [(&'static str, &'static str)],
-    /// What follows `aifo-coder why`. `@` stands for the folder that holds all others.
+    /// The arguments of `aifo-coder why`. `@` is the parent of all other directories.
     words: &'static [&'static str],
 }
 
-fn setup() -> Setup {
+fn setup() -> SessionSetup {
     let tools = ["node", "npm", "python3", "pip", "just", "javac", "ls"];
-    let setup = tools.into_iter().fold(Setup::new(), |setup, name| setup.tool(name, Tool::Fake));
+    let setup =
+        tools.into_iter().fold(SessionSetup::new(), |setup, name| setup.tool(name, Tool::Fake));
     let say = Tool::File(b"#!/bin/sh\n".to_vec(), 0o755);
     let setup = setup.tool("say", say).tool("ninja", Tool::File(b"no program\n".to_vec(), 0o644));
     let scratch = scratch(&setup);
-    for folder in ["workspace/src", "workspace/web/src", "agent", "home/.config/aifo"] {
-        fs::create_dir_all(scratch.join(folder)).unwrap();
+    for dir in ["workspace/src", "workspace/web/src", "agent", "home/.config/aifo"] {
+        fs::create_dir_all(scratch.join(dir)).unwrap();
     }
     for own in [".venv/bin/python3", "node_modules/.bin/tsc"] {
         let own = scratch.join("workspace/web").join(own);
@@ -44,15 +44,15 @@ fn setup() -> Setup {
     setup
 }
 
-/// `aifo-coder` with no variable of its own: each that there is counts among those of the caller.
-fn coder(setup: &Setup) -> Command {
+/// `aifo-coder` without additional variables: each would count as the caller's.
+fn coder(setup: &SessionSetup) -> Command {
     let mut coder = setup.coder();
     coder.env_remove("AIFO_BACKEND");
     coder
 }
 
-fn scratch(setup: &Setup) -> PathBuf {
-    setup.workspace().parent().expect("a setup has its folders in one").to_owned()
+fn scratch(setup: &SessionSetup) -> PathBuf {
+    setup.workspace().parent().expect("a setup has one parent directory").to_owned()
 }
 
 #[track_caller]
@@ -79,8 +79,8 @@ fn check(questions: &[Question]) {
             ("agent", "/opt/agent"),
         ];
         let mut text = outcome.exited(0).text();
-        for (folder, shown) in places {
-            text = text.replace(scratch.join(folder).to_str().unwrap(), shown);
+        for (dir, shown) in places {
+            text = text.replace(scratch.join(dir).to_str().unwrap(), shown);
         }
         text = text.replace(scratch.to_str().unwrap(), "/elsewhere");
         let asked = format!("$ aifo-coder why {}\n", question.words.join(" "));
@@ -89,7 +89,7 @@ fn check(questions: &[Question]) {
     }
 }
 
-/// What keeps tools in their place depends on the kernel.
+/// Removes kernel-dependent lines about confinement.
 fn machine_independent(text: &str) -> String {
     let depends = |line: &str| line.trim_start().trim_start_matches('"').starts_with("confinement");
     text.lines().filter(|line| !depends(line)).map(|line| format!("{line}\n")).collect()
@@ -316,23 +316,23 @@ fn in_json() {
 }
 
 #[test]
-fn what_keeps_a_tool_in_its_place_is_told() {
+fn confinement_is_reported() {
     let setup = setup();
     let ask = |tool| Outcome::of(coder(&setup).args(["why", RUST, tool])).exited(0).text();
     assert!(ask("cargo").contains("\nconfinement: tools "), "{}", ask("cargo"));
-    assert!(!ask("ls").contains("confinement"), "it is not ours to confine");
+    assert!(!ask("ls").contains("confinement"), "local programs are not confined");
     let file = scratch(&setup).join("home/.config/aifo/config.toml");
     fs::write(file, "confine = 'off'").unwrap();
     let as_asked = "confinement: tools are not confined, as asked";
     assert!(ask("cargo").contains(as_asked), "{}", ask("cargo"));
 }
 
-/// Their tools are those of their images, whatever this machine has.
+/// Sidecars in containers have the tools of their images, whatever this machine has.
 #[test]
 fn sidecars_in_containers() {
     let setup = setup();
     let image = scratch(&setup).join("image");
-    // An engine that has every image, or none.
+    // An engine with every image, or none.
     let info =
         r#"{"ServerVersion":"28.0.0","OperatingSystem":"x","KernelVersion":"6.1","MemTotal":1}"#;
     let setup = setup.script(
@@ -343,20 +343,24 @@ fn sidecars_in_containers() {
         let mut why = coder(&setup);
         Outcome::of(why.env("AIFO_BACKEND", backend).arg("why").args(words)).exited(0).text()
     };
-    let in_containers = |told: &str| told.contains("\nconfinement: tools run in containers: ");
+    let in_containers =
+        |printed: &str| printed.contains("\nconfinement: tools run in containers: ");
     let rustfmt = "result:      rustfmt would run in the rust sidecar\n";
 
-    let told = ask("auto", &[RUST, "rustfmt"]);
-    assert!(told.contains("result:      nothing would run") && !in_containers(&told), "{told}");
+    let printed = ask("auto", &[RUST, "rustfmt"]);
+    assert!(
+        printed.contains("result:      nothing would run") && !in_containers(&printed),
+        "{printed}"
+    );
     fs::write(&image, "").unwrap();
     for backend in ["auto", "docker"] {
-        let told = ask(backend, &[RUST, "rustfmt"]);
-        assert!(told.contains(rustfmt) && in_containers(&told), "{told}");
+        let printed = ask(backend, &[RUST, "rustfmt"]);
+        assert!(printed.contains(rustfmt) && in_containers(&printed), "{printed}");
     }
-    let told = ask("auto", &["--toolchain=rust,c-cpp", "make"]);
-    assert!(told.contains("chosen:      c-cpp, if its container has make\n"), "{told}");
-    let told = ask("local", &[RUST, "rustfmt"]);
-    assert!(!told.contains(rustfmt) && !in_containers(&told), "{told}");
+    let printed = ask("auto", &["--toolchain=rust,c-cpp", "make"]);
+    assert!(printed.contains("chosen:      c-cpp, if its container has make\n"), "{printed}");
+    let printed = ask("local", &[RUST, "rustfmt"]);
+    assert!(!printed.contains(rustfmt) && !in_containers(&printed), "{printed}");
 }
 
 #[test]

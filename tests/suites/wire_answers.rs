@@ -1,15 +1,15 @@
-//! Every answer byte for byte, and the order in which a request is judged.
+//! Every response byte for byte, and the order of checks.
 
-use aifo_tests::{Answer, Listen, Request, Session, Setup, Tool, eventually, fresh_id};
+use aifo_tests::{Answer, Listen, Request, Session, SessionSetup, Tool, eventually, fresh_id};
 
 const WRONG_VERSION: &str = "Unsupported shim protocol; expected 1 or 2\n";
 const TRANSPORTS: [Listen; 2] = [Listen::Default, Listen::Tcp];
 
 fn rust_session(listen: Listen) -> Session {
-    Setup::new().kinds(&["rust"]).listen(listen).start()
+    SessionSetup::new().kinds(&["rust"]).listen(listen).start()
 }
 
-/// The whole answer: status line, headers in their order, body.
+/// Expects status line, ordered headers, and body.
 #[track_caller]
 fn check_plain(answer: &Answer, status: &str, exit_code: u8, body: &str) {
     let expected = format!(
@@ -51,7 +51,7 @@ fn v2_is_a_stream_with_a_trailer() {
 
         let answer = session.answer(&session.exec("make", ["exit", "7"]));
         assert_eq!((answer.text().as_str(), answer.trailer("X-Exit-Code")), ("", Some("7")));
-        assert_eq!(answer.header("X-Exec-Id"), None, "an id that was not given is not told");
+        assert_eq!(answer.header("X-Exec-Id"), None, "no id in the response to a call without one");
     }
 }
 
@@ -105,9 +105,9 @@ fn malformed_heads_are_bad_requests() {
     }
 }
 
-/// Each row is wrong in every way from its own on; the first way is told.
+/// Each row also has the faults of all later rows; the first is reported.
 #[test]
-fn the_first_fault_in_order_is_told() {
+fn the_first_fault_in_order_is_reported() {
     for listen in TRANSPORTS {
         let session = rust_session(listen);
         let request = |line: &str, token: &str, version: &str, body: &str| {
@@ -232,7 +232,7 @@ fn an_exec_id_in_use_is_a_conflict() {
 fn a_tool_that_cannot_be_started_is_an_error_with_its_cause() {
     let absent_interpreter = Tool::File(b"#!/no/such/interpreter\n".to_vec(), 0o755);
     for listen in TRANSPORTS {
-        let setup = Setup::new().tool("gcc", absent_interpreter.clone()).listen(listen);
+        let setup = SessionSetup::new().tool("gcc", absent_interpreter.clone()).listen(listen);
         let session = setup.start();
         for version in ["1", "2"] {
             let answer = session.answer(&session.exec("gcc", ["say"]).proto(version));

@@ -1,20 +1,20 @@
-//! A body that is cut off, oversize or malformed is never executed.
+//! A truncated, oversize or malformed body never runs a tool.
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use aifo_tests::{Listen, Request, Session, Setup, form};
+use aifo_tests::{Listen, Request, Session, SessionSetup, form};
 
 const TRANSPORTS: [Listen; 2] = [Listen::Default, Listen::Tcp];
 const MIB: usize = 1024 * 1024;
 
-/// A call that would leave `ran` in the workspace; nothing is said about its body's length yet.
+/// A call that would create `ran` in the workspace, without body framing.
 fn unframed(session: &Session) -> Request {
     session.exec("make", ["count", &session.file("ran")]).proto("1")
 }
 
-/// The same, with the body as one whole chunk.
+/// The same, with the body as one chunk.
 fn chunked(session: &Session) -> Request {
     let call = unframed(session);
     let body = [&chunk(call.encode_body())[..], b"0\r\n\r\n"].concat();
@@ -25,7 +25,7 @@ fn chunk(data: &[u8]) -> Vec<u8> {
     [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat()
 }
 
-/// A form body of exactly `size` bytes: the call and an unknown key that fills it up.
+/// A form body of exactly `size` bytes, padded by an unknown key.
 fn padded(session: &Session, size: usize) -> Vec<u8> {
     let mut body = unframed(session).encode_body().to_vec();
     body.extend_from_slice(b"&pad=");
@@ -33,7 +33,7 @@ fn padded(session: &Session, size: usize) -> Vec<u8> {
     body
 }
 
-/// Asserts that nothing ran, also after a later call has gone all the way.
+/// Asserts that nothing ran, also after a later call has completed.
 #[track_caller]
 fn check_nothing_ran(session: &Session) {
     let later = session.answer(&session.exec("make", ["count", &session.file("later")]));
@@ -44,7 +44,7 @@ fn check_nothing_ran(session: &Session) {
 #[test]
 fn the_call_that_the_others_spoil_is_good() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         assert_eq!(session.answer(&unframed(&session)).status(), 200);
         assert_eq!(session.answer(&chunked(&session)).status(), 200);
         let ran = fs::read_to_string(session.file("ran")).expect("it ran");
@@ -55,13 +55,13 @@ fn the_call_that_the_others_spoil_is_good() {
 #[test]
 fn declared_lengths_that_mean_nothing() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         for length in ["abc", "+5", "-1", "", "5, 5", "5 5", "0x5", "5.0", "18446744073709551616"] {
             let request = unframed(&session).header("Content-Length", length);
             let mut connection = session.send(&request);
             connection.half_close();
             let answer = connection.answer();
-            // A number too large to count is no number or no size we take: both refuse.
+            // A number that is too large is refused as malformed or as oversize.
             assert!(matches!(answer.status(), 400 | 413), "{length:?}: {}", answer.status_line);
             assert_eq!(answer.exit_code(), Some("86"));
         }
@@ -82,7 +82,7 @@ fn declared_lengths_that_mean_nothing() {
 #[test]
 fn transfer_codings() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let with = |codings: &[&str]| {
             let request = chunked(&session).without("Transfer-Encoding");
             codings.iter().fold(request, |r, coding| r.header("Transfer-Encoding", *coding))
@@ -112,7 +112,7 @@ fn transfer_codings() {
 #[test]
 fn malformed_chunks() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let data = unframed(&session).encode_body().to_vec();
         let good = chunk(&data);
         let size = format!("{:x}", data.len());
@@ -143,11 +143,11 @@ fn malformed_chunks() {
     }
 }
 
-/// Cut at every stage: the client says that no more comes, or just leaves.
+/// Truncated at every point, by a half-close or a disconnect.
 #[test]
 fn bodies_that_are_cut_off() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         for whole in [unframed(&session), chunked(&session)] {
             let head = whole.encode_head().len();
             let bytes = whole.encode();
@@ -165,11 +165,11 @@ fn bodies_that_are_cut_off() {
 #[test]
 fn the_largest_body_and_one_byte_more() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let body = padded(&session, MIB + 1);
         let too_large = unframed(&session).body(&body);
         let mut connection = session.connect();
-        // The answer may come before the body is taken.
+        // The response may arrive before all of the body is sent.
         let _ = connection.try_send(too_large.encode());
         assert_eq!(connection.answer().text(), "request body exceeds 1 MiB\n");
 
@@ -177,7 +177,7 @@ fn the_largest_body_and_one_byte_more() {
         let pieces = [&pieces[..], b"0\r\n\r\n"].concat();
         let too_large = unframed(&session).header("Transfer-Encoding", "chunked").body(pieces);
         let answer = session.answer(&too_large);
-        assert_eq!(answer.status_line, "HTTP/1.1 413 Content Too Large", "drained, then told");
+        assert_eq!(answer.status_line, "HTTP/1.1 413 Content Too Large", "drained, then refused");
         check_nothing_ran(&session);
 
         let body = padded(&session, MIB);
@@ -190,9 +190,9 @@ fn the_largest_body_and_one_byte_more() {
 }
 
 #[test]
-fn a_declared_oversize_is_told_before_the_body_comes() {
+fn a_declared_oversize_is_refused_before_the_body_arrives() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let request = unframed(&session).header("Content-Length", "1048577");
         let mut connection = session.connect();
         connection.send(request.encode_head());
@@ -203,14 +203,14 @@ fn a_declared_oversize_is_told_before_the_body_comes() {
 #[test]
 fn a_refused_client_may_still_send_its_body() {
     for listen in TRANSPORTS {
-        let session = Setup::new().listen(listen).start();
+        let session = SessionSetup::new().listen(listen).start();
         let body = form([("tool", &b"make"[..]), ("arg", &vec![b'x'; 256 * 1024])]);
         let request = session.post("/exec").with("Authorization", "Bearer wrong").body(body);
         assert_eq!(session.answer(&request).text(), "unauthorized\n");
     }
 }
 
-/// Waits out the 30 s that a body may stall.
+/// Waits for the 30 s timeout of a body.
 #[test]
 fn a_body_that_stalls_times_out() {
     let session = Session::start();
@@ -223,7 +223,7 @@ fn a_body_that_stalls_times_out() {
     check_nothing_ran(&session);
 }
 
-/// Waits out the 10 s in which a head must be complete. What is said then, if anything, is open.
+/// Waits for the 10 s timeout of a head. The response is unspecified.
 #[test]
 fn a_head_that_stalls_loses_its_connection() {
     let session = Session::start();

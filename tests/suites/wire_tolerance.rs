@@ -1,6 +1,6 @@
-//! What a proxy puts up with: every spelling that clients in the field use.
+//! Tolerated input: every spelling that existing clients use.
 
-use aifo_tests::{Listen, Request, Session, Setup};
+use aifo_tests::{Listen, Request, Session, SessionSetup};
 
 const TRANSPORTS: [Listen; 2] = [Listen::Default, Listen::Tcp];
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -17,9 +17,9 @@ fn check_hello(session: &Session, bytes: &[u8]) {
     assert_eq!((answer.status(), answer.text().as_str()), (200, "hello\n"));
 }
 
-fn on_both(story: impl Fn(&Session)) {
+fn on_both(test: impl Fn(&Session)) {
     for listen in TRANSPORTS {
-        story(&Setup::new().listen(listen).start());
+        test(&SessionSetup::new().listen(listen).start());
     }
 }
 
@@ -131,7 +131,11 @@ fn a_client_may_ask_before_it_sends_its_body() {
         for (request, status) in refused {
             let mut connection = session.connect();
             connection.send(request.encode_head()).half_close();
-            assert_eq!(connection.answer().status(), status, "told at once, not invited");
+            assert_eq!(
+                connection.answer().status(),
+                status,
+                "refused at once, without 100 Continue"
+            );
         }
     });
 }
@@ -140,7 +144,7 @@ fn a_client_may_ask_before_it_sends_its_body() {
 fn up_to_1024_headers() {
     on_both(|session| {
         let mut request = hello(session);
-        // Five of its own, with the length that `encode` adds.
+        // Five of its own, and the length that `encode` adds.
         let own = request.encode_head().lines().count() - 2;
         for _ in own..1024 {
             request = request.header("X", "y");
@@ -163,7 +167,7 @@ fn a_head_of_up_to_64_kib() {
         let too_large = hello(session).header("X-Large", "x".repeat(64 * 1024));
         assert_eq!(session.answer(&too_large).status(), 431);
 
-        // A head without end is noticed while it comes.
+        // A head without end is detected while it arrives.
         let mut connection = session.connect();
         connection.send("POST /exec HTTP/1.1\r\nX-Endless: ");
         let _ = connection.try_send("x".repeat(128 * 1024));

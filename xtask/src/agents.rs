@@ -1,37 +1,35 @@
-//! `cargo xtask test agents`: real agents, in images that are made here.
+//! `cargo xtask test agents`: tests real agents in locally built images.
 //!
-//! Beside the toolchains' images these are large, and each is fetched from a package index, so nobody
-//! makes all of them unasked.
+//! The images are large and come from package indexes, so only a usual set is built by default.
 
 use anyhow::{Result, bail};
 
 use crate::images::{self, Engine};
-use crate::{gate, suites};
+use crate::{container_gate, suites};
 
-/// What the names of the suites about agents begin with.
+/// Prefix of the agent suites' names.
 pub(crate) const PREFIX: &str = "agent_";
 
-/// The agents whose images are made where none is named: two in each way of being started, and one
-/// that types into a terminal.
+/// The agents tested by default: two of each way of being started, and one that uses a terminal.
 const USUAL: [&str; 5] = ["codex", "opencode", "gemini", "aider", "openhands"];
 
-/// `[docker|podman] [AGENT..]`: makes the images of these agents, and runs the suites about agents on
-/// the engine, the first that answers unless it is named. The suites name the agents that they lack.
+/// `[docker|podman] [AGENT..]`: builds the images of these agents and runs the agent suites. The
+/// default engine is the first available one. The suites report agents without an image as skipped.
 pub(crate) fn run(words: &[String], args: &[String]) -> Result<()> {
     let (engine, agents) = asked(words);
-    let engine = engine.map_or_else(Engine::first_that_answers, Ok)?;
+    let engine = engine.map_or_else(Engine::first_available, Ok)?;
     let images: Vec<String> = agents.iter().map(|agent| format!("agent-{agent}")).collect();
     images::build_for_suites(&[engine])?;
     images::build_for_agents(engine, images)?;
     let suites: Vec<String> =
         suites::suites()?.into_iter().filter(|name| name.starts_with(PREFIX)).collect();
     if suites.is_empty() {
-        bail!("no suite is named {PREFIX}..");
+        bail!("no suite is named '{PREFIX}..'");
     }
-    gate::ask(engine, &suites, args)
+    container_gate::ask(engine, &suites, args)
 }
 
-/// The engine that was named, and the agents.
+/// Returns the named engine and the agents.
 fn asked(words: &[String]) -> (Option<Engine>, Vec<&str>) {
     let engine = words.first().and_then(|word| Engine::parse(word).ok());
     let agents = words.iter().skip(usize::from(engine.is_some())).map(String::as_str);

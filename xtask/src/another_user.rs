@@ -1,4 +1,4 @@
-//! Running suites as somebody else: who starts a session as root is only one half of the story.
+//! Runs suites as another user: the session's launcher need not be root.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,22 +10,22 @@ use anyhow::{Context, Result, bail};
 use crate::images::Engine;
 use crate::{shell, suites};
 
-/// A user who owns nothing here, and needs no entry anywhere.
+/// A user id without files and without a passwd entry.
 const UID: &str = "1000";
 
-/// The socket whose group may speak to the daemon.
+/// The socket whose group may use the Docker daemon.
 const SOCKET: &str = "/var/run/docker.sock";
 
-/// The test programs of some suites with all that they need, where anybody can read it. Gone on drop.
+/// World-readable copies of test programs and what they need; removed on drop.
 #[derive(Debug)]
 pub(crate) struct Copies {
-    folder: PathBuf,
+    dir: PathBuf,
     programs: Vec<PathBuf>,
 }
 
 impl Copies {
-    /// Builds these suites and copies them, since a build may lie in root's home. They keep the places
-    /// that they have in a target folder.
+    /// Builds and copies these suites, as the target directory may be in root's home. The copies
+    /// keep their layout.
     pub(crate) fn of(suites: &[&str]) -> Result<Self> {
         let mut build = shell::cargo(["build", "--bins", "-p", "aifo-coder", "-p", "aifo-shim"]);
         shell::run(build.args(["-p", suites::PACKAGE]))?;
@@ -35,12 +35,12 @@ impl Copies {
         let programs = executables(&shell::read(&mut test)?);
         let first = programs.first().context("cargo names no test program")?;
         let profile = first.ancestors().nth(2).context("a test program lies in its profile")?;
-        let folder = PathBuf::from(format!("/var/tmp/aifo-suites-{}", std::process::id()));
-        let mut copies = Copies { folder, programs: Vec::new() };
-        fs::create_dir_all(copies.folder.join("debug/deps"))?;
-        for folder in ["", "debug", "debug/deps"] {
+        let dir = PathBuf::from(format!("/var/tmp/aifo-suites-{}", std::process::id()));
+        let mut copies = Copies { dir, programs: Vec::new() };
+        fs::create_dir_all(copies.dir.join("debug/deps"))?;
+        for dir in ["", "debug", "debug/deps"] {
             let everybody = fs::Permissions::from_mode(0o755);
-            fs::set_permissions(copies.folder.join(folder), everybody)?;
+            fs::set_permissions(copies.dir.join(dir), everybody)?;
         }
         for program in ["aifo-coder", "aifo-shim", "aifo-test-tool", "aifo-test-agent"] {
             copies.add(&profile.join(program), &format!("debug/{program}"))?;
@@ -54,13 +54,13 @@ impl Copies {
     }
 
     fn add(&self, program: &Path, name: &str) -> Result<PathBuf> {
-        let copy = self.folder.join(name);
+        let copy = self.dir.join(name);
         fs::copy(program, &copy).with_context(|| format!("cannot copy {}", program.display()))?;
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
         Ok(copy)
     }
 
-    /// Runs them one by one, as the other user in the daemon's group and in no other.
+    /// Runs the copies one by one as the other user, whose only group is the daemon's.
     pub(crate) fn run(&self, args: &[String], variables: &[(&str, &str)]) -> Result<()> {
         let group = fs::metadata(SOCKET).with_context(|| format!("no {SOCKET}"))?.gid().to_string();
         for program in &self.programs {
@@ -68,7 +68,7 @@ impl Copies {
             command.args(["--reuid", UID, "--regid", UID, "--groups", &group]);
             command.arg("--").arg(program).args(args).current_dir("/var/tmp");
             command
-                .env("AIFO_TEST_BIN_DIR", self.folder.join("debug"))
+                .env("AIFO_TEST_BIN_DIR", self.dir.join("debug"))
                 .envs(variables.iter().copied());
             shell::run(&mut command)?;
         }
@@ -78,11 +78,11 @@ impl Copies {
 
 impl Drop for Copies {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// The programs that cargo says it has made.
+/// Returns the executables in cargo's JSON messages.
 fn executables(messages: &str) -> Vec<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str(line).ok());
     let programs = messages.filter_map(|message: serde_json::Value| {
@@ -93,13 +93,13 @@ fn executables(messages: &str) -> Vec<PathBuf> {
     programs.collect()
 }
 
-/// Fails with the reason where this engine cannot be used as somebody else.
+/// Fails with the reason if this engine cannot be used as another user.
 pub(crate) fn possible(engine: Engine) -> Result<()> {
     if engine != Engine::Docker {
-        bail!("without a daemon it is not this machine's but the other user's own");
+        bail!("an engine without a daemon is per user");
     }
     if shell::read(Command::new("id").arg("--user"))? != "0" {
-        bail!("only root can be somebody else");
+        bail!("only root can switch users");
     }
     Ok(())
 }

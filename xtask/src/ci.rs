@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: everything that must pass, in the order of how fast it tells.
+//! `cargo xtask ci`: every required check, the fastest first.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::gate::{self, Outcome};
+use crate::container_gate::{self, Outcome};
 use crate::images::Engine;
 use crate::{shell, suites, tidy, workspace};
 
-/// One step: its title, how to run it alone, and what it does.
+/// A step: its title, the command that reruns it, and its function.
 struct Step {
     title: &'static str,
     rerun: &'static str,
@@ -39,12 +39,20 @@ const STEPS: &[Step] = &[
         rerun: "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps",
         run: || passed(docs()),
     },
-    Step { title: "images", rerun: "cargo xtask images test", run: gate::images },
-    Step { title: "docker", rerun: "cargo xtask test docker", run: || gate::all(Engine::Docker) },
-    Step { title: "podman", rerun: "cargo xtask test podman", run: || gate::all(Engine::Podman) },
+    Step { title: "images", rerun: "cargo xtask images test", run: container_gate::images },
+    Step {
+        title: "docker",
+        rerun: "cargo xtask test docker",
+        run: || container_gate::all(Engine::Docker),
+    },
+    Step {
+        title: "podman",
+        rerun: "cargo xtask test podman",
+        run: || container_gate::all(Engine::Podman),
+    },
 ];
 
-/// Runs the steps and stops at the first that fails; the last lines say how each went.
+/// Runs the steps up to the first failure and prints a summary.
 pub(crate) fn run(_args: &[OsString]) -> Result<()> {
     let mut summary = Vec::new();
     for step in STEPS {
@@ -95,10 +103,10 @@ fn docs() -> Result<()> {
     shell::run(shell::cargo(args).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Runs the doctests, and makes sure that each library had one: a crate's page shows an example,
-/// and cargo says nothing when a manifest or a fence switches it off.
+/// Runs the doctests and fails if a library has none: a manifest or a fence can switch them off
+/// silently.
 fn doctests() -> Result<()> {
-    let report = tell_and_read(&mut shell::cargo(["test", "--workspace", "--doc"]))?;
+    let report = run_and_capture(&mut shell::cargo(["test", "--workspace", "--doc"]))?;
     let counts = doctest_counts(&report);
     let ran = |library: &&str| counts.get(*library).is_some_and(|count| *count > 0);
     let packages = workspace::packages()?;
@@ -111,7 +119,7 @@ fn doctests() -> Result<()> {
     Ok(())
 }
 
-/// How many doctests passed, by library, in the output of `cargo test --doc`.
+/// Counts passed doctests by library, from the output of `cargo test --doc`.
 fn doctest_counts(report: &str) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     let mut library = None;
@@ -128,15 +136,15 @@ fn doctest_counts(report: &str) -> BTreeMap<&str, usize> {
     counts
 }
 
-/// Tells a command, runs it, and gives what it said on both streams in the order it was said, while
-/// passing every line on to stderr.
-fn tell_and_read(command: &mut Command) -> Result<String> {
+/// Prints and runs a command, and returns both output streams in order. Every line also goes to
+/// stderr.
+fn run_and_capture(command: &mut Command) -> Result<String> {
     let line = shell::line(command);
     eprintln!("$ {line}");
     let (reader, writer) = io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().with_context(|| format!("cannot run `{line}`"))?;
-    // The command holds our write ends until it gets others; the pipe would never end.
+    // The command holds the pipe's write ends; the reader would never see its end.
     command.stdout(io::stderr()).stderr(io::stderr());
     let mut report = String::new();
     for line in BufReader::new(reader).lines() {
@@ -178,8 +186,8 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     fn both_streams_are_read_in_order() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo 1; echo 2 >&2; echo 3"]);
-        assert_eq!(tell_and_read(&mut command).unwrap(), "1\n2\n3\n");
+        assert_eq!(run_and_capture(&mut command).unwrap(), "1\n2\n3\n");
         let mut command = Command::new("false");
-        assert!(tell_and_read(&mut command).is_err());
+        assert!(run_and_capture(&mut command).is_err());
     }
 }

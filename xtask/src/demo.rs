@@ -1,7 +1,7 @@
-//! `cargo xtask demo`: an agent at work on `examples/polyglot`.
+//! `cargo xtask demo`: an agent's tool calls on `examples/polyglot`.
 //!
-//! It calls tools as an agent does, by name, with the shims first in its PATH, and runs each call
-//! without the shims too: what came of it must be the same, and the difference in time is told.
+//! Calls each tool by name, with the shims first in PATH and without them. Both must give the same
+//! result; the table shows the difference in time.
 
 mod calls;
 
@@ -21,10 +21,10 @@ use crate::serve::{self, Options, Serve};
 use crate::{dist, shell, table};
 use calls::{CALLS, Call, KINDS, Outcome};
 
-/// How often each call is timed, natively and proxied in turns.
+/// How often each call is timed on each side, in turns.
 const ROUNDS: usize = 5;
 
-/// Builds, plays the agent, prints the table, and fails if a call did not end as it should.
+/// Builds the binaries, makes the calls, prints the table, and fails if a call gave a wrong result.
 pub(crate) fn run(_args: &[OsString]) -> Result<()> {
     let dist = dist::build(&shell::root().join("target/demo-bin"))?;
     let scratch = Scratch::new("aifo-demo")?;
@@ -57,17 +57,17 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
     println!();
     print!("{}", table::layout(HEADER, &rows));
     if !wrong.is_empty() {
-        bail!("{}\nthe session said:\n{}", wrong.join("\n"), serve.log_tail());
+        bail!("{}\nthe session's log:\n{}", wrong.join("\n"), serve.log_tail());
     }
     serve.stop()?;
-    println!("\nEvery call ended as it should, and as it does natively.");
+    println!("\nEvery call gave the expected result, the same as natively.");
     Ok(())
 }
 
 const HEADER: [&str; 7] =
     ["call", "sidecar", "exit", "native ms", "proxied ms", "overhead ms", "ratio"];
 
-/// The kinds whose tools this host has; the others are named.
+/// The kinds whose tools are in PATH; reports the others as skipped.
 fn kinds_of_this_host() -> Vec<&'static calls::Kind> {
     let mut here = Vec::new();
     for kind in KINDS {
@@ -79,40 +79,40 @@ fn kinds_of_this_host() -> Vec<&'static calls::Kind> {
     here
 }
 
-/// The one who calls tools.
+/// The caller of the tools.
 struct Agent<'a> {
-    /// Its PATH, shims first.
+    /// PATH, shims first.
     path: OsString,
     project: PathBuf,
     serve: &'a Serve,
 }
 
-/// Which way a call goes.
+/// Whether a call uses the shims.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Side {
     Native,
     Proxied,
 }
 
 impl Agent<'_> {
-    /// Plays one call, both ways where there is a native one, and gives its row of the table.
+    /// Makes one call, natively too where that is possible, and returns its table row.
     fn play(&self, call: &Call) -> Result<[String; 7]> {
         let pairs = match call.outcome {
             Outcome::Refused { says } => {
-                self.check(Way::Proxied, call, says)?;
+                self.check(Side::Proxied, call, says)?;
                 return Ok(call.row(["-"; 4].map(str::to_owned)));
             }
             Outcome::Ends { says } => {
-                for way in [Way::Native, Way::Proxied] {
-                    // Both are warm before either is timed: caches, build folders, bytecode.
-                    self.check(way, call, says)?;
+                for side in [Side::Native, Side::Proxied] {
+                    // Warms both sides before timing: caches, build directories, bytecode.
+                    self.check(side, call, says)?;
                 }
-                let time = |way| self.check(way, call, says);
-                Pairs::measure(ROUNDS, || time(Way::Native), || time(Way::Proxied))?
+                let time = |side| self.check(side, call, says);
+                Pairs::measure(ROUNDS, || time(Side::Native), || time(Side::Proxied))?
             }
             Outcome::Interrupted => {
-                let time = |way| self.interrupt(way, call);
-                Pairs::measure(ROUNDS, || time(Way::Native), || time(Way::Proxied))?
+                let time = |side| self.interrupt(side, call);
+                Pairs::measure(ROUNDS, || time(Side::Native), || time(Side::Proxied))?
             }
         };
         let (native, proxied) = (pairs.native().median, pairs.proxied().median);
@@ -125,25 +125,25 @@ impl Agent<'_> {
         ]))
     }
 
-    /// Runs a call to its end, checks exit code and output, and gives its time.
-    fn check(&self, way: Way, call: &Call, says: &str) -> Result<Duration> {
-        let mut command = self.command(way, call);
+    /// Runs a call, checks exit code and output, and returns its duration.
+    fn check(&self, side: Side, call: &Call, says: &str) -> Result<Duration> {
+        let mut command = self.command(side, call);
         let start = Instant::now();
-        let output = command.output().with_context(|| format!("{way:?}: cannot start"))?;
+        let output = command.output().with_context(|| format!("{side:?}: cannot start"))?;
         let time = start.elapsed();
         let text = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
         let text = text.concat();
-        call.check_exit(exit_code(output.status)).with_context(|| format!("{way:?}:\n{text}"))?;
+        call.check_exit(exit_code(output.status)).with_context(|| format!("{side:?}:\n{text}"))?;
         if !text.contains(says) {
-            bail!("{way:?}: the output lacks '{says}':\n{text}");
+            bail!("{side:?}: the output lacks '{says}':\n{text}");
         }
         Ok(time)
     }
 
-    /// Starts a call that says `ready`, interrupts it as a terminal does, and gives the time from
-    /// there to its end.
-    fn interrupt(&self, way: Way, call: &Call) -> Result<Duration> {
-        let mut command = self.command(way, call);
+    /// Starts a call that prints `ready`, interrupts it as a terminal does, and returns the time
+    /// from the signal to its end.
+    fn interrupt(&self, side: Side, call: &Call) -> Result<Duration> {
+        let mut command = self.command(side, call);
         let mut child = command.process_group(0).stdout(Stdio::piped()).spawn()?;
         let group = serve::pid(&child);
         let stdout = child.stdout.take().context("no stdout")?;
@@ -155,26 +155,26 @@ impl Agent<'_> {
         let time = start.elapsed();
         read?;
         if line.trim_end() != "ready" {
-            bail!("{way:?}: said {line:?} and not 'ready'");
+            bail!("{side:?}: expected 'ready', got {line:?}");
         }
-        call.check_exit(exit_code(status)).with_context(|| format!("{way:?}"))?;
+        call.check_exit(exit_code(status)).with_context(|| format!("{side:?}"))?;
         Ok(time)
     }
 
-    /// A call as an agent makes it: by name, in the project. Native is the same without the shims.
-    fn command(&self, way: Way, call: &Call) -> Command {
+    /// A call as an agent makes it: by name, in the project. The native one lacks the shims.
+    fn command(&self, side: Side, call: &Call) -> Command {
         let mut command = Command::new(call.tool);
         command.args(call.args).current_dir(&self.project).stdin(Stdio::null());
         command.env_remove("CARGO_TARGET_DIR");
-        if let Way::Proxied = way {
+        if let Side::Proxied = side {
             command.env("PATH", &self.path);
-            command.envs(self.serve.contract().iter().map(|(name, value)| (name, value)));
+            command.envs(self.serve.client_env().iter().map(|(name, value)| (name, value)));
         }
         command
     }
 }
 
-/// What a shell would report.
+/// The exit code as a shell reports it.
 fn exit_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask dist --out DIR`: the two binaries as they ship, static and verified, with manual pages
-//! and completions.
+//! `cargo xtask dist --out DIR`: release builds of both binaries, checked to be static, with manual
+//! pages and shell completions.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,27 +11,27 @@ use anyhow::{Context, Result, bail};
 use crate::elf::{self, Linkage};
 use crate::{host, shell};
 
-/// The binaries that containers and hosts get.
+/// The two release binaries.
 pub(crate) struct Dist {
-    /// `aifo-shim`: shim by name, and the runner.
+    /// `aifo-shim`: the shim, and the runner.
     pub(crate) shim: PathBuf,
     /// `aifo-coder`: the launcher.
     pub(crate) coder: PathBuf,
-    /// The C library linked into both.
+    /// The C library of both.
     pub(crate) libc: Libc,
 }
 
-/// A C library to link statically.
+/// A C library that is linked statically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Libc {
     /// Starts faster and is smaller; preferred where its target is installed.
     Musl,
-    /// Comes with every Linux toolchain.
+    /// Part of every Linux toolchain.
     Glibc,
 }
 
 impl Libc {
-    /// The name in target triples' words: `musl` or `glibc`.
+    /// The name as target triples spell it: `musl` or `glibc`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Libc::Musl => "musl",
@@ -40,45 +40,44 @@ impl Libc {
     }
 }
 
-/// The command: `--out DIR`.
+/// Runs the command: `--out DIR`.
 pub(crate) fn run(args: &[OsString]) -> Result<()> {
     match args {
         [flag, dir] if flag == "--out" => {
             let out = std::path::absolute(dir)?;
-            accompany(&build(&out)?.coder, &out)
+            write_companions(&build(&out)?.coder, &out)
         }
         _ => bail!("usage: cargo xtask dist --out DIR"),
     }
 }
 
-/// Builds both binaries into a folder.
+/// Builds both binaries into a directory.
 pub(crate) fn build(out: &Path) -> Result<Dist> {
     let target = Target::of_host()?;
     let [shim, coder] = [&SHIM, &CODER].map(|package| target.build(package, out));
     Ok(Dist { shim: shim?, coder: coder?, libc: target.libc })
 }
 
-/// Builds the shim alone into a folder.
+/// Builds only the shim into a directory.
 pub(crate) fn shim(out: &Path) -> Result<PathBuf> {
     Target::of_host()?.build(&SHIM, out)
 }
 
-/// Has the launcher write what it knows of its own command line: `man/man1`, where man looks beside a
-/// folder of PATH, and `completions`.
-fn accompany(coder: &Path, out: &Path) -> Result<()> {
+/// Writes manual pages to `man/man1` and completions to `completions`, as the launcher prints them.
+fn write_companions(coder: &Path, out: &Path) -> Result<()> {
     shell::run(Command::new(coder).arg("man").arg(out.join("man/man1")))?;
-    let folder = out.join("completions");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let dir = out.join("completions");
+    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     for (shell, file) in COMPLETIONS {
         let script = shell::read(Command::new(coder).args(["completions", shell]))? + "\n";
-        let path = folder.join(file);
+        let path = dir.join(file);
         fs::write(&path, script).with_context(|| format!("cannot write {}", path.display()))?;
     }
     eprintln!("{}: manual pages and completions", out.display());
     Ok(())
 }
 
-/// Shells, and the names by which they look for a script.
+/// Shells and the file names of their completion scripts.
 const COMPLETIONS: [(&str, &str); 5] = [
     ("bash", "aifo-coder.bash"),
     ("zsh", "_aifo-coder"),
@@ -87,51 +86,51 @@ const COMPLETIONS: [(&str, &str); 5] = [
     ("powershell", "_aifo-coder.ps1"),
 ];
 
-/// What is built, and what its own compilation is told. The shim starts once per tool call, and a tenth
-/// of its start was relocating itself: a fixed address spares that. Who could misuse one runs programs
-/// as the same user already. The launcher, which faces the network and holds the token, keeps its
+/// The packages and their rustc flags. The shim starts once per call, and relocation took a tenth
+/// of its start; so it has a fixed address. An attacker who could exploit that already runs
+/// programs as the same user. The launcher has a network listener and the token, and keeps its
 /// random addresses.
 const SHIM: Package =
     Package { name: "aifo-shim", profile: "shim", rustc: &["-C", "relocation-model=static"] };
 const CODER: Package = Package { name: "aifo-coder", profile: "release", rustc: &[] };
 
-/// A package, which is also its binary's name, its profile, and what rustc is told beside it.
+/// A package (also its binary's name), its profile and extra rustc arguments.
 struct Package {
     name: &'static str,
     profile: &'static str,
     rustc: &'static [&'static str],
 }
 
-/// What is built for.
+/// A build target.
 struct Target {
     triple: String,
     libc: Libc,
 }
 
 impl Target {
-    /// The host's musl target where it is installed, else the host itself.
+    /// Returns the host's musl target if that is installed, else the host itself.
     fn of_host() -> Result<Self> {
         let version = shell::read(rustc().arg("-vV"))?;
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-        let host = host.context("`rustc -vV` names no host")?;
-        let musl = musl_twin(host);
+        let host = host.context("`rustc -vV` prints no host")?;
+        let musl = musl_target(host);
         if is_installed(&musl) {
             return Ok(Target { triple: musl, libc: Libc::Musl });
         }
         Ok(Target { triple: host.to_owned(), libc: Libc::Glibc })
     }
 
-    /// Builds a binary, copies it into a folder, verifies that it is static, and tells its size.
+    /// Builds a binary, copies it, checks that it is static, and prints its size.
     fn build(&self, package: &Package, out: &Path) -> Result<PathBuf> {
         let Package { name, profile, rustc } = package;
         let target_dir = shell::root().join("target/dist");
         let mut cargo = shell::cargo(["rustc", "-p", name, "--profile", profile]);
         cargo.args(["--target", &self.triple]).arg("--target-dir").arg(&target_dir);
         if self.libc == Libc::Glibc {
-            // Only with --target: without it the flag would reach proc-macros too, and break them.
+            // Only with `--target`: without it the flag breaks proc-macros.
             cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
         }
-        // What `aifo-shim --version` names. Sources without a history have none to name.
+        // `aifo-shim --version` prints the commit; a source archive has none.
         if let Some(commit) = host::short_commit() {
             cargo.env("AIFO_COMMIT", commit);
         }
@@ -141,7 +140,7 @@ impl Target {
         let path = out.join(name);
         install(&target_dir.join(&self.triple).join(profile).join(name), &path)?;
         if elf::linkage(&path)? != Linkage::Static {
-            bail!("{} is not static", path.display());
+            bail!("'{}' is not static", path.display());
         }
         let kib = fs::metadata(&path)?.len() / 1024;
         eprintln!("{}: {kib} KiB, static, {}", path.display(), self.libc.name());
@@ -149,7 +148,7 @@ impl Target {
     }
 }
 
-/// Replaces a file whole: a copy in place fails while the old program runs.
+/// Replaces a file by a rename; copying over a running program fails.
 fn install(from: &Path, to: &Path) -> Result<()> {
     let fresh = to.with_extension("new");
     fs::copy(from, &fresh).with_context(|| format!("cannot copy {}", from.display()))?;
@@ -162,12 +161,12 @@ fn rustc() -> Command {
     rustc
 }
 
-fn musl_twin(host: &str) -> String {
+fn musl_target(host: &str) -> String {
     let arch = host.split('-').next().unwrap_or(host);
     format!("{arch}-unknown-linux-musl")
 }
 
-/// rustc names a folder for every target it knows; only an installed one is there.
+/// rustc prints a directory for every known target; only installed ones exist.
 fn is_installed(target: &str) -> bool {
     let mut command = rustc();
     command.args(["--print", "target-libdir", "--target", target]).stderr(Stdio::null());
@@ -182,8 +181,8 @@ mod tests {
 
     #[test]
     fn the_musl_twin_keeps_the_architecture() {
-        assert_eq!(musl_twin("x86_64-unknown-linux-gnu"), "x86_64-unknown-linux-musl");
-        assert_eq!(musl_twin("aarch64-unknown-linux-gnu"), "aarch64-unknown-linux-musl");
+        assert_eq!(musl_target("x86_64-unknown-linux-gnu"), "x86_64-unknown-linux-musl");
+        assert_eq!(musl_target("aarch64-unknown-linux-gnu"), "aarch64-unknown-linux-musl");
     }
 
     #[test]

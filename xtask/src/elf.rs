@@ -1,16 +1,16 @@
-//! Whether a binary is static.
+//! Detects whether a binary is static.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-/// How a program starts.
+/// How a program is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Linkage {
-    /// The kernel starts it by itself; it runs in an empty image.
+    /// By the kernel alone; runs in an empty image.
     Static,
-    /// It names a dynamic loader that must be there.
+    /// By a dynamic loader, which must exist.
     Dynamic,
 }
 
@@ -19,11 +19,12 @@ pub(crate) fn linkage(path: &Path) -> Result<Linkage> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     match parse(&bytes) {
         Some(linkage) => Ok(linkage),
-        None => bail!("{} is not a 64-bit little-endian ELF file", path.display()),
+        None => bail!("'{}' is not a 64-bit little-endian ELF file", path.display()),
     }
 }
 
-/// Looks for a program header of type PT_INTERP; `None` for anything but ELF64, little-endian.
+/// Searches for a program header of type PT_INTERP; `None` for other files than little-endian
+/// ELF64.
 fn parse(elf: &[u8]) -> Option<Linkage> {
     const PT_INTERP: u64 = 3;
     if elf.get(..6)? != b"\x7fELF\x02\x01" {

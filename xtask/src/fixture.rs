@@ -1,7 +1,6 @@
-//! Tools with a known behaviour, for measuring: this binary under another name.
+//! Benchmark tools with known behaviour: this binary under another name.
 //!
-//! `pour N` writes N zero bytes as fast as the reader takes them; `wait` says `ready` and then
-//! sleeps quietly until a signal ends it.
+//! `write N` writes N zero bytes; `wait` prints `ready` and sleeps until a signal ends it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,18 +10,20 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-/// Runs a fixture, if the name is one.
+/// Runs a fixture if `name` is one.
 pub(crate) fn run(name: &str, args: &[OsString]) -> Option<ExitCode> {
     let result = match (name, args) {
-        ("pour", [count]) => count.to_str()?.parse().map_err(io::Error::other).and_then(pour),
+        ("write", [count]) => {
+            count.to_str()?.parse().map_err(io::Error::other).and_then(write_output)
+        }
         ("wait", []) => wait(),
         _ => return None,
     };
     Some(if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn pour(mut count: usize) -> io::Result<()> {
-    // The descriptor itself: `Stdout` would search every block for a newline.
+fn write_output(mut count: usize) -> io::Result<()> {
+    // Not `Stdout`, which searches every block for a newline.
     let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let zeros = [0; 64 * 1024];
     while count > 0 {

@@ -1,4 +1,4 @@
-//! What /proc and git tell: the machine, the sources, and a process's memory.
+//! Facts from /proc and git: the machine, the sources, and a process's memory.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::shell;
 
-/// The machine that figures were measured on.
+/// The machine of a measurement.
 pub(crate) fn machine() -> Value {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -19,7 +19,7 @@ pub(crate) fn machine() -> Value {
     })
 }
 
-/// The sources that were measured: the commit, and whether the tree differs from it.
+/// The measured sources: the commit, and whether the tree has changes.
 pub(crate) fn sources() -> Value {
     let git =
         |args: &[&str]| shell::read(Command::new("git").args(args).current_dir(shell::root())).ok();
@@ -30,7 +30,7 @@ pub(crate) fn sources() -> Value {
     })
 }
 
-/// The commit of the sources, short, with a `+` where the tree differs from it.
+/// The short commit id, with a `+` if the tree has changes.
 pub(crate) fn short_commit() -> Option<String> {
     let git =
         |args: &[&str]| shell::read(Command::new("git").args(args).current_dir(shell::root())).ok();
@@ -39,7 +39,7 @@ pub(crate) fn short_commit() -> Option<String> {
     Some(format!("{commit}{}", if changed { "+" } else { "" }))
 }
 
-/// A memory figure of a process in MiB: `VmRSS` is what it holds, `VmHWM` the most it held.
+/// A memory value of a process in MiB: `VmRSS` is current, `VmHWM` is the peak.
 pub(crate) fn memory(pid: u32, name: &str) -> Result<f64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
@@ -48,8 +48,8 @@ pub(crate) fn memory(pid: u32, name: &str) -> Result<f64> {
     Ok(kib / 1024.0)
 }
 
-/// Sets a process's `VmHWM` back to what it holds now. Where the kernel cannot, the peak stays that
-/// of its whole life, which only makes the figure stricter.
+/// Resets a process's `VmHWM`. Where the kernel cannot, the peak covers its whole life, which only
+/// makes the check stricter.
 pub(crate) fn reset_peak(pid: u32) {
     _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
 }

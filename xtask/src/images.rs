@@ -1,6 +1,6 @@
-//! `cargo xtask images`: the images of toolchains and agents, those of the suites, and what is there.
+//! `cargo xtask images`: builds and lists images of toolchains, agents and suites.
 //!
-//! The Dockerfiles are in `xtask/images/`; spec/images.md tells what is in which, and why.
+//! The Dockerfiles are in `xtask/images/`; see spec/images.md.
 
 mod build;
 mod context;
@@ -24,7 +24,7 @@ const USAGE: &str =
        cargo xtask images list [--engine docker|podman]
        cargo xtask images test [--engine docker|podman]";
 
-/// The command: `build`, `list` or `test`.
+/// Runs the command: `build`, `list` or `test`.
 pub(crate) fn run(args: &[OsString]) -> Result<()> {
     let args: Vec<&str> =
         args.iter().map(|arg| arg.to_str().context(USAGE)).collect::<Result<_>>()?;
@@ -32,53 +32,53 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     let options = Options::parse(rest)?;
     match *verb {
         "build" => {
-            let engine = options.engine.map_or_else(Engine::first_that_answers, Ok)?;
+            let engine = options.engine.map_or_else(Engine::first_available, Ok)?;
             build::build(engine, &options)
         }
         "list" => {
             options.only_engine()?;
-            list::list(options.engine.map_or_else(Engine::first_that_answers, Ok)?)
+            list::list(options.engine.map_or_else(Engine::first_available, Ok)?)
         }
         "test" => {
             options.only_engine()?;
-            suite::build(&options.engine.map_or_else(Engine::that_answer, |engine| vec![engine]))
+            suite::build(&options.engine.map_or_else(Engine::available, |engine| vec![engine]))
         }
         _ => bail!(USAGE),
     }
 }
 
-/// Makes agents' images for the suites: from Debian's packages alone, as those of the suites are.
+/// Builds agents' images for the suites, from Debian packages alone.
 pub(crate) fn build_for_agents(engine: Engine, names: Vec<String>) -> Result<()> {
     build::build(engine, &Options { names, base: Base::Mmdebstrap(None), ..Options::default() })
 }
 
-/// What was asked for.
+/// Parsed arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
-    /// The images to build; none: those of all toolchains.
+    /// The images to build; empty: every toolchain's.
     names: Vec<String>,
     base: Base,
-    /// The engine; `None`: the first that answers, or each where that makes sense.
+    /// The engine; `None`: the first available one, or all for `test`.
     engine: Option<Engine>,
-    /// A PEM bundle that the stages which fetch trust; `None`: `SSL_CERT_FILE`'s, or the base's own.
+    /// A PEM bundle for stages that download; `None`: `SSL_CERT_FILE`, or the base's own.
     ca: Option<PathBuf>,
     rust: Rust,
     reuse: Reuse,
 }
 
-/// What all images stand on.
+/// The base of all images.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Base {
-    /// Debian's own image, of the release that each wants.
+    /// Debian's own image, of the release that each recipe names.
     #[default]
     Slim,
-    /// Made from Debian's packages alone, of this release; `None`: of the one that each wants.
+    /// Built from Debian packages alone, of this release; `None`: of the recipe's.
     Mmdebstrap(Option<String>),
-    /// An image the engine has, or can pull.
+    /// An image of the engine, or one it can pull.
     Image(String),
 }
 
-/// Where the rust image's toolchain comes from.
+/// The source of the rust image's toolchain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Rust {
     #[default]
@@ -87,13 +87,13 @@ enum Rust {
     Host,
 }
 
-/// What an earlier build left behind.
+/// Whether an earlier build may be reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Reuse {
-    /// Is taken where its inputs are the same.
+    /// Yes, if its inputs are the same.
     #[default]
     Same,
-    /// Is not looked at: what the package archives have by now is fetched.
+    /// No: packages are fetched again.
     Nothing,
 }
 
@@ -116,7 +116,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Refuses what only `build` takes.
+    /// Rejects options that only `build` takes.
     fn only_engine(&self) -> Result<()> {
         if *self != (Options { engine: self.engine, ..Options::default() }) {
             bail!(USAGE);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn bases_are_told_apart() {
+    fn bases_are_distinguished() {
         assert_eq!(Base::parse("mmdebstrap:trixie"), Base::Mmdebstrap(Some("trixie".into())));
         assert_eq!(Base::parse("debian:trixie"), Base::Image("debian:trixie".into()));
         assert_eq!(Base::parse("host:5000/a/b"), Base::Image("host:5000/a/b".into()));

@@ -1,18 +1,18 @@
-//! What a contributor would otherwise type twice: `cargo xtask COMMAND`.
+//! `cargo xtask COMMAND`: the project's maintenance commands.
 //!
-//! One file per command; this one holds the table of them. Every external command is told on stderr
-//! before it runs, so that it can be rerun by hand.
+//! Each command has a file; this one holds their table. External commands are printed to stderr
+//! before they run.
 
 mod agents;
 mod another_user;
 mod bench;
 mod ci;
+mod container_gate;
 mod container_suites;
 mod demo;
 mod dist;
 mod elf;
 mod fixture;
-mod gate;
 mod host;
 mod images;
 mod scratch;
@@ -28,7 +28,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-/// One command: its name, its line in the help, and what runs it.
+/// A command: its name, its help line, and its function.
 struct Command {
     name: &'static str,
     help: &'static str,
@@ -38,7 +38,7 @@ struct Command {
 const COMMANDS: &[Command] = &[
     Command {
         name: "ci",
-        help: "everything that must pass: format, lints, tests, docs, tidy",
+        help: "every required check: format, lints, tests, docs, tidy",
         run: ci::run,
     },
     Command {
@@ -49,22 +49,22 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "images",
-        help: "build | list | test: images of toolchains and agents, and those of the suites",
+        help: "build | list | test: images of toolchains, agents and suites",
         run: images::run,
     },
     Command {
         name: "tidy",
-        help: "crate arrows, pure crates, links, unsafe, leftovers, manifests, proofs",
+        help: "crate dependencies, pure crates, links, unsafe, leftovers, manifests, proofs",
         run: tidy::run,
     },
     Command {
         name: "dist",
-        help: "--out DIR: the two static binaries as they ship, manual pages, completions",
+        help: "--out DIR: static release binaries, manual pages, completions",
         run: dist::run,
     },
     Command {
         name: "demo",
-        help: "an agent at work on examples/polyglot, with the overhead of each call",
+        help: "tool calls on examples/polyglot, with each call's overhead",
         run: demo::run,
     },
     Command {
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
         Some((name, rest)) => (name.to_string_lossy().into_owned(), rest),
         None => (String::from("help"), &[][..]),
     };
-    // The bench runs this binary as its own test tools; they are no commands for people.
+    // The benchmark runs this binary as its test tools; they are not commands.
     if let Some(status) = fixture::run(&name, rest) {
         return status;
     }

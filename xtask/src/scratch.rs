@@ -1,4 +1,4 @@
-//! Folders that are gone afterwards.
+//! Temporary directories.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, symlink};
@@ -6,32 +6,32 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// A private folder in the system's temporary one, removed on drop.
+/// A private temporary directory, removed on drop.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes `NAME-PID`, which nobody else may enter.
+    /// Creates `NAME-PID` with mode 0700.
     pub(crate) fn new(name: &str) -> Result<Self> {
         let dir = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         let made = DirBuilder::new().mode(0o700).create(&dir);
         made.with_context(|| format!("cannot make {}", dir.display()))?;
-        // Real, because a session takes only folders that really lie in its workspace.
+        // Canonical, because a session takes only directories that are really below its workspace.
         Ok(Scratch(dir.canonicalize()?))
     }
 
-    /// Makes a folder in it.
+    /// Creates a directory in it.
     pub(crate) fn dir(&self, name: &str) -> Result<PathBuf> {
         let dir = self.0.join(name);
         fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         Ok(dir)
     }
 
-    /// The path of a file in it, made or not.
+    /// The path of a file in it, which may not exist.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Makes a folder of links with these names to one program.
+    /// Creates a directory of links with these names to one program.
     pub(crate) fn links(&self, name: &str, tools: &[&str], program: &Path) -> Result<PathBuf> {
         let dir = self.dir(name)?;
         for tool in tools {
@@ -47,7 +47,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Copies what a folder holds, but for the names in `without`.
+/// Copies a directory's content, except for names in `without`.
 pub(crate) fn copy_tree(from: &Path, to: &Path, without: &[&str]) -> Result<()> {
     for entry in fs::read_dir(from).with_context(|| format!("cannot list {}", from.display()))? {
         let entry = entry?;

@@ -1,4 +1,4 @@
-//! A running `aifo-coder serve`, ended whatever happens.
+//! Runs `aifo-coder serve` and always ends it.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,44 +15,44 @@ use nix::unistd::Pid;
 
 use crate::dist::Dist;
 
-/// What a session is started with.
+/// The options of a session.
 pub(crate) struct Options<'a> {
     /// The binaries to use.
     pub(crate) dist: &'a Dist,
-    /// The folder the tools work in.
+    /// The tools' workspace.
     pub(crate) workspace: &'a Path,
     /// The kinds of sidecars.
     pub(crate) kinds: &'a [&'a str],
-    /// How they run.
+    /// The backend of the sidecars.
     pub(crate) backend: Backend<'a>,
-    /// The PATH that local sidecars find their tools in.
+    /// PATH of local sidecars.
     pub(crate) path: OsString,
-    /// A new file for what it says on stderr.
+    /// A new file for stderr.
     pub(crate) log: PathBuf,
 }
 
 /// How sidecars run.
 pub(crate) enum Backend<'a> {
-    /// As processes of this machine.
+    /// As local processes.
     Local,
     /// As containers of an engine, all from one image.
     Containers { engine: &'a str, image: &'a str },
 }
 
-/// The session's process; dropping it ends it.
+/// The session's process; ended on drop.
 pub(crate) struct Serve {
     child: Child,
-    contract: Vec<(String, String)>,
+    client_env: Vec<(String, String)>,
     log: PathBuf,
 }
 
-/// What the session must have printed before tools can be called.
-const CONTRACT: [&str; 3] = ["AIFO_TOOLEEXEC_URL", "AIFO_TOOLEEXEC_TOKEN", "AIFO_WORKSPACE"];
+/// The variables that the session prints before it accepts calls.
+const CLIENT_ENV: [&str; 3] = ["AIFO_TOOLEEXEC_URL", "AIFO_TOOLEEXEC_TOKEN", "AIFO_WORKSPACE"];
 const START_WITHIN: Duration = Duration::from_secs(30);
 const END_WITHIN: Duration = Duration::from_secs(20);
 
 impl Serve {
-    /// Starts a session and waits until it has printed its contract.
+    /// Starts a session and waits until it has printed [`CLIENT_ENV`].
     pub(crate) fn start(options: &Options<'_>) -> Result<Self> {
         let mut command = Command::new(&options.dist.coder);
         command.args(["serve", "--workspace"]).arg(options.workspace);
@@ -72,22 +72,22 @@ impl Serve {
         command
             .env("PATH", &options.path)
             .env("AIFO_SHIM_BIN", &options.dist.shim)
-            // A target folder of the caller would mix his builds with those of the tools.
+            // With the caller's target directory, the tools would build into it.
             .env_remove("CARGO_TARGET_DIR")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(&options.log)?);
         let child = command.spawn().context("cannot start aifo-coder serve")?;
         let log = options.log.clone();
-        let mut serve = Serve { child, contract: Vec::new(), log };
+        let mut serve = Serve { child, client_env: Vec::new(), log };
         let stdout = serve.child.stdout.take().context("no stdout")?;
-        serve.read_contract(stdout)?;
+        serve.read_client_env(stdout)?;
         Ok(serve)
     }
 
-    /// The environment that tells a shim where to call: name and value.
-    pub(crate) fn contract(&self) -> &[(String, String)] {
-        &self.contract
+    /// The variables that configure a shim: name and value.
+    pub(crate) fn client_env(&self) -> &[(String, String)] {
+        &self.client_env
     }
 
     /// The path of its unix socket.
@@ -101,12 +101,12 @@ impl Serve {
         self.value("AIFO_TOOLEEXEC_TOKEN")
     }
 
-    /// The process id of the proxy.
+    /// The proxy's process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The last lines of its log.
+    /// The log's last lines.
     pub(crate) fn log_tail(&self) -> String {
         let log = fs::read(&self.log).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -114,56 +114,58 @@ impl Serve {
         lines[lines.len().saturating_sub(10)..].join("\n")
     }
 
-    /// Ends the session as a launcher would, and fails if it had to be killed.
+    /// Ends the session with SIGTERM, and fails if it had to be killed.
     pub(crate) fn stop(mut self) -> Result<()> {
         match self.end() {
-            Ended::Asked => Ok(()),
-            Ended::Killed => bail!("aifo-coder serve did not end on SIGTERM\n{}", self.log_tail()),
+            StopResult::Asked => Ok(()),
+            StopResult::Killed => {
+                bail!("aifo-coder serve did not end on SIGTERM\n{}", self.log_tail())
+            }
         }
     }
 
     fn value(&self, name: &str) -> &str {
-        let pair = self.contract.iter().find(|pair| pair.0 == name);
+        let pair = self.client_env.iter().find(|pair| pair.0 == name);
         pair.map_or("", |pair| pair.1.as_str())
     }
 
-    fn read_contract(&mut self, stdout: ChildStdout) -> Result<()> {
+    fn read_client_env(&mut self, stdout: ChildStdout) -> Result<()> {
         let (sender, lines) = mpsc::channel();
-        // The thread reads on after the contract, so that a later line never meets a closed pipe.
+        // The thread keeps reading, so that later output does not fail with EPIPE.
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 _ = sender.send(line);
             }
         });
         let deadline = Instant::now() + START_WITHIN;
-        while CONTRACT.iter().any(|name| self.value(name).is_empty()) {
+        while CLIENT_ENV.iter().any(|name| self.value(name).is_empty()) {
             let left = deadline.saturating_duration_since(Instant::now());
             let Ok(line) = lines.recv_timeout(left) else {
                 bail!("aifo-coder serve did not come up\n{}", self.log_tail());
             };
             if let Some((name, value)) = line.split_once('=') {
-                self.contract.push((name.to_owned(), value.to_owned()));
+                self.client_env.push((name.to_owned(), value.to_owned()));
             }
         }
         Ok(())
     }
 
-    fn end(&mut self) -> Ended {
+    fn end(&mut self) -> StopResult {
         let ended = |child: &mut Child| matches!(child.try_wait(), Ok(Some(_)));
         if ended(&mut self.child) {
-            return Ended::Asked;
+            return StopResult::Asked;
         }
         _ = kill(pid(&self.child), Signal::SIGTERM);
         let deadline = Instant::now() + END_WITHIN;
         while Instant::now() < deadline {
             if ended(&mut self.child) {
-                return Ended::Asked;
+                return StopResult::Asked;
             }
             thread::sleep(Duration::from_millis(5));
         }
         _ = self.child.kill();
         _ = self.child.wait();
-        Ended::Killed
+        StopResult::Killed
     }
 }
 
@@ -173,20 +175,20 @@ impl Drop for Serve {
     }
 }
 
-/// How the session's process came to its end.
+/// How the session's process ended.
 #[derive(Clone, Copy)]
-enum Ended {
+enum StopResult {
     Asked,
     Killed,
 }
 
-/// The id of a child that has not been waited for, as signals take it.
+/// The process id of a child that has not been reaped.
 pub(crate) fn pid(child: &Child) -> Pid {
     // Linux process ids are below 2^22.
     Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX))
 }
 
-/// A PATH with a folder in front of ours.
+/// Returns PATH with a directory in front.
 pub(crate) fn path_with(first: &Path) -> Result<OsString> {
     let ours = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::iter::once(first.to_path_buf()).chain(std::env::split_paths(&ours));

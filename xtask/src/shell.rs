@@ -1,4 +1,4 @@
-//! Running commands in the open: each is told on stderr, and a failure names it.
+//! Runs commands: prints each to stderr, and names it in errors.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,14 +11,14 @@ pub(crate) fn root() -> &'static Path {
     here.parent().unwrap_or(here)
 }
 
-/// `cargo ARGS` in the workspace root, not yet started.
+/// `cargo ARGS` in the workspace root, not started.
 pub(crate) fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new("cargo");
     command.args(args).current_dir(root());
     command
 }
 
-/// Tells a command, runs it with our standard streams, and fails when it does.
+/// Prints and runs a command with inherited streams, and fails if it does.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let line = line(command);
     eprintln!("$ {line}");
@@ -29,7 +29,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command without telling it and gives its stdout as text, trimmed.
+/// Runs a command silently and returns its trimmed stdout.
 pub(crate) fn read(command: &mut Command) -> Result<String> {
     let line = line(command);
     let output = command
@@ -43,7 +43,7 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
-/// The first executable file of this name in our PATH.
+/// Returns the first executable file of this name in PATH.
 pub(crate) fn find_in_path(program: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let executable = |path: &PathBuf| {
@@ -53,7 +53,7 @@ pub(crate) fn find_in_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(executable)
 }
 
-/// A command as it would be typed, with the variables that were set for it in front.
+/// A command as a shell would take it, with its variables in front.
 pub(crate) fn line(command: &Command) -> String {
     let variables = command.get_envs().filter_map(|(name, value)| {
         Some(format!("{}={}", name.to_string_lossy(), quoted(&value?.to_string_lossy())))

@@ -1,6 +1,6 @@
-//! `cargo xtask test`: the black-box suites, and the tests that wait for what they test.
+//! `cargo xtask test`: the black-box suites and the pending tests.
 //!
-//! The suites that need a container engine are run by their gate, which says what it skips.
+//! The container suites are in `container_gate.rs`.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -10,13 +10,13 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use crate::images::Engine;
-use crate::{agents, gate, shell, workspace};
+use crate::{agents, container_gate, shell, workspace};
 
-/// The package that holds the suites.
+/// The package of the suites.
 pub(crate) const PACKAGE: &str = "aifo-tests";
 
-/// `[SUITE] [-- ARGS]`: all suites, one, `pending`, those in containers behind the name of an engine,
-/// or those with real agents; ARGS go to the test programs.
+/// `[SUITE] [-- ARGS]`: all suites, one, `pending`, the container suites of an engine, or the agent
+/// suites. ARGS go to the test programs.
 pub(crate) fn run(args: &[OsString]) -> Result<()> {
     let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     let (ours, theirs) = match args.iter().position(|arg| arg == "--") {
@@ -29,12 +29,12 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
         [name] if name == "pending" => return pending(),
         [name, agents @ ..] if name == "agents" => return agents::run(agents, theirs),
         [name, suites @ ..] if Engine::parse(name).is_ok() => {
-            return gate::run(Engine::parse(name)?, suites, theirs);
+            return container_gate::run(Engine::parse(name)?, suites, theirs);
         }
         [name] => {
             let suites = suites()?;
             if !suites.contains(name) {
-                bail!("unknown suite '{name}'\nsuites: {}", suites.join(" "));
+                bail!("unknown suite '{name}'\nhint: the suites are: {}", suites.join(" "));
             }
             command.args(["--test", name]);
         }
@@ -56,8 +56,8 @@ pub(crate) fn suites() -> Result<Vec<String>> {
     Ok(package.targets_of("test").into_iter().map(str::to_owned).collect())
 }
 
-/// Runs the tests that are ignored as `pending: ..`, and fails when one passes: its time has come,
-/// and the attribute must go.
+/// Runs the tests that are ignored as `pending: ..` and fails if one passes: then its attribute
+/// must be removed.
 pub(crate) fn pending() -> Result<()> {
     let names = pending_tests(&shell::root().join("tests"))?;
     if names.is_empty() {
@@ -72,17 +72,17 @@ pub(crate) fn pending() -> Result<()> {
     let verdict = |name: &String, word: &str| has_verdict(&report, name, word);
     let passed: Vec<&String> = names.iter().filter(|name| verdict(name, "ok")).collect();
     if !passed.is_empty() {
-        bail!("passes, so it is pending no more: {passed:?}");
+        bail!("pending tests pass: {passed:?}\nhint: remove their #[ignore] attribute");
     }
     let silent: Vec<&String> = names.iter().filter(|name| !verdict(name, "FAILED")).collect();
     if !silent.is_empty() {
-        bail!("did not run: {silent:?}\n{}", String::from_utf8_lossy(&output.stderr));
+        bail!("pending tests did not run: {silent:?}\n{}", String::from_utf8_lossy(&output.stderr));
     }
-    eprintln!("{} tests are pending and fail, as they should", names.len());
+    eprintln!("{} pending tests fail, as expected", names.len());
     Ok(())
 }
 
-/// The names of the pending tests in the sources below a folder.
+/// The names of pending tests in the sources below a directory.
 fn pending_tests(dir: &Path) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))? {
@@ -109,7 +109,7 @@ fn pending_names(source: &str) -> Vec<String> {
     names
 }
 
-/// Whether a test program reported this test, in whatever module, with this word.
+/// Whether a test program reported this test with this word, in any module.
 fn has_verdict(report: &str, name: &str, word: &str) -> bool {
     report.lines().any(|line| {
         let Some((path, rest)) = line.strip_prefix("test ").and_then(|l| l.split_once(" ... "))

@@ -1,4 +1,4 @@
-//! A table for a terminal.
+//! Tables for terminals.
 
 /// Lays out rows under a header: the first column to the left, the others to the right, each as
 /// wide as its widest cell.

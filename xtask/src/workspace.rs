@@ -1,4 +1,4 @@
-//! What `cargo metadata` says about this workspace.
+//! The workspace as `cargo metadata` describes it.
 
 use std::path::PathBuf;
 
@@ -10,15 +10,15 @@ use crate::shell;
 /// A workspace member.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Package {
-    /// The package's name, e.g. `aifo-wire`.
+    /// The package's name, for example `aifo-wire`.
     pub(crate) name: String,
-    /// The folder of its manifest.
+    /// The manifest's directory.
     pub(crate) dir: PathBuf,
-    /// One line for people, if the manifest has it.
+    /// The manifest's description.
     pub(crate) description: Option<String>,
-    /// The licence expression, if the manifest has it.
+    /// The manifest's licence expression.
     pub(crate) license: Option<String>,
-    /// Names of its normal dependencies: no dev- and no build-dependencies.
+    /// Names of its normal dependencies, without dev- and build-dependencies.
     pub(crate) dependencies: Vec<String>,
     /// Kind (`lib`, `bin`, `test`) and name of each target.
     pub(crate) targets: Vec<(String, String)>,
@@ -30,13 +30,13 @@ impl Package {
         self.targets.iter().filter(|target| target.0 == kind).map(|t| t.1.as_str()).collect()
     }
 
-    /// Whether the manifest lies in `crates/`, not beside it.
+    /// Whether the manifest is below `crates/`.
     pub(crate) fn is_product(&self) -> bool {
         self.dir.starts_with(shell::root().join("crates"))
     }
 }
 
-/// The workspace's members.
+/// Returns the workspace's members.
 pub(crate) fn packages() -> Result<Vec<Package>> {
     let args = ["metadata", "--no-deps", "--format-version", "1"];
     let text = shell::read(&mut shell::cargo(args))?;

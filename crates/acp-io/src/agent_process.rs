@@ -5,7 +5,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use aifo_process::{Mark, random_bits, signal_group_number, sweep};
+use aifo_process::{ExecTag, kill_tagged, random_bits, signal_group_number};
 use aifo_types::{ExecId, Signal, env};
 use nix::errno::Errno;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
@@ -35,7 +35,7 @@ pub struct AgentProcess {
     /// Whether the leader's process id may have been reused.
     is_reaped: bool,
     /// Tags the agent's processes, to find those that leave the group.
-    mark: Mark,
+    exec_tag: ExecTag,
     pub(crate) stdin: StdinQueue,
     /// Completes when the stdin task ends.
     written: oneshot::Receiver<()>,
@@ -96,7 +96,7 @@ impl AgentProcess {
     ) -> io::Result<Self> {
         let id = ExecId::from_random(random_bits()?);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.process_group(0).env(env::EXEC_MARK, id.as_str());
+        command.process_group(0).env(env::EXEC_TAG, id.as_str());
         let mut child = command.spawn()?;
         let leader = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take(), leader);
@@ -118,7 +118,7 @@ impl AgentProcess {
             child,
             leader,
             is_reaped: false,
-            mark: Mark::of(&id),
+            exec_tag: ExecTag::new(&id),
             stdin: StdinQueue(Some(lines)),
             written,
             stdout,
@@ -146,7 +146,7 @@ impl AgentProcess {
     /// Kills the agent and all its processes without waiting.
     pub fn kill(&self) {
         self.signal(Signal::Kill);
-        sweep(&self.mark);
+        kill_tagged(&self.exec_tag);
     }
 
     /// Ends the agent: closes its stdin, then sends TERM, then KILL. Returns when all its processes

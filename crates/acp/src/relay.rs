@@ -110,9 +110,9 @@ pub struct RelayConfig {
     /// Limits on both ends. Of the times only `cancel_grace` applies.
     pub limits: Limits,
     /// The server of `fs/*`.
-    pub files: ServedBy,
+    pub files: MethodServer,
     /// The server of `terminal/*`.
-    pub terminal: ServedBy,
+    pub terminal: MethodServer,
     /// The paths of the host and of the agent's container.
     pub map: PathMap,
     /// Directories of the host in which sessions may be opened; empty for any.
@@ -134,7 +134,7 @@ pub struct RelayConfig {
 
 /// The server of an agent's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServedBy {
+pub enum MethodServer {
     /// The caller.
     Host,
     /// The editor, as far as it declares the capability.
@@ -169,8 +169,8 @@ impl Default for RelayConfig {
     fn default() -> Self {
         RelayConfig {
             limits: Limits::default(),
-            files: ServedBy::Editor,
-            terminal: ServedBy::Editor,
+            files: MethodServer::Editor,
+            terminal: MethodServer::Editor,
             map: PathMap::default(),
             roots: Vec::new(),
             remedy: String::new(),

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use aifo_acp::{
-    Decision, Envelope, Id, Inbound, Limits, Message, MessageReader, PathMap, Relay, RelayConfig,
-    RelayEvent, ServedBy, Side, Withdrawal,
+    Decision, Envelope, Id, Inbound, Limits, Message, MessageReader, MethodServer, PathMap, Relay,
+    RelayConfig, RelayEvent, Side, Withdrawal,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -62,8 +62,8 @@ fn config() -> RelayConfig {
     };
     RelayConfig {
         limits,
-        files: ServedBy::Host,
-        terminal: ServedBy::Editor,
+        files: MethodServer::Host,
+        terminal: MethodServer::Editor,
         map: PathMap::default().map_directory("/h", "/i"),
         roots: vec!["/h".to_owned()],
         sessions: 2,

@@ -1,6 +1,6 @@
 //! What a user is told around an agent: what is isolated and what is not, and what it came to.
 
-use aifo_launch::{AgentSpec, Containers, Net, Session, Tally, given_variables};
+use aifo_launch::{AgentSpec, CallStats, Containers, Net, Session, given_variables};
 use aifo_types::Kind;
 
 /// Says before the agent what holds for it, in at most eight lines.
@@ -53,17 +53,17 @@ pub(crate) fn before(
 }
 
 /// Says after the agent what its tools came to; nothing if it called none.
-pub(crate) fn after(tally: Tally, id: &str) -> Option<String> {
-    let calls = match tally.calls {
+pub(crate) fn after(stats: CallStats, id: &str) -> Option<String> {
+    let calls = match stats.calls {
         0 => return None,
         1 => "1 tool call".to_owned(),
         calls => format!("{calls} tool calls"),
     };
-    let failed = match tally.failed {
+    let failed = match stats.failed {
         0 => "none failed".to_owned(),
         failed => format!("{failed} failed"),
     };
-    let seconds = tally.in_tools.as_secs_f64();
+    let seconds = stats.in_tools.as_secs_f64();
     let id = id.get(..8).unwrap_or(id);
     Some(format!("{calls}, {failed}, {seconds:.1} s in tools; see 'aifo-coder log {id}'"))
 }
@@ -79,11 +79,12 @@ mod tests {
 
     #[test]
     fn what_the_tools_came_to() {
-        let tally = |calls, failed| Tally { calls, failed, in_tools: Duration::from_millis(1_940) };
+        let stats =
+            |calls, failed| CallStats { calls, failed, in_tools: Duration::from_millis(1_940) };
         let id = "5d0c3b7f9a21e846";
-        assert_eq!(after(tally(0, 0), id), None);
+        assert_eq!(after(stats(0, 0), id), None);
         let one = "1 tool call, none failed, 1.9 s in tools; see 'aifo-coder log 5d0c3b7f'";
-        assert_eq!(after(tally(1, 0), id).as_deref(), Some(one));
-        assert!(after(tally(40, 2), id).unwrap().starts_with("40 tool calls, 2 failed, "));
+        assert_eq!(after(stats(1, 0), id).as_deref(), Some(one));
+        assert!(after(stats(40, 2), id).unwrap().starts_with("40 tool calls, 2 failed, "));
     }
 }

@@ -34,7 +34,7 @@ pub(crate) async fn answering() -> Vec<Engine> {
 
 /// `None` if it is not installed.
 async fn ask(flavor: Flavor, programs: &TrustedPrograms) -> Option<Asked> {
-    let answer = match within(Engine::find(Choice::The(flavor), programs)).await {
+    let answer = match within(Engine::find(Choice::Only(flavor), programs)).await {
         Some(Err(EngineError::NotFound(_))) => return None,
         Some(found) => found.map_err(|error| error.to_string()),
         None => Err(format!("{flavor} did not answer within {} s", PATIENCE.as_secs())),

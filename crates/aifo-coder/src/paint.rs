@@ -51,7 +51,7 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     to_end(write_json(&(serde_json::to_string_pretty(value)? + "\n")))
 }
 
-/// Writes a part of an answer, as [`print`] does. Errors: those of stdout.
+/// Writes a part of an answer, as [`fn@print`] does. Errors: those of stdout.
 pub(crate) fn write(text: &str) -> io::Result<()> {
     write_as_is(&escape_but_colours(text))
 }

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use aifo_launch::{News, Reporter};
+use aifo_launch::{Reporter, SidecarEvent};
 use aifo_types::{Kind, escape_line};
 use tracing::Level;
 
@@ -37,7 +37,7 @@ struct Board {
 }
 
 impl Board {
-    fn hear(&mut self, kind: &Kind, news: News<'_>) {
+    fn hear(&mut self, kind: &Kind, news: SidecarEvent<'_>) {
         let text = words(news);
         // A failure is told to whoever needed the sidecar. Where decisions are told as well, their lines
         // would come between ours.
@@ -45,16 +45,16 @@ impl Board {
             tracing::info!("{kind}: {text}");
             return;
         }
-        if let News::Ready(took) = news {
+        if let SidecarEvent::Ready(took) = news {
             self.took = self.took.max(took);
         }
-        if matches!(news, News::Ready(_) | News::Failed(_)) {
+        if matches!(news, SidecarEvent::Ready(_) | SidecarEvent::Failed(_)) {
             self.starting -= 1;
         }
         let is_heard = tracing::enabled!(target: PROGRESS, Level::INFO);
         if is_heard && std::io::stderr().is_terminal() {
             self.draw(kind, text);
-        } else if matches!(news, News::Ready(took) if took >= WORTH_A_LINE) {
+        } else if matches!(news, SidecarEvent::Ready(took) if took >= WORTH_A_LINE) {
             tracing::info!(target: PROGRESS, "{kind}: {text}");
         }
     }
@@ -83,12 +83,12 @@ impl Board {
     }
 }
 
-fn words(news: News<'_>) -> String {
+fn words(news: SidecarEvent<'_>) -> String {
     match news {
-        News::Starting => "starting ..".to_owned(),
-        News::Line(line) => line.to_owned(),
-        News::Ready(took) => format!("ready in {:.1} s", took.as_secs_f64()),
-        News::Failed(_) => "failed".to_owned(),
-        News::Idle(after) => format!("stopped, idle for {} s", after.as_secs()),
+        SidecarEvent::Starting => "starting ..".to_owned(),
+        SidecarEvent::Line(line) => line.to_owned(),
+        SidecarEvent::Ready(took) => format!("ready in {:.1} s", took.as_secs_f64()),
+        SidecarEvent::Failed(_) => "failed".to_owned(),
+        SidecarEvent::Idle(after) => format!("stopped, idle for {} s", after.as_secs()),
     }
 }

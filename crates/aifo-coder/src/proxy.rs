@@ -108,7 +108,7 @@ fn path_without(path: &OsStr, mailbox: &Path) -> OsString {
 fn open_directory(flags: &Proxy) -> anyhow::Result<(Directory, PathBuf)> {
     let (base, shown) = match (&flags.dir, flags.global) {
         (Some(dir), _) => {
-            let directory = Directory::open_or_make(dir);
+            let directory = Directory::open_or_create(dir);
             let directory = directory.with_context(|| format!("'{}'", dir.display()))?;
             return Ok((directory, dir.clone()));
         }
@@ -124,7 +124,8 @@ fn open_directory(flags: &Proxy) -> anyhow::Result<(Directory, PathBuf)> {
     let mut directory = Directory::open(&base).with_context(failed)?;
     for folder in FOLDERS {
         // One by one: a container that owns the workspace may have put a link there.
-        directory = directory.below(folder.trim_end_matches('/')).with_context(failed)?;
+        directory =
+            directory.open_subdirectory(folder.trim_end_matches('/')).with_context(failed)?;
     }
     Ok((directory, shown))
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 
 use crate::backend::{self, Fallback};
 use crate::banner;
-use crate::cli::{self, Run, Words};
+use crate::cli::{self, Run, RunTarget};
 use crate::config::Config;
 use crate::console::{self, Chatter};
 use crate::settings;
@@ -85,8 +85,8 @@ pub(crate) async fn run_wanted(
     }
     let end = agent.run(&session).await;
     let id = session.id().to_owned();
-    let tally = session.close().await;
-    if let Some(text) = banner::after(tally, &id).filter(|_| !is_quiet) {
+    let stats = session.close().await;
+    if let Some(text) = banner::after(stats, &id).filter(|_| !is_quiet) {
         console::say(format_args!("{text}"));
     }
     ended(end?, &agent)
@@ -96,9 +96,9 @@ pub(crate) async fn run_wanted(
 fn wanted(flags: &Run, config: &Config) -> anyhow::Result<Wanted> {
     let line: Vec<OsString> = std::env::args_os().collect();
     let image = flags.image.as_deref();
-    let (name, args) = match flags.words(&line) {
-        Words::Agent(name, args) => (name, args),
-        Words::Command(words) => return Ok(Wanted::command(words.to_vec(), image, config)),
+    let (name, args) = match flags.target(&line) {
+        RunTarget::Agent(name, args) => (name, args),
+        RunTarget::Command(words) => return Ok(Wanted::command(words.to_vec(), image, config)),
     };
     let name = name.to_string_lossy();
     if name.starts_with('-') {

@@ -35,7 +35,7 @@ async fn containers_of(sessions: &[SessionInfo]) -> Vec<Container> {
             continue;
         }
         let listed = engines::within(async {
-            Engine::find(Choice::The(flavor), &TrustedPrograms::here())
+            Engine::find(Choice::Only(flavor), &TrustedPrograms::here())
                 .await?
                 .containers(None)
                 .await

@@ -1,7 +1,8 @@
-//! `aifo-agent COMMAND [ARG..]`: becoming the agent, in its container (`spec/agents.md#how-it-is-started`).
+//! `aifo-agent COMMAND [ARG..]`: executes the agent in its container
+//! (`spec/agents.md#how-it-is-started`).
 //!
-//! The runner starts us with the image's own environment, in which nothing of ours is. What the
-//! session has to say stands in a file that only this container sees.
+//! The runner starts this program with the image's environment. The session's variables are in a
+//! file that is mounted into this container only.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -10,36 +11,36 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use aifo_process::{Lookup, find_in_path, variable};
-use aifo_types::{decode_given, env, exit};
+use aifo_types::{decode_variables, env, exit};
 use nix::errno::Errno;
 use nix::unistd::execve;
 
-use crate::ending::ShimEnd;
-use crate::tell;
-use crate::variables::of_system_file;
+use crate::log;
+use crate::shim_exit::ShimExit;
+use crate::variables::system_file_variables;
 
-/// What stands before the image's own PATH, for every agent alike.
+/// Directories that precede the image's PATH for every agent.
 const FIRST_IN_PATH: &str =
     "/opt/aifo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Replaces this process by the command, in the agent's environment. Returns only if that fails.
-pub(crate) fn become_agent(words: &[OsString]) -> ShimEnd {
+/// Replaces this process by the command, in the agent's environment. Returns only on failure.
+pub(crate) fn become_agent(words: &[OsString]) -> ShimExit {
     let Some((command, args)) = words.split_first() else {
-        tell::line("aifo-agent needs a command, and is not for people");
-        return ShimEnd::Code(exit::NOTHING_RAN);
+        log::line("aifo-agent: no command given");
+        return ShimExit::Code(exit::NOTHING_RAN);
     };
-    let environment = environment(std::env::vars_os(), &of_system_file());
+    let environment = environment(std::env::vars_os(), &system_file_variables());
     let Err(errno) = program(command, &environment)
         .and_then(|program| execute(&program, command, args, &environment));
-    tell::line(format_args!(
+    log::line(format_args!(
         "cannot execute '{}': {}",
         command.display(),
         match errno {
-            Errno::ENOENT => "it is not in the agent's image".to_owned(),
+            Errno::ENOENT => "not found in the agent's image".to_owned(),
             errno => std::io::Error::from(errno).to_string(),
         }
     ));
-    ShimEnd::Code(match errno {
+    ShimExit::Code(match errno {
         Errno::ENOENT => exit::NOT_FOUND,
         _ => exit::NOT_EXECUTABLE,
     })
@@ -47,7 +48,8 @@ pub(crate) fn become_agent(words: &[OsString]) -> ShimEnd {
 
 type Environment = Vec<(OsString, OsString)>;
 
-/// The image's own, over it what this command is given, and over that the session's.
+/// Merges three environments: the command's overrides the image's, and the session's overrides
+/// both.
 fn environment(
     inherited: impl Iterator<Item = (OsString, OsString)>,
     session: &HashMap<String, String>,
@@ -61,12 +63,12 @@ fn environment(
                 path.push(":");
                 path.push(value);
             }
-            Some(env::GIVEN) => given = value,
+            Some(env::COMMAND_ENV) => given = value,
             _ => own.push((name, value)),
         }
     }
     let of = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
-    let given = decode_given(given.as_bytes()).into_iter();
+    let given = decode_variables(given.as_bytes()).into_iter();
     let given = given.map(|(name, value)| (of(name), of(value)));
     let session = session.iter().map(|(name, value)| (name.into(), value.into()));
     for (name, value) in given.chain([("PATH".into(), path)]).chain(session) {
@@ -76,7 +78,7 @@ fn environment(
     own
 }
 
-/// Where the command is: a path as it stands, a name in the agent's PATH.
+/// Resolves the command: a path is used as it is, a name is searched for in the agent's PATH.
 fn program(command: &OsStr, environment: &Environment) -> nix::Result<PathBuf> {
     if command.as_bytes().contains(&b'/') {
         return Ok(PathBuf::from(command));
@@ -106,7 +108,7 @@ fn execute(
 
 #[cfg(test)]
 mod tests {
-    use aifo_types::encode_given;
+    use aifo_types::encode_variables;
 
     use super::*;
 
@@ -115,13 +117,12 @@ mod tests {
     }
 
     #[test]
-    fn the_session_s_word_counts_and_then_the_command_s() {
-        let given =
-            [("CI", "1"), ("LANG", "C"), ("PATH", "/theirs"), ("AIFO_WORKSPACE", "/theirs")];
+    fn session_variables_override_the_command_s_and_the_image_s() {
+        let given = [("CI", "1"), ("LANG", "C"), ("PATH", "/given"), ("AIFO_WORKSPACE", "/given")];
         let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let given = encode_given(&given);
+        let given = encode_variables(&given);
         let inherited =
-            pairs(&[("LANG", "de"), (env::GIVEN, &given), ("PATH", "/image"), ("TERM", "x")]);
+            pairs(&[("LANG", "de"), (env::COMMAND_ENV, &given), ("PATH", "/image"), ("TERM", "x")]);
         let session = HashMap::from([("AIFO_WORKSPACE".to_owned(), "/workspace".to_owned())]);
         let mut environment = environment(inherited.into_iter(), &session);
         environment.sort();
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_need_not_have_a_path() {
+    fn an_image_may_lack_a_path() {
         for inherited in [pairs(&[]), pairs(&[("PATH", "")])] {
             let environment = environment(inherited.into_iter(), &HashMap::new());
             assert_eq!(environment, pairs(&[("PATH", FIRST_IN_PATH)]));

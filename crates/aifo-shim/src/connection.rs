@@ -1,4 +1,4 @@
-//! Reaching the proxy.
+//! Connections to the proxy.
 
 use std::io;
 use std::net::TcpStream;
@@ -9,7 +9,6 @@ use aifo_types::Endpoint;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, connect, recv, send, socket};
 
-/// Connects to the proxy; blocks until it is there or is not.
 pub(crate) fn open(endpoint: &Endpoint) -> io::Result<OwnedFd> {
     match endpoint {
         Endpoint::Unix(path) => {
@@ -28,30 +27,28 @@ pub(crate) fn open(endpoint: &Endpoint) -> io::Result<OwnedFd> {
     }
 }
 
-/// How much of a request left.
-pub(crate) enum Sent {
-    All,
-    /// The proxy closed before it took everything; an answer may wait all the same.
-    Part,
-    /// It closed before it took anything: nothing can have run.
+/// How much of a request was sent.
+pub(crate) enum SendOutcome {
+    Complete,
+    /// The proxy closed the connection early; a response may still be readable.
+    Partial,
+    /// The proxy closed the connection before any byte was sent: nothing ran.
     Nothing,
 }
 
-/// Sends a request.
-pub(crate) fn send_request(socket: &OwnedFd, request: &[u8]) -> Sent {
+pub(crate) fn send_request(socket: &OwnedFd, request: &[u8]) -> SendOutcome {
     let mut rest = request;
     while !rest.is_empty() {
         match send(socket.as_raw_fd(), rest, MsgFlags::MSG_NOSIGNAL) {
             Ok(count) => rest = rest.get(count..).unwrap_or_default(),
             Err(Errno::EINTR) => {}
-            Err(_) if rest.len() == request.len() => return Sent::Nothing,
-            Err(_) => return Sent::Part,
+            Err(_) if rest.len() == request.len() => return SendOutcome::Nothing,
+            Err(_) => return SendOutcome::Partial,
         }
     }
-    Sent::All
+    SendOutcome::Complete
 }
 
-/// Reads what is there; 0 is the end of the stream.
 pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> nix::Result<usize> {
     loop {
         match recv(socket.as_raw_fd(), buffer, MsgFlags::empty()) {

@@ -1,4 +1,4 @@
-//! What the standard descriptors are, and how each reaches the tool (`spec/exec3.md#invocation`).
+//! Classification of the standard descriptors (`spec/exec3.md#invocation`).
 
 use std::io::IsTerminal;
 use std::os::fd::BorrowedFd;
@@ -7,49 +7,51 @@ use aifo_process::is_same_object;
 use aifo_wire::Stdio;
 use nix::sys::stat::{SFlag, fstat, makedev};
 
-/// What a call's connection can carry.
+/// How descriptors reach the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// Descriptors: it is a unix socket.
-    Passing,
-    /// Bytes alone.
-    Relaying,
+pub(crate) enum FdTransport {
+    Pass,
+    Relay,
 }
 
-/// What becomes of 0, 1 and 2. `closed` says which of them our parent had left closed.
-pub(crate) fn classify(fds: [BorrowedFd<'_>; 3], closed: [bool; 3], way: Way) -> [Stdio; 3] {
+/// Classifies 0, 1 and 2. `closed` marks those that the parent left closed.
+pub(crate) fn classify(
+    fds: [BorrowedFd<'_>; 3],
+    closed: [bool; 3],
+    transport: FdTransport,
+) -> [Stdio; 3] {
     let mut stdio = [Stdio::Closed; 3];
     for ((kind, fd), is_closed) in stdio.iter_mut().zip(fds).zip(closed) {
         if !is_closed {
-            *kind = classify_one(fd, way);
+            *kind = classify_one(fd, transport);
         }
     }
     let [_, output, error] = fds;
     let shares = matches!(stdio[1], Stdio::Passed | Stdio::Relayed | Stdio::Terminal);
-    // Two that differ in kind cannot be one.
+    // Descriptors of different kinds cannot be the same file.
     if shares && stdio[1] == stdio[2] && is_same_object(output, error) {
         stdio[2] = Stdio::Same;
     }
     stdio
 }
 
-fn classify_one(fd: BorrowedFd<'_>, way: Way) -> Stdio {
+fn classify_one(fd: BorrowedFd<'_>, transport: FdTransport) -> Stdio {
     let Ok(stat) = fstat(fd) else { return Stdio::Closed };
     match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
         SFlag::S_IFCHR if stat.st_rdev == makedev(1, 3) => Stdio::Null,
         SFlag::S_IFCHR if fd.is_terminal() => Stdio::Terminal,
-        SFlag::S_IFIFO | SFlag::S_IFREG if way == Way::Passing => Stdio::Passed,
+        SFlag::S_IFIFO | SFlag::S_IFREG if transport == FdTransport::Pass => Stdio::Passed,
         _ => Stdio::Relayed,
     }
 }
 
-/// Those that go along with the request, in their order.
+/// Returns the descriptors to pass with the request, in order.
 pub(crate) fn passed(fds: [BorrowedFd<'_>; 3], stdio: [Stdio; 3]) -> Vec<BorrowedFd<'_>> {
     let passed = fds.into_iter().zip(stdio).filter(|(_, kind)| *kind == Stdio::Passed);
     passed.map(|(fd, _)| fd).collect()
 }
 
-/// The caller's terminal, if there is one: the descriptor where it is written, else where it is read.
+/// Returns the caller's terminal: stdout, else stderr, else stdin.
 pub(crate) fn terminal<T>(fds: [T; 3], stdio: [Stdio; 3]) -> Option<T> {
     let [input, output, error] = fds;
     let mut candidates = [(output, stdio[1]), (error, stdio[2]), (input, stdio[0])].into_iter();
@@ -69,7 +71,7 @@ mod tests {
     use nix::sys::stat::Mode;
 
     #[test]
-    fn what_each_becomes() {
+    fn kinds_of_descriptors() {
         let pty = Pty::open(WindowSize::default(), &TerminalModes::default()).unwrap();
         let (reader, writer) = std::io::pipe().unwrap();
         let file = |path: &str| OwnedFd::from(File::open(path).unwrap());
@@ -80,7 +82,7 @@ mod tests {
             ("a pipe to read", reader.into(), Passed, Relayed),
             ("a pipe to write", writer.into(), Passed, Relayed),
             ("a file", file("/etc/passwd"), Passed, Relayed),
-            ("a file that is only named", by_path, Passed, Relayed),
+            ("a file opened with O_PATH", by_path, Passed, Relayed),
             ("a directory", file("/"), Relayed, Relayed),
             ("a device", file("/dev/zero"), Relayed, Relayed),
             ("a full device", file("/dev/full"), Relayed, Relayed),
@@ -89,13 +91,13 @@ mod tests {
             ("a terminal", pty.slave, Terminal, Terminal),
         ];
         for (what, fd, passing, relaying) in rows {
-            assert_eq!(classify_one(fd.as_fd(), Way::Passing), passing, "{what}");
-            assert_eq!(classify_one(fd.as_fd(), Way::Relaying), relaying, "{what}");
+            assert_eq!(classify_one(fd.as_fd(), FdTransport::Pass), passing, "{what}");
+            assert_eq!(classify_one(fd.as_fd(), FdTransport::Relay), relaying, "{what}");
         }
     }
 
     #[test]
-    fn stderr_that_is_stdout_stays_one() {
+    fn stderr_may_be_the_same_as_stdout() {
         let null = File::open("/dev/null").unwrap();
         let (_reader, writer) = std::io::pipe().unwrap();
         let twin = writer.try_clone().unwrap();
@@ -105,15 +107,15 @@ mod tests {
         let open = [false; 3];
         use Stdio::{Closed, Null, Passed, Relayed, Same};
         let rows = [
-            ([null, writer, twin], open, Way::Passing, [Null, Passed, Same]),
-            ([null, writer, twin], open, Way::Relaying, [Null, Relayed, Same]),
-            ([null, writer, other], open, Way::Passing, [Null, Passed, Passed]),
-            ([writer, null, null], open, Way::Passing, [Passed, Null, Null]),
-            ([writer, twin, null], open, Way::Passing, [Passed, Passed, Null]),
-            ([null, null, twin], [true, true, false], Way::Passing, [Closed, Closed, Passed]),
+            ([null, writer, twin], open, FdTransport::Pass, [Null, Passed, Same]),
+            ([null, writer, twin], open, FdTransport::Relay, [Null, Relayed, Same]),
+            ([null, writer, other], open, FdTransport::Pass, [Null, Passed, Passed]),
+            ([writer, null, null], open, FdTransport::Pass, [Passed, Null, Null]),
+            ([writer, twin, null], open, FdTransport::Pass, [Passed, Passed, Null]),
+            ([null, null, twin], [true, true, false], FdTransport::Pass, [Closed, Closed, Passed]),
         ];
-        for (fds, closed, way, expected) in rows {
-            let stdio = classify(fds, closed, way);
+        for (fds, closed, transport, expected) in rows {
+            let stdio = classify(fds, closed, transport);
             assert_eq!(stdio, expected);
             let count = stdio.iter().filter(|kind| **kind == Passed).count();
             assert_eq!(passed(fds, stdio).len(), count, "{expected:?}");
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_terminal_is_where_it_is_written() {
+    fn the_terminal_is_an_output_first() {
         use Stdio::{Null, Same, Terminal};
         let rows = [
             ([Null, Null, Null], None),

@@ -1,4 +1,4 @@
-//! `aifo-shim --install DIR`: a link under every tool's name.
+//! `aifo-shim --install DIR`: links for all tools (`spec/shim.md#installing`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,25 +8,25 @@ use std::path::{Path, PathBuf};
 
 use aifo_policy::{NotifyRules, Policy};
 
-/// Where pythons of an image lie, each of which gets a link under its own versioned name.
-const PYTHON_PLACES: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/opt/venv/bin"];
+/// Directories searched for `python3.N`, each of which gets a link of its own.
+const PYTHON_DIRECTORIES: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/opt/venv/bin"];
 
 const SHIM: &str = "aifo-shim";
 
-/// Copies this binary into a folder and links every tool's name to it; returns how many links there
-/// are. What is there already and is ours is replaced; anything else stops it before anything is
-/// changed.
+/// Copies this binary into a directory and links every tool's name to it. Replaces earlier links.
+/// Returns the number of links.
 ///
-/// Errors: the folder cannot be written, or a file that is not ours has a tool's name.
-pub(crate) fn install(folder: &Path) -> io::Result<usize> {
-    fs::create_dir_all(folder)?;
+/// Errors: the directory is not writable, or a file that is not such a link has a tool's name. In
+/// the latter case nothing is changed.
+pub(crate) fn install(directory: &Path) -> io::Result<usize> {
+    fs::create_dir_all(directory)?;
     let names = names();
     for name in &names {
-        check_free(&folder.join(name))?;
+        check_free(&directory.join(name))?;
     }
-    place_binary(&folder.join(SHIM))?;
+    install_binary(&directory.join(SHIM))?;
     for name in &names {
-        let link = folder.join(name);
+        let link = directory.join(name);
         match fs::remove_file(&link) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -37,12 +37,12 @@ pub(crate) fn install(folder: &Path) -> io::Result<usize> {
     Ok(names.len())
 }
 
-/// Every tool of the table, the notification tools, and this image's own pythons.
+/// Returns the tools of the table, the notification tools, and the image's versioned pythons.
 fn names() -> BTreeSet<String> {
     let policy = Policy::builtin();
     let mut names: BTreeSet<String> = policy.all_tools().into_iter().map(str::to_owned).collect();
     names.extend(NotifyRules::default().allowlist);
-    let entries = PYTHON_PLACES.iter().filter_map(|place| fs::read_dir(place).ok());
+    let entries = PYTHON_DIRECTORIES.iter().filter_map(|directory| fs::read_dir(directory).ok());
     for entry in entries.flatten().flatten() {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
@@ -55,28 +55,28 @@ fn names() -> BTreeSet<String> {
     names
 }
 
-/// A link of ours, or nothing.
+/// Checks that a path does not exist or is a link to `aifo-shim`.
 fn check_free(path: &Path) -> io::Result<()> {
     match fs::read_link(path) {
         Ok(target) if target.file_name().is_some_and(|name| name == SHIM) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         _ => Err(io::Error::new(
             ErrorKind::AlreadyExists,
-            format!("'{}' is there and is no link to {SHIM}; it is left alone", path.display()),
+            format!("'{}' exists and is not a link to {SHIM}; nothing was changed", path.display()),
         )),
     }
 }
 
-/// Puts a copy of us there, in one step, so that a running shim is never half a file.
-fn place_binary(target: &Path) -> io::Result<()> {
-    let ours = fs::canonicalize("/proc/self/exe")?;
-    if target.canonicalize().is_ok_and(|there| there == ours) {
+/// Copies this binary to `target` by a rename, so that no process executes a partial file.
+fn install_binary(target: &Path) -> io::Result<()> {
+    let binary = fs::canonicalize("/proc/self/exe")?;
+    if target.canonicalize().is_ok_and(|there| there == binary) {
         return Ok(());
     }
-    let mut beside = target.as_os_str().to_owned();
-    beside.push(format!(".{}", std::process::id()));
-    let beside = PathBuf::from(beside);
-    fs::copy(&ours, &beside)?;
-    fs::set_permissions(&beside, fs::Permissions::from_mode(0o755))?;
-    fs::rename(&beside, target)
+    let mut temporary = target.as_os_str().to_owned();
+    temporary.push(format!(".{}", std::process::id()));
+    let temporary = PathBuf::from(temporary);
+    fs::copy(&binary, &temporary)?;
+    fs::set_permissions(&temporary, fs::Permissions::from_mode(0o755))?;
+    fs::rename(&temporary, target)
 }

@@ -1,4 +1,4 @@
-//! Becoming a runtime of the agent's own place.
+//! Replaces the shim by a local runtime (`spec/shim.md#local-runtimes`).
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
@@ -10,34 +10,34 @@ use aifo_types::{env, exit};
 use nix::errno::Errno;
 use nix::unistd::execve;
 
-use crate::ending::ShimEnd;
-use crate::tell;
+use crate::log;
+use crate::shim_exit::ShimExit;
 
-/// Replaces this process by the runtime: same pid, same signals, same fds, nothing of us left.
-/// Returns only if that fails.
-pub(crate) fn become_runtime(local: &Local, args: &[OsString]) -> ShimEnd {
+/// Executes the runtime in this process, with the same pid, signal dispositions and descriptors.
+/// Returns only on failure.
+pub(crate) fn become_runtime(local: &Local, args: &[OsString]) -> ShimExit {
     let runtime = local.runtime.display();
     let pid = std::process::id().to_string();
-    // An exec keeps the pid, a fork does not: finding our own there, we came by that very path.
+    // exec keeps the pid and fork does not, so the own pid here means that the runtime is the shim.
     if std::env::var(env::LOCAL_GUARD).is_ok_and(|guard| guard == pid) {
-        tell::line(format_args!(
-            "'{runtime}' leads back to aifo-shim; install a real runtime there, or take the link away"
+        log::line(format_args!(
+            "'{runtime}' runs aifo-shim again\nhint: install a runtime there, or remove the link"
         ));
-        return ShimEnd::Code(exit::NOTHING_RAN);
+        return ShimExit::Code(exit::NOTHING_RAN);
     }
     let Err(errno) = execute(local.runtime.as_os_str(), args, &pid);
-    tell::line(format_args!("cannot execute '{runtime}': {}", std::io::Error::from(errno)));
-    ShimEnd::Code(match errno {
+    log::line(format_args!("cannot execute '{runtime}': {}", std::io::Error::from(errno)));
+    ShimExit::Code(match errno {
         Errno::ENOENT => exit::NOT_FOUND,
         _ => exit::NOT_EXECUTABLE,
     })
 }
 
-/// A plain `execve`: the standard library's way would change signals that our parent arranged.
+/// Calls `execve`. The standard library's `exec` would change inherited signal dispositions.
 fn execute(runtime: &OsStr, args: &[OsString], pid: &str) -> nix::Result<Infallible> {
     let of = |text: &OsStr| CString::new(text.as_bytes());
     let program = of(runtime).map_err(|_| Errno::ENOENT)?;
-    // The runtime finds its own installation by argv[0], so that is its path.
+    // Runtimes find their installation by argv[0], so it is the absolute path.
     let args = [program.clone()].into_iter().chain(args.iter().filter_map(|arg| of(arg).ok()));
     let args: Vec<_> = args.collect();
     let inherited = std::env::vars_os().filter(|(name, _)| name != env::LOCAL_GUARD);

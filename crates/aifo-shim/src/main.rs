@@ -1,49 +1,50 @@
-//! `aifo-shim`: the one static binary that goes where the agent and the tools are.
+//! `aifo-shim`: the static binary in every container.
 //!
-//! Its name decides what it is: under a tool's name it is that tool, run in a sidecar, or in a mailbox a
-//! command of the host; as `aifo-runner` it is the resident server inside a sidecar; as `aifo-agent` it
-//! becomes the agent in its container; as `aifo-shim` it tells about itself. It is
-//! a short blocking program without a runtime or threads, because it starts once per tool call.
+//! The last component of `argv[0]` selects the program: `aifo-shim` prints help or installs links,
+//! `aifo-runner` is the exec server of a sidecar, `aifo-agent` executes the agent in its container,
+//! and any other name is a tool, which runs in a sidecar, or a command of a mailbox. The program
+//! blocks and has one thread and no async runtime: it starts once per tool call (`spec/shim.md`).
 //!
-//! Its unit tests start as such do, so nothing there comes from `run`.
+//! Unit tests use the standard library's `main`.
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code))]
 
 mod agent;
+mod cli;
 mod connection;
 mod descriptors;
-mod ending;
+mod failure;
+mod fd_writer;
+mod frame_connection;
 mod inherited;
-mod inlet;
 mod install;
-mod interrupts;
-mod itself;
-mod keyboard;
-mod line;
 mod local;
-mod loss;
+mod log;
 mod mailbox;
 mod native;
 mod notification;
-mod outlet;
+mod output_forwarder;
+mod parent_shell;
+mod polling;
 mod relay;
-mod resident;
+mod runner;
 mod settings;
-mod shell;
 mod shim;
+mod shim_exit;
+mod signal_forwarder;
 mod signals;
-mod sink;
-mod standard;
+mod standard_fd;
+mod stdin_forwarder;
 mod streamed;
-mod tell;
+mod terminal_input;
 mod variables;
-mod waiting;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-// A tool is to inherit what our parent gave us, so nothing may come before us and change it.
+// The tool inherits the parent's descriptors and signal dispositions; the standard library's start
+// changes both.
 #[cfg(not(test))]
 aifo_process::entry!(run);
 
@@ -56,24 +57,24 @@ fn run() -> ! {
     let args: Vec<OsString> = args.collect();
     let ending = match name.as_bytes() {
         b"aifo-shim" | b"" => match args.split_first() {
-            Some((flag, call)) if flag == "--call" => itself::call(call, closed),
-            _ => itself::tell(&args),
+            Some((flag, call)) if flag == "--call" => cli::call(call, closed),
+            _ => cli::run(&args),
         },
         b"aifo-agent" => agent::become_agent(&args),
         b"aifo-runner" => {
             aifo_process::ignore_broken_pipes();
-            resident::run(&args)
+            runner::run(&args)
         }
-        tool => match mailbox::Place::ours() {
-            Some(place) => mailbox::run(&place, &args, closed),
+        tool => match mailbox::MailboxCommand::detect() {
+            Some(command) => mailbox::run(&command, &args, closed),
             None => shim::run(tool, &args, closed),
         },
     };
     ending.end()
 }
 
-/// What we were called with, from the kernel where the C library does not tell those who start
-/// without the standard library's help.
+/// Returns argv. Reads it from the kernel if the C library does not pass it to a program that
+/// starts without the standard library.
 fn arguments() -> Vec<OsString> {
     let args: Vec<OsString> = std::env::args_os().collect();
     if !args.is_empty() {

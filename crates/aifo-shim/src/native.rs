@@ -1,57 +1,55 @@
-//! One tool call by version 3 (`spec/exec3.md#request`).
+//! One tool call by protocol version 3 (`spec/exec3.md#request`).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use aifo_policy::Forwarding;
-use aifo_process::{SignalSet, Waiting, ignore_broken_pipes, ignored_signals, send_with_fds};
+use aifo_process::{SendMode, SignalSet, ignore_broken_pipes, ignored_signals, send_with_fds};
 use aifo_types::Endpoint;
 use aifo_wire::{Invocation, Limits, ResponseError, ResponseEvent, ResponseReader, Stdio, Upgrade};
 use nix::errno::Errno;
 
-use crate::connection::{self, Sent};
-use crate::descriptors::{self, Way};
-use crate::ending::ShimEnd;
+use crate::connection::{self, SendOutcome};
+use crate::descriptors::{self, FdTransport};
+use crate::failure::{self, ErrorResponse};
+use crate::frame_connection::FrameConnection;
 use crate::inherited;
-use crate::keyboard::{Output, without_line_ends};
-use crate::line::Line;
-use crate::loss::{self, Refusal};
-use crate::relay::{Broken, Relay};
+use crate::log;
+use crate::relay::{CallError, Relay};
 use crate::settings::Settings;
+use crate::shim_exit::ShimExit;
 use crate::signals::Signals;
-use crate::standard::Standard;
-use crate::tell;
+use crate::standard_fd::StandardFd;
+use crate::terminal_input::{OutputProcessing, without_output_processing};
 
-/// What came of a call.
 #[derive(Debug)]
-pub(crate) enum Attempt {
-    /// It was carried to its end.
-    Ended(ShimEnd),
-    /// The proxy does not speak version 3, and nothing ran.
-    TooNew,
+pub(crate) enum CallOutcome {
+    Done(ShimExit),
+    /// The proxy does not support version 3; nothing ran.
+    VersionRefused,
 }
 
-/// Runs `tool` in its sidecar. `closed` are the standard descriptors that our parent left closed.
+/// Runs `tool` in its sidecar. `closed` are the standard descriptors that the parent left closed.
 pub(crate) fn run(
     settings: &Settings,
     tool: &[u8],
     args: &[Vec<u8>],
     cwd: &Path,
     closed: [bool; 3],
-) -> Attempt {
+) -> CallOutcome {
     let ignored = SignalSet::from_bits(ignored_signals());
     ignore_broken_pipes();
     let argv = [tool.to_vec()].into_iter().chain(args.iter().cloned()).collect();
-    let forwarding = Forwarding::with_additions(&settings.forwarded);
+    let forwarding = Forwarding::with_additions(&settings.extra_variables);
     let environment = inherited::environment(&forwarding, &settings.decide.workspace);
     let invocation = inherited::invocation(argv, cwd, environment, ignored);
     match start(settings, invocation, ignored, closed) {
-        Ok(relay) => answer(relay),
-        Err(why) => Attempt::Ended(loss::nothing_ran(why)),
+        Ok(relay) => await_response(relay),
+        Err(why) => CallOutcome::Done(failure::report_not_started(why)),
     }
 }
 
-/// Everything up to the last byte of the request. The error says why nothing can have run.
+/// Connects and sends the request. On error nothing can have run.
 fn start<'a>(
     settings: &'a Settings,
     mut invocation: Invocation,
@@ -63,119 +61,133 @@ fn start<'a>(
     if settings.verbose {
         let tool = String::from_utf8_lossy(invocation.argv.first().map_or(&[], Vec::as_slice));
         let cwd = String::from_utf8_lossy(invocation.cwd.as_deref().unwrap_or_default());
-        tell::line(format_args!("exec: tool={tool} exec_id={id} cwd={cwd}"));
+        log::line(format_args!("exec: tool={tool} exec_id={id} cwd={cwd}"));
     }
-    // Before anything is sent: from then on a signal is the tool's.
+    // Catch signals before sending: from then on they belong to the tool.
     let signals = Signals::catch(ignored)
         .map_err(|errno| format!("cannot catch signals: {}", errno.desc()))?;
     let unreachable = |why| format!("cannot reach the proxy at {endpoint}: {why}");
     let socket = connection::open(endpoint).map_err(|error| unreachable(error.to_string()))?;
 
-    let standard = Standard::all();
+    let standard = StandardFd::all();
     let fds = standard.each_ref().map(AsFd::as_fd);
-    let mut way = match endpoint {
-        Endpoint::Unix(_) if !settings.relays => Way::Passing,
-        Endpoint::Unix(_) | Endpoint::Tcp { .. } => Way::Relaying,
+    let mut transport = match endpoint {
+        Endpoint::Unix(_) if !settings.relay_only => FdTransport::Pass,
+        Endpoint::Unix(_) | Endpoint::Tcp { .. } => FdTransport::Relay,
     };
     loop {
-        let stdio = descriptors::classify(fds, closed, way);
-        let output = match stdio {
-            [Stdio::Terminal, Stdio::Terminal, _] => Output::There,
-            _ => Output::Here,
+        let stdio = descriptors::classify(fds, closed, transport);
+        let processing = match stdio {
+            [Stdio::Terminal, Stdio::Terminal, _] => OutputProcessing::Remote,
+            _ => OutputProcessing::Local,
         };
-        let terminal = descriptors::terminal(Standard::all(), stdio);
+        let terminal = descriptors::terminal(StandardFd::all(), stdio);
         invocation.stdio = stdio;
         invocation.terminal = terminal.as_ref().map(|fd| {
-            let mut terminal = inherited::describe(fd.as_fd());
-            if output == Output::Here {
-                terminal.modes = without_line_ends(terminal.modes);
+            let mut terminal = inherited::describe_terminal(fd.as_fd());
+            if processing == OutputProcessing::Local {
+                terminal.modes = without_output_processing(terminal.modes);
             }
             terminal
         });
         let mut request = Vec::new();
         Upgrade { endpoint, token, id, invocation: &invocation }.encode(&mut request);
         match send(&socket, &request, &descriptors::passed(fds, stdio)) {
-            // What was cut off is never executed, but there may be a reason to read.
-            Ok(Sent::All | Sent::Part) => {
-                let (line, signals) = (Line::new(socket), (signals, ignored));
-                return Ok(Relay::new(settings, proxy, line, signals, (terminal, output)));
+            // The proxy never executes a truncated request, but it may have sent an error.
+            Ok(SendOutcome::Complete | SendOutcome::Partial) => {
+                let (connection, signals) = (FrameConnection::new(socket), (signals, ignored));
+                return Ok(Relay::new(
+                    settings,
+                    proxy,
+                    connection,
+                    signals,
+                    (terminal, processing),
+                ));
             }
-            Ok(Sent::Nothing) => return Err(unreachable("it closed the connection".to_owned())),
-            Err(CannotPass) => way = Way::Relaying,
+            Ok(SendOutcome::Nothing) => {
+                return Err(unreachable("it closed the connection".to_owned()));
+            }
+            Err(CannotPassFds) => transport = FdTransport::Relay,
         }
     }
 }
 
-/// The kernel does not let these descriptors travel, as many as are on their way already. Nothing
-/// was sent.
-struct CannotPass;
+/// The kernel refused to pass the descriptors, for example with too many in flight. Nothing was
+/// sent.
+struct CannotPassFds;
 
-fn send(socket: &OwnedFd, request: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Sent, CannotPass> {
+fn send(
+    socket: &OwnedFd,
+    request: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> Result<SendOutcome, CannotPassFds> {
     loop {
-        match send_with_fds(socket.as_fd(), request, fds, Waiting::Block) {
-            Ok(count) if count == request.len() => return Ok(Sent::All),
+        match send_with_fds(socket.as_fd(), request, fds, SendMode::Blocking) {
+            Ok(count) if count == request.len() => return Ok(SendOutcome::Complete),
             Ok(count) => {
                 let rest = request.get(count..).unwrap_or_default();
                 return Ok(match connection::send_request(socket, rest) {
-                    Sent::All => Sent::All,
-                    Sent::Part | Sent::Nothing => Sent::Part,
+                    SendOutcome::Complete => SendOutcome::Complete,
+                    SendOutcome::Partial | SendOutcome::Nothing => SendOutcome::Partial,
                 });
             }
             Err(Errno::EINTR) => {}
-            Err(Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN) => return Ok(Sent::Nothing),
-            Err(_) if fds.is_empty() => return Ok(Sent::Nothing),
-            Err(_) => return Err(CannotPass),
+            Err(Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN) => {
+                return Ok(SendOutcome::Nothing);
+            }
+            Err(_) if fds.is_empty() => return Ok(SendOutcome::Nothing),
+            Err(_) => return Err(CannotPassFds),
         }
     }
 }
 
-/// Waits for the answer, and carries the call on if the tool has started.
-fn answer(mut relay: Relay<'_>) -> Attempt {
+/// Waits for the response, and relays the call once the tool has started.
+fn await_response(mut relay: Relay<'_>) -> CallOutcome {
     let mut reader = ResponseReader::new(Limits::default());
-    let mut refusal: Option<Refusal> = None;
+    let mut error_response: Option<ErrorResponse> = None;
     loop {
-        match &mut refusal {
-            Some(refusal) => {
-                if refusal.is_complete(&mut reader) {
-                    return Attempt::Ended(refusal.tell());
+        match &mut error_response {
+            Some(error_response) => {
+                if error_response.read_body(&mut reader) {
+                    return CallOutcome::Done(error_response.report());
                 }
             }
             None => match reader.next_event() {
                 Ok(ResponseEvent::Progress(text)) => {
-                    tell::progress(&text);
+                    log::progress(&text);
                     continue;
                 }
                 Ok(ResponseEvent::Head(head)) => match head.status {
-                    101 => return Attempt::Ended(relay.follow(&reader.take_rest())),
+                    101 => return CallOutcome::Done(relay.run(&reader.take_rest())),
                     426 => {
-                        relay.signals.give_back();
-                        return Attempt::TooNew;
+                        relay.signals.raise_again();
+                        return CallOutcome::VersionRefused;
                     }
                     _ => {
-                        refusal = Some(Refusal::new(head));
+                        error_response = Some(ErrorResponse::new(head));
                         continue;
                     }
                 },
                 Ok(_) => {}
-                Err(error) => return Attempt::Ended(relay.stop_short(&error.into())),
+                Err(error) => return CallOutcome::Done(relay.abort(&error.into())),
             },
         }
-        if let Err(broken) = relay.wait_for_answer() {
-            return Attempt::Ended(relay.stop_short(&broken));
+        if let Err(broken) = relay.wait_for_response() {
+            return CallOutcome::Done(relay.abort(&broken));
         }
-        match relay.line.receive(reader.buffer().spare(GLANCE)) {
-            // A reset is an end as well: what was to come does not.
+        match relay.connection.receive(reader.buffer().spare(SMALL_READ)) {
+            // A reset ends the response, too.
             Ok(0) | Err(_) => reader.receive_eof(),
             Ok(count) => reader.buffer().commit(count),
         }
     }
 }
 
-impl From<ResponseError> for Broken {
+impl From<ResponseError> for CallError {
     fn from(error: ResponseError) -> Self {
-        Broken::Lost(error.into())
+        CallError::Response(error.into())
     }
 }
 
-/// Enough for the head of an answer, and for a whole call of a short one.
-const GLANCE: usize = 4 * 1024;
+/// Bytes that hold the head of a response, and all frames of a short call.
+const SMALL_READ: usize = 4 * 1024;

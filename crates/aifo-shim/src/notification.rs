@@ -1,34 +1,40 @@
-//! Telling the user something on the machine they sit at.
+//! Notifications: commands on the user's machine (`spec/notify.md#the-shim`).
 
-use aifo_wire::{Attendance, encode_notify};
+use aifo_wire::{ClientMode, encode_notify};
 
-use crate::connection::{self, Sent};
-use crate::ending::ShimEnd;
-use crate::loss::nothing_ran;
+use crate::connection::{self, SendOutcome};
+use crate::failure::report_not_started;
 use crate::settings::Settings;
-use crate::streamed::Call;
+use crate::shim_exit::ShimExit;
+use crate::streamed::StreamedCall;
 
-/// Asks the proxy to run a notification command and ends as it does, or at once if the user does
-/// not want to wait for it.
-pub(crate) fn run(settings: &Settings, command: &str, args: &[Vec<u8>]) -> ShimEnd {
+/// Sends `/notify` and ends as the command does, or at once if notifications are asynchronous.
+pub(crate) fn run(settings: &Settings, command: &str, args: &[Vec<u8>]) -> ShimExit {
     let proxy = match &settings.proxy {
         Ok(proxy) => proxy,
-        Err(why) => return nothing_ran(why),
+        Err(why) => return report_not_started(why),
     };
     let mut request = Vec::new();
     let (endpoint, token) = (&proxy.endpoint, &proxy.token);
-    let attendance = if settings.notify_async { Attendance::Leaves } else { Attendance::Waits };
-    encode_notify(&mut request, endpoint, token, command.as_bytes(), args, attendance);
+    let mode = if settings.notify_async { ClientMode::Detached } else { ClientMode::Attached };
+    encode_notify(&mut request, endpoint, token, command.as_bytes(), args, mode);
     let socket = match connection::open(endpoint) {
         Ok(socket) => socket,
         Err(error) => {
-            return nothing_ran(format_args!("cannot reach the proxy at {endpoint}: {error}"));
+            return report_not_started(format_args!(
+                "cannot reach the proxy at {endpoint}: {error}"
+            ));
         }
     };
     match connection::send_request(&socket, &request) {
-        Sent::Nothing => nothing_ran(format_args!("the proxy at {endpoint} closed the connection")),
-        Sent::All | Sent::Part if settings.notify_async => ShimEnd::Code(0),
-        // No signal is caught: one that ends us closes the connection, which ends the command.
-        Sent::All | Sent::Part => Call::new(settings, proxy, socket, None).follow(),
+        SendOutcome::Nothing => {
+            report_not_started(format_args!("the proxy at {endpoint} closed the connection"))
+        }
+        SendOutcome::Complete | SendOutcome::Partial if settings.notify_async => ShimExit::Code(0),
+        // Signals stay uncaught: if one terminates the shim, the proxy sees the disconnect and ends
+        // the command.
+        SendOutcome::Complete | SendOutcome::Partial => {
+            StreamedCall::new(settings, proxy, socket, None).run()
+        }
     }
 }

@@ -1,60 +1,59 @@
-//! A version 3 call from its request to its end: one loop around everything that can happen
-//! (`spec/exec3.md#frames`).
+//! Event loop of a version 3 call, from the sent request to the exit (`spec/exec3.md#frames`).
+
+mod job_control;
 
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use aifo_process::{SignalSet, signal_group_number, terminal};
+use aifo_process::{SignalSet, signal_group_number};
 use aifo_types::{Ending, exit};
 use aifo_wire::{CancelCause, Exit, Frame, FrameReader, Stdio, Stream};
 use nix::libc;
 use nix::poll::{PollFlags, PollTimeout};
 use nix::unistd::getpgrp;
 
-use crate::ending::{BROKEN_PIPE, ShimEnd};
-use crate::inlet::{Inlet, Reading};
-use crate::keyboard::{Keyboard, Output};
-use crate::line::Line;
-use crate::loss::{self, Interrupted, Lost};
-use crate::outlet::Outlet;
+use crate::failure::{self, Interrupted, ResponseFailure};
+use crate::fd_writer::FdWriter;
+use crate::frame_connection::FrameConnection;
+use crate::log;
+use crate::output_forwarder::{OutputError, OutputForwarder};
+use crate::polling::poll_fds;
 use crate::settings::{ProxyAddress, Settings};
+use crate::shim_exit::{BROKEN_PIPE, ShimExit};
 use crate::signals::Signals;
-use crate::sink::{Loss, Sink};
-use crate::standard::Standard;
-use crate::tell;
-use crate::waiting::wait;
+use crate::standard_fd::StandardFd;
+use crate::stdin_forwarder::{ReadOutcome, StdinForwarder};
+use crate::terminal_input::{OutputProcessing, TerminalInput};
 
-/// A call whose request is on its way. Until the tool has started only signals are carried, then
-/// everything that goes by the connection.
+/// A version 3 call whose request has been sent. It relays only signals until the tool has started,
+/// and then all streams that were not passed.
 #[derive(Debug)]
 pub(crate) struct Relay<'a> {
     settings: &'a Settings,
     proxy: &'a ProxyAddress,
-    pub(crate) line: Line,
+    pub(crate) connection: FrameConnection,
     pub(crate) signals: Signals,
     ignored: SignalSet,
-    /// Our terminal, if the tool gets one.
-    terminal: Option<Standard>,
-    output: Output,
-    has_started: bool,
-    /// Since when INT finds that what was forwarded lies unread.
-    unheard_since: Option<Instant>,
-    inlet: Option<Inlet>,
-    keyboard: Option<Keyboard>,
-    /// Whether stdin and stdout have gone to the tool, and are still open here.
+    /// The caller's terminal, if the tool gets a pseudo terminal.
+    terminal: Option<StandardFd>,
+    output_processing: OutputProcessing,
+    is_started: bool,
+    /// When INT first found forwarded signals unread.
+    unread_since: Option<Instant>,
+    stdin: Option<StdinForwarder>,
+    terminal_input: Option<TerminalInput>,
+    /// Whether stdin and stdout were passed to the tool and are still open here.
     is_passed: [bool; 2],
-    /// stdout, stderr, and what the pseudo terminal shows.
-    sinks: [Option<Sink>; 3],
-    /// Frames come faster than they are taken.
-    in_bulk: bool,
+    /// stdout, stderr, and the output of the pseudo terminal.
+    outputs: [Option<OutputForwarder>; 3],
+    /// Whether the last read filled its buffer.
+    reads_large: bool,
 }
 
-/// Why a call stopped before its end.
+/// Why a call stopped before its exit status arrived.
 #[derive(Debug)]
-pub(crate) enum Broken {
-    /// The connection, or the proxy behind it.
-    Lost(Lost),
-    /// The user does not want to wait any longer.
+pub(crate) enum CallError {
+    Response(ResponseFailure),
     GivenUp,
 }
 
@@ -62,305 +61,247 @@ impl<'a> Relay<'a> {
     pub(crate) fn new(
         settings: &'a Settings,
         proxy: &'a ProxyAddress,
-        line: Line,
+        connection: FrameConnection,
         (signals, ignored): (Signals, SignalSet),
-        (terminal, output): (Option<Standard>, Output),
+        (terminal, output_processing): (Option<StandardFd>, OutputProcessing),
     ) -> Self {
         Relay {
             settings,
             proxy,
-            line,
+            connection,
             signals,
             ignored,
             terminal,
-            output,
-            has_started: false,
-            unheard_since: None,
-            inlet: None,
-            keyboard: None,
+            output_processing,
+            is_started: false,
+            unread_since: None,
+            stdin: None,
+            terminal_input: None,
             is_passed: [false; 2],
-            sinks: [const { None }; 3],
-            in_bulk: false,
+            outputs: [const { None }; 3],
+            reads_large: false,
         }
     }
 
-    /// Waits for something to read on the connection, which nothing but signals goes by yet.
-    pub(crate) fn wait_for_answer(&mut self) -> Result<(), Broken> {
+    /// Waits until the connection is readable. Forwards signals meanwhile.
+    pub(crate) fn wait_for_response(&mut self) -> Result<(), CallError> {
         loop {
-            self.line.flush();
+            self.connection.flush();
             let signals = (self.signals.as_fd(), PollFlags::POLLIN);
-            let [line, signals] = wait([Some(self.line.wants()), Some(signals)], PollTimeout::NONE);
+            let [connection, signals] =
+                poll_fds([Some(self.connection.poll_interest()), Some(signals)], PollTimeout::NONE);
             if !signals.is_empty() {
-                self.hear()?;
+                self.forward_signals()?;
             }
-            if line.intersects(!PollFlags::POLLOUT) {
+            if connection.intersects(!PollFlags::POLLOUT) {
                 return Ok(());
             }
         }
     }
 
-    /// Carries the call to its end. `first` are the frames that came with the answer's head.
-    pub(crate) fn follow(mut self, first: &[u8]) -> ShimEnd {
-        let mut reader = FrameReader::of_client();
+    /// Relays the call until the tool has exited. `first` are the bytes after the response head.
+    pub(crate) fn run(mut self, first: &[u8]) -> ShimExit {
+        let mut reader = FrameReader::for_client();
         reader.receive(first);
-        match self.converse(&mut reader) {
+        match self.run_event_loop(&mut reader) {
             Ok(exit) => self.finish(&exit),
-            Err(broken) => self.stop_short(&broken),
+            Err(error) => self.abort(&error),
         }
     }
 
-    /// Ends without knowing how the tool did.
-    pub(crate) fn stop_short(mut self, broken: &Broken) -> ShimEnd {
-        // What has come is the tool's output all the same.
-        let ended_by = match broken {
-            Broken::Lost(_) => self.drain(),
-            Broken::GivenUp => None,
+    /// Ends the call without the tool's exit status.
+    pub(crate) fn abort(mut self, error: &CallError) -> ShimExit {
+        // Write the output that has arrived.
+        let killed_by = match error {
+            CallError::Response(_) => self.drain(),
+            CallError::GivenUp => None,
         };
-        // Before anything is told: the terminal is to be as it was.
-        self.keyboard = None;
-        match (ended_by, broken) {
-            (Some(number), _) => ShimEnd::Signaled(number),
-            (None, Broken::GivenUp) => loss::given_up(),
-            (None, Broken::Lost(lost)) => {
-                let interrupted = match self.signals.interrupts() {
+        // Restore the terminal before printing a message.
+        self.terminal_input = None;
+        match (killed_by, error) {
+            (Some(number), _) => ShimExit::Signaled(number),
+            (None, CallError::GivenUp) => failure::report_no_response(),
+            (None, CallError::Response(failure)) => {
+                let interrupted = match self.signals.interrupt_count() {
                     0 => Interrupted::No,
                     _ => Interrupted::Yes,
                 };
-                loss::lost(lost, &self.proxy.endpoint, self.settings.habits, interrupted)
+                failure::report_connection_lost(
+                    failure,
+                    &self.proxy.endpoint,
+                    self.settings.compat,
+                    interrupted,
+                )
             }
         }
     }
 
-    fn converse(&mut self, reader: &mut FrameReader) -> Result<Exit, Broken> {
+    fn run_event_loop(&mut self, reader: &mut FrameReader) -> Result<Exit, CallError> {
         loop {
-            while let Some(frame) = reader.next_frame().map_err(nonsense)? {
-                if let Some(exit) = self.take(&frame)? {
+            while let Some(frame) = reader.next_frame().map_err(protocol_error)? {
+                if let Some(exit) = self.handle_frame(&frame)? {
                     return Ok(exit);
                 }
             }
-            self.let_go_of_passed();
-            if let Some(keyboard) = &mut self.keyboard {
-                keyboard.look(Instant::now(), &mut self.line);
+            self.close_passed_fds();
+            if let Some(terminal_input) = &mut self.terminal_input {
+                terminal_input.try_acquire(Instant::now(), &mut self.connection);
             }
-            self.line.flush();
-            while self.inlet.as_ref().is_some_and(|inlet| inlet.wants_to_try(&self.line)) {
-                self.read_input();
-                self.line.flush();
+            self.connection.flush();
+            while self.stdin.as_ref().is_some_and(|stdin| stdin.needs_read(&self.connection)) {
+                self.read_stdin();
+                self.connection.flush();
             }
-            let [line, signals, input, typed, sinks @ ..] = self.wait();
+            let [connection, signals, input, typed, outputs @ ..] = self.wait();
             if !signals.is_empty() {
-                self.hear()?;
+                self.forward_signals()?;
             }
-            if line.intersects(!PollFlags::POLLOUT) {
+            if connection.intersects(!PollFlags::POLLOUT) {
                 self.fill(reader)?;
             }
-            for (sink, ready) in self.sinks.iter_mut().zip(sinks) {
-                if let Some(sink) = sink {
-                    sink.resume(ready, &mut self.line);
+            for (forwarder, ready) in self.outputs.iter_mut().zip(outputs) {
+                if let Some(forwarder) = forwarder {
+                    forwarder.handle_ready(ready, &mut self.connection);
                 }
             }
             if !input.is_empty() {
-                self.read_input();
+                self.read_stdin();
             }
-            if let (Some(keyboard), false) = (&mut self.keyboard, typed.is_empty()) {
-                keyboard.read(&mut self.line);
+            if let (Some(terminal_input), false) = (&mut self.terminal_input, typed.is_empty()) {
+                terminal_input.read(&mut self.connection);
             }
         }
     }
 
     fn wait(&self) -> [PollFlags; 7] {
-        let [out, err, shown] = self.sinks.each_ref().map(|sink| sink.as_ref()?.wants());
-        let input = self.inlet.as_ref().and_then(|inlet| inlet.wants(&self.line));
-        let typed = self.keyboard.as_ref().and_then(|keyboard| keyboard.wants(&self.line));
-        let timeout = match self.keyboard.as_ref().and_then(Keyboard::due) {
+        let [out, err, screen] =
+            self.outputs.each_ref().map(|forwarder| forwarder.as_ref()?.poll_interest());
+        let input = self.stdin.as_ref().and_then(|stdin| stdin.poll_interest(&self.connection));
+        let typed = self
+            .terminal_input
+            .as_ref()
+            .and_then(|terminal_input| terminal_input.poll_interest(&self.connection));
+        let timeout = match self.terminal_input.as_ref().and_then(TerminalInput::next_attempt) {
             Some(due) => PollTimeout::try_from(due.saturating_duration_since(Instant::now())),
             None => Ok(PollTimeout::NONE),
         };
         let signals = (self.signals.as_fd(), PollFlags::POLLIN);
-        wait(
-            [Some(self.line.wants()), Some(signals), input, typed, out, err, shown],
+        poll_fds(
+            [Some(self.connection.poll_interest()), Some(signals), input, typed, out, err, screen],
             timeout.unwrap_or(PollTimeout::ZERO),
         )
     }
 
-    fn fill(&mut self, reader: &mut FrameReader) -> Result<(), Broken> {
-        let space = reader.buffer().spare(if self.in_bulk { BULK } else { GLANCE });
-        match self.line.receive(space) {
-            // A reset is an end as well: what was to come does not.
-            Ok(0) | Err(_) => Err(Broken::Lost(Lost::CutOff)),
+    fn fill(&mut self, reader: &mut FrameReader) -> Result<(), CallError> {
+        let space = reader.buffer().spare(if self.reads_large { LARGE_READ } else { SMALL_READ });
+        match self.connection.receive(space) {
+            // A reset ends the connection, too.
+            Ok(0) | Err(_) => Err(CallError::Response(ResponseFailure::Disconnected)),
             Ok(count) => {
-                self.in_bulk = count == space.len();
+                self.reads_large = count == space.len();
                 reader.buffer().commit(count);
                 Ok(())
             }
         }
     }
 
-    /// Takes a frame; how the tool ended, if that is what it says.
-    fn take(&mut self, frame: &Frame<'_>) -> Result<Option<Exit>, Broken> {
+    /// Handles a frame. Returns the exit status if the frame carries it.
+    fn handle_frame(&mut self, frame: &Frame<'_>) -> Result<Option<Exit>, CallError> {
         match frame {
-            Frame::Started { stdio, .. } if !self.has_started => self.begin(*stdio),
-            Frame::Data { stream, data } => match self.sink(*stream) {
-                (Some(sink), line) => sink.take(data, line).map_err(nonsense)?,
-                (None, _) => return Err(nonsense("data of a stream that is not relayed")),
+            Frame::Started { stdio, .. } if !self.is_started => self.start_streams(*stdio),
+            Frame::Data { stream, data } => match self.forwarder(*stream) {
+                (Some(forwarder), connection) => {
+                    forwarder.forward(data, connection).map_err(protocol_error)?;
+                }
+                (None, _) => return Err(protocol_error("data of a stream that is not relayed")),
             },
             Frame::Closed { stream: Stream::Stdin } => {
-                if let Some(inlet) = &mut self.inlet {
-                    inlet.let_go();
+                if let Some(stdin) = &mut self.stdin {
+                    stdin.close();
                 }
             }
             Frame::Closed { stream } => {
-                if let (Some(sink), _) = self.sink(*stream) {
-                    sink.end();
+                if let (Some(forwarder), _) = self.forwarder(*stream) {
+                    forwarder.finish();
                 }
             }
             Frame::Credit { stream, bytes } => match stream {
-                Stream::Stdin => self.inlet.as_mut().map(|inlet| inlet.grant(*bytes)),
-                Stream::Terminal => self.keyboard.as_mut().map(|keys| keys.grant(*bytes)),
+                Stream::Stdin => self.stdin.as_mut().map(|stdin| stdin.add_credit(*bytes)),
+                Stream::Terminal => {
+                    self.terminal_input.as_mut().map(|keys| keys.add_credit(*bytes))
+                }
                 Stream::Stdout | Stream::Stderr => None,
             }
             .transpose()
             .map(drop)
-            .map_err(nonsense)?,
+            .map_err(protocol_error)?,
             Frame::Stopped { signal, resumed } => self.stop(*signal, *resumed)?,
             Frame::Exit { exit, .. } => return Ok(Some(*exit)),
-            other => return Err(nonsense(format_args!("an unexpected {:?} frame", other.kind()))),
+            other => {
+                return Err(protocol_error(format_args!("an unexpected {:?} frame", other.kind())));
+            }
         }
         Ok(None)
     }
 
-    /// The tool has started: what it has is no business of ours any more, the rest is carried.
-    fn begin(&mut self, stdio: [Stdio; 3]) {
-        self.has_started = true;
-        let [input, output, error] = Standard::all();
+    /// Sets up forwarding as `Started` declares it.
+    fn start_streams(&mut self, stdio: [Stdio; 3]) {
+        self.is_started = true;
+        let [input, output, error] = StandardFd::all();
         self.is_passed = [stdio[0], stdio[1]].map(|kind| kind == Stdio::Passed);
         match stdio[0] {
-            Stdio::Relayed => self.inlet = Some(Inlet::relayed(input)),
+            Stdio::Relayed => self.stdin = Some(StdinForwarder::for_stdin(input)),
             Stdio::Terminal => {
-                let mut keyboard = Keyboard::new(self.output);
-                // What it shows may have come with this very frame, and wants the modes to be set.
-                keyboard.look(Instant::now(), &mut self.line);
-                self.keyboard = Some(keyboard);
+                let mut terminal_input = TerminalInput::new(self.output_processing);
+                // The first output may follow in the same read and needs the modes to be set.
+                terminal_input.try_acquire(Instant::now(), &mut self.connection);
+                self.terminal_input = Some(terminal_input);
             }
             _ => {}
         }
-        let relayed = |standard: Standard, kind: Stdio, stream| {
-            (kind == Stdio::Relayed).then(|| Sink::new(stream, Outlet::new(standard)))
+        let relayed = |fd: StandardFd, kind: Stdio, stream| {
+            (kind == Stdio::Relayed).then(|| OutputForwarder::new(stream, FdWriter::new(fd)))
         };
-        let shown = self.terminal.as_ref();
-        let shown = shown.map(|fd| Sink::new(Stream::Terminal, Outlet::new(fd.again())));
-        self.sinks = [
+        let screen = self.terminal.as_ref();
+        let screen = screen
+            .map(|fd| OutputForwarder::new(Stream::Terminal, FdWriter::new(fd.duplicate_handle())));
+        self.outputs = [
             relayed(output, stdio[1], Stream::Stdout),
             relayed(error, stdio[2], Stream::Stderr),
-            shown,
+            screen,
         ];
     }
 
-    /// What the tool has got is no business of ours any more; but a tool that has ended by the time
-    /// we hear that it started leaves nothing to be done. stderr stays, for what we may have to say.
-    fn let_go_of_passed(&mut self) {
+    /// Closes this process's copies of descriptors that were passed, so that only the tool holds
+    /// them. A tool that has already ended makes this unnecessary. stderr stays open for messages
+    /// of the shim.
+    fn close_passed_fds(&mut self) {
         let passed = std::mem::take(&mut self.is_passed);
-        let both = [Standard::input(), Standard::output()];
+        let both = [StandardFd::input(), StandardFd::output()];
         let passed = both.iter().zip(passed).filter(|(_, is_passed)| *is_passed);
-        Standard::let_go(passed.map(|(standard, _)| standard));
+        StandardFd::replace_with_null(passed.map(|(fd, _)| fd));
     }
 
-    fn read_input(&mut self) {
-        let Some(inlet) = &mut self.inlet else { return };
-        if inlet.read(&mut self.line) == Reading::End {
-            inlet.end();
-            self.line.push(&Frame::Closed { stream: Stream::Stdin });
-        }
-    }
-
-    /// Forwards every signal that has come.
-    fn hear(&mut self) -> Result<(), Broken> {
-        while let Some(number) = self.signals.next() {
-            self.forward(number)?;
-        }
-        Ok(())
-    }
-
-    fn forward(&mut self, number: u8) -> Result<(), Broken> {
-        match i32::from(number) {
-            libc::SIGWINCH if self.terminal.is_some() => {
-                self.tell_size();
-                return Ok(());
-            }
-            libc::SIGINT if self.signals.interrupts() >= GIVE_UP && !self.is_heard() => {
-                return Err(Broken::GivenUp);
-            }
-            libc::SIGCONT => self.keyboard.iter_mut().for_each(Keyboard::look_again),
-            _ => {}
-        }
-        self.line.push(&Frame::Signal { number });
-        Ok(())
-    }
-
-    fn tell_size(&mut self) {
-        let terminal = self.terminal.as_ref();
-        if let Some(Ok(size)) = terminal.map(|fd| terminal::window_size(fd.as_fd())) {
-            self.line.push(&Frame::Resize(size));
+    fn read_stdin(&mut self) {
+        let Some(stdin) = &mut self.stdin else { return };
+        if stdin.read(&mut self.connection) == ReadOutcome::End {
+            stdin.stop();
+            self.connection.push(&Frame::Closed { stream: Stream::Stdin });
         }
     }
 
-    /// Whether somebody takes what is forwarded, or has not had the time to.
-    fn is_heard(&mut self) -> bool {
-        if !self.has_started {
-            return false;
+    /// Writes the remaining output, restores terminal and file position, and ends as the tool did.
+    fn finish(mut self, exit: &Exit) -> ShimExit {
+        let killed_by = self.drain();
+        self.terminal_input = None;
+        if let Some(stdin) = &self.stdin {
+            stdin.restore_position(exit.taken);
         }
-        if !self.line.is_unheard() {
-            self.unheard_since = None;
-            return true;
-        }
-        self.unheard_since.get_or_insert_with(Instant::now).elapsed() < PATIENCE
-    }
-
-    /// Does what the terminal, or whoever stopped the tool, would have done to it here.
-    fn stop(&mut self, signal: u8, resumed: u32) -> Result<(), Broken> {
-        if resumed < self.signals.continued() {
-            // It goes on again by now.
-            return Ok(());
-        }
-        let was_typed = i32::from(signal) == libc::SIGTSTP && self.was_typed(signal);
-        if let Some(keyboard) = &mut self.keyboard {
-            keyboard.leave();
-        }
-        if was_typed {
-            signal_group_number(getpgrp(), signal);
-        }
-        self.signals.stop(signal);
-        // We go on, and so does the tool, before anything that has come since. There may be no CONT to
-        // read: a stop that followed it took it away (signal(7)), or nobody sent one, as the kernel does
-        // not stop a group that nobody could continue.
-        let resume = libc::SIGCONT as u8;
-        let since: Vec<u8> = std::iter::from_fn(|| self.signals.next()).collect();
-        if !since.contains(&resume) {
-            self.signals.count_continued();
-        }
-        self.forward(resume)?;
-        since.into_iter().filter(|number| *number != resume).try_for_each(|it| self.forward(it))
-    }
-
-    /// Whether a signal that reached the tool was made by its pseudo terminal from a key that was
-    /// pressed on ours: then ours has not signalled our group, as it does when it is not raw.
-    fn was_typed(&self, number: u8) -> bool {
-        let is_ours = |terminal: &Standard| terminal::is_foreground(terminal.as_fd());
-        self.terminal.as_ref().is_some_and(is_ours) && !self.signals.have_brought(number)
-    }
-
-    /// Writes what is left, puts everything back, and ends as the tool did.
-    fn finish(mut self, exit: &Exit) -> ShimEnd {
-        let ended_by = self.drain();
-        self.keyboard = None;
-        if let Some(inlet) = &self.inlet {
-            inlet.put_back(exit.taken);
-        }
-        if let Some(number) = ended_by {
-            return ShimEnd::Signaled(number);
+        if let Some(number) = killed_by {
+            return ShimExit::Signaled(number);
         }
         if let Some(limit) = exit.limit {
-            loss::limited(limit);
+            failure::report_limit(limit);
         }
         if let Ending::Signaled(number) = exit.ending {
             let from_keys = matches!(i32::from(number), libc::SIGINT | libc::SIGQUIT);
@@ -369,32 +310,37 @@ impl<'a> Relay<'a> {
             }
         }
         let end = match exit.cancelled {
-            Some(CancelCause::Timeout) => ShimEnd::Code(exit::TIMED_OUT),
-            _ => self.sinks.into_iter().flatten().fold(exit.ending.into(), |end, sink| {
-                after_loss(end, sink.into_loss(), self.ignored)
+            Some(CancelCause::Timeout) => ShimExit::Code(exit::TIMED_OUT),
+            _ => self.outputs.into_iter().flatten().fold(exit.ending.into(), |end, forwarder| {
+                apply_output_error(end, forwarder.into_error(), self.ignored)
             }),
         };
-        let interrupted = self.signals.interrupts() > 0;
-        if interrupted && self.settings.habits.exit_zero_on_sigint { ShimEnd::Code(0) } else { end }
+        let interrupted = self.signals.interrupt_count() > 0;
+        if interrupted && self.settings.compat.exit_zero_on_sigint {
+            ShimExit::Code(0)
+        } else {
+            end
+        }
     }
 
-    /// Writes all that the tool wrote. The tool is gone, so a signal is ours now: the number of one
-    /// that ends us.
+    /// Writes all output that has arrived. The tool has ended, so signals act on the shim: returns
+    /// the number of one that terminates it.
     fn drain(&mut self) -> Option<u8> {
-        while !self.sinks.iter().flatten().all(Sink::is_empty) {
-            let [out, err, shown] = self.sinks.each_ref().map(|sink| sink.as_ref()?.wants());
+        while !self.outputs.iter().flatten().all(OutputForwarder::is_empty) {
+            let [out, err, screen] =
+                self.outputs.each_ref().map(|forwarder| forwarder.as_ref()?.poll_interest());
             let signals = (self.signals.as_fd(), PollFlags::POLLIN);
-            let [_, ready @ ..] = wait([Some(signals), out, err, shown], PollTimeout::NONE);
-            for (sink, ready) in self.sinks.iter_mut().zip(ready) {
-                if let Some(sink) = sink {
-                    sink.resume(ready, &mut self.line);
+            let [_, ready @ ..] = poll_fds([Some(signals), out, err, screen], PollTimeout::NONE);
+            for (forwarder, ready) in self.outputs.iter_mut().zip(ready) {
+                if let Some(forwarder) = forwarder {
+                    forwarder.handle_ready(ready, &mut self.connection);
                 }
             }
             while let Some(number) = self.signals.next() {
                 match i32::from(number) {
                     libc::SIGCONT | libc::SIGWINCH | libc::SIGURG => {}
                     libc::SIGTSTP => {
-                        self.keyboard.iter_mut().for_each(Keyboard::leave);
+                        self.terminal_input.iter_mut().for_each(TerminalInput::release);
                         self.signals.stop(number);
                     }
                     _ => return Some(number),
@@ -404,41 +350,42 @@ impl<'a> Relay<'a> {
         None
     }
 
-    fn sink(&mut self, stream: Stream) -> (Option<&mut Sink>, &mut Line) {
-        let [out, err, shown] = &mut self.sinks;
-        let sink = match stream {
+    fn forwarder(
+        &mut self,
+        stream: Stream,
+    ) -> (Option<&mut OutputForwarder>, &mut FrameConnection) {
+        let [out, err, screen] = &mut self.outputs;
+        let forwarder = match stream {
             Stream::Stdin => None,
             Stream::Stdout => out.as_mut(),
             Stream::Stderr => err.as_mut(),
-            Stream::Terminal => shown.as_mut(),
+            Stream::Terminal => screen.as_mut(),
         };
-        (sink, &mut self.line)
+        (forwarder, &mut self.connection)
     }
 }
 
-/// The end of a call of whose output something may be lost. A tool that was told so has ended
-/// accordingly; one that had left already would be a success that never was.
-fn after_loss(end: ShimEnd, loss: Option<Loss>, ignored: SignalSet) -> ShimEnd {
-    let is_success = end == ShimEnd::Code(0);
-    match loss {
-        Some(Loss::Refused(name, error)) => {
-            tell::line(format_args!("cannot write to {name}: {error}"));
-            if is_success { ShimEnd::Code(exit::UNKNOWN) } else { end }
+/// Replaces a tool's success if output was lost: the tool may have exited before it saw the closed
+/// stream.
+fn apply_output_error(end: ShimExit, error: Option<OutputError>, ignored: SignalSet) -> ShimExit {
+    let is_success = end == ShimExit::Code(0);
+    match error {
+        Some(OutputError::Write(name, error)) => {
+            log::line(format_args!("cannot write to {name}: {error}"));
+            if is_success { ShimExit::Code(exit::UNKNOWN) } else { end }
         }
-        Some(Loss::NoReader) if is_success && !ignored.contains(libc::SIGPIPE as u8) => BROKEN_PIPE,
-        Some(Loss::NoReader) | None => end,
+        Some(OutputError::BrokenPipe) if is_success && !ignored.contains(libc::SIGPIPE as u8) => {
+            BROKEN_PIPE
+        }
+        Some(OutputError::BrokenPipe) | None => end,
     }
 }
 
-fn nonsense(why: impl std::fmt::Display) -> Broken {
-    Broken::Lost(Lost::Nonsense(why.to_string()))
+fn protocol_error(why: impl std::fmt::Display) -> CallError {
+    CallError::Response(ResponseFailure::Malformed(why.to_string()))
 }
 
-/// INT for so many times, without anybody who hears it, ends the waiting.
-const GIVE_UP: u32 = 4;
-/// How long a busy machine may take to hear it.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Enough for a few small frames.
-const GLANCE: usize = 4 * 1024;
-/// One full frame.
-const BULK: usize = 64 * 1024;
+/// Bytes that hold a few small frames.
+const SMALL_READ: usize = 4 * 1024;
+/// Bytes that hold one frame of maximum size.
+const LARGE_READ: usize = 64 * 1024;

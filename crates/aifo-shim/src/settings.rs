@@ -1,60 +1,57 @@
-//! What a shim is told, read once.
+//! The settings of one call, read once from the environment (`spec/shim.md#settings`).
 
 use std::path::PathBuf;
 
-use aifo_decide::{Smart, Toggle};
+use aifo_decide::{SmartToggles, Toggle};
 use aifo_types::{Endpoint, ExecId, Token, env};
 
 use crate::variables::Variables;
 
-/// A shim's settings.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// Where to go, or the sentence that says why nobody knows. What runs here needs no proxy.
+    /// The proxy's address, or the error to print if a call needs it.
     pub(crate) proxy: Result<ProxyAddress, String>,
     pub(crate) decide: aifo_decide::Settings,
-    /// An id that somebody else chose for this call.
+    /// The exec id that the caller chose.
     pub(crate) exec_id: Option<String>,
     pub(crate) protocol: Protocol,
-    /// No descriptor is passed: all bytes go by the connection.
-    pub(crate) relays: bool,
-    /// What the user has tools get of the environment, beyond the table.
-    pub(crate) forwarded: String,
+    /// Pass no descriptor; relay all bytes.
+    pub(crate) relay_only: bool,
+    /// Variables to forward beyond the table.
+    pub(crate) extra_variables: String,
     pub(crate) verbose: bool,
     pub(crate) notify_async: bool,
-    pub(crate) habits: Habits,
+    pub(crate) compat: CompatFlags,
 }
 
-/// The version that a call begins with.
+/// The protocol version that a call starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// Merged output and nothing else.
-    Two,
-    /// Everything, or version 2 where the proxy does not speak it.
-    Three,
+    /// Merged output only.
+    V2,
+    /// Version 3, with version 2 as fallback if the proxy does not support it.
+    V3,
 }
 
-/// Where the proxy is, and what it wants to see.
 #[derive(Clone, Debug)]
 pub(crate) struct ProxyAddress {
     pub(crate) endpoint: Endpoint,
     pub(crate) token: Token,
 }
 
-/// Old habits that users may ask for.
+/// Opt-in behaviour of former shims (`spec/shim.md#compatibility-flags`).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Habits {
+pub(crate) struct CompatFlags {
     pub(crate) exit_zero_on_sigint: bool,
     pub(crate) exit_zero_on_disconnect: bool,
     pub(crate) keep_parent_shell: bool,
 }
 
 impl Settings {
-    /// Reads the variables of a call of `tool`.
     pub(crate) fn read(tool: &[u8]) -> Self {
         let variables = Variables::read(tool);
         let toggle = |name| Toggle::from(variables.is_on(name));
-        let smart = Smart::from_toggles(
+        let smart = SmartToggles::from_toggles(
             toggle(env::SMART),
             toggle(env::SMART_NODE),
             toggle(env::SMART_PYTHON),
@@ -72,14 +69,14 @@ impl Settings {
             decide,
             exec_id: variables.text(env::EXEC_ID),
             protocol: match variables.text(env::PROTO).as_deref().map(str::trim) {
-                Some("2") => Protocol::Two,
-                _ => Protocol::Three,
+                Some("2") => Protocol::V2,
+                _ => Protocol::V3,
             },
-            relays: variables.is_on(env::RELAY),
-            forwarded: variables.text(env::FORWARDED).unwrap_or_default(),
+            relay_only: variables.is_on(env::RELAY),
+            extra_variables: variables.text(env::FORWARDED).unwrap_or_default(),
             verbose: variables.is_on(env::VERBOSE),
             notify_async: variables.is_on(env::NOTIFY_ASYNC),
-            habits: Habits {
+            compat: CompatFlags {
                 exit_zero_on_sigint: variables.is_on(env::EXIT_ZERO_ON_SIGINT),
                 exit_zero_on_disconnect: variables.is_on(env::EXIT_ZERO_ON_DISCONNECT),
                 keep_parent_shell: variables
@@ -89,7 +86,7 @@ impl Settings {
         }
     }
 
-    /// The id for this call: the one that was chosen, or a fresh one.
+    /// Returns the chosen exec id, or a random one.
     pub(crate) fn exec_id(&self) -> Result<ExecId, String> {
         match &self.exec_id {
             Some(id) => {
@@ -102,7 +99,7 @@ impl Settings {
     }
 }
 
-/// Launchers and their users look for this very sentence.
+/// A fixed text: launchers and users search for it.
 const NOT_CONFIGURED: &str = "proxy not configured. Please launch agent with --toolchain.";
 
 fn proxy_address(variables: &Variables) -> Result<ProxyAddress, String> {

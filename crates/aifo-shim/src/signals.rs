@@ -1,27 +1,25 @@
-//! The signals of a version 3 call: all are the tool's, each as it is (`spec/shim.md#signals`).
+//! Signals of a version 3 call, all forwarded unchanged (`spec/shim.md#signals`).
 
 use std::os::fd::{AsFd, BorrowedFd};
 
 use aifo_process::{CaughtSignals, SignalSet, is_ignored};
 use nix::sys::signal::{Signal, raise};
 
-/// Catches every signal that can be caught as something to read.
+/// Signals that are blocked and read from a descriptor.
 ///
-/// Blocked and read from an fd, they can be waited for together with output, without a handler or a
-/// thread, and none can come between a check and a wait.
+/// One poll waits for them and for output. No handler or thread is needed, and no signal is lost
+/// between a check and a wait.
 #[derive(Debug)]
 pub(crate) struct Signals {
     caught: CaughtSignals,
-    /// Which have come, and how often those whose number counts.
-    heard: SignalSet,
+    received: SignalSet,
     interrupts: u32,
     continued: u32,
 }
 
-/// What is not caught: KILL and STOP cannot be; CHLD tells of children, and we have none; a write to
-/// a pipe without a reader is an error here; and TTIN and TTOU stop who touches a terminal from the
-/// background, which would be us.
-const OURS: [Signal; 6] = [
+/// Signals that are not caught. KILL and STOP cannot be; the shim has no children (CHLD) and sees
+/// EPIPE instead of PIPE; TTIN and TTOU stop a process that uses its terminal from the background.
+const NOT_FORWARDED: [Signal; 6] = [
     Signal::SIGKILL,
     Signal::SIGSTOP,
     Signal::SIGCHLD,
@@ -31,18 +29,17 @@ const OURS: [Signal; 6] = [
 ];
 
 impl Signals {
-    /// From now on signals wait to be read. One that our parent ignores stays ignored.
+    /// Blocks the signals for reading. Ignored signals stay ignored.
     pub(crate) fn catch(ignored: SignalSet) -> nix::Result<Self> {
         let mut set = SignalSet::from_bits(!ignored.bits());
-        OURS.iter().for_each(|signal| set.remove(*signal as u8));
+        NOT_FORWARDED.iter().for_each(|signal| set.remove(*signal as u8));
         let caught = CaughtSignals::new(set)?;
-        Ok(Signals { caught, heard: SignalSet::default(), interrupts: 0, continued: 0 })
+        Ok(Signals { caught, received: SignalSet::default(), interrupts: 0, continued: 0 })
     }
 
-    /// The next one that has come.
     pub(crate) fn next(&mut self) -> Option<u8> {
         let number = self.caught.next()?.number;
-        self.heard.insert(number);
+        self.received.insert(number);
         if number == Signal::SIGINT as u8 {
             self.interrupts = self.interrupts.saturating_add(1);
         }
@@ -52,49 +49,47 @@ impl Signals {
         Some(number)
     }
 
-    /// Whether one has come to us.
-    pub(crate) fn have_brought(&self, number: u8) -> bool {
-        self.heard.contains(number)
+    pub(crate) fn has_received(&self, number: u8) -> bool {
+        self.received.contains(number)
     }
 
-    /// How often INT has come.
-    pub(crate) fn interrupts(&self) -> u32 {
+    pub(crate) fn interrupt_count(&self) -> u32 {
         self.interrupts
     }
 
-    /// How often CONT has come.
-    pub(crate) fn continued(&self) -> u32 {
+    pub(crate) fn continue_count(&self) -> u32 {
         self.continued
     }
 
-    /// Counts a CONT that nobody sent.
-    pub(crate) fn count_continued(&mut self) {
+    /// Counts a CONT that was implied, not sent.
+    pub(crate) fn add_continue(&mut self) {
         self.continued = self.continued.wrapping_add(1);
     }
 
-    /// Has those that came wait once more, for another who reads them.
-    pub(crate) fn give_back(&self) {
-        for number in self.heard.iter() {
+    /// Raises all signals that have arrived again, for another reader.
+    pub(crate) fn raise_again(&self) {
+        for number in self.received.iter() {
             if let Ok(signal) = Signal::try_from(i32::from(number)) {
                 let _ = raise(signal);
             }
         }
     }
 
-    /// Stops this process, and returns when it goes on. `number` is what stopped the tool.
+    /// Stops this process and returns when it continues. `number` is the signal that stopped the
+    /// tool.
     pub(crate) fn stop(&mut self, number: u8) {
         let mut only = SignalSet::default();
         only.insert(Signal::SIGTSTP as u8);
         if number == Signal::SIGTSTP as u8 && !is_ignored(Signal::SIGTSTP) {
-            // Whoever waits for us is told the very signal. One that came to our whole group waits
-            // for us already.
+            // The parent's wait status shows TSTP. A TSTP sent to the whole process group is
+            // already pending.
             let _ = raise(Signal::SIGTSTP);
             let _ = only.unblock();
             let _ = only.block();
         } else {
             let _ = raise(Signal::SIGSTOP);
         }
-        self.heard.remove(number);
+        self.received.remove(number);
     }
 }
 

@@ -1,4 +1,4 @@
-//! One tool call: the version 2 client (`spec/toolexec.md`).
+//! One tool call by protocol version 2 (`spec/toolexec.md#v2-streaming`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,179 +8,180 @@ use std::path::Path;
 use aifo_process::ignore_broken_pipes;
 use aifo_types::exit;
 use aifo_wire::{
-    ExecCall, Limits, ResponseError, ResponseEvent, ResponseHead, ResponseReader, Verdict,
+    ExecCall, Limits, ResponseError, ResponseEvent, ResponseHead, ResponseReader, ToolEnd,
 };
 use nix::poll::{PollFlags, PollTimeout};
 
-use crate::connection::{self, Sent};
-use crate::ending::{BROKEN_PIPE, ShimEnd};
-use crate::interrupts::{Interrupts, Wish};
-use crate::loss::{self, Interrupted, Refusal};
-use crate::outlet::Outlet;
+use crate::connection::{self, SendOutcome};
+use crate::failure::{self, ErrorResponse, Interrupted};
+use crate::fd_writer::FdWriter;
+use crate::log;
+use crate::polling::poll_fds;
 use crate::settings::{ProxyAddress, Settings};
-use crate::standard::Standard;
-use crate::tell;
-use crate::waiting::wait;
+use crate::shim_exit::{BROKEN_PIPE, ShimExit};
+use crate::signal_forwarder::{ForwardOutcome, SignalForwarder};
+use crate::standard_fd::StandardFd;
 
-/// Runs `tool` in its sidecar and ends as it does.
-pub(crate) fn run(settings: &Settings, tool: &[u8], args: &[Vec<u8>], cwd: &Path) -> ShimEnd {
-    start(settings, tool, args, cwd).map_or_else(loss::nothing_ran, Call::follow)
+/// Runs `tool` in its sidecar and returns how it exited.
+pub(crate) fn run(settings: &Settings, tool: &[u8], args: &[Vec<u8>], cwd: &Path) -> ShimExit {
+    start(settings, tool, args, cwd).map_or_else(failure::report_not_started, StreamedCall::run)
 }
 
-/// A request that is on its way.
-pub(crate) struct Call<'a> {
+/// A version 2 call whose request has been sent.
+pub(crate) struct StreamedCall<'a> {
     settings: &'a Settings,
     proxy: &'a ProxyAddress,
     socket: OwnedFd,
-    /// `None` if signals are not for the tool.
-    interrupts: Option<Interrupts>,
-    /// Output comes faster than it is read.
-    in_bulk: bool,
+    /// `None` if signals are not forwarded.
+    signals: Option<SignalForwarder>,
+    /// Whether the last piece of output was large.
+    reads_large: bool,
 }
 
-/// Everything up to the last byte of the request. The error says why nothing can have run.
+/// Connects and sends the request. On error nothing can have run.
 fn start<'a>(
     settings: &'a Settings,
     tool: &[u8],
     args: &[Vec<u8>],
     cwd: &Path,
-) -> Result<Call<'a>, String> {
+) -> Result<StreamedCall<'a>, String> {
     let proxy = settings.proxy.as_ref().map_err(Clone::clone)?;
     let id = settings.exec_id()?;
     if settings.verbose {
         let tool = String::from_utf8_lossy(tool);
         let cwd = cwd.display();
-        tell::line(format_args!("exec: tool={tool} exec_id={id} cwd={cwd}"));
+        log::line(format_args!("exec: tool={tool} exec_id={id} cwd={cwd}"));
     }
     let (endpoint, token) = (&proxy.endpoint, &proxy.token);
     let cwd = cwd.as_os_str().as_bytes();
     let mut request = Vec::new();
     ExecCall { endpoint, token, id: &id, tool, cwd, args }.encode(2, &mut request);
-    // Before anything is sent: from then on a signal is the tool's.
-    let interrupts = Interrupts::catch(proxy.clone(), id)
+    // Catch signals before sending: from then on they belong to the tool.
+    let signals = SignalForwarder::catch(proxy.clone(), id)
         .map_err(|errno| format!("cannot catch signals: {}", errno.desc()))?;
     let unreachable = |why| format!("cannot reach the proxy at {endpoint}: {why}");
     let socket = connection::open(endpoint).map_err(|error| unreachable(error.to_string()))?;
     match connection::send_request(&socket, &request) {
-        // What was cut off is never executed, but there may be a reason to read.
-        Sent::All | Sent::Part => Ok(Call::new(settings, proxy, socket, Some(interrupts))),
-        Sent::Nothing => Err(unreachable("it closed the connection".to_owned())),
+        // The proxy never executes a truncated request, but it may have sent an error.
+        SendOutcome::Complete | SendOutcome::Partial => {
+            Ok(StreamedCall::new(settings, proxy, socket, Some(signals)))
+        }
+        SendOutcome::Nothing => Err(unreachable("it closed the connection".to_owned())),
     }
 }
 
-/// Why the output stopped before its end.
-enum Broken {
-    /// The connection, or the proxy behind it.
-    Answer(ResponseError),
-    /// Our own stdout.
+enum StreamError {
+    Response(ResponseError),
     Stdout(io::Error),
-    /// The user does not want to wait any longer.
     GivenUp,
 }
 
-impl<'a> Call<'a> {
+impl<'a> StreamedCall<'a> {
     pub(crate) fn new(
         settings: &'a Settings,
         proxy: &'a ProxyAddress,
         socket: OwnedFd,
-        interrupts: Option<Interrupts>,
+        signals: Option<SignalForwarder>,
     ) -> Self {
-        // A reader of our output that leaves is an error that a write tells.
+        // A closed stdout must be a write error, not a signal.
         ignore_broken_pipes();
-        Call { settings, proxy, socket, interrupts, in_bulk: false }
+        StreamedCall { settings, proxy, socket, signals, reads_large: false }
     }
 
-    /// Carries the answer to its end.
-    pub(crate) fn follow(mut self) -> ShimEnd {
-        match self.answer() {
+    pub(crate) fn run(mut self) -> ShimExit {
+        match self.read_response() {
             Ok(end) => end,
-            Err(Broken::Answer(error)) => self.lost(error),
-            Err(Broken::Stdout(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                // Closing the connection has the tool ended, as SIGPIPE would have.
+            Err(StreamError::Response(error)) => self.report_lost(error),
+            Err(StreamError::Stdout(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                // The proxy sees the disconnect and ends the tool, as SIGPIPE would have.
                 BROKEN_PIPE
             }
-            Err(Broken::Stdout(error)) => {
-                tell::line(format_args!("cannot write to stdout: {error}; the tool was ended"));
-                ShimEnd::Code(exit::UNKNOWN)
+            Err(StreamError::Stdout(error)) => {
+                log::line(format_args!("cannot write to stdout: {error}; the tool was terminated"));
+                ShimExit::Code(exit::UNKNOWN)
             }
-            Err(Broken::GivenUp) => loss::given_up(),
+            Err(StreamError::GivenUp) => failure::report_no_response(),
         }
     }
 
-    fn answer(&mut self) -> Result<ShimEnd, Broken> {
+    fn read_response(&mut self) -> Result<ShimExit, StreamError> {
         let mut reader = ResponseReader::new(Limits::default());
         let head = loop {
-            match reader.next_event().map_err(Broken::Answer)? {
+            match reader.next_event().map_err(StreamError::Response)? {
                 ResponseEvent::Head(head) => break head,
-                ResponseEvent::Progress(text) => tell::progress(&text),
+                ResponseEvent::Progress(text) => log::progress(&text),
                 _ => self.fill(&mut reader)?,
             }
         };
-        if head.status == 200 { self.output(reader) } else { self.refusal(reader, head) }
+        if head.status == 200 { self.copy_output(reader) } else { self.read_error(reader, head) }
     }
 
-    /// Carries the tool's output to stdout, then ends as the tool did.
-    fn output(&mut self, mut reader: ResponseReader) -> Result<ShimEnd, Broken> {
-        let mut outlet = None;
+    /// Copies the tool's output to stdout, then ends as the tool did.
+    fn copy_output(&mut self, mut reader: ResponseReader) -> Result<ShimExit, StreamError> {
+        let mut writer = None;
         loop {
-            match reader.next_event().map_err(Broken::Answer)? {
+            match reader.next_event().map_err(StreamError::Response)? {
                 ResponseEvent::NeedData => self.fill(&mut reader)?,
                 ResponseEvent::Data(data) => {
-                    self.in_bulk = data.len() > GLANCE / 2;
+                    self.reads_large = data.len() > SMALL_READ / 2;
                     self.write(
-                        outlet.get_or_insert_with(|| Outlet::new(Standard::output())),
+                        writer.get_or_insert_with(|| FdWriter::new(StandardFd::output())),
                         data,
                     )?;
                 }
                 ResponseEvent::Progress(_) | ResponseEvent::Head(_) => {}
-                ResponseEvent::End { exit_code, verdict } => {
-                    return Ok(self.end(exit_code, verdict));
+                ResponseEvent::End { exit_code, tool_end } => {
+                    return Ok(self.exit_from(exit_code, tool_end));
                 }
             }
         }
     }
 
-    fn refusal(
+    fn read_error(
         &mut self,
         mut reader: ResponseReader,
         head: ResponseHead,
-    ) -> Result<ShimEnd, Broken> {
-        let mut refusal = Refusal::new(head);
-        while !refusal.is_complete(&mut reader) {
+    ) -> Result<ShimExit, StreamError> {
+        let mut error_response = ErrorResponse::new(head);
+        while !error_response.read_body(&mut reader) {
             self.fill(&mut reader)?;
         }
-        Ok(refusal.tell())
+        Ok(error_response.report())
     }
 
-    fn end(&self, exit_code: Option<u8>, verdict: Verdict) -> ShimEnd {
-        if self.settings.habits.exit_zero_on_sigint && self.was_interrupted() {
-            return ShimEnd::Code(0);
+    fn exit_from(&self, exit_code: Option<u8>, tool_end: ToolEnd) -> ShimExit {
+        if self.settings.compat.exit_zero_on_sigint && self.is_interrupted() {
+            return ShimExit::Code(0);
         }
-        match (exit_code, verdict) {
-            (Some(code), Verdict::Ending) => ShimEnd::Code(code),
-            (Some(code), Verdict::Limited(limit)) => {
-                loss::limited(limit);
-                ShimEnd::Code(code)
+        match (exit_code, tool_end) {
+            (Some(code), ToolEnd::Exited) => ShimExit::Code(code),
+            (Some(code), ToolEnd::Limited(limit)) => {
+                failure::report_limit(limit);
+                ShimExit::Code(code)
             }
-            (_, Verdict::Unknown) => {
-                tell::line("the sidecar went away while the tool ran; its ending is unknown");
-                ShimEnd::Code(exit::UNKNOWN)
+            (_, ToolEnd::Unknown) => {
+                log::line("lost the sidecar while the tool ran; its exit status is unknown");
+                ShimExit::Code(exit::UNKNOWN)
             }
-            (None, Verdict::Ending | Verdict::Limited(_)) => {
-                tell::line("the proxy did not tell how the tool ended");
-                ShimEnd::Code(exit::UNKNOWN)
+            (None, ToolEnd::Exited | ToolEnd::Limited(_)) => {
+                log::line("the proxy sent no exit code; the tool's exit status is unknown");
+                ShimExit::Code(exit::UNKNOWN)
             }
         }
     }
 
-    /// The connection ended before the answer did.
-    fn lost(&self, error: ResponseError) -> ShimEnd {
-        let interrupted = if self.was_interrupted() { Interrupted::Yes } else { Interrupted::No };
-        loss::lost(&error.into(), &self.proxy.endpoint, self.settings.habits, interrupted)
+    fn report_lost(&self, error: ResponseError) -> ShimExit {
+        let interrupted = if self.is_interrupted() { Interrupted::Yes } else { Interrupted::No };
+        failure::report_connection_lost(
+            &error.into(),
+            &self.proxy.endpoint,
+            self.settings.compat,
+            interrupted,
+        )
     }
 
-    /// Waits for more of the answer.
-    fn fill(&mut self, reader: &mut ResponseReader) -> Result<(), Broken> {
+    /// Reads more of the response and forwards signals meanwhile.
+    fn fill(&mut self, reader: &mut ResponseReader) -> Result<(), StreamError> {
         loop {
             let (ready, interrupted) = self.wait(self.socket.as_fd(), PollFlags::POLLIN);
             if interrupted {
@@ -190,23 +191,23 @@ impl<'a> Call<'a> {
                 break;
             }
         }
-        // Most answers are short; one that goes on is read in bulk.
-        let room = if self.in_bulk { BULK } else { GLANCE };
+        // Most responses are short; the buffer grows for long ones.
+        let room = if self.reads_large { LARGE_READ } else { SMALL_READ };
         let space = reader.buffer().spare(room);
         match connection::receive(&self.socket, space) {
-            // A reset is an end as well: what was to come does not.
+            // A reset ends the response, too.
             Ok(0) | Err(_) => reader.receive_eof(),
             Ok(count) => reader.buffer().commit(count),
         }
         Ok(())
     }
 
-    fn write(&mut self, outlet: &Outlet, data: &[u8]) -> Result<(), Broken> {
+    fn write(&mut self, writer: &FdWriter, data: &[u8]) -> Result<(), StreamError> {
         let mut rest = data;
-        let mut must_wait = outlet.must_wait_first();
+        let mut must_wait = writer.needs_poll();
         while !rest.is_empty() {
             if must_wait {
-                let (ready, interrupted) = self.wait(outlet.as_fd(), PollFlags::POLLOUT);
+                let (ready, interrupted) = self.wait(writer.as_fd(), PollFlags::POLLOUT);
                 if interrupted {
                     self.forward()?;
                 }
@@ -214,7 +215,7 @@ impl<'a> Call<'a> {
                     continue;
                 }
             }
-            match outlet.write(rest).map_err(Broken::Stdout)? {
+            match writer.write(rest).map_err(StreamError::Stdout)? {
                 Some(count) => rest = rest.get(count..).unwrap_or_default(),
                 None => must_wait = true,
             }
@@ -222,26 +223,26 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// Waits until `fd` is ready or a signal has come: whether it is, and whether one has.
+    /// Waits for `fd` or a signal. Returns whether each is ready.
     fn wait(&self, fd: BorrowedFd<'_>, events: PollFlags) -> (bool, bool) {
-        let signals = self.interrupts.as_ref().map(|it| (it.as_fd(), PollFlags::POLLIN));
-        let [fd, signals] = wait([Some((fd, events)), signals], PollTimeout::NONE);
+        let signals = self.signals.as_ref().map(|it| (it.as_fd(), PollFlags::POLLIN));
+        let [fd, signals] = poll_fds([Some((fd, events)), signals], PollTimeout::NONE);
         (!fd.is_empty(), !signals.is_empty())
     }
 
-    fn forward(&mut self) -> Result<(), Broken> {
-        match self.interrupts.as_mut().map(Interrupts::forward) {
-            None | Some(Wish::Wait) => Ok(()),
-            Some(Wish::GiveUp) => Err(Broken::GivenUp),
+    fn forward(&mut self) -> Result<(), StreamError> {
+        match self.signals.as_mut().map(SignalForwarder::forward) {
+            None | Some(ForwardOutcome::Wait) => Ok(()),
+            Some(ForwardOutcome::GiveUp) => Err(StreamError::GivenUp),
         }
     }
 
-    fn was_interrupted(&self) -> bool {
-        self.interrupts.as_ref().is_some_and(Interrupts::were_sent)
+    fn is_interrupted(&self) -> bool {
+        self.signals.as_ref().is_some_and(SignalForwarder::is_interrupted)
     }
 }
 
-/// Enough for the head and the end of an answer.
-const GLANCE: usize = 4 * 1024;
-/// One full chunk of the proxy's.
-const BULK: usize = 64 * 1024;
+/// Bytes that hold the head and end of a response.
+const SMALL_READ: usize = 4 * 1024;
+/// Bytes that hold one chunk of maximum size.
+const LARGE_READ: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! The environment, and the file that stands in for it.
+//! The shim's variables: environment and `shim.env`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,9 +13,9 @@ use nix::unistd::getuid;
 
 /// The `AIFO_` variables of this call.
 ///
-/// Agents start some children, MCP servers for one, with hardly any environment. Then the settings
-/// come from `shim.env` beside the link that was called, else from `/run/aifo/shim.env`
-/// (`spec/shim.md#settings`). A variable that is set always wins.
+/// Agents start some children, such as MCP servers, with a nearly empty environment. Missing
+/// variables are then read from a file (`spec/shim.md#settings`). A variable that is set takes
+/// precedence.
 #[derive(Debug)]
 pub(crate) struct Variables {
     file: HashMap<String, String>,
@@ -23,11 +23,10 @@ pub(crate) struct Variables {
 
 const FILE_NAME: &str = "shim.env";
 const SYSTEM_FILE: &str = "/run/aifo/shim.env";
-/// Bytes of the file that are read: a handful of short lines.
 const MAX_FILE: u64 = 64 * 1024;
 
 impl Variables {
-    /// Looks for a file only if the environment does not say where the proxy is.
+    /// Reads a file only if the environment lacks the proxy's address or token.
     pub(crate) fn read(tool: &[u8]) -> Self {
         let complete = from_environment(env::URL).is_some()
             && (from_environment(env::TOKEN).is_some()
@@ -35,13 +34,13 @@ impl Variables {
         if complete {
             return Variables { file: HashMap::new() };
         }
-        let beside = folder_of_link(tool).map(|folder| folder.join(FILE_NAME));
+        let beside = link_directory(tool).map(|directory| directory.join(FILE_NAME));
         let files = beside.into_iter().chain([PathBuf::from(SYSTEM_FILE)]);
         let text = files.filter_map(|file| trusted_text(&file)).next().unwrap_or_default();
         Variables { file: parse(&text) }
     }
 
-    /// A variable that is set, not empty, and text.
+    /// Returns a variable that is set, not empty, and valid UTF-8.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         from_environment(name).or_else(|| self.file.get(name).cloned())
     }
@@ -51,8 +50,8 @@ impl Variables {
     }
 }
 
-/// What the file of the whole system says, by name; nothing if there is none to be trusted.
-pub(crate) fn of_system_file() -> HashMap<String, String> {
+/// Returns the variables of the system-wide file, or none if it is missing or not trusted.
+pub(crate) fn system_file_variables() -> HashMap<String, String> {
     trusted_text(Path::new(SYSTEM_FILE)).map(|text| parse(&text)).unwrap_or_default()
 }
 
@@ -60,8 +59,8 @@ fn from_environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The folder in which the shell, or whoever called us, found the link.
-fn folder_of_link(tool: &[u8]) -> Option<PathBuf> {
+/// Returns the directory of the link that was called.
+fn link_directory(tool: &[u8]) -> Option<PathBuf> {
     let called = PathBuf::from(std::env::args_os().next()?);
     let link = if called.components().count() > 1 {
         called
@@ -75,15 +74,15 @@ fn folder_of_link(tool: &[u8]) -> Option<PathBuf> {
     link.parent().map(Path::to_owned)
 }
 
-/// The file's text, if nobody but us and root can have written it.
+/// Returns the file's text if only root and the current user can write it.
 fn trusted_text(path: &Path) -> Option<String> {
     let mut options = File::options();
     options.read(true).custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
     let file = options.open(path).ok()?;
     let metadata = file.metadata().ok()?;
     let owner = metadata.uid();
-    let ours = owner == getuid().as_raw() || owner == 0;
-    if !metadata.is_file() || !ours || metadata.mode() & 0o022 != 0 {
+    let is_trusted_owner = owner == getuid().as_raw() || owner == 0;
+    if !metadata.is_file() || !is_trusted_owner || metadata.mode() & 0o022 != 0 {
         return None;
     }
     let mut text = String::new();
@@ -91,11 +90,12 @@ fn trusted_text(path: &Path) -> Option<String> {
     Some(text)
 }
 
-/// `AIFO_NAME=value` lines; everything else is passed over.
+/// Parses `AIFO_NAME=value` lines and ignores all others.
 fn parse(text: &str) -> HashMap<String, String> {
     let lines = text.lines().filter_map(|line| line.trim().split_once('='));
-    let ours = lines.filter(|(name, value)| name.starts_with(env::PREFIX) && !value.is_empty());
-    ours.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    let variables =
+        lines.filter(|(name, value)| name.starts_with(env::PREFIX) && !value.is_empty());
+    variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 #[cfg(test)]
@@ -103,7 +103,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn only_our_names_count() {
+    fn only_aifo_variables_are_read() {
         let text = "# a comment\nAIFO_A=1\nPATH=/evil\n AIFO_B=x=y \nAIFO_C=\nAIFO_D\n";
         let variables = parse(text);
         assert_eq!(variables.get("AIFO_A").map(String::as_str), Some("1"));

@@ -1,4 +1,4 @@
-//! The shim as a version 3 client, against a proxy that says what each test wants it to.
+//! The shim as a version 3 client, against a scripted proxy.
 
 mod proxy;
 
@@ -14,7 +14,7 @@ use aifo_wire::{CancelCause, Exit, Frame, SidecarLimit, Stdio, Stream, Usage, WI
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use proxy::{Conversation, Proxy, eventually};
+use proxy::{ClientSession, Proxy, eventually};
 
 /// A shim with three pipes.
 fn with_pipes(proxy: &Proxy) -> Command {
@@ -26,7 +26,7 @@ fn with_pipes(proxy: &Proxy) -> Command {
 const RELAYED: [Stdio; 3] = [Stdio::Relayed; 3];
 
 #[test]
-fn what_it_was_started_with_goes_along() {
+fn the_invocation_carries_what_the_tool_inherits() {
     let proxy = Proxy::new();
     let child = with_pipes(&proxy).env("CI", "1").env("SOME_TOKEN", "x").spawn().unwrap();
     let mut call = proxy.accept();
@@ -54,7 +54,7 @@ fn what_it_was_started_with_goes_along() {
 }
 
 #[test]
-fn closed_and_shared_descriptors_are_told() {
+fn closed_and_shared_descriptors_are_declared() {
     let proxy = Proxy::new();
     let shim = proxy.shim(&[]);
     let mut shell = Command::new("/bin/sh");
@@ -70,7 +70,7 @@ fn closed_and_shared_descriptors_are_told() {
 }
 
 #[test]
-fn an_older_proxy_is_called_again_by_version_2() {
+fn a_426_is_followed_by_a_version_2_call() {
     let proxy = Proxy::new();
     let child = with_pipes(&proxy).spawn().unwrap();
     let mut first = proxy.accept();
@@ -82,11 +82,11 @@ fn an_older_proxy_is_called_again_by_version_2() {
     second.send_text("3\r\nout\r\n0\r\nX-Exit-Code: 5\r\n\r\n");
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(5), &b"out"[..]));
-    assert_eq!(output.stderr, b"", "it is no news");
+    assert_eq!(output.stderr, b"", "the fallback prints nothing");
 }
 
 #[test]
-fn a_refusal_is_told_and_nothing_ran() {
+fn a_refusal_is_printed_and_exits_86() {
     let proxy = Proxy::new();
     let child = with_pipes(&proxy).spawn().unwrap();
     let head = "HTTP/1.1 403 Forbidden\r\nX-Exit-Code: 86\r\nContent-Length: 9\r\n\r\n";
@@ -99,7 +99,7 @@ fn a_refusal_is_told_and_nothing_ran() {
 }
 
 #[test]
-fn relayed_output_comes_apart_and_is_granted_anew() {
+fn relayed_stdout_and_stderr_are_separate_and_return_credit() {
     let proxy = Proxy::new();
     let mut shim = with_pipes(&proxy);
     let child = shim.env("AIFO_SHIM_RELAY", "1").stdin(Standard::null()).spawn().unwrap();
@@ -120,23 +120,23 @@ fn relayed_output_comes_apart_and_is_granted_anew() {
 }
 
 #[test]
-fn a_reader_that_leaves_closes_the_tools_stdout() {
+fn a_closed_reader_closes_the_tools_stdout() {
     let proxy = Proxy::new();
     let mut child = with_pipes(&proxy).env("AIFO_SHIM_RELAY", "1").spawn().unwrap();
     let mut call = proxy.accept();
     call.start(RELAYED);
     drop(child.stdout.take());
     call.expect(&Frame::Closed { stream: Stream::Stdout });
-    // What the tool wrote meanwhile is taken, and goes nowhere.
+    // Further output is discarded, and its credit returned.
     let half = vec![b'o'; WINDOW / 2];
     call.send(&Frame::Data { stream: Stream::Stdout, data: &half });
     call.expect(&Frame::Credit { stream: Stream::Stdout, bytes: (WINDOW / 2) as u32 });
     call.end(Ending::Exited(0));
-    assert_eq!(child.wait().unwrap().signal(), Some(libc_number(Signal::SIGPIPE)), "no success");
+    assert_eq!(child.wait().unwrap().signal(), Some(libc_number(Signal::SIGPIPE)), "not 0");
 }
 
 #[test]
-fn output_that_cannot_be_written_is_no_success() {
+fn a_failed_write_of_output_exits_125() {
     let proxy = Proxy::new();
     let full = File::options().write(true).open("/dev/full").unwrap();
     let child = with_pipes(&proxy).stdout(full).spawn().unwrap();
@@ -153,7 +153,7 @@ fn output_that_cannot_be_written_is_no_success() {
 }
 
 #[test]
-fn relayed_stdin_goes_as_far_as_it_is_taken() {
+fn relayed_stdin_is_limited_by_credit() {
     let proxy = Proxy::new();
     let mut child = with_pipes(&proxy).env("AIFO_SHIM_RELAY", "1").spawn().unwrap();
     let mut call = proxy.accept();
@@ -161,7 +161,7 @@ fn relayed_stdin_goes_as_far_as_it_is_taken() {
     let mut stdin = child.stdin.take().unwrap();
     let writer = std::thread::spawn(move || stdin.write_all(&vec![b'i'; WINDOW + 10]));
     let mut taken = call.data(Stream::Stdin, WINDOW);
-    assert_eq!(taken.len(), WINDOW, "and no more");
+    assert_eq!(taken.len(), WINDOW, "one window");
     call.send(&Frame::Credit { stream: Stream::Stdin, bytes: 20 });
     taken.extend(call.data(Stream::Stdin, 10));
     writer.join().unwrap().unwrap();
@@ -172,7 +172,7 @@ fn relayed_stdin_goes_as_far_as_it_is_taken() {
 }
 
 #[test]
-fn it_ends_with_the_tool_whatever_stdin_does() {
+fn the_shim_exits_with_the_tool_while_stdin_is_open() {
     let proxy = Proxy::new();
     let mut child = with_pipes(&proxy).env("AIFO_SHIM_RELAY", "1").spawn().unwrap();
     let stdin = child.stdin.take();
@@ -184,7 +184,7 @@ fn it_ends_with_the_tool_whatever_stdin_does() {
 }
 
 #[test]
-fn a_stdin_that_the_tool_closed_is_closed_for_its_writer() {
+fn stdin_closed_by_the_tool_is_closed_for_its_writer() {
     for mode in [&[][..], &[("AIFO_SHIM_RELAY", "1")]] {
         let proxy = Proxy::new();
         let mut child = with_pipes(&proxy).envs(mode.iter().copied()).spawn().unwrap();
@@ -196,16 +196,16 @@ fn a_stdin_that_the_tool_closed_is_closed_for_its_writer() {
         if stdio == RELAYED {
             call.send(&Frame::Closed { stream: Stream::Stdin });
         }
-        eventually("the writer is told", || stdin.write_all(b"x").is_err());
+        eventually("writing to stdin fails", || stdin.write_all(b"x").is_err());
         call.end(Ending::Exited(0));
         assert!(child.wait().unwrap().success());
     }
 }
 
 #[test]
-fn what_was_read_ahead_of_a_file_is_put_back() {
+fn the_position_of_a_file_is_restored() {
     let proxy = Proxy::new();
-    let path = proxy.folder().join("input");
+    let path = proxy.directory().join("input");
     std::fs::write(&path, "0123456789").unwrap();
     let mut file = File::open(&path).unwrap();
     let stdin = file.try_clone().unwrap();
@@ -226,7 +226,7 @@ fn what_was_read_ahead_of_a_file_is_put_back() {
 }
 
 #[test]
-fn every_signal_is_forwarded_as_it_is() {
+fn every_signal_is_forwarded_unchanged() {
     let proxy = Proxy::new();
     let mut child = with_pipes(&proxy).spawn().unwrap();
     let mut call = proxy.accept();
@@ -242,17 +242,17 @@ fn every_signal_is_forwarded_as_it_is() {
         call.expect(&Frame::Signal { number: u8::try_from(number).unwrap() });
     }
     call.end(Ending::Signaled(15));
-    assert_eq!(child.wait().unwrap().signal(), Some(15), "it dies as the tool did");
+    assert_eq!(child.wait().unwrap().signal(), Some(15), "dies of the tool's signal");
 }
 
 #[test]
-fn it_stops_with_the_tool_and_has_it_go_on() {
+fn the_shim_stops_and_continues_with_the_tool() {
     let proxy = Proxy::new();
     let child = with_pipes(&proxy).spawn().unwrap();
     let pid = Pid::from_raw(child.id().cast_signed());
     let mut call = proxy.accept();
     call.start([Stdio::Passed; 3]);
-    // One that went on before the word came does not stop us.
+    // A tool that has continued since does not stop the shim.
     kill(pid, Signal::SIGCONT).unwrap();
     call.expect(&Frame::Signal { number: 18 });
     call.send(&Frame::Stopped { signal: 19, resumed: 0 });
@@ -269,7 +269,7 @@ fn it_stops_with_the_tool_and_has_it_go_on() {
 }
 
 #[test]
-fn endings_that_are_not_the_tools() {
+fn exit_codes_that_are_not_the_tools() {
     let timeout = Exit {
         ending: Ending::Signaled(15),
         cancelled: Some(CancelCause::Timeout),
@@ -290,7 +290,7 @@ fn endings_that_are_not_the_tools() {
             254,
             "limit on processes, and none could be made",
         ),
-        (vec![], 125, "the proxy went away while the tool ran; its ending is unknown"),
+        (vec![], 125, "lost the connection to the proxy while the tool ran"),
         (vec![Frame::Hello { version: 1 }], 125, "(an unexpected Hello frame)"),
         (vec![Frame::Data { stream: Stream::Stdout, data: b"x" }], 125, "not relayed"),
     ];
@@ -309,8 +309,8 @@ fn endings_that_are_not_the_tools() {
     }
 }
 
-/// A shim on a terminal of its own, once the terminal is raw.
-fn on_terminal(proxy: &Proxy) -> (std::process::Child, Conversation, Pty, TerminalModes) {
+/// Starts a shim on a new terminal and waits until the terminal is raw.
+fn on_terminal(proxy: &Proxy) -> (std::process::Child, ClientSession, Pty, TerminalModes) {
     let size = WindowSize { rows: 30, columns: 100, ..WindowSize::default() };
     let mut modes = TerminalModes {
         input: nix::libc::ICRNL,
@@ -323,17 +323,17 @@ fn on_terminal(proxy: &Proxy) -> (std::process::Child, Conversation, Pty, Termin
     let pty = Pty::open(size, &modes).unwrap();
     let before = terminal::modes(pty.slave.as_fd()).unwrap();
     let shim = proxy.shim(&[]);
-    // It executes the shim in its own place, so the pid is the shim's.
-    let mut seated = Command::new("/usr/bin/setsid");
-    seated.arg("--ctty").arg(shim.get_program());
-    seated.envs(shim.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    // setsid executes the shim in its own process, so the pid is the shim's.
+    let mut command = Command::new("/usr/bin/setsid");
+    command.arg("--ctty").arg(shim.get_program());
+    command.envs(shim.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let stdio = || Standard::from(pty.slave.try_clone().unwrap());
-    let child = seated.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().unwrap();
+    let child = command.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().unwrap();
     let mut call = proxy.accept();
     let invocation = call.invocation();
     assert_eq!(invocation.stdio, [Stdio::Terminal, Stdio::Terminal, Stdio::Same]);
-    let told = invocation.terminal.unwrap();
-    assert_eq!((told.size, told.modes.local), (size, before.local));
+    let declared = invocation.terminal.unwrap();
+    assert_eq!((declared.size, declared.modes.local), (size, before.local));
     call.start([Stdio::Terminal, Stdio::Terminal, Stdio::Same]);
     call.expect(&Frame::Resize(size));
     let now = terminal::modes(pty.slave.as_fd()).unwrap();
@@ -361,17 +361,17 @@ fn a_terminal_is_raw_while_the_tool_runs() {
 }
 
 #[test]
-fn a_terminal_is_put_back_on_every_way_out() {
-    type Way = fn(Conversation);
-    let ways: [Way; 3] = [
+fn a_terminal_is_restored_on_every_exit() {
+    type Finish = fn(ClientSession);
+    let finishes: [Finish; 3] = [
         drop,
         |mut call| call.end(Ending::Signaled(9)),
         |mut call| call.send(&Frame::Hello { version: 1 }),
     ];
-    for way in ways {
+    for finish in finishes {
         let proxy = Proxy::new();
         let (mut child, call, pty, before) = on_terminal(&proxy);
-        way(call);
+        finish(call);
         assert!(!child.wait().unwrap().success());
         assert_eq!(terminal::modes(pty.slave.as_fd()).unwrap(), before);
     }

@@ -1,81 +1,82 @@
-//! The decision itself: the rules of `spec/decide.md`, in their order.
+//! The decision: the rules of `spec/decide.md`, in order.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::decision::{Decision, Local, Notify, Program, Proxy, Reason};
-use crate::entry::Entry;
-use crate::lookup::{Lookup, NoRuntime};
-use crate::place::{Place, Workspace, normalise};
+use crate::entry_point::EntryPoint;
 use crate::runtime::Runtime;
+use crate::runtime_lookup::{RuntimeLookup, RuntimeNotFound};
 use crate::settings::{Settings, Toggle};
+use crate::workspace::{PathLocation, Workspace, normalise};
 
 /// Decides where a call runs.
 ///
-/// The same call, settings and world always give the same decision. Errors: [`NoRuntime`] when the
-/// call must run locally and there is nothing to run it on. Such a call is never sent to a sidecar
-/// instead: what it would run is not there, or worse, something else of that name is.
+/// The same call, settings and files always give the same decision.
+///
+/// Errors: [`RuntimeNotFound`] if the call must run locally and no runtime is found. Such a call is
+/// never sent to a sidecar instead, where the program is missing or is a different one.
 pub fn decide(
-    call: &Call<'_>,
+    call: &ToolCall<'_>,
     settings: &Settings,
-    world: &dyn World,
-) -> Result<Decision, NoRuntime> {
+    files: &dyn FileFacts,
+) -> Result<Decision, RuntimeNotFound> {
     let proxy = |reason, program| Ok(Decision::Proxy(Proxy { reason, program }));
     if let Some(name) = settings.notify_tools.iter().find(|name| name.as_bytes() == call.tool) {
         return Ok(Decision::Notify(Notify { command: name.clone() }));
     }
-    let Some(runtime) = Runtime::named(call.tool) else {
+    let Some(runtime) = Runtime::from_name(call.tool) else {
         return proxy(Reason::NotARuntime, None);
     };
     if runtime.toggle(settings.smart) == Toggle::Off {
         return proxy(Reason::SmartOff, None);
     }
 
-    let workspace = Workspace::new(&settings.workspace, world);
-    let lookup = Lookup { settings, workspace: &workspace, world };
-    match runtime.entry(call.args) {
-        Entry::Script(word) => {
+    let workspace = Workspace::new(&settings.workspace, files);
+    let lookup = RuntimeLookup { settings, workspace: &workspace, files };
+    match runtime.entry_point(call.args) {
+        EntryPoint::Script(word) => {
             let path = call.cwd.join(OsStr::from_bytes(word));
-            let spelled = normalise(&path);
-            let program = Program::Path(spelled.clone());
-            match workspace.place(&path) {
-                Place::Inside => proxy(Reason::InsideWorkspace, Some(program)),
-                Place::LinkedInside => proxy(Reason::LinkIntoWorkspace, Some(program)),
-                Place::Outside { real } => {
-                    let runtime = lookup.find(runtime, &program, &[&real, &spelled])?;
+            let lexical = normalise(&path);
+            let program = Program::Path(lexical.clone());
+            match workspace.locate(&path) {
+                PathLocation::Inside => proxy(Reason::InsideWorkspace, Some(program)),
+                PathLocation::LinksInside => proxy(Reason::LinkIntoWorkspace, Some(program)),
+                PathLocation::Outside { real } => {
+                    let runtime = lookup.find(runtime, &program, &[&real, &lexical])?;
                     let reason = Reason::OutsideWorkspace;
                     Ok(Decision::Local(Local { runtime, program, reason }))
                 }
             }
         }
-        Entry::Module(name) => {
+        EntryPoint::Module(name) => {
             let program = Program::Module(name.to_owned());
             let runtime = lookup.find(runtime, &program, &[])?;
             Ok(Decision::Local(Local { runtime, program, reason: Reason::PythonModule }))
         }
-        Entry::Nothing(reason) => proxy(reason, None),
+        EntryPoint::NoFile(reason) => proxy(reason, None),
     }
 }
 
-/// A tool call as it reached the shim.
+/// A tool call as the shim received it.
 #[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
-    /// The tool's name: the last component of `argv[0]`.
+pub struct ToolCall<'a> {
+    /// The tool's name, the last component of `argv[0]`.
     pub tool: &'a [u8],
     /// The arguments after `argv[0]`.
     pub args: &'a [Vec<u8>],
-    /// The directory the call was made in: absolute, with or without links.
+    /// The current directory: absolute, possibly with symbolic links.
     pub cwd: &'a Path,
 }
 
-/// Facts about the file system around the agent. Each is asked only where the decision hangs on it.
-pub trait World {
-    /// Where `path`, which is absolute, leads once all its links are followed; `None` if it leads
-    /// nowhere. `..` goes up from where the links before it lead, as in `realpath(3)`.
+/// Facts about the agent's file system, queried only when the decision depends on them.
+pub trait FileFacts {
+    /// Returns the absolute `path` with all links resolved, as `realpath(3)` does; `None` if it
+    /// does not exist.
     fn real_path(&self, path: &Path) -> Option<PathBuf>;
-    /// Whether a regular file is there.
+    /// Returns whether `path` is a regular file.
     fn is_file(&self, path: &Path) -> bool;
-    /// Whether a regular file is there that this process may execute.
+    /// Returns whether `path` is a regular file that this process may execute.
     fn is_executable(&self, path: &Path) -> bool;
 }

@@ -1,60 +1,59 @@
-//! What can be decided, and how it is told.
+//! The possible decisions and their log line.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// Where a call runs, and why there.
+/// Where a call runs, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Decision {
-    /// Here: the shim replaces itself by a runtime of the agent's own place.
+    /// Locally: the shim executes a runtime of the agent's own system.
     Local(Local),
-    /// On the user's machine, as a notification.
+    /// On the host, as a notification.
     Notify(Notify),
     /// In a sidecar, if the proxy allows it.
     Proxy(Proxy),
 }
 
-/// A call that runs here. Its arguments stay as they are.
+/// A call that runs locally, with unchanged arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
-    /// What to execute: an absolute path, never below the workspace. It must be `argv[0]` too,
-    /// because python finds its installation, and `sys.executable`, by it.
+    /// The file to execute: an absolute path outside the workspace. It must be `argv[0]` too:
+    /// python derives its installation and `sys.executable` from it.
     pub runtime: PathBuf,
-    /// What the runtime will run.
+    /// The program that the runtime runs.
     pub program: Program,
-    /// Why here.
+    /// Why it runs locally.
     pub reason: Reason,
 }
 
-/// A call that notifies. Its arguments stay as they are.
+/// A notification, with unchanged arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notify {
     /// The notification's name, one of the session's notify tools.
     pub command: String,
 }
 
-/// A call for a sidecar.
+/// A call that goes to the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxy {
-    /// Why there.
+    /// Why it goes to the proxy.
     pub reason: Reason,
-    /// The program in the workspace, if that was the reason.
+    /// The program in the workspace, if it is the reason.
     pub program: Option<Program>,
 }
 
-/// What a runtime was asked to run.
+/// The program that a runtime runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// A file or folder: absolute, without `.`, `..` and doubled slashes, links as they were typed.
+    /// A file or directory: absolute, without `.`, `..` and repeated slashes, links unresolved.
     Path(PathBuf),
-    /// A module that python finds by itself (`-m`).
+    /// A python module (`-m`).
     Module(Vec<u8>),
 }
 
-/// Why a call runs where it does. `Display` gives the word of the table in
-/// `spec/decide.md#reasons`.
+/// Why a call runs where it does. `Display` prints the word from `spec/decide.md#reasons`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The program lies outside the workspace.
@@ -63,36 +62,36 @@ pub enum Reason {
     PythonModule,
     /// The tool is one of the session's notifications.
     NotifyTool,
-    /// The tool is none of the runtimes that can be smart.
+    /// The tool is neither node nor python.
     NotARuntime,
-    /// The toggle of this runtime is off.
+    /// The runtime's toggle is off.
     SmartOff,
     /// The program lies in the workspace.
     InsideWorkspace,
-    /// The program's path is outside, and a link on it leads into the workspace.
+    /// The program's path is outside the workspace, but a link in it points into the workspace.
     LinkIntoWorkspace,
-    /// No program is named: an interactive session, a program on stdin, `--version`.
+    /// The arguments name no program: an interactive session or `--version`.
     NoProgram,
-    /// The program is `-`, which is stdin.
+    /// The program is `-`, stdin.
     StdinProgram,
-    /// The program is text in the arguments.
+    /// The program is an argument (`-e`, `-c`).
     Eval,
     /// `node --test`.
     TestRunner,
     /// `node --run`, a script of `package.json`.
     RunScript,
-    /// `node --entry-url`: what follows is a URL.
+    /// `node --entry-url`: the program is a URL.
     EntryUrl,
-    /// `node inspect` without a program of its own.
+    /// `node inspect` without a program.
     Debugger,
 }
 
 impl Decision {
-    /// The decision as the body of one log line.
+    /// Returns the decision about a call of `tool` as one log line.
     ///
-    /// `tool` is the call's. A value that holds anything but plain characters is quoted and
-    /// escaped, so that a line stays one line and cannot speak to a terminal.
-    pub fn line(&self, tool: &[u8]) -> String {
+    /// Values with special characters are quoted and escaped: the text is a single line and
+    /// contains no terminal control sequence.
+    pub fn log_line(&self, tool: &[u8]) -> String {
         let (mode, reason) = match self {
             Decision::Local(local) => ("local", local.reason),
             Decision::Notify(_) => ("notify", Reason::NotifyTool),
@@ -114,7 +113,7 @@ impl Decision {
     }
 }
 
-/// The path or the module's name, as one word of one line.
+/// The path or the module's name as one word of a log line.
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&match self {
@@ -145,7 +144,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A value as one word of one line.
+/// Returns a value as one word of a log line.
 fn quote(value: &[u8]) -> String {
     let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"-_./:=+,@%".contains(b);
     if !value.is_empty() && value.iter().all(is_plain) {
@@ -159,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_each() {
+    fn log_lines() {
         let path = |path: &str| Program::Path(path.into());
         let local = |program| {
             let runtime = "/usr/bin/node".into();
@@ -193,7 +192,7 @@ mod tests {
             ),
         ];
         for (decision, line) in rows {
-            assert_eq!(decision.line(b"node"), line);
+            assert_eq!(decision.log_line(b"node"), line);
         }
     }
 }

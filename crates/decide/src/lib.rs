@@ -1,19 +1,19 @@
-//! Where a tool call runs: here, in a sidecar, or as a notification on the user's machine.
+//! Decides where a tool call runs: locally, in a sidecar, or as a notification on the host.
 //!
-//! In scope: what an argument list of node or python makes it run, whether that lies in the
-//! workspace, which local runtime then takes over, and the reason, as one line. The rules are
-//! `spec/decide.md`, whose tables the tests replay.
+//! In scope: finding the program in the arguments of node or python, checking whether it lies in
+//! the workspace, choosing the local runtime, and the reason as one log line. `spec/decide.md`
+//! holds the rules; the tests replay its tables.
 //!
-//! Out of scope: whether a tool may run at all (the proxy says), reading settings, and acting on
-//! the decision (both are the shim's).
+//! Out of scope: whether the tool is allowed (proxy), reading the settings and carrying out the
+//! decision (shim).
 //!
 //! ```
 //! use std::path::{Path, PathBuf};
-//! use aifo_decide::{Call, Decision, Settings, Smart, Toggle, World, decide};
+//! use aifo_decide::{ToolCall, Decision, Settings, SmartToggles, Toggle, FileFacts, decide};
 //!
-//! /// An agent's place with a node of its own and no links.
-//! struct Plain;
-//! impl World for Plain {
+//! /// A file system without links, with node in `/usr/bin`.
+//! struct Files;
+//! impl FileFacts for Files {
 //!     fn real_path(&self, path: &Path) -> Option<PathBuf> {
 //!         Some(path.to_owned())
 //!     }
@@ -25,34 +25,35 @@
 //!     }
 //! }
 //!
-//! let smart = Smart::from_toggles(Toggle::On, Toggle::On, Toggle::Off);
+//! let smart = SmartToggles::from_toggles(Toggle::On, Toggle::On, Toggle::Off);
 //! let settings = Settings { smart, ..Settings::default() };
 //! let args = [b"--no-warnings".to_vec(), b"/opt/x.js".to_vec()];
-//! let call = Call { tool: b"node", args: &args, cwd: Path::new("/workspace") };
-//! let decision = decide(&call, &settings, &Plain).unwrap();
+//! let call = ToolCall { tool: b"node", args: &args, cwd: Path::new("/workspace") };
+//! let decision = decide(&call, &settings, &Files).unwrap();
 //! assert!(matches!(decision, Decision::Local(_)));
 //! assert_eq!(
-//!     decision.line(call.tool),
+//!     decision.log_line(call.tool),
 //!     "smart: tool=node mode=local reason=outside-workspace program=/opt/x.js \
 //!      local=/usr/bin/node"
 //! );
 //! ```
 //!
-//! Architecture invariant: `decide` knows neither the proxy nor its allowlists. It says *where*, the
-//! proxy says *whether*. It touches nothing itself: all it learns of files comes through [`World`].
+//! Architecture invariant: `decide` depends on neither the proxy nor its allowlists. It decides
+//! *where* a call runs, the proxy decides *whether*. It performs no I/O; [`FileFacts`] supplies
+//! everything about files.
 
 mod decide;
 mod decision;
-mod entry;
-mod lookup;
+mod entry_point;
 mod node;
 mod node_options;
-mod place;
 mod python;
 mod runtime;
+mod runtime_lookup;
 mod settings;
+mod workspace;
 
-pub use decide::{Call, World, decide};
+pub use decide::{FileFacts, ToolCall, decide};
 pub use decision::{Decision, Local, Notify, Program, Proxy, Reason};
-pub use lookup::NoRuntime;
-pub use settings::{Settings, Smart, Toggle};
+pub use runtime_lookup::RuntimeNotFound;
+pub use settings::{Settings, SmartToggles, Toggle};

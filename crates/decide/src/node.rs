@@ -1,52 +1,52 @@
-//! How node reads its arguments: `spec/decide.md#node`.
+//! Parses node's arguments: `spec/decide.md#node`.
 
 use crate::decision::Reason;
-use crate::entry::Entry;
-use crate::node_options::{Meaning, meaning};
+use crate::entry_point::EntryPoint;
+use crate::node_options::{OptionKind, classify};
 
-/// What node would run.
-pub(crate) fn entry(args: &[Vec<u8>]) -> Entry<'_> {
+/// Returns the entry point in node's arguments.
+pub(crate) fn entry_point(args: &[Vec<u8>]) -> EntryPoint<'_> {
     let mut words = args.iter().map(Vec::as_slice);
     match read(&mut words) {
-        // The debugger, even if a file of that name is there. What it debugs comes after it, and
-        // after further options.
-        Entry::Script(b"inspect") => match read(&mut words) {
-            Entry::Script(target) if !is_address(target) => Entry::Script(target),
-            _ => Entry::Nothing(Reason::Debugger),
+        // The debugger, even if a file named `inspect` exists. The program to debug follows, after
+        // further options.
+        EntryPoint::Script(b"inspect") => match read(&mut words) {
+            EntryPoint::Script(target) if !is_address(target) => EntryPoint::Script(target),
+            _ => EntryPoint::NoFile(Reason::Debugger),
         },
         entry => entry,
     }
 }
 
-/// Reads options up to the first word that is none.
-fn read<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Entry<'a> {
+/// Reads up to the first argument that is not an option.
+fn read<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> EntryPoint<'a> {
     while let Some(word) = words.next() {
         match word {
-            b"--" => return words.next().map_or(Entry::Nothing(Reason::NoProgram), script),
-            [b'-', _, ..] => match meaning(word) {
-                Meaning::Flag => {}
-                Meaning::TakesNext => {
+            b"--" => return words.next().map_or(EntryPoint::NoFile(Reason::NoProgram), script),
+            [b'-', _, ..] => match classify(word) {
+                OptionKind::Flag => {}
+                OptionKind::TakesValue => {
                     words.next();
                 }
-                Meaning::NoProgram(reason) => return Entry::Nothing(reason),
+                OptionKind::NoProgram(reason) => return EntryPoint::NoFile(reason),
             },
             word => return script(word),
         }
     }
-    Entry::Nothing(Reason::NoProgram)
+    EntryPoint::NoFile(Reason::NoProgram)
 }
 
-/// The word in a program's place.
-fn script(word: &[u8]) -> Entry<'_> {
+/// Interprets the argument in the program's position.
+fn script(word: &[u8]) -> EntryPoint<'_> {
     match word {
-        b"-" => Entry::Nothing(Reason::StdinProgram),
-        // Node takes an empty word for none at all.
-        b"" => Entry::Nothing(Reason::NoProgram),
-        path => Entry::Script(path),
+        b"-" => EntryPoint::NoFile(Reason::StdinProgram),
+        // Node treats an empty argument as no program.
+        b"" => EntryPoint::NoFile(Reason::NoProgram),
+        path => EntryPoint::Script(path),
     }
 }
 
-/// `host:port`, where a debugger finds a process that runs already.
+/// Returns whether `target` is `host:port`, the address of a running process to debug.
 fn is_address(target: &[u8]) -> bool {
     let mut parts = target.split(|byte| *byte == b':');
     let (Some(host), Some(port), None) = (parts.next(), parts.next(), parts.next()) else {
@@ -61,28 +61,28 @@ mod tests {
 
     #[test]
     fn entries() {
-        let script = |path: &'static str| Entry::Script(path.as_bytes());
-        let nothing = Entry::Nothing;
-        let rows: &[(&[&str], Entry<'_>)] = &[
+        let script = |path: &'static str| EntryPoint::Script(path.as_bytes());
+        let no_file = EntryPoint::NoFile;
+        let rows: &[(&[&str], EntryPoint<'_>)] = &[
             (&["a.js", "-e", "x"], script("a.js")),
             (&["--", "-r"], script("-r")),
-            (&["--", "-"], nothing(Reason::StdinProgram)),
-            (&["--"], nothing(Reason::NoProgram)),
-            (&[""], nothing(Reason::NoProgram)),
-            (&["-r"], nothing(Reason::NoProgram)),
+            (&["--", "-"], no_file(Reason::StdinProgram)),
+            (&["--"], no_file(Reason::NoProgram)),
+            (&[""], no_file(Reason::NoProgram)),
+            (&["-r"], no_file(Reason::NoProgram)),
             (&["--", "inspect", "a.js"], script("a.js")),
             (&["./inspect", "a.js"], script("./inspect")),
             (&["inspect", "inspect"], script("inspect")),
             (&["inspect", "--port=9", "--no-warnings", "a.js"], script("a.js")),
-            (&["inspect", "localhost:9229"], nothing(Reason::Debugger)),
+            (&["inspect", "localhost:9229"], no_file(Reason::Debugger)),
             (&["inspect", ":9229"], script(":9229")),
             (&["inspect", "a:b:1"], script("a:b:1")),
             (&["inspect", "a.js:"], script("a.js:")),
-            (&["inspect", "-p", "1"], nothing(Reason::Debugger)),
+            (&["inspect", "-p", "1"], no_file(Reason::Debugger)),
         ];
         for (args, expected) in rows {
             let words: Vec<_> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
-            assert_eq!(entry(&words), *expected, "{args:?}");
+            assert_eq!(entry_point(&words), *expected, "{args:?}");
         }
     }
 }

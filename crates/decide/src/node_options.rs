@@ -1,58 +1,61 @@
-//! Node's own options, so far as they tell which word is the program.
+//! Node's options, as far as they affect which argument is the program.
 
 use crate::decision::Reason;
 
-/// What an option does to the words after it.
+/// The effect of an option on the arguments after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
-    /// Nothing: it stands alone or brings its value along behind `=`.
+pub(crate) enum OptionKind {
+    /// None: it has no value, or one after `=`.
     Flag,
-    /// The next word is its value.
-    TakesNext,
-    /// With it, node runs no program of a path.
+    /// The next argument is its value.
+    TakesValue,
+    /// Node runs no program file.
     NoProgram(Reason),
 }
 
-/// The meaning of an option, as typed.
-pub(crate) fn meaning(option: &[u8]) -> Meaning {
-    let (name, joined) = split(option);
+/// Classifies an option, as typed.
+pub(crate) fn classify(option: &[u8]) -> OptionKind {
+    let (name, inline) = split(option);
     match name.as_slice() {
-        b"-e" | b"--eval" | b"-p" | b"--print" | b"-pe" => Meaning::NoProgram(Reason::Eval),
-        b"--run" => Meaning::NoProgram(Reason::RunScript),
-        b"--test" => Meaning::NoProgram(Reason::TestRunner),
-        b"--entry-url" => Meaning::NoProgram(Reason::EntryUrl),
-        name if joined == Joined::No && takes_next(name) => Meaning::TakesNext,
-        // V8's options are flags as well: node refuses `--stack-size 900` in two words.
-        _ => Meaning::Flag,
+        b"-e" | b"--eval" | b"-p" | b"--print" | b"-pe" => OptionKind::NoProgram(Reason::Eval),
+        b"--run" => OptionKind::NoProgram(Reason::RunScript),
+        b"--test" => OptionKind::NoProgram(Reason::TestRunner),
+        b"--entry-url" => OptionKind::NoProgram(Reason::EntryUrl),
+        name if inline == InlineValue::Absent && takes_value(name) => OptionKind::TakesValue,
+        // V8's options are flags as well: node rejects `--stack-size 900` as two arguments.
+        _ => OptionKind::Flag,
     }
 }
 
-/// Whether an option brought a value behind `=`.
+/// Whether an option has a value after `=`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Joined {
-    Yes,
-    No,
+enum InlineValue {
+    Present,
+    Absent,
 }
 
-/// The option's name as node compares it. Only a long option has a `=`, and in its name `_` is `-`.
-fn split(option: &[u8]) -> (Vec<u8>, Joined) {
-    let Some(long) = option.strip_prefix(b"--") else { return (option.to_owned(), Joined::No) };
+/// Splits an option into its name as node compares it and its inline value. Only a long option can
+/// have a `=`, and `_` in its name counts as `-`.
+fn split(option: &[u8]) -> (Vec<u8>, InlineValue) {
+    let Some(long) = option.strip_prefix(b"--") else {
+        return (option.to_owned(), InlineValue::Absent);
+    };
     let mut parts = long.splitn(2, |byte| *byte == b'=');
     let name = parts.next().unwrap_or_default().iter();
     let name = name.map(|byte| if *byte == b'_' { b'-' } else { *byte });
-    let joined = if parts.next().is_some() { Joined::Yes } else { Joined::No };
-    (b"--".iter().copied().chain(name).collect(), joined)
+    let inline = if parts.next().is_some() { InlineValue::Present } else { InlineValue::Absent };
+    (b"--".iter().copied().chain(name).collect(), inline)
 }
 
-fn takes_next(name: &[u8]) -> bool {
-    TAKE_NEXT.iter().any(|known| known.as_bytes() == name)
+fn takes_value(name: &[u8]) -> bool {
+    WITH_VALUE.iter().any(|known| known.as_bytes() == name)
 }
 
-/// All options that take the next word: those of which node 20 or 24 says `requires an argument`
-/// when they come last, and a few that only older or newer ones know.
+/// All options that take the next argument: those for which node 20 or 24 prints `requires an
+/// argument` when they come last, and some of older and newer versions.
 ///
-/// `--stack-trace-limit` is left out: node takes its value, and then refuses to start.
-const TAKE_NEXT: &[&str] = &[
+/// `--stack-trace-limit` is omitted: node takes its value and then fails to start.
+const WITH_VALUE: &[&str] = &[
     "--allow-fs-read",
     "--allow-fs-write",
     "--build-sea",
@@ -141,37 +144,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings() {
-        let eval = Meaning::NoProgram(Reason::Eval);
+    fn options() {
+        let eval = OptionKind::NoProgram(Reason::Eval);
         let rows = [
-            ("--require", Meaning::TakesNext),
-            ("--require=x", Meaning::Flag),
-            ("--require=", Meaning::Flag),
-            ("-r", Meaning::TakesNext),
-            ("-r=x", Meaning::Flag),
-            ("-rx", Meaning::Flag),
-            ("--max_http_header_size", Meaning::TakesNext),
-            ("__require", Meaning::Flag),
-            ("--max-old-space-size", Meaning::Flag),
-            ("--inspect", Meaning::Flag),
-            ("--no-warnings", Meaning::Flag),
+            ("--require", OptionKind::TakesValue),
+            ("--require=x", OptionKind::Flag),
+            ("--require=", OptionKind::Flag),
+            ("-r", OptionKind::TakesValue),
+            ("-r=x", OptionKind::Flag),
+            ("-rx", OptionKind::Flag),
+            ("--max_http_header_size", OptionKind::TakesValue),
+            ("__require", OptionKind::Flag),
+            ("--max-old-space-size", OptionKind::Flag),
+            ("--inspect", OptionKind::Flag),
+            ("--no-warnings", OptionKind::Flag),
             ("--eval", eval),
             ("--eval=x=y", eval),
             ("--print", eval),
             ("-pe", eval),
-            ("--run=x", Meaning::NoProgram(Reason::RunScript)),
-            ("--test", Meaning::NoProgram(Reason::TestRunner)),
-            ("--test-only", Meaning::Flag),
-            ("--test-reporter", Meaning::TakesNext),
+            ("--run=x", OptionKind::NoProgram(Reason::RunScript)),
+            ("--test", OptionKind::NoProgram(Reason::TestRunner)),
+            ("--test-only", OptionKind::Flag),
+            ("--test-reporter", OptionKind::TakesValue),
         ];
         for (option, expected) in rows {
-            assert_eq!(meaning(option.as_bytes()), expected, "{option}");
+            assert_eq!(classify(option.as_bytes()), expected, "{option}");
         }
     }
 
     #[test]
-    fn each_name_stands_once_in_order() {
-        assert!(TAKE_NEXT.is_sorted());
-        assert!(TAKE_NEXT.windows(2).all(|pair| pair[0] != pair[1]));
+    fn names_are_sorted_and_unique() {
+        assert!(WITH_VALUE.is_sorted());
+        assert!(WITH_VALUE.windows(2).all(|pair| pair[0] != pair[1]));
     }
 }

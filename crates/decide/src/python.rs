@@ -1,14 +1,14 @@
-//! How python reads its arguments: `spec/decide.md#python`.
+//! Parses python's arguments: `spec/decide.md#python`.
 
 use crate::decision::Reason;
-use crate::entry::Entry;
+use crate::entry_point::EntryPoint;
 
-/// What python would run.
-pub(crate) fn entry(args: &[Vec<u8>]) -> Entry<'_> {
+/// Returns the entry point in python's arguments.
+pub(crate) fn entry_point(args: &[Vec<u8>]) -> EntryPoint<'_> {
     let mut words = args.iter().map(Vec::as_slice);
     while let Some(word) = words.next() {
         let found = match word {
-            b"--" => Some(words.next().map_or(Entry::Nothing(Reason::NoProgram), script)),
+            b"--" => Some(words.next().map_or(EntryPoint::NoFile(Reason::NoProgram), script)),
             [b'-', letters @ ..] if !letters.is_empty() => cluster(letters, &mut words),
             word => Some(script(word)),
         };
@@ -16,22 +16,25 @@ pub(crate) fn entry(args: &[Vec<u8>]) -> Entry<'_> {
             return entry;
         }
     }
-    Entry::Nothing(Reason::NoProgram)
+    EntryPoint::NoFile(Reason::NoProgram)
 }
 
-/// Reads the letters behind one dash; `None` if options go on in the next word.
+/// Reads the letters after one dash; `None` if more options may follow in the next argument.
 fn cluster<'a>(
     mut letters: &'a [u8],
     words: &mut impl Iterator<Item = &'a [u8]>,
-) -> Option<Entry<'a>> {
+) -> Option<EntryPoint<'a>> {
     while let [letter, rest @ ..] = letters {
         match (letter, rest) {
-            (b'c', _) => return Some(Entry::Nothing(Reason::Eval)),
+            (b'c', _) => return Some(EntryPoint::NoFile(Reason::Eval)),
             (b'm', []) => {
-                return Some(words.next().map_or(Entry::Nothing(Reason::NoProgram), Entry::Module));
+                return Some(
+                    words.next().map_or(EntryPoint::NoFile(Reason::NoProgram), EntryPoint::Module),
+                );
             }
-            (b'm', name) => return Some(Entry::Module(name)),
-            // To python a long option is the letter `-`; only this one has a value, never behind `=`.
+            (b'm', name) => return Some(EntryPoint::Module(name)),
+            // Python parses a long option as the letter `-`. Only this one takes a value, and never
+            // after `=`.
             (b'W' | b'X', []) | (b'-', b"check-hash-based-pycs") => {
                 words.next();
                 return None;
@@ -43,11 +46,12 @@ fn cluster<'a>(
     None
 }
 
-/// The word in a program's place. An empty one is the current directory, which python can run.
-fn script(word: &[u8]) -> Entry<'_> {
+/// Interprets the argument in the program's position. An empty one is the current directory, which
+/// python can run.
+fn script(word: &[u8]) -> EntryPoint<'_> {
     match word {
-        b"-" => Entry::Nothing(Reason::StdinProgram),
-        path => Entry::Script(path),
+        b"-" => EntryPoint::NoFile(Reason::StdinProgram),
+        path => EntryPoint::Script(path),
     }
 }
 
@@ -57,23 +61,23 @@ mod tests {
 
     #[test]
     fn entries() {
-        let script = |path: &'static str| Entry::Script(path.as_bytes());
-        let module = |name: &'static str| Entry::Module(name.as_bytes());
-        let nothing = Entry::Nothing;
-        let rows: &[(&[&str], Entry<'_>)] = &[
+        let script = |path: &'static str| EntryPoint::Script(path.as_bytes());
+        let module = |name: &'static str| EntryPoint::Module(name.as_bytes());
+        let no_file = EntryPoint::NoFile;
+        let rows: &[(&[&str], EntryPoint<'_>)] = &[
             (&["a.py", "-m", "x"], script("a.py")),
             (&[""], script("")),
             (&["--", "-u"], script("-u")),
-            (&["--", "-"], nothing(Reason::StdinProgram)),
-            (&["--"], nothing(Reason::NoProgram)),
+            (&["--", "-"], no_file(Reason::StdinProgram)),
+            (&["--"], no_file(Reason::NoProgram)),
             (&["-m", "x"], module("x")),
             (&["-mx"], module("x")),
             (&["-Imx"], module("x")),
             (&["-um", "x"], module("x")),
             (&["-m", "-m"], module("-m")),
-            (&["-m"], nothing(Reason::NoProgram)),
-            (&["-cm", "x"], nothing(Reason::Eval)),
-            (&["-uc", "x"], nothing(Reason::Eval)),
+            (&["-m"], no_file(Reason::NoProgram)),
+            (&["-cm", "x"], no_file(Reason::Eval)),
+            (&["-uc", "x"], no_file(Reason::Eval)),
             (&["-Wm", "a.py"], script("a.py")),
             (&["-uW", "-m", "a.py"], script("a.py")),
             (&["-X", "-c", "a.py"], script("a.py")),
@@ -81,11 +85,11 @@ mod tests {
             (&["--check-hash-based-pycs=never", "a.py"], script("a.py")),
             (&["-u-check-hash-based-pycs", "never", "a.py"], script("a.py")),
             (&["--module", "a.py"], script("a.py")),
-            (&["-W"], nothing(Reason::NoProgram)),
+            (&["-W"], no_file(Reason::NoProgram)),
         ];
         for (args, expected) in rows {
             let words: Vec<_> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
-            assert_eq!(entry(&words), *expected, "{args:?}");
+            assert_eq!(entry_point(&words), *expected, "{args:?}");
         }
     }
 }

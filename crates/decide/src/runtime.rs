@@ -1,23 +1,23 @@
-//! The runtimes that can be smart.
+//! The runtimes whose calls can run locally.
 
-use crate::entry::Entry;
-use crate::settings::{Smart, Toggle};
+use crate::entry_point::EntryPoint;
+use crate::settings::{SmartToggles, Toggle};
 use crate::{node, python};
 
-/// A runtime, as a tool's name asks for it.
+/// A runtime, by the tool's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Runtime<'a> {
     /// `node`
     Node,
-    /// `python` or `python3`: whichever python 3 is there.
+    /// `python` or `python3`: any python 3.
     Python,
-    /// `python3.N`: this one and no other, because a program that names a version means it.
+    /// `python3.N`: exactly this version.
     VersionedPython(&'a str),
 }
 
 impl<'a> Runtime<'a> {
-    /// The runtime of this name.
-    pub(crate) fn named(tool: &'a [u8]) -> Option<Self> {
+    /// Returns the runtime with this name.
+    pub(crate) fn from_name(tool: &'a [u8]) -> Option<Self> {
         match std::str::from_utf8(tool).ok()? {
             "node" => Some(Runtime::Node),
             "python" | "python3" => Some(Runtime::Python),
@@ -29,7 +29,7 @@ impl<'a> Runtime<'a> {
         }
     }
 
-    /// What it is called where it is installed.
+    /// Returns the name of the installed executable.
     pub(crate) fn name(self) -> &'a str {
         match self {
             Runtime::Node => "node",
@@ -38,15 +38,15 @@ impl<'a> Runtime<'a> {
         }
     }
 
-    /// Whether it is smart.
-    pub(crate) fn toggle(self, smart: Smart) -> Toggle {
+    /// Returns the toggle for this runtime.
+    pub(crate) fn toggle(self, smart: SmartToggles) -> Toggle {
         match self {
             Runtime::Node => smart.node,
             Runtime::Python | Runtime::VersionedPython(_) => smart.python,
         }
     }
 
-    /// The variable that switches it.
+    /// Returns the variable that sets the toggle.
     pub(crate) fn toggle_name(self) -> &'static str {
         match self {
             Runtime::Node => "AIFO_SHIM_SMART_NODE",
@@ -54,11 +54,11 @@ impl<'a> Runtime<'a> {
         }
     }
 
-    /// What it would run, given these arguments.
-    pub(crate) fn entry<'b>(self, args: &'b [Vec<u8>]) -> Entry<'b> {
+    /// Returns the entry point that `args` name.
+    pub(crate) fn entry_point<'b>(self, args: &'b [Vec<u8>]) -> EntryPoint<'b> {
         match self {
-            Runtime::Node => node::entry(args),
-            Runtime::Python | Runtime::VersionedPython(_) => python::entry(args),
+            Runtime::Node => node::entry_point(args),
+            Runtime::Python | Runtime::VersionedPython(_) => python::entry_point(args),
         }
     }
 }
@@ -84,8 +84,8 @@ mod tests {
             ("", None),
         ];
         for (name, runtime) in rows {
-            assert_eq!(Runtime::named(name.as_bytes()), runtime, "{name}");
+            assert_eq!(Runtime::from_name(name.as_bytes()), runtime, "{name}");
         }
-        assert_eq!(Runtime::named(b"node\xff"), None);
+        assert_eq!(Runtime::from_name(b"node\xff"), None);
     }
 }

@@ -1,25 +1,25 @@
-//! What the launcher told the shim about deciding.
+//! The session's settings for decisions.
 
 use std::path::PathBuf;
 
-/// The settings of a session that a decision depends on.
+/// The session's settings that a decision depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Which runtimes may run locally.
-    pub smart: Smart,
-    /// The workspace root as the agent sees it: absolute, and a link if need be.
+    pub smart: SmartToggles,
+    /// The workspace root in the agent's view: absolute, possibly a link.
     pub workspace: PathBuf,
-    /// The python that the agent itself runs on: absolute. A relative path is never used.
+    /// The python that the agent itself runs on: absolute. A relative path is ignored.
     pub local_python: Option<PathBuf>,
-    /// Tools that are notifications on the user's machine.
+    /// Tools that are notifications on the host.
     pub notify_tools: Vec<String>,
 }
 
-/// Nothing is smart, the workspace is `/workspace`, and `say` notifies.
+/// All toggles off, `/workspace` as the workspace, `say` as the only notification.
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            smart: Smart::default(),
+            smart: SmartToggles::default(),
             workspace: PathBuf::from("/workspace"),
             local_python: None,
             notify_tools: vec!["say".to_owned()],
@@ -27,31 +27,31 @@ impl Default for Settings {
     }
 }
 
-/// For each runtime, whether programs from outside the workspace run on the local one.
+/// Whether programs outside the workspace run locally, for each runtime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Smart {
+pub struct SmartToggles {
     /// For `node`.
     pub node: Toggle,
     /// For `python`, `python3` and every `python3.N`.
     pub python: Toggle,
 }
 
-impl Smart {
-    /// From `AIFO_SHIM_SMART` and the toggle of each runtime, which count only if the first is on.
+impl SmartToggles {
+    /// Combines `AIFO_SHIM_SMART` with the runtimes' toggles, which are ignored if it is off.
     pub fn from_toggles(smart: Toggle, node: Toggle, python: Toggle) -> Self {
         match smart {
-            Toggle::On => Smart { node, python },
-            Toggle::Off => Smart::default(),
+            Toggle::On => SmartToggles { node, python },
+            Toggle::Off => SmartToggles::default(),
         }
     }
 }
 
-/// Something a user switches.
+/// A setting that is on or off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Toggle {
-    /// It is on.
+    /// On.
     On,
-    /// It is off, as everything is that nobody switched on.
+    /// Off, the default.
     #[default]
     Off,
 }
@@ -69,7 +69,7 @@ mod tests {
     use Toggle::{Off, On};
 
     #[test]
-    fn a_runtime_s_toggle_counts_only_when_smart_is_on() {
+    fn runtime_toggles_require_smart() {
         let rows = [
             ((On, On, Off), (On, Off)),
             ((On, Off, On), (Off, On)),
@@ -78,8 +78,8 @@ mod tests {
             ((Off, Off, Off), (Off, Off)),
         ];
         for ((smart, node, python), (of_node, of_python)) in rows {
-            let expected = Smart { node: of_node, python: of_python };
-            assert_eq!(Smart::from_toggles(smart, node, python), expected);
+            let expected = SmartToggles { node: of_node, python: of_python };
+            assert_eq!(SmartToggles::from_toggles(smart, node, python), expected);
         }
     }
 }

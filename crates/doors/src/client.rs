@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 
-use aifo_mailbox::{Card, CommandName, Directory, card_file, script};
+use aifo_mailbox::{ClientInfo, CommandName, Directory, client_info_file, client_script};
 
 /// What a command's file in the mailbox is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,21 +27,21 @@ impl Client {
         variables: &[String],
     ) -> io::Result<()> {
         let here = real_path(directory)?;
-        let card = Card {
-            workspace: way_up(&here, workspace),
+        let info = ClientInfo {
+            workspace: relative_path(&here, workspace),
             host: workspace.to_string_lossy().into_owned(),
             variables: variables.to_vec(),
         };
-        directory.put_bytes(&card_file(command.as_str()), card.encode().as_bytes())?;
-        directory.put(command.as_str(), EXECUTABLE, |file| match self {
-            Client::Script => file.write_all(&script(command, &here, &card)),
+        directory.replace_bytes(&client_info_file(command.as_str()), info.encode().as_bytes())?;
+        directory.replace(command.as_str(), EXECUTABLE, |file| match self {
+            Client::Script => file.write_all(&client_script(command, &here, &info)),
             Client::Binary(shim) => io::copy(&mut File::open(shim)?, file).map(drop),
         })
     }
 
     /// Takes both away.
     pub(crate) fn remove(directory: &Directory, command: &CommandName) {
-        for name in [command.as_str(), &card_file(command.as_str())] {
+        for name in [command.as_str(), &client_info_file(command.as_str())] {
             // A container may have been quicker, or have put a directory there.
             let _ = directory.remove(name);
         }
@@ -56,7 +56,7 @@ fn real_path(directory: &Directory) -> io::Result<PathBuf> {
 }
 
 /// The relative path from a directory to the workspace that it lies in.
-fn way_up(directory: &Path, workspace: &Path) -> Option<String> {
+fn relative_path(directory: &Path, workspace: &Path) -> Option<String> {
     let steps = directory.strip_prefix(workspace).ok()?.components().count();
     Some(if steps == 0 { ".".to_owned() } else { vec![".."; steps].join("/") })
 }
@@ -74,7 +74,7 @@ mod tests {
             ("/home/me/.swe-swe/proxy", None),
         ];
         for (directory, expected) in rows {
-            let way = way_up(Path::new(directory), Path::new("/w/p"));
+            let way = relative_path(Path::new(directory), Path::new("/w/p"));
             assert_eq!(way.as_deref(), expected, "{directory}");
         }
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
-use aifo_mailbox::{Directory, Part, Stem};
+use aifo_mailbox::{Directory, FileKind, RequestId};
 use aifo_sidecar::on_reactor;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -37,7 +37,7 @@ impl Input {
     /// From this file: our end, and the command's.
     pub(crate) fn new(
         directory: &Directory,
-        stem: &Stem,
+        id: &RequestId,
         file: File,
     ) -> io::Result<(Self, OwnedFd)> {
         let (commands, ours) = pipe2(OFlag::O_CLOEXEC)?;
@@ -45,8 +45,8 @@ impl Input {
         let input = Input {
             file,
             pipe: Some(on_reactor(ours, Interest::WRITABLE)?),
-            taken: directory.create(&stem.file(Part::Taken)).ok(),
-            eof: stem.file(Part::Eof),
+            taken: directory.create(&id.file(FileKind::Taken)).ok(),
+            eof: id.file(FileKind::Eof),
             given: 0,
             block: Vec::new(),
             used: 0,
@@ -65,7 +65,7 @@ impl Input {
         let Some(pipe) = &self.pipe else { return std::future::pending().await };
         if self.used == self.block.len() {
             // Looked for before the last read: what was written before the end was is read then.
-            let ends = directory.has(&self.eof);
+            let ends = directory.exists(&self.eof);
             self.block.resize(BLOCK, 0);
             let count = self.file.read_at(&mut self.block, self.given).unwrap_or(0);
             self.block.truncate(count);

@@ -18,7 +18,7 @@
 //! # async fn open(host: Host) -> Result<(), Box<dyn std::error::Error>> {
 //! let fleet = Arc::new(host_fleet(host).await?);
 //! let config = MailboxConfig {
-//!     directory: Directory::open_or_make("/home/me/project/.swe-swe/proxy".as_ref())?,
+//!     directory: Directory::open_or_create("/home/me/project/.swe-swe/proxy".as_ref())?,
 //!     workspace: "/home/me/project".into(),
 //!     commands: vec![Command {
 //!         name: CommandName::parse(b"make")?,

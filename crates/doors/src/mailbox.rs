@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_mailbox::{
-    Claim, ClaimError, CommandName, Directory, Part, PidFile, Queue, Seen, Stem, Watch, WatchId,
-    served_commands,
+    Claim, ClaimError, CommandName, Directory, FileKind, PidFile, RequestId, RequestQueue, Watch,
+    WatchEvent, WatchId, served_commands,
 };
 use aifo_sidecar::on_reactor;
 use aifo_types::exit;
@@ -20,7 +20,7 @@ use tokio::time::{Instant, interval, sleep_until};
 
 use crate::client::Client;
 use crate::input::Input;
-use crate::request::{Bell, Shared, attend};
+use crate::request::{Notifier, Shared, attend};
 
 /// What a daemon is told. Each word holds from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,11 +42,11 @@ pub struct Mailbox {
     watch: Watch,
     /// The same watch, to wait for.
     watched: AsyncFd<OwnedFd>,
-    queue: Queue,
+    queue: RequestQueue,
     tasks: JoinSet<()>,
     /// Who runs, by task and by request, with the watch on its input.
-    stems: HashMap<Id, Stem>,
-    bells: HashMap<Stem, (Arc<Bell>, Option<WatchId>)>,
+    ids: HashMap<Id, RequestId>,
+    notifiers: HashMap<RequestId, (Arc<Notifier>, Option<WatchId>)>,
     grace: Duration,
 }
 
@@ -66,10 +66,10 @@ impl Mailbox {
             pid_files,
             watch,
             watched,
-            queue: Queue::default(),
+            queue: RequestQueue::default(),
             tasks: JoinSet::new(),
-            stems: HashMap::new(),
-            bells: HashMap::new(),
+            ids: HashMap::new(),
+            notifiers: HashMap::new(),
             grace,
         })
     }
@@ -78,7 +78,7 @@ impl Mailbox {
     /// in the directory. The fleet is left to its owner.
     pub async fn serve(mut self, mut stop: watch::Receiver<Stop>) {
         self.scan();
-        let mut look = interval(LOOK);
+        let mut look = interval(REMOVAL_INTERVAL);
         let mut is_there = true;
         loop {
             self.start_waiting();
@@ -131,7 +131,7 @@ impl Mailbox {
                     Ok(mut ready) => ready.clear_ready(),
                     Err(error) => tracing::warn!(%error, "the directory is watched no more"),
                 }
-                self.see();
+                self.handle_events();
             }
             Some(ended) = self.tasks.join_next_with_id() => {
                 let id = match ended {
@@ -147,48 +147,50 @@ impl Mailbox {
     }
 
     /// Looks at all that has happened.
-    fn see(&mut self) {
+    fn handle_events(&mut self) {
         loop {
-            let seen = self.watch.next().unwrap_or_default();
-            if seen.is_empty() {
+            let events = self.watch.read_events().unwrap_or_default();
+            if events.is_empty() {
                 return;
             }
-            for seen in seen {
-                match seen {
-                    Seen::Placed(name) => self.placed(&name),
-                    Seen::File(file) => {
-                        let mut bells = self.bells.values();
-                        if let Some((bell, _)) = bells.find(|(_, watched)| *watched == Some(file)) {
-                            bell.input.notify_one();
+            for event in events {
+                match event {
+                    WatchEvent::Placed(name) => self.placed(&name),
+                    WatchEvent::Changed(file) => {
+                        let mut notifiers = self.notifiers.values();
+                        if let Some((notifier, _)) =
+                            notifiers.find(|(_, watched)| *watched == Some(file))
+                        {
+                            notifier.input.notify_one();
                         }
                     }
-                    Seen::Everything => self.look_at_everything(),
+                    WatchEvent::Overflow => self.rescan_all(),
                 }
             }
         }
     }
 
     fn placed(&mut self, name: &[u8]) {
-        let Some((stem, part)) = Stem::of_file(name) else { return };
-        match part {
-            Part::Request if self.is_ours(&stem) => self.queue.offer(stem),
-            Part::Signal => self.ring(&stem, |bell| &bell.signal),
-            Part::Eof => self.ring(&stem, |bell| &bell.input),
+        let Some((request_id, kind)) = RequestId::of_file(name) else { return };
+        match kind {
+            FileKind::Request if self.is_served(&request_id) => self.queue.offer(request_id),
+            FileKind::Signal => self.notify(&request_id, |notifier| &notifier.signal),
+            FileKind::Eof => self.notify(&request_id, |notifier| &notifier.input),
             _ => {}
         }
     }
 
-    fn ring(&self, stem: &Stem, which: impl Fn(&Bell) -> &tokio::sync::Notify) {
-        if let Some((bell, _)) = self.bells.get(stem) {
-            which(bell).notify_one();
+    fn notify(&self, request_id: &RequestId, which: impl Fn(&Notifier) -> &tokio::sync::Notify) {
+        if let Some((notifier, _)) = self.notifiers.get(request_id) {
+            which(notifier).notify_one();
         }
     }
 
     /// Events were lost, so every request looks for itself.
-    fn look_at_everything(&mut self) {
-        for (bell, _) in self.bells.values() {
-            bell.signal.notify_one();
-            bell.input.notify_one();
+    fn rescan_all(&mut self) {
+        for (notifier, _) in self.notifiers.values() {
+            notifier.signal.notify_one();
+            notifier.input.notify_one();
         }
         self.scan();
     }
@@ -196,34 +198,36 @@ impl Mailbox {
     /// Finds the requests that are there.
     fn scan(&mut self) {
         let (mut found, shared) = (Vec::new(), Arc::clone(&self.shared));
-        let scanned = shared.directory.each_name(|name| {
-            let request = Stem::of_file(name).filter(|(_, part)| *part == Part::Request);
-            if let Some((stem, _)) = request.filter(|(stem, _)| self.is_ours(stem)) {
+        let scanned = shared.directory.for_each_name(|name| {
+            let request = RequestId::of_file(name).filter(|(_, kind)| *kind == FileKind::Request);
+            if let Some((request_id, _)) =
+                request.filter(|(request_id, _)| self.is_served(request_id))
+            {
                 // No more than the queue remembers, and one, by which it knows that there are more.
                 if found.len() <= aifo_mailbox::limits::WAITING {
-                    found.push(stem);
+                    found.push(request_id);
                 }
             }
         });
         if let Err(errno) = scanned {
             tracing::warn!(reason = errno.desc(), "the directory cannot be read");
         }
-        found.into_iter().for_each(|stem| self.queue.offer(stem));
+        found.into_iter().for_each(|request_id| self.queue.offer(request_id));
     }
 
     /// A plain request is everybody's until it is claimed.
-    fn is_ours(&self, stem: &Stem) -> bool {
-        stem.command().is_none_or(|command| self.commands.contains(command))
+    fn is_served(&self, request_id: &RequestId) -> bool {
+        request_id.command().is_none_or(|command| self.commands.contains(command))
     }
 
     fn start_waiting(&mut self) {
         loop {
-            while let Some(stem) = self.queue.next_to_run() {
-                if !self.begin(&stem) {
-                    self.queue.ended(&stem);
+            while let Some(request_id) = self.queue.next_to_run() {
+                if !self.begin(&request_id) {
+                    self.queue.ended(&request_id);
                 }
             }
-            if !self.queue.takes_a_look() {
+            if !self.queue.needs_rescan() {
                 return;
             }
             self.scan();
@@ -231,15 +235,15 @@ impl Mailbox {
     }
 
     /// Claims a request and has it attended to; false if there is nothing to wait for.
-    fn begin(&mut self, stem: &Stem) -> bool {
+    fn begin(&mut self, request_id: &RequestId) -> bool {
         let directory = &self.shared.directory;
-        let Some(claim) = take(directory, stem) else { return false };
+        let Some(claim) = acquire(directory, request_id) else { return false };
         let refuse = |claim: Claim, why: &str| {
-            tracing::debug!(request = %stem, why, "refused");
+            tracing::debug!(request = %request_id, why, "refused");
             claim.refuse(directory, exit::UNKNOWN, why);
             false
         };
-        let command = match stem.command() {
+        let command = match request_id.command() {
             Some(command) => command.clone(),
             None => match self.only_command() {
                 Ok(command) => command,
@@ -248,7 +252,7 @@ impl Mailbox {
         };
         let placed = match claim.read(directory) {
             Ok(mut placed) => {
-                let input = placed.stdin.take().map(|file| Input::new(directory, stem, file));
+                let input = placed.stdin.take().map(|file| Input::new(directory, request_id, file));
                 (placed, input.transpose())
             }
             Err(refused) => return refuse(claim, &refused.to_string()),
@@ -259,19 +263,19 @@ impl Mailbox {
         };
         let watched = input.as_ref().and_then(|(input, _)| {
             // Without a watch nobody would hear of more.
-            self.watch.growth(input.file()).ok()
+            self.watch.watch_growth(input.file()).ok()
         });
         if input.is_some() && watched.is_none() {
             return refuse(claim, "its standard input cannot be watched");
         }
-        let bell = Arc::new(Bell::default());
-        self.bells.insert(stem.clone(), (Arc::clone(&bell), watched));
+        let notifier = Arc::new(Notifier::default());
+        self.notifiers.insert(request_id.clone(), (Arc::clone(&notifier), watched));
         let tool = command.tool().clone();
         // A signal may have been there before anybody would have been told.
-        bell.signal.notify_one();
-        let task = attend(Arc::clone(&self.shared), claim, tool, placed, bell, input);
+        notifier.signal.notify_one();
+        let task = attend(Arc::clone(&self.shared), claim, tool, placed, notifier, input);
         let task = self.tasks.spawn(task);
-        self.stems.insert(task.id(), stem.clone());
+        self.ids.insert(task.id(), request_id.clone());
         true
     }
 
@@ -287,26 +291,26 @@ impl Mailbox {
     }
 
     fn ended(&mut self, id: Id) {
-        let Some(stem) = self.stems.remove(&id) else { return };
-        if let Some((_, Some(watched))) = self.bells.remove(&stem) {
-            self.watch.forget(watched);
+        let Some(request_id) = self.ids.remove(&id) else { return };
+        if let Some((_, Some(watched))) = self.notifiers.remove(&request_id) {
+            self.watch.unwatch(watched);
         }
-        self.queue.ended(&stem);
+        self.queue.ended(&request_id);
     }
 
     /// Answers everything that waits with no.
     fn refuse_waiting(&mut self) {
         loop {
             let directory = &self.shared.directory;
-            while let Some(stem) = self.queue.next_to_refuse() {
-                if let Some(claim) = take(directory, &stem) {
-                    let command = stem.command().or(self.commands.first());
+            while let Some(request_id) = self.queue.next_to_refuse() {
+                if let Some(claim) = acquire(directory, &request_id) {
+                    let command = request_id.command().or(self.commands.first());
                     let command = command.map(CommandName::as_str).unwrap_or_default();
                     let why = format!("'{command}' is shutting down");
                     claim.refuse(directory, exit::UNKNOWN, &why);
                 }
             }
-            if !self.queue.takes_a_look() {
+            if !self.queue.needs_rescan() {
                 return;
             }
             self.scan();
@@ -315,14 +319,14 @@ impl Mailbox {
 }
 
 /// How often it is looked whether the directory is there. As long as it is open, nothing tells.
-const LOOK: Duration = Duration::from_secs(5);
+const REMOVAL_INTERVAL: Duration = Duration::from_secs(5);
 
-fn take(directory: &Directory, stem: &Stem) -> Option<Claim> {
-    match Claim::take(directory, stem) {
+fn acquire(directory: &Directory, request_id: &RequestId) -> Option<Claim> {
+    match Claim::acquire(directory, request_id) {
         Ok(claim) => Some(claim),
         Err(ClaimError::Gone) => None,
         Err(error) => {
-            tracing::warn!(request = %stem, %error, "a request is not served");
+            tracing::warn!(request = %request_id, %error, "a request is not served");
             None
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use aifo_mailbox::{
-    Claim, CommandName, Directory, OrphanRules, PidFile, PidFileError, Watch, remove_orphans,
+    Claim, CommandName, Directory, OrphanFilter, PidFile, PidFileError, Watch, remove_orphans,
     served_commands,
 };
 use aifo_policy::HostCommands;
@@ -85,7 +85,7 @@ impl Mailbox {
         // So that the first command need not wait for it, and nobody is let in without.
         fleet.host().await?;
         let watch = Watch::new().map_err(io::Error::from)?;
-        watch.directory(&directory).map_err(io::Error::from)?;
+        watch.watch_directory(&directory).map_err(io::Error::from)?;
         answer_lost(&directory, &names)?;
         for name in &names {
             taken.clients.push(name);
@@ -127,10 +127,10 @@ impl Drop for Taken<'_> {
 /// Removes what is old, and tells the clients of a daemon that was killed that nobody knows.
 fn answer_lost(directory: &Directory, names: &[CommandName]) -> io::Result<()> {
     let plain = names.len() == 1 && served_commands(directory) == names;
-    let rules = OrphanRules { commands: names, plain, now: SystemTime::now() };
-    for stem in remove_orphans(directory, &rules)? {
-        if let Err(error) = Claim::answer_lost(directory, &stem) {
-            tracing::warn!(request = %stem, %error, "a lost request is not answered");
+    let filter = OrphanFilter { commands: names, plain, now: SystemTime::now() };
+    for id in remove_orphans(directory, &filter)? {
+        if let Err(error) = Claim::answer_lost(directory, &id) {
+            tracing::warn!(request = %id, %error, "a lost request is not answered");
         }
     }
     Ok(())

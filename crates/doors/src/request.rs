@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_mailbox::{
-    Arguments, Call, Claim, Directory, Ending, Heart, Liveness, Part, Place, Placed, Reason, Stem,
-    Unfit, limits,
+    Arguments, CallerInfo, Claim, ClientFiles, CommandExit, Directory, ExitReason, FileError,
+    FileKind, HeartbeatFile, Liveness, RequestId, WorkingDirectory, limits,
 };
 use aifo_policy::{HostCommand, HostCommands, redact};
 use aifo_sidecar::{Canceller, Exec, ExecEvent, Fleet};
 use aifo_types::{ExecId, ExecRequest, Signal, ToolName, exit};
 use aifo_wire::{
-    CancelCause, Elsewhere, Environment, Exit, Interrupt, Invocation, Start, StartError,
-    StartErrorCause, Stdio, Tell,
+    CancelCause, Environment, Exit, Interrupt, Invocation, OutsideDirectory, Reports, Start,
+    StartError, StartErrorCause, Stdio,
 };
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
 
 /// How a request's own task hears of what was placed for it.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
+pub(crate) struct Notifier {
     /// A signal.
     pub(crate) signal: Notify,
     /// More input, or its end.
@@ -56,30 +56,40 @@ pub(crate) async fn attend(
     shared: Arc<Shared>,
     claim: Claim,
     tool: ToolName,
-    placed: Placed,
-    bell: Arc<Bell>,
+    placed: ClientFiles,
+    notifier: Arc<Notifier>,
     input: Option<(Input, OwnedFd)>,
 ) {
     let began = Instant::now();
     let (input, stdin) = input.unzip();
     // What was asked for may be large, and is held no longer than until the command has it.
-    let Placed { arguments, call, heart, .. } = placed;
-    let running = match start(&shared, claim.stem(), tool, (arguments, call), stdin).await {
+    let ClientFiles { arguments, caller, heartbeat, .. } = placed;
+    let running = match start(&shared, claim.id(), tool, (arguments, caller), stdin).await {
         Ok((exec, id, outputs)) => {
             let [stdout, stderr] = outputs;
             let tool = exec.canceller();
-            let heart = heart.map(|heart| {
-                let liveness = Liveness::new(began.into_std(), heart.beat());
-                (heart, liveness)
+            let heartbeat = heartbeat.map(|heartbeat| {
+                let liveness = Liveness::new(began.into_std(), heartbeat.read());
+                (heartbeat, liveness)
             });
-            Running { exec, tool, id, stdout, stderr, input, heart, verdict: None, signalled: None }
+            Running {
+                exec,
+                tool,
+                id,
+                stdout,
+                stderr,
+                input,
+                heartbeat,
+                verdict: None,
+                signalled: None,
+            }
         }
         Err(NotRun { code, why }) => {
-            tracing::debug!(request = %claim.stem(), code, why, "refused");
+            tracing::debug!(request = %claim.id(), code, why, "refused");
             return claim.refuse(&shared.directory, code, &why);
         }
     };
-    running.finish(&shared, claim, &bell, began).await;
+    running.finish(&shared, claim, &notifier, began).await;
 }
 
 /// A command that has started.
@@ -90,37 +100,37 @@ struct Running {
     stdout: Option<Output>,
     stderr: Option<Output>,
     input: Option<Input>,
-    heart: Option<(Heart, Liveness)>,
-    verdict: Option<Verdict>,
+    heartbeat: Option<(HeartbeatFile, Liveness)>,
+    verdict: Option<ToolEnd>,
     /// When its client last had a signal sent to it.
     signalled: Option<Instant>,
 }
 
 /// Why a command was ended by us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum ToolEnd {
     /// Its client is gone.
     Abandoned,
     /// We are told so: the reason its client hears.
-    Ended(Reason),
+    Ended(ExitReason),
 }
 
 impl Running {
-    async fn finish(mut self, shared: &Shared, claim: Claim, bell: &Bell, began: Instant) {
-        let exit = self.follow(shared, &claim, bell, began).await;
+    async fn finish(mut self, shared: &Shared, claim: Claim, notifier: &Notifier, began: Instant) {
+        let exit = self.follow(shared, &claim, notifier, began).await;
         for (output, file) in [(self.stdout, &claim.stdout), (self.stderr, &claim.stderr)] {
             if let Some(output) = output {
                 output.carry_rest(file);
             }
         }
         let ms = began.elapsed().as_millis();
-        if self.verdict == Some(Verdict::Abandoned) {
+        if self.verdict == Some(ToolEnd::Abandoned) {
             tracing::debug!(exec_id = %self.id, ms, "exec end, nobody waits");
-            return claim.forget(&shared.directory);
+            return claim.discard(&shared.directory);
         }
-        let ending = told(exit.map(|exit| exit.ending), self.verdict);
+        let ending = command_exit(exit.map(|exit| exit.ending), self.verdict);
         tracing::debug!(exec_id = %self.id, code = ending.code, ms, "exec end");
-        if ending.reason == Some(Reason::Lost) {
+        if ending.reason == Some(ExitReason::Lost) {
             tracing::warn!(exec_id = %self.id, "runner lost, ending unknown");
         }
         claim.answer(&shared.directory, ending);
@@ -131,12 +141,12 @@ impl Running {
         &mut self,
         shared: &Shared,
         claim: &Claim,
-        bell: &Bell,
+        notifier: &Notifier,
         began: Instant,
     ) -> Option<Exit> {
         let mut ending = shared.ending.subscribe();
         let mut deadline = shared.max_runtime.map(|limit| began + limit);
-        let mut look = interval_at(began + LOOK, LOOK);
+        let mut look = interval_at(began + LIVENESS_INTERVAL, LIVENESS_INTERVAL);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -146,15 +156,15 @@ impl Running {
                     // What does not belong here is as good as no event at all.
                     _ => return None,
                 },
-                () = bell.signal.notified() => self.pass_signal(shared, claim.stem()).await,
+                () = notifier.signal.notified() => self.pass_signal(shared, claim.id()).await,
                 () = elapsed(deadline) => {
                     deadline = None;
-                    self.end(Verdict::Ended(Reason::Timeout), CancelCause::Timeout);
+                    self.end(ToolEnd::Ended(ExitReason::Timeout), CancelCause::Timeout);
                 }
-                () = told_to_end(&mut ending), if self.verdict.is_none() => {
-                    self.end(Verdict::Ended(Reason::Shutdown), CancelCause::Shutdown);
+                () = shutdown_requested(&mut ending), if self.verdict.is_none() => {
+                    self.end(ToolEnd::Ended(ExitReason::Shutdown), CancelCause::Shutdown);
                 }
-                _ = look.tick(), if self.heart.is_some() => self.look(),
+                _ = look.tick(), if self.heartbeat.is_some() => self.look(),
                 moved = carry(&mut self.stdout, &claim.stdout) => {
                     if let Some(full) = settle(&mut self.stdout, moved) {
                         self.end(full, CancelCause::Disconnect);
@@ -165,34 +175,34 @@ impl Running {
                         self.end(full, CancelCause::Disconnect);
                     }
                 }
-                () = feed(&mut self.input, &shared.directory, &bell.input) => {}
+                () = feed(&mut self.input, &shared.directory, &notifier.input) => {}
             }
         }
     }
 
     /// Has the command ended; the first reason is the one that counts.
-    fn end(&mut self, verdict: Verdict, cause: CancelCause) {
+    fn end(&mut self, verdict: ToolEnd, cause: CancelCause) {
         self.verdict.get_or_insert(verdict);
         let recent = self.signalled.is_some_and(|at| at.elapsed() < RECENT);
-        let abandoned = verdict == Verdict::Abandoned;
+        let abandoned = verdict == ToolEnd::Abandoned;
         let interrupt = if abandoned && recent { Interrupt::Skip } else { Interrupt::Send };
         self.tool.cancel(cause, interrupt);
     }
 
     fn look(&mut self) {
-        let Some((heart, liveness)) = &mut self.heart else { return };
-        if liveness.look(std::time::Instant::now(), heart.beat()) {
-            self.heart = None;
+        let Some((heartbeat, liveness)) = &mut self.heartbeat else { return };
+        if liveness.update(std::time::Instant::now(), heartbeat.read()) {
+            self.heartbeat = None;
             tracing::info!(exec_id = %self.id, "disconnect");
-            self.end(Verdict::Abandoned, CancelCause::Disconnect);
+            self.end(ToolEnd::Abandoned, CancelCause::Disconnect);
         }
     }
 
     /// Takes the signal that was placed, and so makes room for another.
-    async fn pass_signal(&mut self, shared: &Shared, stem: &Stem) {
-        let name = stem.file(Part::Signal);
+    async fn pass_signal(&mut self, shared: &Shared, request_id: &RequestId) {
+        let name = request_id.file(FileKind::Signal);
         let read = shared.directory.read(&name, limits::SIGNAL);
-        if read == Err(Unfit::Missing) {
+        if read == Err(FileError::Missing) {
             return;
         }
         let _ = shared.directory.remove(&name);
@@ -209,24 +219,24 @@ impl Running {
 }
 
 /// How often it is looked whether clients are there.
-const LOOK: Duration = Duration::from_secs(1);
+const LIVENESS_INTERVAL: Duration = Duration::from_secs(1);
 /// A client that has just sent a signal has interrupted its command already.
 const RECENT: Duration = Duration::from_millis(2500);
 
 /// Judges a request, and starts its command.
 async fn start(
     shared: &Shared,
-    stem: &Stem,
+    request_id: &RequestId,
     tool: ToolName,
-    (arguments, call): (Arguments, Call),
+    (arguments, caller): (Arguments, CallerInfo),
     stdin: Option<OwnedFd>,
 ) -> Result<(Exec, ExecId, [Option<Output>; 2]), NotRun> {
     let refused = |why: String| NotRun { code: exit::UNKNOWN, why };
     let bits = aifo_process::random_bits();
     let bits = bits.map_err(|error| refused(format!("cannot make an exec id: {error}")))?;
-    let cwd = match call.place(&shared.workspace) {
-        Place::Root => None,
-        Place::Directory(directory) => Some(directory.as_os_str().as_bytes().to_vec()),
+    let cwd = match caller.working_directory(&shared.workspace) {
+        WorkingDirectory::WorkspaceRoot => None,
+        WorkingDirectory::Below(directory) => Some(directory.as_os_str().as_bytes().to_vec()),
     };
     // The id is ours: a mark that a container chose could be another exec's.
     let request = ExecRequest { id: ExecId::from_random(bits), tool, args: arguments.0, cwd };
@@ -241,13 +251,13 @@ async fn start(
     let lease = shared.fleet.host().await.map_err(|error| refused(error.to_string()))?;
     tracing::debug!(
         tool = %request.tool,
-        request = %stem,
+        request = %request_id,
         exec_id = %request.id,
         argv = redact(&request.args),
         "exec"
     );
     let id = request.id.clone();
-    let variables = call.variables_named(command.variables);
+    let variables = caller.variables_named(command.variables);
     let mut exec = lease.start(message(request, command, variables, kind), fds);
     match exec.next().await {
         Some(ExecEvent::Started) => Ok((exec, id, [Some(stdout), Some(stderr)])),
@@ -273,11 +283,11 @@ fn message(
         // The runner's end gives it its own.
         serial: 0,
         id: request.id,
-        elsewhere: Elsewhere::Refuse,
+        outside_directory: OutsideDirectory::Refuse,
         program: Some(command.program.as_os_str().as_bytes().to_vec()),
         environment: Environment::All,
         client: None,
-        tell: Tell::Start,
+        reports: Reports::StartAndExit,
         invocation,
     }
 }
@@ -293,20 +303,22 @@ fn not_started(StartError { cause, message }: StartError, program: &Path) -> Not
 }
 
 /// What the client is told; `None` is an ending that nobody knows.
-fn told(ended: Option<aifo_types::Ending>, verdict: Option<Verdict>) -> Ending {
+fn command_exit(ended: Option<aifo_types::Ending>, verdict: Option<ToolEnd>) -> CommandExit {
     let Some(ended) = ended else {
-        return Ending { code: exit::UNKNOWN, reason: Some(Reason::Lost) };
+        return CommandExit { code: exit::UNKNOWN, reason: Some(ExitReason::Lost) };
     };
     let own = match ended {
         aifo_types::Ending::Exited(_) => None,
-        aifo_types::Ending::Signaled(number) => Some(Reason::Signal(number)),
+        aifo_types::Ending::Signaled(number) => Some(ExitReason::Signal(number)),
     };
     match verdict {
-        Some(Verdict::Ended(Reason::Timeout)) => {
-            Ending { code: exit::TIMED_OUT, reason: Some(Reason::Timeout) }
+        Some(ToolEnd::Ended(ExitReason::Timeout)) => {
+            CommandExit { code: exit::TIMED_OUT, reason: Some(ExitReason::Timeout) }
         }
-        Some(Verdict::Ended(reason)) => Ending { code: ended.exit_code(), reason: Some(reason) },
-        Some(Verdict::Abandoned) | None => Ending { code: ended.exit_code(), reason: own },
+        Some(ToolEnd::Ended(reason)) => {
+            CommandExit { code: ended.exit_code(), reason: Some(reason) }
+        }
+        Some(ToolEnd::Abandoned) | None => CommandExit { code: ended.exit_code(), reason: own },
     }
 }
 
@@ -323,7 +335,7 @@ async fn carry(output: &mut Option<Output>, file: &File) -> Moved {
 }
 
 /// Looks at what was moved; the verdict, if the command is not to go on.
-fn settle(output: &mut Option<Output>, moved: Moved) -> Option<Verdict> {
+fn settle(output: &mut Option<Output>, moved: Moved) -> Option<ToolEnd> {
     match moved {
         Moved::Some(_) => None,
         Moved::End => {
@@ -334,7 +346,7 @@ fn settle(output: &mut Option<Output>, moved: Moved) -> Option<Verdict> {
             if let Some(output) = output.take() {
                 output.drain_unseen();
             }
-            Some(Verdict::Ended(Reason::Output))
+            Some(ToolEnd::Ended(ExitReason::Output))
         }
     }
 }
@@ -353,7 +365,7 @@ async fn elapsed(deadline: Option<Instant>) {
     }
 }
 
-async fn told_to_end(ending: &mut watch::Receiver<bool>) {
+async fn shutdown_requested(ending: &mut watch::Receiver<bool>) {
     // An error means that the daemon itself is gone, and then this task is as well.
     let _ = ending.wait_for(|ending| *ending).await;
 }
@@ -365,21 +377,25 @@ mod tests {
 
     #[test]
     fn a_code_and_what_it_does_not_say() {
-        use Verdict::{Abandoned, Ended};
+        use ToolEnd::{Abandoned, Ended};
         let rows = [
             (Some(Exited(0)), None, 0, None),
             (Some(Exited(137)), None, 137, None),
-            (Some(Signaled(9)), None, 137, Some(Reason::Signal(9))),
-            (None, None, 125, Some(Reason::Lost)),
-            (None, Some(Ended(Reason::Timeout)), 125, Some(Reason::Lost)),
+            (Some(Signaled(9)), None, 137, Some(ExitReason::Signal(9))),
+            (None, None, 125, Some(ExitReason::Lost)),
+            (None, Some(Ended(ExitReason::Timeout)), 125, Some(ExitReason::Lost)),
             // A command that exits with 0 on INT was not done.
-            (Some(Exited(0)), Some(Ended(Reason::Timeout)), 124, Some(Reason::Timeout)),
-            (Some(Signaled(2)), Some(Ended(Reason::Shutdown)), 130, Some(Reason::Shutdown)),
-            (Some(Exited(3)), Some(Ended(Reason::Output)), 3, Some(Reason::Output)),
-            (Some(Signaled(2)), Some(Abandoned), 130, Some(Reason::Signal(2))),
+            (Some(Exited(0)), Some(Ended(ExitReason::Timeout)), 124, Some(ExitReason::Timeout)),
+            (Some(Signaled(2)), Some(Ended(ExitReason::Shutdown)), 130, Some(ExitReason::Shutdown)),
+            (Some(Exited(3)), Some(Ended(ExitReason::Output)), 3, Some(ExitReason::Output)),
+            (Some(Signaled(2)), Some(Abandoned), 130, Some(ExitReason::Signal(2))),
         ];
         for (ended, verdict, code, reason) in rows {
-            assert_eq!(told(ended, verdict), Ending { code, reason }, "{ended:?} {verdict:?}");
+            assert_eq!(
+                command_exit(ended, verdict),
+                CommandExit { code, reason },
+                "{ended:?} {verdict:?}"
+            );
         }
     }
 

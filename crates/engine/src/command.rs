@@ -1,11 +1,11 @@
-//! A command of an engine's, as data.
+//! A command of an engine, as data.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 
 use crate::program::Program;
 
-/// A program, its arguments, and what is added to its environment.
+/// A program, its arguments, and variables for its environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineCommand {
     pub(crate) program: Program,
@@ -30,13 +30,12 @@ impl EngineCommand {
         self
     }
 
-    /// Sets a variable in the command's environment, where a secret may stand.
+    /// Sets a variable in the command's environment. The value may be a secret.
     pub(crate) fn variable(mut self, name: &OsStr, value: &OsStr) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Ready to be run.
     pub(crate) fn prepare(&self) -> std::process::Command {
         let mut command = std::process::Command::new(&self.program.file);
         command.args(&self.args).env("PATH", &self.program.path);
@@ -45,22 +44,22 @@ impl EngineCommand {
     }
 }
 
-/// As one line that can be pasted into a shell. What is only in the environment is not in it.
+/// Formats the command as one line to paste into a shell, without its variables.
 impl fmt::Display for EngineCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A user pastes it where PATH finds the same program.
+        // The PATH of the user's shell finds the same program.
         let file = &self.program.file;
         let program = file.file_name().unwrap_or(file.as_os_str());
-        f.write_str(&quoted(program))?;
+        f.write_str(&shell_quoted(program))?;
         for arg in &self.args {
-            write!(f, " {}", quoted(arg))?;
+            write!(f, " {}", shell_quoted(arg))?;
         }
         Ok(())
     }
 }
 
-/// A word as a POSIX shell reads it back. What is no text is shown as nearly as text can.
-fn quoted(word: &OsStr) -> String {
+/// Quotes a word for a POSIX shell. Invalid UTF-8 is replaced.
+fn shell_quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -74,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_to_paste() {
+    fn displays_a_line_to_paste() {
         let command = EngineCommand::new(&Program::at("/usr/bin/docker"))
             .args(["run", "--env", "TOKEN", "--label", "a=it's", "", "a b"])
             .variable("TOKEN".as_ref(), "secret".as_ref());

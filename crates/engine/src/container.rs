@@ -1,66 +1,67 @@
-//! One container that is to run: what it is made of, as arguments of `run`.
+//! The configuration of a container, as arguments of `run`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::command::EngineCommand;
-use crate::engine::{Engine, EngineError, Flavor};
+use crate::engine::{Engine, EngineError};
+use crate::flavor::Flavor;
 use crate::labels::{Label, Labels};
 
-/// What a container is made of. It is removed by the engine as soon as its first process has ended,
-/// whatever becomes of us.
+/// The configuration of a container. The engine removes the container when its first process ends,
+/// even if the launcher has been killed.
 #[derive(Clone, Debug)]
 pub struct ContainerSpec {
     /// Its name, unique on the engine.
     pub name: String,
-    /// The image it is made from; pulled if the engine does not have it.
+    /// The image; pulled if the engine does not have it.
     pub image: String,
-    /// What it belongs to.
+    /// The labels of its session.
     pub labels: Labels,
     /// The kind of the sidecar.
     pub kind: String,
-    /// The first process: a path in the container and its arguments. The image's own entry point and
-    /// command count for nothing.
+    /// The program of the first process; a path in the container. Replaces the image's entry point
+    /// and command.
     pub entrypoint: PathBuf,
-    /// Its arguments.
+    /// The arguments of the first process.
     pub args: Vec<OsString>,
-    /// What it sees of the host, and where.
+    /// Mounts of host directories, volumes and tmpfs.
     pub mounts: Vec<Mount>,
-    /// Variables over those of the image.
+    /// Variables that are added to the image's, or replace them.
     pub variables: Vec<(OsString, Value)>,
-    /// What it is connected to.
+    /// Its network.
     pub network: Network,
-    /// `--publish` of the engine's, as it was given.
+    /// Values of the engine's `--publish`, unchanged.
     pub publish: Vec<String>,
-    /// What it may use.
-    pub limits: Limits,
-    /// Whether its standard streams are ours.
+    /// Its resource limits.
+    pub limits: ContainerLimits,
+    /// Whether its stdin and stdout are those of the engine's command.
     pub stdio: Stdio,
-    /// Whom its processes run as.
+    /// The user of its processes.
     pub user: User,
-    /// What it may do though it is not root's equal; as a rule nothing.
+    /// Its capabilities; usually none.
     pub capabilities: Vec<&'static str>,
 }
 
-/// Whom a container's processes run as.
+/// The user of a container's processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
-    /// The user who starts it, so that files in the workspace stay that user's.
+    /// The user who starts it, so that new files in the workspace are that user's.
     Caller,
-    /// The container's root, for the one thing nobody else can do: giving files away.
+    /// The container's root, to change the owner of files.
     Root,
 }
 
-/// Whether somebody talks to the first process.
+/// The standard streams of the first process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stdio {
-    /// Nobody does; what it says to stderr is heard.
-    Apart,
-    /// Its stdin and stdout are the command's own.
+    /// Only stderr is attached.
+    Detached,
+    /// stdin and stdout are those of the engine's command.
     Attached,
 }
 
-/// A place in the container.
+/// A mount in the container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mount {
     /// A directory or file of the host.
@@ -69,17 +70,17 @@ pub enum Mount {
         from: PathBuf,
         /// In the container.
         to: PathBuf,
-        /// Nothing can be written there.
+        /// Whether it is mounted read-only.
         read_only: bool,
     },
-    /// A volume of the engine's, made if there is none of this name.
+    /// A volume of the engine, created if there is none of this name.
     Volume {
         /// Its name.
         name: String,
         /// In the container.
         to: PathBuf,
     },
-    /// An empty place that is the processes' own and goes with the container.
+    /// An empty tmpfs, owned by the container's user.
     Scratch {
         /// In the container.
         to: PathBuf,
@@ -87,7 +88,7 @@ pub enum Mount {
 }
 
 impl Mount {
-    /// A directory or file of the host.
+    /// Returns a bind mount.
     pub fn bind(from: &Path, to: impl AsRef<Path>, read_only: bool) -> Self {
         Mount::Bind { from: from.to_owned(), to: to.as_ref().to_owned(), read_only }
     }
@@ -96,53 +97,53 @@ impl Mount {
 /// A variable's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Harmless, and shown on the command line.
+    /// Not secret; an argument of the engine's command.
     Plain(OsString),
-    /// Perhaps a secret: it travels in the environment of the engine's command.
+    /// Possibly secret; in the environment of the engine's command.
     Hidden(OsString),
 }
 
-/// What a container is connected to.
+/// The network of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// A network of the engine's.
+    /// A network of the engine.
     Named(String),
-    /// The network of another container, its `localhost` included.
+    /// The network stack of another container, with its `localhost`.
     Of(String),
-    /// The host's own.
+    /// The host's network stack.
     Host,
-    /// Nothing but itself.
+    /// Loopback only.
     None,
 }
 
-/// What a container may use. `None` is as much as there is.
+/// The resource limits of a container. `None` is unlimited.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Limits {
-    /// Bytes of memory; swap comes not on top.
+pub struct ContainerLimits {
+    /// Bytes of memory. There is no swap.
     pub memory: Option<u64>,
     /// Processes and threads.
     pub pids: Option<u32>,
-    /// Processors, in part: 1.5.
+    /// Processors; a fraction such as 1.5 is allowed.
     pub cpus: Option<f64>,
 }
 
 impl Engine {
-    /// The command that makes and starts a container, and stays with it until it has ended. Errors: a
-    /// path that this engine's command line cannot carry.
+    /// Returns the command that creates and starts a container and ends with it. Errors: a path that
+    /// cannot be an argument of `--mount`.
     pub fn run(&self, spec: &ContainerSpec) -> Result<EngineCommand, EngineError> {
         let mut command = self.command().args(["run", "--rm", "--name", &spec.name]);
-        for label in spec.labels.words() {
+        for label in spec.labels.to_words() {
             command = command.args(["--label", &label]);
         }
         command = command.args(["--label", &format!("{}={}", Label::Kind.name(), spec.kind)]);
         command = match spec.stdio {
-            Stdio::Apart => command.args(["--attach", "stderr"]),
-            // Nothing of it is to be kept in a log: it is the bytes of tools.
+            Stdio::Detached => command.args(["--attach", "stderr"]),
+            // The streams carry the tools' bytes, which the engine must not log.
             Stdio::Attached => command.args(["--interactive", "--log-driver", "none"]),
         };
-        command = self.isolated(command, spec);
+        command = self.with_isolation(command, spec);
         for mount in &spec.mounts {
-            command = self.mounted(command, mount)?;
+            command = self.with_mount(command, mount)?;
         }
         for (name, value) in &spec.variables {
             command = match value {
@@ -157,7 +158,7 @@ impl Engine {
         Ok(command.args(&spec.args))
     }
 
-    fn isolated(&self, mut command: EngineCommand, spec: &ContainerSpec) -> EngineCommand {
+    fn with_isolation(&self, mut command: EngineCommand, spec: &ContainerSpec) -> EngineCommand {
         command = command.args(["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]);
         for capability in &spec.capabilities {
             command = command.args(["--cap-add", capability]);
@@ -186,16 +187,16 @@ impl Engine {
         if let Some(cpus) = limits.cpus {
             command = command.args(["--cpus", &cpus.to_string()]);
         }
-        // Nobody is to wait for a check that an image brings along.
+        // The image's health check does not apply to the runner.
         command.arg("--no-healthcheck").args(["--workdir", "/"])
     }
 
-    /// As whom a container runs so that its processes are the caller's outside.
+    /// Returns the options that make the processes the caller's on the host.
     fn caller(&self) -> Vec<String> {
         let ids = format!("{}:{}", nix::unistd::getuid(), nix::unistd::getgid());
         match (self.flavor(), self.facts().rootless) {
             (_, false) => vec!["--user".to_owned(), ids],
-            // The caller is the root of the namespace that such an engine runs in.
+            // The caller is root in the user namespace of a rootless docker.
             (Flavor::Docker, true) => vec!["--user".to_owned(), "0:0".to_owned()],
             (Flavor::Podman, true) => {
                 vec!["--userns".to_owned(), "keep-id".to_owned(), "--user".to_owned(), ids]
@@ -203,7 +204,11 @@ impl Engine {
         }
     }
 
-    fn mounted(&self, command: EngineCommand, mount: &Mount) -> Result<EngineCommand, EngineError> {
+    fn with_mount(
+        &self,
+        command: EngineCommand,
+        mount: &Mount,
+    ) -> Result<EngineCommand, EngineError> {
         let ids = match (self.flavor(), self.facts().rootless) {
             (Flavor::Docker, true) => "uid=0,gid=0".to_owned(),
             _ => format!("uid={},gid={}", nix::unistd::getuid(), nix::unistd::getgid()),
@@ -211,9 +216,9 @@ impl Engine {
         Ok(match mount {
             Mount::Bind { from, to, read_only } => {
                 let mut word = OsString::from("type=bind,source=");
-                word.push(self.field(from)?);
+                word.push(self.mount_field(from)?);
                 word.push(",destination=");
-                word.push(self.field(to)?);
+                word.push(self.mount_field(to)?);
                 if *read_only {
                     word.push(",readonly");
                 }
@@ -223,7 +228,7 @@ impl Engine {
                 let mut word = OsString::from("type=volume,source=");
                 word.push(name);
                 word.push(",destination=");
-                word.push(self.field(to)?);
+                word.push(self.mount_field(to)?);
                 command.arg("--mount").arg(word)
             }
             Mount::Scratch { to } => match self.flavor() {
@@ -233,21 +238,21 @@ impl Engine {
                     command.arg("--tmpfs").arg(word)
                 }
                 Flavor::Podman => {
-                    // The owner of a tmpfs is the container's user by this one word.
+                    // `chown=true` makes the container's user the owner.
                     let mut word =
                         OsString::from("type=tmpfs,tmpfs-mode=0700,chown=true,destination=");
-                    word.push(self.field(to)?);
+                    word.push(self.mount_field(to)?);
                     command.arg("--mount").arg(word)
                 }
             },
         })
     }
 
-    /// A path as part of `--mount`, whose parts are separated by commas.
-    fn field(&self, path: &Path) -> Result<OsString, EngineError> {
+    /// Checks a path for `--mount`, whose fields are separated by commas.
+    fn mount_field(&self, path: &Path) -> Result<OsString, EngineError> {
         let text = path.to_string_lossy();
         if text.contains([',', '"', '\n']) {
-            return Err(EngineError::Path(path.to_owned()));
+            return Err(EngineError::UnmountablePath(path.to_owned()));
         }
         Ok(path.as_os_str().to_owned())
     }

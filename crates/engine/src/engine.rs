@@ -1,15 +1,15 @@
-//! Finding an engine, and having it do something.
+//! Finds an engine and runs its commands.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use crate::command::EngineCommand;
 use crate::facts::Facts;
+use crate::flavor::Flavor;
 use crate::program::{MissingProgram, Program, Programs};
 
-/// An engine that has answered.
+/// An engine that answers.
 #[derive(Clone, Debug)]
 pub struct Engine {
     flavor: Flavor,
@@ -17,34 +17,25 @@ pub struct Engine {
     facts: Facts,
 }
 
-/// Which engine it is: they share a command line, but not every word of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flavor {
-    /// `docker`
-    Docker,
-    /// `podman`
-    Podman,
-}
-
-/// Which engine is wanted.
+/// The engines to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The first that answers: docker, then podman.
+    /// docker, then podman; the first that answers.
     Any,
-    /// This one.
-    The(Flavor),
+    /// This engine.
+    Only(Flavor),
 }
 
-/// Why an engine is of no use.
+/// Why an engine cannot be used, or a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// No program of that name is in PATH.
-    #[error("no container engine was found: {0} in PATH")]
+    #[error("no container engine found: {0} in PATH")]
     NotFound(&'static str),
-    /// The only program of that name in PATH must not be started.
+    /// Every program of that name in PATH is untrusted.
     #[error(
-        "{flavor} is not started: '{}' is not a trusted program: {why}\n\
-         hint: put the directory of the system's own {flavor} into PATH", file.display()
+        "cannot start {flavor}: '{}' is not a trusted program: {why}\n\
+         hint: put the directory of the system's {flavor} into PATH", file.display()
     )]
     Untrusted {
         /// Which one.
@@ -54,74 +45,57 @@ pub enum EngineError {
         /// Why it is not trusted.
         why: &'static str,
     },
-    /// It is installed, but its daemon is not running, or not ours to use.
+    /// It is installed, but its daemon does not run, or the user may not use it.
     #[error("{flavor} does not answer: {reason}")]
-    Silent {
+    NoAnswer {
         /// Which one.
         flavor: Flavor,
-        /// What it said.
+        /// Its error.
         reason: String,
     },
-    /// It gives containers other users than it is asked for.
+    /// It maps the users of containers to other users.
     #[error(
         "docker maps the users of containers to others (userns-remap), so files in the workspace \
-         would not be yours\nhint: take userns-remap out of the daemon's configuration, or use \
+         would not be yours\nhint: remove userns-remap from the daemon's configuration, or use \
          rootless docker or podman"
     )]
-    Remapped,
+    UsersRemapped,
     /// A command failed.
-    #[error("{} failed: {reason}{}", verb(what), remedy(reason))]
+    #[error("{} failed: {reason}{}", summary(command), hint_for(reason))]
     Failed {
         /// What was run.
-        what: Box<EngineCommand>,
-        /// What it said, or how it ended.
+        command: Box<EngineCommand>,
+        /// Its error message, or its exit status.
         reason: String,
     },
-    /// A command of the engine's did not end.
-    #[error("{} did not end within {} s", verb(what), secs)]
-    Stuck {
+    /// A command did not end in time.
+    #[error("{} did not end within {} s", summary(command), secs)]
+    TimedOut {
         /// What was run.
-        what: Box<EngineCommand>,
-        /// How long it was waited for.
+        command: Box<EngineCommand>,
+        /// The timeout in seconds.
         secs: u64,
     },
-    /// A path that stands for something else on the engine's command line.
+    /// A path with a character that `--mount` cannot carry.
     #[error("'{}' cannot be mounted: its name has a comma, a quote or a line break", .0.display())]
-    Path(PathBuf),
+    UnmountablePath(PathBuf),
 }
 
-/// How long an engine may take for something that is done in milliseconds. A machine that starts
-/// everything at once may be slow; a daemon that hangs is for ever.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-impl Flavor {
-    /// Its program.
-    pub fn program(self) -> &'static str {
-        match self {
-            Flavor::Docker => "docker",
-            Flavor::Podman => "podman",
-        }
-    }
-}
-
-impl fmt::Display for Flavor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.program())
-    }
-}
+/// Timeout of commands that usually take milliseconds; more under load.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Choice {
     fn flavors(self) -> Vec<Flavor> {
         match self {
             Choice::Any => vec![Flavor::Docker, Flavor::Podman],
-            Choice::The(flavor) => vec![flavor],
+            Choice::Only(flavor) => vec![flavor],
         }
     }
 }
 
 impl Engine {
-    /// Finds an engine among `programs` and asks for its facts. Errors: there is none, it does not
-    /// answer, or it cannot be used; of several, the error of the first that is installed.
+    /// Finds an engine among `programs` and reads its properties. Errors: there is none, it does not
+    /// answer, or it cannot be used; of several errors, that of the first installed engine.
     pub async fn find(choice: Choice, programs: &impl Programs) -> Result<Self, EngineError> {
         let mut failure = None;
         for flavor in choice.flavors() {
@@ -139,8 +113,8 @@ impl Engine {
         }
         Err(failure.unwrap_or(EngineError::NotFound(match choice {
             Choice::Any => "neither docker nor podman is",
-            Choice::The(Flavor::Docker) => "docker is not",
-            Choice::The(Flavor::Podman) => "podman is not",
+            Choice::Only(Flavor::Docker) => "docker is not",
+            Choice::Only(Flavor::Podman) => "podman is not",
         })))
     }
 
@@ -150,45 +124,49 @@ impl Engine {
             Flavor::Docker => command.args(["info", "--format", "{{json .}}"]),
             Flavor::Podman => command.args(["info", "--format", "json"]),
         };
-        let silent = |reason: String| EngineError::Silent { flavor, reason };
-        let output = output(&command).await.map_err(|error| silent(error.to_string()))?;
+        let no_answer = |reason: String| EngineError::NoAnswer { flavor, reason };
+        let output = output(&command).await.map_err(|error| no_answer(error.to_string()))?;
         let facts = Facts::parse(flavor, &output.stdout).ok();
         match facts.filter(|facts| output.status.success() && !facts.version.is_empty()) {
             None => {
-                let told = Facts::complaint(&output.stdout).and_then(|told| last_words(&told));
-                Err(silent(told.unwrap_or_else(|| complaint(&output))))
+                let error =
+                    Facts::server_error(&output.stdout).and_then(|error| error_line(&error));
+                Err(no_answer(error.unwrap_or_else(|| failure_reason(&output))))
             }
-            Some(facts) if facts.remapped => Err(EngineError::Remapped),
+            Some(facts) if facts.remapped => Err(EngineError::UsersRemapped),
             Some(facts) => Ok(Engine { flavor, program, facts }),
         }
     }
 
-    /// Which engine it is.
+    /// Returns the kind of engine.
     pub fn flavor(&self) -> Flavor {
         self.flavor
     }
 
-    /// What it told about itself.
+    /// Returns its properties.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// A command of this engine, without arguments yet.
+    /// Returns a command of this engine, without arguments.
     pub fn command(&self) -> EngineCommand {
         EngineCommand::new(&self.program)
     }
 
-    /// Runs a command to its end and returns what it printed. Errors: it failed, or is stuck.
+    /// Runs a command and returns its stdout. Errors: it failed, or timed out.
     pub async fn output(&self, command: &EngineCommand) -> Result<Vec<u8>, EngineError> {
         let output = output(command).await?;
         if output.status.success() {
             return Ok(output.stdout);
         }
-        Err(EngineError::Failed { what: Box::new(command.clone()), reason: complaint(&output) })
+        Err(EngineError::Failed {
+            command: Box::new(command.clone()),
+            reason: failure_reason(&output),
+        })
     }
 
-    /// Starts a command and stays its parent. Its stderr is always ours to read; stdin and stdout
-    /// only if `attached`. A command that nothing depends on is killed when the child is dropped.
+    /// Starts a command with a pipe on stderr, and on stdin and stdout if `attached`. If the container
+    /// outlives the command, dropping the child kills the command.
     pub fn spawn(
         &self,
         command: &EngineCommand,
@@ -196,25 +174,25 @@ impl Engine {
     ) -> std::io::Result<tokio::process::Child> {
         let stream = || if attached { Stdio::piped() } else { Stdio::null() };
         let mut child = tokio::process::Command::from(command.prepare());
-        // A terminal's Ctrl-C is for the agent.
-        child.process_group(0).kill_on_drop(self.outlives_its_command());
+        // Ctrl-C at the terminal must reach only the agent.
+        child.process_group(0).kill_on_drop(self.container_outlives_command());
         child.stdin(stream()).stdout(stream()).stderr(Stdio::piped()).spawn()
     }
 
-    /// Starts a command that nobody waits for, nor hears of. It needs no runtime, and goes on when we
-    /// have ended.
-    pub fn run_unattended(&self, command: &EngineCommand) -> std::io::Result<()> {
+    /// Starts a command without waiting for it. It needs no runtime, and continues after this process
+    /// has ended.
+    pub fn spawn_detached(&self, command: &EngineCommand) -> std::io::Result<()> {
         use std::os::unix::process::CommandExt;
         let mut child = command.prepare();
         child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         child.process_group(0).spawn().map(drop)
     }
 
-    /// Waits until the engine itself counts a container as running, which may be later than its first
-    /// process does, and others can be joined to it.
+    /// Waits until the engine reports a container as running, so that others can join its network. The
+    /// first process may run before that.
     pub async fn wait_until_running(&self, name: &str) -> Result<(), EngineError> {
         match self.flavor {
-            // Its daemon lets nobody ask before that.
+            // Its daemon answers no request before that.
             Flavor::Docker => Ok(()),
             Flavor::Podman => {
                 let wait = ["wait", "--condition", "running", "--interval", "10ms", name];
@@ -223,17 +201,17 @@ impl Engine {
         }
     }
 
-    /// Whether a container goes on as it should without the command that has started it. Without a
-    /// daemon it is that command which keeps its books.
-    pub fn outlives_its_command(&self) -> bool {
+    /// Whether a container is independent of the command that has started it. Without a daemon, that
+    /// command records the container's state.
+    pub fn container_outlives_command(&self) -> bool {
         self.flavor == Flavor::Docker
     }
 
-    /// The command that makes a session's network.
+    /// Returns the command that creates a session's network.
     pub fn create_network(&self, name: &str, labels: &crate::Labels) -> EngineCommand {
-        let words = labels.words();
+        let words = labels.to_words();
         let labels = words.iter().flat_map(|label| ["--label", label.as_str()]);
-        // Podman's networks reach each other unless they are told not to.
+        // Podman's networks reach each other by default.
         let isolation = match self.flavor {
             Flavor::Docker => &[][..],
             Flavor::Podman => &["--opt", "isolate=true"],
@@ -241,7 +219,7 @@ impl Engine {
         self.command().args(["network", "create"]).args(isolation).args(labels).arg(name)
     }
 
-    /// Which of these images the engine has already.
+    /// Whether the engine has this image.
     pub async fn has_image(&self, image: &str) -> bool {
         self.output(&self.command().args(["image", "inspect", "--format", "{{.Id}}", image]))
             .await
@@ -252,52 +230,53 @@ impl Engine {
 async fn output(command: &EngineCommand) -> Result<Output, EngineError> {
     let mut child = tokio::process::Command::from(command.prepare());
     child.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
-    match tokio::time::timeout(PATIENCE, child.output()).await {
+    match tokio::time::timeout(COMMAND_TIMEOUT, child.output()).await {
         Ok(output) => output.map_err(|error| EngineError::Failed {
-            what: Box::new(command.clone()),
+            command: Box::new(command.clone()),
             reason: error.to_string(),
         }),
-        Err(_) => {
-            Err(EngineError::Stuck { what: Box::new(command.clone()), secs: PATIENCE.as_secs() })
-        }
+        Err(_) => Err(EngineError::TimedOut {
+            command: Box::new(command.clone()),
+            secs: COMMAND_TIMEOUT.as_secs(),
+        }),
     }
 }
 
-/// What a command says of its own failure: its last words, for the first are often a preamble.
-fn complaint(output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stderr);
-    last_words(&said).unwrap_or_else(|| format!("{} and no word", output.status))
+/// Returns the last line of a failed command's stderr, because the first is often a preamble.
+fn failure_reason(output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    error_line(&stderr).unwrap_or_else(|| format!("{} with no error output", output.status))
 }
 
-/// The last line with something on it, without the engine's own introduction.
-pub fn last_words(said: &str) -> Option<String> {
+/// Returns the last line that is not empty, without the engine's prefix.
+pub fn error_line(stderr: &str) -> Option<String> {
     let hint = |line: &&str| !line.starts_with("See '") && !line.starts_with("Run '");
-    let line = said.lines().map(str::trim).filter(|line| !line.is_empty()).rfind(hint)?;
+    let line = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).rfind(hint)?;
     let starts = ["Error response from daemon: ", "Error: ", "docker: "];
     let stripped = starts.iter().fold(line, |line, start| line.strip_prefix(start).unwrap_or(line));
     let stripped = stripped.strip_prefix(starts[0]).unwrap_or(stripped);
     Some(stripped.trim_end_matches('.').to_owned())
 }
 
-/// What helps against a complaint, on a line of its own, where that is known.
-fn remedy(reason: &str) -> &'static str {
-    // An older docker's words, a newer one's, and podman's.
+/// Returns a line `hint: ..` with its leading line break, or an empty text.
+fn hint_for(reason: &str) -> &'static str {
+    // The messages of older docker, newer docker and podman.
     let no_room = [
         "could not find an available, non-overlapping IPv4 address pool",
         "all predefined address pools have been fully subnetted",
         "could not find free subnet from subnet pools",
     ];
     if no_room.iter().any(|words| reason.contains(words)) {
-        return "\nhint: there are too many networks: `aifo-coder cleanup` removes those of killed \
-                sessions, and `network prune` of the engine's those that nobody uses; or give it more \
+        return "\nhint: there are too many networks: remove those of killed sessions with \
+                `aifo-coder cleanup`, and unused ones with the engine's `network prune`; or add address \
                 ranges (default-address-pools in docker's daemon.json, default_subnet_pools in podman's \
                 containers.conf)";
     }
     ""
 }
 
-/// `docker network create`: what failed, without its details.
-fn verb(command: &EngineCommand) -> String {
+/// Returns the command without its options: `docker network create`.
+fn summary(command: &EngineCommand) -> String {
     let program = command.program.file.file_name().unwrap_or_default().to_string_lossy();
     let words = command.args.iter().map(|arg| arg.to_string_lossy());
     let words = words.take_while(|word| !word.starts_with('-')).take(2);
@@ -309,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_engine_complains_of() {
+    fn finds_the_error_line() {
         let rows = [
             (
                 "docker: Error response from daemon: No such image: x.\nSee 'docker run --help'.\n",
@@ -318,22 +297,22 @@ mod tests {
             ("Error: no container with name a\n", "no container with name a"),
             ("Trying to pull x...\nError: short-name\n\n", "short-name"),
         ];
-        for (said, expected) in rows {
-            assert_eq!(last_words(said).as_deref(), Some(expected), "{said}");
+        for (stderr, expected) in rows {
+            assert_eq!(error_line(stderr).as_deref(), Some(expected), "{stderr}");
         }
-        assert_eq!(last_words(" \n"), None);
+        assert_eq!(error_line(" \n"), None);
     }
 
     #[test]
-    fn a_failure_is_named_by_its_verb() {
-        let what = EngineCommand::new(&Program::at("/usr/bin/docker"))
+    fn an_error_names_the_command_without_options() {
+        let command = EngineCommand::new(&Program::at("/usr/bin/docker"))
             .args(["network", "create", "--label", "a", "n"]);
-        let error = EngineError::Failed { what: Box::new(what), reason: "no".to_owned() };
+        let error = EngineError::Failed { command: Box::new(command), reason: "no".to_owned() };
         assert_eq!(error.to_string(), "docker network create failed: no");
     }
 
     #[test]
-    fn what_helps_where_there_is_no_room() {
+    fn hints_at_cleanup_when_no_subnet_is_left() {
         let rows = [
             "could not find an available, non-overlapping IPv4 address pool among the defaults to \
              assign to the network",
@@ -341,8 +320,8 @@ mod tests {
             "could not find free subnet from subnet pools",
         ];
         for reason in rows {
-            assert!(remedy(reason).contains("aifo-coder cleanup"), "{reason}");
+            assert!(hint_for(reason).contains("aifo-coder cleanup"), "{reason}");
         }
-        assert_eq!(remedy("network with name n already exists"), "");
+        assert_eq!(hint_for("network with name n already exists"), "");
     }
 }

@@ -1,10 +1,10 @@
-//! What an engine tells about itself.
+//! The properties of an engine, from its `info` command.
 
 use serde::Deserialize;
 
-use crate::engine::Flavor;
+use crate::flavor::Flavor;
 
-/// What an engine is, and how it isolates.
+/// The properties of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Its version.
@@ -13,31 +13,31 @@ pub struct Facts {
     pub system: String,
     /// The kernel its containers run on.
     pub kernel: String,
-    /// It runs as the user, not as root.
+    /// Whether it runs as the user, not as root.
     pub rootless: bool,
-    /// It maps the users of containers to others (docker's `userns-remap`).
+    /// Whether it maps the users of containers to others (docker's `userns-remap`).
     pub remapped: bool,
-    /// How it limits what containers use.
+    /// The cgroup version that limits its containers.
     pub cgroups: CgroupVersion,
     /// The memory of the machine its containers run on, in bytes.
     pub memory: u64,
-    /// AppArmor, SELinux, seccomp: what holds its containers besides.
+    /// Further confinement of its containers: AppArmor, SELinux, seccomp.
     pub security: Vec<String>,
 }
 
-/// The kernel's way of limiting.
+/// The version of the kernel's control groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CgroupVersion {
     /// One hierarchy per resource.
     V1,
-    /// One for all.
+    /// One hierarchy for all resources.
     V2,
-    /// It did not say.
+    /// Not reported.
     Unknown,
 }
 
 impl Facts {
-    /// Reads the answer to `info`. Errors: it is none.
+    /// Parses the output of `info`.
     pub(crate) fn parse(flavor: Flavor, answer: &[u8]) -> Result<Self, serde_json::Error> {
         match flavor {
             Flavor::Docker => serde_json::from_slice(answer).map(docker),
@@ -45,17 +45,17 @@ impl Facts {
         }
     }
 
-    /// What an answer says instead that has no daemon behind it: docker 20.10 gives one all the same,
-    /// and nothing on stderr.
-    pub(crate) fn complaint(answer: &[u8]) -> Option<String> {
+    /// Returns the error in the output of a client without a daemon. docker 20.10 prints it to stdout
+    /// and nothing to stderr.
+    pub(crate) fn server_error(answer: &[u8]) -> Option<String> {
         let info: DockerInfo = serde_json::from_slice(answer).ok()?;
         info.server_errors.into_iter().next()
     }
 
-    /// Whether its containers run on the kernel that we run on, as far as the two names tell.
-    pub fn shares_our_kernel(&self) -> bool {
+    /// Whether its containers run on this machine's kernel, judged by the kernel's release.
+    pub fn shares_host_kernel(&self) -> bool {
         nix::sys::utsname::uname()
-            .is_ok_and(|ours| ours.release().to_str() == Some(self.kernel.as_str()))
+            .is_ok_and(|host| host.release().to_str() == Some(self.kernel.as_str()))
             && !self.system.contains("Docker Desktop")
     }
 }
@@ -75,7 +75,7 @@ struct DockerInfo {
     mem_total: u64,
     #[serde(default)]
     security_options: Vec<String>,
-    /// What it could not ask its daemon.
+    /// Errors of requests to the daemon.
     #[serde(default)]
     server_errors: Vec<String>,
 }
@@ -88,7 +88,7 @@ fn docker(info: DockerInfo) -> Facts {
     let security: Vec<String> = names.collect();
     let has = |name: &str| security.iter().any(|option| option == name);
     Facts {
-        // An answer without a daemon has no version.
+        // A client without a daemon reports no version of the engine.
         version: if info.server_errors.is_empty() { info.server_version } else { String::new() },
         system: info.operating_system,
         kernel: info.kernel_version,
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_answers() {
+    fn parses_docker_and_podman() {
         let docker = br#"{"ServerVersion":"20.10.24","OperatingSystem":"Debian GNU/Linux 12",
             "KernelVersion":"6.1.0","CgroupVersion":"2","MemTotal":1024,
             "SecurityOptions":["name=apparmor","name=seccomp,profile=default","name=rootless"]}"#;
@@ -191,11 +191,11 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_daemon_is_none() {
+    fn output_without_a_daemon_is_an_error() {
         let docker = br#"{"ServerVersion":"","ServerErrors":["Cannot connect"]}"#;
         assert_eq!(Facts::parse(Flavor::Docker, docker).unwrap().version, "");
-        assert_eq!(Facts::complaint(docker).as_deref(), Some("Cannot connect"));
-        assert_eq!(Facts::complaint(b"{}"), None);
+        assert_eq!(Facts::server_error(docker).as_deref(), Some("Cannot connect"));
+        assert_eq!(Facts::server_error(b"{}"), None);
         assert!(Facts::parse(Flavor::Podman, b"{}").is_err());
     }
 }

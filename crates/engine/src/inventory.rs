@@ -1,46 +1,47 @@
-//! What of ours an engine holds.
+//! Lists and removes the containers, networks and volumes of sessions.
 
 use std::path::PathBuf;
 
-use crate::engine::{Engine, EngineError, Flavor};
+use crate::engine::{Engine, EngineError};
+use crate::flavor::Flavor;
 use crate::labels::Label;
 
-/// A container of ours, running or not.
+/// A container of a session, running or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
     /// Its name.
     pub name: String,
-    /// The session it belongs to.
+    /// The session's id.
     pub session: String,
-    /// The kind of its sidecar.
+    /// The sidecar's kind.
     pub kind: String,
-    /// The session's folder.
-    pub folder: PathBuf,
-    /// The image it is made from.
+    /// The session's directory.
+    pub directory: PathBuf,
+    /// Its image.
     pub image: String,
-    /// Its state in the engine's words: `Up 3 minutes`.
+    /// The engine's description of its state: `Up 3 minutes`.
     pub status: String,
 }
 
-/// A network of ours.
+/// A network of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkEntry {
     /// Its name.
     pub name: String,
     /// The session it belongs to.
     pub session: String,
-    /// The session's folder.
-    pub folder: PathBuf,
+    /// The session's directory.
+    pub directory: PathBuf,
 }
 
 impl Engine {
-    /// This user's containers, or those of one session.
+    /// Lists this user's containers, or those of one session.
     pub async fn containers(&self, session: Option<&str>) -> Result<Vec<Container>, EngineError> {
         let label = |label: Label| match self.flavor() {
             Flavor::Docker => format!("{{{{.Label \"{}\"}}}}", label.name()),
             Flavor::Podman => format!("{{{{index .Labels \"{}\"}}}}", label.name()),
         };
-        let labels = [Label::Session, Label::Kind, Label::Folder].map(label).join("\t");
+        let labels = [Label::Session, Label::Kind, Label::Directory].map(label).join("\t");
         let format = format!("{labels}\t{{{{.Names}}}}\t{{{{.Image}}}}\t{{{{.Status}}}}");
         let command = self.command().args(["ps", "--all", "--no-trunc", "--format", &format]);
         let lines = self.lines(command.args(filters(session))).await?;
@@ -54,13 +55,14 @@ impl Engine {
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        // Only here both engines tell labels in the same words.
+        // Both engines print labels alike only with `inspect`.
         let label = |label: Label| format!("{{{{index .Labels \"{}\"}}}}", label.name());
-        let format = format!("{}\t{}\t{{{{.Name}}}}", label(Label::Session), label(Label::Folder));
+        let format =
+            format!("{}\t{}\t{{{{.Name}}}}", label(Label::Session), label(Label::Directory));
         let inspect = self.command().args(["network", "inspect", "--format", &format]);
         let lines = match self.lines(inspect.clone().args(&names)).await {
             Ok(lines) => lines,
-            // One that has gone meanwhile fails the command for all of them.
+            // One network that was removed meanwhile fails the command for all.
             Err(_) => {
                 let mut lines = Vec::new();
                 for name in &names {
@@ -72,18 +74,18 @@ impl Engine {
         Ok(lines.iter().filter_map(|line| network(line)).collect())
     }
 
-    /// The names of the volumes that begin so.
+    /// Lists the names of the volumes that start with `prefix`.
     pub async fn volumes(&self, prefix: &str) -> Result<Vec<String>, EngineError> {
         let filter = format!("name={prefix}");
         let command = self.command().args(["volume", "ls", "--quiet", "--filter", &filter]);
         let mut names = self.lines(command).await?;
-        // The filter takes a name's middle as well.
+        // The filter also matches the middle of a name.
         names.retain(|name| name.starts_with(prefix));
         names.sort_unstable();
         Ok(names)
     }
 
-    /// Removes containers, running or not. One that is gone already is no failure.
+    /// Removes containers, running or not. A missing one is not an error.
     pub async fn remove_containers(&self, names: &[String]) -> Result<(), EngineError> {
         if names.is_empty() {
             return Ok(());
@@ -92,22 +94,22 @@ impl Engine {
         if self.flavor() == Flavor::Podman {
             command = command.args(["--time", "0"]);
         }
-        self.unless_gone(self.output(&command.args(names)).await)
+        self.ignore_missing(self.output(&command.args(names)).await)
     }
 
-    /// Removes a network. One that is gone already is no failure.
+    /// Removes a network. A missing one is not an error.
     pub async fn remove_network(&self, name: &str) -> Result<(), EngineError> {
-        self.unless_gone(self.output(&self.command().args(["network", "rm", name])).await)
+        self.ignore_missing(self.output(&self.command().args(["network", "rm", name])).await)
     }
 
-    /// Removes a volume. One that is gone already is no failure.
+    /// Removes a volume. A missing one is not an error.
     pub async fn remove_volume(&self, name: &str) -> Result<(), EngineError> {
-        self.unless_gone(self.output(&self.command().args(["volume", "rm", name])).await)
+        self.ignore_missing(self.output(&self.command().args(["volume", "rm", name])).await)
     }
 
-    fn unless_gone(&self, done: Result<Vec<u8>, EngineError>) -> Result<(), EngineError> {
+    fn ignore_missing(&self, done: Result<Vec<u8>, EngineError>) -> Result<(), EngineError> {
         match done {
-            Err(EngineError::Failed { reason, .. }) if is_gone(&reason) => Ok(()),
+            Err(EngineError::Failed { reason, .. }) if means_missing(&reason) => Ok(()),
             done => done.map(|_| ()),
         }
     }
@@ -119,8 +121,8 @@ impl Engine {
     }
 }
 
-/// Whether a complaint says that what was to go is gone, or going.
-fn is_gone(reason: &str) -> bool {
+/// Whether an error means that the object is missing, or is being removed.
+fn means_missing(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     let words =
         ["no such ", "not found", "already in progress", "no container with", "no network with"];
@@ -142,7 +144,7 @@ fn container(line: &str) -> Option<Container> {
     Some(Container {
         session: fields.next()?,
         kind: fields.next()?,
-        folder: fields.next()?.into(),
+        directory: fields.next()?.into(),
         name: fields.next()?,
         image: fields.next()?,
         status: fields.next()?,
@@ -153,7 +155,7 @@ fn network(line: &str) -> Option<NetworkEntry> {
     let mut fields = line.split('\t').map(str::to_owned);
     Some(NetworkEntry {
         session: fields.next()?,
-        folder: fields.next()?.into(),
+        directory: fields.next()?.into(),
         name: fields.next()?,
     })
 }

@@ -1,53 +1,52 @@
-//! The labels by which we know our own.
+//! Labels of the containers and networks of sessions.
 
 use std::path::{Path, PathBuf};
 
 /// A label's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
-    /// The id of the session it belongs to.
+    /// The session's id.
     Session,
     /// The kind of the sidecar.
     Kind,
-    /// The user that started it: an engine may serve several.
+    /// The uid of the session's user, because an engine can serve several users.
     User,
-    /// The session's folder, which tells whether it still runs.
-    Folder,
+    /// The session directory, whose lock shows whether the session runs.
+    Directory,
 }
 
 impl Label {
-    /// As the engine knows it.
+    /// Returns the label's name on the engine.
     pub fn name(self) -> &'static str {
         match self {
             Label::Session => "dev.aifo.session",
             Label::Kind => "dev.aifo.kind",
             Label::User => "dev.aifo.user",
-            Label::Folder => "dev.aifo.folder",
+            Label::Directory => "dev.aifo.folder",
         }
     }
 }
 
-/// What everything that a session makes carries.
+/// The labels of everything that one session creates on an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
     /// The session's id.
     pub session: String,
-    /// The session's folder.
-    pub folder: PathBuf,
+    /// The session directory.
+    pub directory: PathBuf,
 }
 
 impl Labels {
-    /// Of a session with this folder.
-    pub fn of_session(session: &str, folder: &Path) -> Self {
-        Labels { session: session.to_owned(), folder: folder.to_owned() }
+    /// Returns the labels of a session.
+    pub fn of_session(session: &str, directory: &Path) -> Self {
+        Labels { session: session.to_owned(), directory: directory.to_owned() }
     }
 
-    /// As `name=value` words.
-    pub(crate) fn words(&self) -> [String; 3] {
+    pub(crate) fn to_words(&self) -> [String; 3] {
         [
             format!("{}={}", Label::Session.name(), self.session),
             format!("{}={}", Label::User.name(), nix::unistd::getuid()),
-            format!("{}={}", Label::Folder.name(), self.folder.display()),
+            format!("{}={}", Label::Directory.name(), self.directory.display()),
         ]
     }
 }

@@ -1,10 +1,10 @@
-//! Container engines, through the command lines they bring along: `docker` and `podman`.
+//! Container engines, through their command lines `docker` and `podman`.
 //!
-//! In scope: finding an engine and what it can do; its commands as data, so that what would be run
-//! can be shown without being run; running them; what of ours it holds, by our labels.
+//! In scope: finding an engine and its properties; its commands as data, so that a dry run can print
+//! them; running them; listing a session's containers and networks by their labels.
 //!
-//! Out of scope: what a sidecar is made of (`aifo-sidecar`), and everything on the way of a tool
-//! call, where no engine is asked for anything.
+//! Out of scope: the contents of a sidecar (`aifo-sidecar`), and the path of a tool call, which runs
+//! no engine command.
 //!
 //! ```no_run
 //! use aifo_engine::{Choice, Engine, Programs};
@@ -18,23 +18,24 @@
 //! # }
 //! ```
 //!
-//! Architecture invariant: this crate searches no PATH; its caller says which program is an engine, and
-//! which are trusted ([`Programs`]). No secret is ever an argument here. A value that could be one reaches the
-//! engine through the environment of its command.
+//! Architecture invariant: this crate searches no PATH; the caller finds the trusted programs
+//! ([`Programs`]). No argument is a secret: such values are in the environment of the engine's command.
 
 mod command;
 mod container;
 mod engine;
 mod facts;
+mod flavor;
 mod inventory;
 mod labels;
 mod program;
 mod user_container;
 
 pub use command::EngineCommand;
-pub use container::{ContainerSpec, Limits, Mount, Network, Stdio, User, Value};
-pub use engine::{Choice, Engine, EngineError, Flavor, last_words};
+pub use container::{ContainerLimits, ContainerSpec, Mount, Network, Stdio, User, Value};
+pub use engine::{Choice, Engine, EngineError, error_line};
 pub use facts::{CgroupVersion, Facts};
+pub use flavor::Flavor;
 pub use inventory::{Container, NetworkEntry};
 pub use labels::{Label, Labels};
 pub use program::{MissingProgram, Program, Programs};

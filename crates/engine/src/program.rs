@@ -1,4 +1,4 @@
-//! The programs that engines are started by.
+//! The programs of the engines.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,26 +8,26 @@ use std::path::PathBuf;
 pub struct Program {
     /// The program; an absolute path.
     pub file: PathBuf,
-    /// PATH for the program, in which it looks for its own helpers.
+    /// PATH for the program, which finds its helper programs there.
     pub path: OsString,
 }
 
 /// Finds the programs of this machine. The implementation decides which of them are trusted.
 pub trait Programs {
-    /// The program of this name. Errors: it is not installed, or must not be started.
+    /// Finds the program of this name. Errors: it is not installed, or must not be started.
     fn find(&self, name: &str) -> Result<Program, MissingProgram>;
 }
 
-/// Why there is no program to start.
+/// Why no program was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MissingProgram {
-    /// PATH has none of that name.
+    /// PATH has no program of that name.
     Absent,
-    /// The only ones in PATH must not be started.
+    /// Every program of that name in PATH is untrusted.
     Untrusted {
         /// The first of them.
         file: PathBuf,
-        /// Why not.
+        /// Why it is untrusted.
         why: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! A container that is its user's own: what it is, and how something gets into it.
+//! A container of the user's own: inspects it, copies files into it and executes programs in it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,35 +9,35 @@ use crate::command::EngineCommand;
 use crate::container::Stdio;
 use crate::engine::{Engine, EngineError};
 
-/// A container that somebody else has made, and looks after.
+/// A container that no session has created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserContainer {
-    /// In the engine's words: `running`, `paused`, `exited`.
+    /// The engine's name of its state: `running`, `paused`, `exited`.
     pub state: String,
-    /// Whom its processes run as; empty for root.
+    /// The user of its processes; empty for root.
     user: String,
-    mounts: Vec<Mounted>,
+    mounts: Vec<MountPoint>,
 }
 
-/// A place in it that is not of its image.
+/// A mounted directory or file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Mounted {
-    /// On the host, for what comes from there.
+struct MountPoint {
+    /// The source on the host; `None` for a volume.
     from: Option<PathBuf>,
     to: PathBuf,
 }
 
-/// As whom something is executed in a container.
+/// The user that executes a program in a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecAs {
-    /// The user that its own processes run as.
-    Itself,
-    /// Root, who may remove what the engine has put there.
+    /// The user of the container's own processes.
+    ContainerUser,
+    /// Root, which may remove files that the engine has copied.
     Root,
 }
 
 impl UserContainer {
-    /// Whether something can be executed in it.
+    /// Whether programs can be executed in it.
     pub fn is_running(&self) -> bool {
         self.state == "running"
     }
@@ -48,15 +48,16 @@ impl UserContainer {
         ["", "0", "root"].contains(&user)
     }
 
-    /// Where a directory of the host, given by its real path, is seen in it.
-    pub fn path_of(&self, directory: &Path) -> Option<PathBuf> {
+    /// Returns the path in the container of a host directory, given by its real path. `None` if the
+    /// directory is not mounted, or another mount hides it.
+    pub fn path_inside(&self, directory: &Path) -> Option<PathBuf> {
         let seen = self.mounts.iter().filter_map(|mount| {
-            // The engine tells a path as it was given.
+            // The engine returns a path as the user wrote it.
             let from = mount.from.as_ref()?;
             let from = from.canonicalize().unwrap_or_else(|_| from.clone());
             let below = directory.strip_prefix(&from).ok()?;
             let inside: PathBuf = mount.to.components().chain(below.components()).collect();
-            // A deeper mount hides what would be there.
+            // A mount further down hides the directory.
             let is_hidden = self.mounts.iter().any(|other| {
                 other.to != mount.to
                     && other.to.starts_with(&mount.to)
@@ -70,31 +71,33 @@ impl UserContainer {
 }
 
 impl Engine {
-    /// Asks about a container, whoever made it. Errors: there is none of this name.
+    /// Inspects a container. Errors: there is none of this name.
     pub async fn user_container(&self, name: &str) -> Result<UserContainer, EngineError> {
         let command = self.inspect_container(name);
         let answer = self.output(&command).await?;
         parse(&answer).map_err(|error| EngineError::Failed {
-            what: Box::new(command),
+            command: Box::new(command),
             reason: error.to_string(),
         })
     }
 
-    /// The command that asks about a container.
+    /// Returns the command that inspects a container.
     pub fn inspect_container(&self, name: &str) -> EngineCommand {
-        self.command().args(["container", "inspect", "--format", ANSWER, name])
+        self.command().args(["container", "inspect", "--format", INSPECT_FORMAT, name])
     }
 
-    /// The command that puts a folder of the host's into a folder of a container, as root's.
-    pub fn copy_into(&self, folder: &Path, name: &str, into: &str) -> EngineCommand {
-        self.command().arg("cp").arg(folder).arg(format!("{name}:{into}"))
+    /// Returns the command that copies a host directory into a container's directory. Root owns the
+    /// copy.
+    pub fn copy_into(&self, directory: &Path, name: &str, into: &str) -> EngineCommand {
+        self.command().arg("cp").arg(directory).arg(format!("{name}:{into}"))
     }
 
-    /// The command that executes something in a container, with its streams as ours or with none.
+    /// Returns the command that executes a program in a container, with the command's stdin if `stdio`
+    /// is [`Stdio::Attached`].
     pub fn exec<S: AsRef<OsStr>>(
         &self,
         name: &str,
-        who: ExecAs,
+        user: ExecAs,
         stdio: Stdio,
         words: impl IntoIterator<Item = S>,
     ) -> EngineCommand {
@@ -102,28 +105,27 @@ impl Engine {
         if stdio == Stdio::Attached {
             command = command.arg("--interactive");
         }
-        if who == ExecAs::Root {
+        if user == ExecAs::Root {
             command = command.args(["--user", "0"]);
         }
         command.arg(name).args(words)
     }
 }
 
-/// The answer as both engines give it: of all that there is they tell in different forms.
-const ANSWER: &str =
+/// A format that both engines print alike; their complete outputs differ.
+const INSPECT_FORMAT: &str =
     r#"{"state":{{json .State.Status}},"user":{{json .Config.User}},"mounts":{{json .Mounts}}}"#;
 
 #[derive(Deserialize)]
-struct Answer {
+struct InspectOutput {
     state: String,
     user: String,
-    /// There may be none.
-    mounts: Option<Vec<Mount>>,
+    mounts: Option<Vec<MountInfo>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Mount {
+struct MountInfo {
     r#type: String,
     #[serde(default)]
     source: PathBuf,
@@ -131,10 +133,10 @@ struct Mount {
 }
 
 fn parse(answer: &[u8]) -> Result<UserContainer, serde_json::Error> {
-    let Answer { state, user, mounts } = serde_json::from_slice(answer)?;
-    let mounted = |mount: Mount| {
+    let InspectOutput { state, user, mounts } = serde_json::from_slice(answer)?;
+    let mounted = |mount: MountInfo| {
         let is_bind = mount.r#type == "bind";
-        Mounted { from: is_bind.then_some(mount.source), to: mount.destination }
+        MountPoint { from: is_bind.then_some(mount.source), to: mount.destination }
     };
     let mounts = mounts.unwrap_or_default().into_iter().map(mounted).collect();
     Ok(UserContainer { state, user, mounts })
@@ -144,15 +146,15 @@ fn parse(answer: &[u8]) -> Result<UserContainer, serde_json::Error> {
 mod tests {
     use super::*;
 
-    const TOLD: &str = r#"{"state":"running","user":"node:node","mounts":[
+    const INSPECT_OUTPUT: &str = r#"{"state":"running","user":"node:node","mounts":[
         {"Type": "bind", "Source": "/home/me/projects", "Destination": "/src", "RW": true},
         {"Type": "bind", "Source": "/home/me/projects/it", "Destination": "/app", "RW": true},
         {"Type": "volume", "Name": "v", "Source": "/var/lib/v", "Destination": "/src/hidden"}
     ]}"#;
 
     #[test]
-    fn what_an_engine_tells() {
-        let container = parse(TOLD.as_bytes()).unwrap();
+    fn parses_inspect_output() {
+        let container = parse(INSPECT_OUTPUT.as_bytes()).unwrap();
         assert!(container.is_running() && !container.runs_as_root());
         let rows = [
             ("/home/me/projects/it", Some("/app")),
@@ -164,16 +166,16 @@ mod tests {
             ("/var/lib/v", None),
         ];
         for (directory, inside) in rows {
-            let found = container.path_of(Path::new(directory));
+            let found = container.path_inside(Path::new(directory));
             assert_eq!(found.as_deref(), inside.map(Path::new), "{directory}");
         }
         let bare = parse(br#"{"state":"exited","user":"","mounts":null}"#).unwrap();
         assert!(!bare.is_running() && bare.runs_as_root());
-        assert_eq!(bare.path_of(Path::new("/home/me")), None);
+        assert_eq!(bare.path_inside(Path::new("/home/me")), None);
     }
 
     #[test]
-    fn whose_processes_run_as_root() {
+    fn recognises_root() {
         for (user, is_root) in [
             ("", true),
             ("0", true),

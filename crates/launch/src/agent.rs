@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use aifo_process::signal_process;
 use aifo_sidecar::{CONTAINER_TMP, CONTAINER_WORKSPACE};
-use aifo_types::{Ending, Signal, Token, encode_given, env};
+use aifo_types::{Ending, Signal, Token, encode_variables, env};
 use nix::unistd::Pid;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
@@ -83,7 +83,7 @@ impl Agent {
         let Some(mut command) = self.command(session)? else {
             return Ok(AgentEnd::NotStarted(io::ErrorKind::NotFound.into()));
         };
-        session.begin_tally();
+        session.start_call_stats();
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => return Ok(AgentEnd::NotStarted(error)),
@@ -263,7 +263,7 @@ impl Inside {
         command.env(env::WORKSPACE, &self.workspace);
         command.env(env::FORWARDED, &self.forwarded);
         // Not on the command line, which everybody can read.
-        command.env(env::GIVEN, encode_given(variables));
+        command.env(env::COMMAND_ENV, encode_variables(variables));
         let here = std::env::current_dir().ok();
         let inside = here.filter(|here| here.starts_with(&self.workspace));
         command.current_dir(inside.as_deref().unwrap_or(&self.workspace));
@@ -354,15 +354,17 @@ mod tests {
             workspace: "/ws".into(),
             url: "unix:///agent.sock".into(),
             token: Token::from_random([7; 16]),
-            forwarded: env::GIVEN.into(),
+            forwarded: env::COMMAND_ENV.into(),
         });
         let command = inside.command_with(OsStr::new("make"), &variables);
-        let given = encode_given(&variables);
-        assert!(environment(&command).contains(&(OsStr::new(env::GIVEN), OsStr::new(&given))));
+        let given = encode_variables(&variables);
+        assert!(
+            environment(&command).contains(&(OsStr::new(env::COMMAND_ENV), OsStr::new(&given)))
+        );
         let args: Vec<_> = command.as_std().get_args().collect();
         assert_eq!(args, ["--call", "aifo-agent", "make"]);
         // What the launcher itself may have of that name is not passed on.
         let command = inside.command(OsStr::new("make"));
-        assert!(environment(&command).contains(&(OsStr::new(env::GIVEN), OsStr::new(""))));
+        assert!(environment(&command).contains(&(OsStr::new(env::COMMAND_ENV), OsStr::new(""))));
     }
 }

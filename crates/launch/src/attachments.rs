@@ -52,7 +52,7 @@ impl Attachments {
             engine: self.engine.clone(),
             session: session.to_owned(),
             runner_program: runner.to_owned(),
-            folder: folder.to_owned(),
+            directory: folder.to_owned(),
             workspace: workspace.to_owned(),
             containers: self.containers.clone(),
         }

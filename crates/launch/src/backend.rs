@@ -40,7 +40,7 @@ impl RunnerTransport {
     /// For containers of an engine.
     fn containers(self, engine: &Engine) -> Transport {
         match self {
-            RunnerTransport::Auto if engine.facts().shares_our_kernel() => Transport::Descriptors,
+            RunnerTransport::Auto if engine.facts().shares_host_kernel() => Transport::Descriptors,
             RunnerTransport::Auto | RunnerTransport::Stdio => Transport::Stream,
             RunnerTransport::Socket => Transport::Descriptors,
         }
@@ -92,7 +92,7 @@ pub struct Containers {
     /// What podman takes networks from, where its settings say something of their own.
     pub pools: Option<Vec<Subnet>>,
     /// What each of them may use.
-    pub limits: aifo_engine::Limits,
+    pub limits: aifo_engine::ContainerLimits,
     /// What else of the user's they get to see.
     pub admitted: Vec<Admitted>,
 }
@@ -108,7 +108,7 @@ impl Containers {
             net: Net::default(),
             publish: Vec::new(),
             pools: None,
-            limits: aifo_engine::Limits {
+            limits: aifo_engine::ContainerLimits {
                 memory: Some(memory).filter(|memory| *memory > 0),
                 pids: Some(DEFAULT_PIDS),
                 cpus: None,

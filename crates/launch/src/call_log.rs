@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use aifo_proxy::CallLog;
 
-use crate::tally::TallyKeeper;
+use crate::call_stats::CallCounter;
 
 /// Logs of this many sessions are kept, the newest ones.
 const KEPT: usize = 20;
@@ -45,7 +45,7 @@ pub(crate) fn open(
     id: &str,
     folder: &Path,
     logs: CallLogs,
-    tally: Arc<TallyKeeper>,
+    call_counter: Arc<CallCounter>,
 ) -> io::Result<(PathBuf, CallLog)> {
     let name = format!("{id}.jsonl");
     let kept = log_directory().filter(|_| logs == CallLogs::Kept).filter(|directory| {
@@ -63,7 +63,7 @@ pub(crate) fn open(
         None => create(&folder.join(&name)).map(|file| (folder.join(&name), file))?,
     };
     let log = CallLog::new(move |record| {
-        tally.add(record);
+        call_counter.add(record);
         let Ok(mut line) = serde_json::to_vec(record) else { return };
         line.push(b'\n');
         // One write per line, so that a reader never sees half of one. That the disk is full is no

@@ -137,13 +137,13 @@ async fn on_engine(
     found: &mut BTreeMap<String, Remains>,
 ) -> Result<(), EngineError> {
     for container in engine.containers(None).await? {
-        if !is_held(&container.folder) {
+        if !is_held(&container.directory) {
             let part = Part::Container { engine: engine.clone(), name: container.name };
             Remains::of(found, &container.session).parts.push(part);
         }
     }
     for network in engine.networks(None).await? {
-        if !is_held(&network.folder) {
+        if !is_held(&network.directory) {
             let part = Part::Network { engine: engine.clone(), name: network.name };
             Remains::of(found, &network.session).parts.push(part);
         }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aifo_policy::{Forwarding, NotifyRules, Policy};
-use aifo_proxy::{Board, CallLog, Limits, Listener, Proxy, ProxyConfig, SharedPlaces, Transcript};
+use aifo_proxy::{
+    CallLog, Limits, Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript,
+};
 use aifo_sidecar::{Backend, Fleet, Reporter, Startup};
 use aifo_types::{Endpoint, Kind, Token, ToolName, env};
 use nix::unistd::getuid;
@@ -35,7 +37,7 @@ pub(crate) struct DoorConfig {
     /// What of our environment the agent gets.
     pub(crate) forwarding: Forwarding,
     /// Which descriptors may be handed over.
-    pub(crate) places: SharedPlaces,
+    pub(crate) places: SharedDirectories,
     /// Who is told how the container comes up.
     pub(crate) reporter: Reporter,
 }
@@ -55,7 +57,7 @@ impl Door {
         let fleet = Arc::new(fleet);
         let mut forwarding = config.forwarding;
         // A name of ours, which can only be right.
-        let _ = forwarding.allow(env::GIVEN);
+        let _ = forwarding.allow(env::COMMAND_ENV);
         let forwarded = forwarding.additions_text();
         let proxy = Proxy::new(
             ProxyConfig {
@@ -64,12 +66,12 @@ impl Door {
                 forwarding,
                 notify: NotifyRules { allowlist: Vec::new(), ..NotifyRules::default() },
                 call_log: CallLog::default(),
-                board: Board::default(),
+                running_table: RunningTable::default(),
                 limits: Limits::default(),
                 max_runtime: None,
                 transcript: Transcript::Plain,
                 spool_dir: config.tmp,
-                places: config.places,
+                shared_directories: config.places,
                 program: Some(Path::new(SHIMS).join(ENTRY)),
             },
             Arc::clone(&fleet),

@@ -39,6 +39,7 @@ mod attachments;
 mod backend;
 mod cache;
 mod call_log;
+mod call_stats;
 mod check;
 mod cleanup;
 mod config;
@@ -63,7 +64,6 @@ mod session;
 mod shim_binary;
 mod shims;
 mod start;
-mod tally;
 mod toolchain;
 mod trusted;
 mod versions;
@@ -77,12 +77,13 @@ pub use aifo_engine::{
 pub use aifo_policy::{Forwarding, NotifyEnvironment, NotifyRules, Policy};
 pub use aifo_proxy::{Limits, RunningTool};
 pub use aifo_sidecar::{
-    Admitted, CacheOwner, Images, Net, News, ProjectKey, Reporter, SidecarError, Startup,
+    Admitted, CacheOwner, Images, Net, ProjectKey, Reporter, SidecarError, SidecarEvent, Startup,
 };
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend, missing_images};
 pub use cache::{Cache, CacheError, CachePlace, caches};
 pub use call_log::{CallLogs, log_directory, state_directory};
+pub use call_stats::CallStats;
 pub use check::Finding;
 pub use cleanup::{Part, Remains, RemoveError, Survey, killed_sessions, survey};
 pub use config::{SessionConfig, Verbosity};
@@ -100,7 +101,6 @@ pub use running::{SessionInfo, running_sessions};
 pub use session::Session;
 pub use shim_binary::{ShimBinary, ShimBinaryError};
 pub use shims::path_without_shims;
-pub use tally::Tally;
 pub use toolchain::{Toolchain, Version, VersionSource};
 pub use trusted::TrustedPrograms;
 pub use versions::project_version;

@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use aifo_proxy::{Board, RunningTool};
+use aifo_proxy::{RunningTable, RunningTool};
 use aifo_types::{Kind, Token, env};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -73,7 +73,7 @@ const CARD: &str = "session.json";
 const NEW_CARD: &str = "session.json.new";
 const TOKEN: &str = "token";
 /// Of the file that says what runs.
-pub(crate) const BOARD: &str = "running";
+pub(crate) const RUNNING_TABLE: &str = "running";
 
 impl SessionInfo {
     /// What a client needs to join the session, as [`Session::variables`](crate::Session) has it.
@@ -126,7 +126,7 @@ impl SessionInfo {
 
     /// The tools that run in it, the longest running first.
     pub fn running_tools(&self) -> Vec<RunningTool> {
-        Board::read(&self.folder.join(BOARD)).unwrap_or_default()
+        RunningTable::read(&self.folder.join(RUNNING_TABLE)).unwrap_or_default()
     }
 
     /// The record of a session, living or not, in its directory. `None` if it was never ready, or if

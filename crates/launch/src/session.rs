@@ -9,6 +9,7 @@ use aifo_sidecar::{ContainerBackend, Fleet};
 use aifo_types::{Kind, Token, ToolName};
 use tokio::task::JoinSet;
 
+use crate::call_stats::{CallCounter, CallStats};
 use crate::config::Verbosity;
 use crate::door::Door;
 use crate::folder::Folder;
@@ -16,7 +17,6 @@ use crate::host_watch::HostWatch;
 use crate::running::SessionInfo;
 use crate::serving::Serving;
 use crate::shim_binary::ShimBinary;
-use crate::tally::{Tally, TallyKeeper};
 
 /// A running session. [`Session::close`] ends it in good order; dropping it is the emergency exit,
 /// which still removes the folders and lets the sidecars go.
@@ -35,7 +35,7 @@ pub struct Session {
     pub(crate) containers: Option<ContainerBackend>,
     /// Where the agent runs, if that is a container.
     pub(crate) door: Option<Door>,
-    pub(crate) tally: Arc<TallyKeeper>,
+    pub(crate) call_counter: Arc<CallCounter>,
     /// Which of the agent's tools is asked whether all is well.
     pub(crate) probe: Option<ToolName>,
     pub(crate) shim: ShimBinary,
@@ -95,8 +95,8 @@ impl Session {
     }
 
     /// Counts tool calls from here on.
-    pub(crate) fn begin_tally(&self) {
-        self.tally.begin();
+    pub(crate) fn start_call_stats(&self) {
+        self.call_counter.begin();
     }
 
     /// The project's root; a real path.
@@ -133,18 +133,18 @@ impl Session {
     /// Ends the session: nobody is let in any more, every tool is ended by the ladder and its
     /// client told, the sidecars go, and the folders with them. Returns what the tools came to since
     /// the agent was started, or if none was, since the beginning.
-    pub async fn close(self) -> Tally {
+    pub async fn close(self) -> CallStats {
         if let Some(door) = self.door {
             door.close().await;
         }
         self.serving.stop().await;
         if let Some(containers) = &self.containers {
             // Of those that start on demand one may be on its way, and nobody waits for it any more.
-            containers.call_off();
+            containers.cancel_starts();
         }
         self.fleet.stop().await;
         clean(self.containers.as_ref()).await;
-        self.tally.now()
+        self.call_counter.now()
     }
 }
 

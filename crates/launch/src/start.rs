@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use aifo_process::raise_open_files;
-use aifo_proxy::{Board, Listener, Proxy, ProxyConfig, SharedPlaces, Transcript};
+use aifo_proxy::{Listener, Proxy, ProxyConfig, RunningTable, SharedDirectories, Transcript};
 use aifo_sidecar::{
     CONTAINER_TMP, CONTAINER_WORKSPACE, Caches, ContainerBackend, Fleet, LocalBackend,
     LocalConfinement, Transport,
@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 
 use crate::backend::{self, Chosen, SidecarBackend};
 use crate::call_log::{self, CallLogs};
+use crate::call_stats::CallCounter;
 use crate::check;
 use crate::config::{SessionConfig, Verbosity};
 use crate::door::{Door, DoorConfig};
@@ -27,11 +28,10 @@ use crate::folder::{Folder, PREFIX, TMP_SUFFIX, runtime_directory, temporary_dir
 use crate::ground::CheckedWorkspace;
 use crate::place;
 use crate::project::record_session;
-use crate::running::{BOARD, SessionInfo, in_order, keep_card};
+use crate::running::{RUNNING_TABLE, SessionInfo, in_order, keep_card};
 use crate::serving::Serving;
 use crate::session::{Session, clean};
 use crate::shims::{link_tools, path_without_shims};
-use crate::tally::TallyKeeper;
 use crate::toolchain::{Toolchain, VersionSource};
 use crate::trusted::TrustedPrograms;
 
@@ -55,7 +55,7 @@ impl Session {
         // Listening comes before the sidecars, so that a socket in use costs nobody a wait.
         let front = Front::open(config.listen.take(), ground.folder.path())?;
         let backends = Backends::choose(&config, &ground).await?;
-        let places = SharedPlaces::new(ground.workspace.clone(), backends.shared.clone())?;
+        let places = SharedDirectories::new(ground.workspace.clone(), backends.shared.clone())?;
         let containers = backends.chosen.containers.clone();
         // One part may fail while the other is still on its way: all of it is taken down then.
         let started = tokio::select! {
@@ -89,9 +89,9 @@ impl Session {
         let token = Token::from_random(aifo_process::random_bits()?);
         let mut running = fleet.running();
         let up_now = in_order(fleet.offered(), &running.borrow_and_update());
-        let tally = Arc::new(TallyKeeper::default());
+        let call_counter = Arc::new(CallCounter::default());
         let (log, call_log) =
-            call_log::open(&id, folder.path(), config.call_logs, Arc::clone(&tally))?;
+            call_log::open(&id, folder.path(), config.call_logs, Arc::clone(&call_counter))?;
         let info = SessionInfo {
             id,
             pid: std::process::id(),
@@ -120,7 +120,7 @@ impl Session {
                 forwarding: config.forwarding,
                 notify: config.notify,
                 call_log,
-                board: Board::create(&folder.path().join(BOARD))?,
+                running_table: RunningTable::create(&folder.path().join(RUNNING_TABLE))?,
                 limits: config.limits,
                 max_runtime: config.max_runtime,
                 transcript: match config.verbosity {
@@ -128,7 +128,7 @@ impl Session {
                     Verbosity::Verbose => Transcript::OnOwnLines,
                 },
                 spool_dir: tmp.path().to_owned(),
-                places,
+                shared_directories: places,
                 program: None,
             },
             Arc::clone(&fleet),
@@ -145,7 +145,7 @@ impl Session {
             fleet,
             containers,
             door,
-            tally,
+            call_counter,
             probe,
             shim: config.shim.clone(),
             host_watch: OnceLock::new(),
@@ -281,7 +281,7 @@ struct Up {
     fleet: Arc<Fleet>,
     door: Option<Door>,
     containers: Option<ContainerBackend>,
-    places: SharedPlaces,
+    places: SharedDirectories,
 }
 
 /// Brings up the sidecars, and beside them the agent's container if there is to be one.
@@ -300,7 +300,7 @@ async fn bring_up(
             folder: folder.to_owned(),
             tmp: ground.tmp.path().to_owned(),
             forwarding: config.agent_forwarding.clone(),
-            places: SharedPlaces::new(workspace.clone(), shared)?,
+            places: SharedDirectories::new(workspace.clone(), shared)?,
             reporter: config.reporter.clone(),
         };
         Door::open(door, Box::new(containers.clone()), Box::new(host.clone())).await.map(Some)
@@ -335,7 +335,7 @@ fn check_agent_place(config: &SessionConfig) -> Result<(), LaunchError> {
              named\nhint: leave out --listen and AIFO_TOOLEEXEC_USE_UNIX",
         ));
     }
-    if !containers.engine.facts().shares_our_kernel() {
+    if !containers.engine.facts().shares_host_kernel() {
         return Err(LaunchError::AgentPlace(
             "the engine runs on another kernel, which no unix socket reaches\n\
              hint: run aifo-coder where the engine is, or the agent on this machine: run -- AGENT",

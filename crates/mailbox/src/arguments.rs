@@ -1,17 +1,17 @@
-//! A request: arguments, each followed by NUL.
+//! The `.req` file: arguments, each followed by NUL.
 
-/// The arguments of a command, after its name: bytes without NUL, order and emptiness kept.
+/// The arguments of a command, without its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments(pub Vec<Vec<u8>>);
 
-/// An argument that no program can be given.
+/// An argument contains NUL, which execve cannot pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an argument contains NUL")]
 pub struct ContainsNul;
 
 impl Arguments {
-    /// Reads a request. Nothing is no argument, and a lone NUL an empty one. The last one counts
-    /// without its NUL too: a request is placed whole.
+    /// Parses a request. An empty one has no arguments; a lone NUL is one empty argument. The last
+    /// NUL may be missing.
     pub fn parse(request: &[u8]) -> Self {
         if request.is_empty() {
             return Arguments::default();
@@ -20,7 +20,7 @@ impl Arguments {
         Arguments(request.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect())
     }
 
-    /// The form that [`Arguments::parse`] reads.
+    /// Encodes a request.
     pub fn encode(&self) -> Result<Vec<u8>, ContainsNul> {
         let mut request = Vec::new();
         for argument in &self.0 {

@@ -1,4 +1,4 @@
-//! A request that is ours to run, and its answer.
+//! Claiming and answering a request.
 
 use std::fs::File;
 use std::io::Write;
@@ -6,184 +6,191 @@ use std::io::Write;
 use nix::errno::Errno;
 
 use crate::arguments::Arguments;
-use crate::call::Call;
-use crate::directory::{Directory, Unfit};
-use crate::ending::{Ending, Reason};
+use crate::caller_info::CallerInfo;
+use crate::command_exit::{CommandExit, ExitReason};
+use crate::directory::{Directory, FileError};
 use crate::limits;
-use crate::liveness::Heart;
-use crate::name::{Part, Stem};
+use crate::liveness::HeartbeatFile;
+use crate::name::{FileKind, RequestId};
 
-/// A claimed request. Its answer is [`Claim::answer`]; dropped without one, its client is never told.
+/// A claimed request. End it with [`Claim::answer`]; if it is dropped, the client gets no answer.
 #[derive(Debug)]
 pub struct Claim {
-    stem: Stem,
-    /// What the command prints goes here, and the position of each is ours alone.
+    id: RequestId,
+    /// Receives the command's output.
     pub stdout: File,
-    /// The same, for errors.
+    /// Receives the command's error output.
     pub stderr: File,
     exit: File,
 }
 
-/// What a client has placed.
+/// The client's files of a request.
 #[derive(Debug)]
-pub struct Placed {
+pub struct ClientFiles {
     /// The arguments.
     pub arguments: Arguments,
-    /// Where it is, as far as it says so.
-    pub call: Call,
-    /// Its standard input, if it has any.
+    /// The caller's directory and variables.
+    pub caller: CallerInfo,
+    /// Standard input, if there is any.
     pub stdin: Option<File>,
-    /// What says that it is there, if it does.
-    pub heart: Option<Heart>,
+    /// The client's liveness file, if there is one.
+    pub heartbeat: Option<HeartbeatFile>,
 }
 
-/// Why there is nothing to run, and nobody to tell.
+/// Why a request cannot be claimed. There is no way to answer it.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// The client has taken it back, or another daemon has it.
-    #[error("is gone")]
+    /// The client has withdrawn it, or another daemon has claimed it.
+    #[error("was withdrawn or claimed")]
     Gone,
-    /// It cannot be answered: something has the name of a file of its answer.
+    /// The name of an answer file is taken.
     #[error("cannot be answered: '{file}': {errno}")]
     Unanswerable {
-        /// The file.
+        /// The file name.
         file: String,
-        /// What the system said.
+        /// The error.
         errno: Errno,
     },
 }
 
-/// A request that is not run, with the reason for its client.
+/// Why a request is refused; the text is for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Refused(pub String);
+pub struct InvalidRequest(pub String);
 
 impl Claim {
-    /// Claims a request: of all who try, one succeeds, once.
-    pub fn take(directory: &Directory, stem: &Stem) -> Result<Self, ClaimError> {
-        match directory.rename(&stem.file(Part::Request), &stem.file(Part::Run)) {
+    /// Claims a request. At most one claim of a request succeeds.
+    pub fn acquire(directory: &Directory, id: &RequestId) -> Result<Self, ClaimError> {
+        match directory.rename(&id.file(FileKind::Request), &id.file(FileKind::Run)) {
             Ok(()) => {}
             Err(Errno::ENOENT) => return Err(ClaimError::Gone),
             Err(errno) => {
-                let file = stem.file(Part::Run);
+                let file = id.file(FileKind::Run);
                 return Err(ClaimError::Unanswerable { file, errno });
             }
         }
-        let made = Self::make(directory, stem);
+        let made = Self::make(directory, id);
         if made.is_err() {
-            remove_request(directory, stem);
+            remove_request(directory, id);
         }
         made
     }
 
-    /// Answers what a daemon before has claimed and not answered: nobody knows how it ended. What it
-    /// printed stays.
-    pub fn answer_lost(directory: &Directory, stem: &Stem) -> Result<(), ClaimError> {
-        let file = stem.file(Part::ExitDraft);
-        // Left by that daemon. Anything that cannot be removed fails the next step.
+    /// Answers a request that a former daemon claimed and did not answer. Its exit status is
+    /// unknown; its output stays.
+    pub fn answer_lost(directory: &Directory, id: &RequestId) -> Result<(), ClaimError> {
+        let file = id.file(FileKind::ExitDraft);
+        // A leftover of that daemon. If it cannot be removed, create fails.
         let _ = directory.remove(&file);
         let exit =
             directory.create(&file).map_err(|errno| ClaimError::Unanswerable { file, errno })?;
-        finish(directory, stem, &exit, Ending { code: UNKNOWN, reason: Some(Reason::Lost) });
+        finish(directory, id, &exit, CommandExit { code: UNKNOWN, reason: Some(ExitReason::Lost) });
         Ok(())
     }
 
-    fn make(directory: &Directory, stem: &Stem) -> Result<Self, ClaimError> {
-        let create = |part| {
-            let file = stem.file(part);
+    fn make(directory: &Directory, id: &RequestId) -> Result<Self, ClaimError> {
+        let create = |kind| {
+            let file = id.file(kind);
             directory.create(&file).map_err(|errno| ClaimError::Unanswerable { file, errno })
         };
-        let exit = create(Part::ExitDraft)?;
-        let streams = create(Part::Stdout).and_then(|stdout| match create(Part::Stderr) {
+        let exit = create(FileKind::ExitDraft)?;
+        let streams = create(FileKind::Stdout).and_then(|stdout| match create(FileKind::Stderr) {
             Ok(stderr) => Ok((stdout, stderr)),
             Err(error) => {
-                let _ = directory.remove(&stem.file(Part::Stdout));
+                let _ = directory.remove(&id.file(FileKind::Stdout));
                 Err(error)
             }
         });
         match streams {
-            Ok((stdout, stderr)) => Ok(Claim { stem: stem.clone(), stdout, stderr, exit }),
+            Ok((stdout, stderr)) => Ok(Claim { id: id.clone(), stdout, stderr, exit }),
             Err(error) => {
-                // There is no place for words, but for the code.
+                // No file can hold a message; the exit code can still be written.
                 finish(
                     directory,
-                    stem,
+                    id,
                     &exit,
-                    Ending { code: UNKNOWN, reason: Some(Reason::Refused) },
+                    CommandExit { code: UNKNOWN, reason: Some(ExitReason::Refused) },
                 );
                 Err(error)
             }
         }
     }
 
-    /// Whose it is.
-    pub fn stem(&self) -> &Stem {
-        &self.stem
+    /// The request's id.
+    pub fn id(&self) -> &RequestId {
+        &self.id
     }
 
-    /// Reads what the client has placed. Errors are for the client.
-    pub fn read(&self, directory: &Directory) -> Result<Placed, Refused> {
-        let file = |part| self.stem.file(part);
-        let refused = |what: &str, unfit: Unfit| Refused(format!("the {what} {unfit}"));
-        let request = directory.read(&file(Part::Run), limits::REQUEST);
-        let arguments = Arguments::parse(&request.map_err(|unfit| refused("request", unfit))?);
-        let call = match directory.read(&file(Part::Call), limits::CALL) {
-            Err(Unfit::Missing) => Call::default(),
-            read => Call::parse(&read.map_err(|unfit| refused("request's .call", unfit))?),
+    /// Reads the client's files. The error is for the client.
+    pub fn read(&self, directory: &Directory) -> Result<ClientFiles, InvalidRequest> {
+        let file = |kind| self.id.file(kind);
+        let refused = |what: &str, error: FileError| InvalidRequest(format!("the {what} {error}"));
+        let request = directory.read(&file(FileKind::Run), limits::REQUEST);
+        let arguments = Arguments::parse(&request.map_err(|error| refused("request", error))?);
+        let caller = match directory.read(&file(FileKind::Call), limits::CALL) {
+            Err(FileError::Missing) => CallerInfo::default(),
+            read => CallerInfo::parse(&read.map_err(|error| refused("request's .call", error))?),
         };
-        let open = |part| match directory.open_plain(&file(part)) {
-            Err(Unfit::Missing) => Ok(None),
+        let open = |kind| match directory.open_regular(&file(kind)) {
+            Err(FileError::Missing) => Ok(None),
             opened => opened.map(Some),
         };
-        let stdin = open(Part::Stdin).map_err(|unfit| refused("request's .stdin", unfit))?;
-        let alive = open(Part::Alive).map_err(|unfit| refused("request's .alive", unfit))?;
-        Ok(Placed { arguments, call, stdin, heart: alive.map(Heart::new) })
+        let stdin = open(FileKind::Stdin).map_err(|error| refused("request's .stdin", error))?;
+        let alive = open(FileKind::Alive).map_err(|error| refused("request's .alive", error))?;
+        Ok(ClientFiles { arguments, caller, stdin, heartbeat: alive.map(HeartbeatFile::new) })
     }
 
-    /// Answers: what was printed must be in the files by now.
-    pub fn answer(self, directory: &Directory, ending: Ending) {
-        finish(directory, &self.stem, &self.exit, ending);
+    /// Writes the answer. The output files must be complete.
+    pub fn answer(self, directory: &Directory, ending: CommandExit) {
+        finish(directory, &self.id, &self.exit, ending);
     }
 
-    /// Answers that nothing ran, with a line that says why.
+    /// Answers that nothing ran, with a message on the command's stderr.
     pub fn refuse(mut self, directory: &Directory, code: u8, why: &str) {
-        // A full disk keeps the reason from the client, and not the code.
+        // On a full disk the message is lost, but not the exit code.
         let _ = writeln!(self.stderr, "proxy: {why}");
-        self.answer(directory, Ending { code, reason: Some(Reason::Refused) });
+        self.answer(directory, CommandExit { code, reason: Some(ExitReason::Refused) });
     }
 
-    /// Removes everything of it: nobody is there to read an answer.
-    pub fn forget(self, directory: &Directory) {
-        for file in self.stem.files() {
+    /// Removes all files of the request without an answer, after its client is gone.
+    pub fn discard(self, directory: &Directory) {
+        for file in self.id.files() {
             let _ = directory.remove(&file);
         }
     }
 }
 
-/// The exit code of what is not known, or was not run.
+/// Exit code if nothing ran or the status is unknown.
 const UNKNOWN: u8 = aifo_types::exit::UNKNOWN;
 
-/// The order counts: whoever sees the exit code finds everything else, and whoever is told of the
-/// request's removal finds the exit code.
-fn finish(directory: &Directory, stem: &Stem, mut exit: &File, ending: Ending) {
+/// Writes the exit files, then removes the request. A client that sees the exit code finds the
+/// other files complete, and one that watches the request finds the exit code.
+fn finish(directory: &Directory, id: &RequestId, mut exit: &File, ending: CommandExit) {
     if let Some(reason) = ending.reason {
-        let file = directory.create(&stem.file(Part::Reason));
+        let file = directory.create(&id.file(FileKind::Reason));
         let _ = file.map(|mut file| write!(file, "{reason}"));
     }
     let whole = write!(exit, "{}", ending.code).is_ok();
-    // An exit code that is not whole is none. A directory in its place is the container's own doing.
+    // A partial exit code must not appear. A directory of that name is left alone.
     if whole {
-        let _ = directory.rename(&stem.file(Part::ExitDraft), &stem.file(Part::Exit));
+        let _ = directory.rename(&id.file(FileKind::ExitDraft), &id.file(FileKind::Exit));
     } else {
-        let _ = directory.remove(&stem.file(Part::ExitDraft));
+        let _ = directory.remove(&id.file(FileKind::ExitDraft));
     }
-    remove_request(directory, stem);
+    remove_request(directory, id);
 }
 
-fn remove_request(directory: &Directory, stem: &Stem) {
-    for part in [Part::Run, Part::Call, Part::Stdin, Part::Eof, Part::Taken, Part::Signal] {
-        // Most are not there.
-        let _ = directory.remove(&stem.file(part));
+fn remove_request(directory: &Directory, id: &RequestId) {
+    for kind in [
+        FileKind::Run,
+        FileKind::Call,
+        FileKind::Stdin,
+        FileKind::Eof,
+        FileKind::Taken,
+        FileKind::Signal,
+    ] {
+        // Most do not exist.
+        let _ = directory.remove(&id.file(kind));
     }
 }
 
@@ -194,11 +201,11 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    fn stem() -> Stem {
-        Stem::of_file(b"make.1.req").unwrap().0
+    fn id() -> RequestId {
+        RequestId::of_file(b"make.1.req").unwrap().0
     }
 
-    fn left(scratch: &Scratch) -> Vec<String> {
+    fn file_names(scratch: &Scratch) -> Vec<String> {
         let names = fs::read_dir(&scratch.0).unwrap();
         let mut names: Vec<_> =
             names.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
@@ -207,71 +214,71 @@ mod tests {
     }
 
     #[test]
-    fn from_request_to_answer() {
+    fn a_request_is_claimed_and_answered() {
         let scratch = Scratch::new();
         let directory = scratch.directory();
         let file = |name: &str| scratch.0.join(name);
         fs::write(file("make.1.req"), "build\0\0").unwrap();
         fs::write(file("make.1.call"), "cwd=/w\0").unwrap();
         fs::write(file("make.1.stdin"), "in").unwrap();
-        let claim = Claim::take(&directory, &stem()).unwrap();
-        assert!(matches!(Claim::take(&directory, &stem()), Err(ClaimError::Gone)));
+        let claim = Claim::acquire(&directory, &id()).unwrap();
+        assert!(matches!(Claim::acquire(&directory, &id()), Err(ClaimError::Gone)));
         let placed = claim.read(&directory).unwrap();
         assert_eq!(placed.arguments.0, [b"build".to_vec(), b"".to_vec()]);
-        assert_eq!(placed.call.cwd.as_deref(), Some(&b"/w"[..]));
-        assert!(placed.stdin.is_some() && placed.heart.is_none());
+        assert_eq!(placed.caller.cwd.as_deref(), Some(&b"/w"[..]));
+        assert!(placed.stdin.is_some() && placed.heartbeat.is_none());
         (&claim.stdout).write_all(b"out").unwrap();
         assert!(!file("make.1.exit").exists());
-        claim.answer(&directory, Ending { code: 137, reason: Some(Reason::Signal(9)) });
+        claim.answer(&directory, CommandExit { code: 137, reason: Some(ExitReason::Signal(9)) });
         let read = |name: &str| fs::read_to_string(file(name)).unwrap();
         assert_eq!((read("make.1.exit"), read("make.1.reason")), ("137".into(), "signal 9".into()));
         assert_eq!(read("make.1.stdout"), "out");
         assert_eq!(
-            left(&scratch),
+            file_names(&scratch),
             ["make.1.exit", "make.1.reason", "make.1.stderr", "make.1.stdout"]
         );
     }
 
     #[test]
-    fn what_is_in_the_way_is_not_touched() {
-        for part in ["stdout", "stderr", "exit.tmp"] {
+    fn existing_answer_files_are_not_changed() {
+        for kind in ["stdout", "stderr", "exit.tmp"] {
             let scratch = Scratch::new();
             let outside = Scratch::new();
             let target = outside.0.join("target");
             fs::write(&target, "kept").unwrap();
             fs::write(scratch.0.join("make.1.req"), "").unwrap();
-            let trap = format!("make.1.{part}");
+            let trap = format!("make.1.{kind}");
             symlink(&target, scratch.0.join(&trap)).unwrap();
-            let taken = Claim::take(&scratch.directory(), &stem());
-            assert!(matches!(taken, Err(ClaimError::Unanswerable { .. })), "{part}");
+            let taken = Claim::acquire(&scratch.directory(), &id());
+            assert!(matches!(taken, Err(ClaimError::Unanswerable { .. })), "{kind}");
             assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
-            let expected = match part {
+            let expected = match kind {
                 "exit.tmp" => vec![trap],
                 _ => vec!["make.1.exit".to_owned(), "make.1.reason".to_owned(), trap],
             };
-            assert_eq!(left(&scratch), expected);
+            assert_eq!(file_names(&scratch), expected);
         }
     }
 
     #[test]
-    fn nothing_but_plain_files_is_a_request() {
+    fn requests_must_be_regular_files_within_the_limit() {
         let scratch = Scratch::new();
         let directory = scratch.directory();
         symlink("/etc/passwd", scratch.0.join("make.1.req")).unwrap();
-        let claim = Claim::take(&directory, &stem()).unwrap();
+        let claim = Claim::acquire(&directory, &id()).unwrap();
         let refused = claim.read(&directory).unwrap_err();
-        assert_eq!(refused.to_string(), "the request is not a plain file");
+        assert_eq!(refused.to_string(), "the request is not a regular file");
         claim.refuse(&directory, 125, &refused.to_string());
         let said = fs::read_to_string(scratch.0.join("make.1.stderr")).unwrap();
-        assert_eq!(said, "proxy: the request is not a plain file\n");
+        assert_eq!(said, "proxy: the request is not a regular file\n");
         assert!(!scratch.0.join("make.1.run").is_symlink());
 
         fs::write(scratch.0.join("make.2.req"), vec![b'x'; 1024 * 1024 + 1]).unwrap();
-        let (stem, _) = Stem::of_file(b"make.2.req").unwrap();
-        let claim = Claim::take(&directory, &stem).unwrap();
+        let (id, _) = RequestId::of_file(b"make.2.req").unwrap();
+        let claim = Claim::acquire(&directory, &id).unwrap();
         let refused = claim.read(&directory).unwrap_err();
         assert_eq!(refused.to_string(), "the request is larger than 1 MiB");
-        claim.forget(&directory);
-        assert!(!left(&scratch).iter().any(|name| name.starts_with("make.2.")));
+        claim.discard(&directory);
+        assert!(!file_names(&scratch).iter().any(|name| name.starts_with("make.2.")));
     }
 }

@@ -1,16 +1,16 @@
 #!/bin/sh
-# The host's @NAME@, for a container: made by 'aifo-coder proxy', and removed when that ends.
+# Runs @NAME@ on the host. 'aifo-coder proxy' creates this script and removes it when it exits.
 #
-# Some functions are only called by their names:
+# Some functions are called by name only:
 # shellcheck disable=SC2317,SC2329
 set -u
 
 command=@COMMAND@
 made_in=@DIRECTORY@
-# The way from here to the workspace, and what the host calls that.
+# The workspace: relative to this directory, and on the host.
 workspace=@WORKSPACE@
 host=@HOST@
-# The variables that pass.
+# The variables to forward.
 variables=@VARIABLES@
 
 fail() {
@@ -28,74 +28,74 @@ fi
 id=
 { read -r id </proc/sys/kernel/random/uuid; } 2>/dev/null
 [ -n "$id" ] || id=$$-$(date +%s)
-stem=$dir/$command.$id
+prefix=$dir/$command.$id
 
 limit=${PROXY_TIMEOUT:-300}
 case $limit in '' | *[!0-9]*) limit=300 ;; esac
 inotify=$(command -v inotifywait)
-request=$stem.req.tmp
-beat='' feed='' opened='' expired=''
+request=$prefix.req.tmp
+heartbeat='' spooler='' opened='' expired=''
 
 cleanup() {
     trap '' INT TERM HUP ALRM
-    for child in $beat $feed; do
+    for child in $heartbeat $spooler; do
         kill "$child" 2>/dev/null
         wait "$child" 2>/dev/null
     done
-    rm -f "$stem.req" "$stem.req.tmp" "$stem.call" "$stem.stdin" "$stem.eof" "$stem.sig.tmp" \
-        "$stem.sig" "$stem.notes" "$stem.stdout" "$stem.stderr" "$stem.reason" "$stem.exit" "$stem.alive"
+    rm -f "$prefix.req" "$prefix.req.tmp" "$prefix.call" "$prefix.stdin" "$prefix.eof" "$prefix.sig.tmp" \
+        "$prefix.sig" "$prefix.notes" "$prefix.stdout" "$prefix.stderr" "$prefix.reason" "$prefix.exit" "$prefix.alive"
 }
 
-# A signal of ours is the command's.
+# Forwards a signal to the command.
 forward() {
-    printf '%s\n' "$1" >"$stem.sig.tmp" && mv "$stem.sig.tmp" "$stem.sig"
+    printf '%s\n' "$1" >"$prefix.sig.tmp" && mv "$prefix.sig.tmp" "$prefix.sig"
 }
 
-# Says every second that we are here, without ever making the file anew, and when time is up.
-beat() {
+# Touches the liveness file every second, without creating it, and raises ALRM at the timeout.
+heartbeat() {
     elapsed=0
     sleep 0.1 || sleep 1
-    while touch -c "$stem.alive"; do
+    while touch -c "$prefix.alive"; do
         sleep 1
         elapsed=$((elapsed + 1))
         [ "$elapsed" != "$limit" ] || kill -ALRM $$
     done
 }
 
-# Standard input, block by block as it comes, and no more than 1 MiB ahead of the command.
-feed() {
+# Copies standard input block by block, at most 1 MiB ahead of the command.
+spool_stdin() {
     trap 'kill "$reader" 2>/dev/null; exit 0' TERM
     trap '' TTIN
     sent=0
     while :; do
-        LC_ALL=C dd bs=65536 count=1 <&3 >>"$stem.stdin" 2>"$stem.notes" &
+        LC_ALL=C dd bs=65536 count=1 <&3 >>"$prefix.stdin" 2>"$prefix.notes" &
         reader=$!
         wait "$reader" || break
-        { read -r blocks && read -r _ && read -r bytes _; } <"$stem.notes" || bytes=65536
+        { read -r blocks && read -r _ && read -r bytes _; } <"$prefix.notes" || bytes=65536
         case $blocks in '0+0 '*) break ;; esac
         sent=$((sent + bytes))
-        while taken=0 && { read -r taken <"$stem.taken" || :; } && [ $((sent - taken)) -gt 1048576 ]; do
+        while taken=0 && { read -r taken <"$prefix.taken" || :; } && [ $((sent - taken)) -gt 1048576 ]; do
             sleep 0.05 || sleep 1
         done 2>/dev/null
     done
-    : >"$stem.eof"
+    : >"$prefix.eof"
 }
 
-# Runs a function once our files are watched, and returns with what it said after the next change, or
-# after a second.
-await() {
+# Runs a function once the files are watched. Returns its status after the next change, or after a
+# second.
+watch() {
     action=$1
     if [ -z "$inotify" ]; then
         "$action" || return
         sleep 0.05 || sleep 1
         return 0
     fi
-    # The request is the same file under every name, and its removal the end.
-    if [ -n "$opened" ]; then set -- "$stem.run" "$stem.stdout" "$stem.stderr"; else set -- "$request"; fi
-    # Two lines come first, the second when it watches, and then the change. It takes a while to end, for
-    # which nobody waits. What has another name by now cannot be watched, and is looked for again.
+    # The request keeps its inode when it is renamed; its removal is the end.
+    if [ -n "$opened" ]; then set -- "$prefix.run" "$prefix.stdout" "$prefix.stderr"; else set -- "$request"; fi
+    # inotifywait prints two lines, the second once it watches, and then the change. It takes a while to
+    # exit, which is not waited for. A file that was renamed before is found by the next check.
     {
-        inotifywait -t 1 -e modify -e attrib -e delete_self "$stem.alive" "$@" \
+        inotifywait -t 1 -e modify -e attrib -e delete_self "$prefix.alive" "$@" \
             2>&1 </dev/null 3<&- 4<&- 5<&- &
     } | {
         trap '' INT TERM HUP
@@ -111,24 +111,24 @@ await() {
 }
 
 submit() {
-    mv "$stem.req.tmp" "$stem.req"
+    mv "$prefix.req.tmp" "$prefix.req"
 }
 
-# Shows what has come; the open files remember how far. If it is all over, the wait is as well.
-look() {
-    [ ! -e "$stem.exit" ] || touch -c "$stem.alive"
-    show
+# Prints new output; the open descriptors keep the position. Once the exit code exists, the touch ends the wait.
+show_or_finish() {
+    [ ! -e "$prefix.exit" ] || touch -c "$prefix.alive"
+    show_streams
 }
 
-show() {
+show_streams() {
     [ -n "$opened" ] || return 0
-    if [ -s "$stem.stdout" ]; then cat <&4 || return; fi
-    if [ -s "$stem.stderr" ]; then cat <&5 >&2 || return; fi
+    if [ -s "$prefix.stdout" ]; then cat <&4 || return; fi
+    if [ -s "$prefix.stderr" ]; then cat <&5 >&2 || return; fi
 }
 
-open() {
-    if [ -z "$opened" ] && [ -e "$stem.stderr" ]; then
-        exec 4<"$stem.stdout" 5<"$stem.stderr" && opened=yes
+open_streams() {
+    if [ -z "$opened" ] && [ -e "$prefix.stderr" ]; then
+        exec 4<"$prefix.stdout" 5<"$prefix.stderr" && opened=yes
     fi
 }
 
@@ -142,37 +142,37 @@ cwd=$(pwd -P)
 root=$host
 [ -z "$workspace" ] || root=$(cd "$dir/$workspace" 2>/dev/null && pwd -P)
 {
-    : >"$stem.alive" &&
+    : >"$prefix.alive" &&
         {
             printf '%s\0' "cwd=$cwd" "workspace=$root"
             for name in $variables; do
                 eval "[ -z \"\${$name+set}\" ] || printf 'env=%s=%s\\0' $name \"\$$name\""
             done
-        } >"$stem.call" &&
-        # printf would make an empty argument of none.
-        if [ $# = 0 ]; then : >"$stem.req.tmp"; else printf '%s\0' "$@" >"$stem.req.tmp"; fi
+        } >"$prefix.call" &&
+        # Without arguments printf would write one empty argument.
+        if [ $# = 0 ]; then : >"$prefix.req.tmp"; else printf '%s\0' "$@" >"$prefix.req.tmp"; fi
 } 2>/dev/null || fail "cannot place a request in '$dir'" 125
 if { true <&0; } 2>/dev/null; then
-    : >"$stem.stdin"
+    : >"$prefix.stdin"
     exec 3<&0
 fi
 
-if [ -e "$stem.stdin" ]; then
-    feed </dev/null >/dev/null 2>&1 &
-    feed=$!
+if [ -e "$prefix.stdin" ]; then
+    spool_stdin </dev/null >/dev/null 2>&1 &
+    spooler=$!
 fi
-beat </dev/null >/dev/null 2>&1 &
-beat=$!
-await submit
-request=$stem.req
-until [ -e "$stem.exit" ]; do
+heartbeat </dev/null >/dev/null 2>&1 &
+heartbeat=$!
+watch submit
+request=$prefix.req
+until [ -e "$prefix.exit" ]; do
     [ -z "$expired" ] || fail 'timeout waiting for host to execute command' 124
-    open
-    await look || exit 141
+    open_streams
+    watch show_or_finish || exit 141
 done
-open
-(trap '' INT TERM HUP && show) || exit 141
+open_streams
+(trap '' INT TERM HUP && show_streams) || exit 141
 code=
-read -r code <"$stem.exit"
-case $code in '' | *[!0-9]*) fail 'the ending of the command is unknown' 125 ;; esac
+read -r code <"$prefix.exit"
+case $code in '' | *[!0-9]*) fail "the command's exit status is unknown" 125 ;; esac
 exit "$code"

@@ -1,4 +1,4 @@
-//! Whether somebody still waits for a command (`spec/mailbox.md#liveness`).
+//! Client liveness (`spec/mailbox.md#liveness`).
 
 use std::fs::{File, TryLockError};
 use std::time::Instant;
@@ -7,86 +7,88 @@ use nix::sys::stat::fstat;
 
 use crate::limits;
 
-/// What its client's file shows at one moment.
+/// The state of a client's `.alive` file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beat {
+pub enum Heartbeat {
     /// The file has been removed.
-    Absent,
-    /// It is locked.
-    Held,
-    /// It is not; it was last touched then, in nanoseconds on whatever clock the client has.
+    Removed,
+    /// The file is locked.
+    Locked,
+    /// The file is not locked. Holds its modification time in nanoseconds, by the client's clock.
     Touched(i128),
 }
 
-/// What has been seen of a client so far. The time is the caller's to tell.
+/// Liveness of a client. The caller passes the time.
 #[derive(Clone, Copy, Debug)]
 pub enum Liveness {
-    /// It held a lock.
-    Holds,
-    /// It touches its file; this was seen for the first time then.
-    Beats {
-        /// When it says it touched it.
+    /// The client holds the lock.
+    Locked,
+    /// The client touches its file.
+    Touched {
+        /// The last modification time.
         touched: i128,
-        /// When we saw that.
+        /// When that time was first seen.
         since: Instant,
     },
-    /// It is gone.
+    /// The client is gone. This state is final.
     Gone,
 }
 
 impl Liveness {
-    /// After a first look.
-    pub fn new(now: Instant, beat: Beat) -> Self {
-        match beat {
-            Beat::Absent => Liveness::Gone,
-            Beat::Held => Liveness::Holds,
-            Beat::Touched(touched) => Liveness::Beats { touched, since: now },
+    /// Creates the state from a first observation.
+    pub fn new(now: Instant, heartbeat: Heartbeat) -> Self {
+        match heartbeat {
+            Heartbeat::Removed => Liveness::Gone,
+            Heartbeat::Locked => Liveness::Locked,
+            Heartbeat::Touched(touched) => Liveness::Touched { touched, since: now },
         }
     }
 
-    /// After another look: whether the client is gone. Once gone, it stays so.
-    pub fn look(&mut self, now: Instant, beat: Beat) -> bool {
-        *self = match (*self, beat) {
-            (Liveness::Gone, _) | (_, Beat::Absent) => Liveness::Gone,
-            (_, Beat::Held) => Liveness::Holds,
-            (Liveness::Holds, Beat::Touched(_)) => Liveness::Gone,
-            (Liveness::Beats { touched, since }, Beat::Touched(again)) if again == touched => {
-                match now.saturating_duration_since(since) >= limits::SILENCE {
+    /// Updates the state with an observation. Returns whether the client is gone.
+    pub fn update(&mut self, now: Instant, heartbeat: Heartbeat) -> bool {
+        *self = match (*self, heartbeat) {
+            (Liveness::Gone, _) | (_, Heartbeat::Removed) => Liveness::Gone,
+            (_, Heartbeat::Locked) => Liveness::Locked,
+            (Liveness::Locked, Heartbeat::Touched(_)) => Liveness::Gone,
+            (Liveness::Touched { touched, since }, Heartbeat::Touched(again))
+                if again == touched =>
+            {
+                match now.saturating_duration_since(since) >= limits::LIVENESS_TIMEOUT {
                     true => Liveness::Gone,
-                    false => Liveness::Beats { touched, since },
+                    false => Liveness::Touched { touched, since },
                 }
             }
-            (Liveness::Beats { .. }, Beat::Touched(touched)) => {
-                Liveness::Beats { touched, since: now }
+            (Liveness::Touched { .. }, Heartbeat::Touched(touched)) => {
+                Liveness::Touched { touched, since: now }
             }
         };
         matches!(self, Liveness::Gone)
     }
 }
 
-/// A client's file, looked at through a descriptor: its name may be anything by now.
+/// An open `.alive` file. The descriptor keeps the file, whatever happens to its name.
 #[derive(Debug)]
-pub struct Heart(File);
+pub struct HeartbeatFile(File);
 
-impl Heart {
-    /// Over an open file.
+impl HeartbeatFile {
+    /// Wraps an open file.
     pub fn new(file: File) -> Self {
-        Heart(file)
+        HeartbeatFile(file)
     }
 
-    /// Looks. It holds the lock for a moment itself, shared, so that it never keeps another of its kind
-    /// from seeing the same.
-    pub fn beat(&self) -> Beat {
-        let Ok(stat) = fstat(&self.0) else { return Beat::Absent };
+    /// Reads the file's state. Tests the lock by taking it shared for a moment, so that several
+    /// tests do not see each other.
+    pub fn read(&self) -> Heartbeat {
+        let Ok(stat) = fstat(&self.0) else { return Heartbeat::Removed };
         if stat.st_nlink == 0 {
-            return Beat::Absent;
+            return Heartbeat::Removed;
         }
         if matches!(self.0.try_lock_shared(), Err(TryLockError::WouldBlock)) {
-            return Beat::Held;
+            return Heartbeat::Locked;
         }
-        // An error means that there was no lock, on a file system that has none.
+        // An error means that the file system has no locks.
         let _ = self.0.unlock();
-        Beat::Touched(i128::from(stat.st_mtime) * NANOSECONDS + i128::from(stat.st_mtime_nsec))
+        Heartbeat::Touched(i128::from(stat.st_mtime) * NANOSECONDS + i128::from(stat.st_mtime_nsec))
     }
 }
 
@@ -97,27 +99,32 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn check(beats: &[(u64, Beat)], expected: &[bool]) {
+    fn check(observations: &[(u64, Heartbeat)], expected: &[bool]) {
         let start = Instant::now();
         let at = |secs: u64| start + Duration::from_secs(secs);
-        let mut liveness = Liveness::new(at(beats[0].0), beats[0].1);
-        let looks = beats[1..].iter().map(|(secs, beat)| liveness.look(at(*secs), *beat));
-        assert_eq!(looks.collect::<Vec<_>>(), expected, "{beats:?}");
+        let mut liveness = Liveness::new(at(observations[0].0), observations[0].1);
+        let looks = observations[1..]
+            .iter()
+            .map(|(secs, heartbeat)| liveness.update(at(*secs), *heartbeat));
+        assert_eq!(looks.collect::<Vec<_>>(), expected, "{observations:?}");
     }
 
     #[test]
-    fn a_client_is_gone_when_nothing_of_it_moves() {
-        use Beat::{Absent, Held, Touched};
-        check(&[(0, Held), (1, Held), (99, Held), (100, Touched(5))], &[false, false, true]);
+    fn a_client_without_changes_is_gone() {
+        use Heartbeat::{Locked, Removed, Touched};
+        check(&[(0, Locked), (1, Locked), (99, Locked), (100, Touched(5))], &[false, false, true]);
         check(&[(0, Touched(5)), (9, Touched(5)), (10, Touched(5))], &[false, true]);
         check(
             &[(0, Touched(5)), (9, Touched(6)), (18, Touched(6)), (19, Touched(6))],
             &[false, false, true],
         );
-        // A clock that is set back is a sign of life as well.
+        // A changed time is a sign of life even if it is earlier.
         check(&[(0, Touched(5)), (9, Touched(1)), (12, Touched(1))], &[false, false]);
-        check(&[(0, Touched(5)), (5, Held), (60, Held), (61, Touched(9))], &[false, false, true]);
-        check(&[(0, Held), (1, Absent), (2, Held)], &[true, true]);
-        check(&[(0, Absent), (1, Touched(1))], &[true]);
+        check(
+            &[(0, Touched(5)), (5, Locked), (60, Locked), (61, Touched(9))],
+            &[false, false, true],
+        );
+        check(&[(0, Locked), (1, Removed), (2, Locked)], &[true, true]);
+        check(&[(0, Removed), (1, Touched(1))], &[true]);
     }
 }

@@ -1,112 +1,111 @@
-//! The names of files in a mailbox.
+//! File names in a mailbox.
 
 use std::fmt;
 
 use aifo_types::ToolName;
 
-/// The name of a command that is served: a tool's name that cannot be taken for another file of the
-/// mailbox.
+/// The name of a served command: a tool name without a suffix that the mailbox uses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CommandName(ToolName);
 
-/// The word cannot name a command.
+/// The name is not valid for a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' cannot be a command: a plain name is needed, at most {MAX_COMMAND} bytes long, and not one that ends as a file of the mailbox does"
+    "'{0}' cannot be a command: expected a file name of at most {MAX_COMMAND} bytes without '/' and without a suffix of mailbox files, such as '.req'"
 )]
 pub struct InvalidCommandName(String);
 
-/// What the files of one request have in common: `COMMAND.ID`, or `ID` alone.
+/// The common stem of a request's files: `COMMAND.UNIQUE`, or only `UNIQUE`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Stem {
+pub struct RequestId {
     command: Option<CommandName>,
-    id: String,
+    unique: String,
 }
 
-/// A file of a request.
+/// The kinds of files of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
-    /// A request in the making.
-    Draft,
+pub enum FileKind {
+    /// A request being written.
+    RequestDraft,
     /// The arguments.
     Request,
-    /// Where and how the caller is.
+    /// The caller's directory and variables.
     Call,
-    /// Its standard input.
+    /// Standard input.
     Stdin,
-    /// The end of that.
+    /// Marks the end of standard input.
     Eof,
-    /// What has been taken of it.
+    /// Bytes of standard input that the command has been given.
     Taken,
-    /// Somebody waits.
+    /// Shows that the client is alive.
     Alive,
-    /// What a client writes for itself.
+    /// Private to the client.
     Notes,
-    /// A signal in the making.
+    /// A signal being written.
     SignalDraft,
     /// A signal for the command.
     Signal,
-    /// What was the request, once it is claimed.
+    /// The claimed request.
     Run,
-    /// What the command printed.
+    /// Standard output.
     Stdout,
-    /// The same, for errors.
+    /// Standard error.
     Stderr,
-    /// An exit code in the making.
+    /// An exit code being written.
     ExitDraft,
     /// The exit code.
     Exit,
-    /// Why that is so.
+    /// The reason for the exit code.
     Reason,
 }
 
-/// Longer ones would leave no room for an id and an ending in the 255 bytes of a name.
+/// Leaves room for the unique part and a suffix in the 255 bytes of a file name.
 const MAX_COMMAND: usize = 128;
-const MAX_ID: usize = 64;
+const MAX_UNIQUE: usize = 64;
 
-/// Every part with the ending of its file. One that ends as another does comes before it.
-const ENDINGS: [(Part, &str); 16] = [
-    (Part::Draft, ".req.tmp"),
-    (Part::Request, ".req"),
-    (Part::Call, ".call"),
-    (Part::Stdin, ".stdin"),
-    (Part::Eof, ".eof"),
-    (Part::Taken, ".taken"),
-    (Part::Alive, ".alive"),
-    (Part::Notes, ".notes"),
-    (Part::SignalDraft, ".sig.tmp"),
-    (Part::Signal, ".sig"),
-    (Part::Run, ".run"),
-    (Part::Stdout, ".stdout"),
-    (Part::Stderr, ".stderr"),
-    (Part::ExitDraft, ".exit.tmp"),
-    (Part::Exit, ".exit"),
-    (Part::Reason, ".reason"),
+/// The suffix of each kind. A suffix that ends with another one precedes it.
+const SUFFIXES: [(FileKind, &str); 16] = [
+    (FileKind::RequestDraft, ".req.tmp"),
+    (FileKind::Request, ".req"),
+    (FileKind::Call, ".call"),
+    (FileKind::Stdin, ".stdin"),
+    (FileKind::Eof, ".eof"),
+    (FileKind::Taken, ".taken"),
+    (FileKind::Alive, ".alive"),
+    (FileKind::Notes, ".notes"),
+    (FileKind::SignalDraft, ".sig.tmp"),
+    (FileKind::Signal, ".sig"),
+    (FileKind::Run, ".run"),
+    (FileKind::Stdout, ".stdout"),
+    (FileKind::Stderr, ".stderr"),
+    (FileKind::ExitDraft, ".exit.tmp"),
+    (FileKind::Exit, ".exit"),
+    (FileKind::Reason, ".reason"),
 ];
 const PID: &str = ".pid";
-const CARD: &str = ".mailbox";
+const CLIENT_INFO: &str = ".mailbox";
 
 impl CommandName {
     /// Checks a name.
     pub fn parse(name: &[u8]) -> Result<Self, InvalidCommandName> {
-        let taken = [PID, CARD, ".tmp"];
-        let mut taken = taken.into_iter().chain(ENDINGS.iter().map(|(_, ending)| *ending));
+        let reserved = [PID, CLIENT_INFO, ".tmp"];
+        let mut reserved = reserved.into_iter().chain(SUFFIXES.iter().map(|(_, suffix)| *suffix));
         let tool = ToolName::parse(name).ok().filter(|tool| {
             let name = tool.as_str();
             name.len() <= MAX_COMMAND
                 && !name.starts_with('.')
-                && !taken.any(|it| name.ends_with(it))
+                && !reserved.any(|it| name.ends_with(it))
         });
         tool.map(CommandName)
             .ok_or_else(|| InvalidCommandName(String::from_utf8_lossy(name).into_owned()))
     }
 
-    /// The name as a tool's.
+    /// Returns the tool name.
     pub fn tool(&self) -> &ToolName {
         &self.0
     }
 
-    /// The name as text, which is the client's file name as well.
+    /// Returns the name as text, which is also the client's file name.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
@@ -118,102 +117,102 @@ impl fmt::Display for CommandName {
     }
 }
 
-/// The name of a command's PID file.
+/// Returns the name of a command's PID file.
 pub fn pid_file(command: &CommandName) -> String {
     format!("{command}{PID}")
 }
 
-/// The command whose PID file this is.
+/// Returns the command of a PID file.
 pub(crate) fn command_of_pid_file(name: &[u8]) -> Option<CommandName> {
     CommandName::parse(name.strip_suffix(PID.as_bytes())?).ok()
 }
 
-/// The name of the file that tells a command's clients what they are to know.
-pub fn card_file(command: &str) -> String {
-    format!("{command}{CARD}")
+/// Returns the name of a command's client information file.
+pub fn client_info_file(command: &str) -> String {
+    format!("{command}{CLIENT_INFO}")
 }
 
-impl Stem {
-    /// The stem of a request for a command. `None` unless the id is 1 to 64 of `A-Z a-z 0-9 _ -`.
-    pub fn new(command: CommandName, id: &str) -> Option<Self> {
-        is_id(id).then(|| Stem { command: Some(command), id: id.to_owned() })
+impl RequestId {
+    /// Returns the id of a request. `None` unless `unique` is 1 to 64 of `A-Z a-z 0-9 _ -`.
+    pub fn new(command: CommandName, unique: &str) -> Option<Self> {
+        is_unique_part(unique)
+            .then(|| RequestId { command: Some(command), unique: unique.to_owned() })
     }
 
-    /// The request that a file belongs to, and which of its files it is. `None` for any other name,
-    /// whatever bytes it has.
-    pub fn of_file(name: &[u8]) -> Option<(Self, Part)> {
+    /// Parses a file name. `None` if it is not a file of a request.
+    pub fn of_file(name: &[u8]) -> Option<(Self, FileKind)> {
         let name = std::str::from_utf8(name).ok()?;
         let known =
-            ENDINGS.iter().find_map(|(part, ending)| Some((name.strip_suffix(ending)?, *part)));
-        let (stem, part) = known?;
-        let (command, id) = match stem.rsplit_once('.') {
-            Some((command, id)) => (Some(CommandName::parse(command.as_bytes()).ok()?), id),
-            None => (None, stem),
+            SUFFIXES.iter().find_map(|(kind, suffix)| Some((name.strip_suffix(suffix)?, *kind)));
+        let (id, kind) = known?;
+        let (command, unique) = match id.rsplit_once('.') {
+            Some((command, unique)) => (Some(CommandName::parse(command.as_bytes()).ok()?), unique),
+            None => (None, id),
         };
-        is_id(id).then(|| (Stem { command, id: id.to_owned() }, part))
+        is_unique_part(unique).then(|| (RequestId { command, unique: unique.to_owned() }, kind))
     }
 
-    /// The command, if the request says which.
+    /// Returns the command, unless the request is a plain one.
     pub fn command(&self) -> Option<&CommandName> {
         self.command.as_ref()
     }
 
-    /// The name of one of its files.
-    pub fn file(&self, part: Part) -> String {
-        // The table holds every part, which a test proves.
-        let ending = ENDINGS.iter().find(|(known, _)| *known == part).map_or("", |row| row.1);
-        format!("{self}{ending}")
+    /// Returns the name of one of its files.
+    pub fn file(&self, kind: FileKind) -> String {
+        // The table holds every kind, which a test proves.
+        let suffix = SUFFIXES.iter().find(|(known, _)| *known == kind).map_or("", |row| row.1);
+        format!("{self}{suffix}")
     }
 
-    /// Every file that it can have.
+    /// Returns the names of all its files.
     pub fn files(&self) -> impl Iterator<Item = String> + '_ {
-        ENDINGS.iter().map(move |(_, ending)| format!("{self}{ending}"))
+        SUFFIXES.iter().map(move |(_, suffix)| format!("{self}{suffix}"))
     }
 }
 
-impl fmt::Display for Stem {
+impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.command {
-            Some(command) => write!(f, "{command}.{}", self.id),
-            None => f.write_str(&self.id),
+            Some(command) => write!(f, "{command}.{}", self.unique),
+            None => f.write_str(&self.unique),
         }
     }
 }
 
-fn is_id(id: &str) -> bool {
+fn is_unique_part(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    (1..=MAX_ID).contains(&id.len()) && id.bytes().all(plain)
+    (1..=MAX_UNIQUE).contains(&text.len()) && text.bytes().all(plain)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(name: &str) -> Option<(String, Option<String>, Part)> {
-        let (stem, part) = Stem::of_file(name.as_bytes())?;
-        Some((stem.to_string(), stem.command().map(CommandName::to_string), part))
+    fn parsed(name: &str) -> Option<(String, Option<String>, FileKind)> {
+        let (id, kind) = RequestId::of_file(name.as_bytes())?;
+        Some((id.to_string(), id.command().map(CommandName::to_string), kind))
     }
 
     #[test]
-    fn names_that_are_a_requests() {
+    fn file_names_of_requests() {
         let long = "x".repeat(64);
         let rows = [
-            ("make.1.req", "make.1", Some("make"), Part::Request),
-            ("make.1.req.tmp", "make.1", Some("make"), Part::Draft),
-            ("python3.12.a-B_9.exit", "python3.12.a-B_9", Some("python3.12"), Part::Exit),
-            ("make.1.exit.tmp", "make.1", Some("make"), Part::ExitDraft),
-            ("5c1d-9.req", "5c1d-9", None, Part::Request),
-            (&format!("{long}.sig"), &long, None, Part::Signal),
-            ("g++.1.stdin", "g++.1", Some("g++"), Part::Stdin),
+            ("make.1.req", "make.1", Some("make"), FileKind::Request),
+            ("make.1.req.tmp", "make.1", Some("make"), FileKind::RequestDraft),
+            ("python3.12.a-B_9.exit", "python3.12.a-B_9", Some("python3.12"), FileKind::Exit),
+            ("make.1.exit.tmp", "make.1", Some("make"), FileKind::ExitDraft),
+            ("5c1d-9.req", "5c1d-9", None, FileKind::Request),
+            (&format!("{long}.sig"), &long, None, FileKind::Signal),
+            ("g++.1.stdin", "g++.1", Some("g++"), FileKind::Stdin),
         ];
-        for (name, stem, command, part) in rows {
-            let expected = (stem.to_owned(), command.map(str::to_owned), part);
-            assert_eq!(told(name), Some(expected), "{name}");
+        for (name, id, command, kind) in rows {
+            let expected = (id.to_owned(), command.map(str::to_owned), kind);
+            assert_eq!(parsed(name), Some(expected), "{name}");
         }
     }
 
     #[test]
-    fn names_that_are_nobodys() {
+    fn other_file_names() {
         let long = format!("{}.req", "x".repeat(65));
         let rows = [
             "",
@@ -237,23 +236,23 @@ mod tests {
             "...1.req",
         ];
         for name in rows {
-            assert_eq!(told(name), None, "{name:?}");
+            assert_eq!(parsed(name), None, "{name:?}");
         }
-        assert_eq!(Stem::of_file(b"make.\xff.req"), None);
+        assert_eq!(RequestId::of_file(b"make.\xff.req"), None);
     }
 
     #[test]
-    fn every_part_has_a_file_of_its_own() {
-        let (stem, _) = Stem::of_file(b"make.1.req").unwrap();
-        for (part, _) in ENDINGS {
-            let file = stem.file(part);
-            assert_eq!(Stem::of_file(file.as_bytes()), Some((stem.clone(), part)), "{file}");
+    fn every_kind_has_its_own_suffix() {
+        let (id, _) = RequestId::of_file(b"make.1.req").unwrap();
+        for (kind, _) in SUFFIXES {
+            let file = id.file(kind);
+            assert_eq!(RequestId::of_file(file.as_bytes()), Some((id.clone(), kind)), "{file}");
         }
-        assert_eq!(stem.files().count(), ENDINGS.len());
+        assert_eq!(id.files().count(), SUFFIXES.len());
     }
 
     #[test]
-    fn commands() {
+    fn command_names() {
         for name in ["make", "g++", "python3.12", "a.b.c"] {
             assert_eq!(CommandName::parse(name.as_bytes()).unwrap().as_str(), name);
         }
@@ -265,7 +264,7 @@ mod tests {
         let make = CommandName::parse(b"make").unwrap();
         assert_eq!(command_of_pid_file(pid_file(&make).as_bytes()), Some(make.clone()));
         assert_eq!(command_of_pid_file(b".pid"), None);
-        assert!(Stem::new(make.clone(), "a.b").is_none());
-        assert_eq!(Stem::new(make, "ab").unwrap().to_string(), "make.ab");
+        assert!(RequestId::new(make.clone(), "a.b").is_none());
+        assert_eq!(RequestId::new(make, "ab").unwrap().to_string(), "make.ab");
     }
 }

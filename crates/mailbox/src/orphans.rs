@@ -1,4 +1,4 @@
-//! What is left of requests that nobody waits for any more.
+//! Removal of files that belong to abandoned requests.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,67 +6,72 @@ use nix::sys::stat::FileStat;
 
 use crate::directory::{Directory, is_regular};
 use crate::limits;
-use crate::liveness::{Beat, Heart};
-use crate::name::{CommandName, Part, Stem};
+use crate::liveness::{Heartbeat, HeartbeatFile};
+use crate::name::{CommandName, FileKind, RequestId};
 
-/// Whose requests a new daemon looks after.
+/// The requests that a daemon may clean up.
 #[derive(Clone, Debug)]
-pub struct OrphanRules<'a> {
+pub struct OrphanFilter<'a> {
     /// The commands it serves.
     pub commands: &'a [CommandName],
-    /// Whether plain requests are its as well.
+    /// Whether it serves plain requests.
     pub plain: bool,
-    /// What time it is.
+    /// The current time.
     pub now: SystemTime,
 }
 
-/// Removes the files of old requests, and returns those that were claimed by a daemon before and have
-/// no answer. What is younger may still be read; what is claimed is never run again.
-pub fn remove_orphans(directory: &Directory, rules: &OrphanRules<'_>) -> nix::Result<Vec<Stem>> {
+/// Removes files of requests that are older than [`limits::ORPHAN_AGE`]. Returns the younger
+/// requests that a former daemon claimed and did not answer; these must not run again.
+pub fn remove_orphans(
+    directory: &Directory,
+    filter: &OrphanFilter<'_>,
+) -> nix::Result<Vec<RequestId>> {
     let mut lost = Vec::new();
     let mut old = Vec::new();
-    directory.each_name(|name| {
-        let Some((stem, part)) = Stem::of_file(name).filter(|(stem, _)| rules.cover(stem)) else {
+    directory.for_each_name(|name| {
+        let Some((id, kind)) = RequestId::of_file(name).filter(|(id, _)| filter.matches(id)) else {
             return;
         };
-        let file = stem.file(part);
+        let file = id.file(kind);
         match directory.stat(&file) {
-            // What is more than that is found by the next daemon.
-            Ok(stat) if is_old(&stat, rules.now) && old.len() < limits::WAITING => {
-                old.push((stem, part));
+            // The next daemon finds the rest.
+            Ok(stat) if is_old(&stat, filter.now) && old.len() < limits::WAITING => {
+                old.push((id, kind));
             }
-            Ok(stat) if is_old(&stat, rules.now) => {}
-            Ok(_) if part == Part::Run && lost.len() < limits::WAITING => lost.push(stem),
+            Ok(stat) if is_old(&stat, filter.now) => {}
+            Ok(_) if kind == FileKind::Run && lost.len() < limits::WAITING => lost.push(id),
             _ => {}
         }
     })?;
-    for (stem, part) in old {
-        if part == Part::Request && is_kept_alive(directory, &stem, rules.now) {
+    for (id, kind) in old {
+        if kind == FileKind::Request && is_kept_alive(directory, &id, filter.now) {
             continue;
         }
-        // A directory of that name is in nobody's way.
-        let _ = directory.remove(&stem.file(part));
+        // Fails for a directory, which may stay.
+        let _ = directory.remove(&id.file(kind));
     }
-    lost.retain(|stem| !directory.has(&stem.file(Part::Exit)));
+    lost.retain(|id| !directory.exists(&id.file(FileKind::Exit)));
     Ok(lost)
 }
 
-impl OrphanRules<'_> {
-    fn cover(&self, stem: &Stem) -> bool {
-        stem.command().map_or(self.plain, |command| self.commands.contains(command))
+impl OrphanFilter<'_> {
+    fn matches(&self, id: &RequestId) -> bool {
+        id.command().map_or(self.plain, |command| self.commands.contains(command))
     }
 }
 
 fn is_old(stat: &FileStat, now: SystemTime) -> bool {
     let touched = u64::try_from(stat.st_mtime).map(Duration::from_secs).unwrap_or_default();
     let age = now.duration_since(UNIX_EPOCH + touched);
-    age.is_ok_and(|age| age > limits::ORPHAN)
+    age.is_ok_and(|age| age > limits::ORPHAN_AGE)
 }
 
-/// Whether its client still holds or touches the file that says so.
-fn is_kept_alive(directory: &Directory, stem: &Stem, now: SystemTime) -> bool {
-    let name = stem.file(Part::Alive);
-    let held = directory.open_plain(&name).is_ok_and(|file| Heart::new(file).beat() == Beat::Held);
+/// Whether a client still locks or touches the `.alive` file.
+fn is_kept_alive(directory: &Directory, id: &RequestId, now: SystemTime) -> bool {
+    let name = id.file(FileKind::Alive);
+    let held = directory
+        .open_regular(&name)
+        .is_ok_and(|file| HeartbeatFile::new(file).read() == Heartbeat::Locked);
     held || directory.stat(&name).is_ok_and(|stat| is_regular(&stat) && !is_old(&stat, now))
 }
 
@@ -77,7 +82,7 @@ mod tests {
     use std::fs::{self, File};
 
     #[test]
-    fn old_files_of_requests_go_and_nothing_else() {
+    fn only_old_files_of_served_requests_are_removed() {
         let scratch = Scratch::new();
         let now = SystemTime::now();
         let age = |name: &str, secs: u64| {
@@ -96,9 +101,9 @@ mod tests {
             age(name, 299);
         }
         let commands = [CommandName::parse(b"make").unwrap()];
-        let rules = OrphanRules { commands: &commands, plain: true, now };
-        let lost = remove_orphans(&scratch.directory(), &rules).unwrap();
-        assert_eq!(lost.iter().map(Stem::to_string).collect::<Vec<_>>(), ["make.5"]);
+        let filter = OrphanFilter { commands: &commands, plain: true, now };
+        let lost = remove_orphans(&scratch.directory(), &filter).unwrap();
+        assert_eq!(lost.iter().map(RequestId::to_string).collect::<Vec<_>>(), ["make.5"]);
         let mut left: Vec<_> =
             fs::read_dir(&scratch.0).unwrap().map(|it| it.unwrap().file_name()).collect();
         left.sort();
@@ -118,8 +123,8 @@ mod tests {
         assert_eq!(left, expected);
 
         age("8.exit", 301);
-        let rules = OrphanRules { plain: false, ..rules };
-        remove_orphans(&scratch.directory(), &rules).unwrap();
-        assert!(scratch.0.join("8.exit").exists(), "another daemon's, perhaps");
+        let filter = OrphanFilter { plain: false, ..filter };
+        remove_orphans(&scratch.directory(), &filter).unwrap();
+        assert!(scratch.0.join("8.exit").exists(), "may be another daemon's");
     }
 }

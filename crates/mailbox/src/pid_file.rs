@@ -1,4 +1,4 @@
-//! PID files: a number for people, and a lock that counts.
+//! PID files. The PID is informative; the lock is authoritative.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -7,57 +7,57 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
-use crate::directory::{Directory, Unfit};
+use crate::directory::{Directory, FileError};
 use crate::limits;
 use crate::name::{CommandName, command_of_pid_file, pid_file};
 
-/// The right to serve a command in a directory, as long as this lives.
+/// A locked PID file, the right to serve a command in a directory.
 #[derive(Debug)]
 pub struct PidFile {
     name: String,
     file: File,
-    /// What stood in a file that nobody held, if there was one.
+    /// The PID in an unlocked file that was replaced, if there was one.
     pub stale: Option<String>,
 }
 
 /// Why a command cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum PidFileError {
-    /// Somebody else does.
+    /// Another daemon serves it.
     #[error("proxy for '{command}' already running (PID {pid})")]
     AlreadyRunning {
-        /// Which command.
+        /// The command.
         command: CommandName,
-        /// Whose number stands in the file.
+        /// The PID in the file.
         pid: String,
     },
-    /// The file cannot be made.
-    #[error("cannot make the PID file of '{command}': {source}")]
+    /// The file cannot be created.
+    #[error("cannot create the PID file of '{command}': {source}")]
     System {
-        /// Which command.
+        /// The command.
         command: CommandName,
-        /// What the system said.
+        /// The error.
         source: std::io::Error,
     },
 }
 
 impl PidFile {
-    /// Makes the file, or replaces one that nobody holds, and locks it.
+    /// Creates and locks the file. Replaces one that is not locked.
     pub fn claim(directory: &Directory, command: &CommandName) -> Result<Self, PidFileError> {
         let name = pid_file(command);
         let system = |source| PidFileError::System { command: command.clone(), source };
         let mut stale = None;
         for _ in 0..ATTEMPTS {
-            match attempt(directory, &name).map_err(system)? {
-                Attempt::Locked(mut file) => {
+            match try_lock(directory, &name).map_err(system)? {
+                LockAttempt::Locked(mut file) => {
                     writeln!(file, "{}", std::process::id()).map_err(system)?;
                     return Ok(PidFile { name, file, stale });
                 }
-                Attempt::Removed(pid) => stale = pid.or(stale),
-                Attempt::Held(pid) => {
-                    // Somebody may only have looked whether it is held.
-                    sleep(PAUSE);
-                    if let Attempt::Held(again) = attempt(directory, &name).map_err(system)? {
+                LockAttempt::Removed(pid) => stale = pid.or(stale),
+                LockAttempt::Held(pid) => {
+                    // Another process may only be testing the lock.
+                    sleep(RECHECK_DELAY);
+                    if let LockAttempt::Held(again) = try_lock(directory, &name).map_err(system)? {
                         let pid = if again.is_empty() { pid } else { again };
                         return Err(PidFileError::AlreadyRunning { command: command.clone(), pid });
                     }
@@ -70,16 +70,16 @@ impl PidFile {
     /// Removes the file if it still has its name.
     pub fn remove(self, directory: &Directory) {
         if directory.is_named(&self.file, &self.name) {
-            // What cannot be removed is stale from now on.
+            // A file that cannot be removed is stale from now on.
             let _ = directory.remove(&self.name);
         }
     }
 }
 
-/// The commands whose PID files are held, by whomever.
+/// Returns the commands whose PID files are locked.
 pub fn served_commands(directory: &Directory) -> Vec<CommandName> {
     let mut commands = Vec::new();
-    let listed = directory.each_name(|name| commands.extend(command_of_pid_file(name)));
+    let listed = directory.for_each_name(|name| commands.extend(command_of_pid_file(name)));
     if listed.is_err() {
         commands.clear();
     }
@@ -88,54 +88,54 @@ pub fn served_commands(directory: &Directory) -> Vec<CommandName> {
 }
 
 fn is_held(directory: &Directory, name: &str) -> bool {
-    let file = directory.open_plain(name);
+    let file = directory.open_regular(name);
     file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-/// What came of one try.
-enum Attempt {
-    /// A new file, with its lock.
+/// The result of one attempt.
+enum LockAttempt {
+    /// A new file was created and locked.
     Locked(File),
-    /// What nobody held is gone; the number that stood there.
+    /// An unlocked file was removed. Holds its PID.
     Removed(Option<String>),
-    /// Somebody holds it; the number that stands there.
+    /// Another process holds the lock. Holds its PID.
     Held(String),
 }
 
-fn attempt(directory: &Directory, name: &str) -> std::io::Result<Attempt> {
-    let (file, is_new) = match directory.open_plain_shared(name) {
+fn try_lock(directory: &Directory, name: &str) -> std::io::Result<LockAttempt> {
+    let (file, is_new) = match directory.open_regular_read_write(name) {
         Ok(file) => (file, false),
-        Err(Unfit::Missing) => match directory.create_shared(name) {
+        Err(FileError::Missing) => match directory.create_read_write(name) {
             Ok(file) => (file, true),
-            // Somebody was quicker: there is one to be looked at now.
-            Err(Errno::EEXIST) => return Ok(Attempt::Removed(None)),
+            // Another process created it meanwhile: look again.
+            Err(Errno::EEXIST) => return Ok(LockAttempt::Removed(None)),
             Err(errno) => return Err(errno.into()),
         },
-        // Whatever else has that name is in nobody's hands.
+        // Not a regular file, so no daemon's.
         Err(_) => {
             directory.remove(name)?;
-            return Ok(Attempt::Removed(None));
+            return Ok(LockAttempt::Removed(None));
         }
     };
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok(Attempt::Held(number(&file))),
+        Err(TryLockError::WouldBlock) => return Ok(LockAttempt::Held(pid_text(&file))),
         Err(TryLockError::Error(error)) => return Err(error),
     }
     if !directory.is_named(&file, name) {
-        // It was replaced between opening and locking.
-        return Ok(Attempt::Removed(None));
+        // It was replaced between open and lock.
+        return Ok(LockAttempt::Removed(None));
     }
     if is_new {
-        return Ok(Attempt::Locked(file));
+        return Ok(LockAttempt::Locked(file));
     }
-    let pid = number(&file);
+    let pid = pid_text(&file);
     directory.remove(name)?;
-    Ok(Attempt::Removed(Some(pid)))
+    Ok(LockAttempt::Removed(Some(pid)))
 }
 
-/// What stands in the file, if that is a number; it may be anything.
-fn number(mut file: &File) -> String {
+/// Returns the number in the file, or `unknown`: its content is not trusted.
+fn pid_text(mut file: &File) -> String {
     let mut text = String::new();
     let _ = file.seek(SeekFrom::Start(0));
     let _ = file.take(limits::SIGNAL).read_to_string(&mut text);
@@ -145,8 +145,8 @@ fn number(mut file: &File) -> String {
 }
 
 const ATTEMPTS: usize = 16;
-/// Longer than a look at a lock takes.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Longer than testing a lock takes.
+const RECHECK_DELAY: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_served_once() {
+    fn a_command_has_one_daemon() {
         let scratch = Scratch::new();
         let directory = scratch.directory();
         let held = PidFile::claim(&directory, &make()).unwrap();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_holds_is_replaced() {
+    fn an_unlocked_file_is_replaced() {
         let scratch = Scratch::new();
         let outside = Scratch::new();
         let directory = scratch.directory();

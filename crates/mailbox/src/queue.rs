@@ -1,66 +1,66 @@
-//! Which requests are under way, and which comes next.
+//! Queue of requests.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::limits;
-use crate::name::Stem;
+use crate::name::RequestId;
 
-/// Requests that were seen, each once however often it is announced.
+/// Requests that wait or run, each listed once however often it is announced.
 #[derive(Debug, Default)]
-pub struct Queue {
-    waiting: VecDeque<Stem>,
-    known: HashSet<Stem>,
-    /// Those that run, and whether another with the same stem was seen meanwhile.
-    running: HashMap<Stem, Again>,
-    /// More was seen than is remembered.
+pub struct RequestQueue {
+    waiting: VecDeque<RequestId>,
+    known: HashSet<RequestId>,
+    /// Running requests, and whether the same id was announced again meanwhile.
+    running: HashMap<RequestId, Requeue>,
+    /// Whether a request was dropped because the queue was full.
     missed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Again {
+enum Requeue {
     No,
     Yes,
 }
 
-impl Queue {
-    /// A request is there.
-    pub fn offer(&mut self, stem: Stem) {
-        if let Some(again) = self.running.get_mut(&stem) {
-            *again = Again::Yes;
+impl RequestQueue {
+    /// Adds a request.
+    pub fn offer(&mut self, id: RequestId) {
+        if let Some(requeue) = self.running.get_mut(&id) {
+            *requeue = Requeue::Yes;
         } else if self.waiting.len() >= limits::WAITING {
             self.missed = true;
-        } else if self.known.insert(stem.clone()) {
-            self.waiting.push_back(stem);
+        } else if self.known.insert(id.clone()) {
+            self.waiting.push_back(id);
         }
     }
 
-    /// The next one that may run, unless as many do as may.
-    pub fn next_to_run(&mut self) -> Option<Stem> {
+    /// Returns the next request to run, unless the limit of running ones is reached.
+    pub fn next_to_run(&mut self) -> Option<RequestId> {
         if self.running.len() >= limits::RUNNING {
             return None;
         }
-        let stem = self.waiting.pop_front()?;
-        self.known.remove(&stem);
-        self.running.insert(stem.clone(), Again::No);
-        Some(stem)
+        let id = self.waiting.pop_front()?;
+        self.known.remove(&id);
+        self.running.insert(id.clone(), Requeue::No);
+        Some(id)
     }
 
-    /// The next one that is not to run any more, however many do.
-    pub fn next_to_refuse(&mut self) -> Option<Stem> {
-        let stem = self.waiting.pop_front()?;
-        self.known.remove(&stem);
-        Some(stem)
+    /// Returns the next request to refuse, whatever the number of running ones.
+    pub fn next_to_refuse(&mut self) -> Option<RequestId> {
+        let id = self.waiting.pop_front()?;
+        self.known.remove(&id);
+        Some(id)
     }
 
-    /// One that was handed out is over. Another of the same stem waits from now on.
-    pub fn ended(&mut self, stem: &Stem) {
-        if self.running.remove(stem) == Some(Again::Yes) {
-            self.offer(stem.clone());
+    /// Ends a running request. Queues it again if its id was announced meanwhile.
+    pub fn ended(&mut self, id: &RequestId) {
+        if self.running.remove(id) == Some(Requeue::Yes) {
+            self.offer(id.clone());
         }
     }
 
-    /// Whether the directory has to be read for requests that are not remembered. Answers yes once.
-    pub fn takes_a_look(&mut self) -> bool {
+    /// Whether to read the directory for dropped requests. Resets the flag.
+    pub fn needs_rescan(&mut self) -> bool {
         self.waiting.is_empty() && std::mem::take(&mut self.missed)
     }
 }
@@ -69,46 +69,46 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn stem(name: &str) -> Stem {
-        Stem::of_file(format!("{name}.req").as_bytes()).unwrap().0
+    fn id(name: &str) -> RequestId {
+        RequestId::of_file(format!("{name}.req").as_bytes()).unwrap().0
     }
 
     #[test]
-    fn each_is_handed_out_once() {
-        let mut queue = Queue::default();
+    fn each_request_is_returned_once() {
+        let mut queue = RequestQueue::default();
         for name in ["a", "b", "a"] {
-            queue.offer(stem(name));
+            queue.offer(id(name));
         }
-        assert_eq!(queue.next_to_run(), Some(stem("a")));
-        queue.offer(stem("a"));
-        assert_eq!(queue.next_to_run(), Some(stem("b")));
-        assert_eq!(queue.next_to_run(), None, "the first a still runs");
-        queue.ended(&stem("a"));
-        assert_eq!(queue.next_to_run(), Some(stem("a")), "another a came meanwhile");
-        queue.ended(&stem("a"));
+        assert_eq!(queue.next_to_run(), Some(id("a")));
+        queue.offer(id("a"));
+        assert_eq!(queue.next_to_run(), Some(id("b")));
+        assert_eq!(queue.next_to_run(), None, "a is running");
+        queue.ended(&id("a"));
+        assert_eq!(queue.next_to_run(), Some(id("a")), "a was announced again");
+        queue.ended(&id("a"));
         assert_eq!(queue.next_to_run(), None);
         for name in ["b", "c"] {
-            queue.offer(stem(name));
+            queue.offer(id(name));
         }
-        assert_eq!(queue.next_to_refuse(), Some(stem("c")), "b still runs");
+        assert_eq!(queue.next_to_refuse(), Some(id("c")), "b is running");
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
-        let mut queue = Queue::default();
+    fn the_queue_is_bounded() {
+        let mut queue = RequestQueue::default();
         for number in 0..limits::WAITING + 5 {
-            queue.offer(stem(&number.to_string()));
+            queue.offer(id(&number.to_string()));
         }
-        assert!(!queue.takes_a_look(), "there is enough to do");
+        assert!(!queue.needs_rescan(), "requests are queued");
         for _ in 0..limits::RUNNING {
             assert!(queue.next_to_run().is_some());
         }
-        assert_eq!(queue.next_to_run(), None, "as many run as may");
+        assert_eq!(queue.next_to_run(), None, "the limit is reached");
         for number in 0..limits::WAITING {
-            queue.ended(&stem(&number.to_string()));
+            queue.ended(&id(&number.to_string()));
             queue.next_to_run();
         }
-        assert!(queue.takes_a_look());
-        assert!(!queue.takes_a_look());
+        assert!(queue.needs_rescan());
+        assert!(!queue.needs_rescan());
     }
 }

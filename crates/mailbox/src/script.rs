@@ -1,26 +1,28 @@
-//! The client that is a shell script.
+//! The shell script client (`spec/mailbox.md#the-script`).
 
 use std::path::Path;
 
-use crate::card::Card;
+use crate::client_info::ClientInfo;
 use crate::name::CommandName;
 
-/// The script for a command in a directory: for any POSIX shell, with inotify-tools or without.
-pub fn script(command: &CommandName, directory: &Path, card: &Card) -> Vec<u8> {
+/// Returns the script for a command in a directory. It runs in any POSIX shell.
+pub fn client_script(command: &CommandName, directory: &Path, info: &ClientInfo) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt;
-    let workspace = card.workspace.as_deref().unwrap_or_default();
+    let workspace = info.workspace.as_deref().unwrap_or_default();
     let values: [(&str, Vec<u8>); 6] = [
         ("@NAME@", command.as_str().as_bytes().to_vec()),
         ("@COMMAND@", quoted(command.as_str().as_bytes())),
         ("@DIRECTORY@", quoted(directory.as_os_str().as_bytes())),
         ("@WORKSPACE@", quoted(workspace.as_bytes())),
-        ("@HOST@", quoted(card.host.as_bytes())),
-        ("@VARIABLES@", quoted(card.variables.join(" ").as_bytes())),
+        ("@HOST@", quoted(info.host.as_bytes())),
+        ("@VARIABLES@", quoted(info.variables.join(" ").as_bytes())),
     ];
     let mut script = Vec::new();
     for line in TEMPLATE.split_inclusive('\n') {
-        let hole = values.iter().find_map(|(hole, value)| Some((line.split_once(hole)?, value)));
-        match hole {
+        let placeholder = values
+            .iter()
+            .find_map(|(placeholder, value)| Some((line.split_once(placeholder)?, value)));
+        match placeholder {
             Some(((before, after), value)) => {
                 script.extend_from_slice(before.as_bytes());
                 script.extend_from_slice(value);
@@ -34,7 +36,7 @@ pub fn script(command: &CommandName, directory: &Path, card: &Card) -> Vec<u8> {
 
 const TEMPLATE: &str = include_str!("client.sh");
 
-/// One word of the shell, whatever bytes it has.
+/// Quotes a word for the shell.
 fn quoted(word: &[u8]) -> Vec<u8> {
     let mut quoted = vec![b'\''];
     for byte in word {
@@ -52,16 +54,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_words_of_the_shell() {
-        let card = Card {
+    fn values_are_quoted_for_the_shell() {
+        let info = ClientInfo {
             workspace: Some("../..".to_owned()),
             host: "/home/it's $HOME".to_owned(),
             variables: vec!["CI".to_owned(), "TERM".to_owned()],
         };
         let make = CommandName::parse(b"make").unwrap();
-        let script = script(&make, Path::new("/home/it's $HOME/.swe-swe/proxy"), &card);
+        let script = client_script(&make, Path::new("/home/it's $HOME/.swe-swe/proxy"), &info);
         let script = String::from_utf8(script).unwrap();
-        assert!(script.starts_with("#!/bin/sh\n# The host's make, for a container"));
+        assert!(script.starts_with("#!/bin/sh\n# Runs make on the host."));
         for line in [
             "command='make'\n",
             "made_in='/home/it'\\''s $HOME/.swe-swe/proxy'\n",

@@ -1,4 +1,4 @@
-//! Being told of changes, by inotify.
+//! Change notification by inotify.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,75 +7,75 @@ use std::os::unix::ffi::OsStringExt;
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
-use crate::directory::{Directory, itself};
+use crate::directory::{Directory, proc_fd_path};
 
-/// What is watched, and read without ever blocking.
+/// A non-blocking inotify instance.
 #[derive(Debug)]
 pub struct Watch(Inotify);
 
-/// A file that is watched.
+/// A watched file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WatchId(WatchDescriptor);
 
-/// Something has happened.
+/// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// A file of this name has been put into the directory, or closed by who wrote it.
+pub enum WatchEvent {
+    /// A file of this name was moved into the directory, or closed after writing.
     Placed(Vec<u8>),
-    /// Something has become of a watched file.
-    File(WatchId),
-    /// More than is remembered: anything may have happened.
-    Everything,
+    /// A watched file changed.
+    Changed(WatchId),
+    /// Events were lost; anything may have changed.
+    Overflow,
 }
 
 impl Watch {
-    /// Watches nothing yet.
+    /// Creates an instance without watches.
     pub fn new() -> nix::Result<Self> {
         Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).map(Watch)
     }
 
-    /// What is placed in a directory.
-    pub fn directory(&self, directory: &Directory) -> nix::Result<()> {
+    /// Watches a directory for new files.
+    pub fn watch_directory(&self, directory: &Directory) -> nix::Result<()> {
         let flags = AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_CLOSE_WRITE;
         self.add(directory.as_fd(), flags | AddWatchFlags::IN_ONLYDIR).map(drop)
     }
 
-    /// What is written to a file.
-    pub fn growth(&self, file: impl AsFd) -> nix::Result<WatchId> {
+    /// Watches a file for writes.
+    pub fn watch_growth(&self, file: impl AsFd) -> nix::Result<WatchId> {
         self.add(file.as_fd(), AddWatchFlags::IN_MODIFY)
     }
 
-    /// The loss of a name: with the last one, its end.
-    pub fn removal(&self, file: impl AsFd) -> nix::Result<WatchId> {
+    /// Watches a file for the removal of its names.
+    pub fn watch_removal(&self, file: impl AsFd) -> nix::Result<WatchId> {
         self.add(file.as_fd(), AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_DELETE_SELF)
     }
 
-    /// Watches a file no more.
-    pub fn forget(&self, file: WatchId) {
-        // With the file itself the kernel has forgotten it already.
+    /// Stops watching a file.
+    pub fn unwatch(&self, file: WatchId) {
+        // The kernel drops the watch of a removed file by itself.
         let _ = self.0.rm_watch(file.0);
     }
 
-    /// By the open file, whatever its name is by now.
+    /// Adds a watch by descriptor, whatever the file's name is.
     fn add(&self, fd: BorrowedFd<'_>, flags: AddWatchFlags) -> nix::Result<WatchId> {
-        self.0.add_watch(itself(fd).as_str(), flags).map(WatchId)
+        self.0.add_watch(proc_fd_path(fd).as_str(), flags).map(WatchId)
     }
 
-    /// Some of what has happened; nothing if nothing has. Call again until then.
-    pub fn next(&self) -> nix::Result<Vec<Seen>> {
+    /// Returns pending events; empty if there are none. Repeat until then.
+    pub fn read_events(&self) -> nix::Result<Vec<WatchEvent>> {
         let events = match self.0.read_events() {
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(Vec::new()),
             events => events?,
         };
         let seen = events.into_iter().filter_map(|event| {
             if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                return Some(Seen::Everything);
+                return Some(WatchEvent::Overflow);
             }
             if event.mask.contains(AddWatchFlags::IN_IGNORED) {
                 return None;
             }
             let name = event.name.map(OsString::into_vec);
-            Some(name.map_or(Seen::File(WatchId(event.wd)), Seen::Placed))
+            Some(name.map_or(WatchEvent::Changed(WatchId(event.wd)), WatchEvent::Placed))
         });
         Ok(seen.collect())
     }
@@ -95,25 +95,29 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn files_are_announced_when_they_are_whole() {
+    fn files_are_announced_when_complete() {
         let scratch = Scratch::new();
         let directory = scratch.directory();
         let watch = Watch::new().unwrap();
-        watch.directory(&directory).unwrap();
-        assert_eq!(watch.next(), Ok(Vec::new()));
+        watch.watch_directory(&directory).unwrap();
+        assert_eq!(watch.read_events(), Ok(Vec::new()));
         let mut file = directory.create("a.tmp").unwrap();
-        assert_eq!(watch.next(), Ok(Vec::new()));
-        let growth = watch.growth(&file).unwrap();
-        let removal = watch.removal(&file).unwrap();
-        assert_eq!(growth, removal, "one file is watched once");
+        assert_eq!(watch.read_events(), Ok(Vec::new()));
+        let growth = watch.watch_growth(&file).unwrap();
+        let removal = watch.watch_removal(&file).unwrap();
+        assert_eq!(growth, removal, "one watch per file");
         drop(file.write_all(b"x"));
         directory.rename("a.tmp", "a").unwrap();
-        assert_eq!(watch.next(), Ok(vec![Seen::Placed(b"a".to_vec())]), "removal alone is left");
+        assert_eq!(
+            watch.read_events(),
+            Ok(vec![WatchEvent::Placed(b"a".to_vec())]),
+            "only the removal is watched"
+        );
         fs::remove_file(scratch.0.join("a")).unwrap();
-        assert_eq!(watch.next(), Ok(vec![Seen::File(removal)]));
+        assert_eq!(watch.read_events(), Ok(vec![WatchEvent::Changed(removal)]));
         drop(file);
-        let rest = watch.next().unwrap();
-        assert!(rest.contains(&Seen::File(removal)), "{rest:?}");
-        watch.forget(removal);
+        let rest = watch.read_events().unwrap();
+        assert!(rest.contains(&WatchEvent::Changed(removal)), "{rest:?}");
+        watch.unwatch(removal);
     }
 }

@@ -1,4 +1,4 @@
-//! Keeping a process, and all that it starts, from writing outside its place (Landlock).
+//! Restricting where a process and its descendants may write (Landlock).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,22 +10,20 @@ use landlock::{
 
 use crate::sys;
 
-/// Where a confined process may write. Reading and executing are not restricted, nor is the
-/// network.
+/// Where a confined process may write. Reading, executing and the network are not restricted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confinement {
-    /// Directories, with all below them, and files. What does not exist cannot be allowed and is
-    /// passed over.
+    /// Directories, with everything below them, and files. Missing paths are ignored.
     pub writable: Vec<PathBuf>,
 }
 
-/// Why a process could not be confined. It must not go on as if it were.
+/// Why a process could not be confined. The process must not run tools in that case.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
-    /// The kernel cannot do it, or not without breaking tools.
+    /// The kernel has no Landlock, or a version that breaks tools.
     #[error("this kernel's Landlock (version {0}) cannot confine tools; version 2 or later can")]
     Unsupported(u32),
-    /// The kernel refused the rules.
+    /// The kernel rejected the rules.
     #[error("cannot set up Landlock: {0}")]
     Rules(#[from] RulesetError),
     /// A path could not be opened.
@@ -33,23 +31,23 @@ pub enum ConfineError {
     Path(#[from] PathFdError),
 }
 
-/// What the kernel can hold a process to.
+/// What the kernel's Landlock can enforce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enforcement {
-    /// Nothing: no Landlock, or one (version 1) under which no file can be renamed into another
-    /// directory, which compilers do.
+    /// Nothing: no Landlock, or version 1, which forbids renaming a file into another directory, as
+    /// compilers do.
     Nothing,
-    /// Writes stay in their place.
+    /// Restricts writes.
     Writes,
-    /// Writes stay in their place, and so do signals and abstract unix sockets.
+    /// Restricts writes, signals and abstract unix sockets.
     WritesAndSignals,
 }
 
-/// Devices that every program expects to be able to write to.
+/// Devices that programs expect to be writable.
 const DEVICES: [&str; 7] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev/pts", "/dev/shm"];
 
-/// What this kernel can enforce.
+/// Returns what this kernel can enforce.
 pub fn enforcement() -> Enforcement {
     match sys::landlock_version() {
         0 | 1 => Enforcement::Nothing,
@@ -58,9 +56,8 @@ pub fn enforcement() -> Enforcement {
     }
 }
 
-/// Confines this process for good, as far as [`enforcement`] says. All it starts afterwards is
-/// confined alike. To be called before it has threads; it also gives up gaining privileges by
-/// executing setuid programs.
+/// Confines this process and all its future children for good, as far as [`enforcement`] allows,
+/// and sets `no_new_privs`. Must be called before the process starts a thread.
 pub fn confine(confinement: &Confinement) -> Result<(), ConfineError> {
     let version = sys::landlock_version();
     let abi = match version {
@@ -71,7 +68,7 @@ pub fn confine(confinement: &Confinement) -> Result<(), ConfineError> {
         5 => ABI::V5,
         _ => ABI::V6,
     };
-    // Control of devices is left alone: a tool that may open one may talk to it.
+    // A tool that may open a device may also use its ioctls.
     let writes = AccessFs::from_write(abi) & !BitFlags::from(AccessFs::IoctlDev);
     let mut ruleset = Ruleset::default().handle_access(writes)?;
     if enforcement() == Enforcement::WritesAndSignals {
@@ -98,7 +95,7 @@ fn rule(
     let metadata = match path.metadata() {
         Ok(metadata) => metadata,
         Err(error) if is_missing(&error) => return Ok(None),
-        // Let the attempt to open it say what is wrong.
+        // Opening it reports the cause.
         Err(_) => return PathFd::new(path).map(|fd| Some(PathBeneath::new(fd, writes))),
     };
     let rights = if metadata.is_dir() { writes } else { writes & AccessFs::from_file(ABI::V6) };

@@ -1,4 +1,4 @@
-//! Ending everything below us.
+//! Finding and ending descendants.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,8 +13,8 @@ use crate::signal_process;
 
 /// Kills and reaps every descendant of this process, and returns when none is left.
 ///
-/// It needs to be a subreaper or PID 1: whoever loses its parent then becomes our child, so no
-/// generation can slip away. To be called when nothing else of this process reaps any more.
+/// The process must be a subreaper or PID 1, so that it adopts orphaned descendants. No other code
+/// of the process may reap any more.
 pub fn end_descendants() {
     loop {
         for pid in descendants_of(getpid()) {
@@ -27,12 +27,12 @@ pub fn end_descendants() {
                 Ok(_) => {}
             }
         }
-        // A killed process needs a moment; one in an uninterruptible system call needs longer.
+        // A killed process needs a moment to end, or longer in an uninterruptible system call.
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Every process below `root`, by the chain of parents as it is now.
+/// Returns every process below `root`, by the current parents.
 pub fn descendants_of(root: Pid) -> Vec<Pid> {
     let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
     for pid in all_processes() {
@@ -50,7 +50,7 @@ pub fn descendants_of(root: Pid) -> Vec<Pid> {
     found
 }
 
-/// Every process id of the system, as /proc lists them.
+/// Returns every pid that /proc lists.
 pub(crate) fn all_processes() -> impl Iterator<Item = Pid> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
@@ -60,15 +60,15 @@ fn parent_of(pid: Pid) -> Option<Pid> {
     stat_field(pid, 1)?.parse().ok().map(Pid::from_raw)
 }
 
-/// Whether a process has ended and only waits to be reaped, or is gone altogether.
+/// Whether a process is a zombie or does not exist.
 pub(crate) fn is_zombie(pid: Pid) -> bool {
     stat_field(pid, 0).is_none_or(|state| state == "Z" || state == "X")
 }
 
-/// A field of a process's stat, counted from its state.
+/// Returns a field of `/proc/PID/stat`; the process state is field 0.
 fn stat_field(pid: Pid, index: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command's name may hold spaces and parentheses; what follows its last one does not.
+    // The command name may contain spaces and parentheses; the fields behind the last one do not.
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(index).map(str::to_owned)
 }

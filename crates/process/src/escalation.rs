@@ -1,82 +1,80 @@
-//! The ladder that ends a tool: INT, then TERM, then KILL. No clock of its own.
+//! Signal escalation: INT, then TERM, then KILL, as a state machine without a clock.
 
 use std::time::{Duration, Instant};
 
 use aifo_types::Signal;
 
-/// Which steps are taken, and when. Seconds after the start.
+/// Which signals are sent, and when (`spec/runner.md#signal-escalation`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ladder {
-    /// The tool ran into its time limit: INT at once, TERM after 5 s, KILL after 10 s
-    /// (`spec/toolexec.md#time-limit`).
+pub enum EscalationPlan {
+    /// The time limit has passed: INT at once, TERM after 5 s, KILL after 10 s.
     Timeout,
-    /// Nobody waits for the tool any more, or the session ends: INT at once, TERM after 1 s, KILL
-    /// after 3 s (`spec/toolexec.md#disconnect`).
+    /// The client or the proxy is gone, or the session ends: INT at once, TERM after 1 s, KILL
+    /// after 3 s.
     Cancel,
-    /// Whoever started the tool as if it were here was killed: KILL at once
-    /// (`spec/exec3.md#frames`).
-    Vanished,
-    /// As [`Ladder::Cancel`], but the caller has just sent a signal of its own, so no INT.
+    /// A client of version 3 is gone: KILL at once.
+    Immediate,
+    /// [`EscalationPlan::Cancel`] without INT, because the client has just sent a signal.
     CancelAfterSignal,
-    /// The tool has ended and left processes behind that are to go too: TERM, KILL after 2 s.
+    /// The tool has ended and left processes that must end too: TERM at once, KILL after 2 s.
     Leftovers,
 }
 
-impl Ladder {
+impl EscalationPlan {
     fn steps(self) -> &'static [(u64, Signal)] {
         match self {
-            Ladder::Timeout => &[(0, Signal::Int), (5, Signal::Term), (10, Signal::Kill)],
-            Ladder::Cancel => &[(0, Signal::Int), (1, Signal::Term), (3, Signal::Kill)],
-            Ladder::Vanished => &[(0, Signal::Kill)],
-            Ladder::CancelAfterSignal => &[(1, Signal::Term), (3, Signal::Kill)],
-            Ladder::Leftovers => &[(0, Signal::Term), (2, Signal::Kill)],
+            EscalationPlan::Timeout => &[(0, Signal::Int), (5, Signal::Term), (10, Signal::Kill)],
+            EscalationPlan::Cancel => &[(0, Signal::Int), (1, Signal::Term), (3, Signal::Kill)],
+            EscalationPlan::Immediate => &[(0, Signal::Kill)],
+            EscalationPlan::CancelAfterSignal => &[(1, Signal::Term), (3, Signal::Kill)],
+            EscalationPlan::Leftovers => &[(0, Signal::Term), (2, Signal::Kill)],
         }
     }
 }
 
-/// A ladder being climbed. It never ends by itself: after the last step KILL comes again every
-/// second, because a kill can race with a fork; the owner drops it when nothing is left to signal.
+/// A running escalation. After its last step it repeats KILL every second, because a kill can race
+/// with a fork. The owner drops it when no process is left.
 #[derive(Clone, Debug)]
 pub struct Escalation {
     started: Instant,
-    ladder: Ladder,
-    taken: usize,
+    plan: EscalationPlan,
+    steps_taken: usize,
 }
 
 impl Escalation {
-    /// Starts at the foot of the ladder; the first step may be due at once.
-    pub fn new(ladder: Ladder, now: Instant) -> Self {
-        Escalation { started: now, ladder, taken: 0 }
+    /// Starts an escalation; its first step may be due at once.
+    pub fn new(plan: EscalationPlan, now: Instant) -> Self {
+        Escalation { started: now, plan, steps_taken: 0 }
     }
 
-    /// When the next step is due.
+    /// Returns when the next step is due.
     pub fn poll_timeout(&self) -> Instant {
-        self.started + Duration::from_secs(self.step(self.taken).0)
+        self.started + Duration::from_secs(self.step(self.steps_taken).0)
     }
 
-    /// The signal that is due at `now`, if any. Of several steps that are overdue only the last
-    /// one is taken: a late KILL needs no INT before it.
+    /// Returns the signal that is due at `now`, if any. Of several overdue steps only the last is
+    /// taken.
     pub fn handle_timeout(&mut self, now: Instant) -> Option<Signal> {
         let mut due = None;
         while self.poll_timeout() <= now {
-            due = Some(self.step(self.taken).1);
-            self.taken += 1;
+            due = Some(self.step(self.steps_taken).1);
+            self.steps_taken += 1;
         }
         due
     }
 
-    /// When KILL is due for the first time.
+    /// Returns when KILL is due for the first time.
     pub fn kill_at(&self) -> Instant {
-        let last = self.ladder.steps().len() - 1;
+        let last = self.plan.steps().len() - 1;
         self.started + Duration::from_secs(self.step(last).0)
     }
 
     fn step(&self, index: usize) -> (u64, Signal) {
-        let steps = self.ladder.steps();
+        let steps = self.plan.steps();
         let last = steps.len() - 1;
-        let again = index.saturating_sub(last) as u64;
+        let repeats = index.saturating_sub(last) as u64;
         let (after, signal) = steps[index.min(last)];
-        (after + again, signal)
+        (after + repeats, signal)
     }
 }
 
@@ -85,9 +83,9 @@ mod tests {
     use super::*;
     use Signal::{Int, Kill, Term};
 
-    fn climb(ladder: Ladder, upto_secs: u64) -> Vec<(u64, Signal)> {
+    fn signals_sent(plan: EscalationPlan, upto_secs: u64) -> Vec<(u64, Signal)> {
         let start = Instant::now();
-        let mut escalation = Escalation::new(ladder, start);
+        let mut escalation = Escalation::new(plan, start);
         let half_seconds = (0..=2 * upto_secs).map(|half| Duration::from_millis(500 * half));
         half_seconds
             .filter_map(|at| Some((at.as_secs(), escalation.handle_timeout(start + at)?)))
@@ -95,23 +93,23 @@ mod tests {
     }
 
     #[test]
-    fn every_ladder_step_by_step() {
-        assert_eq!(climb(Ladder::Timeout, 10), [(0, Int), (5, Term), (10, Kill)]);
-        assert_eq!(climb(Ladder::Cancel, 3), [(0, Int), (1, Term), (3, Kill)]);
-        assert_eq!(climb(Ladder::CancelAfterSignal, 3), [(1, Term), (3, Kill)]);
-        assert_eq!(climb(Ladder::Leftovers, 2), [(0, Term), (2, Kill)]);
+    fn every_plan_step_by_step() {
+        assert_eq!(signals_sent(EscalationPlan::Timeout, 10), [(0, Int), (5, Term), (10, Kill)]);
+        assert_eq!(signals_sent(EscalationPlan::Cancel, 3), [(0, Int), (1, Term), (3, Kill)]);
+        assert_eq!(signals_sent(EscalationPlan::CancelAfterSignal, 3), [(1, Term), (3, Kill)]);
+        assert_eq!(signals_sent(EscalationPlan::Leftovers, 2), [(0, Term), (2, Kill)]);
     }
 
     #[test]
-    fn kill_comes_again_until_nothing_is_left() {
-        let steps = climb(Ladder::Cancel, 6);
+    fn kill_repeats_every_second() {
+        let steps = signals_sent(EscalationPlan::Cancel, 6);
         assert_eq!(steps[3..], [(4, Kill), (5, Kill), (6, Kill)]);
     }
 
     #[test]
-    fn a_late_caller_gets_the_last_step_only() {
+    fn overdue_steps_collapse_into_the_last() {
         let start = Instant::now();
-        let mut escalation = Escalation::new(Ladder::Timeout, start);
+        let mut escalation = Escalation::new(EscalationPlan::Timeout, start);
         assert_eq!(escalation.handle_timeout(start + Duration::from_secs(60)), Some(Kill));
         assert_eq!(escalation.handle_timeout(start + Duration::from_secs(60)), None);
         assert_eq!(escalation.kill_at(), start + Duration::from_secs(10));

@@ -1,4 +1,4 @@
-//! Handing fds to another process over a unix socket.
+//! Passing descriptors over unix sockets.
 
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -8,55 +8,55 @@ use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 
 use crate::sys;
 
-/// What one read brought.
+/// The result of one read.
 #[derive(Debug)]
 pub struct Received {
-    /// How many bytes; 0 is the end of the stream.
+    /// Number of bytes; 0 is the end of the stream.
     pub bytes: usize,
-    /// The fds that came with them, close-on-exec, in the sender's order.
+    /// The descriptors that came with the bytes, close-on-exec, in the sender's order.
     pub fds: Vec<OwnedFd>,
 }
 
-/// What to do about a peer that reads too slowly.
+/// Behaviour when the socket's buffer is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
-    /// Wait until all is taken, unless the socket itself is non-blocking.
-    Block,
-    /// Send what is taken at once, or fail with EAGAIN.
-    Refuse,
+pub enum SendMode {
+    /// Wait until all bytes are sent, unless the socket itself is non-blocking.
+    Blocking,
+    /// Send the bytes that fit, or fail with EAGAIN.
+    NonBlocking,
 }
 
-/// Sends bytes over a stream socket, and returns how many were taken. The fds travel with the first
-/// of them, so they are sent once any was taken, and the rest goes without. Without fds the socket
-/// may be of any family.
+/// Sends bytes over a stream socket and returns how many were sent. The descriptors travel with the
+/// first byte, so the caller sends the rest without them. Without descriptors the socket may be of
+/// any family.
 ///
-/// Errors: EAGAIN when nothing was sent; EINVAL for fds without a byte or more than 253; EPIPE
-/// when the peer is gone (no SIGPIPE comes).
+/// Errors: EAGAIN if no byte was sent; EINVAL for descriptors without a byte, or more than 253;
+/// EPIPE if the peer has closed (no SIGPIPE is raised).
 pub fn send_with_fds(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
     fds: &[BorrowedFd<'_>],
-    waiting: Waiting,
+    mode: SendMode,
 ) -> nix::Result<usize> {
     let fds: Vec<_> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     if bytes.is_empty() && !fds.is_empty() {
         return Err(Errno::EINVAL);
     }
-    let flags = match waiting {
-        Waiting::Block => MsgFlags::MSG_NOSIGNAL,
-        Waiting::Refuse => MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT,
+    let flags = match mode {
+        SendMode::Blocking => MsgFlags::MSG_NOSIGNAL,
+        SendMode::NonBlocking => MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT,
     };
     let rights = [ControlMessage::ScmRights(&fds)];
     let rights = if fds.is_empty() { &[] } else { rights.as_slice() };
     sendmsg::<UnixAddr>(socket.as_raw_fd(), &[IoSlice::new(bytes)], rights, flags, None)
 }
 
-/// Reads bytes from a stream socket and at most `max` fds, without blocking. A read ends where a
-/// message with fds does, so they are those of one message; bytes sent before it may come along.
+/// Reads bytes and at most `max` descriptors from a stream socket, without blocking. A read never
+/// spans two messages with descriptors, but may include bytes sent before the first.
 ///
-/// Errors: EAGAIN when nothing is there; EPROTO when more fds came or some were lost, because our
-/// own table of fds is full, and all that came are closed. (A plain `read` would close them
-/// silently.)
+/// Errors: EAGAIN if there is nothing to read; EPROTO if more than `max` descriptors came, or some
+/// were lost because this process's descriptor table is full. All that came are then closed. (A
+/// plain `read` would close them silently.)
 pub fn receive_with_fds(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -78,13 +78,16 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn an_fd_crosses_with_its_byte() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
+    fn an_fd_arrives_with_its_byte() {
+        let (sender, receiver) = UnixStream::pair().unwrap();
         let (mut reader, writer) = std::io::pipe().unwrap();
-        assert_eq!(send_with_fds(ours.as_fd(), b"x", &[writer.as_fd()], Waiting::Refuse), Ok(1));
+        assert_eq!(
+            send_with_fds(sender.as_fd(), b"x", &[writer.as_fd()], SendMode::NonBlocking),
+            Ok(1)
+        );
         drop(writer);
         let mut buffer = [0; 8];
-        let mut received = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap();
+        let mut received = receive_with_fds(receiver.as_fd(), &mut buffer, 2).unwrap();
         assert_eq!((received.bytes, &buffer[..1]), (1, &b"x"[..]));
         let mut passed = std::io::PipeWriter::from(received.fds.pop().unwrap());
         passed.write_all(b"through").unwrap();
@@ -95,69 +98,73 @@ mod tests {
     }
 
     #[test]
-    fn several_messages_keep_their_fds_apart() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let fds = [ours.as_fd(); 3];
+    fn each_message_keeps_its_own_fds() {
+        let (sender, receiver) = UnixStream::pair().unwrap();
+        let fds = [sender.as_fd(); 3];
         for (bytes, count) in [(b"ab", 1), (b"cd", 0), (b"ef", 3), (b"gh", 2)] {
-            assert_eq!(send_with_fds(ours.as_fd(), bytes, &fds[..count], Waiting::Block), Ok(2));
+            assert_eq!(
+                send_with_fds(sender.as_fd(), bytes, &fds[..count], SendMode::Blocking),
+                Ok(2)
+            );
         }
         let read = |length| {
             let mut buffer = [0; 8];
-            let received = receive_with_fds(theirs.as_fd(), &mut buffer[..length], 3).unwrap();
+            let received = receive_with_fds(receiver.as_fd(), &mut buffer[..length], 3).unwrap();
             (buffer[..received.bytes].to_vec(), received.fds.len())
         };
-        assert_eq!(read(1), (b"a".to_vec(), 1), "the first byte brings them");
+        assert_eq!(read(1), (b"a".to_vec(), 1), "the first byte carries them");
         assert_eq!(read(8), (b"bcdef".to_vec(), 3));
         assert_eq!(read(8), (b"gh".to_vec(), 2));
     }
 
     #[test]
-    fn nothing_there_end_and_too_many() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
+    fn empty_socket_end_of_stream_and_too_many_fds() {
+        let (sender, receiver) = UnixStream::pair().unwrap();
         let mut buffer = [0; 8];
-        let empty = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap_err();
+        let empty = receive_with_fds(receiver.as_fd(), &mut buffer, 2).unwrap_err();
         assert_eq!(empty, Errno::EAGAIN);
 
         let (reader, writer) = std::io::pipe().unwrap();
-        let fds = [ours.as_fd(), theirs.as_fd(), reader.as_fd()];
-        send_with_fds(ours.as_fd(), b"x", &fds, Waiting::Block).unwrap();
+        let fds = [sender.as_fd(), receiver.as_fd(), reader.as_fd()];
+        send_with_fds(sender.as_fd(), b"x", &fds, SendMode::Blocking).unwrap();
         drop(reader);
-        let smuggled = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap_err();
-        assert_eq!(smuggled, Errno::EPROTO);
-        let nobody = (&writer).write(b"x").unwrap_err();
-        assert_eq!(nobody.kind(), std::io::ErrorKind::BrokenPipe, "all of them are closed");
+        let too_many = receive_with_fds(receiver.as_fd(), &mut buffer, 2).unwrap_err();
+        assert_eq!(too_many, Errno::EPROTO);
+        let unread = (&writer).write(b"x").unwrap_err();
+        assert_eq!(unread.kind(), std::io::ErrorKind::BrokenPipe, "all of them are closed");
 
-        let without_a_byte = send_with_fds(ours.as_fd(), b"", &[ours.as_fd()], Waiting::Block);
+        let without_a_byte =
+            send_with_fds(sender.as_fd(), b"", &[sender.as_fd()], SendMode::Blocking);
         assert_eq!(without_a_byte, Err(Errno::EINVAL));
-        drop(ours);
-        let end = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap();
+        drop(sender);
+        let end = receive_with_fds(receiver.as_fd(), &mut buffer, 2).unwrap();
         assert_eq!((end.bytes, end.fds.is_empty()), (0, true));
-        let gone = send_with_fds(theirs.as_fd(), b"x", &[], Waiting::Block);
+        let gone = send_with_fds(receiver.as_fd(), b"x", &[], SendMode::Blocking);
         assert_eq!(gone, Err(Errno::EPIPE));
     }
 
     #[test]
-    fn a_slow_peer_takes_a_part_and_then_nothing() {
-        let (ours, _theirs) = UnixStream::pair().unwrap();
+    fn a_full_socket_takes_a_part_and_then_nothing() {
+        let (sender, _receiver) = UnixStream::pair().unwrap();
         let much = vec![0; 16 << 20];
-        let taken = send_with_fds(ours.as_fd(), &much, &[], Waiting::Refuse).unwrap();
+        let taken = send_with_fds(sender.as_fd(), &much, &[], SendMode::NonBlocking).unwrap();
         assert!(taken > 0 && taken < much.len(), "{taken}");
-        let full = send_with_fds(ours.as_fd(), &much, &[], Waiting::Refuse);
+        let full = send_with_fds(sender.as_fd(), &much, &[], SendMode::NonBlocking);
         assert_eq!(full, Err(Errno::EAGAIN));
     }
 
     #[test]
     fn bytes_alone_over_tcp() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (theirs, _) = listener.accept().unwrap();
-        assert_eq!(send_with_fds(ours.as_fd(), b"x", &[], Waiting::Block), Ok(1));
-        drop(ours);
+        let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (receiver, _) = listener.accept().unwrap();
+        assert_eq!(send_with_fds(sender.as_fd(), b"x", &[], SendMode::Blocking), Ok(1));
+        drop(sender);
         let mut buffer = [0; 8];
         for expected in [1, 0] {
-            // Across the loopback a byte may take a moment.
-            theirs.peek(&mut buffer).unwrap();
-            let received = receive_with_fds(theirs.as_fd(), &mut buffer, 2).unwrap();
+            // A byte may take a moment over the loopback interface.
+            receiver.peek(&mut buffer).unwrap();
+            let received = receive_with_fds(receiver.as_fd(), &mut buffer, 2).unwrap();
             assert_eq!((received.bytes, received.fds.len()), (expected, 0));
         }
     }

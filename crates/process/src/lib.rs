@@ -1,33 +1,32 @@
-//! Processes: everything about starting, signalling and ending them, in one place.
+//! Starting, signalling, confining and ending processes.
 //!
-//! In scope: spawning a program in its own process group without copying our address space, its
-//! standard fds, limits and terminal, who goes first when memory runs out, reaping, signals of any
-//! number, the INT/TERM/KILL ladder as a state machine without a clock, finding every process of an
-//! exec by its mark, confining what is started, pseudo terminals, the terminal we were started on,
-//! passing fds over a unix socket, and starting without the standard library's changes to what our
-//! parent gave us.
+//! In scope: spawning a program in its own process group with given standard descriptors, limits and
+//! terminal; OOM scores; reaping; signals of any number; the INT/TERM/KILL escalation as a state
+//! machine without a clock; finding the processes of an exec by its exec tag; Landlock confinement;
+//! terminals and pseudo terminals; passing descriptors over unix sockets; and a program start that
+//! bypasses the standard library's changes to inherited descriptors and signals.
 //!
-//! Out of scope: what is run and why (`aifo-runner`), and the bytes that say so (`aifo-wire`).
+//! Out of scope: which program runs and why (`aifo-runner`), and the wire format (`aifo-wire`).
 //!
 //! ```
-//! use aifo_process::{Ladder, Escalation};
+//! use aifo_process::{EscalationPlan, Escalation};
 //! use aifo_types::Signal;
 //! use std::time::{Duration, Instant};
 //!
 //! let start = Instant::now();
-//! let mut escalation = Escalation::new(Ladder::Cancel, start);
+//! let mut escalation = Escalation::new(EscalationPlan::Cancel, start);
 //! assert_eq!(escalation.handle_timeout(start), Some(Signal::Int));
 //! assert_eq!(escalation.handle_timeout(start), None);
 //! assert_eq!(escalation.poll_timeout(), start + Duration::from_secs(1));
 //! ```
 //!
-//! Architecture invariant: this crate is the only one with `unsafe`, all of it in `sys.rs`, and it
-//! does not know what an exec request, a sidecar or a proxy is.
+//! Architecture invariant: this is the only crate with `unsafe`, all of it in `sys`. It contains no
+//! notion of exec requests, sidecars or proxies.
 
-mod census;
 mod confine;
 mod descendants;
 mod escalation;
+mod exec_tag;
 mod fd_passing;
 mod limits;
 mod lookup;
@@ -43,28 +42,28 @@ mod sys;
 pub mod terminal;
 mod unix_address;
 
-pub use census::{Mark, end_everywhere, processes_marked, signal_marked, sweep};
 pub use confine::{ConfineError, Confinement, Enforcement, confine, enforcement};
 pub use descendants::{descendants_of, end_descendants};
-pub use escalation::{Escalation, Ladder};
-pub use fd_passing::{Received, Waiting, receive_with_fds, send_with_fds};
+pub use escalation::{Escalation, EscalationPlan};
+pub use exec_tag::{ExecTag, kill_tagged, signal_tagged, tagged_processes, terminate_tagged};
+pub use fd_passing::{Received, SendMode, receive_with_fds, send_with_fds};
 pub use limits::{ResourceLimit, current_limits, nice, raise_open_files};
 pub use lookup::{Lookup, find_in_path};
-pub use oom_score::{OomScore, Raised};
+pub use oom_score::{OomScore, RaisedOomScore};
 pub use pty::{Pty, resize};
 pub use reaper::{ChildEvent, Reaped, has_children, reap};
 pub use same_object::is_same_object;
-pub use signal_set::{Caught, CaughtSignals, SignalSet};
+pub use signal_set::{CaughtSignal, CaughtSignals, SignalSet};
 pub use signals::{
-    become_subreaper, die_of, die_with_parent, forbid_tracing, ignored_signals, is_ignored,
-    reset_dispositions, signal_group_number, signal_process,
+    become_subreaper, die_by_signal, forbid_tracing, ignored_signals, is_ignored,
+    reset_dispositions, set_parent_death_signal, signal_group_number, signal_process,
 };
 pub use spawn::{Group, Spawn, SpawnError, variable};
 #[doc(hidden)]
 pub use start::start;
 pub use start::{closed_standard_fds, ignore_broken_pipes};
 pub use sys::{
-    accept, bytes_in_pipe, environment, executed_path, give_back_freed_memory,
-    give_up_capabilities, landlock_version, pidfd_open, random_bits, take_fd,
+    accept, bytes_in_pipe, drop_capabilities, environment, executed_path, give_back_freed_memory,
+    landlock_version, pidfd_open, random_bits, take_fd,
 };
 pub use unix_address::UnixAddress;

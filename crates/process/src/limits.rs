@@ -1,4 +1,4 @@
-//! What a process may use of the machine, and how much it gives way to others.
+//! Resource limits and nice value of this process.
 
 use std::io;
 
@@ -9,21 +9,21 @@ use crate::sys;
 /// A limit on one resource (`getrlimit(2)`), in that resource's own unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceLimit {
-    /// Which one, by its Linux number: `RLIMIT_NOFILE` is 7.
+    /// The Linux number of the resource: `RLIMIT_NOFILE` is 7.
     pub resource: u8,
-    /// The limit in force; `u64::MAX` is none.
+    /// The limit in force; `u64::MAX` means unlimited.
     pub soft: u64,
-    /// How far it may be raised; `u64::MAX` is no bound.
+    /// The upper bound of the soft limit; `u64::MAX` means unlimited.
     pub hard: u64,
 }
 
-/// The limits of this process, by their numbers.
+/// Returns the limits of this process, ordered by resource number.
 pub fn current_limits() -> Vec<ResourceLimit> {
-    (0..RESOURCES).filter_map(|resource| current(resource).ok()).collect()
+    (0..RESOURCE_COUNT).filter_map(|resource| current(resource).ok()).collect()
 }
 
-/// Raises our soft limit on open files to the hard one, and returns what was in force, which is
-/// what a tool is to get.
+/// Raises the soft limit on open files to the hard one, and returns the previous limit, which tools
+/// inherit.
 pub fn raise_open_files() -> io::Result<ResourceLimit> {
     let limit = current(libc::RLIMIT_NOFILE as u8)?;
     let raised = libc::rlimit { rlim_cur: limit.hard, rlim_max: limit.hard };
@@ -33,7 +33,7 @@ pub fn raise_open_files() -> io::Result<ResourceLimit> {
     Ok(limit)
 }
 
-/// The nice value of this process, from -20 to 19: the higher, the more it lets others go first.
+/// Returns the nice value of this process, from -20 to 19.
 pub fn nice() -> i8 {
     i8::try_from(sys::nice()).unwrap_or(0)
 }
@@ -43,8 +43,8 @@ fn current(resource: u8) -> nix::Result<ResourceLimit> {
     Ok(ResourceLimit { resource, soft: limit.rlim_cur, hard: limit.rlim_max })
 }
 
-/// How many resources Linux knows (`RLIM_NLIMITS`).
-const RESOURCES: u8 = 16;
+/// Number of resources in Linux (`RLIM_NLIMITS`).
+const RESOURCE_COUNT: u8 = 16;
 
 #[cfg(test)]
 mod tests {

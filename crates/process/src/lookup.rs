@@ -1,4 +1,4 @@
-//! Finding a program by its name.
+//! Finding a program in PATH.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
 
-/// What a search for a program found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// The first executable regular file of that name.
     Found(PathBuf),
-    /// Only a file that may not be executed.
+    /// Only files of that name that are not executable; the first of them.
     NotExecutable(PathBuf),
-    /// Nothing of that name.
+    /// No file of that name.
     Absent,
 }
 
-/// Looks for `name` in the directories of `path`, which has the form of the PATH variable. Relative
-/// and empty entries are passed over: a tool is never taken from the directory it was called in.
+/// Searches the directories of `path`, in the syntax of PATH, for `name`. Relative and empty
+/// entries are ignored: a tool is never taken from the current directory.
 pub fn find_in_path(name: &str, path: &OsStr) -> Lookup {
     let mut found = Lookup::Absent;
     for directory in path.as_bytes().split(|byte| *byte == b':') {

@@ -1,50 +1,51 @@
-//! Whom the kernel ends first when memory runs out.
+//! The order in which the kernel kills processes when memory runs out.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Our own place in the order in which the kernel ends processes for want of memory
-/// (`/proc/self/oom_score_adj`), which a child begins with.
+/// This process's `/proc/self/oom_score_adj`, which children inherit.
 ///
-/// A child cannot set its own between clone and exec: it shares our memory then, and with
-/// [`crate::forbid_tracing`] in force that file belongs to root. So the parent takes the child's place
-/// while it makes it. Going back needs no privilege, as long as it is no further than where we began.
+/// A child cannot set its own between clone and execve: it shares the parent's memory, and after
+/// [`crate::forbid_tracing`] the file belongs to root. So the parent raises its own value while it
+/// spawns the child. Lowering it again needs no privilege down to the initial value.
 #[derive(Debug)]
 pub struct OomScore {
     file: File,
-    own: i16,
+    score: i16,
 }
 
 impl OomScore {
-    /// Ours, from -1000 to 1000. To be called before [`crate::forbid_tracing`].
-    pub fn own() -> io::Result<Self> {
-        let own = std::fs::read_to_string(PATH)?;
-        let own = own.trim_end().parse().map_err(io::Error::other)?;
-        Ok(OomScore { file: File::options().write(true).open(PATH)?, own })
+    /// Reads the current value, from -1000 to 1000. Must be called before
+    /// [`crate::forbid_tracing`].
+    pub fn current() -> io::Result<Self> {
+        let score = std::fs::read_to_string(PATH)?;
+        let score = score.trim_end().parse().map_err(io::Error::other)?;
+        Ok(OomScore { file: File::options().write(true).open(PATH)?, score })
     }
 
-    /// Raises ours by `above`, so that children made meanwhile go before us.
-    pub fn raise(&self, above: i16) -> Raised<'_> {
-        self.set(self.own.saturating_add(above).min(HIGHEST));
-        Raised(self)
+    /// Raises the value by `offset` until the returned guard is dropped. Children that start
+    /// meanwhile are killed before this process.
+    pub fn raise(&self, offset: i16) -> RaisedOomScore<'_> {
+        self.set(self.score.saturating_add(offset).min(MAX_SCORE));
+        RaisedOomScore(self)
     }
 
-    /// A kernel that refuses leaves everything as it was, and the choice to its own judgement.
+    /// A kernel that rejects the write keeps the current value.
     fn set(&self, score: i16) {
         let _ = self.file.write_all_at(score.to_string().as_bytes(), 0);
     }
 }
 
-/// Until this is dropped, whoever is made can be ended sooner than we.
+/// Restores the initial value when dropped.
 #[derive(Debug)]
-pub struct Raised<'a>(&'a OomScore);
+pub struct RaisedOomScore<'a>(&'a OomScore);
 
-impl Drop for Raised<'_> {
+impl Drop for RaisedOomScore<'_> {
     fn drop(&mut self) {
-        self.0.set(self.0.own);
+        self.0.set(self.0.score);
     }
 }
 
 const PATH: &str = "/proc/self/oom_score_adj";
-const HIGHEST: i16 = 1000;
+const MAX_SCORE: i16 = 1000;

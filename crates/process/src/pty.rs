@@ -1,4 +1,4 @@
-//! Pseudo terminals, from the side that holds the master.
+//! Pseudo terminals.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,21 +10,21 @@ use nix::sys::stat::Mode;
 
 use crate::{sys, terminal};
 
-/// A pseudo terminal. Both ends are close-on-exec and nobody's controlling terminal yet.
+/// A pseudo terminal. Both ends are close-on-exec, and it is not yet a controlling terminal.
 #[derive(Debug)]
 pub struct Pty {
-    /// What is written here was typed, what is read here is shown; non-blocking. Once no process
-    /// has the slave open any more, reading ends with EIO.
+    /// The controlling side, non-blocking. Reading fails with EIO once no process has the slave
+    /// open.
     pub master: OwnedFd,
-    /// The terminal that programs see.
+    /// The terminal side, for programs.
     pub slave: OwnedFd,
 }
 
 impl Pty {
-    /// Makes one that begins with this size and these modes.
+    /// Opens a pseudo terminal with this size and these modes.
     ///
-    /// Control characters beyond those given keep the kernel's defaults. A speed of zero would
-    /// hang up, and one that is no fixed rate cannot be told by flags: either becomes the default.
+    /// Control characters beyond those given keep the kernel's defaults. A speed of zero, which
+    /// would hang up, and one that is not a fixed rate become the default speed.
     pub fn open(size: WindowSize, modes: &TerminalModes) -> io::Result<Self> {
         let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         let master = open("/dev/ptmx", flags, Mode::empty())?;
@@ -37,9 +37,8 @@ impl Pty {
     }
 }
 
-/// Tells a pseudo terminal its new size. If that changes anything, the kernel sends SIGWINCH to the
-/// terminal's foreground group, so whoever resizes signals nobody; other groups learn of it when
-/// they ask.
+/// Sets the size of a pseudo terminal. If the size changes, the kernel sends SIGWINCH to the
+/// terminal's foreground group.
 pub fn resize(master: BorrowedFd<'_>, size: WindowSize) -> io::Result<()> {
     let size = libc::winsize {
         ws_row: size.rows,
@@ -50,8 +49,8 @@ pub fn resize(master: BorrowedFd<'_>, size: WindowSize) -> io::Result<()> {
     Ok(sys::set_window_size(master, &size)?)
 }
 
-/// `flags` with their own output speed where it is a fixed rate, else with that of `default`. Input
-/// has the same one.
+/// Returns `flags` with their output speed if it is a fixed rate, else with that of `default`. The
+/// input speed is the same.
 fn with_speed(flags: u32, default: u32) -> u32 {
     let source = match flags & libc::CBAUD {
         libc::B0 | libc::BOTHER => default,
@@ -71,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn it_begins_as_it_was_asked_to() {
+    fn a_new_pty_has_the_given_size_and_modes() {
         let first = Pty::open(sizes(24, 80), &TerminalModes::default()).unwrap();
         let defaults = terminal::modes(first.slave.as_fd()).unwrap();
         assert_eq!((defaults.input, defaults.local, defaults.characters.len()), (0, 0, 19));
@@ -93,16 +92,16 @@ mod tests {
     }
 
     #[test]
-    fn speeds_that_cannot_be_kept() {
+    fn unsupported_speeds_become_the_default() {
         let own = libc::B38400;
-        for unfit in [libc::B0, libc::BOTHER, libc::BOTHER | libc::BOTHER << 16] {
-            assert_eq!(with_speed(libc::CS8 | unfit, own), libc::CS8 | libc::B38400);
+        for unsupported in [libc::B0, libc::BOTHER, libc::BOTHER | libc::BOTHER << 16] {
+            assert_eq!(with_speed(libc::CS8 | unsupported, own), libc::CS8 | libc::B38400);
         }
         assert_eq!(with_speed(libc::CS8 | libc::B115200, own), libc::CS8 | libc::B115200);
     }
 
     #[test]
-    fn typed_and_shown() {
+    fn bytes_cross_both_ways() {
         let pty = Pty::open(sizes(24, 80), &TerminalModes::default()).unwrap();
         let (mut master, mut slave) = (File::from(pty.master), File::from(pty.slave));
         let mut buffer = [0; 16];
@@ -114,7 +113,7 @@ mod tests {
         master.write_all(b"typed").unwrap();
         assert_eq!(slave.read(&mut buffer).unwrap(), 5);
         drop(slave);
-        // A process that another test starts may hold a copy of the slave until it executes.
+        // A process that another test starts may hold a copy of the slave until it calls execve.
         let end = std::iter::repeat_with(|| master.read(&mut buffer).unwrap_err())
             .find(|error| error.kind() != ErrorKind::WouldBlock);
         assert_eq!(end.and_then(|error| error.raw_os_error()), Some(libc::EIO));

@@ -1,4 +1,4 @@
-//! What becomes of our children.
+//! Reaping children.
 
 use std::time::Duration;
 
@@ -10,41 +10,41 @@ use nix::unistd::Pid;
 
 use crate::sys;
 
-/// Something that happened to a child of ours.
+/// A state change of a child.
 #[derive(Clone, Copy, Debug)]
 pub enum ChildEvent {
-    /// It has ended.
+    /// The child has ended.
     Ended(Reaped),
-    /// It was stopped and goes on when it gets CONT.
+    /// The child was stopped.
     Stopped {
         /// Its process id.
         pid: Pid,
-        /// What stopped it: STOP, TSTP, TTIN or TTOU.
+        /// The signal that stopped it: STOP, TSTP, TTIN or TTOU.
         signal: u8,
     },
 }
 
-/// A child that has ended, ours or one that was left to us as subreaper or PID 1.
+/// A child that has ended. It may be an orphan that this process adopted as subreaper or PID 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Reaped {
-    /// Its process id, which the kernel may use again from now on.
+    /// Its process id, which the kernel may reuse from now on.
     pub pid: Pid,
     /// How it ended.
     pub ending: Ending,
-    /// CPU time in user mode, of it and the children it waited for.
+    /// CPU time in user mode, including the children it waited for.
     pub user: Duration,
-    /// CPU time in the kernel, of it and the children it waited for.
+    /// CPU time in the kernel, including the children it waited for.
     pub system: Duration,
     /// The largest resident set among them, in KiB.
     pub max_rss_kib: u64,
 }
 
-/// What happened to one child, each thing once, or `None` when nothing else did. Never blocks.
+/// Returns the next state change of any child, or `None`. Never blocks.
 ///
-/// A process that starts children calls this from one place only: it takes *any* child.
+/// Must be called from one place of a process only, because it reaps *any* child.
 pub fn reap() -> Option<ChildEvent> {
     let (pid, status, usage) = sys::wait4_any().ok().flatten()?;
-    // A status has eight bits, a signal seven.
+    // An exit status has eight bits, a signal number seven.
     let byte = |number| u8::try_from(number).unwrap_or(u8::MAX);
     if libc::WIFSTOPPED(status) {
         return Some(ChildEvent::Stopped { pid, signal: byte(libc::WSTOPSIG(status)) });
@@ -63,7 +63,7 @@ pub fn reap() -> Option<ChildEvent> {
     }))
 }
 
-/// Whether this process has a child, be it one that has ended and was not reaped.
+/// Whether this process has a child, including zombies.
 pub fn has_children() -> bool {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     waitid(Id::All, flags) != Err(Errno::ECHILD)
@@ -75,7 +75,7 @@ fn duration(time: libc::timeval) -> Duration {
     Duration::from_secs(seconds) + Duration::from_micros(micros)
 }
 
-/// `reap` takes any child of this process, so unit tests that start one hold this meanwhile.
+/// `reap` takes any child of the process, so unit tests that start one hold this lock.
 #[cfg(test)]
 pub(crate) fn lock_children() -> std::sync::MutexGuard<'static, ()> {
     static CHILDREN: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -1,4 +1,4 @@
-//! Whether two fds are one: the shell's `2>&1`.
+//! Whether two descriptors refer to one object, as after the shell's `2>&1`.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,18 +9,17 @@ use nix::unistd::{Whence, lseek};
 
 use crate::sys;
 
-/// Whether what is written to both keeps its order, as after `dup`: they are the same open file
-/// description and share one position, or what they lead to has none: one pipe, or one file that both
-/// only append to (`>> log 2>> log`).
+/// Whether output to both descriptors keeps its order. That is the case if they share an open file
+/// description, as after `dup`, or if they are the same pipe, or the same file opened twice for
+/// appending (`>> log 2>> log`).
 ///
-/// A container may forbid to ask for the description. Then two that cannot be told apart are taken
-/// for one.
+/// A container may forbid `kcmp`. Then descriptors with equal properties count as the same object.
 pub fn is_same_object(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
-    sys::kcmp_files(a, b).unwrap_or_else(|_| look_alike(a, b)) || append_to_one(a, b)
+    sys::kcmp_files(a, b).unwrap_or_else(|_| same_by_stat(a, b)) || append_to_same_file(a, b)
 }
 
 /// Whether both are the same pipe, or the same file, opened for appending.
-fn append_to_one(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
+fn append_to_same_file(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
     let file = |fd| {
         let stat = fstat(fd).ok()?;
         let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL).ok()?);
@@ -34,13 +33,13 @@ fn append_to_one(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
     file(a).is_some_and(|one| file(b) == Some(one))
 }
 
-/// Whether both are the same file, opened the same way, and at the same position if it has one.
-fn look_alike(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
-    let (Some(a), Some(b)) = (looks(a), looks(b)) else { return false };
+/// Whether both are the same file, opened with the same flags, at the same position if it has one.
+fn same_by_stat(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
+    let (Some(a), Some(b)) = (stat_identity(a), stat_identity(b)) else { return false };
     a == b
 }
 
-fn looks(fd: BorrowedFd<'_>) -> Option<impl PartialEq> {
+fn stat_identity(fd: BorrowedFd<'_>) -> Option<impl PartialEq> {
     let stat = fstat(fd).ok()?;
     let flags = fcntl(fd, FcntlArg::F_GETFL).ok()?;
     let position = match stat.st_mode & libc::S_IFMT {
@@ -58,35 +57,35 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn a_duplicate_is_the_same_and_a_second_opening_is_not() {
+    fn a_duplicate_matches_and_a_second_open_does_not() {
         let mut file = File::open("/etc/passwd").unwrap();
         let duplicate = file.try_clone().unwrap();
         let second = File::open("/etc/passwd").unwrap();
         let (reader, writer) = std::io::pipe().unwrap();
         file.read_exact(&mut [0]).unwrap();
-        for judge in [is_same_object, look_alike] {
-            assert!(judge(file.as_fd(), duplicate.as_fd()));
-            assert!(!judge(file.as_fd(), second.as_fd()));
-            assert!(!judge(reader.as_fd(), writer.as_fd()));
+        for same in [is_same_object, same_by_stat] {
+            assert!(same(file.as_fd(), duplicate.as_fd()));
+            assert!(!same(file.as_fd(), second.as_fd()));
+            assert!(!same(reader.as_fd(), writer.as_fd()));
         }
         let again = File::open("/etc/passwd").unwrap();
-        assert!(look_alike(again.as_fd(), second.as_fd()), "as far as one can tell");
+        assert!(same_by_stat(again.as_fd(), second.as_fd()), "by stat alone they match");
         let forbidden = sys::kcmp_files(file.as_fd(), file.as_fd()).is_err();
         assert_eq!(is_same_object(again.as_fd(), second.as_fd()), forbidden);
     }
 
     #[test]
-    fn what_has_no_position_is_one_however_often_it_is_opened() {
-        let folder = std::env::temp_dir().join(format!("aifo-same-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+    fn append_only_files_match_however_often_opened() {
+        let directory = std::env::temp_dir().join(format!("aifo-same-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
         let open = |append: bool| {
             let mut options = File::options();
             options.write(true).create(true).append(append);
-            options.open(folder.join("log")).unwrap()
+            options.open(directory.join("log")).unwrap()
         };
         let [first, second, other] = [open(true), open(true), open(false)];
         assert!(is_same_object(first.as_fd(), second.as_fd()));
-        assert!(!append_to_one(first.as_fd(), other.as_fd()), "one has a position");
-        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(!append_to_same_file(first.as_fd(), other.as_fd()), "one has a position");
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

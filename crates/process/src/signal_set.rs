@@ -1,104 +1,104 @@
-//! Sets of signals, real-time ones included, and reading them from an fd.
+//! Sets of signals, including real-time signals, and reading signals from a descriptor.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::libc;
 use nix::unistd::read;
 
-use crate::sys::{self, Mask};
+use crate::sys::{self, MaskOperation};
 
-/// Some of the signals 1 to 64.
+/// A set of signals from 1 to 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SignalSet(u64);
 
 impl SignalSet {
-    /// Every signal, also the two that the C library uses to manage threads: for programs that
-    /// have none.
+    /// Returns the set of all signals, including the two that the C library uses to manage threads.
+    /// Only for programs without threads.
     pub const fn all() -> Self {
         SignalSet(u64::MAX)
     }
 
-    /// The set in which bit n - 1 stands for signal n, as in `/proc/PID/status`.
+    /// Makes a set from a bit mask in the format of `/proc/PID/status`: bit n - 1 is signal n.
     pub const fn from_bits(bits: u64) -> Self {
         SignalSet(bits)
     }
 
-    /// Bit n - 1 stands for signal n.
+    /// Returns the bit mask: bit n - 1 is signal n.
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// Whether a signal is in it.
+    /// Whether the set contains a signal.
     pub fn contains(self, number: u8) -> bool {
         self.0 & bit(number) != 0
     }
 
-    /// Adds a signal; a number that is none adds nothing.
+    /// Adds a signal. Ignores a number that is not a signal.
     pub fn insert(&mut self, number: u8) {
         self.0 |= bit(number);
     }
 
-    /// Takes a signal out.
+    /// Removes a signal.
     pub fn remove(&mut self, number: u8) {
         self.0 &= !bit(number);
     }
 
-    /// The numbers in it, in order.
+    /// Returns the signal numbers in ascending order.
     pub fn iter(self) -> impl Iterator<Item = u8> {
         (1..=64).filter(move |number| self.contains(*number))
     }
 
-    /// Blocks these signals in this thread, besides those that are; returns those that were. KILL
-    /// and STOP cannot be blocked.
+    /// Adds these signals to the thread's mask and returns the previous mask. KILL and STOP cannot
+    /// be blocked.
     pub fn block(self) -> nix::Result<SignalSet> {
-        sys::change_mask(Mask::Block, self.0).map(SignalSet)
+        sys::change_mask(MaskOperation::Block, self.0).map(SignalSet)
     }
 
-    /// Unblocks these signals in this thread; returns those that were blocked.
+    /// Removes these signals from the thread's mask and returns the previous mask.
     pub fn unblock(self) -> nix::Result<SignalSet> {
-        sys::change_mask(Mask::Unblock, self.0).map(SignalSet)
+        sys::change_mask(MaskOperation::Unblock, self.0).map(SignalSet)
     }
 
-    /// Blocks these signals in this thread and no others; returns those that were blocked.
+    /// Sets the thread's mask to exactly these signals and returns the previous mask.
     pub fn restore(self) -> nix::Result<SignalSet> {
-        sys::change_mask(Mask::Set, self.0).map(SignalSet)
+        sys::change_mask(MaskOperation::Set, self.0).map(SignalSet)
     }
 }
 
-/// The signals of a set as they come in, instead of what they would have done.
+/// A signalfd: pending signals of a set, to be read instead of delivered.
 #[derive(Debug)]
 pub struct CaughtSignals(OwnedFd);
 
-/// One signal that came in.
+/// A signal that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caught {
+pub struct CaughtSignal {
     /// Its number.
     pub number: u8,
-    /// Whether the kernel sent it of its own accord, as it does for Ctrl-C and a new window size,
-    /// and no process did by `kill`.
+    /// Whether the kernel sent it, as for Ctrl-C or a window size change, rather than a process
+    /// with `kill`.
     pub from_kernel: bool,
 }
 
 impl CaughtSignals {
-    /// Blocks these signals in this thread, so that they wait, and opens an fd that is readable
-    /// while one does. To be called before a program has threads.
+    /// Blocks these signals in this thread and opens a descriptor that is readable while one is
+    /// pending. Must be called before the process starts a thread.
     pub fn new(set: SignalSet) -> nix::Result<Self> {
         set.block()?;
         sys::signalfd(set.0).map(CaughtSignals)
     }
 
-    /// The next signal, or `None` while none waits. Of the signals below 32 one kind waits once,
+    /// Returns the next pending signal, or `None`. A signal below 32 is pending at most once,
     /// however often it was sent.
-    pub fn next(&self) -> Option<Caught> {
+    pub fn next(&self) -> Option<CaughtSignal> {
         let mut info = [0; size_of::<libc::signalfd_siginfo>()];
         if read(&self.0, &mut info) != Ok(info.len()) {
             return None;
         }
-        // The number comes first, then an error, then who sent it: 32 bits each.
+        // Three 32-bit words: the number, an error, and the `si_code`.
         let (words, _) = info.as_chunks();
         let number = u32::from_ne_bytes(*words.first()?);
         let code = i32::from_ne_bytes(*words.get(2)?);
-        Some(Caught { number: u8::try_from(number).ok()?, from_kernel: code == SI_KERNEL })
+        Some(CaughtSignal { number: u8::try_from(number).ok()?, from_kernel: code == SI_KERNEL })
     }
 }
 
@@ -108,7 +108,7 @@ impl AsFd for CaughtSignals {
     }
 }
 
-/// `si_code` of a signal that no process sent (sigaction(2)).
+/// `si_code` of a signal that the kernel sent (sigaction(2)).
 const SI_KERNEL: i32 = 0x80;
 
 fn bit(number: u8) -> u64 {
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_of_all_numbers() {
+    fn sets_hold_signals_1_to_64() {
         let mut set = SignalSet::default();
         for number in [1, 33, 64, 0, 65, 255] {
             set.insert(number);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_wait_and_are_read() {
+    fn caught_signals_queue_until_read() {
         let mut set = SignalSet::default();
         for number in [10, 33, 64] {
             set.insert(number);
@@ -144,7 +144,7 @@ mod tests {
         let before = SignalSet::default().block().unwrap();
         let caught = CaughtSignals::new(set).unwrap();
         assert_eq!(caught.next(), None);
-        // Real-time signals queue, the others wait once.
+        // Real-time signals queue, others are pending once.
         for number in [10, 10, 64, 64, 33] {
             sys::raise(number).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Signals, and what a process arranges about its own end.
+//! Sending signals, and process attributes that concern signals and termination.
 
 use aifo_types::Signal;
 use nix::errno::Errno;
@@ -10,24 +10,24 @@ use nix::unistd::{Pid, getppid};
 use crate::signal_set::SignalSet;
 use crate::sys::{self, Disposition};
 
-/// Sends a signal of any number, real-time ones included, to a whole process group. `false` if no
-/// process of it is left. A number that is no signal reaches nobody.
+/// Sends a signal of any number, including real-time signals, to a process group. Returns `false`
+/// if the group has no process left. An invalid number has no effect.
 pub fn signal_group_number(leader: Pid, number: u8) -> bool {
     sys::signal_group(leader, number) != Err(Errno::ESRCH)
 }
 
-/// Sends a signal to one process whose number cannot have been used again: a child of ours that was
-/// not reaped yet, or one that was just seen below us.
+/// Sends a signal to one process. The pid must not have been reused: it is a child that was not
+/// reaped yet, or a descendant that was just seen.
 pub fn signal_process(pid: Pid, signal: Signal) {
     if let Ok(number) = signal::Signal::try_from(i32::from(signal.number())) {
-        // It may have ended by itself just now.
+        // The process may have ended in the meantime.
         let _ = signal::kill(pid, number);
     }
 }
 
-/// The signals that this process ignores, bit n - 1 for signal n: those that it was started to
-/// ignore, by `nohup` or a shell in the background, unless it has changed them since. The standard
-/// library's start makes it ignore SIGPIPE; [`crate::entry`] does not.
+/// Returns the signals that this process ignores, bit n - 1 for signal n: those inherited from its
+/// parent, such as `nohup`, unless the process changed them. The standard library's start ignores
+/// SIGPIPE; [`crate::entry`] does not.
 pub fn ignored_signals() -> u64 {
     let mut ignored = SignalSet::default();
     for number in SignalSet::all().iter().filter(|number| sys::is_ignored_number(*number)) {
@@ -41,9 +41,9 @@ pub fn is_ignored(signal: signal::Signal) -> bool {
     u8::try_from(signal as i32).is_ok_and(sys::is_ignored_number)
 }
 
-/// Gives every signal its default action, but SIGPIPE, which stays ignored so that a write to a
-/// peer that left is an error we see, and unblocks all: what our parent ignored or blocked is no
-/// business of ours or our tools.
+/// Resets every signal to its default action, except for SIGPIPE, which becomes ignored so that
+/// writes fail with EPIPE, and unblocks all. What the parent ignored or blocked has no effect on
+/// this process and its tools.
 pub fn reset_dispositions() -> nix::Result<()> {
     for number in SignalSet::all().iter() {
         sys::set_disposition(number, Disposition::Default);
@@ -52,33 +52,32 @@ pub fn reset_dispositions() -> nix::Result<()> {
     SignalSet::default().restore().map(drop)
 }
 
-/// Makes orphaned descendants our children, so that none escapes us.
+/// Makes this process adopt orphaned descendants.
 pub fn become_subreaper() -> nix::Result<()> {
     prctl::set_child_subreaper(true)
 }
 
-/// Asks the kernel to send us `signal` when our parent ends. Fails with ESRCH if it has already,
-/// that is when our parent is no longer `parent`.
-pub fn die_with_parent(parent: Pid, signal: Signal) -> nix::Result<()> {
+/// Makes the kernel send `signal` to this process when its parent ends. Fails with ESRCH if the
+/// parent is no longer `parent`.
+pub fn set_parent_death_signal(parent: Pid, signal: Signal) -> nix::Result<()> {
     let number = signal::Signal::try_from(i32::from(signal.number()))?;
     prctl::set_pdeathsig(number)?;
     if getppid() == parent { Ok(()) } else { Err(Errno::ESRCH) }
 }
 
-/// Keeps every process without privileges, our own user's included, from tracing this one, reading
-/// its memory or taking its fds, and the kernel from dumping it. It ends with the execution of
-/// another program. Much of our /proc entry belongs to root from now on.
+/// Prevents unprivileged processes, including those of the same user, from tracing this process,
+/// reading its memory or taking its descriptors, and disables core dumps. Lasts until execve.
+/// Afterwards most of `/proc/self` belongs to root.
 pub fn forbid_tracing() -> nix::Result<()> {
     prctl::set_dumpable(false)
 }
 
-/// Ends this process by the signal of this number, as if it had been killed by it, but leaves no
-/// core: what is to be looked at is not in our memory. Returns only if the signal's default action
+/// Ends this process by a signal, without a core dump. Returns only if the signal's default action
 /// does not end a process.
-pub fn die_of(number: u8) {
+pub fn die_by_signal(number: u8) {
     let mut only = SignalSet::default();
     only.insert(number);
-    // None of these can fail for what is a signal.
+    // None of these calls fails for a valid signal.
     let _ = sys::prlimit(libc::RLIMIT_CORE as u8, Some(&libc::rlimit { rlim_cur: 0, rlim_max: 0 }));
     let _ = forbid_tracing();
     sys::set_disposition(number, Disposition::Default);

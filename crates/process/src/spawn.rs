@@ -10,81 +10,82 @@ use nix::unistd::Pid;
 use crate::limits::ResourceLimit;
 use crate::sys;
 
-/// A program to start, and all that it inherits. Nothing else of ours reaches it: every fd above 2
-/// is closed, the signal mask is empty and SIGPIPE has its default action again. Other signals that
-/// we ignore it ignores too, see [`crate::reset_dispositions`].
+/// A program to start, and everything that it inherits. In the child, descriptors above 2 are
+/// closed, the signal mask is empty and SIGPIPE has its default action. Other signals that this
+/// process ignores stay ignored, see [`crate::reset_dispositions`].
 #[derive(Debug)]
 pub struct Spawn<'a> {
-    /// The file to execute; no PATH is searched.
+    /// The file to execute; PATH is not searched.
     pub program: CString,
-    /// `argv`, with the name the program is to see as its first element.
+    /// `argv`, including the program's name as first element.
     pub argv: Vec<CString>,
     /// The whole environment, as `NAME=value`.
     pub env: Vec<CString>,
-    /// The directory to start in, or `None` for ours.
+    /// The working directory, or `None` for that of this process.
     pub cwd: Option<BorrowedFd<'a>>,
-    /// What becomes fd 0, 1 and 2; `None` is closed there. The same fd may stand in several places.
+    /// Descriptors 0, 1 and 2; `None` is closed. One descriptor may occur several times.
     pub stdio: [Option<BorrowedFd<'a>>; 3],
-    /// The process group it starts in.
+    /// The process group of the child.
     pub group: Group<'a>,
-    /// Limits that are not ours, each kept within our own hard limit. One that cannot be set stays
-    /// as it is with us.
+    /// Resource limits to change, each capped at this process's hard limit. Limits that cannot be
+    /// set stay inherited.
     pub limits: Vec<ResourceLimit>,
-    /// The permissions that files it makes do not get, or `None` for our own mask.
+    /// The file mode creation mask, or `None` to inherit it.
     pub umask: Option<u32>,
-    /// Its nice value, -20 to 19, or `None` for ours. One that we may not set stays ours.
+    /// The nice value, -20 to 19, or `None` to inherit it. It stays inherited if the process may
+    /// not set it.
     pub nice: Option<i8>,
-    /// The signals it starts ignoring, bit n - 1 for signal n.
+    /// The signals to ignore, bit n - 1 for signal n.
     pub ignored: u64,
 }
 
-/// One variable of [`Spawn::env`]. `None` if it holds a NUL byte, which no environment can.
+/// Returns one variable of [`Spawn::env`], or `None` if it contains a NUL byte.
 pub fn variable(name: &OsStr, value: &OsStr) -> Option<CString> {
     CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok()
 }
 
-/// Where a new process stands among process groups.
+/// The process group of a new process.
 #[derive(Clone, Copy, Debug)]
 pub enum Group<'a> {
-    /// In our own group.
+    /// The group of this process.
     Inherit,
-    /// The leader of a new group in our session.
+    /// A new group in this session, led by the child.
     New,
-    /// The leader of a new group in our session, in the foreground of our controlling terminal.
+    /// As [`Group::New`], in the foreground of this process's controlling terminal.
     Foreground(BorrowedFd<'a>),
-    /// The leader of a new session, without a controlling terminal.
+    /// A new session without a controlling terminal, led by the child.
     Session,
-    /// The leader of a new session, in the foreground of this terminal, which controls it and must
-    /// not control another session yet.
+    /// A new session with this controlling terminal, in its foreground. The terminal must not
+    /// control another session.
     Terminal(BorrowedFd<'a>),
 }
 
-/// Why a program could not be started. Nothing of it ran.
+/// Why a program could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// There are as many processes as we may have.
+    /// The limit on processes (EAGAIN).
     #[error("the limit on processes is reached")]
     TooManyProcesses,
-    /// No process could be made.
+    /// The kernel could not create a process.
     #[error("cannot start a process: {0}")]
     Clone(#[source] Errno),
-    /// The directory, group, terminal or standard fds could not be set.
+    /// Setting the directory, group, terminal or standard descriptors failed.
     #[error("cannot prepare the process: {0}")]
     Prepare(#[source] Errno),
-    /// The kernel would not execute the file.
+    /// execve failed.
     #[error("cannot execute: {0}")]
     Exec(#[source] Errno),
-    /// An argument or a variable holds a NUL byte.
+    /// An argument or a variable contains a NUL byte.
     #[error("an argument holds a NUL byte")]
     Nul(#[from] NulError),
 }
 
 impl Spawn<'_> {
-    /// Starts the program and returns as soon as it executes.
+    /// Starts the program and returns its pid as soon as execve has succeeded.
     ///
-    /// Our address space is not copied (`CLONE_VM | CLONE_VFORK`), so the cost does not grow with
-    /// our memory; the calling thread waits until the kernel has the program loaded or refused.
-    /// The caller reaps the process with [`crate::reap`].
+    /// The address space is not copied (`CLONE_VM | CLONE_VFORK`), so the cost does not depend on
+    /// this process's memory. The calling thread is suspended until execve returns. The caller must
+    /// reap the process with [`crate::reap`].
     pub fn spawn(&self) -> Result<Pid, SpawnError> {
         sys::spawn(self)
     }
@@ -141,12 +142,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_child_inherits() {
+    fn a_child_inherits_no_fds_mask_or_sigpipe() {
         let script = "echo /proc/self/fd/*; grep -E 'Sig(Blk|Ign)' /proc/self/status; \
                       sh -c 'kill -PIPE $$'; echo $?";
         let (_, output) = run(script, |_| {});
         let fds = output.lines().next().unwrap().split(' ').count();
-        // The shell's glob opens the directory itself as fd 3.
+        // The shell's glob opens the directory itself as descriptor 3.
         assert!(fds <= 4, "only 0, 1, 2: {output}");
         assert!(output.contains("SigBlk:\t0000000000000000"), "{output}");
         assert!(output.ends_with("141\n"), "SIGPIPE is not ignored: {output}");
@@ -159,50 +160,50 @@ mod tests {
     }
 
     #[test]
-    fn what_it_is_given() {
+    fn umask_nice_and_limits_are_applied() {
         let limit = |resource, soft, hard| ResourceLimit { resource, soft, hard };
         let script = "umask; nice; ulimit -n; ulimit -Hn; ulimit -c";
         let (_, output) = run(script, |spawn| {
             spawn.umask = Some(0o137);
             spawn.nice = Some(19);
-            // Open files, core files, and what is no resource.
+            // Open files, core files, and an invalid resource.
             spawn.limits = vec![limit(7, 77, 99), limit(4, 512, u64::MAX), limit(200, 1, 1)];
         });
         assert_eq!(output, "0137\n19\n77\n99\n1\n");
 
-        let ours = crate::current_limits()[7];
+        let own = crate::current_limits()[7];
         let (_, output) = run("ulimit -n; ulimit -Hn", |spawn| {
-            spawn.limits = vec![limit(7, ours.hard, ours.hard - 1)];
+            spawn.limits = vec![limit(7, own.hard, own.hard - 1)];
         });
-        let below = ours.hard - 1;
-        assert_eq!(output, format!("{below}\n{below}\n"), "the soft one is within the hard one");
+        let lowered = own.hard - 1;
+        assert_eq!(output, format!("{lowered}\n{lowered}\n"), "soft is capped at hard");
     }
 
     #[test]
-    fn it_can_be_made_to_go_before_us() {
-        let ours = || {
+    fn a_child_starts_with_the_raised_oom_score() {
+        let current = || {
             let score = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
             score.trim_end().parse::<i16>().unwrap()
         };
-        let (before, own) = (ours(), crate::OomScore::own().unwrap());
+        let (before, own) = (current(), crate::OomScore::current().unwrap());
         let (_, output) = run("cat /proc/$$/oom_score_adj", |_| {
-            // As any parent does: only the start itself is meant.
+            // The guard must outlive the spawn.
             std::mem::forget(own.raise(300));
         });
         assert_eq!(output, format!("{}\n", (before + 300).min(1000)));
         drop(own.raise(2000));
-        assert_eq!(ours(), before, "and we stay where we were");
+        assert_eq!(current(), before, "the parent keeps its own");
     }
 
     #[test]
-    fn a_closed_number_is_closed() {
+    fn none_closes_a_standard_fd() {
         let script = "for n in 0 1 2; do [ -e /proc/self/fd/$n ] && echo $n >&2; done; :";
         let (_, output) = run(script, |spawn| spawn.stdio[..2].fill(None));
         assert_eq!(output, "2\n");
     }
 
     #[test]
-    fn it_leads_its_group_and_starts_in_its_directory() {
+    fn group_and_directory_are_set() {
         let script = "pwd -P; read -r _ _ _ _ group session _ < /proc/$$/stat; \
                       echo $group $session $$";
         let words = |group| {
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses() {
+    fn kernel_refusals_are_reported() {
         let null = File::open("/dev/null").unwrap();
         let attempt = |program: &str, arg: usize, group| {
             let spawn = Spawn {

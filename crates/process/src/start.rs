@@ -1,4 +1,4 @@
-//! The first moments of a program that starts by [`crate::entry`], and so as its parent left it.
+//! First steps of a program that starts by [`crate::entry`].
 
 use std::fs::File;
 use std::os::fd::IntoRawFd;
@@ -9,21 +9,21 @@ use nix::libc;
 
 use crate::sys::{self, Disposition};
 
-/// Runs a program; a panic ends it with 101, as in any other.
+/// Runs a program; a panic exits with 101.
 #[doc(hidden)]
 pub fn start(run: fn() -> !) -> ! {
     let Err(_) = catch_unwind(run);
     exit(101)
 }
 
-/// Says which of the fds 0, 1 and 2 our parent left closed, and opens /dev/null there, so that no
-/// file of ours gets such a number and with it what somebody believes to write to stderr. To be
-/// called first thing. They are close-on-exec: what this program executes in its own place finds
-/// them closed again.
+/// Returns which of the descriptors 0, 1 and 2 were inherited closed, and opens /dev/null in their
+/// place. Otherwise the next file this process opens would get such a number and receive output
+/// meant for stderr. They are close-on-exec, so an executed program finds them closed again. Must
+/// be called first.
 pub fn closed_standard_fds() -> [bool; 3] {
     let closed = [0, 1, 2].map(|number| !sys::is_open(number));
     for _ in closed.iter().filter(|is_closed| **is_closed) {
-        // The lowest free number is the next of them. Without a /dev/null there is nothing better.
+        // open returns the lowest free number. Without /dev/null they stay closed.
         if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
             let _ = null.into_raw_fd();
         }
@@ -31,8 +31,8 @@ pub fn closed_standard_fds() -> [bool; 3] {
     closed
 }
 
-/// Ignores SIGPIPE, so that writing to a peer that left is an error we see. To be called once
-/// [`crate::ignored_signals`] has told what our parent had arranged.
+/// Ignores SIGPIPE, so that writing to a closed peer fails with EPIPE. Must be called after
+/// [`crate::ignored_signals`].
 pub fn ignore_broken_pipes() {
     sys::set_disposition(libc::SIGPIPE as u8, Disposition::Ignore);
 }

@@ -1,4 +1,4 @@
-//! A terminal we were started on: its size, its modes, and whose it is.
+//! Size, modes and foreground group of a terminal.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,7 +10,7 @@ use nix::unistd::{Pid, getpgrp, tcgetpgrp};
 
 use crate::sys;
 
-/// The size of a terminal. Errors: ENOTTY if it is none.
+/// Returns the size of a terminal. Errors: ENOTTY if it is not a terminal.
 pub fn window_size(terminal: BorrowedFd<'_>) -> io::Result<WindowSize> {
     let size = sys::window_size(terminal)?;
     Ok(WindowSize {
@@ -21,7 +21,7 @@ pub fn window_size(terminal: BorrowedFd<'_>) -> io::Result<WindowSize> {
     })
 }
 
-/// The modes of a terminal. Errors: ENOTTY if it is none.
+/// Returns the modes of a terminal. Errors: ENOTTY if it is not a terminal.
 pub fn modes(terminal: BorrowedFd<'_>) -> io::Result<TerminalModes> {
     let attributes = sys::terminal_attributes(terminal)?;
     Ok(TerminalModes {
@@ -29,25 +29,27 @@ pub fn modes(terminal: BorrowedFd<'_>) -> io::Result<TerminalModes> {
         output: attributes.c_oflag,
         control: attributes.c_cflag,
         local: attributes.c_lflag,
-        characters: attributes.c_cc.into_iter().take(CHARACTERS).collect(),
+        characters: attributes.c_cc.into_iter().take(CONTROL_CHARACTERS).collect(),
     })
 }
 
-/// Sets the modes of a terminal when all that was written to it has been sent. What was typed
-/// ahead stays. Control characters beyond those given stay as they are.
+/// Sets the modes of a terminal once all output was sent. Pending input is kept, and so are control
+/// characters beyond those given.
 ///
 /// The kernel stops a caller in the background (SIGTTOU) unless it blocks or ignores that signal.
-/// Errors: ENOTTY if it is none, EIO if it was hung up.
+/// Errors: ENOTTY if it is not a terminal, EIO if it was hung up.
 pub fn set_modes(terminal: BorrowedFd<'_>, modes: &TerminalModes) -> io::Result<()> {
     let mut attributes = sys::terminal_attributes(terminal)?;
     attributes.c_iflag = modes.input;
     attributes.c_oflag = modes.output;
     attributes.c_cflag = modes.control;
     attributes.c_lflag = modes.local;
-    for (ours, theirs) in attributes.c_cc.iter_mut().take(CHARACTERS).zip(&modes.characters) {
-        *ours = *theirs;
+    for (target, character) in
+        attributes.c_cc.iter_mut().take(CONTROL_CHARACTERS).zip(&modes.characters)
+    {
+        *target = *character;
     }
-    // A wait for slow output that a signal interrupts has changed nothing yet.
+    // When a signal interrupts the wait for slow output, nothing has changed yet.
     loop {
         match sys::set_terminal_attributes(terminal, &attributes) {
             Err(Errno::EINTR) => {}
@@ -56,8 +58,7 @@ pub fn set_modes(terminal: BorrowedFd<'_>, modes: &TerminalModes) -> io::Result<
     }
 }
 
-/// These modes without any treatment of what is typed and shown (`cfmakeraw(3)`): every byte comes
-/// at once, as it is.
+/// Returns raw modes (`cfmakeraw(3)`): no line editing, echo, signals or translation.
 pub fn raw(modes: &TerminalModes) -> TerminalModes {
     let mut raw = modes.clone();
     raw.input &= !(libc::IGNBRK
@@ -79,20 +80,20 @@ pub fn raw(modes: &TerminalModes) -> TerminalModes {
     raw
 }
 
-/// Whether we are in the foreground of a terminal: what is typed there is for us. Never so for one
-/// that is not our controlling terminal.
+/// Whether this process is in the foreground of its controlling terminal. `false` for any other
+/// terminal.
 pub fn is_foreground(terminal: BorrowedFd<'_>) -> bool {
     foreground_group(terminal).is_ok_and(|group| group == getpgrp())
 }
 
-/// The process group in the foreground of our controlling terminal. Errors: ENOTTY if it is not
-/// that.
+/// Returns the foreground process group of the controlling terminal. Errors: ENOTTY for any other
+/// terminal.
 pub fn foreground_group(terminal: BorrowedFd<'_>) -> io::Result<Pid> {
     Ok(tcgetpgrp(terminal)?)
 }
 
-/// How many control characters the kernel has (`NCCS`); the C library has room for more.
-const CHARACTERS: usize = 19;
+/// Number of control characters in the kernel (`NCCS`); the C library's array is longer.
+const CONTROL_CHARACTERS: usize = 19;
 
 #[cfg(test)]
 mod tests {
@@ -112,23 +113,23 @@ mod tests {
     };
 
     #[test]
-    fn raw_is_what_the_c_library_makes_of_it() {
+    fn raw_equals_cfmakeraw() {
         let pty = Pty::open(WindowSize::default(), &COOKED).unwrap();
         let before = modes(pty.slave.as_fd()).unwrap();
-        let mut theirs = tcgetattr(&pty.slave).unwrap();
-        cfmakeraw(&mut theirs);
-        tcsetattr(&pty.slave, SetArg::TCSANOW, &theirs).unwrap();
+        let mut expected = tcgetattr(&pty.slave).unwrap();
+        cfmakeraw(&mut expected);
+        tcsetattr(&pty.slave, SetArg::TCSANOW, &expected).unwrap();
         assert_eq!(raw(&before), modes(pty.slave.as_fd()).unwrap());
         assert_eq!(raw(&TerminalModes::default()).characters, []);
     }
 
     #[test]
-    fn what_was_typed_ahead_stays() {
+    fn set_modes_keeps_typed_ahead_input() {
         let pty = Pty::open(WindowSize::default(), &COOKED).unwrap();
         let before = modes(pty.slave.as_fd()).unwrap();
         let (mut master, mut slave) = (File::from(pty.master), File::from(pty.slave));
         master.write_all(b"ahead").unwrap();
-        // Half a line: its echo shows that it has arrived, yet nobody could read it.
+        // A line without an end: its echo shows that it has arrived, but it cannot be read yet.
         let mut echo = Vec::new();
         while echo != b"ahead" {
             let mut buffer = [0; 5];
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn no_terminal_and_not_ours() {
+    fn other_files_and_other_terminals_are_rejected() {
         let null = File::open("/dev/null").unwrap();
         assert_eq!(modes(null.as_fd()).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
         assert!(window_size(null.as_fd()).is_err() && set_modes(null.as_fd(), &COOKED).is_err());

@@ -1,4 +1,4 @@
-//! Addresses of unix sockets, however long their paths.
+//! Unix socket addresses for paths of any length.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -8,18 +8,19 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::socket::UnixAddr;
 use nix::sys::stat::Mode;
 
-/// The address of the socket at a path, to bind or connect to.
+/// The address of the socket at a path, for bind and connect.
 #[derive(Debug)]
 pub struct UnixAddress {
-    /// The address, valid while this value lives.
+    /// The address; valid while this value lives.
     pub address: UnixAddr,
-    /// The directory that the address goes through.
+    /// The directory that the address refers to.
     _directory: Option<OwnedFd>,
 }
 
 impl UnixAddress {
-    /// An address has room for 107 bytes; a longer path is reached through its opened directory.
-    /// Errors: the directory is not there, or ENAMETOOLONG for a name that is too long by itself.
+    /// Makes an address. A path of more than 107 bytes is addressed through its opened directory.
+    ///
+    /// Errors: the directory does not exist, or ENAMETOOLONG if the name alone is too long.
     pub fn new(path: &Path) -> nix::Result<Self> {
         if let Ok(address) = UnixAddr::new(path) {
             return Ok(UnixAddress { address, _directory: None });
@@ -42,7 +43,7 @@ mod tests {
     };
 
     #[test]
-    fn long_and_short_paths_meet() {
+    fn long_and_short_paths_connect() {
         let base = std::env::temp_dir().join(format!("aifo-address-{}", std::process::id()));
         let deep = base.join("d".repeat(100)).join("e".repeat(100));
         std::fs::create_dir_all(&deep).unwrap();

@@ -1,5 +1,5 @@
-//! What a program sees that starts by `entry!`, and what takes a process of its own to try: a
-//! terminal, an end, a full table of fds. This program starts itself again, in a role of a test.
+//! Tests that need a process of their own: `entry!`, a controlling terminal, death by a signal, a
+//! full descriptor table. The program starts itself with the role of a test in ROLE.
 #![no_main]
 #![forbid(unsafe_code)]
 
@@ -14,8 +14,8 @@ use std::process::{Command, exit};
 use std::thread::yield_now;
 
 use aifo_process::{
-    CaughtSignals, ChildEvent, Group, Pty, ResourceLimit, SignalSet, Spawn, Waiting,
-    closed_standard_fds, die_of, forbid_tracing, give_up_capabilities, ignore_broken_pipes,
+    CaughtSignals, ChildEvent, Group, Pty, ResourceLimit, SendMode, SignalSet, Spawn,
+    closed_standard_fds, die_by_signal, drop_capabilities, forbid_tracing, ignore_broken_pipes,
     ignored_signals, reap, receive_with_fds, reset_dispositions, resize, send_with_fds,
     signal_group_number, terminal,
 };
@@ -30,12 +30,12 @@ fn run() -> ! {
     match std::env::var("ROLE").as_deref() {
         Err(_) => tests(),
         Ok("inherit") => inherit(),
-        Ok("panic") => panic!("told to"),
+        Ok("panic") => panic!("test panic"),
         Ok("die") => die(),
         Ok("fill") => fill(),
         Ok("catch") => catch(),
         Ok("lead") => lead(),
-        Ok("disarm") => disarm(),
+        Ok("drop_caps") => drop_caps(),
         Ok(other) => panic!("no role '{other}'"),
     }
     exit(0)
@@ -43,15 +43,18 @@ fn run() -> ! {
 
 fn tests() {
     const TESTS: &[(&str, fn())] = &[
-        ("a_program_sees_what_its_parent_left", a_program_sees_what_its_parent_left),
-        ("a_panic_is_told_and_ends_with_101", a_panic_is_told_and_ends_with_101),
-        ("a_process_dies_of_any_signal", a_process_dies_of_any_signal),
+        (
+            "a_program_sees_its_parents_descriptors_and_signals",
+            a_program_sees_its_parents_descriptors_and_signals,
+        ),
+        ("a_panic_is_printed_and_exits_with_101", a_panic_is_printed_and_exits_with_101),
+        ("a_process_dies_by_any_signal", a_process_dies_by_any_signal),
         ("fds_lost_to_a_full_table_are_not_leaked", fds_lost_to_a_full_table_are_not_leaked),
-        ("the_kernels_signals_are_told_apart", the_kernels_signals_are_told_apart),
+        ("kernel_signals_are_distinguished", kernel_signals_are_distinguished),
         ("a_child_stops_in_the_foreground", a_child_stops_in_the_foreground),
-        ("capabilities_are_gone_for_good", capabilities_are_gone_for_good),
+        ("capabilities_are_dropped_for_good", capabilities_are_dropped_for_good),
     ];
-    // Whoever starts the tests may ignore signals.
+    // The test runner's parent may ignore signals.
     reset_dispositions().unwrap();
     for (name, test) in TESTS {
         test();
@@ -59,7 +62,7 @@ fn tests() {
     }
 }
 
-fn a_program_sees_what_its_parent_left() {
+fn a_program_sees_its_parents_descriptors_and_signals() {
     let ignored = 1 | 1 << 31 | 1 << 63;
     let (output, ending) = output_of("inherit", &[b"an argument", b"\xff"], 1, |spawn| {
         spawn.ignored = ignored;
@@ -87,16 +90,16 @@ fn inherit() {
     panic!("{error}");
 }
 
-fn a_panic_is_told_and_ends_with_101() {
+fn a_panic_is_printed_and_exits_with_101() {
     let (output, ending) = output_of("panic", &[], 2, |_| {});
     assert_eq!(ending, Ending::Exited(101));
-    assert!(output.contains("panicked at") && output.contains("told to"), "{output}");
+    assert!(output.contains("panicked at") && output.contains("test panic"), "{output}");
 }
 
-fn a_process_dies_of_any_signal() {
+fn a_process_dies_by_any_signal() {
     for number in [1u8, 2, 9, 11, 13, 32, 33, 34, 64] {
         let argument = number.to_string();
-        // Its parent had it ignored and blocked.
+        // The signal was inherited ignored, and is blocked.
         let (_, ending) = output_of("die", &[argument.as_bytes()], 2, |spawn| {
             spawn.ignored = u64::MAX;
         });
@@ -111,7 +114,7 @@ fn a_process_dies_of_any_signal() {
 fn die() {
     let number = std::env::args().nth(1).unwrap().parse().unwrap();
     SignalSet::all().block().unwrap();
-    die_of(number);
+    die_by_signal(number);
 }
 
 fn fds_lost_to_a_full_table_are_not_leaked() {
@@ -122,21 +125,21 @@ fn fds_lost_to_a_full_table_are_not_leaked() {
     assert_eq!((ending, output.as_str()), (Ending::Exited(0), ""));
 }
 
-/// With 0 to 2 and two sockets there is room for one more.
+/// With 0 to 2 and two sockets, the limit leaves room for one descriptor.
 fn fill() {
     closed_standard_fds();
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let fds = [ours.as_fd(), theirs.as_fd()];
-    assert_eq!(send_with_fds(ours.as_fd(), b"x", &fds, Waiting::Block), Ok(1));
-    let lost = receive_with_fds(theirs.as_fd(), &mut [0; 8], 2).unwrap_err();
+    let (sender, receiver) = UnixStream::pair().unwrap();
+    let fds = [sender.as_fd(), receiver.as_fd()];
+    assert_eq!(send_with_fds(sender.as_fd(), b"x", &fds, SendMode::Blocking), Ok(1));
+    let lost = receive_with_fds(receiver.as_fd(), &mut [0; 8], 2).unwrap_err();
     assert_eq!(lost, Errno::EPROTO);
     File::open("/dev/null").unwrap();
-    assert_eq!(send_with_fds(ours.as_fd(), b"x", &fds[..1], Waiting::Block), Ok(1));
-    let received = receive_with_fds(theirs.as_fd(), &mut [0; 8], 2).unwrap();
+    assert_eq!(send_with_fds(sender.as_fd(), b"x", &fds[..1], SendMode::Blocking), Ok(1));
+    let received = receive_with_fds(receiver.as_fd(), &mut [0; 8], 2).unwrap();
     assert_eq!(received.fds.len(), 1);
 }
 
-fn the_kernels_signals_are_told_apart() {
+fn kernel_signals_are_distinguished() {
     let (pid, mut screen) = start_on_terminal("catch");
     screen.wait_for("foreground: true\n");
     screen.master.write_all(b"\x03").unwrap();
@@ -147,7 +150,7 @@ fn the_kernels_signals_are_told_apart() {
     assert!(signal_group_number(pid, 2) && signal_group_number(pid, 64));
     screen.wait_for("2 from the kernel: false\n64 from the kernel: false\n");
     assert_eq!(ending_of(pid), Ending::Exited(0));
-    assert!(!signal_group_number(pid, 64), "nobody is left");
+    assert!(!signal_group_number(pid, 64), "the group is empty");
 }
 
 fn catch() {
@@ -171,7 +174,8 @@ fn catch() {
 
 fn a_child_stops_in_the_foreground() {
     let (pid, mut screen) = start_on_terminal("lead");
-    screen.wait_for("leads: true\nstopped by 20, its group: true, ours: false\nExited(3)\n");
+    screen
+        .wait_for("leads: true\nstopped by 20, its group: true, the parent's: false\nExited(3)\n");
     assert_eq!(ending_of(pid), Ending::Exited(0));
 }
 
@@ -196,8 +200,8 @@ fn lead() {
         match reap() {
             Some(ChildEvent::Stopped { pid, signal }) if pid == child => {
                 let is_its = terminal::foreground_group(stdin.as_fd()).unwrap() == child;
-                let is_ours = terminal::is_foreground(stdin.as_fd());
-                println!("stopped by {signal}, its group: {is_its}, ours: {is_ours}");
+                let is_parents = terminal::is_foreground(stdin.as_fd());
+                println!("stopped by {signal}, its group: {is_its}, the parent's: {is_parents}");
                 assert!(signal_group_number(child, 18));
             }
             Some(ChildEvent::Ended(reaped)) if reaped.pid == child => {
@@ -208,9 +212,9 @@ fn lead() {
     }
 }
 
-/// Only root has any, and may.
-fn capabilities_are_gone_for_good() {
-    let (output, ending) = output_of("disarm", &[], 1, |_| {});
+/// Only root has capabilities to drop.
+fn capabilities_are_dropped_for_good() {
+    let (output, ending) = output_of("drop_caps", &[], 1, |_| {});
     let none = ["Inh", "Prm", "Eff", "Bnd", "Amb"].map(|set| format!("Cap{set}:\t{:016x}\n", 0));
     let expected = match nix::unistd::geteuid().is_root() {
         true => format!("Ok(())\n{}", none.concat()),
@@ -219,9 +223,9 @@ fn capabilities_are_gone_for_good() {
     assert_eq!((output, ending), (expected, Ending::Exited(0)));
 }
 
-/// And has another program tell, which root would execute with all that may be had.
-fn disarm() {
-    let done = give_up_capabilities();
+/// Checks in an executed program, which would regain root's capabilities otherwise.
+fn drop_caps() {
+    let done = drop_capabilities();
     println!("{done:?}");
     if done.is_ok() {
         let error = Command::new("/bin/grep").args(["^Cap", "/proc/self/status"]).exec();
@@ -229,7 +233,7 @@ fn disarm() {
     }
 }
 
-/// Starts this program in a role.
+/// Starts this program with a role.
 fn start<'a>(role: &str, args: &[&[u8]], adapt: impl FnOnce(&mut Spawn<'a>)) -> Pid {
     let c = |bytes: &[u8]| CString::new(bytes).unwrap();
     let mut spawn = Spawn {
@@ -248,7 +252,7 @@ fn start<'a>(role: &str, args: &[&[u8]], adapt: impl FnOnce(&mut Spawn<'a>)) -> 
     spawn.spawn().unwrap()
 }
 
-/// Starts it with a pipe as one of its fds; returns what it wrote there, and how it ended.
+/// Starts it with a pipe as one of its descriptors; returns what it wrote there, and how it ended.
 fn output_of(
     role: &str,
     args: &[&[u8]],
@@ -275,7 +279,7 @@ fn ending_of(pid: Pid) -> Ending {
     }
 }
 
-/// Starts it on a terminal where Ctrl-C works and nothing is echoed or translated.
+/// Starts it on a terminal with Ctrl-C, without echo and translation.
 fn start_on_terminal(role: &str) -> (Pid, Screen) {
     let mut characters = vec![0; 19];
     characters[libc::VINTR] = 3;
@@ -288,14 +292,14 @@ fn start_on_terminal(role: &str) -> (Pid, Screen) {
     (pid, Screen { master: File::from(pty.master), shown: String::new() })
 }
 
-/// What is shown on a terminal.
+/// The output of a terminal.
 struct Screen {
     master: File,
     shown: String,
 }
 
 impl Screen {
-    /// Waits until this is shown, and forgets everything up to there.
+    /// Waits for this text and drops everything up to its end.
     fn wait_for(&mut self, text: &str) {
         let mut buffer = [0; 1024];
         while !self.shown.contains(text) {

@@ -1,23 +1,23 @@
-//! Version 1: all output at once, when the tool has ended.
+//! Version 1 responses: all output at once, when the tool has ended.
 
 use std::io::{self, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use aifo_types::{ExecId, Kind, Refusal, Status};
-use aifo_wire::{encode_answer_head, encode_refusal};
+use aifo_wire::{encode_refusal, encode_response_head};
 use nix::fcntl::OFlag;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 use crate::client::Client;
-use crate::exec::runner_lost;
-use crate::proxy::Transcript;
-use crate::running::{End, Sink};
+use crate::config::Transcript;
+use crate::refusals::runner_lost;
+use crate::relayed_exec::{ExecEnd, ResponseWriter};
 
-/// A buffered answer (`spec/toolexec.md#v1-buffered`). Our memory does not grow with the output:
-/// past [`MAX_IN_MEMORY`] it goes to a file that has no name.
+/// A buffered response (`spec/toolexec.md#v1-buffered`). Output beyond [`MAX_IN_MEMORY`] is kept in an
+/// unlinked file.
 #[derive(Debug)]
-pub(crate) struct Buffered {
+pub(crate) struct BufferedResponse {
     echo: Option<ExecId>,
     transcript: Transcript,
     spool_dir: PathBuf,
@@ -25,23 +25,23 @@ pub(crate) struct Buffered {
     memory: Vec<u8>,
     spool: Option<File>,
     spooled: u64,
-    /// Why output was lost: the disk is full, say. From then on nothing is kept.
+    /// Why output was lost, for example a full disk. Later output is dropped.
     failure: Option<io::Error>,
 }
 
 /// Bytes of output kept in memory, per exec.
 const MAX_IN_MEMORY: usize = 1024 * 1024;
-/// Bytes that travel between the file and us at a time.
+/// Bytes per read or write of the file.
 const SPOOL_STEP: usize = 256 * 1024;
 
-impl Buffered {
+impl BufferedResponse {
     pub(crate) fn new(
         echo: Option<ExecId>,
         transcript: Transcript,
         spool_dir: &Path,
         kind: &Kind,
     ) -> Self {
-        Buffered {
+        BufferedResponse {
             echo,
             transcript,
             spool_dir: spool_dir.to_owned(),
@@ -53,7 +53,6 @@ impl Buffered {
         }
     }
 
-    /// Moves what is in memory to the file.
     async fn spill(&mut self) -> io::Result<()> {
         if self.spool.is_none() {
             self.spool = Some(unnamed_file(&self.spool_dir).await?);
@@ -70,7 +69,7 @@ impl Buffered {
         &mut self,
         client: &Client,
         status: Status,
-        end: End,
+        end: ExecEnd,
         last: &[u8],
     ) -> io::Result<()> {
         let margin: &[u8] = match self.transcript {
@@ -81,7 +80,7 @@ impl Buffered {
         let length = self.spooled + length as u64;
         let mut head = Vec::with_capacity(256);
         let (code, echo) = (Some(end.exit_code), self.echo.as_ref());
-        encode_answer_head(&mut head, status, code, end.limit, echo, length);
+        encode_response_head(&mut head, status, code, end.limit, echo, length);
         head.extend_from_slice(margin);
         client.socket.send_all(&head).await?;
         if let Some(spool) = &mut self.spool {
@@ -102,7 +101,7 @@ impl Buffered {
     }
 }
 
-impl Sink for Buffered {
+impl ResponseWriter for BufferedResponse {
     async fn start(&mut self, _client: &Client) -> io::Result<()> {
         Ok(())
     }
@@ -121,8 +120,8 @@ impl Sink for Buffered {
         Ok(())
     }
 
-    async fn end(&mut self, client: &Client, end: End) -> io::Result<()> {
-        // The file tells of a failed write with the next one; this is the last chance to hear it.
+    async fn end(&mut self, client: &Client, end: ExecEnd) -> io::Result<()> {
+        // tokio reports a failed write with the next operation; this is the last one.
         if let (Some(spool), None) = (&mut self.spool, &self.failure) {
             self.failure = spool.flush().await.err();
         }
@@ -145,7 +144,7 @@ impl Sink for Buffered {
     }
 }
 
-/// A file in `directory` that nobody else can open and that is gone when it is closed.
+/// Creates a file in `directory` that has no name and is removed when it is closed.
 async fn unnamed_file(directory: &Path) -> io::Result<File> {
     let mut options = tokio::fs::OpenOptions::new();
     options.read(true).write(true).mode(0o600).custom_flags(OFlag::O_TMPFILE.bits());

@@ -1,4 +1,4 @@
-//! One connection from a client: what it may still be told, and whether it is still there.
+//! A client connection: writes responses and detects the disconnect.
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
@@ -8,38 +8,36 @@ use std::time::Duration;
 use aifo_sidecar::Socket;
 use aifo_wire::Limits;
 
-/// How a client came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
+pub(crate) enum ClientTransport {
     Unix,
     Tcp,
 }
 
-/// A connected client.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) socket: Socket,
-    transport: Transport,
+    transport: ClientTransport,
 }
 
 impl Client {
-    pub(crate) fn new(socket: Socket, transport: Transport) -> Self {
+    pub(crate) fn new(socket: Socket, transport: ClientTransport) -> Self {
         Client { socket, transport }
     }
 
-    /// Leaves the connection to somebody else, for now or for good.
-    pub(crate) fn park(self) -> Parked {
-        Parked { fd: self.socket.into_fd(), transport: self.transport }
+    /// Takes the connection off the reactor, to hand it to a runner.
+    pub(crate) fn park(self) -> ParkedClient {
+        ParkedClient { fd: self.socket.into_fd(), transport: self.transport }
     }
 
-    /// Waits until the client has gone.
+    /// Waits until the client has disconnected.
     ///
-    /// A unix client that only closed its sending half still waits for its answer. On TCP a full
+    /// A unix client that shut down only its sending half still waits for the response. On TCP a full
     /// close looks the same, so there the end of the stream is the disconnect
-    /// (`spec/toolexec.md#disconnect`). What a client sends behind its request is thrown away, up
-    /// to a bound; whoever goes on sending is not read any more.
-    pub(crate) async fn gone(&self, surplus: &mut Surplus) {
-        if self.transport == Transport::Tcp {
+    /// (`spec/toolexec.md#disconnect`). Bytes after the request are discarded up to `surplus`, and not
+    /// read beyond.
+    pub(crate) async fn disconnected(&self, surplus: &mut SurplusBudget) {
+        if self.transport == ClientTransport::Tcp {
             let mut scratch = [0; 4096];
             while surplus.left > 0 {
                 match self.socket.receive(&mut scratch).await {
@@ -48,11 +46,10 @@ impl Client {
                 }
             }
         }
-        // Whatever went wrong with the socket, there is nobody to talk to.
+        // A socket error is a disconnect too.
         let _ = self.socket.hangup().await;
     }
 
-    /// Sends the concatenation of `parts`, all of it.
     pub(crate) async fn send_parts(&self, parts: [&[u8]; 3]) -> io::Result<()> {
         let mut left = parts;
         while left.iter().any(|part| !part.is_empty()) {
@@ -67,17 +64,15 @@ impl Client {
         Ok(())
     }
 
-    /// Closes after an answer that came before the request was read to its end: what the client
-    /// still sends is read and thrown away, boundedly, so that it gets to read the answer. Closing
-    /// at once would reset the connection under it.
+    /// Closes after a response to an incomplete request. First discards input, within limits: to close
+    /// at once would reset the connection before the client has read the response.
     pub(crate) async fn linger(self, limits: &Limits) {
         self.socket.shutdown(Shutdown::Write);
-        // Either way the connection closes now.
+        // The connection closes in any case.
         let _ = tokio::time::timeout(limits.drain_time, self.drain(limits.max_drain)).await;
     }
 
-    /// Closes after a complete exchange. Surplus bytes that are there already are taken off, for
-    /// the same reason.
+    /// Closes after a complete exchange. Discards bytes that have already arrived, for the same reason.
     pub(crate) async fn close(self, limits: &Limits) {
         let _ = tokio::time::timeout(Duration::ZERO, self.drain(limits.max_surplus)).await;
     }
@@ -94,28 +89,28 @@ impl Client {
     }
 }
 
-/// A connection that somebody else talks on. It closes, on our side, when this is dropped.
+/// A connection that a runner may use. The proxy's descriptor closes on drop.
 #[derive(Debug)]
-pub(crate) struct Parked {
+pub(crate) struct ParkedClient {
     pub(crate) fd: OwnedFd,
-    transport: Transport,
+    transport: ClientTransport,
 }
 
-impl Parked {
-    /// Takes the connection back.
+impl ParkedClient {
+    /// Registers the connection with the reactor again.
     pub(crate) fn unpark(self) -> io::Result<Client> {
         Ok(Client::new(Socket::new(self.fd)?, self.transport))
     }
 }
 
-/// How much a client may still send behind its request.
+/// The number of bytes to discard after a request.
 #[derive(Debug)]
-pub(crate) struct Surplus {
+pub(crate) struct SurplusBudget {
     left: usize,
 }
 
-impl Surplus {
+impl SurplusBudget {
     pub(crate) fn new(limits: &Limits) -> Self {
-        Surplus { left: limits.max_surplus }
+        SurplusBudget { left: limits.max_surplus }
     }
 }

@@ -1,21 +1,21 @@
-//! The tool-exec proxy: accept, authenticate, route, then hand on or stream.
+//! The tool-exec proxy: accepts, authenticates and routes calls, then passes them to a runner or
+//! streams their output.
 //!
-//! In scope: the HTTP front on a unix socket or TCP, protocol versions 1, 2 and 3, `/signal`,
-//! limits on what a client may send and how long it may take, the registry of running execs, and
-//! what happens when a client, a runner or the proxy itself goes away (`spec/toolexec.md`).
+//! In scope: the HTTP server on a unix socket or TCP, protocol versions 1, 2 and 3, `/signal`, limits
+//! on requests and their duration, the registry of running execs, and disconnects of clients, runners
+//! and the proxy itself (`spec/toolexec.md`).
 //!
-//! Out of scope: which sidecar a tool belongs to (`aifo-policy`), bringing sidecars up
-//! (`aifo-sidecar`), and the folders and the token of a session (`aifo-launch`).
+//! Out of scope: routes (`aifo-policy`), starting sidecars (`aifo-sidecar`), and the directories and
+//! the token of a session (`aifo-launch`).
 //!
-//! One task per connection owns one exec from its request to its end. In version 3 it hands its
-//! client's connection on to the runner and only watches; in versions 1 and 2 it reads no more of
-//! the tool's output than it can hand to its client or put on disk. It needs a tokio runtime of any
-//! flavour.
+//! One task per connection owns one exec from its request to its end. In version 3 the task passes
+//! the client's connection to the runner and watches; in versions 1 and 2 it reads the tool's output
+//! only as fast as it can write it to the client or to disk. It needs a tokio runtime of any flavour.
 //!
 //! ```no_run
 //! use std::sync::Arc;
 //! use aifo_policy::{Forwarding, NotifyRules, Policy};
-//! use aifo_proxy::{Board, CallLog, Limits, Listener, Proxy, ProxyConfig, SharedPlaces, Transcript};
+//! use aifo_proxy::{RunningTable, CallLog, Limits, Listener, Proxy, ProxyConfig, SharedDirectories, Transcript};
 //! use aifo_sidecar::Fleet;
 //! use aifo_types::Token;
 //!
@@ -28,13 +28,13 @@
 //!     policy: Policy::builtin(),
 //!     notify: NotifyRules::default(),
 //!     call_log: CallLog::new(|call| println!("{} ended with {}", call.tool, call.exit_code)),
-//!     board: Board::default(),
+//!     running_table: RunningTable::default(),
 //!     limits: Limits::default(),
 //!     max_runtime: None,
 //!     transcript: Transcript::Plain,
 //!     spool_dir: std::env::temp_dir(),
 //!     forwarding: Forwarding::builtin(),
-//!     places: SharedPlaces::new(workspace.clone(), [vec![workspace], vec![std::env::temp_dir()]])?,
+//!     shared_directories: SharedDirectories::new(workspace.clone(), [vec![workspace], vec![std::env::temp_dir()]])?,
 //!     program: None,
 //! };
 //! let stop = async { drop(tokio::sync::oneshot::channel::<()>().1.await) };
@@ -43,32 +43,38 @@
 //! # }
 //! ```
 //!
-//! Architecture invariant: the proxy starts no process, and nothing on its execution path calls a
-//! shell or an engine. It decides who may run what on which descriptors, and when to stop.
+//! Architecture invariant: the proxy starts no process, and its execution path calls no shell and no
+//! engine. It decides which calls run, on which descriptors, and when they end.
 
 mod attached;
-mod attendant;
-mod board;
 mod buffered;
+mod call_watcher;
 mod client;
+mod config;
+mod connection;
 mod exec;
+mod fd_passing;
 mod listener;
 mod notify;
-mod passing;
+mod pending;
 mod proxy;
 mod record;
+mod refusals;
 mod registry;
+mod relayed_exec;
 mod request;
-mod running;
-mod sidecar;
+mod running_table;
+mod sidecar_lease;
 mod signal;
+mod start;
+mod state;
 mod streamed;
 mod tool_output;
-mod waiting;
 
 pub use aifo_wire::Limits;
-pub use board::{Board, RunningTool};
+pub use config::{ProxyConfig, Transcript};
+pub use fd_passing::SharedDirectories;
 pub use listener::{BindError, Listener};
-pub use passing::SharedPlaces;
-pub use proxy::{Proxy, ProxyConfig, Transcript};
+pub use proxy::Proxy;
 pub use record::{CallEnding, CallLog, CallRecord};
+pub use running_table::{RunningTable, RunningTool};

@@ -1,4 +1,4 @@
-//! Where clients connect.
+//! The listening socket.
 
 use std::fs;
 use std::io;
@@ -21,80 +21,80 @@ use nix::unistd::Uid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::client::{Client, Transport};
+use crate::client::{Client, ClientTransport};
 
-/// A listening socket. A unix one is removed from the file system when this is dropped.
+/// A listening socket. Dropping it removes the file of a unix socket.
 #[derive(Debug)]
 pub struct Listener {
     fd: AsyncFd<OwnedFd>,
     endpoint: Endpoint,
-    allowed: Allowed,
+    allowed: AllowedPeers,
 }
 
-/// Who may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Allowed {
-    /// Whoever reaches a TCP address; the token is what counts.
+enum AllowedPeers {
+    /// Every peer of a TCP address; the token authenticates it.
     Anyone,
-    /// Processes of one user. The socket's mode says the same; this holds even if it is changed.
+    /// Processes of one user. The socket's mode also restricts this, but can be changed.
     User(Uid),
 }
 
-/// Why nobody can connect there.
+/// Why the socket cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Something else listens at this path.
+    /// Another process listens at this path.
     #[error("'{}' is in use: another process listens there", .0.display())]
     InUse(PathBuf),
-    /// The path exists and is no socket.
-    #[error("'{}' exists and is not a socket; it is left alone", .0.display())]
+    /// The path exists and is not a socket.
+    #[error("'{}' exists and is not a socket", .0.display())]
     NotASocket(PathBuf),
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot listen on {endpoint}: {source}")]
     System {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Bytes on their way to a client, as far as the system lets us have them: with room for several
-/// chunks, proxy and client work at the same time instead of waking each other for each.
+/// The send buffer of a connection, as far as the system grants it. It has room for several chunks, so
+/// that proxy and client work concurrently instead of waking each other for each chunk.
 const SEND_BUFFER: usize = 1024 * 1024;
 
-/// Connections the kernel holds while we are busy.
+/// Connections that the kernel queues before `accept`.
 const BACKLOG: i32 = 512;
 
 impl Listener {
     /// Listens on a unix socket with mode 0600, for processes of `user`, or on a TCP address, where
-    /// port 0 lets the system choose. A socket file that nobody listens on any more is replaced.
+    /// the system chooses the port for port 0. Replaces a socket file without a listener.
     pub fn bind(endpoint: &Endpoint, user: Uid) -> Result<Self, BindError> {
         let system = |source| BindError::System { endpoint: endpoint.clone(), source };
         let (fd, endpoint, allowed) = match endpoint {
             Endpoint::Unix(path) => {
                 remove_stale(path)?;
                 let fd = bind_unix(path).map_err(|errno| system(errno.into()))?;
-                (fd, endpoint.clone(), Allowed::User(user))
+                (fd, endpoint.clone(), AllowedPeers::User(user))
             }
             Endpoint::Tcp { host, port, .. } => {
                 let listener = TcpListener::bind((host.as_str(), *port)).map_err(system)?;
                 listener.set_nonblocking(true).map_err(system)?;
                 let port = listener.local_addr().map_err(system)?.port();
                 let endpoint = Endpoint::Tcp { host: host.clone(), port, prefix: String::new() };
-                (listener.into(), endpoint, Allowed::Anyone)
+                (listener.into(), endpoint, AllowedPeers::Anyone)
             }
         };
         let fd = on_reactor(fd, Interest::READABLE).map_err(system)?;
         Ok(Listener { fd, endpoint, allowed })
     }
 
-    /// Where clients connect to, with the port that was chosen.
+    /// Returns the endpoint, with the chosen port.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Waits for a connection. Errors are the system's (no more fds, say); trying again is right.
+    /// Waits for a connection. Errors are the system's, for example too many open files; the caller may
+    /// try again.
     pub(crate) async fn accept(&self) -> io::Result<Client> {
         loop {
             match accept(self.fd.as_fd()) {
@@ -110,21 +110,21 @@ impl Listener {
         }
     }
 
-    /// Lets a connection in, or closes it.
+    /// Accepts a connection of an allowed peer, or closes it.
     fn admit(&self, connection: OwnedFd) -> io::Result<Option<Client>> {
         let transport = match self.allowed {
-            Allowed::Anyone => {
-                // Small answers are written in pieces; none is to wait for an acknowledgement.
+            AllowedPeers::Anyone => {
+                // Parts of a small response must not wait for an acknowledgement.
                 setsockopt(&connection, TcpNoDelay, &true)?;
-                Transport::Tcp
+                ClientTransport::Tcp
             }
-            Allowed::User(user) => {
+            AllowedPeers::User(user) => {
                 let peer = Uid::from_raw(getsockopt(&connection, PeerCredentials)?.uid());
                 if peer != user {
-                    tracing::warn!(uid = %peer, "connection of another user refused");
+                    tracing::warn!(uid = %peer, "rejected a connection from another user");
                     return Ok(None);
                 }
-                Transport::Unix
+                ClientTransport::Unix
             }
         };
         setsockopt(&connection, SndBuf, &SEND_BUFFER)?;
@@ -135,7 +135,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Endpoint::Unix(path) = &self.endpoint {
-            // Somebody may have cleaned up already.
+            // The file may have been removed already.
             let _ = fs::remove_file(path);
         }
     }
@@ -145,8 +145,8 @@ fn bind_unix(path: &Path) -> nix::Result<OwnedFd> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let listener = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     let address = UnixAddress::new(path)?;
-    // The socket is made with its mode; changing it afterwards would leave a gap. The mask is the
-    // whole process's, which makes no file in these two lines.
+    // A chmod after the bind would leave a gap. The mask is the whole process's; no other file is
+    // created between these two lines.
     let before = umask(Mode::from_bits_truncate(0o177));
     let bound = bind(listener.as_raw_fd(), &address.address);
     umask(before);
@@ -155,7 +155,7 @@ fn bind_unix(path: &Path) -> nix::Result<OwnedFd> {
     Ok(listener)
 }
 
-/// Removes the socket file that a process left which was killed.
+/// Removes the socket file of a killed process.
 fn remove_stale(path: &Path) -> Result<(), BindError> {
     let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
     if !metadata.file_type().is_socket() {

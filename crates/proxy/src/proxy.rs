@@ -1,94 +1,36 @@
-//! The accept loop, and what all connections share.
+//! The accept loop and the shutdown.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aifo_policy::{Forwarding, NotifyRules, Policy};
 use aifo_sidecar::Fleet;
-use aifo_types::{ExecId, Refusal, Token};
-use aifo_wire::{Limits, encode_no_content, encode_refusal};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
-use crate::board::Board;
-use crate::client::Client;
+use crate::config::ProxyConfig;
+use crate::connection;
 use crate::listener::Listener;
-use crate::passing::SharedPlaces;
-use crate::record::CallLog;
+use crate::pending::PendingConnections;
 use crate::registry::Registry;
-use crate::request::{Call, Unread, Unserved, read_call};
-use crate::waiting::WaitingRoom;
-use crate::{attached, exec, notify, signal};
-
-/// What a proxy is told by whoever owns the session.
-#[derive(Debug)]
-pub struct ProxyConfig {
-    /// What clients have to present.
-    pub token: Token,
-    /// Which tools run, and where.
-    pub policy: Policy,
-    /// Which notifications may be run on the host.
-    pub notify: NotifyRules,
-    /// Who is told of every call.
-    pub call_log: CallLog,
-    /// Where it stands what runs.
-    pub board: Board,
-    /// What clients may send, and how many may run.
-    pub limits: Limits,
-    /// How long a tool may run, or `None` for as long as it likes.
-    pub max_runtime: Option<Duration>,
-    /// Whether buffered output is set off from what a user interface draws around it.
-    pub transcript: Transcript,
-    /// A directory for output that is too large for memory; on disk rather than in it.
-    pub spool_dir: PathBuf,
-    /// Which of a caller's variables its tool gets.
-    pub forwarding: Forwarding,
-    /// Where agent and tools share files.
-    pub places: SharedPlaces,
-    /// What every call executes, in place of what is found in the sidecar's PATH: for a proxy that
-    /// stands before one program. An absolute path where the sidecar is.
-    pub program: Option<PathBuf>,
-}
-
-/// How the body of a version 1 answer is framed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transcript {
-    /// The tool's bytes, nothing else.
-    #[default]
-    Plain,
-    /// A newline before and after, as verbose mode has it.
-    OnOwnLines,
-}
+use crate::state::ProxyState;
 
 /// A proxy in front of a fleet of sidecars.
 #[derive(Debug)]
 pub struct Proxy {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) config: ProxyConfig,
-    pub(crate) fleet: Arc<Fleet>,
-    pub(crate) registry: Arc<Registry>,
-    waiting: Arc<WaitingRoom>,
-    pub(crate) shutdown: watch::Sender<bool>,
+    state: Arc<ProxyState>,
 }
 
 impl Proxy {
-    /// A proxy that has no clients yet.
+    /// Returns a proxy without clients.
     pub fn new(config: ProxyConfig, fleet: Arc<Fleet>) -> Self {
         let registry = Arc::new(Registry::new(config.limits.max_executions));
-        let waiting = Arc::new(WaitingRoom::new(config.limits.max_waiting));
+        let pending = Arc::new(PendingConnections::new(config.limits.max_waiting));
         let shutdown = watch::Sender::new(false);
-        let shared = Shared { config, fleet, registry, waiting, shutdown };
-        Proxy { shared: Arc::new(shared) }
+        Proxy { state: Arc::new(ProxyState { config, fleet, registry, pending, shutdown }) }
     }
 
-    /// Serves clients until `stop` is ready. Then nobody is let in any more, every running tool is
-    /// ended by the ladder, and each client is told its tool's ending before this returns. The
-    /// sidecars are left to their owner.
+    /// Serves clients until `stop` is ready. Then closes the listener, ends every running tool by
+    /// signal escalation, and returns when each client has its response. Does not stop the sidecars.
     pub async fn serve(&self, listener: Listener, stop: impl Future<Output = ()>) {
         let mut connections = JoinSet::new();
         let mut stop = std::pin::pin!(stop);
@@ -97,7 +39,7 @@ impl Proxy {
                 () = &mut stop => break,
                 accepted = listener.accept() => match accepted {
                     Ok(client) => {
-                        connections.spawn(Arc::clone(&self.shared).serve_connection(client));
+                        connections.spawn(connection::serve(Arc::clone(&self.state), client));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a connection");
@@ -108,89 +50,24 @@ impl Proxy {
             }
         }
         drop(listener);
-        self.shared.shutdown.send_replace(true);
-        let all_told = async {
+        self.state.shutdown.send_replace(true);
+        let all_closed = async {
             while let Some(ended) = connections.join_next().await {
                 log_panic(ended);
             }
         };
-        if tokio::time::timeout(SHUTDOWN_TIME, all_told).await.is_err() {
-            tracing::warn!("some clients did not take their answers in time");
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, all_closed).await.is_err() {
+            tracing::warn!("timed out sending the last responses to some clients");
         }
     }
 }
 
-/// After an error of `accept`, such as too many open files: time for some to be closed.
+/// Pause after a failed `accept`, for example with too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long clients have to take their answers: the ladder's 3 s, and some.
-const SHUTDOWN_TIME: Duration = Duration::from_secs(5);
+/// Time for clients to take their responses: the 3 s of the signal escalation, and a margin.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Shared {
-    async fn serve_connection(self: Arc<Self>, client: Client) {
-        let limits = &self.config.limits;
-        let call = {
-            let mut seat = self.waiting.enter();
-            let fresh_id = || aifo_process::random_bits().map(ExecId::from_random);
-            tokio::select! {
-                biased;
-                call = read_call(&client, &self.config.token, limits, fresh_id) => call,
-                () = seat.asked_to_leave() => {
-                    Err(Unserved::Refused(Refusal::RequestTimeout, Unread::Rest))
-                }
-            }
-        };
-        let (client, refusal, echo, unread) = match call {
-            Err(Unserved::Gone) => return,
-            Err(Unserved::Refused(refusal, unread)) => (client, refusal, None, unread),
-            Ok(Call::Exec { request, echo, answer }) => {
-                match exec::run(&self, &client, request, echo.clone(), answer).await {
-                    Ok(()) => return client.close(limits).await,
-                    Err(refusal) => (client, refusal, echo, Unread::Nothing),
-                }
-            }
-            Ok(Call::Attach { request, echo, upgrade }) => {
-                let parked = client.park();
-                match attached::run(&self, &parked, &request, echo.as_ref(), *upgrade).await {
-                    Ok(()) => return,
-                    Err(refusal) => match parked.unpark() {
-                        Ok(client) => (client, refusal, echo, Unread::Nothing),
-                        Err(_) => return,
-                    },
-                }
-            }
-            Ok(Call::Notify { id, command, args, attendance }) => {
-                match notify::run(&self, &client, id, &command, &args, attendance).await {
-                    Ok(()) => return client.close(limits).await,
-                    Err(refusal) => (client, refusal, None, Unread::Nothing),
-                }
-            }
-            Ok(Call::Signal { id, signal }) => {
-                match signal::deliver(&self.registry, &id, signal).await {
-                    Ok(()) => {
-                        let mut answer = Vec::new();
-                        encode_no_content(&mut answer);
-                        // Delivered, whether or not anybody hears of it.
-                        let _ = client.socket.send_all(&answer).await;
-                        return client.close(limits).await;
-                    }
-                    Err(refusal) => (client, refusal, None, Unread::Nothing),
-                }
-            }
-        };
-        tracing::debug!(status = refusal.status().0, reason = refusal.body().trim_end(), "refused");
-        let mut answer = Vec::new();
-        encode_refusal(&mut answer, &refusal, echo.as_ref());
-        if client.socket.send_all(&answer).await.is_err() {
-            return;
-        }
-        match unread {
-            Unread::Nothing => client.close(limits).await,
-            Unread::Rest => client.linger(limits).await,
-        }
-    }
-}
-
-fn log_panic(ended: Result<(), tokio::task::JoinError>) {
+fn log_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "a connection failed");
     }

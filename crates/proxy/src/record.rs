@@ -1,10 +1,10 @@
-//! What is remembered of every call.
+//! The record of a call for the session's log.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aifo_policy::Reason;
+use aifo_policy::RouteReason;
 use aifo_types::{Ending, ExecId, ExecRequest, Kind, Refusal};
 use aifo_wire::{SidecarLimit, Usage};
 use serde::Serialize;
@@ -18,25 +18,25 @@ pub struct CallRecord {
     pub exec_id: String,
     /// The tool as typed.
     pub tool: String,
-    /// The arguments, quoted and redacted.
+    /// The arguments, quoted, with secrets removed.
     pub argv: String,
     /// The caller's directory; empty for the workspace root.
     pub cwd: String,
     /// The sidecar that ran it.
     pub kind: Option<String>,
-    /// The rule by which it was chosen.
+    /// The rule that chose it.
     pub rule: Option<&'static str>,
     /// The protocol version: 1, 2 or 3.
     pub proto: u8,
-    /// The answer's status.
+    /// The status of the response.
     pub status: u16,
-    /// The exit code told.
+    /// The reported exit code.
     pub exit_code: u8,
     /// How the tool ended.
     pub ending: CallEnding,
-    /// The limit of its sidecar that struck while it ran, where it failed: `memory` or `processes`.
+    /// The limit of its sidecar that was reached while it ran, if it failed: `memory` or `processes`.
     pub limit: Option<&'static str>,
-    /// Why it was refused, or what else has to be said.
+    /// Why it was refused, or another remark.
     pub reason: Option<String>,
     /// From start to end.
     pub wall_ms: u64,
@@ -46,7 +46,7 @@ pub struct CallRecord {
     pub system_ms: u64,
     /// The largest resident set among tool and children.
     pub max_rss_kib: u64,
-    /// Bytes it printed, as far as they came through the proxy.
+    /// Bytes of output that passed through the proxy.
     pub bytes: u64,
 }
 
@@ -54,26 +54,26 @@ pub struct CallRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallEnding {
-    /// With a status of its own.
+    /// By itself, with an exit code.
     Exited,
     /// By a signal.
     Signaled,
     /// By the session's time limit.
     Timeout,
-    /// Nobody knows.
+    /// Not known.
     Unknown,
-    /// Nothing ran.
+    /// Nothing was started.
     Refused,
 }
 
-/// Somebody who wants to know of every call. Called on the reactor, so it must not take long.
+/// A callback for the record of each call. It runs on the reactor and must not block.
 #[derive(Clone, Default)]
 pub struct CallLog(Option<Arc<Recorder>>);
 
 type Recorder = dyn Fn(&CallRecord) + Send + Sync;
 
 impl CallLog {
-    /// Calls `log` once per call, at its end.
+    /// Returns a log that calls `log` once per call, at its end.
     pub fn new(log: impl Fn(&CallRecord) + Send + Sync + 'static) -> Self {
         CallLog(Some(Arc::new(log)))
     }
@@ -92,7 +92,7 @@ impl fmt::Debug for CallLog {
 }
 
 impl CallRecord {
-    /// A call of which nothing is known but the request.
+    /// Returns the record of a call that has not started.
     pub(crate) fn new(request: &ExecRequest, proto: u8) -> Self {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         CallRecord {
@@ -117,7 +117,7 @@ impl CallRecord {
         }
     }
 
-    pub(crate) fn routed(&mut self, kind: &Kind, reason: Reason) {
+    pub(crate) fn routed(&mut self, kind: &Kind, reason: RouteReason) {
         self.kind = Some(kind.to_string());
         self.rule = Some(reason.as_str());
     }
@@ -132,7 +132,7 @@ impl CallRecord {
         self.reason = Some(refusal.body().trim_end().to_owned());
     }
 
-    pub(crate) fn ended(&mut self, ended: &Ended) {
+    pub(crate) fn ended(&mut self, ended: &CallResult) {
         self.exit_code = ended.exit_code;
         self.bytes = ended.bytes;
         self.limit = ended.limit.map(SidecarLimit::as_str);
@@ -151,9 +151,9 @@ impl CallRecord {
     }
 }
 
-/// What became of a tool that ran.
+/// The result of a tool that ran.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CallResult {
     pub(crate) id: ExecId,
     pub(crate) ending: Option<Ending>,
     pub(crate) limit: Option<SidecarLimit>,

@@ -1,4 +1,4 @@
-//! The execs that run, by id.
+//! The running execs, by id.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,47 +8,47 @@ use aifo_sidecar::Runner;
 use aifo_types::{ExecId, Refusal};
 use tokio::sync::{Notify, watch};
 
-/// Who runs under which id, and how many at once.
+/// The ids in use, up to a maximum.
 #[derive(Debug)]
 pub(crate) struct Registry {
     max: usize,
-    running: Mutex<HashMap<ExecId, Arc<Running>>>,
+    running: Mutex<HashMap<ExecId, Arc<RunningExec>>>,
     freed: Notify,
 }
 
-/// What a `/signal` needs to know of an exec.
+/// The state of an exec that `/signal` uses.
 #[derive(Debug)]
-pub(crate) struct Running {
-    /// The runner that has it; `None` until it has started.
+pub(crate) struct RunningExec {
+    /// The runner of the tool; `None` until the tool has started.
     runner: watch::Sender<Option<Runner>>,
     signalled: Mutex<Option<Instant>>,
 }
 
-/// An id in use. It is free again when this is dropped.
+/// An id in use, released on drop.
 #[derive(Debug)]
 pub(crate) struct Registration {
     registry: Arc<Registry>,
     id: ExecId,
-    running: Arc<Running>,
+    running: Arc<RunningExec>,
 }
 
-/// For how long a `/signal` counts as the caller's own attempt to end the tool, should the
-/// connection close after it.
-const RECENT: Duration = Duration::from_millis(2500);
+/// For this time after a `/signal`, a disconnect sends no INT: the signal counts as the caller's own
+/// attempt to end the tool.
+const RECENT_SIGNAL: Duration = Duration::from_millis(2500);
 
-/// For how long a call waits for another to be over that stands in its way.
-const ENDING_TIME: Duration = Duration::from_millis(250);
+/// How long a call waits for an id, or for a place among the running execs.
+const ID_RELEASE_TIMEOUT: Duration = Duration::from_millis(250);
 
 impl Registry {
     pub(crate) fn new(max: usize) -> Self {
         Registry { max, running: Mutex::default(), freed: Notify::new() }
     }
 
-    /// Takes an id. A tool that has just ended frees its own in a moment: a client of version 3 hears
-    /// of the end when we do, and may call again before we have done our part. Errors: 409 if it is
-    /// in use, 429 if as many run as may.
+    /// Takes an id. Waits 250 ms if it is in use, because a version 3 client learns of the end when the
+    /// proxy does and may call again before the proxy has released the id. Errors: 409 if the id is in
+    /// use, 429 at the maximum of running execs.
     pub(crate) async fn register(self: &Arc<Self>, id: &ExecId) -> Result<Registration, Refusal> {
-        let deadline = tokio::time::Instant::now() + ENDING_TIME;
+        let deadline = tokio::time::Instant::now() + ID_RELEASE_TIMEOUT;
         loop {
             let freed = self.freed.notified();
             let refusal = match self.try_register(id) {
@@ -70,49 +70,48 @@ impl Registry {
             return Err(Refusal::TooManyExecutions { limit: self.max });
         }
         let entry =
-            Arc::new(Running { runner: watch::Sender::new(None), signalled: Mutex::default() });
+            Arc::new(RunningExec { runner: watch::Sender::new(None), signalled: Mutex::default() });
         running.insert(id.clone(), Arc::clone(&entry));
         Ok(Registration { registry: Arc::clone(self), id: id.clone(), running: entry })
     }
 
-    /// The exec of that id, if it runs.
-    pub(crate) fn find(&self, id: &ExecId) -> Option<Arc<Running>> {
+    /// Returns the running exec of that id.
+    pub(crate) fn find(&self, id: &ExecId) -> Option<Arc<RunningExec>> {
         self.lock().get(id).cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ExecId, Arc<Running>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ExecId, Arc<RunningExec>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Running {
-    /// The runner that has the tool, as soon as it does. `None` if the tool never started.
+impl RunningExec {
+    /// Waits for the tool's start and returns its runner. `None` if the tool did not start.
     pub(crate) async fn runner(&self) -> Option<Runner> {
         let mut started = self.runner.subscribe();
         let runner = started.wait_for(Option::is_some).await.ok()?;
         runner.clone()
     }
 
-    pub(crate) fn note_signal(&self) {
+    pub(crate) fn record_signal(&self) {
         *self.signalled.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 }
 
 impl Registration {
-    /// The id that is taken.
     pub(crate) fn id(&self) -> &ExecId {
         &self.id
     }
 
-    /// The tool runs there now.
+    /// Records the runner of the started tool.
     pub(crate) fn started(&self, runner: Runner) {
         self.running.runner.send_replace(Some(runner));
     }
 
-    /// Whether somebody signalled the exec a moment ago.
+    /// Whether a `/signal` came within the last 2.5 s.
     pub(crate) fn was_signalled_recently(&self) -> bool {
         let signalled = *self.running.signalled.lock().unwrap_or_else(PoisonError::into_inner);
-        signalled.is_some_and(|at| at.elapsed() < RECENT)
+        signalled.is_some_and(|at| at.elapsed() < RECENT_SIGNAL)
     }
 }
 
@@ -149,9 +148,9 @@ mod tests {
         let id = ExecId::parse(b"a").unwrap();
         let registration = registry.try_register(&id).unwrap();
         assert!(!registration.was_signalled_recently());
-        registry.find(&id).unwrap().note_signal();
+        registry.find(&id).unwrap().record_signal();
         assert!(registration.was_signalled_recently());
-        let long_ago = Instant::now().checked_sub(RECENT).unwrap();
+        let long_ago = Instant::now().checked_sub(RECENT_SIGNAL).unwrap();
         *registration.running.signalled.lock().unwrap() = Some(long_ago);
         assert!(!registration.was_signalled_recently());
     }

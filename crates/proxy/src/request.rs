@@ -1,7 +1,7 @@
-//! Reading a request and judging all of it that is not policy.
+//! Reads a request and makes all checks that are not policy.
 //!
-//! The order of the checks is part of the protocol (`spec/toolexec.md#order-of-checks`): nothing
-//! about tools shows before authentication, and no body is looked at before the version is known.
+//! The order of the checks is part of the protocol (`spec/toolexec.md#order-of-checks`): no error
+//! before authentication depends on tools, and the body is read after the version is checked.
 
 use std::future::Future;
 use std::io;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use aifo_types::{ExecId, ExecRequest, Refusal, Signal, Token, ToolName};
 use aifo_wire::{
-    Attendance, CONTINUE, Event, Form, Invocation, Limits, MAX_INVOCATION, RequestError,
+    CONTINUE, ClientMode, Form, Invocation, Limits, MAX_INVOCATION, RequestError, RequestEvent,
     RequestHead, RequestReader, Version,
 };
 use nix::errno::Errno;
@@ -18,123 +18,123 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::client::Client;
 
-/// What a client wants.
+/// A checked request.
 #[derive(Debug)]
-pub(crate) enum Call {
+pub(crate) enum ClientCall {
     /// Run a tool.
     Exec {
         request: ExecRequest,
-        /// The id as far as the client chose it, to be echoed.
+        /// The id, if the client chose it, for the response.
         echo: Option<ExecId>,
-        answer: Answer,
+        mode: ResponseMode,
     },
-    /// Run a tool on what its caller has, version 3.
+    /// Run a tool on the client's descriptors, version 3.
     Attach { request: ExecRequest, echo: Option<ExecId>, upgrade: Box<Upgrade> },
     /// Run a notification command on the host.
-    Notify { id: ExecId, command: Vec<u8>, args: Vec<Vec<u8>>, attendance: Attendance },
+    Notify { id: ExecId, command: Vec<u8>, args: Vec<Vec<u8>>, mode: ClientMode },
     /// Deliver a signal.
     Signal { id: ExecId, signal: Signal },
 }
 
-/// What a version 3 client brings along.
+/// The further parts of a version 3 request.
 #[derive(Debug)]
 pub(crate) struct Upgrade {
     pub(crate) invocation: Invocation,
-    /// As many as the invocation says are passed.
+    /// As many descriptors as the invocation passes.
     pub(crate) fds: Vec<OwnedFd>,
-    /// Frames that came right behind the request.
+    /// Frames that were sent together with the request.
     pub(crate) received: Vec<u8>,
 }
 
-/// How the output of a tool is told.
+/// How a response carries the tool's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// Version 1: all of it when the tool has ended.
+pub(crate) enum ResponseMode {
+    /// Version 1: all output when the tool has ended.
     Buffered,
-    /// Version 2: as it comes.
+    /// Version 2: chunks while the tool runs.
     Streamed,
 }
 
-/// Why there is no call.
+/// Why a request is not a call.
 #[derive(Debug)]
-pub(crate) enum Unserved {
-    /// The client is to be told so.
-    Refused(Refusal, Unread),
-    /// The client has left.
-    Gone,
+pub(crate) enum RequestFailure {
+    /// The client gets this refusal.
+    Refused(Refusal, UnreadInput),
+    /// The client has disconnected.
+    Disconnected,
 }
 
-/// Whether a refused client may still be sending.
+/// Whether a refused client may still send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unread {
-    /// Its request was read to the end.
-    Nothing,
-    /// There is more on its way.
-    Rest,
+pub(crate) enum UnreadInput {
+    /// The request was read completely.
+    None,
+    /// More input may follow.
+    Some,
 }
 
-/// Reads one request. `fresh_id` makes an id for a client that sent none.
+/// Reads one request. `new_id` makes an id for a client that sent none.
 pub(crate) async fn read_call(
     client: &Client,
     token: &Token,
     limits: &Limits,
-    fresh_id: impl FnOnce() -> io::Result<ExecId>,
-) -> Result<Call, Unserved> {
+    new_id: impl FnOnce() -> io::Result<ExecId>,
+) -> Result<ClientCall, RequestFailure> {
     let reader = RequestReader::new(limits.clone());
-    let mut reading = Reading { client, reader, fds: Vec::new() };
-    let head = reading.head(limits.head_timeout).await?;
-    let refused = |refusal| Unserved::Refused(refusal, Unread::Rest);
-    let target = Target::of(&head).map_err(refused)?;
+    let mut input = RequestInput { client, reader, fds: Vec::new() };
+    let head = input.head(limits.head_timeout).await?;
+    let refused = |refusal| RequestFailure::Refused(refusal, UnreadInput::Some);
+    let target = RequestTarget::of(&head).map_err(refused)?;
     authenticate(&head, token).map_err(refused)?;
-    let spoken = version(&head, target).map_err(refused)?;
-    if spoken == Spoken::Upgrade {
-        reading.reader.set_body_limit(MAX_INVOCATION);
+    let format = version(&head, target).map_err(refused)?;
+    if format == BodyFormat::Upgrade {
+        input.reader.set_body_limit(MAX_INVOCATION);
     }
-    let body = reading.body(&head, limits.body_stall).await?;
-    let fds = reading.fds;
-    let received = reading.reader.take_rest();
-    let unread = |refusal| Unserved::Refused(refusal, Unread::Nothing);
-    let answer = match spoken {
-        Spoken::Upgrade => {
+    let body = input.body(&head, limits.body_stall).await?;
+    let fds = input.fds;
+    let received = input.reader.take_rest();
+    let unread = |refusal| RequestFailure::Refused(refusal, UnreadInput::None);
+    let mode = match format {
+        BodyFormat::Upgrade => {
             let invocation = Invocation::parse(&body)
                 .map_err(|invalid| unread(Refusal::BadRequest(invalid.to_string())))?;
             let upgrade = Upgrade { invocation, fds, received };
-            return attach_call(&head, upgrade, fresh_id).map_err(unread);
+            return attach_call(&head, upgrade, new_id).map_err(unread);
         }
-        _ if !fds.is_empty() => return Err(unread(misplaced_descriptors())),
-        Spoken::Form(answer) => answer,
+        _ if !fds.is_empty() => return Err(unread(unexpected_descriptors())),
+        BodyFormat::Form(mode) => mode,
     };
     let form = aifo_wire::decode_form(&body);
     let call = match target {
-        Target::Exec => exec_call(&head, &form, answer, fresh_id),
-        Target::Notify => notify_call(&form, fresh_id),
-        Target::Signal => signal_call(&form),
+        RequestTarget::Exec => exec_call(&head, &form, mode, new_id),
+        RequestTarget::Notify => notify_call(&form, new_id),
+        RequestTarget::Signal => signal_call(&form),
     };
     call.map_err(unread)
 }
 
-/// What a request's version means for its body.
+/// The body's format, by the protocol version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spoken {
+enum BodyFormat {
     /// A form.
-    Form(Answer),
-    /// An invocation, and frames from then on.
+    Form(ResponseMode),
+    /// An invocation; frames follow.
     Upgrade,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
+enum RequestTarget {
     Exec,
     Notify,
     Signal,
 }
 
-impl Target {
+impl RequestTarget {
     fn of(head: &RequestHead) -> Result<Self, Refusal> {
         let target = match head.path() {
-            "/exec" => Target::Exec,
-            "/notify" => Target::Notify,
-            "/signal" => Target::Signal,
+            "/exec" => RequestTarget::Exec,
+            "/notify" => RequestTarget::Notify,
+            "/signal" => RequestTarget::Signal,
             _ => return Err(Refusal::NotFound),
         };
         if head.method == "POST" { Ok(target) } else { Err(Refusal::MethodNotAllowed) }
@@ -148,35 +148,37 @@ fn authenticate(head: &RequestHead, token: &Token) -> Result<(), Refusal> {
     }
 }
 
-fn version(head: &RequestHead, target: Target) -> Result<Spoken, Refusal> {
-    let buffered = Spoken::Form(Answer::Buffered);
-    // An HTTP/1.0 client understands neither chunks nor an upgrade.
+fn version(head: &RequestHead, target: RequestTarget) -> Result<BodyFormat, Refusal> {
+    let buffered = BodyFormat::Form(ResponseMode::Buffered);
+    // HTTP/1.0 has neither chunks nor upgrades.
     let modern = head.version == Version::Http11;
     match (target, head.header("x-aifo-proto")) {
-        (Target::Notify, Some(b"2" | b"3")) => Ok(buffered),
-        (Target::Notify, _) => Err(Refusal::UnsupportedNotifyProtocol),
-        (_, Some(b"1")) | (Target::Signal, Some(b"2" | b"3")) => Ok(buffered),
-        (Target::Exec, Some(b"2")) if modern => Ok(Spoken::Form(Answer::Streamed)),
-        (Target::Exec, Some(b"3")) if modern && asks_for_upgrade(head) => Ok(Spoken::Upgrade),
+        (RequestTarget::Notify, Some(b"2" | b"3")) => Ok(buffered),
+        (RequestTarget::Notify, _) => Err(Refusal::UnsupportedNotifyProtocol),
+        (_, Some(b"1")) | (RequestTarget::Signal, Some(b"2" | b"3")) => Ok(buffered),
+        (RequestTarget::Exec, Some(b"2")) if modern => Ok(BodyFormat::Form(ResponseMode::Streamed)),
+        (RequestTarget::Exec, Some(b"3")) if modern && requests_upgrade(head) => {
+            Ok(BodyFormat::Upgrade)
+        }
         _ => Err(Refusal::UnsupportedProtocol),
     }
 }
 
-fn asks_for_upgrade(head: &RequestHead) -> bool {
+fn requests_upgrade(head: &RequestHead) -> bool {
     head.header("upgrade").is_some_and(|name| name.eq_ignore_ascii_case(b"aifo-exec"))
 }
 
 fn attach_call(
     head: &RequestHead,
     mut upgrade: Upgrade,
-    fresh_id: impl FnOnce() -> io::Result<ExecId>,
-) -> Result<Call, Refusal> {
+    new_id: impl FnOnce() -> io::Result<ExecId>,
+) -> Result<ClientCall, Refusal> {
     let bad = |why: String| Refusal::BadRequest(why);
-    let (id, echo) = exec_id(head, fresh_id)?;
+    let (id, echo) = exec_id(head, new_id)?;
     let Upgrade { invocation, fds, .. } = &mut upgrade;
     if fds.len() != invocation.passed() {
-        let (came, named) = (fds.len(), invocation.passed());
-        let why = format!("{came} file descriptors came, the invocation passes {named}");
+        let (received, named) = (fds.len(), invocation.passed());
+        let why = format!("received {received} file descriptors, the invocation names {named}");
         return Err(bad(why));
     }
     let (tool, args) = invocation.argv.split_first().ok_or(bad("tool is missing".to_owned()))?;
@@ -185,17 +187,17 @@ fn attach_call(
     let cwd = cwd.map(aifo_policy::normalise).transpose()?;
     let request = ExecRequest { id, tool, args: args.to_vec(), cwd: cwd.clone() };
     invocation.cwd = cwd;
-    Ok(Call::Attach { request, echo, upgrade: Box::new(upgrade) })
+    Ok(ClientCall::Attach { request, echo, upgrade: Box::new(upgrade) })
 }
 
-fn misplaced_descriptors() -> Refusal {
+fn unexpected_descriptors() -> Refusal {
     Refusal::BadRequest("file descriptors belong to protocol 3".to_owned())
 }
 
-/// The id of a call, and again as far as the client chose it.
+/// Returns the id of a call, and a second time if the client chose it.
 fn exec_id(
     head: &RequestHead,
-    fresh_id: impl FnOnce() -> io::Result<ExecId>,
+    new_id: impl FnOnce() -> io::Result<ExecId>,
 ) -> Result<(ExecId, Option<ExecId>), Refusal> {
     match head.header("x-aifo-exec-id") {
         Some(id) => {
@@ -203,7 +205,7 @@ fn exec_id(
             Ok((id.clone(), Some(id)))
         }
         None => {
-            let id = fresh_id().map_err(|error| Refusal::Internal(error.to_string()))?;
+            let id = new_id().map_err(|error| Refusal::Internal(error.to_string()))?;
             Ok((id, None))
         }
     }
@@ -212,31 +214,31 @@ fn exec_id(
 fn exec_call(
     head: &RequestHead,
     form: &Form,
-    answer: Answer,
-    fresh_id: impl FnOnce() -> io::Result<ExecId>,
-) -> Result<Call, Refusal> {
+    mode: ResponseMode,
+    new_id: impl FnOnce() -> io::Result<ExecId>,
+) -> Result<ClientCall, Refusal> {
     let bad = |why: String| Refusal::BadRequest(why);
-    let (id, echo) = exec_id(head, fresh_id)?;
+    let (id, echo) = exec_id(head, new_id)?;
     let tool = form.last("tool").ok_or_else(|| bad("tool is missing".to_owned()))?;
     let tool = ToolName::parse(tool).map_err(|invalid| bad(invalid.to_string()))?;
     let args = arguments(form)?;
     let cwd = form.last("cwd").filter(|cwd| !cwd.is_empty());
     let cwd = cwd.map(aifo_policy::normalise).transpose()?;
-    Ok(Call::Exec { request: ExecRequest { id, tool, args, cwd }, echo, answer })
+    Ok(ClientCall::Exec { request: ExecRequest { id, tool, args, cwd }, echo, mode })
 }
 
 fn notify_call(
     form: &Form,
-    fresh_id: impl FnOnce() -> io::Result<ExecId>,
-) -> Result<Call, Refusal> {
+    new_id: impl FnOnce() -> io::Result<ExecId>,
+) -> Result<ClientCall, Refusal> {
     let command = form.last("cmd").ok_or(Refusal::BadRequest("cmd is missing".to_owned()))?;
     let args = arguments(form)?;
-    let id = fresh_id().map_err(|error| Refusal::Internal(error.to_string()))?;
-    let attendance = match form.last("detach") {
-        Some(b"1") => Attendance::Leaves,
-        _ => Attendance::Waits,
+    let id = new_id().map_err(|error| Refusal::Internal(error.to_string()))?;
+    let mode = match form.last("detach") {
+        Some(b"1") => ClientMode::Detached,
+        _ => ClientMode::Attached,
     };
-    Ok(Call::Notify { id, command: command.to_vec(), args, attendance })
+    Ok(ClientCall::Notify { id, command: command.to_vec(), args, mode })
 }
 
 fn arguments(form: &Form) -> Result<Vec<Vec<u8>>, Refusal> {
@@ -247,7 +249,7 @@ fn arguments(form: &Form) -> Result<Vec<Vec<u8>>, Refusal> {
     Ok(args)
 }
 
-fn signal_call(form: &Form) -> Result<Call, Refusal> {
+fn signal_call(form: &Form) -> Result<ClientCall, Refusal> {
     let id = form.last("exec_id").ok_or(Refusal::BadRequest("exec_id is missing".to_owned()))?;
     let id = ExecId::parse(id).map_err(|invalid| Refusal::BadRequest(invalid.to_string()))?;
     let signal = match form.last("signal") {
@@ -259,55 +261,63 @@ fn signal_call(form: &Form) -> Result<Call, Refusal> {
             })?
         }
     };
-    Ok(Call::Signal { id, signal })
+    Ok(ClientCall::Signal { id, signal })
 }
 
-struct Reading<'a> {
+struct RequestInput<'a> {
     client: &'a Client,
     reader: RequestReader,
-    /// What came along so far. A plain read would lose it.
+    /// Descriptors received so far. A plain read would close them.
     fds: Vec<OwnedFd>,
 }
 
-/// Standard descriptors.
+/// Descriptors per request: 0, 1 and 2.
 const MAX_FDS: usize = 3;
 
-impl Reading<'_> {
-    async fn head(&mut self, within: Duration) -> Result<RequestHead, Unserved> {
+impl RequestInput<'_> {
+    async fn head(&mut self, within: Duration) -> Result<RequestHead, RequestFailure> {
         let deadline = Instant::now() + within;
         loop {
             match self.event()? {
-                Event::Head(head) => return Ok(head),
+                RequestEvent::Head(head) => return Ok(head),
                 _ => self.fill(deadline).await?,
             }
         }
     }
 
-    async fn body(&mut self, head: &RequestHead, stall: Duration) -> Result<Vec<u8>, Unserved> {
+    async fn body(
+        &mut self,
+        head: &RequestHead,
+        stall: Duration,
+    ) -> Result<Vec<u8>, RequestFailure> {
         let mut interim = head.expects_continue().then_some(CONTINUE);
         loop {
-            if let Event::Body(body) = self.event()? {
+            if let RequestEvent::Body(body) = self.event()? {
                 return Ok(body);
             }
-            // Only now: a body that is too large is refused before the client sends it.
+            // After the check of the size, so that the client does not send a body that is too large.
             if let Some(interim) = interim.take() {
-                self.client.socket.send_all(interim).await.map_err(|_| Unserved::Gone)?;
+                self.client
+                    .socket
+                    .send_all(interim)
+                    .await
+                    .map_err(|_| RequestFailure::Disconnected)?;
             }
             self.fill(Instant::now() + stall).await?;
         }
     }
 
-    fn event(&mut self) -> Result<Event, Unserved> {
+    fn event(&mut self) -> Result<RequestEvent, RequestFailure> {
         self.reader.next_event().map_err(|error| {
             let refusal = error.refusal(self.reader.limits());
             match error {
-                RequestError::Truncated => Unserved::Refused(refusal, Unread::Nothing),
-                _ => Unserved::Refused(refusal, Unread::Rest),
+                RequestError::Truncated => RequestFailure::Refused(refusal, UnreadInput::None),
+                _ => RequestFailure::Refused(refusal, UnreadInput::Some),
             }
         })
     }
 
-    async fn fill(&mut self, deadline: Instant) -> Result<(), Unserved> {
+    async fn fill(&mut self, deadline: Instant) -> Result<(), RequestFailure> {
         let room = self.reader.buffer().spare(READ);
         let left = MAX_FDS.saturating_sub(self.fds.len());
         match within(deadline, self.client.socket.receive_with_fds(room, left)).await? {
@@ -321,18 +331,18 @@ impl Reading<'_> {
             }
             Err(error) if error.raw_os_error() == Some(Errno::EPROTO as i32) => {
                 let why = "too many file descriptors, or some were cut off".to_owned();
-                Err(Unserved::Refused(Refusal::BadRequest(why), Unread::Rest))
+                Err(RequestFailure::Refused(Refusal::BadRequest(why), UnreadInput::Some))
             }
-            Err(_) => Err(Unserved::Gone),
+            Err(_) => Err(RequestFailure::Disconnected),
         }
     }
 }
 
-/// A request is a few hundred bytes as a rule; a large one comes in several reads.
+/// Bytes per read: most requests are a few hundred bytes.
 const READ: usize = 8 * 1024;
 
-async fn within<F: Future>(deadline: Instant, work: F) -> Result<F::Output, Unserved> {
+async fn within<F: Future>(deadline: Instant, work: F) -> Result<F::Output, RequestFailure> {
     timeout_at(deadline, work)
         .await
-        .map_err(|_| Unserved::Refused(Refusal::RequestTimeout, Unread::Rest))
+        .map_err(|_| RequestFailure::Refused(Refusal::RequestTimeout, UnreadInput::Some))
 }

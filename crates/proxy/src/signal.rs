@@ -1,22 +1,22 @@
-//! Delivering a signal to a running exec.
+//! Delivers signals to running execs.
 
 use aifo_types::{ExecId, Refusal, Signal};
 use aifo_wire::Delivery;
 
 use crate::registry::Registry;
 
-/// Delivers a signal once, and returns when the tool's process group has it. It is carried out
-/// even if the client that asked has left.
+/// Delivers a signal once, and returns when it was sent to the tool's process group. A disconnect of
+/// the client does not cancel it.
 ///
-/// Errors: 404 if no such exec runs any more.
+/// Errors: 404 if no such exec runs.
 pub(crate) async fn deliver(
     registry: &Registry,
     id: &ExecId,
     signal: Signal,
 ) -> Result<(), Refusal> {
     let running = registry.find(id).ok_or(Refusal::NotFound)?;
-    running.note_signal();
-    // A caller may be faster than its own exec's start.
+    running.record_signal();
+    // The request may precede the start of the exec.
     let runner = running.runner().await.ok_or(Refusal::NotFound)?;
     match runner.signal(id, signal).await {
         Ok(Delivery::Delivered) => Ok(()),

@@ -1,30 +1,30 @@
-//! Version 2: output as it comes, the exit code in a trailer.
+//! Version 2 responses: chunked output, the exit code in a trailer.
 
 use std::io;
 
 use aifo_types::ExecId;
 use aifo_wire::{
-    CHUNK_END, encode_chunk_head, encode_stream_end, encode_stream_head, encode_stream_limited,
-    encode_stream_lost,
+    CHUNK_END, encode_chunk_head, encode_stream_end, encode_stream_end_limited,
+    encode_stream_end_unknown, encode_stream_head,
 };
 
 use crate::client::Client;
-use crate::running::{End, Sink};
+use crate::relayed_exec::{ExecEnd, ResponseWriter};
 
-/// A chunked answer (`spec/toolexec.md#v2-streaming`).
+/// A chunked response (`spec/toolexec.md#v2-streaming`).
 #[derive(Debug)]
-pub(crate) struct Streamed {
+pub(crate) struct StreamedResponse {
     echo: Option<ExecId>,
     chunk_head: Vec<u8>,
 }
 
-impl Streamed {
+impl StreamedResponse {
     pub(crate) fn new(echo: Option<ExecId>) -> Self {
-        Streamed { echo, chunk_head: Vec::new() }
+        StreamedResponse { echo, chunk_head: Vec::new() }
     }
 }
 
-impl Sink for Streamed {
+impl ResponseWriter for StreamedResponse {
     async fn start(&mut self, client: &Client) -> io::Result<()> {
         let mut head = Vec::with_capacity(256);
         encode_stream_head(&mut head, self.echo.as_ref());
@@ -33,7 +33,7 @@ impl Sink for Streamed {
 
     async fn output(&mut self, client: &Client, data: &[u8]) -> io::Result<()> {
         if data.is_empty() {
-            // An empty chunk would be the last one.
+            // An empty chunk would end the body.
             return Ok(());
         }
         self.chunk_head.clear();
@@ -41,12 +41,12 @@ impl Sink for Streamed {
         client.send_parts([&self.chunk_head, data, CHUNK_END]).await
     }
 
-    async fn end(&mut self, client: &Client, end: End) -> io::Result<()> {
+    async fn end(&mut self, client: &Client, end: ExecEnd) -> io::Result<()> {
         let mut tail = Vec::new();
         match (end.ending, end.limit) {
             (Some(_), None) => encode_stream_end(&mut tail, end.exit_code),
-            (Some(_), Some(limit)) => encode_stream_limited(&mut tail, limit, end.exit_code),
-            (None, _) => encode_stream_lost(&mut tail),
+            (Some(_), Some(limit)) => encode_stream_end_limited(&mut tail, limit, end.exit_code),
+            (None, _) => encode_stream_end_unknown(&mut tail),
         }
         client.socket.send_all(&tail).await
     }

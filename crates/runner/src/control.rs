@@ -1,4 +1,4 @@
-//! The control connection: the proxy at its other end, and over it every start.
+//! The control connection to the proxy.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,79 +12,78 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::read;
 
-use crate::channel::Channel;
-use crate::client::{Client, Tunnel};
-use crate::outgoing::{Outgoing, Uplink};
+use crate::client_connection::{ClientConnection, Tunnel};
+use crate::frame_socket::FrameSocket;
+use crate::nonblocking_writer::{NonblockingWriter, SharedWriter};
 
-/// What a runner, and the guard above it, is handed as its control connection.
+/// The descriptors of a control connection, before use.
 #[derive(Debug)]
-pub enum Control {
-    /// A unix stream socket, on which descriptors come along.
+pub enum ControlTransport {
+    /// A unix stream socket that carries descriptors.
     Socket(OwnedFd),
-    /// Two pipes, and bytes alone: whatever descriptors would carry is relayed in frames.
+    /// Two pipes without descriptors: the stream transport.
     Stream {
-        /// What the proxy says.
+        /// From the proxy.
         input: OwnedFd,
-        /// What the proxy hears.
+        /// To the proxy.
         output: OwnedFd,
     },
 }
 
-impl Control {
-    /// What the proxy says comes here, and its end is the end of the connection.
+impl ControlTransport {
+    /// Returns the descriptor to read from; its end of file is the end of the connection.
     pub(crate) fn input(&self) -> BorrowedFd<'_> {
         match self {
-            Control::Socket(fd) | Control::Stream { input: fd, .. } => fd.as_fd(),
+            ControlTransport::Socket(fd) | ControlTransport::Stream { input: fd, .. } => fd.as_fd(),
         }
     }
 }
 
 /// A control connection in use.
 #[derive(Debug)]
-pub(crate) struct ControlChannel {
-    input: Input,
+pub(crate) struct ControlConnection {
+    input: ControlInput,
     incoming: FrameReader,
-    uplink: Uplink,
+    writer: SharedWriter,
 }
 
 #[derive(Debug)]
-enum Input {
-    /// With the fds that came, each set for one `Start` yet to be read.
+enum ControlInput {
+    /// The socket, and the received descriptors of each `Start` that was not read yet.
     Socket(OwnedFd, VecDeque<Vec<OwnedFd>>),
     Stream(OwnedFd),
 }
 
-/// What a `Start` comes with.
-pub(crate) struct Handed {
-    pub(crate) client: Option<Client>,
-    /// The tool's descriptors.
+/// The client and descriptors that come with a `Start`.
+pub(crate) struct StartAttachments {
+    pub(crate) client: Option<ClientConnection>,
     pub(crate) passed: Vec<OwnedFd>,
 }
 
-impl ControlChannel {
-    /// Puts a control connection to use; pipes do not block from now on.
-    pub(crate) fn new(control: Control) -> io::Result<Self> {
+impl ControlConnection {
+    /// Takes a control connection into use. Pipes become non-blocking.
+    pub(crate) fn new(control: ControlTransport) -> io::Result<Self> {
         let (input, outgoing) = match control {
-            Control::Socket(socket) => {
-                let outgoing = Outgoing::socket(socket.try_clone()?);
-                (Input::Socket(socket, VecDeque::new()), outgoing)
+            ControlTransport::Socket(socket) => {
+                let outgoing = NonblockingWriter::socket(socket.try_clone()?);
+                (ControlInput::Socket(socket, VecDeque::new()), outgoing)
             }
-            Control::Stream { input, output } => {
+            ControlTransport::Stream { input, output } => {
                 for fd in [&input, &output] {
                     fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
                 }
-                (Input::Stream(input), Outgoing::pipe(output))
+                (ControlInput::Stream(input), NonblockingWriter::pipe(output))
             }
         };
-        let uplink = Rc::new(RefCell::new(outgoing));
-        Ok(ControlChannel { input, incoming: FrameReader::new(), uplink })
+        let writer = Rc::new(RefCell::new(outgoing));
+        Ok(ControlConnection { input, incoming: FrameReader::new(), writer })
     }
 
-    /// Reads what is there. `Ok(false)` when the proxy has gone.
+    /// Reads available bytes. Returns `Ok(false)` when the proxy has closed.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         let count = match &mut self.input {
-            Input::Socket(socket, fds) => {
-                let mut bytes = [0; READ];
+            ControlInput::Socket(socket, fds) => {
+                let mut bytes = [0; READ_SIZE];
                 receive_with_fds(socket.as_fd(), &mut bytes, MAX_FDS).map(|received| {
                     if !received.fds.is_empty() {
                         fds.push_back(received.fds);
@@ -93,9 +92,9 @@ impl ControlChannel {
                     received.bytes
                 })
             }
-            Input::Stream(input) => {
+            ControlInput::Stream(input) => {
                 let buffer = self.incoming.buffer();
-                let read = read(&*input, buffer.spare(READ));
+                let read = read(&*input, buffer.spare(READ_SIZE));
                 read.inspect(|count| buffer.commit(*count))
             }
         };
@@ -111,74 +110,71 @@ impl ControlChannel {
         self.incoming.next_frame()
     }
 
-    /// What came with a `Start`. `None` if that is not what it says.
-    pub(crate) fn take_handed(&mut self, start: &Start) -> Option<Handed> {
-        let mut handed = match &mut self.input {
-            // Without a descriptor the client is reached by way of the proxy; one that is missing for
-            // the tool is told as such.
-            Input::Stream(_) => {
-                let tunnel = || Tunnel::new(start.serial, Rc::clone(&self.uplink));
-                let client = start.client.as_ref().map(|_| Client::Tunnelled(tunnel()));
-                Handed { client, passed: Vec::new() }
+    /// Returns what came with a `Start`, or `None` if the number of descriptors is wrong.
+    pub(crate) fn take_attachments(&mut self, start: &Start) -> Option<StartAttachments> {
+        let mut attachments = match &mut self.input {
+            // The client is tunnelled. Descriptors that the tool lacks are reported by `ToolStdio`.
+            ControlInput::Stream(_) => {
+                let tunnel = || Tunnel::new(start.serial, Rc::clone(&self.writer));
+                let client = start.client.as_ref().map(|_| ClientConnection::Tunnelled(tunnel()));
+                StartAttachments { client, passed: Vec::new() }
             }
-            Input::Socket(_, fds) => {
+            ControlInput::Socket(_, fds) => {
                 let mut passed = match start.descriptors() {
                     0 => Vec::new(),
                     expected => fds.pop_front().filter(|fds| fds.len() == expected)?,
                 };
-                let client = start.client.as_ref().map(|_| Channel::of_client(passed.remove(0)));
-                let client = client.map(Client::Connected);
-                Handed { client, passed }
+                let client =
+                    start.client.as_ref().map(|_| FrameSocket::of_client(passed.remove(0)));
+                let client = client.map(ClientConnection::Direct);
+                StartAttachments { client, passed }
             }
         };
-        if let (Some(client), Some(handover)) = (&mut handed.client, &start.client) {
+        if let (Some(client), Some(handover)) = (&mut attachments.client, &start.client) {
             client.receive(&handover.received);
         }
-        Some(handed)
+        Some(attachments)
     }
 
-    /// Tells the proxy something, behind whatever still waits. One that has gone is noticed by
-    /// [`ControlChannel::is_broken`], or by the end of what it says.
+    /// Sends a frame to the proxy, behind pending bytes. Errors show in
+    /// [`ControlConnection::is_broken`].
     pub(crate) fn send(&mut self, frame: &Frame<'_>) {
-        let _ = self.uplink.borrow_mut().send_frame(frame);
+        let _ = self.writer.borrow_mut().send_frame(frame);
     }
 
-    /// Sends what waits, as far as there is room.
     pub(crate) fn flush(&mut self) {
-        let _ = self.uplink.borrow_mut().flush();
+        let _ = self.writer.borrow_mut().flush();
     }
 
-    /// Something waits for room.
     pub(crate) fn is_blocked(&self) -> bool {
-        self.uplink.borrow().is_blocked()
+        self.writer.borrow().is_blocked()
     }
 
-    /// Nobody hears us any more.
+    /// Whether the proxy no longer reads.
     pub(crate) fn is_broken(&self) -> bool {
-        self.uplink.borrow().is_broken()
+        self.writer.borrow().is_broken()
     }
 
-    /// Whether there is room again, after something had to wait.
+    /// Whether bytes were pending since the last call, and none are now.
     pub(crate) fn has_room_again(&mut self) -> bool {
-        let mut uplink = self.uplink.borrow_mut();
-        !uplink.is_blocked() && uplink.was_stalled()
+        let mut writer = self.writer.borrow_mut();
+        !writer.is_blocked() && writer.take_had_to_wait()
     }
 
-    /// What the proxy says comes here.
     pub(crate) fn input(&self) -> BorrowedFd<'_> {
         match &self.input {
-            Input::Socket(fd, _) | Input::Stream(fd) => fd.as_fd(),
+            ControlInput::Socket(fd, _) | ControlInput::Stream(fd) => fd.as_fd(),
         }
     }
 
-    /// The way out, which is another fd.
-    pub(crate) fn uplink(&self) -> Uplink {
-        Rc::clone(&self.uplink)
+    /// Returns the writer, which has its own descriptor.
+    pub(crate) fn writer(&self) -> SharedWriter {
+        Rc::clone(&self.writer)
     }
 }
 
-/// Most commands are short; a client's bytes come in bulk.
-const READ: usize = 16 * 1024;
+/// Most frames are short; tunnelled bytes come in bulk.
+const READ_SIZE: usize = 16 * 1024;
 
-/// With `Start`: a client's connection, and three standard descriptors.
+/// A client's connection and three standard descriptors.
 const MAX_FDS: usize = 4;

@@ -1,12 +1,12 @@
-//! One buffer in which output becomes a frame without being copied.
+//! Reads output into a frame without copying.
 
 use std::os::fd::BorrowedFd;
 
 use aifo_wire::{DATA_HEAD, MAX_DATA, Stream, data_head};
 use nix::unistd::read;
 
-/// A `Data` frame in the making: room for the head, then the bytes. The runner has one for all of
-/// its execs.
+/// A `Data` frame under construction: space for the head, then the bytes. All execs of a runner
+/// share one.
 #[derive(Debug)]
 pub(crate) struct DataFrame {
     bytes: Vec<u8>,
@@ -18,7 +18,7 @@ impl DataFrame {
         DataFrame { bytes: vec![0; DATA_HEAD + MAX_DATA], len: 0 }
     }
 
-    /// Reads at most `limit` bytes of a stream and returns how many; 0 at its end.
+    /// Reads at most `limit` bytes of a stream and returns their number; 0 is the end.
     pub(crate) fn read(
         &mut self,
         stream: Stream,
@@ -32,7 +32,7 @@ impl DataFrame {
         Ok(count)
     }
 
-    /// The frame of the last read.
+    /// Returns the frame of the last read.
     pub(crate) fn encoded(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

@@ -1,108 +1,105 @@
-//! One tool, from its start to its last byte.
+//! One exec, from the start of its tool to its last byte.
+
+mod termination;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use aifo_process::{
-    Escalation, Ladder, Mark, Reaped, descendants_of, processes_marked, signal_group_number,
-    signal_marked, signal_process, sweep,
-};
-use aifo_types::{Ending, ExecId, Signal};
+use aifo_process::{Escalation, EscalationPlan, ExecTag, Reaped, tagged_processes};
+use aifo_types::{Ending, ExecId};
 use aifo_wire::{
-    CancelCause, Exit, Frame, Interrupt, SidecarLimit, Start, StartError, Stdio, Tell, Usage,
+    CancelCause, Exit, Frame, Interrupt, Reports, SidecarLimit, Start, StartError, Stdio, Usage,
 };
 use nix::sys::epoll::EpollFlags;
 use nix::unistd::Pid;
 
-use crate::cgroup::{LimitWatch, Strikes};
-use crate::channel::Channel;
-use crate::client::Client;
-use crate::control::ControlChannel;
-use crate::conversation::Conversation;
+use crate::client_connection::ClientConnection;
+use crate::client_session::ClientSession;
+use crate::control::ControlConnection;
 use crate::data_frame::DataFrame;
-use crate::launch::Launched;
-use crate::poller::{Poller, Port, Ready};
+use crate::frame_socket::FrameSocket;
+use crate::poller::{ExecFd, Poller, ReadyEvent};
+use crate::sidecar_limits::{LimitCounts, SidecarLimits};
+use crate::tool_launcher::LaunchedTool;
 
-/// A running tool, or what it left: output still to be delivered, processes still to be ended.
+/// A running tool, or one that has ended with output to send or processes to kill.
 #[derive(Debug)]
 pub(crate) struct Exec {
     serial: u32,
     pub(crate) id: ExecId,
-    mark: Mark,
+    exec_tag: ExecTag,
     pid: Pid,
-    child: Child,
-    /// The tool's process id, to be told.
-    tool: u32,
+    child: ChildKind,
+    /// The tool's pid, for `Started`.
+    tool_pid: u32,
     stdio: [Stdio; 3],
-    /// The monitor's connection, where the tool has a terminal.
-    monitor: Option<Channel>,
+    /// The connection to the monitor, if the tool has a terminal.
+    monitor: Option<FrameSocket>,
     started: Instant,
-    /// How often the sidecar's limits had struck when it began.
-    strikes: Strikes,
-    /// What the proxy wants to hear.
-    tell: Tell,
-    /// When the client is told that the tool runs, if it was not yet.
-    announcement: Option<Instant>,
-    conversation: Conversation,
-    /// The end of the tool itself, once it has been reaped.
+    /// The counts of the sidecar's limits at the start.
+    limit_counts: LimitCounts,
+    /// Which frames the proxy wants.
+    reports: Reports,
+    /// When `Started` is sent to the client, if it was not sent yet.
+    started_due: Option<Instant>,
+    session: ClientSession,
+    /// How and when the tool ended, once it was reaped.
     ended: Option<(Reaped, Instant)>,
-    /// The limit of the sidecar that struck while it ran, if it failed.
+    /// The limit of the sidecar that was hit, if the tool failed.
     limit: Option<SidecarLimit>,
-    /// The ending is known to whoever asked.
-    told: bool,
-    /// CONTs of the client that were delivered.
+    /// `Exit` or `StartError` was sent.
+    is_exit_sent: bool,
+    /// CONT signals of the client that were delivered.
     resumed: u32,
-    /// A signal that is meant to end the tool was delivered by the proxy's wish.
+    /// The proxy has sent a terminating signal.
     interrupted: bool,
     cancelled: Option<CancelCause>,
     escalation: Option<Escalation>,
 }
 
-/// Which process is the runner's own child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Child {
+enum ChildKind {
     Tool,
-    /// The tool is its child.
+    /// The parent of the tool.
     Monitor,
 }
 
-/// What an exec acts on beside itself.
-pub(crate) struct World<'a> {
+/// The server state that an exec uses.
+pub(crate) struct ExecContext<'a> {
     pub(crate) poller: &'a Poller,
-    pub(crate) control: &'a mut ControlChannel,
+    pub(crate) control: &'a mut ControlConnection,
     pub(crate) frame: &'a mut DataFrame,
-    pub(crate) limits: &'a LimitWatch,
+    pub(crate) limits: &'a SidecarLimits,
     pub(crate) now: Instant,
 }
 
-/// How long a client that has nothing to do waits to hear that its tool runs.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// How long `Started` is delayed for a client without streams.
+const STARTED_DELAY: Duration = Duration::from_millis(20);
 
 impl Exec {
-    /// A tool that was started a moment ago.
     pub(crate) fn new(
         start: &Start,
-        launched: Launched,
-        client: Option<(Client, Vec<u8>)>,
+        launched: LaunchedTool,
+        client: Option<(ClientConnection, Vec<u8>)>,
         started: Instant,
     ) -> Self {
         Exec {
             serial: start.serial,
             id: start.id.clone(),
-            mark: Mark::of(&start.id),
+            exec_tag: ExecTag::new(&start.id),
             pid: launched.pid,
-            child: if launched.monitor.is_some() { Child::Monitor } else { Child::Tool },
-            tool: u32::try_from(launched.pid.as_raw()).unwrap_or_default(),
+            child: if launched.monitor.is_some() { ChildKind::Monitor } else { ChildKind::Tool },
+            tool_pid: u32::try_from(launched.pid.as_raw()).unwrap_or_default(),
             stdio: launched.stdio,
             monitor: launched.monitor,
             started,
-            strikes: Strikes::default(),
-            tell: start.tell,
-            announcement: None,
-            conversation: Conversation::new(client, launched.lanes),
+            limit_counts: LimitCounts::default(),
+            reports: start.reports,
+            started_due: None,
+            session: ClientSession::new(client, launched.pipes),
             ended: None,
             limit: None,
-            told: false,
+            is_exit_sent: false,
             resumed: 0,
             interrupted: false,
             cancelled: None,
@@ -110,45 +107,44 @@ impl Exec {
         }
     }
 
-    /// Tells that the tool runs, unless its monitor still has to say so.
-    pub(crate) fn begin(&mut self, world: &mut World<'_>) {
+    /// Reports the start, unless a monitor reports it later.
+    pub(crate) fn begin(&mut self, context: &mut ExecContext<'_>) {
         if self.monitor.is_none() {
-            self.on_started(world);
+            self.on_started(context);
         }
-        self.settle(world);
-        // The tool is being loaded, and nobody waits for us.
-        self.strikes = world.limits.strikes();
+        self.advance(context);
+        // Read while the tool is being loaded, when no client waits for the runner.
+        self.limit_counts = context.limits.counts();
     }
 
-    fn on_started(&mut self, world: &mut World<'_>) {
-        self.conversation.open();
-        if self.tell == Tell::Start {
-            world.control.send(&self.started_frame());
+    fn on_started(&mut self, context: &mut ExecContext<'_>) {
+        self.session.start();
+        if self.reports == Reports::StartAndExit {
+            context.control.send(&self.started_frame());
         }
-        if self.conversation.carries() {
-            self.announce();
+        if self.session.has_streams() {
+            self.send_started();
         } else {
-            // A client that has nothing to do meanwhile need not be woken, to sleep again, while a
-            // tool of a moment runs.
-            self.announcement = Some(world.now + PATIENCE);
+            // Most tools without streams end within this delay: the client is then woken once.
+            self.started_due = Some(context.now + STARTED_DELAY);
         }
-        // What it sent ahead is here already, and no event will tell of it.
+        // Frames that came behind the request are already buffered and cause no event.
         self.on_client();
     }
 
-    /// Tells the client that the tool runs, if it was not told yet.
-    fn announce(&mut self) {
-        self.announcement = None;
-        self.conversation.greet(&self.started_frame(), None);
+    /// Sends `Started` to the client unless it was sent.
+    fn send_started(&mut self) {
+        self.started_due = None;
+        self.session.send_started(&self.started_frame(), None);
     }
 
-    fn tell_client(&mut self, frame: &Frame<'_>) {
-        self.announcement = None;
-        self.conversation.greet(&self.started_frame(), Some(frame));
+    fn send_to_client(&mut self, frame: &Frame<'_>) {
+        self.started_due = None;
+        self.session.send_started(&self.started_frame(), Some(frame));
     }
 
     fn started_frame(&self) -> Frame<'static> {
-        Frame::Started { serial: self.serial, pid: self.tool, stdio: self.stdio }
+        Frame::Started { serial: self.serial, pid: self.tool_pid, stdio: self.stdio }
     }
 
     pub(crate) fn serial(&self) -> u32 {
@@ -159,119 +155,124 @@ impl Exec {
         self.ended.is_none()
     }
 
-    /// Nothing is left to do for it.
-    pub(crate) fn is_over(&self) -> bool {
-        let silent = !self.conversation.is_attended() && !self.conversation.carries();
-        self.is_at_rest() && self.told && silent
+    /// Whether the exec can be removed.
+    pub(crate) fn is_finished(&self) -> bool {
+        let silent = !self.session.has_client() && !self.session.has_streams();
+        self.has_ended() && self.is_exit_sent && silent
     }
 
-    /// The tool has ended and whatever was to end with it has too.
-    pub(crate) fn is_at_rest(&self) -> bool {
+    /// Whether the tool has ended and no escalation is left.
+    pub(crate) fn has_ended(&self) -> bool {
         self.ended.is_some() && self.escalation.is_none()
     }
 
-    /// It is at rest, and whoever waits for it has been told how it ended.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.is_at_rest() && self.told && self.conversation.is_clear()
+    /// Whether it has ended, and `Exit` has been sent and flushed.
+    pub(crate) fn is_reported(&self) -> bool {
+        self.has_ended() && self.is_exit_sent && self.session.is_flushed()
     }
 
-    /// An fd of this exec, and what it waits for there.
-    pub(crate) fn port(&self, port: Port) -> Option<(BorrowedFd<'_>, EpollFlags)> {
-        match port {
-            Port::Monitor => {
+    /// Returns a descriptor and its epoll interest.
+    pub(crate) fn fd(&self, fd: ExecFd) -> Option<(BorrowedFd<'_>, EpollFlags)> {
+        match fd {
+            ExecFd::Monitor => {
                 let monitor = self.monitor.as_ref()?;
                 let room =
                     if monitor.is_blocked() { EpollFlags::EPOLLOUT } else { EpollFlags::empty() };
                 Some((monitor.as_fd(), EpollFlags::EPOLLIN | room))
             }
-            port => self.conversation.port(port),
+            fd => self.session.fd(fd),
         }
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let escalation = self.escalation.as_ref().map(Escalation::poll_timeout);
-        escalation.into_iter().chain(self.announcement).min()
+        escalation.into_iter().chain(self.started_due).min()
     }
 
-    /// Something is ready at one of the ports.
-    pub(crate) fn on_ready(&mut self, ready: Ready, port: Port, world: &mut World<'_>) {
-        match port {
-            Port::Monitor => {
-                if ready.room
+    pub(crate) fn on_ready(
+        &mut self,
+        event: ReadyEvent,
+        fd: ExecFd,
+        context: &mut ExecContext<'_>,
+    ) {
+        match fd {
+            ExecFd::Monitor => {
+                if event.writable
                     && let Some(monitor) = &mut self.monitor
                 {
-                    // One that is gone is noticed by its end.
+                    // The end of its connection is handled below.
                     let _ = monitor.flush();
                 }
-                self.on_monitor(world);
+                self.on_monitor(context);
             }
-            Port::Client => {
-                if ready.room {
-                    self.conversation.flush();
+            ExecFd::Client => {
+                if event.writable {
+                    self.session.flush();
                 }
-                if ready.input {
+                if event.readable {
                     self.on_client();
                 }
             }
-            Port::Lane(stream) => {
-                if ready.room {
-                    self.conversation.hand_on();
+            ExecFd::Stream(stream) => {
+                if event.writable {
+                    self.session.forward_input();
                 }
-                if ready.input {
-                    self.conversation.carry(stream, world.frame);
+                if event.readable {
+                    self.session.forward_output(stream, context.frame);
                 }
             }
         }
-        self.settle(world);
+        self.advance(context);
     }
 
-    /// The client sent something by way of the proxy, or has left if that is nothing.
-    pub(crate) fn on_tunnel(&mut self, bytes: &[u8], world: &mut World<'_>) {
+    /// Handles bytes of a tunnelled client; an empty slice means that the client has left.
+    pub(crate) fn on_tunnel(&mut self, bytes: &[u8], context: &mut ExecContext<'_>) {
         match bytes {
-            [] => self.conversation.receive_end(),
-            bytes => self.conversation.receive(bytes),
+            [] => self.session.receive_end(),
+            bytes => self.session.receive(bytes),
         }
         self.on_client();
-        self.settle(world);
+        self.advance(context);
     }
 
-    /// There is room on the way to the proxy again.
-    pub(crate) fn on_room(&mut self, world: &mut World<'_>) {
-        self.settle(world);
+    pub(crate) fn on_room(&mut self, context: &mut ExecContext<'_>) {
+        self.advance(context);
     }
 
     fn on_client(&mut self) {
-        let signals = self.conversation.listen();
-        if !signals.is_empty() && self.announcement.is_some() {
-            // It is awake now, and it makes a difference to it whether somebody listens.
-            self.announce();
+        let signals = self.session.receive_frames();
+        if !signals.is_empty() && self.started_due.is_some() {
+            // The client is awake, and its next signals depend on whether the runner answers.
+            self.send_started();
         }
         for number in signals {
             self.signal_by_client(number);
         }
     }
 
-    fn on_monitor(&mut self, world: &mut World<'_>) {
+    fn on_monitor(&mut self, context: &mut ExecContext<'_>) {
         let Some(monitor) = &mut self.monitor else { return };
         let open = monitor.fill().unwrap_or(false);
         loop {
             let Some(monitor) = &mut self.monitor else { return };
             match monitor.next_frame() {
                 Ok(Some(Frame::Started { pid, .. })) => {
-                    self.tool = pid;
-                    self.on_started(world);
+                    self.tool_pid = pid;
+                    self.on_started(context);
                 }
-                Ok(Some(Frame::StartError { error, .. })) => return self.not_started(error, world),
+                Ok(Some(Frame::StartError { error, .. })) => {
+                    return self.on_start_error(error, context);
+                }
                 Ok(Some(Frame::Stopped { signal, resumed })) => {
-                    self.tell_client(&Frame::Stopped { signal, resumed });
+                    self.send_to_client(&Frame::Stopped { signal, resumed });
                 }
                 Ok(Some(Frame::Exit { exit, .. })) => {
                     let Usage { user, system, max_rss_kib, .. } = exit.usage;
                     let (pid, ending) = (self.pid, exit.ending);
-                    self.end(Reaped { pid, ending, user, system, max_rss_kib }, world);
+                    self.end(Reaped { pid, ending, user, system, max_rss_kib }, context);
                 }
                 Ok(None) if open => return,
-                // It was killed; that it has ended is told by its own end.
+                // The monitor was killed; reaping it completes the exec.
                 Ok(_) | Err(_) => {
                     self.monitor = None;
                     return;
@@ -281,201 +282,111 @@ impl Exec {
     }
 
     /// The monitor could not start the tool: nothing ran.
-    fn not_started(&mut self, error: StartError, world: &mut World<'_>) {
-        world.control.send(&Frame::StartError { serial: self.serial, error });
-        self.told = true;
+    fn on_start_error(&mut self, error: StartError, context: &mut ExecContext<'_>) {
+        context.control.send(&Frame::StartError { serial: self.serial, error });
+        self.is_exit_sent = true;
         self.monitor = None;
-        self.conversation.abandon(world.poller);
+        self.session.close(context.poller);
     }
 
-    /// A child was reaped that is this exec's: the tool itself, or its monitor.
-    pub(crate) fn on_reaped(&mut self, reaped: Reaped, world: &mut World<'_>) {
+    /// The tool or its monitor was reaped.
+    pub(crate) fn on_reaped(&mut self, reaped: Reaped, context: &mut ExecContext<'_>) {
         if self.monitor.is_some() {
-            // What it had still to say comes first.
-            self.on_monitor(world);
+            // Frames that the monitor has already sent come first.
+            self.on_monitor(context);
             self.monitor = None;
         }
         if self.is_running() {
-            if self.child == Child::Monitor {
-                // It was killed, and its tool is nobody's any more.
-                self.escalate(Ladder::Vanished, world.now);
+            if self.child == ChildKind::Monitor {
+                // The monitor was killed, and its tool is orphaned.
+                self.escalate(EscalationPlan::Immediate, context.now);
             }
-            self.end(reaped, world);
+            self.end(reaped, context);
         }
-        self.settle(world);
+        self.advance(context);
     }
 
-    /// The tool was stopped; only a client of version 3 can do something about it.
-    pub(crate) fn on_stopped(&mut self, signal: u8, world: &mut World<'_>) {
+    pub(crate) fn on_stopped(&mut self, signal: u8, context: &mut ExecContext<'_>) {
         let resumed = self.resumed;
-        self.tell_client(&Frame::Stopped { signal, resumed });
-        self.settle(world);
+        self.send_to_client(&Frame::Stopped { signal, resumed });
+        self.advance(context);
     }
 
-    fn end(&mut self, reaped: Reaped, world: &mut World<'_>) {
-        self.ended = Some((reaped, world.now));
+    fn end(&mut self, reaped: Reaped, context: &mut ExecContext<'_>) {
+        self.ended = Some((reaped, context.now));
         if reaped.ending != Ending::Exited(0) {
-            // Who of several needed too much the kernel does not say; each that failed may have.
-            self.limit = world.limits.struck_since(self.strikes);
+            // The kernel does not report which process hit the limit, so it is reported for every
+            // exec that failed meanwhile.
+            self.limit = context.limits.hit_since(self.limit_counts);
         }
-        self.conversation.tool_ended();
-        // A normal end kills nothing. One that a signal of the proxy's explains, or that was forced,
-        // takes the rest along.
+        self.session.tool_ended();
+        // A normal end kills nothing. After a terminating signal of the proxy, or an escalation,
+        // the remaining processes end too.
         let explained = self.interrupted && reaped.ending != Ending::Exited(0);
         if self.escalation.is_some() || explained {
-            if processes_marked(&self.mark).is_empty() {
+            if tagged_processes(&self.exec_tag).is_empty() {
                 self.escalation = None;
             } else if self.escalation.is_none() {
-                self.escalation = Some(Escalation::new(Ladder::Leftovers, world.now));
+                self.escalation = Some(Escalation::new(EscalationPlan::Leftovers, context.now));
             }
         }
     }
 
-    /// Delivers a signal by the proxy's wish. `false` if the tool has ended.
-    pub(crate) fn signal(&mut self, signal: Signal) -> bool {
-        if !self.is_running() {
-            return false;
-        }
-        self.interrupted |= signal.is_terminating();
-        if signal == Signal::Kill {
-            self.kill();
-            return true;
-        }
-        self.deliver(signal.number())
+    /// The proxy is gone: disconnects the client without `Exit`.
+    pub(crate) fn on_proxy_lost(&mut self, context: &mut ExecContext<'_>) {
+        self.session.drop_client(context.poller);
+        self.cancel(CancelCause::Shutdown, Interrupt::Send, context.now);
+        self.advance(context);
     }
 
-    fn signal_by_client(&mut self, number: u8) {
-        if !self.is_running() {
-            return;
+    /// Sends `Started` or the next signal of the escalation if it is due.
+    pub(crate) fn handle_timeout(&mut self, context: &mut ExecContext<'_>) {
+        if self.started_due.is_some_and(|at| at <= context.now) {
+            self.send_started();
+            self.advance(context);
         }
-        if number == Signal::Cont.number() {
-            self.resumed = self.resumed.wrapping_add(1);
-        }
-        if number == Signal::Kill.number() {
-            self.kill();
-        } else {
-            self.deliver(number);
-        }
+        self.send_due_signal(context.now);
     }
 
-    fn deliver(&mut self, number: u8) -> bool {
-        match &mut self.monitor {
-            // It alone knows for sure that the number is still the tool's.
-            Some(monitor) => monitor.send(&Frame::Signal { number }).is_ok(),
-            None => signal_group_number(self.pid, number),
-        }
-    }
-
-    /// The proxy wants the tool ended.
-    pub(crate) fn cancel(&mut self, cause: CancelCause, interrupt: Interrupt, now: Instant) {
-        if self.is_running() {
-            self.cancelled.get_or_insert(cause);
-            self.escalate(ladder(cause, interrupt), now);
-        }
-    }
-
-    /// Starts to end the tool, unless it has ended or is being ended sooner anyway.
-    fn escalate(&mut self, ladder: Ladder, now: Instant) {
-        let new = Escalation::new(ladder, now);
-        if self.escalation.as_ref().is_none_or(|current| new.kill_at() < current.kill_at()) {
-            self.escalation = Some(new);
-        }
-    }
-
-    /// The proxy is gone: nobody may be told how this ends.
-    pub(crate) fn abandon(&mut self, world: &mut World<'_>) {
-        self.conversation.leave(world.poller);
-        self.cancel(CancelCause::Shutdown, Interrupt::Send, world.now);
-        self.settle(world);
-    }
-
-    /// Does what is due: tells that the tool runs, takes a step of the ladder.
-    pub(crate) fn handle_timeout(&mut self, world: &mut World<'_>) {
-        if self.announcement.is_some_and(|at| at <= world.now) {
-            self.announce();
-            self.settle(world);
-        }
-        let due = self.escalation.as_mut().and_then(|ladder| ladder.handle_timeout(world.now));
-        let Some(signal) = due else { return };
-        let all_gone = match signal {
-            Signal::Kill => self.kill(),
-            signal if self.is_running() => {
-                self.deliver(signal.number());
-                false
-            }
-            signal => signal_marked(&self.mark, signal) == 0,
-        };
-        if all_gone && !self.is_running() {
-            self.escalation = None;
-        }
-    }
-
-    /// Kills the group, the tree and everything that carries the mark. `true` if all of it is gone
-    /// but for the tool itself, which remains to be reaped.
-    fn kill(&mut self) -> bool {
-        if self.is_running() {
-            // The tree first: it cannot be seen any more when its root is dead.
-            let tree = descendants_of(self.pid);
-            if self.monitor.is_none() {
-                signal_group_number(self.pid, Signal::Kill.number());
-            }
-            for pid in tree {
-                signal_process(pid, Signal::Kill);
-            }
-        }
-        sweep(&self.mark)
-    }
-
-    /// What follows from whatever has happened: a client that left has its tool ended; one whose tool
-    /// has ended gets what is owed, then the ending.
-    fn settle(&mut self, world: &mut World<'_>) {
+    /// Sends remaining output and `Exit` once the tool has ended, and handles a lost client.
+    fn advance(&mut self, context: &mut ExecContext<'_>) {
         if let Some((reaped, at)) = self.ended
-            && !self.told
-            && self.conversation.deliver_rest(world.frame)
+            && !self.is_exit_sent
+            && self.session.drain_output(context.frame)
         {
-            self.told = true;
+            self.is_exit_sent = true;
             let usage = Usage {
                 wall: at.saturating_duration_since(self.started),
                 user: reaped.user,
                 system: reaped.system,
                 max_rss_kib: reaped.max_rss_kib,
             };
-            let taken = self.conversation.taken();
+            let taken = self.session.bytes_read();
             let Exec { cancelled, limit, .. } = *self;
             let exit = Exit { ending: reaped.ending, cancelled, limit, taken, usage };
             let frame = Frame::Exit { serial: self.serial, exit };
-            // The client first: it is waited for.
-            self.tell_client(&frame);
-            world.control.send(&frame);
+            // The client first: it is waiting.
+            self.send_to_client(&frame);
+            context.control.send(&frame);
         }
-        if self.conversation.was_lost() {
-            self.lose_client(world);
+        if self.session.take_client_lost() {
+            self.on_client_lost(context);
         }
-        if self.told && self.conversation.is_clear() {
-            self.conversation.conclude(world.poller);
-            // The monitor goes with its connection.
+        if self.is_exit_sent && self.session.is_flushed() {
+            self.session.finish(context.poller);
+            // Closing its connection ends the monitor.
             self.monitor = None;
         }
     }
 
-    fn lose_client(&mut self, world: &mut World<'_>) {
-        self.conversation.leave(world.poller);
+    fn on_client_lost(&mut self, context: &mut ExecContext<'_>) {
+        self.session.drop_client(context.poller);
         if !self.is_running() {
             return;
         }
-        world.control.send(&Frame::Left { serial: self.serial });
-        // It hands on every signal that it can hear. So it was killed, and so is the tool.
+        context.control.send(&Frame::Left { serial: self.serial });
+        // A client relays every signal that it can catch. It was killed, so the tool is killed too.
         self.cancelled.get_or_insert(CancelCause::Disconnect);
-        self.escalate(Ladder::Vanished, world.now);
-    }
-}
-
-fn ladder(cause: CancelCause, interrupt: Interrupt) -> Ladder {
-    match (cause, interrupt) {
-        (CancelCause::Timeout, _) => Ladder::Timeout,
-        (CancelCause::Disconnect | CancelCause::Shutdown, Interrupt::Send) => Ladder::Cancel,
-        (CancelCause::Disconnect | CancelCause::Shutdown, Interrupt::Skip) => {
-            Ladder::CancelAfterSignal
-        }
+        self.escalate(EscalationPlan::Immediate, context.now);
     }
 }

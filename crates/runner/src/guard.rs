@@ -1,4 +1,4 @@
-//! The guard: a process above the runner that outlives it.
+//! The guard: the parent of a runner that outlives it.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
@@ -16,20 +16,20 @@ use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpid};
 
-use crate::control::Control;
+use crate::control::ControlTransport;
 
-/// Starts a runner on `control` and ends everything below it once the runner is gone, or has not
-/// managed to go within a few seconds of the proxy. Returns when nothing is left.
+/// Starts a runner on `control`, and kills everything below this process once the runner has ended,
+/// or has not ended a few seconds after the proxy. Returns when no descendant is left.
 ///
-/// On a machine that is no container nothing else would: a tool whose runner was killed becomes a
-/// child of the nearest subreaper, which is us.
+/// Outside of a container, a tool whose runner was killed would live on. The guard is the subreaper
+/// that adopts it.
 ///
-/// `options` are the runner's own, which the guard only passes on: it is not confined itself, for it
-/// has to be able to end what is.
-pub fn guard(control: Control, options: &[OsString]) -> io::Result<()> {
+/// `options` are passed on to the runner. The guard itself is not confined, because it must be able
+/// to signal confined processes.
+pub fn guard(control: ControlTransport, options: &[OsString]) -> io::Result<()> {
     reset_dispositions()?;
     become_subreaper()?;
-    // The control connection is not for tools, which have our user id.
+    // Tools run as the same user and must not access the control connection.
     forbid_tracing()?;
     let watched = SigSet::from_iter([Number::SIGCHLD, Number::SIGTERM]);
     watched.thread_block()?;
@@ -37,8 +37,8 @@ pub fn guard(control: Control, options: &[OsString]) -> io::Result<()> {
     let signals = SignalFd::with_flags(&watched, flags)?;
     let runner = spawn_runner(&control, options)?;
 
-    // Our copy of the connection only tells when the proxy is gone. That it stays open until we
-    // end means that the proxy sees the end of the connection when nothing is left below us.
+    // The guard only polls the connection for the proxy's hang-up. Its copy stays open until the
+    // guard ends, so the proxy sees the end of the connection once no descendant is left.
     let mut deadline: Option<Instant> = None;
     loop {
         let mut watched = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
@@ -50,17 +50,17 @@ pub fn guard(control: Control, options: &[OsString]) -> io::Result<()> {
             Err(errno) => return Err(errno.into()),
         }
         let proxy_gone = watched.get(1).and_then(PollFd::any).unwrap_or(false);
-        let mut told_to_end = false;
+        let mut terminated = false;
         while let Some(info) = signals.read_signal()? {
-            told_to_end |= info.ssi_signo == Number::SIGTERM as u32;
+            terminated |= info.ssi_signo == Number::SIGTERM as u32;
         }
         if runner_ended(runner) || deadline.is_some_and(|at| at <= Instant::now()) {
             break;
         }
-        if proxy_gone || told_to_end {
-            deadline.get_or_insert(Instant::now() + RUNNER_CLOSING_TIME);
+        if proxy_gone || terminated {
+            deadline.get_or_insert(Instant::now() + RUNNER_SHUTDOWN_TIME);
         }
-        if told_to_end {
+        if terminated {
             aifo_process::signal_process(runner, aifo_types::Signal::Term);
         }
     }
@@ -68,30 +68,30 @@ pub fn guard(control: Control, options: &[OsString]) -> io::Result<()> {
     Ok(())
 }
 
-/// The argument that makes stdin and stdout the control connection, two pipes without descriptors.
+/// The option that makes stdin and stdout the control connection: two pipes without descriptors.
 pub const STREAM: &str = "--stream";
 
-/// The argument before the path of the socket that a runner connects to.
+/// The option before the path of a socket to connect to.
 pub const CONNECT: &str = "--connect";
 
-/// The argument before a place where the runner's user must be able to write.
+/// The option before a directory that must be writable for the runner's user.
 pub const WRITABLE: &str = "--writable";
 
-/// The argument before a path where tools may write; with none, they may write everywhere.
+/// The option before a path that tools may write to; without it, they may write everywhere.
 pub const WRITE: &str = "--write";
 
-/// The argument after which a runner finds the pid of its guard.
+/// The option before the pid of the guard.
 pub const GUARDED_BY: &str = "--guarded-by";
 
-/// What the runner itself needs to close, and a little more.
-const RUNNER_CLOSING_TIME: Duration = Duration::from_secs(5);
+/// The runner's own shutdown time, and a little more.
+const RUNNER_SHUTDOWN_TIME: Duration = Duration::from_secs(5);
 
-fn spawn_runner(control: &Control, options: &[OsString]) -> io::Result<Pid> {
+fn spawn_runner(control: &ControlTransport, options: &[OsString]) -> io::Result<Pid> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     let stderr = io::stderr();
     let stdout = match control {
-        Control::Socket(_) => null.as_fd(),
-        Control::Stream { output, .. } => output.as_fd(),
+        ControlTransport::Socket(_) => null.as_fd(),
+        ControlTransport::Stream { output, .. } => output.as_fd(),
     };
     let text = |text: &str| CString::new(text).map_err(io::Error::from);
     let variables = std::env::vars_os().filter_map(|(name, value)| variable(&name, &value));
@@ -99,7 +99,7 @@ fn spawn_runner(control: &Control, options: &[OsString]) -> io::Result<Pid> {
     let argv = own.iter().chain(options).map(|word| CString::new(word.as_bytes()));
     let argv = argv.collect::<Result<Vec<_>, _>>().map_err(io::Error::from)?;
     let spawn = Spawn {
-        // The file we run from, even if its name leads elsewhere by now.
+        // This executable, even if its path was replaced.
         program: text("/proc/self/exe")?,
         argv,
         env: variables.collect(),

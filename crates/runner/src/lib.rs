@@ -1,59 +1,57 @@
 //! The resident exec server inside a sidecar.
 //!
-//! In scope: one control connection to the proxy, and over it every start with its descriptors;
-//! starting the tool on them, the conversation with its client about what they cannot carry:
-//! streams, signals, the ending; reaping whatever is left to us as subreaper or PID 1; the monitor
-//! above a tool on a terminal, and the guard that ends everything below when the runner is gone.
+//! In scope: the control connection to the proxy, and the starts and descriptors it carries; starting
+//! tools; the client session that relays streams, signals and the exit status; reaping adopted orphans;
+//! the monitor of a tool on a terminal; the guard that ends everything below a dead runner; isolating the
+//! network of a container.
 //!
-//! Before all that it keeps the networks of others out of its own's reach, where it is told to.
+//! Out of scope: whether a tool may run (`aifo-policy`), and starting a sidecar (`aifo-sidecar`). The
+//! frames are specified in `spec/runner.md`.
 //!
-//! Out of scope: whether a tool may run (`aifo-policy`), and how a sidecar comes up
-//! (`aifo-sidecar`). The frames are those of `spec/runner.md`.
-//!
-//! The runner is one thread around one epoll: [`serve`] owns all state, an exec is a value in its
-//! table, and nothing blocks but the few hundred microseconds in which the kernel loads a program.
-//! Its memory stays small, whatever a tool prints: one buffer for all output, a window for what a
-//! tool is to read, and a client that does not take more stops the reading of its tool's pipe.
+//! The runner is one thread around one epoll. [`serve`] owns all state, an exec is a value in its table,
+//! and the only blocking call is the execve of a tool, a few hundred microseconds. Memory is bounded
+//! whatever a tool prints: one buffer for all output, one window per input stream. When a client stops
+//! reading, the runner stops reading its tool's pipe.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // Whoever starts a runner hands over its control connection, here as stdin.
-//! let control = aifo_runner::Control::Socket(aifo_process::take_fd(0)?);
+//! // The launcher passes the control connection, here as stdin.
+//! let control = aifo_runner::ControlTransport::Socket(aifo_process::take_fd(0)?);
 //! aifo_runner::serve(control)?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Architecture invariant: the runner knows no HTTP, no token and no allowlist. Whoever holds the
-//! other end of its control connection decides.
+//! Architecture invariant: the runner contains no HTTP, no tokens and no allowlists. The peer of its
+//! control connection decides what runs.
 
-mod apart;
-mod cgroup;
-mod channel;
-mod client;
+mod chown;
+mod client_connection;
+mod client_session;
 mod control;
-mod conversation;
-mod copy;
 mod data_frame;
-mod directory;
 mod exec;
+mod frame_socket;
 mod guard;
-mod lane;
-mod launch;
+mod launcher_watch;
 mod monitor;
-mod outgoing;
-mod own;
+mod network;
+mod nonblocking_writer;
 mod poller;
-mod project;
+mod project_tools;
 mod server;
-mod stdio;
-mod watch;
+mod sidecar_limits;
+mod stream_pipe;
+mod tool_launcher;
+mod tool_stdio;
+mod unlink;
+mod working_directory;
 
-pub use apart::{APART, keep_apart};
-pub use control::Control;
-pub use copy::{UNLINK, unlink_own};
+pub use chown::{Owner, chown_tree};
+pub use control::ControlTransport;
 pub use guard::{CONNECT, GUARDED_BY, STREAM, WRITABLE, WRITE, guard};
+pub use launcher_watch::watch_launcher;
 pub use monitor::monitor;
-pub use own::{Owner, own};
+pub use network::{ISOLATE_NETWORK, isolate_network};
 pub use server::{ServeError, serve};
-pub use watch::watch;
+pub use unlink::{UNLINK, unlink_executable};

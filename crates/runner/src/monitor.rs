@@ -1,10 +1,9 @@
-//! The process between the runner and a tool that has a terminal.
+//! The monitor: the process between the runner and a tool that has a terminal.
 //!
-//! A tool that led the terminal's session itself would be an orphaned process group, which the kernel
-//! does not stop: Ctrl-Z would do nothing. So the monitor leads the session, and the tool is a group of
-//! its own in the foreground. The monitor says how it was stopped and how it ended, and signals it:
-//! nobody but a process's parent can do that without ever hitting another one of the same number
-//! (`spec/terminal.md`).
+//! A tool that led the terminal's session would be an orphaned process group, which the kernel does
+//! not stop on Ctrl-Z. So the monitor leads the session, and the tool is its foreground process
+//! group. The monitor reports how the tool was stopped and how it ended, and signals it: only the
+//! parent of a process cannot hit a reused pid (`spec/terminal.md`).
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -14,12 +13,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use aifo_process::{
-    ChildEvent, Group, Mark, Reaped, Spawn, Waiting, reap, receive_with_fds, send_with_fds,
+    ChildEvent, ExecTag, Group, Reaped, SendMode, Spawn, reap, receive_with_fds, send_with_fds,
     signal_group_number,
 };
 use aifo_types::{ExecId, Signal};
 use aifo_wire::{
-    Elsewhere, Environment, Exit, Frame, Invocation, Start, StartError, Stdio, Tell, Usage,
+    Environment, Exit, Frame, Invocation, OutsideDirectory, Reports, Start, StartError, Stdio,
+    Usage,
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -28,18 +28,19 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{Pid, getpgrp, tcsetpgrp};
 
-use crate::channel::Channel;
-use crate::launch::{c_string, reason_of, spawn_refusal};
+use crate::frame_socket::FrameSocket;
+use crate::tool_launcher::{c_string, spawn_error_text, spawn_start_error};
 
-/// Starts a monitor on `terminal` and tells it what to start: our end of its connection, on which it
-/// says what comes of it. What the tool inherits, the monitor inherits first.
+/// Starts a monitor on `terminal`, and sends it the tool to start. Returns the monitor's pid and
+/// the connection on which it reports. The tool inherits limits, umask, nice value and directory
+/// from it.
 pub(crate) fn start(
     id: &ExecId,
     tool: &Spawn<'_>,
     terminal: BorrowedFd<'_>,
-) -> io::Result<(Pid, Channel)> {
+) -> io::Result<(Pid, FrameSocket)> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
-    let (ours, theirs) =
+    let (runner_end, monitor_end) =
         socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?;
     let bytes = |text: &CString| text.as_bytes().to_vec();
     let open =
@@ -54,19 +55,19 @@ pub(crate) fn start(
     let start = Start {
         serial: 0,
         id: id.clone(),
-        elsewhere: Elsewhere::Refuse,
+        outside_directory: OutsideDirectory::Refuse,
         program: Some(bytes(&tool.program)),
         environment: Environment::All,
         client: None,
-        tell: Tell::Start,
+        reports: Reports::StartAndExit,
         invocation,
     };
     let monitor = Spawn {
         program: CString::new("/proc/self/exe")?,
         argv: vec![CString::new("aifo-runner")?, CString::new("monitor")?],
-        // Nothing but the mark: whatever ends the exec ends its monitor.
-        env: vec![CString::new(Mark::of(id).as_str())?],
-        stdio: [Some(theirs.as_fd()), Some(null.as_fd()), Some(null.as_fd())],
+        // The exec tag alone, so that killing the exec kills its monitor.
+        env: vec![CString::new(ExecTag::new(id).as_str())?],
+        stdio: [Some(monitor_end.as_fd()), Some(null.as_fd()), Some(null.as_fd())],
         group: Group::Terminal(terminal),
         cwd: tool.cwd,
         limits: tool.limits.clone(),
@@ -74,26 +75,26 @@ pub(crate) fn start(
         nice: tool.nice,
         ignored: 0,
     };
-    let pid = monitor.spawn().map_err(|error| io::Error::other(reason_of(&error)))?;
-    drop(theirs);
+    let pid = monitor.spawn().map_err(|error| io::Error::other(spawn_error_text(&error)))?;
+    drop(monitor_end);
     let fds: Vec<_> = tool.stdio.iter().flatten().copied().collect();
     let mut bytes = Vec::new();
     Frame::Start(Box::new(start)).encode(&mut bytes);
-    // The monitor reads at once, as a rule; nobody who stops it is to stop us.
-    let sent = send_with_fds(ours.as_fd(), &bytes, &fds, Waiting::Refuse)?;
-    let mut channel = Channel::new(ours);
+    // The monitor normally reads at once; a stopped one must not block the runner.
+    let sent = send_with_fds(runner_end.as_fd(), &bytes, &fds, SendMode::NonBlocking)?;
+    let mut channel = FrameSocket::new(runner_end);
     channel.send_encoded(bytes.get(sent..).unwrap_or_default())?;
     Ok((pid, channel))
 }
 
-/// Starts the tool that `Start` on `control` names, as the foreground group of our terminal, and
-/// looks after it until it has ended and the runner has heard of it.
+/// Starts the tool of the `Start` frame on `control` as foreground group of the controlling
+/// terminal, and waits for its end. Returns once the runner has closed the connection.
 pub fn monitor(control: OwnedFd) -> io::Result<()> {
-    // What is typed is for the tool, and so is a hang-up: nothing interrupts us.
+    // Typed signals and hang-ups are for the tool; none may interrupt the monitor.
     SigSet::all().thread_block()?;
     let children = SigSet::from_iter([Number::SIGCHLD]);
     let children = SignalFd::with_flags(&children, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let mut control = Channel::new(control);
+    let mut control = FrameSocket::new(control);
     let terminal = File::options().read(true).write(true).open("/dev/tty")?;
     let (start, fds) = receive_start(&mut control)?;
     let tool = match start_tool(&start, fds, terminal.as_fd()) {
@@ -104,15 +105,15 @@ pub fn monitor(control: OwnedFd) -> io::Result<()> {
     control.send(&Frame::Started { serial: 0, pid, stdio: start.invocation.stdio })?;
     let mut resumed = 0;
     loop {
-        let mut watched = [
+        let mut polled = [
             PollFd::new(control.as_fd(), PollFlags::POLLIN),
             PollFd::new(children.as_fd(), PollFlags::POLLIN),
         ];
-        match poll(&mut watched, PollTimeout::NONE) {
+        match poll(&mut polled, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        // Emptied first: a child that ends from here on wakes us again.
+        // Drained before reaping, so that a later SIGCHLD wakes the poll again.
         while children.read_signal()?.is_some() {}
         while let Some(event) = reap() {
             match event {
@@ -120,7 +121,7 @@ pub fn monitor(control: OwnedFd) -> io::Result<()> {
                     control.send(&Frame::Stopped { signal, resumed })?;
                 }
                 ChildEvent::Ended(reaped) if reaped.pid == tool => {
-                    return finish(control, terminal.as_fd(), &reaped);
+                    return report_exit(control, terminal.as_fd(), &reaped);
                 }
                 ChildEvent::Stopped { .. } | ChildEvent::Ended(_) => {}
             }
@@ -133,16 +134,20 @@ pub fn monitor(control: OwnedFd) -> io::Result<()> {
             signal_group_number(tool, number);
         }
         if !open {
-            // Without a runner its guard ends the tool, or whoever ended the runner did.
+            // The runner is gone; the guard ends the tool.
             return Ok(());
         }
     }
 }
 
-/// Tells the ending, and stays leader of the session until all that was printed has been read.
-fn finish(mut control: Channel, terminal: BorrowedFd<'_>, reaped: &Reaped) -> io::Result<()> {
-    // With us the session ends, and the kernel hangs up on its foreground group: that is not to be
-    // one in which the tool left something running. It may be gone already.
+/// Reports the tool's end, and stays session leader until the runner has read the terminal.
+fn report_exit(
+    mut control: FrameSocket,
+    terminal: BorrowedFd<'_>,
+    reaped: &Reaped,
+) -> io::Result<()> {
+    // The end of the session leader hangs up the foreground group, which must not contain
+    // background processes of the tool. The terminal may be gone already.
     let _ = tcsetpgrp(terminal, getpgrp());
     let usage = Usage {
         user: reaped.user,
@@ -153,8 +158,8 @@ fn finish(mut control: Channel, terminal: BorrowedFd<'_>, reaped: &Reaped) -> io
     let exit = Exit { ending: reaped.ending, cancelled: None, limit: None, taken: 0, usage };
     control.send(&Frame::Exit { serial: 0, exit })?;
     loop {
-        let mut watched = [PollFd::new(control.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut watched, PollTimeout::NONE) {
+        let mut polled = [PollFd::new(control.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut polled, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -165,8 +170,8 @@ fn finish(mut control: Channel, terminal: BorrowedFd<'_>, reaped: &Reaped) -> io
     }
 }
 
-/// Waits for the one `Start`, and what comes with it.
-fn receive_start(control: &mut Channel) -> io::Result<(Start, Vec<OwnedFd>)> {
+/// Waits for `Start` and its descriptors.
+fn receive_start(control: &mut FrameSocket) -> io::Result<(Start, Vec<OwnedFd>)> {
     let mut fds = Vec::new();
     let mut bytes = [0; 16 * 1024];
     loop {
@@ -200,7 +205,7 @@ fn start_tool(
     let strings = |all: &[Vec<u8>]| all.iter().map(|text| c_string(text)).collect::<Result<_, _>>();
     let program = start.program.as_deref().unwrap_or_default();
     let mut fds = fds.iter();
-    let stdio = invocation.stdio.map(|what| match what {
+    let stdio = invocation.stdio.map(|declared| match declared {
         Stdio::Passed => fds.next().map(AsFd::as_fd),
         _ => None,
     });
@@ -211,12 +216,12 @@ fn start_tool(
         cwd: None,
         stdio,
         group: Group::Foreground(terminal),
-        // The rest is ours, and so the tool's.
+        // Inherited from the monitor.
         limits: Vec::new(),
         umask: None,
         nice: None,
         ignored: invocation.ignored,
     };
     let path = Path::new(OsStr::from_bytes(program));
-    spawn.spawn().map_err(|error| spawn_refusal(path, &error))
+    spawn.spawn().map_err(|error| spawn_start_error(path, &error))
 }

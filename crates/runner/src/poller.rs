@@ -1,4 +1,4 @@
-//! What the event loop waits for.
+//! epoll with typed tokens.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -8,55 +8,49 @@ use aifo_wire::Stream;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
-/// A number that names one exec of a runner, never used twice.
-pub(crate) type Slot = u64;
+/// Identifies an exec of this runner; never reused.
+pub(crate) type ExecKey = u64;
 
-/// What an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum EventSource {
     Control,
-    /// The way out of the control connection, which is full.
-    Uplink,
+    /// The output of the control connection, while bytes are pending.
+    ControlOutput,
     Signals,
-    Exec(Slot, Port),
+    Exec(ExecKey, ExecFd),
 }
 
-/// An fd of an exec.
+/// A descriptor of an exec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Port {
-    /// The client's connection.
+pub(crate) enum ExecFd {
     Client,
-    /// The connection to the monitor of its terminal.
     Monitor,
-    /// Our end of a stream.
-    Lane(Stream),
+    /// The runner's end of a stream.
+    Stream(Stream),
 }
 
-/// What has become ready.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ready {
-    pub(crate) source: Source,
-    /// There is room to write, or a write will tell that nobody reads.
-    pub(crate) room: bool,
-    /// Something to read, an end, or an error, which a read will tell.
-    pub(crate) input: bool,
+pub(crate) struct ReadyEvent {
+    pub(crate) source: EventSource,
+    /// Room to write, or an error that the next write reports.
+    pub(crate) writable: bool,
+    /// Data, end of file, or an error that the next read reports.
+    pub(crate) readable: bool,
 }
 
-/// An epoll instance whose tokens are sources.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: Epoll,
 }
 
-impl Port {
-    /// All of them; an exec has a few.
-    pub(crate) const ALL: [Port; 6] = [
-        Port::Client,
-        Port::Monitor,
-        Port::Lane(Stream::Stdin),
-        Port::Lane(Stream::Stdout),
-        Port::Lane(Stream::Stderr),
-        Port::Lane(Stream::Terminal),
+impl ExecFd {
+    pub(crate) const ALL: [ExecFd; 6] = [
+        ExecFd::Client,
+        ExecFd::Monitor,
+        ExecFd::Stream(Stream::Stdin),
+        ExecFd::Stream(Stream::Stdout),
+        ExecFd::Stream(Stream::Stderr),
+        ExecFd::Stream(Stream::Terminal),
     ];
 }
 
@@ -65,23 +59,23 @@ impl Poller {
         Ok(Poller { epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)? })
     }
 
-    /// Waits for input on `fd` from now on.
-    pub(crate) fn watch(&self, fd: BorrowedFd<'_>, source: Source) -> io::Result<()> {
+    /// Adds a descriptor and waits for input on it.
+    pub(crate) fn add(&self, fd: BorrowedFd<'_>, source: EventSource) -> io::Result<()> {
         Ok(self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, source.token()))?)
     }
 
-    /// Waits for `fd` no longer. To be said before an fd is closed whose open file somebody else has
-    /// too; any other leaves epoll by being closed.
-    pub(crate) fn forget(&self, fd: BorrowedFd<'_>) {
-        // It may not have been waited for.
+    /// Removes a descriptor. Needed before closing one whose open file description is shared; epoll
+    /// drops others by itself.
+    pub(crate) fn remove(&self, fd: BorrowedFd<'_>) {
+        // It may not have been added.
         let _ = self.epoll.delete(fd);
     }
 
-    /// Makes epoll wait for what is wanted now on `fd`, after what was wanted `before`.
-    pub(crate) fn update(
+    /// Changes what epoll waits for on a descriptor from `before` to `wanted`.
+    pub(crate) fn modify(
         &self,
         fd: BorrowedFd<'_>,
-        source: Source,
+        source: EventSource,
         before: EpollFlags,
         wanted: EpollFlags,
     ) -> io::Result<()> {
@@ -92,7 +86,7 @@ impl Poller {
         if before.is_empty() {
             self.epoll.add(fd, event)?;
         } else if wanted.is_empty() {
-            // Not merely muted: a hang-up is reported whether it is wanted or not.
+            // epoll reports hang-ups even with an empty mask.
             self.epoll.delete(fd)?;
         } else {
             self.epoll.modify(fd, &mut event)?;
@@ -100,54 +94,58 @@ impl Poller {
         Ok(())
     }
 
-    /// Waits until something is ready, `deadline` has come or a signal has; appends what is ready.
-    pub(crate) fn wait(&self, deadline: Option<Instant>, ready: &mut Vec<Ready>) -> io::Result<()> {
+    /// Waits for events, `deadline` or a signal, and appends the events.
+    pub(crate) fn wait(
+        &self,
+        deadline: Option<Instant>,
+        ready: &mut Vec<ReadyEvent>,
+    ) -> io::Result<()> {
         let mut events = [EpollEvent::empty(); 64];
         let count = match self.epoll.wait(&mut events, wait_time(deadline)) {
             Err(Errno::EINTR) => 0,
             result => result?,
         };
         let writable = EpollFlags::EPOLLOUT | EpollFlags::EPOLLERR;
-        ready.extend(events.iter().take(count).map(|event| Ready {
-            source: Source::from_token(event.data()),
-            room: event.events().intersects(writable),
-            input: event.events().intersects(!EpollFlags::EPOLLOUT),
+        ready.extend(events.iter().take(count).map(|event| ReadyEvent {
+            source: EventSource::from_token(event.data()),
+            writable: event.events().intersects(writable),
+            readable: event.events().intersects(!EpollFlags::EPOLLOUT),
         }));
         Ok(())
     }
 }
 
-impl Source {
+impl EventSource {
     fn token(self) -> u64 {
         match self {
-            Source::Control => 0,
-            Source::Signals => 1,
-            Source::Uplink => 2,
-            Source::Exec(slot, port) => {
-                let port = Port::ALL.iter().position(|known| *known == port).unwrap_or(0);
-                (slot + 1) * PORTS + port as u64
+            EventSource::Control => 0,
+            EventSource::Signals => 1,
+            EventSource::ControlOutput => 2,
+            EventSource::Exec(key, fd) => {
+                let fd = ExecFd::ALL.iter().position(|known| *known == fd).unwrap_or(0);
+                (key + 1) * FDS_PER_EXEC + fd as u64
             }
         }
     }
 
     fn from_token(token: u64) -> Self {
-        match (token / PORTS, (token % PORTS) as usize) {
-            (0, 0) => Source::Control,
-            (0, 1) => Source::Signals,
-            (0, _) => Source::Uplink,
-            (slot, port) => {
-                Source::Exec(slot - 1, Port::ALL.get(port).copied().unwrap_or(Port::Client))
+        match (token / FDS_PER_EXEC, (token % FDS_PER_EXEC) as usize) {
+            (0, 0) => EventSource::Control,
+            (0, 1) => EventSource::Signals,
+            (0, _) => EventSource::ControlOutput,
+            (key, fd) => {
+                EventSource::Exec(key - 1, ExecFd::ALL.get(fd).copied().unwrap_or(ExecFd::Client))
             }
         }
     }
 }
 
-/// Room for every port in a token.
-const PORTS: u64 = 8;
+/// Tokens per exec; at least the number of descriptors.
+const FDS_PER_EXEC: u64 = 8;
 
 fn wait_time(deadline: Option<Instant>) -> EpollTimeout {
     let Some(deadline) = deadline else { return EpollTimeout::NONE };
-    // Rounded up, so that what is due is due when we wake for it.
+    // Rounded up, so that the timeout is due on return.
     let wait = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
     EpollTimeout::try_from(wait).unwrap_or(EpollTimeout::MAX)
 }
@@ -157,11 +155,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_there_and_back() {
-        let execs = [0, 7].into_iter().flat_map(|slot| Port::ALL.map(|port| (slot, port)));
-        let execs = execs.map(|(slot, port)| Source::Exec(slot, port));
-        for source in [Source::Control, Source::Uplink, Source::Signals].into_iter().chain(execs) {
-            assert_eq!(Source::from_token(source.token()), source);
+    fn every_source_has_its_token() {
+        let execs = [0, 7].into_iter().flat_map(|key| ExecFd::ALL.map(|fd| (key, fd)));
+        let execs = execs.map(|(key, fd)| EventSource::Exec(key, fd));
+        for source in [EventSource::Control, EventSource::ControlOutput, EventSource::Signals]
+            .into_iter()
+            .chain(execs)
+        {
+            assert_eq!(EventSource::from_token(source.token()), source);
         }
     }
 }

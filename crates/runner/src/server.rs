@@ -1,5 +1,7 @@
 //! The event loop: one control connection, many execs.
 
+mod commands;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -8,47 +10,41 @@ use std::time::{Duration, Instant};
 
 use aifo_process::{
     ChildEvent, OomScore, ResourceLimit, become_subreaper, current_limits, end_descendants,
-    forbid_tracing, give_back_freed_memory, has_children, raise_open_files, reap,
-    reset_dispositions,
+    forbid_tracing, give_back_freed_memory, raise_open_files, reap, reset_dispositions,
 };
-use aifo_types::{ExecId, Signal};
-use aifo_wire::{
-    CancelCause, Delivery, FRAMES_VERSION, Frame, FrameError, Interrupt, Setup, Start, StartError,
-    StartErrorCause,
-};
+use aifo_wire::{CancelCause, FRAMES_VERSION, Frame, FrameError, Interrupt};
 use nix::sys::epoll::EpollFlags;
 use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use nix::unistd::Pid;
 
-use crate::cgroup::LimitWatch;
-use crate::control::{Control, ControlChannel, Handed};
+use crate::control::{ControlConnection, ControlTransport};
 use crate::data_frame::DataFrame;
-use crate::directory::Roots;
-use crate::exec::{Exec, World};
-use crate::launch::Toolbox;
-use crate::poller::{Poller, Port, Slot, Source};
+use crate::exec::{Exec, ExecContext};
+use crate::poller::{EventSource, ExecFd, ExecKey, Poller};
+use crate::sidecar_limits::SidecarLimits;
+use crate::tool_launcher::ToolLauncher;
 
-/// Why a runner could not start, or gave up.
+/// Why a runner could not start, or stopped serving.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// A system call that the runner cannot do without failed.
-    #[error("the runner cannot go on: {0}")]
+    /// An essential system call failed.
+    #[error("system call failed: {0}")]
     System(#[from] io::Error),
-    /// The control connection carried something else than its frames.
-    #[error("the control connection broke the protocol: {0}")]
+    /// The control connection carried an invalid frame.
+    #[error("invalid frame on the control connection: {0}")]
     Protocol(#[from] FrameError),
-    /// A frame that has no place on the control connection, or a `Start` without its descriptors.
-    #[error("the control connection carried a frame out of place")]
-    OutOfPlace,
-    /// A directory of the session is not there.
-    #[error("the session's directory is not usable: {0}")]
+    /// A frame that is invalid on the control connection, or a `Start` without its descriptors.
+    #[error("unexpected frame on the control connection")]
+    UnexpectedFrame,
+    /// A directory of the session does not exist.
+    #[error("cannot use a directory of the session: {0}")]
     Roots(String),
 }
 
-/// Serves execs until the control connection closes or SIGTERM arrives, then ends everything below
-/// this process: running tools by the ladder, the rest at once.
-pub fn serve(control: Control) -> Result<(), ServeError> {
+/// Serves execs until the control connection closes or SIGTERM arrives. Then ends the running tools
+/// by escalation, and kills all other descendants.
+pub fn serve(control: ControlTransport) -> Result<(), ServeError> {
     let served = Server::start(control).and_then(|mut server| server.run());
     end_descendants();
     served
@@ -57,75 +53,76 @@ pub fn serve(control: Control) -> Result<(), ServeError> {
 struct Server {
     poller: Poller,
     signals: SignalFd,
-    control: ControlChannel,
-    /// What epoll waits for on the way out of the control connection.
-    uplink: EpollFlags,
-    /// The proxy is gone.
-    lost: bool,
+    control: ControlConnection,
+    /// What epoll waits for on the control connection's output.
+    control_output: EpollFlags,
+    /// The proxy has closed the connection.
+    proxy_lost: bool,
     limits: Vec<ResourceLimit>,
-    sidecar_limits: LimitWatch,
-    /// Open from the start: what says `Hello` opens nothing more for itself.
+    sidecar_limits: SidecarLimits,
+    /// /dev/null, opened at start: once `Hello` is sent, the runner opens no descriptors for
+    /// itself.
     null: File,
-    /// Where the sidecar is ours alone.
+    /// Set only for PID 1.
     oom_score: Option<OomScore>,
-    /// `None` until the proxy has said where the session's directories are.
-    toolbox: Option<Toolbox>,
-    execs: HashMap<Slot, Entry>,
-    by_pid: HashMap<Pid, Slot>,
-    next_slot: Slot,
-    /// Who is to go on first when there is room on the way to the proxy again.
-    turn: usize,
+    /// `None` until `Setup` has arrived.
+    launcher: Option<ToolLauncher>,
+    execs: HashMap<ExecKey, ExecEntry>,
+    by_pid: HashMap<Pid, ExecKey>,
+    next_key: ExecKey,
+    /// Rotates which exec sends first when the control connection has room again.
+    next_turn: usize,
     frame: DataFrame,
-    closing: Option<Instant>,
+    shutdown_since: Option<Instant>,
 }
 
-struct Entry {
+struct ExecEntry {
     exec: Exec,
-    /// What epoll waits for, by port.
-    registered: [EpollFlags; Port::ALL.len()],
+    /// What epoll waits for, per descriptor.
+    registered: [EpollFlags; ExecFd::ALL.len()],
 }
 
-/// How long tools have, in all, when the session ends: the ladder's three seconds, and one for the
-/// kernel to do it.
-const CLOSING_TIME: Duration = Duration::from_secs(4);
+/// How long tools have to end at the end of the session: three seconds of escalation, and one for
+/// the kernel.
+const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
 
 impl Server {
-    fn start(control: Control) -> Result<Self, ServeError> {
+    fn start(control: ControlTransport) -> Result<Self, ServeError> {
         give_back_freed_memory();
         reset_dispositions().map_err(io::Error::from)?;
         become_subreaper().map_err(io::Error::from)?;
-        // PID 1 takes all others along, so it is to be the last that the kernel ends. A tool on a
-        // machine that is no container is judged as it would be natively.
-        let oom_score = if std::process::id() == 1 { OomScore::own().ok() } else { None };
-        // Tools have our user id, and our descriptors are not theirs.
+        // When PID 1 dies the container ends, so the kernel must kill it last. Outside of a
+        // container, tools keep the caller's score.
+        let oom_score = if std::process::id() == 1 { OomScore::current().ok() } else { None };
+        // Tools run as the same user and must not access the runner's descriptors.
         forbid_tracing().map_err(io::Error::from)?;
-        // What tools get is what we were given.
+        // Tools get the inherited limits, not the raised ones.
         let limits = current_limits();
         raise_open_files()?;
-        let watched = SigSet::from_iter([Number::SIGCHLD, Number::SIGTERM]);
-        watched.thread_block().map_err(io::Error::from)?;
+        let signal_set = SigSet::from_iter([Number::SIGCHLD, Number::SIGTERM]);
+        signal_set.thread_block().map_err(io::Error::from)?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
-        let signals = SignalFd::with_flags(&watched, flags).map_err(io::Error::from)?;
+        let signals = SignalFd::with_flags(&signal_set, flags).map_err(io::Error::from)?;
         let mut server = Server {
             poller: Poller::new()?,
             signals,
-            control: ControlChannel::new(control)?,
-            uplink: EpollFlags::empty(),
-            lost: false,
+            control: ControlConnection::new(control)?,
+            control_output: EpollFlags::empty(),
+            proxy_lost: false,
             limits,
-            sidecar_limits: LimitWatch::of_this_process(),
+            sidecar_limits: SidecarLimits::of_this_process(),
             null: File::options().read(true).write(true).open("/dev/null")?,
             oom_score,
-            toolbox: None,
+            launcher: None,
             execs: HashMap::new(),
             by_pid: HashMap::new(),
-            next_slot: 0,
-            turn: 0,
+            next_key: 0,
+            next_turn: 0,
             frame: DataFrame::new(),
-            closing: None,
+            shutdown_since: None,
         };
-        server.poller.watch(server.control.input(), Source::Control)?;
-        server.poller.watch(server.signals.as_fd(), Source::Signals)?;
+        server.poller.add(server.control.input(), EventSource::Control)?;
+        server.poller.add(server.signals.as_fd(), EventSource::Signals)?;
         server.control.send(&Frame::Hello { version: FRAMES_VERSION });
         Ok(server)
     }
@@ -136,184 +133,113 @@ impl Server {
             self.poller.wait(self.deadline(), &mut ready)?;
             for event in ready.drain(..) {
                 match event.source {
-                    Source::Control => self.on_control()?,
-                    Source::Uplink => self.control.flush(),
-                    Source::Signals => self.on_signals()?,
-                    Source::Exec(slot, port) => {
-                        self.with_exec(slot, |exec, world| exec.on_ready(event, port, world))?;
+                    EventSource::Control => self.on_control()?,
+                    EventSource::ControlOutput => self.control.flush(),
+                    EventSource::Signals => self.on_signals()?,
+                    EventSource::Exec(key, fd) => {
+                        self.with_exec(key, |exec, context| exec.on_ready(event, fd, context))?;
                     }
                 }
             }
             self.handle_timeouts()?;
-            self.watch_uplink()?;
+            self.update_control_output()?;
         }
         Ok(())
     }
 
-    /// Waits for room on the way to the proxy, if something does, and lets everybody go on who had to
-    /// wait for it.
-    fn watch_uplink(&mut self) -> Result<(), ServeError> {
+    /// Waits for room on the control connection if output is pending. Once there is room again,
+    /// lets all execs continue.
+    fn update_control_output(&mut self) -> Result<(), ServeError> {
         if self.control.is_broken() {
-            self.lose_control()?;
+            self.on_proxy_lost()?;
         }
         if self.control.has_room_again() {
-            let mut slots: Vec<_> = self.execs.keys().copied().collect();
-            slots.sort_unstable();
-            // In turn: the first may take all the room there is.
-            let count = slots.len().max(1);
-            slots.rotate_left(self.turn % count);
-            self.turn = self.turn.wrapping_add(1);
-            for slot in slots {
-                self.with_exec(slot, Exec::on_room)?;
+            let mut keys: Vec<_> = self.execs.keys().copied().collect();
+            keys.sort_unstable();
+            // Rotated, because the first exec may take all the room.
+            let count = keys.len().max(1);
+            keys.rotate_left(self.next_turn % count);
+            self.next_turn = self.next_turn.wrapping_add(1);
+            for key in keys {
+                self.with_exec(key, Exec::on_room)?;
             }
         }
         let blocked = self.control.is_blocked();
-        let wanted = if blocked { EpollFlags::EPOLLOUT } else { EpollFlags::empty() };
-        let uplink = self.control.uplink();
-        self.poller.update(uplink.borrow().as_fd(), Source::Uplink, self.uplink, wanted)?;
-        self.uplink = wanted;
+        let interest = if blocked { EpollFlags::EPOLLOUT } else { EpollFlags::empty() };
+        let writer = self.control.writer();
+        self.poller.modify(
+            writer.borrow().as_fd(),
+            EventSource::ControlOutput,
+            self.control_output,
+            interest,
+        )?;
+        self.control_output = interest;
         Ok(())
     }
 
     fn is_done(&self) -> bool {
-        self.closing.is_some_and(|started| {
-            let settled = |entry: &Entry| entry.exec.is_settled();
-            let told = self.lost || !self.control.is_blocked();
-            started.elapsed() >= CLOSING_TIME || told && self.execs.values().all(settled)
+        self.shutdown_since.is_some_and(|started| {
+            let reported = |entry: &ExecEntry| entry.exec.is_reported();
+            let is_flushed = self.proxy_lost || !self.control.is_blocked();
+            started.elapsed() >= SHUTDOWN_TIME || is_flushed && self.execs.values().all(reported)
         })
     }
 
-    /// When something is due, even if nothing happens.
+    /// Returns when the next timeout is due.
     fn deadline(&self) -> Option<Instant> {
-        let ladders = self.execs.values().filter_map(|entry| entry.exec.poll_timeout());
-        ladders.chain(self.closing.map(|started| started + CLOSING_TIME)).min()
+        let escalations = self.execs.values().filter_map(|entry| entry.exec.poll_timeout());
+        escalations.chain(self.shutdown_since.map(|started| started + SHUTDOWN_TIME)).min()
     }
 
     fn handle_timeouts(&mut self) -> Result<(), ServeError> {
         let now = Instant::now();
-        let is_due = |entry: &Entry| entry.exec.poll_timeout().is_some_and(|at| at <= now);
-        let due = self.execs.iter().filter(|(_, entry)| is_due(entry)).map(|(slot, _)| *slot);
-        for slot in due.collect::<Vec<_>>() {
-            self.with_exec(slot, Exec::handle_timeout)?;
+        let is_due = |entry: &ExecEntry| entry.exec.poll_timeout().is_some_and(|at| at <= now);
+        let due = self.execs.iter().filter(|(_, entry)| is_due(entry)).map(|(key, _)| *key);
+        for key in due.collect::<Vec<_>>() {
+            self.with_exec(key, Exec::handle_timeout)?;
         }
         Ok(())
     }
 
-    /// Lets no exec begin any more and climbs the ladder for those that run.
-    fn close(&mut self) -> Result<(), ServeError> {
-        if self.closing.is_some() {
+    /// Rejects new execs and cancels the running ones.
+    fn shut_down(&mut self) -> Result<(), ServeError> {
+        if self.shutdown_since.is_some() {
             return Ok(());
         }
-        self.closing = Some(Instant::now());
-        self.with_all(|exec, world| {
-            exec.cancel(CancelCause::Shutdown, Interrupt::Send, world.now);
+        self.shutdown_since = Some(Instant::now());
+        self.with_all(|exec, context| {
+            exec.cancel(CancelCause::Shutdown, Interrupt::Send, context.now);
         })
     }
 
-    /// The proxy has gone. Nobody vouches for its clients any more, and none is to wait for a tool
-    /// that takes its time to end.
-    fn lose_control(&mut self) -> Result<(), ServeError> {
-        if std::mem::replace(&mut self.lost, true) {
+    /// The proxy is gone: disconnects all clients at once, without waiting for their tools.
+    fn on_proxy_lost(&mut self) -> Result<(), ServeError> {
+        if std::mem::replace(&mut self.proxy_lost, true) {
             return Ok(());
         }
-        // Without a reader its end of file would wake us for ever.
-        self.poller.forget(self.control.input());
-        self.with_all(Exec::abandon)?;
-        self.close()
-    }
-
-    fn on_control(&mut self) -> Result<(), ServeError> {
-        if !self.control.fill()? {
-            return self.lose_control();
-        }
-        loop {
-            // Copied out of the reader, so that the handlers may use the rest of us.
-            let command = match self.control.next_frame()? {
-                None => return Ok(()),
-                Some(Frame::Setup(setup)) => Command::Setup(setup),
-                Some(Frame::Start(start)) => Command::Start(start),
-                Some(Frame::Cancel { serial, cause, interrupt }) => {
-                    Command::Cancel(serial, cause, interrupt)
-                }
-                Some(Frame::Kill { serial, signal, id }) => Command::Kill(serial, signal, id),
-                Some(Frame::Tunnel { serial, data }) => Command::Tunnel(serial, data.to_vec()),
-                Some(Frame::TunnelEnd { serial }) => Command::Tunnel(serial, Vec::new()),
-                Some(Frame::Retire) => Command::Retire,
-                Some(_) => return Err(ServeError::OutOfPlace),
-            };
-            match command {
-                Command::Setup(setup) => {
-                    let roots = Roots::new(&setup).map_err(ServeError::Roots)?;
-                    self.toolbox = Some(Toolbox::new(setup.kind, roots, self.limits.clone()));
-                }
-                Command::Start(start) => self.start_tool(&start)?,
-                Command::Cancel(serial, cause, interrupt) => {
-                    if let Some(slot) = self.find(|exec| exec.serial() == serial) {
-                        self.with_exec(slot, |exec, world| {
-                            exec.cancel(cause, interrupt, world.now);
-                        })?;
-                    }
-                }
-                Command::Kill(serial, signal, id) => {
-                    let found = self.signal(&id, signal)?;
-                    self.control.send(&Frame::Killed { serial, found });
-                }
-                Command::Tunnel(serial, bytes) => {
-                    // It may have ended, and still have something to tell.
-                    let mut all = self.execs.iter();
-                    let slot = all.find(|(_, entry)| entry.exec.serial() == serial);
-                    if let Some(slot) = slot.map(|(slot, _)| *slot) {
-                        self.with_exec(slot, |exec, world| exec.on_tunnel(&bytes, world))?;
-                    }
-                }
-                Command::Retire => self.retire()?,
-            }
-        }
-    }
-
-    /// Goes if nothing runs below us, not even what a tool has left in the background.
-    fn retire(&mut self) -> Result<(), ServeError> {
-        // What has ended meanwhile does not count.
-        self.on_signals()?;
-        if self.execs.is_empty() && !has_children() {
-            return self.close();
-        }
-        self.control.send(&Frame::Busy);
-        Ok(())
-    }
-
-    fn find(&self, is_it: impl Fn(&Exec) -> bool) -> Option<Slot> {
-        let mut running = self.execs.iter().filter(|(_, entry)| entry.exec.is_running());
-        running.find(|(_, entry)| is_it(&entry.exec)).map(|(slot, _)| *slot)
-    }
-
-    fn signal(&mut self, id: &ExecId, signal: Signal) -> Result<Delivery, ServeError> {
-        let Some(slot) = self.find(|exec| exec.id == *id) else {
-            return Ok(Delivery::NoSuchExec);
-        };
-        let mut delivered = false;
-        self.with_exec(slot, |exec, _| delivered = exec.signal(signal))?;
-        Ok(if delivered { Delivery::Delivered } else { Delivery::NoSuchExec })
+        // epoll would report the end of file again and again.
+        self.poller.remove(self.control.input());
+        self.with_all(Exec::on_proxy_lost)?;
+        self.shut_down()
     }
 
     fn on_signals(&mut self) -> Result<(), ServeError> {
         while let Some(info) = self.signals.read_signal().map_err(io::Error::from)? {
-            if info.ssi_signo == Number::SIGTERM as u32 && may_end_us(&info) {
-                self.close()?;
+            if info.ssi_signo == Number::SIGTERM as u32 && may_stop_runner(&info) {
+                self.shut_down()?;
             }
         }
-        // One SIGCHLD may stand for many children. Whoever is not in the table was left to us by a
-        // tool, and is only collected.
+        // One SIGCHLD may stand for many children. Adopted orphans are only reaped.
         while let Some(event) = reap() {
             match event {
                 ChildEvent::Stopped { pid, signal } => {
-                    if let Some(slot) = self.by_pid.get(&pid).copied() {
-                        self.with_exec(slot, |exec, world| exec.on_stopped(signal, world))?;
+                    if let Some(key) = self.by_pid.get(&pid).copied() {
+                        self.with_exec(key, |exec, context| exec.on_stopped(signal, context))?;
                     }
                 }
                 ChildEvent::Ended(reaped) => {
-                    if let Some(slot) = self.by_pid.remove(&reaped.pid) {
-                        self.with_exec(slot, |exec, world| exec.on_reaped(reaped, world))?;
+                    if let Some(key) = self.by_pid.remove(&reaped.pid) {
+                        self.with_exec(key, |exec, context| exec.on_reaped(reaped, context))?;
                     }
                 }
             }
@@ -321,95 +247,51 @@ impl Server {
         Ok(())
     }
 
-    fn start_tool(&mut self, start: &Start) -> Result<(), ServeError> {
-        let Some(Handed { client, passed }) = self.control.take_handed(start) else {
-            return Err(ServeError::OutOfPlace);
-        };
-        let greeting = start.client.as_ref().map(|handover| handover.greeting.clone());
-        let started = Instant::now();
-        let raised = self.oom_score.as_ref().map(|own| own.raise(TOOLS_FIRST));
-        let launched = match &self.toolbox {
-            Some(toolbox) if self.closing.is_none() => {
-                toolbox.launch(start, passed, self.null.as_fd())
-            }
-            _ => Err(StartError {
-                cause: StartErrorCause::Failed,
-                message: "the sidecar is not ready".to_owned(),
-            }),
-        };
-        drop(raised);
-        let launched = match launched {
-            Ok(launched) => launched,
-            Err(error) => {
-                self.control.send(&Frame::StartError { serial: start.serial, error });
-                return Ok(());
-            }
-        };
-        let slot = self.next_slot;
-        self.next_slot += 1;
-        self.by_pid.insert(launched.pid, slot);
-        let exec = Exec::new(start, launched, client.zip(greeting), started);
-        let registered = [EpollFlags::empty(); Port::ALL.len()];
-        self.execs.insert(slot, Entry { exec, registered });
-        self.with_exec(slot, Exec::begin)
-    }
-
-    fn with_all(&mut self, happen: impl Fn(&mut Exec, &mut World<'_>)) -> Result<(), ServeError> {
-        for slot in self.execs.keys().copied().collect::<Vec<_>>() {
-            self.with_exec(slot, &happen)?;
+    fn with_all(
+        &mut self,
+        act: impl Fn(&mut Exec, &mut ExecContext<'_>),
+    ) -> Result<(), ServeError> {
+        for key in self.execs.keys().copied().collect::<Vec<_>>() {
+            self.with_exec(key, &act)?;
         }
         Ok(())
     }
 
-    /// Lets something happen to an exec, then settles what follows from it.
+    /// Runs a function on an exec, then updates what epoll waits for.
     fn with_exec(
         &mut self,
-        slot: Slot,
-        happen: impl FnOnce(&mut Exec, &mut World<'_>),
+        key: ExecKey,
+        act: impl FnOnce(&mut Exec, &mut ExecContext<'_>),
     ) -> Result<(), ServeError> {
-        // It may have been over by an event just before this one.
-        let Some(entry) = self.execs.get_mut(&slot) else { return Ok(()) };
-        let mut world = World {
+        // The exec may have been removed by an earlier event of the same batch.
+        let Some(entry) = self.execs.get_mut(&key) else { return Ok(()) };
+        let mut context = ExecContext {
             poller: &self.poller,
             control: &mut self.control,
             frame: &mut self.frame,
             limits: &self.sidecar_limits,
             now: Instant::now(),
         };
-        happen(&mut entry.exec, &mut world);
-        if entry.exec.is_over() {
-            self.execs.remove(&slot);
+        act(&mut entry.exec, &mut context);
+        if entry.exec.is_finished() {
+            self.execs.remove(&key);
             return Ok(());
         }
-        for (port, registered) in Port::ALL.into_iter().zip(&mut entry.registered) {
+        for (exec_fd, registered) in ExecFd::ALL.into_iter().zip(&mut entry.registered) {
             let before = *registered;
             *registered = EpollFlags::empty();
-            // An fd that was closed has left epoll by itself.
-            if let Some((fd, wanted)) = entry.exec.port(port) {
-                self.poller.update(fd, Source::Exec(slot, port), before, wanted)?;
-                *registered = wanted;
+            // epoll drops closed descriptors by itself.
+            if let Some((fd, interest)) = entry.exec.fd(exec_fd) {
+                self.poller.modify(fd, EventSource::Exec(key, exec_fd), before, interest)?;
+                *registered = interest;
             }
         }
         Ok(())
     }
 }
 
-/// Whether the sender of a SIGTERM may end the runner. As PID 1 it is among tools of its own user, who
-/// may not: by 0 the kernel says that a sender is outside of our namespace.
-fn may_end_us(signal: &siginfo) -> bool {
+/// Whether the sender of a SIGTERM may stop the runner. Tools of PID 1 run as its user and must
+/// not; the kernel reports pid 0 for senders outside of the PID namespace.
+fn may_stop_runner(signal: &siginfo) -> bool {
     signal.ssi_pid == 0 || std::process::id() != 1
-}
-
-/// How far before PID 1 the kernel ends tools when memory runs out: half a sidecar's memory.
-const TOOLS_FIRST: i16 = 500;
-
-/// A frame of the control connection.
-enum Command {
-    Setup(Setup),
-    Start(Box<Start>),
-    Cancel(u32, CancelCause, Interrupt),
-    Kill(u32, Signal, ExecId),
-    /// Bytes of a client's; none at its end.
-    Tunnel(u32, Vec<u8>),
-    Retire,
 }

@@ -1,16 +1,16 @@
-//! Sidecars as containers of an engine's (`spec/containers.md`).
+//! Sidecars as containers of an engine (`spec/containers.md`).
 //!
-//! A container is started from any image with the runner of ours as its first process, and the runner
-//! comes to us: it connects to a socket in a folder that is mounted read-only, which is gone as soon
-//! as it has. Nothing listens after that, on either side.
+//! A container is started from any image with the runner as its first process. The runner connects to a
+//! socket in a directory that is mounted read-only; the socket is then closed and removed.
 
 mod agent;
-mod apart;
 mod attach;
-mod door;
+mod engine_stderr;
 mod images;
 mod kind;
+mod network_isolation;
 mod pod;
+mod runner_listener;
 mod starting;
 
 use std::ffi::OsString;
@@ -19,13 +19,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_engine::{
-    ContainerSpec, Engine, EngineCommand, EngineError, Labels, Limits, Mount, Value,
+    ContainerLimits, ContainerSpec, Engine, EngineCommand, EngineError, Labels, Mount, Value,
 };
 use aifo_types::{Kind, Subnet};
 use tokio::sync::{Mutex, RwLock, watch};
 
-use crate::backend::{Backend, SidecarError, Starting};
+use crate::backend::{Backend, Starting};
 use crate::caches::Caches;
+use crate::error::SidecarError;
 use crate::local::Transport;
 use crate::progress::Progress;
 
@@ -37,64 +38,64 @@ pub use self::kind::{
     cache_volume_owner,
 };
 
-/// What the containers of a session have in common.
+/// The configuration of all containers of a session.
 #[derive(Clone, Debug)]
 pub struct ContainerConfig {
-    /// The engine that runs them.
+    /// The engine.
     pub engine: Engine,
-    /// The session, in whose name everything is made.
+    /// The labels of the session.
     pub labels: Labels,
-    /// The `aifo-shim` binary, which is the runner; on the engine's host, and statically linked.
+    /// The `aifo-shim` binary, which is also the runner; on the engine's host, statically linked.
     pub runner_program: PathBuf,
-    /// A folder of the session's own, in which each runner has one for its socket.
+    /// A directory of the session, with a subdirectory for the socket of each runner.
     pub sockets: PathBuf,
     /// The workspace root; a real path.
     pub workspace: PathBuf,
     /// The session's temporary directory; a real path.
     pub tmp: PathBuf,
-    /// Which image a kind is made from.
+    /// The image of each kind.
     pub images: Images,
-    /// What the containers are connected to.
+    /// The network of the containers.
     pub net: Net,
-    /// Ports of the session that the host can be reached at, as the engine's `--publish` has them.
+    /// Published ports, as values of the engine's `--publish`.
     pub publish: Vec<String>,
-    /// What podman takes networks from, in its order, where its settings say something of their own.
-    /// With none its rules alone keep sessions apart.
+    /// Podman's address pools, in its order, if they are not the defaults. With an empty list only
+    /// podman's own rules isolate sessions.
     pub pools: Option<Vec<Subnet>>,
-    /// What each container may use.
-    pub limits: Limits,
-    /// What the runners are reached by.
+    /// The resource limits of each container.
+    pub limits: ContainerLimits,
+    /// The transport of the control connections.
     pub transport: Transport,
-    /// Where tools keep downloads and builds.
+    /// The caches of downloads and builds.
     pub caches: Caches,
-    /// What else of the user's is let in, by the user's own wish.
+    /// Files and sockets of the user's that the user has admitted.
     pub admitted: Vec<Admitted>,
-    /// The container that the agent runs in, if it does in one.
+    /// The agent's container, if the agent runs in one.
     pub agent: Option<AgentContainer>,
 }
 
-/// What the containers of a session are connected to.
+/// The network of a session's containers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Net {
-    /// One network stack for all: a server in one is at `localhost` in the others.
+    /// One network stack for all containers, with its `localhost`.
     #[default]
     Shared,
-    /// A network of the session's, and a stack for each.
+    /// One network, and a stack for each container.
     Separate,
-    /// Nothing.
+    /// Loopback only.
     None,
-    /// The host's own, with everything that listens there.
+    /// The host's network stack.
     Host,
 }
 
-/// Something of the user's that sidecars get to see.
+/// A file or socket of the user's that sidecars may use.
 #[derive(Clone, Debug)]
 pub struct Admitted {
-    /// Which kinds get it; `None` for all.
+    /// The kind that gets it; `None` for all.
     pub kind: Option<Kind>,
-    /// Where it is mounted, read-only, if it is a file or a folder.
+    /// Its read-only mount, if it is a file or a directory.
     pub mount: Option<Mount>,
-    /// What tells tools of it.
+    /// The variables by which tools find it.
     pub variables: Vec<(OsString, Value)>,
 }
 
@@ -105,27 +106,27 @@ pub struct ContainerBackend(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     config: ContainerConfig,
-    /// What holds the session's network, once there is something.
+    /// The session's network, once it exists.
     pod: Mutex<Option<pod::Pod>>,
-    /// Whether nothing is to come up any more.
-    called_off: watch::Sender<bool>,
-    /// Held for reading by whatever has been begun, until the engine has done it.
-    begun: Arc<RwLock<()>>,
+    /// Whether starts are cancelled.
+    cancelled: watch::Sender<bool>,
+    /// Held for reading by each start, until the engine's command has ended.
+    in_progress: Arc<RwLock<()>>,
 }
 
 impl ContainerBackend {
-    /// A backend that has started nothing yet.
+    /// Returns a backend without containers.
     pub fn new(config: ContainerConfig) -> Self {
         ContainerBackend(Arc::new(Shared {
             config,
             pod: Mutex::new(None),
-            called_off: watch::Sender::new(false),
-            begun: Arc::default(),
+            cancelled: watch::Sender::new(false),
+            in_progress: Arc::default(),
         }))
     }
 
-    /// Every command that sidecars of these kinds, and the agent, would be started with, in order, and
-    /// that would take them down. Errors: a path cannot be mounted.
+    /// Returns the commands that start sidecars of these kinds and the agent's container, in order, and
+    /// those that remove them. Errors: a path cannot be mounted.
     pub fn plan(&self, kinds: &[Kind]) -> Result<Vec<EngineCommand>, EngineError> {
         let shared = &self.0;
         let agent = shared.config.agent.iter().map(|_| Kind::agent());
@@ -145,20 +146,20 @@ impl ContainerBackend {
         Ok(commands)
     }
 
-    /// Nothing is to come up any more: what the engine still fetches is given up.
-    pub fn call_off(&self) {
-        self.0.called_off.send_replace(true);
+    /// Cancels starts: aborts pulls, and starts no further container.
+    pub fn cancel_starts(&self) {
+        self.0.cancelled.send_replace(true);
     }
 
-    /// Calls off what is on its way up, removes all that is left of the session on the engine, and
-    /// returns when nothing is; nothing can be started afterwards. Errors: the engine did not do it.
+    /// Cancels starts, removes everything of the session from the engine, and returns when nothing is
+    /// left. Nothing can be started afterwards. Errors: a command of the engine failed.
     pub async fn clean(&self) -> Result<(), EngineError> {
         let shared = &self.0;
-        self.call_off();
-        // What an engine has begun it ends, whoever asked for it; only then can all of it be seen.
-        let settled = tokio::time::timeout(SETTLING, shared.begun.write()).await;
+        self.cancel_starts();
+        // A container whose creation is in progress is not listed yet, so wait for the starts.
+        let settled = tokio::time::timeout(SETTLE_TIMEOUT, shared.in_progress.write()).await;
         if settled.is_err() {
-            tracing::warn!("{} is still busy with a start", shared.config.engine.flavor());
+            tracing::warn!("{} is still starting a container", shared.config.engine.flavor());
         }
         if let Ok(mut pod) = shared.pod.try_lock() {
             pod.take();
@@ -167,43 +168,43 @@ impl ContainerBackend {
     }
 }
 
-/// Removes the containers and the network of a session, whoever made them.
+/// Removes the containers and the network of a session.
 pub async fn remove_session(engine: &Engine, session: &str) -> Result<(), EngineError> {
     let mut failure = None;
-    for _ in 0..ATTEMPTS {
+    for _ in 0..REMOVE_ATTEMPTS {
         let containers = engine.containers(Some(session)).await?;
         let names: Vec<_> = containers.into_iter().map(|container| container.name).collect();
         failure = engine.remove_containers(&names).await.err();
         for network in engine.networks(Some(session)).await? {
-            // It may still hold a container that is on its way out.
+            // This fails while a container in it is being removed.
             failure = engine.remove_network(&network.name).await.err().or(failure);
         }
         if failure.is_none() && names.is_empty() {
             return Ok(());
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(REMOVE_PAUSE).await;
     }
     failure.map_or(Ok(()), Err)
 }
 
-/// Containers that remove themselves do so in a moment; after so many times [`PAUSE`] something is
+/// Containers that remove themselves do so in a moment; after so many times [`REMOVE_PAUSE`] something is
 /// wrong.
-const ATTEMPTS: u32 = 50;
-const PAUSE: Duration = Duration::from_millis(100);
+const REMOVE_ATTEMPTS: u32 = 50;
+const REMOVE_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long an engine may take for the container that it is at. Pulls are not waited for.
-const SETTLING: Duration = Duration::from_secs(20);
+/// Time for an engine to finish the creation of a container. Pulls are aborted.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Backend for ContainerBackend {
     fn start(&self, kind: Kind, progress: Progress) -> Starting {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            let begun = Arc::clone(&shared.begun).read_owned().await;
+            let in_progress = Arc::clone(&shared.in_progress).read_owned().await;
             let of = kind.clone();
-            // On its own: a command that is killed halfway leaves what nobody can see yet. Whoever does
-            // not wait any more lets the runner go as soon as it is there.
+            // In its own task: a killed command can leave a container that is not listed yet. If the
+            // caller has stopped waiting, the runner is dropped and ends.
             let start = tokio::spawn(async move {
-                let _begun = begun;
+                let _in_progress = in_progress;
                 shared.start_runner(of, &progress).await
             });
             let failed = |error| SidecarError::Start { kind, source: std::io::Error::other(error) };
@@ -220,12 +221,10 @@ impl Shared {
         }
     }
 
-    /// The image of a kind's container.
     fn image(&self, kind: &Kind) -> String {
         self.agent(kind).map_or_else(|| self.config.images.of(kind), |agent| agent.image.clone())
     }
 
-    /// The container of a kind.
     fn sidecar(&self, kind: &Kind) -> ContainerSpec {
         match self.agent(kind) {
             Some(agent) => agent::container(self, agent),
@@ -233,7 +232,6 @@ impl Shared {
         }
     }
 
-    /// The agent's container, if this is its kind.
     fn agent(&self, kind: &Kind) -> Option<&AgentContainer> {
         self.config.agent.as_ref().filter(|_| *kind == Kind::agent())
     }

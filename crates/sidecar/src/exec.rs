@@ -1,69 +1,112 @@
-//! One exec of a runner, seen from outside.
+//! Starts execs in a runner and follows them.
 
-use aifo_wire::{CancelCause, Exit, Interrupt, StartError};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use aifo_wire::{CancelCause, Frame, Interrupt, Start};
 use tokio::sync::mpsc;
 
-use crate::lease::Stay;
+use crate::event::ExecEvent;
 use crate::runner::Runner;
+use crate::tunnel::{self, RelayTarget};
+use crate::usage::UsageGuard;
 
-/// A tool that a runner was asked to start. Dropped before its end, it is cancelled: the runner ends
-/// the tool by the ladder.
+/// A tool that a runner starts or has started. If this is dropped before the tool has ended, the
+/// runner ends the tool by signal escalation.
 #[derive(Debug)]
 pub struct Exec {
     runner: Runner,
     serial: u32,
     events: mpsc::UnboundedReceiver<ExecEvent>,
-    over: bool,
-    /// What keeps the runner from being asked to go.
-    stay: Option<Stay>,
+    ended: bool,
+    /// Prevents the runner from being retired.
+    usage: Option<UsageGuard>,
 }
 
-/// What a runner tells of an exec.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ExecEvent {
-    /// The tool runs.
-    Started,
-    /// It could not be started; the last event.
-    NotStarted(StartError),
-    /// The client whose connection was handed on has left; the tool is being ended.
-    ClientLeft,
-    /// It has ended; the last event.
-    Ended(Exit),
+impl Runner {
+    /// Starts a tool on `fds`: as many descriptors as the `Start` names, in its order. The result
+    /// arrives as events. Sets the serial of the `Start`.
+    ///
+    /// To a runner that takes no descriptors the streams are relayed instead: through the client's
+    /// connection, or into the pipe for the tool's output if there is no client. `Started` reports
+    /// this to the client.
+    pub fn start(&self, mut start: Start, fds: Vec<OwnedFd>) -> Exec {
+        let control = self.control();
+        let (events_sender, events) = mpsc::unbounded_channel();
+        let serial = control.replies().next_serial();
+        start.serial = serial;
+        if let Some(cwd) = &mut start.invocation.cwd {
+            self.translation().apply(cwd);
+        }
+        let fds = if control.takes_descriptors() {
+            control.replies().execs.insert(serial, events_sender);
+            fds
+        } else {
+            self.start_relayed(&mut start, fds, events_sender);
+            Vec::new()
+        };
+        if self.is_lost() {
+            // No reply would come.
+            control.forget_exec(serial);
+            control.forget_tunnel(serial);
+        }
+        control.send(&Frame::Start(Box::new(start)), fds);
+        let runner = self.clone();
+        Exec { runner, serial, events, ended: false, usage: None }
+    }
+
+    /// Starts a task that relays the bytes which passed descriptors would carry.
+    fn start_relayed(
+        &self,
+        start: &mut Start,
+        fds: Vec<OwnedFd>,
+        events_sender: mpsc::UnboundedSender<ExecEvent>,
+    ) {
+        let (serial, control) = (start.serial, Arc::clone(self.control()));
+        let (messages_sender, messages) = mpsc::unbounded_channel();
+        let mut replies = self.control().replies();
+        match tunnel::relay_streams(start, fds) {
+            RelayTarget::Client(client) => {
+                replies.execs.insert(serial, events_sender);
+                replies.tunnels.insert(serial, messages_sender);
+                tokio::spawn(tunnel::relay_client(control, serial, client, messages));
+            }
+            RelayTarget::Output(pipe) => {
+                replies.tunnels.insert(serial, messages_sender);
+                tokio::spawn(tunnel::relay_output(control, serial, pipe, messages, events_sender));
+            }
+            RelayTarget::None => {
+                replies.execs.insert(serial, events_sender);
+            }
+        }
+    }
 }
 
 impl Exec {
-    pub(crate) fn new(
-        runner: Runner,
-        serial: u32,
-        events: mpsc::UnboundedReceiver<ExecEvent>,
-    ) -> Self {
-        Exec { runner, serial, events, over: false, stay: None }
-    }
-
-    pub(crate) fn staying(mut self, stay: Stay) -> Self {
-        self.stay = Some(stay);
+    pub(crate) fn holding(mut self, usage: UsageGuard) -> Self {
+        self.usage = Some(usage);
         self
     }
 
-    /// The runner that has it.
+    /// Returns the runner of the tool.
     pub fn runner(&self) -> &Runner {
         &self.runner
     }
 
-    /// Waits for the next event. `None` if the runner was lost before the last. Cancel-safe.
+    /// Waits for the next event. `None` if the runner was lost before the last one. Cancel-safe.
     pub async fn next(&mut self) -> Option<ExecEvent> {
         let event = self.events.recv().await;
-        self.over = !matches!(event, Some(ExecEvent::Started | ExecEvent::ClientLeft));
+        self.ended = !matches!(event, Some(ExecEvent::Started | ExecEvent::ClientLeft));
         event
     }
 
-    /// What can end the tool while somebody waits for the next event.
+    /// Returns a handle that can end the tool while a task waits for the next event.
     pub fn canceller(&self) -> Canceller {
         Canceller { runner: self.runner.clone(), serial: self.serial }
     }
 }
 
-/// Ends an exec from outside. It keeps the runner's connection open, but not the exec alive.
+/// Ends an exec. It keeps the runner's connection open, but not the exec alive.
 #[derive(Clone, Debug)]
 pub struct Canceller {
     runner: Runner,
@@ -71,17 +114,18 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// Asks the runner to end the tool. The ending still comes as an event.
+    /// Has the runner end the tool. The ending still arrives as an event.
     pub fn cancel(&self, cause: CancelCause, interrupt: Interrupt) {
-        self.runner.cancel(self.serial, cause, interrupt);
+        self.runner.control().cancel(self.serial, cause, interrupt);
     }
 }
 
 impl Drop for Exec {
     fn drop(&mut self) {
-        self.runner.forget(self.serial);
-        if !self.over {
-            self.runner.cancel(self.serial, CancelCause::Disconnect, Interrupt::Send);
+        let control = self.runner.control();
+        control.forget_exec(self.serial);
+        if !self.ended {
+            control.cancel(self.serial, CancelCause::Disconnect, Interrupt::Send);
         }
     }
 }

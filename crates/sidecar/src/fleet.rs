@@ -7,19 +7,20 @@ use std::time::Duration;
 use aifo_types::Kind;
 use tokio::sync::watch;
 
-use crate::backend::{Backend, SidecarError};
+use crate::backend::Backend;
+use crate::error::SidecarError;
 use crate::lease::Lease;
 use crate::progress::Reporter;
-use crate::seat::{Running, Seat};
+use crate::slot::{RunningKinds, SidecarSlot};
 
 /// All sidecars of a session, by kind.
 pub struct Fleet {
     kinds: Vec<Kind>,
-    seats: Vec<Arc<Seat>>,
-    /// What runs on the host itself.
-    host: Arc<Seat>,
+    slots: Vec<Arc<SidecarSlot>>,
+    /// The unconfined runner for the host.
+    host: Arc<SidecarSlot>,
     startup: Startup,
-    running: Arc<Running>,
+    running: Arc<RunningKinds>,
 }
 
 /// When sidecars are started.
@@ -27,18 +28,17 @@ pub struct Fleet {
 pub enum Startup {
     /// All of them, before the first call.
     AtOnce,
-    /// Each by the first call that needs it.
+    /// Each when a call first needs it.
     OnDemand {
-        /// How long one may have nothing to do until it is stopped; `None` for ever. What a tool left in
-        /// the background is something to do.
+        /// The idle time after which a sidecar is stopped; `None` for never. A sidecar with background
+        /// processes is not idle.
         idle_stop: Option<Duration>,
     },
 }
 
 impl Fleet {
-    /// Offers a sidecar of every kind, and starts them all at once if they are to be there at once. If
-    /// one fails then, the others are taken down again. `host` is for what runs on the host itself; it
-    /// starts when it is first needed.
+    /// Returns the fleet of these kinds. With [`Startup::AtOnce`] starts all sidecars; if one fails, stops
+    /// the others. `host` starts the runner for the host when it is first needed.
     pub async fn start(
         backend: Box<dyn Backend>,
         host: Box<dyn Backend>,
@@ -47,19 +47,20 @@ impl Fleet {
         reporter: Reporter,
     ) -> Result<Self, Arc<SidecarError>> {
         let backend: Arc<dyn Backend> = backend.into();
-        let running = Arc::new(Running::default());
+        let running = Arc::new(RunningKinds::default());
         let idle_stop = match startup {
             Startup::AtOnce => None,
             Startup::OnDemand { idle_stop } => idle_stop,
         };
-        let seats = kinds.iter().map(|kind| {
+        let slots = kinds.iter().map(|kind| {
             let (backend, running) = (Arc::clone(&backend), Arc::clone(&running));
-            Seat::new(kind.clone(), backend, reporter.clone(), idle_stop, running)
+            SidecarSlot::new(kind.clone(), backend, reporter.clone(), idle_stop, running)
         });
-        let seats: Vec<_> = seats.collect();
-        // It is no sidecar, so nobody is told of it.
-        let host = Seat::new(Kind::host(), host.into(), Reporter::default(), None, Arc::default());
-        let fleet = Fleet { kinds, seats, host, startup, running };
+        let slots: Vec<_> = slots.collect();
+        // Not a sidecar, so its events are not reported.
+        let host =
+            SidecarSlot::new(Kind::host(), host.into(), Reporter::default(), None, Arc::default());
+        let fleet = Fleet { kinds, slots, host, startup, running };
         if startup == Startup::AtOnce {
             fleet.start_all().await?;
         }
@@ -67,7 +68,7 @@ impl Fleet {
     }
 
     async fn start_all(&self) -> Result<(), Arc<SidecarError>> {
-        let starting: Vec<_> = self.seats.iter().map(Seat::begin).collect();
+        let starting: Vec<_> = self.slots.iter().map(SidecarSlot::begin_start).collect();
         let mut failure = None;
         for started in starting {
             if let Err(error) = started.await {
@@ -83,53 +84,53 @@ impl Fleet {
         }
     }
 
-    /// The kinds of this session, whether or not they run.
+    /// Returns the kinds of this session, running or not.
     pub fn offered(&self) -> &[Kind] {
         &self.kinds
     }
 
-    /// When they are started.
+    /// Returns when sidecars are started.
     pub fn startup(&self) -> Startup {
         self.startup
     }
 
-    /// Those that run at the moment, and a word whenever that changes.
+    /// Returns a receiver of the running kinds.
     pub fn running(&self) -> watch::Receiver<BTreeSet<Kind>> {
         self.running.subscribe()
     }
 
-    /// The sidecar of a kind if it is up, without any wait.
+    /// Leases the sidecar of a kind if it runs, without waiting.
     pub fn ready(&self, kind: &Kind) -> Option<Lease> {
-        self.seat(kind)?.ready()
+        self.slot(kind)?.ready()
     }
 
-    /// The sidecar of a kind, started if it has to be: once for all who wait for it, and they are all
-    /// told the same if that fails. The next one tries again. A kind on its way up holds nobody up who
-    /// needs another.
+    /// Leases the sidecar of a kind, and starts it first if it does not run. One start serves all waiting
+    /// callers, who get the same error if it fails; the next call tries again. Starts of different kinds
+    /// do not wait for each other.
     pub async fn lease(&self, kind: &Kind) -> Result<Lease, Arc<SidecarError>> {
-        match self.seat(kind) {
-            Some(seat) => seat.lease().await,
+        match self.slot(kind) {
+            Some(slot) => slot.lease().await,
             None => Err(Arc::new(SidecarError::NotRunning(kind.clone()))),
         }
     }
 
-    /// The runner on the host itself, of the kind `host`, which is no sidecar's.
+    /// Leases the runner for the host, of the kind `host`.
     pub async fn host(&self) -> Result<Lease, Arc<SidecarError>> {
         self.host.lease().await
     }
 
-    /// Takes all sidecars down and returns when nothing of them is left.
+    /// Stops all sidecars and returns when nothing of them is left.
     pub async fn stop(&self) {
-        let seats = self.seats.iter().chain([&self.host]).map(Arc::clone);
-        let closing = seats.map(|seat| tokio::spawn(async move { seat.close().await }));
+        let slots = self.slots.iter().chain([&self.host]).map(Arc::clone);
+        let closing = slots.map(|slot| tokio::spawn(async move { slot.close().await }));
         for closed in closing.collect::<Vec<_>>() {
-            // A task that only waits has nothing to panic about.
+            // The task only waits, and does not panic.
             let _ = closed.await;
         }
     }
 
-    fn seat(&self, kind: &Kind) -> Option<&Arc<Seat>> {
-        self.seats.iter().find(|seat| seat.kind() == kind)
+    fn slot(&self, kind: &Kind) -> Option<&Arc<SidecarSlot>> {
+        self.slots.iter().find(|slot| slot.kind() == kind)
     }
 }
 

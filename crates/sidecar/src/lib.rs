@@ -1,13 +1,13 @@
-//! Sidecars: bring a runner up, have it start tools, take it down.
+//! Sidecars: starts runners, starts tools in them, and stops them.
 //!
-//! In scope: the [`Backend`] trait, which only answers "give me a connection to a runner of this
-//! kind"; the local backend, where a sidecar is a child process under a guard; [`Runner`], our end
-//! of a control connection, over which tools are started on descriptors of their clients';
-//! [`Exec`], what the runner tells of one of them; and [`Fleet`], the sidecars of one session, at once
-//! or each when it is first needed.
+//! In scope: the [`Backend`] trait, which returns a connection to a runner of a kind; the local
+//! backend, whose sidecars are child processes under guards, and the backends with containers;
+//! [`Runner`], a control connection over which tools are started on their clients' descriptors;
+//! [`Exec`], the events of one tool; and [`Fleet`], the sidecars of one session, started at once or each
+//! when it is first needed.
 //!
-//! Out of scope: which tool goes where (`aifo-policy`), what a client is told (`aifo-proxy`), and
-//! what happens at the other end (`aifo-runner`): the two meet on the frames of `spec/runner.md`.
+//! Out of scope: routes (`aifo-policy`), responses to clients (`aifo-proxy`), and the runner's end of the
+//! connection (`aifo-runner`). `spec/runner.md` defines the frames between the two.
 //!
 //! Everything here runs on a tokio runtime of any flavour.
 //!
@@ -16,7 +16,7 @@
 //! use std::sync::Arc;
 //! use aifo_sidecar::{Backend, Fleet, Reporter, SidecarError, Startup};
 //! use aifo_types::{ExecId, Kind};
-//! use aifo_wire::{Elsewhere, Environment, Invocation, Start, Tell};
+//! use aifo_wire::{OutsideDirectory, Environment, Invocation, Start, Reports};
 //!
 //! # async fn run(sidecars: Box<dyn Backend>, host: Box<dyn Backend>) -> Result<(), Arc<SidecarError>> {
 //! let rust = Kind::parse("rust").expect("a kind");
@@ -31,14 +31,14 @@
 //! let start = Start {
 //!     serial: 0,
 //!     id: ExecId::parse(b"e1").expect("an id"),
-//!     elsewhere: Elsewhere::Refuse,
+//!     outside_directory: OutsideDirectory::Refuse,
 //!     program: None,
 //!     environment: Environment::All,
 //!     client: None,
-//!     tell: Tell::Start,
+//!     reports: Reports::StartAndExit,
 //!     invocation: Invocation::plain(argv, None),
 //! };
-//! // What the tool prints goes straight to our own stdout.
+//! // The tool writes directly to this program's stdout.
 //! let stdout = std::io::stdout();
 //! let stdout: OwnedFd = std::os::fd::AsFd::as_fd(&stdout).try_clone_to_owned().expect("it is open");
 //! let mut exec = fleet.lease(&rust).await?.start(start, vec![stdout]);
@@ -50,12 +50,15 @@
 //! # }
 //! ```
 //!
-//! Architecture invariant: whoever uses a [`Runner`] cannot tell which backend brought it up.
+//! Architecture invariant: a [`Runner`] is used alike, whichever backend started it.
 
 mod backend;
 mod caches;
 mod cargo_home;
 mod container;
+mod control;
+mod error;
+mod event;
 mod exec;
 mod fleet;
 mod lease;
@@ -65,23 +68,26 @@ mod outbox;
 mod places;
 mod progress;
 mod runner;
-mod seat;
+mod slot;
 mod socket;
 mod translation;
 mod tunnel;
+mod usage;
 
-pub use backend::{Backend, SidecarError, Starting};
+pub use backend::{Backend, Starting};
 pub use caches::{CacheOwner, Caches, ProjectKey};
 pub use container::{
     Admitted, AgentContainer, AttachBackend, AttachConfig, CONTAINER_HOME, CONTAINER_TMP,
     CONTAINER_WORKSPACE, ContainerBackend, ContainerConfig, Images, Net, cache_volume_owner,
     remove_session,
 };
-pub use exec::{Canceller, Exec, ExecEvent};
+pub use error::SidecarError;
+pub use event::ExecEvent;
+pub use exec::{Canceller, Exec};
 pub use fleet::{Fleet, Startup};
 pub use lease::Lease;
 pub use local::{LocalBackend, LocalConfinement, Transport};
 pub use places::{LocalCache, local_caches};
-pub use progress::{News, Progress, Reporter};
+pub use progress::{Progress, Reporter, SidecarEvent};
 pub use runner::Runner;
 pub use socket::{Socket, on_reactor};

@@ -1,11 +1,11 @@
-//! The way to a runner: a socket on which descriptors come along, or two pipes that carry bytes alone.
+//! The transport of a control connection: a socket that carries descriptors, or two pipes.
 
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use aifo_process::{Waiting, send_with_fds};
+use aifo_process::{SendMode, send_with_fds};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::{read, write};
@@ -15,21 +15,20 @@ use tokio::sync::Notify;
 
 use crate::socket::{Socket, on_reactor};
 
-/// A connected control connection on the reactor. One reader and one writer at a time.
+/// A control connection's transport on the reactor. One reader and one writer at a time.
 #[derive(Debug)]
 pub(crate) enum Link {
     Socket(Socket),
     Pipes(Pipes),
 }
 
-/// Two pipes, one each way.
 #[derive(Debug)]
 pub(crate) struct Pipes {
     reader: AsyncFd<OwnedFd>,
-    /// `None` once nothing more is to be said: to close it is how a runner learns of that.
+    /// `None` after shutdown. The runner reads the end of the stream.
     writer: Mutex<Option<AsyncFd<OwnedFd>>>,
-    /// Nothing more is to be heard.
-    deaf: Notify,
+    /// Notified when reading is shut down.
+    read_closed: Notify,
 }
 
 impl Link {
@@ -37,7 +36,7 @@ impl Link {
         Ok(Link::Socket(Socket::new(fd)?))
     }
 
-    /// Two pipes, which do not block from now on.
+    /// Registers two pipes. Sets `O_NONBLOCK`.
     pub(crate) fn pipes(reader: OwnedFd, writer: OwnedFd) -> io::Result<Self> {
         for fd in [&reader, &writer] {
             fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
@@ -45,22 +44,21 @@ impl Link {
         Ok(Link::Pipes(Pipes {
             reader: on_reactor(reader, Interest::READABLE)?,
             writer: Mutex::new(Some(on_reactor(writer, Interest::WRITABLE)?)),
-            deaf: Notify::new(),
+            read_closed: Notify::new(),
         }))
     }
 
-    /// Whether descriptors come along.
     pub(crate) fn takes_descriptors(&self) -> bool {
         matches!(self, Link::Socket(_))
     }
 
-    /// Sends a part of `bytes`, as much as there is room for at once, with `fds` if the link takes
-    /// any. Errors: EAGAIN if there is none; anything else means that the runner is gone.
+    /// Sends a part of `bytes` without waiting, with `fds` if the link takes descriptors, and returns the
+    /// number of bytes. Errors: EAGAIN if there is no room; any other means that the runner is lost.
     pub(crate) fn try_send(&self, bytes: &[u8], fds: &[OwnedFd]) -> nix::Result<usize> {
         match self {
             Link::Socket(socket) => {
                 let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-                send_with_fds(socket.as_fd(), bytes, &fds, Waiting::Refuse)
+                send_with_fds(socket.as_fd(), bytes, &fds, SendMode::NonBlocking)
             }
             Link::Pipes(pipes) => match &*pipes.writer() {
                 Some(writer) => write(writer.get_ref(), bytes),
@@ -69,14 +67,14 @@ impl Link {
         }
     }
 
-    /// Waits until there may be room. It can be wrong; the next attempt tells. Cancel-safe.
+    /// Waits until there may be room. Can return early. Cancel-safe.
     pub(crate) async fn writable(&self) -> io::Result<()> {
         match self {
             Link::Socket(socket) => socket.writable().await,
             Link::Pipes(pipes) => {
                 std::future::poll_fn(|context| match &*pipes.writer() {
                     Some(writer) => writer.poll_write_ready(context).map(|ready| {
-                        // Forgotten before the next attempt, so an event in between is never lost.
+                        // Cleared before the next attempt, so that no event in between is lost.
                         ready.map(|mut ready| ready.clear_ready())
                     }),
                     None => std::task::Poll::Ready(Err(Errno::EPIPE.into())),
@@ -86,20 +84,19 @@ impl Link {
         }
     }
 
-    /// Reads what is there, at least one byte; 0 is the end. Cancel-safe.
+    /// Waits for bytes and reads them; 0 at the end. Cancel-safe.
     pub(crate) async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Link::Socket(socket) => socket.receive(buffer).await,
             Link::Pipes(pipes) => {
                 tokio::select! {
                     read = pipes.receive(buffer) => read,
-                    () = pipes.deaf.notified() => Ok(0),
+                    () = pipes.read_closed.notified() => Ok(0),
                 }
             }
         }
     }
 
-    /// Ends one direction, or both.
     pub(crate) fn shutdown(&self, how: Shutdown) {
         match self {
             Link::Socket(socket) => socket.shutdown(how),
@@ -108,7 +105,7 @@ impl Link {
                     *pipes.writer() = None;
                 }
                 if how != Shutdown::Write {
-                    pipes.deaf.notify_one();
+                    pipes.read_closed.notify_one();
                 }
             }
         }

@@ -12,57 +12,58 @@ use aifo_types::{Kind, env};
 use aifo_wire::Setup;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, pipe2};
 
-use crate::backend::{Backend, SidecarError, Starting};
+use crate::backend::{Backend, Starting};
 use crate::caches::Caches;
+use crate::error::SidecarError;
 use crate::places::{Places, Site};
 use crate::progress::Progress;
-use crate::runner::{Runner, pair};
+use crate::runner::Runner;
 
-/// Sidecars on this machine, each a runner below a guard that outlives it.
+/// Sidecars on this machine. Each is a runner under a guard, which outlives it.
 ///
-/// A tool sees the user's own home and the given PATH. Confined, it can write only in its place;
-/// either way it can read whatever the user can.
+/// A tool has the user's home and the given PATH. A confined tool can write only to the session's
+/// directories and caches. Every tool can read what the user can read.
 #[derive(Clone, Debug)]
 pub struct LocalBackend {
-    /// The `aifo-shim` binary, which is the runner too.
+    /// The `aifo-shim` binary, which is also the runner.
     pub runner_program: PathBuf,
     /// The workspace root; a real path.
     pub workspace: PathBuf,
-    /// The session's temporary directory; a real path, and the tools' TMPDIR. `None`: tools have the
-    /// caller's own, and start in the workspace alone.
+    /// The session's temporary directory; a real path, and the tools' TMPDIR. With `None` tools keep the
+    /// caller's TMPDIR and start only in the workspace.
     pub tmp: Option<PathBuf>,
-    /// The PATH in which tools are found. The shims' folder must not be in it.
+    /// The tools' PATH, without the shims' directory.
     pub path: OsString,
-    /// The limit on open files that tools get.
+    /// The tools' limit of open files.
     pub open_files: ResourceLimit,
-    /// Whether tools are held to their place.
+    /// Whether tools are confined.
     pub confinement: LocalConfinement,
-    /// What the control connections carry.
+    /// The transport of the control connections.
     pub transport: Transport,
-    /// Where tools keep downloads and builds.
+    /// The caches of downloads and builds.
     pub caches: Caches,
 }
 
-/// What a runner's control connection carries (`spec/runner.md#stream-transport`).
+/// The transport of a runner's control connection (`spec/runner.md#stream-transport`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
-    /// Frames, and descriptors with them: a unix socket.
+    /// A unix socket: frames with descriptors.
     #[default]
     Descriptors,
-    /// Frames alone: two pipes. No machine needs it for processes of its own; it is there to see what
-    /// runners do that no descriptor reaches.
+    /// Two pipes: frames alone. Local sidecars use it only to test runners without descriptors.
     Stream,
 }
 
-/// Whether the tools of local sidecars may write where the user may.
+/// The write access of the tools of local sidecars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalConfinement {
-    /// Only below the workspace, in the session's temporary directory and in caches.
+    /// The workspace, the session's temporary directory and caches.
     Confined,
-    /// Wherever the user may.
+    /// Everything that the user may write to.
     Unconfined,
 }
 
@@ -76,16 +77,16 @@ impl Backend for LocalBackend {
 impl LocalBackend {
     async fn start_runner(self, kind: Kind) -> Result<Runner, SidecarError> {
         let failed = |source| SidecarError::Start { kind: kind.clone(), source };
-        let (ours, theirs) = Ends::make(self.transport).map_err(failed)?;
-        let guard = self.spawn_guard(&kind, &theirs).map_err(failed)?;
-        drop(theirs);
+        let (local_end, guard_end) = Ends::create(self.transport).map_err(failed)?;
+        let guard = self.spawn_guard(&kind, &guard_end).map_err(failed)?;
+        drop(guard_end);
         let setup = Setup {
             workspace: vec![bytes(&self.workspace)],
             tmp: self.tmp.iter().map(|tmp| bytes(tmp)).collect(),
             kind: kind.to_string(),
         };
-        let connected = ours.connect(kind, &setup).await;
-        // Without our end of the connection the guard goes by itself.
+        let connected = local_end.connect(kind, &setup).await;
+        // The guard ends when this end of the connection is closed.
         let lost = connected.as_ref().ok().map(Runner::lost);
         tokio::spawn(async move {
             if let Some(lost) = lost {
@@ -122,7 +123,7 @@ impl LocalBackend {
             env: self.environment(&places),
             cwd: None,
             stdio: [Some(stdin), Some(stdout), Some(stderr.as_fd())],
-            // A terminal's Ctrl-C is for the agent, and a tool finds no terminal here.
+            // Ctrl-C at the terminal must reach only the agent; tools have no controlling terminal.
             group: Group::Session,
             limits: vec![self.open_files],
             umask: None,
@@ -132,14 +133,14 @@ impl LocalBackend {
         spawn.spawn().map_err(io::Error::other)
     }
 
-    /// Ours, without what is ours alone, and what this kind of sidecar adds.
+    /// Returns the launcher's environment without `AIFO_` variables, with the variables of the kind.
     fn environment(&self, places: &Places) -> Vec<CString> {
         let tmp = self.tmp.clone().map(|tmp| ("TMPDIR", tmp.into_os_string()));
         let own = [("PATH", self.path.clone())].into_iter().chain(tmp);
         let own: Vec<_> = own.map(|(name, value)| (OsString::from(name), value)).collect();
         let inherited = std::env::vars_os().filter(|(name, _)| {
-            let ours = name.as_bytes().starts_with(env::PREFIX.as_bytes());
-            !ours && own.iter().all(|(own, _)| own != name)
+            let is_own = name.as_bytes().starts_with(env::PREFIX.as_bytes());
+            !is_own && own.iter().all(|(own, _)| own != name)
         });
         let added = places.variables.iter();
         let added = added.map(|(name, value)| (OsString::from(name), value.clone()));
@@ -148,25 +149,27 @@ impl LocalBackend {
     }
 }
 
-/// Either end of a control connection.
+/// One end of a control connection.
 enum Ends {
     Socket(OwnedFd),
     Pipes { reader: OwnedFd, writer: OwnedFd },
 }
 
 impl Ends {
-    /// Ours, and the guard's; neither survives an exec.
-    fn make(transport: Transport) -> io::Result<(Ends, Ends)> {
+    /// Creates the launcher's end and the guard's; both are close-on-exec.
+    fn create(transport: Transport) -> io::Result<(Ends, Ends)> {
         match transport {
             Transport::Descriptors => {
-                let (ours, theirs) = pair()?;
-                Ok((Ends::Socket(ours), Ends::Socket(theirs)))
+                let flags = SockFlag::SOCK_CLOEXEC;
+                let (local, guard) =
+                    socketpair(AddressFamily::Unix, SockType::Stream, None, flags)?;
+                Ok((Ends::Socket(local), Ends::Socket(guard)))
             }
             Transport::Stream => {
-                let (to_us, from_them) = pipe2(OFlag::O_CLOEXEC)?;
-                let (to_them, from_us) = pipe2(OFlag::O_CLOEXEC)?;
-                let ours = Ends::Pipes { reader: to_us, writer: from_us };
-                Ok((ours, Ends::Pipes { reader: to_them, writer: from_them }))
+                let (local_reader, guard_writer) = pipe2(OFlag::O_CLOEXEC)?;
+                let (guard_reader, local_writer) = pipe2(OFlag::O_CLOEXEC)?;
+                let local = Ends::Pipes { reader: local_reader, writer: local_writer };
+                Ok((local, Ends::Pipes { reader: guard_reader, writer: guard_writer }))
             }
         }
     }
@@ -181,13 +184,13 @@ impl Ends {
     }
 }
 
-/// The option of a runner whose control connection is stdin and stdout (`spec/runner.md#options`).
+/// The runner's option for a control connection on stdin and stdout (`spec/runner.md#options`).
 const STREAM: &str = "--stream";
 
-/// The runner's option before a path where tools may write (`spec/runner.md#options`).
+/// The runner's option before a path that tools may write to (`spec/runner.md#options`).
 const WRITE: &str = "--write";
 
-/// Collects the guard, which ends right after it has closed its end of the connection.
+/// Reaps the guard, which ends right after its end of the connection is closed.
 async fn reap_guard(guard: Pid) {
     for attempt in 0..REAP_ATTEMPTS {
         match waitpid(guard, Some(WaitPidFlag::WNOHANG)) {

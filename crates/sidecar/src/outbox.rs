@@ -1,4 +1,4 @@
-//! Messages on their way to a runner.
+//! The queue of frames for a runner.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -7,12 +7,11 @@ use nix::errno::Errno;
 
 use crate::link::Link;
 
-/// Whole frames, each with the fds that go with its first byte. A frame is never left half sent: what
-/// the link does not take waits here, so nobody who sends has to.
+/// Encoded frames, each with the descriptors that travel with its first byte. Senders never wait: the
+/// queue keeps the bytes that the link does not take.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    waiting: VecDeque<Message>,
-    /// Bytes of all of them that are not sent.
+    queue: VecDeque<Message>,
     unsent: usize,
 }
 
@@ -20,31 +19,30 @@ pub(crate) struct Outbox {
 struct Message {
     bytes: Vec<u8>,
     sent: usize,
-    /// Ours are closed as soon as they are on their way.
+    /// Closed as soon as they are sent.
     fds: Vec<OwnedFd>,
 }
 
 impl Outbox {
     pub(crate) fn push(&mut self, bytes: Vec<u8>, fds: Vec<OwnedFd>) {
         self.unsent = self.unsent.saturating_add(bytes.len());
-        self.waiting.push_back(Message { bytes, sent: 0, fds });
+        self.queue.push_back(Message { bytes, sent: 0, fds });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.queue.is_empty()
     }
 
-    /// How many bytes wait.
     pub(crate) fn unsent(&self) -> usize {
         self.unsent
     }
 
-    /// Sends what the link takes at once. An error means that the runner is gone.
+    /// Sends as much as the link takes at once. An error means that the runner is lost.
     pub(crate) fn flush(&mut self, link: &Link) -> nix::Result<()> {
-        while let Some(message) = self.waiting.front_mut() {
+        while let Some(message) = self.queue.front_mut() {
             let rest = message.bytes.get(message.sent..).unwrap_or_default();
             if rest.is_empty() {
-                self.waiting.pop_front();
+                self.queue.pop_front();
                 continue;
             }
             match link.try_send(rest, &message.fds) {

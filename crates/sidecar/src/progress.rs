@@ -1,4 +1,4 @@
-//! What is told of sidecars as they come and go.
+//! Reports the starts and ends of sidecars.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,49 +6,49 @@ use std::time::Duration;
 
 use aifo_types::Kind;
 
-use crate::backend::SidecarError;
+use crate::error::SidecarError;
 
-/// Something that happened to a sidecar.
+/// An event of a sidecar.
 #[derive(Clone, Copy, Debug)]
-pub enum News<'a> {
-    /// It is on its way up.
+pub enum SidecarEvent<'a> {
+    /// It is being started.
     Starting,
-    /// What its start is busy with, in words and without a line end: an image that is fetched, say.
+    /// A line about the current step of its start, without a line end, for example a pull's progress.
     Line(&'a str),
-    /// It is up, after so long.
+    /// It runs; the duration of its start.
     Ready(Duration),
-    /// It did not come up. Nothing of it is left.
+    /// Its start failed. Nothing of it is left.
     Failed(&'a SidecarError),
-    /// It had nothing to do for so long and has gone; the next call starts it anew.
+    /// It was idle for this time and has been stopped. The next call starts it again.
     Idle(Duration),
 }
 
-/// Somebody who wants to know; nobody by default. Called on the reactor, so it must not take long.
+/// A callback for sidecar events; none by default. It runs on the reactor and must not block.
 #[derive(Clone, Default)]
-pub struct Reporter(Option<Arc<Listening>>);
+pub struct Reporter(Option<Arc<Callback>>);
 
-type Listening = dyn Fn(&Kind, News<'_>) + Send + Sync;
+type Callback = dyn Fn(&Kind, SidecarEvent<'_>) + Send + Sync;
 
 impl Reporter {
-    /// Calls `listen` for everything that happens to any sidecar.
-    pub fn new(listen: impl Fn(&Kind, News<'_>) + Send + Sync + 'static) -> Self {
-        Reporter(Some(Arc::new(listen)))
+    /// Calls `callback` for each event.
+    pub fn new(callback: impl Fn(&Kind, SidecarEvent<'_>) + Send + Sync + 'static) -> Self {
+        Reporter(Some(Arc::new(callback)))
     }
 
-    pub(crate) fn tell(&self, kind: &Kind, news: News<'_>) {
-        if let Some(listen) = &self.0 {
-            listen(kind, news);
+    pub(crate) fn report(&self, kind: &Kind, event: SidecarEvent<'_>) {
+        if let Some(callback) = &self.0 {
+            callback(kind, event);
         }
     }
 }
 
 impl fmt::Debug for Reporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Reporter(..)" } else { "Reporter(nobody)" })
+        f.write_str(if self.0.is_some() { "Reporter(..)" } else { "Reporter(none)" })
     }
 }
 
-/// How one start tells what it is busy with. Cheap to clone.
+/// Reports the steps of one start. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Progress {
     kind: Kind,
@@ -60,8 +60,8 @@ impl Progress {
         Progress { kind, reporter }
     }
 
-    /// Tells a line; each stands for the one before.
+    /// Reports a line, which replaces the one before.
     pub fn line(&self, text: &str) {
-        self.reporter.tell(&self.kind, News::Line(text));
+        self.reporter.report(&self.kind, SidecarEvent::Line(text));
     }
 }

@@ -1,105 +1,53 @@
-//! Our end of a runner's control connection.
+//! A connected runner: its start, its signals, its end.
 
-use std::collections::HashMap;
 use std::future::Future;
-use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aifo_types::{ExecId, Kind, Signal};
-use aifo_wire::{
-    CancelCause, Delivery, FRAMES_VERSION, Frame, FrameReader, Interrupt, Setup, Start,
-};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use aifo_wire::{Delivery, FRAMES_VERSION, Frame, FrameReader, Setup};
+use tokio::sync::{oneshot, watch};
 
-use crate::backend::SidecarError;
-use crate::exec::{Exec, ExecEvent};
+use crate::control::{ControlConnection, read_hello};
+use crate::error::SidecarError;
 use crate::link::Link;
-use crate::outbox::Outbox;
-use crate::translation::Translation;
-use crate::tunnel::{self, Load, Told};
+use crate::translation::PathTranslation;
 
-/// A runner that has answered. Cheap to clone; the connection closes with [`Runner::close`] or
-/// with the last clone, and the sidecar ends with it.
+/// A runner that has answered. Cheap to clone. The connection closes with [`Runner::close`] or with
+/// the last clone, and the sidecar ends with it.
 #[derive(Clone, Debug)]
 pub struct Runner {
     kind: Kind,
-    control: Arc<Handle>,
+    control: Arc<ControlHandle>,
     lost: watch::Receiver<bool>,
-    translation: Arc<Translation>,
+    translation: Arc<PathTranslation>,
 }
 
-/// The runner's users hold this; the task that reads the answers does not.
+/// Closes the connection when the last clone of the runner is dropped. The reading task does not
+/// hold it.
 #[derive(Debug)]
-struct Handle(Arc<Control>);
+struct ControlHandle(Arc<ControlConnection>);
 
-#[derive(Debug)]
-pub(crate) struct Control {
-    link: Link,
-    outbox: Mutex<Outbox>,
-    /// The outbox could not be emptied at once.
-    backlog: Notify,
-    /// There is room in the outbox for more of a client's bytes.
-    room: Notify,
-    waiting: Mutex<Waiting>,
-}
-
-/// Who waits for what the runner says.
-#[derive(Debug, Default)]
-struct Waiting {
-    last_serial: u32,
-    signals: HashMap<u32, oneshot::Sender<Delivery>>,
-    execs: HashMap<u32, mpsc::UnboundedSender<ExecEvent>>,
-    /// Where no descriptors travel, those who carry what they would have.
-    tunnels: HashMap<u32, mpsc::UnboundedSender<Told>>,
-    /// Told if the runner stays although it was asked to go.
-    staying: Option<oneshot::Sender<()>>,
-}
-
-/// What a runner answers when it is asked to go.
+/// A runner's response to `Retire`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// It has gone.
-    Goes,
-    /// Something still runs below it.
-    Stays,
+pub(crate) enum RetireOutcome {
+    /// It has ended.
+    Retired,
+    /// A process still runs below it.
+    Busy,
 }
 
-impl Waiting {
-    fn next_serial(&mut self) -> u32 {
-        self.last_serial = self.last_serial.wrapping_add(1);
-        self.last_serial
-    }
+/// Time for a runner to send its first frame.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// Tells of an exec, by way of whoever carries its bytes if there is no other.
-    fn tell(&mut self, serial: u32, event: ExecEvent) {
-        let not_started = matches!(event, ExecEvent::NotStarted(_));
-        // Nobody may be interested any more.
-        if let Some(exec) = self.execs.get(&serial) {
-            let _ = exec.send(event);
-        } else if let Some(tunnel) = self.tunnels.get(&serial) {
-            let _ = tunnel.send(Told::Event(event));
-        }
-        if not_started {
-            // There is nothing to carry, and no end of it comes.
-            self.tunnels.remove(&serial);
-        }
-    }
-}
-
-/// How long a runner may take to answer after its start.
-pub(crate) const HELLO_TIME: Duration = Duration::from_secs(10);
-
-/// How long a runner may take to end its tools and itself: the ladder's 3 s, and some.
-const CLOSING_TIME: Duration = Duration::from_secs(6);
+/// Time for a runner to end its tools and itself: the 3 s of the signal escalation, and a margin.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(6);
 
 impl Runner {
-    /// Waits for the runner at the other end of `control`, a unix stream socket, to say that it is
-    /// ready, then tells it where the session's directories are.
+    /// Waits for the first frame of the runner at the other end of `control`, a unix stream socket,
+    /// then sends it the session's directories.
     pub async fn connect(
         kind: Kind,
         control: OwnedFd,
@@ -107,12 +55,11 @@ impl Runner {
     ) -> Result<Self, SidecarError> {
         let link = Link::socket(control);
         let failed = |source| SidecarError::Start { kind: kind.clone(), source };
-        Self::connect_by(link.map_err(failed)?, kind, setup).await
+        Self::connect_over(link.map_err(failed)?, kind, setup).await
     }
 
-    /// As [`Runner::connect`], with a runner whose stdout is `reader` and whose stdin is `writer`. No
-    /// descriptors reach it: what they would carry, frames do. Both must be pipes, and do not block
-    /// from now on.
+    /// As [`Runner::connect`], with a runner whose stdout is `reader` and whose stdin is `writer`. It
+    /// takes no descriptors; frames carry the bytes instead. Both must be pipes. Sets `O_NONBLOCK`.
     pub async fn connect_stream(
         kind: Kind,
         reader: OwnedFd,
@@ -121,356 +68,121 @@ impl Runner {
     ) -> Result<Self, SidecarError> {
         let link = Link::pipes(reader, writer);
         let failed = |source| SidecarError::Start { kind: kind.clone(), source };
-        Self::connect_by(link.map_err(failed)?, kind, setup).await
+        Self::connect_over(link.map_err(failed)?, kind, setup).await
     }
 
-    async fn connect_by(link: Link, kind: Kind, setup: &Setup) -> Result<Self, SidecarError> {
+    async fn connect_over(link: Link, kind: Kind, setup: &Setup) -> Result<Self, SidecarError> {
         let mut frames = FrameReader::new();
-        let hello = hello(&kind, &link, &mut frames);
-        let theirs = match tokio::time::timeout(HELLO_TIME, hello).await {
+        let hello = read_hello(&kind, &link, &mut frames);
+        let version = match tokio::time::timeout(HELLO_TIMEOUT, hello).await {
             Ok(version) => version?,
-            Err(_) => return Err(SidecarError::Silent(kind)),
+            Err(_) => return Err(SidecarError::NoAnswer { kind, timeout: HELLO_TIMEOUT }),
         };
-        if theirs != FRAMES_VERSION {
-            return Err(SidecarError::Version { kind, theirs, ours: FRAMES_VERSION });
+        if version != FRAMES_VERSION {
+            return Err(SidecarError::Version {
+                kind,
+                runner_version: version,
+                own_version: FRAMES_VERSION,
+            });
         }
-        let control = Arc::new(Control {
-            link,
-            outbox: Mutex::default(),
-            backlog: Notify::new(),
-            room: Notify::new(),
-            waiting: Mutex::default(),
-        });
+        let control = Arc::new(ControlConnection::new(link));
         control.send(&Frame::Setup(setup.clone()), Vec::new());
-        let (tell_lost, lost) = watch::channel(false);
+        let (lost_sender, lost) = watch::channel(false);
         tokio::spawn({
             let (kind, control) = (kind.clone(), Arc::clone(&control));
             async move {
                 control.serve(&kind, frames).await;
-                // Whoever waits learns by this that no answer will come.
-                *control.waiting() = Waiting::default();
-                // Nobody may be interested any more.
-                let _ = tell_lost.send(true);
+                // All receivers may have been dropped.
+                let _ = lost_sender.send(true);
             }
         });
-        Ok(Runner { kind, control: Arc::new(Handle(control)), lost, translation: Arc::default() })
+        let control = Arc::new(ControlHandle(control));
+        Ok(Runner { kind, control, lost, translation: Arc::default() })
     }
 
-    /// The same runner, where directories are called otherwise than by clients.
-    pub(crate) fn translating(self, translation: Translation) -> Self {
+    /// Sets the translation of the clients' directories to the runner's.
+    pub(crate) fn with_translation(self, translation: PathTranslation) -> Self {
         Runner { translation: Arc::new(translation), ..self }
     }
 
-    /// The kind of the sidecar.
+    pub(crate) fn translation(&self) -> &PathTranslation {
+        &self.translation
+    }
+
+    pub(crate) fn control(&self) -> &Arc<ControlConnection> {
+        &self.control.0
+    }
+
+    /// Returns the kind of the sidecar.
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
 
     /// Whether descriptors reach the runner.
     pub fn takes_descriptors(&self) -> bool {
-        self.control.0.link.takes_descriptors()
+        self.control().takes_descriptors()
     }
 
-    /// Asks for a tool to be started, on `fds`: as many as the `Start` names, in its order. What
-    /// comes of it arrives as events. The serial is given here.
-    ///
-    /// Where no descriptors reach the runner, what is to be passed is relayed instead, as `Started`
-    /// tells the client: its own connection is held and carried here, and without one the pipe that
-    /// the tool is to print to.
-    pub fn start(&self, mut start: Start, fds: Vec<OwnedFd>) -> Exec {
-        let control = &self.control.0;
-        let (tell, events) = mpsc::unbounded_channel();
-        let serial = control.waiting().next_serial();
-        start.serial = serial;
-        if let Some(cwd) = &mut start.invocation.cwd {
-            self.translation.apply(cwd);
-        }
-        let fds = if control.link.takes_descriptors() {
-            control.waiting().execs.insert(serial, tell);
-            fds
-        } else {
-            self.start_carrying(&mut start, fds, tell);
-            Vec::new()
-        };
-        if self.is_lost() {
-            // Nobody would ever answer.
-            self.forget(serial);
-            control.forget_tunnel(serial);
-        }
-        control.send(&Frame::Start(Box::new(start)), fds);
-        Exec::new(self.clone(), serial, events)
-    }
-
-    /// Has somebody carry what the descriptors would.
-    fn start_carrying(
-        &self,
-        start: &mut Start,
-        fds: Vec<OwnedFd>,
-        tell: mpsc::UnboundedSender<ExecEvent>,
-    ) {
-        let (serial, control) = (start.serial, Arc::clone(&self.control.0));
-        let (told, account) = mpsc::unbounded_channel();
-        let mut waiting = self.control.0.waiting();
-        match tunnel::relay(start, fds) {
-            Load::Client(client) => {
-                waiting.execs.insert(serial, tell);
-                waiting.tunnels.insert(serial, told);
-                tokio::spawn(tunnel::carry_client(control, serial, client, account));
-            }
-            Load::Output(pipe) => {
-                waiting.tunnels.insert(serial, told);
-                tokio::spawn(tunnel::carry_output(control, serial, pipe, account, tell));
-            }
-            Load::Nothing => {
-                waiting.execs.insert(serial, tell);
-            }
-        }
-    }
-
-    /// Delivers a signal to the process group of a running exec, and returns when that was done.
+    /// Sends a signal to the process group of a running exec, and returns when it was delivered.
     pub async fn signal(&self, id: &ExecId, signal: Signal) -> Result<Delivery, SidecarError> {
-        let (answer, answered) = oneshot::channel();
+        let (sender, delivered) = oneshot::channel();
         let serial = {
-            let mut waiting = self.control.0.waiting();
-            let serial = waiting.next_serial();
-            waiting.signals.insert(serial, answer);
+            let mut replies = self.control().replies();
+            let serial = replies.next_serial();
+            replies.signals.insert(serial, sender);
             serial
         };
-        self.control.0.send(&Frame::Kill { serial, signal, id: id.clone() }, Vec::new());
-        answered.await.map_err(|_| SidecarError::Lost(self.kind.clone()))
+        self.control().send(&Frame::Kill { serial, signal, id: id.clone() }, Vec::new());
+        delivered.await.map_err(|_| SidecarError::Lost(self.kind.clone()))
     }
 
-    pub(crate) fn cancel(&self, serial: u32, cause: CancelCause, interrupt: Interrupt) {
-        self.control.0.send(&Frame::Cancel { serial, cause, interrupt }, Vec::new());
-    }
-
-    /// Asks the runner to go if nothing runs below it. It reads nothing else once it has decided to go,
-    /// so meanwhile nobody may start anything.
-    pub(crate) async fn retire(&self) -> Answer {
-        let (tell, stays) = oneshot::channel();
-        self.control.0.waiting().staying = Some(tell);
+    /// Has the runner end if no process runs below it. A runner that ends reads no further frames, so
+    /// the caller must not start a tool meanwhile.
+    pub(crate) async fn retire(&self) -> RetireOutcome {
+        let (sender, busy) = oneshot::channel();
+        self.control().replies().busy = Some(sender);
         if self.is_lost() {
-            // Nobody would ever answer.
-            self.control.0.waiting().staying = None;
+            // No reply would come.
+            self.control().replies().busy = None;
         }
-        self.control.0.send(&Frame::Retire, Vec::new());
-        match stays.await {
-            Ok(()) => Answer::Stays,
+        self.control().send(&Frame::Retire, Vec::new());
+        match busy.await {
+            Ok(()) => RetireOutcome::Busy,
             Err(_) => {
                 self.lost().await;
-                Answer::Goes
+                RetireOutcome::Retired
             }
         }
     }
 
-    /// Nobody waits for this exec any more.
-    pub(crate) fn forget(&self, serial: u32) {
-        self.control.0.waiting().execs.remove(&serial);
-    }
-
-    /// Whether the runner is gone.
+    /// Whether the connection to the runner has ended.
     pub fn is_lost(&self) -> bool {
         *self.lost.borrow()
     }
 
-    /// Waits until the runner is gone, and with it everything that ran below it. The future does
-    /// not keep the connection open.
+    /// Waits until the runner and every process below it have ended. The future does not keep the
+    /// connection open.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut lost = self.lost.clone();
         async move {
-            // An error means that the reading task is gone, which comes to the same.
+            // An error means that the reading task has ended, which has the same effect.
             let _ = lost.wait_for(|lost| *lost).await;
         }
     }
 
-    /// Lets the runner end its tools by the ladder and go, and returns when it has. One that does
-    /// not is given up after 6 s; then its guard, or its container, ends it.
+    /// Has the runner end its tools by signal escalation and end itself, and returns when it has. After
+    /// 6 s the connection is closed; then the guard, or the container, ends the runner.
     pub async fn close(&self) {
-        self.link().shutdown(Shutdown::Write);
-        if tokio::time::timeout(CLOSING_TIME, self.lost()).await.is_err() {
+        self.control().shutdown(Shutdown::Write);
+        if tokio::time::timeout(CLOSE_TIMEOUT, self.lost()).await.is_err() {
             tracing::warn!(kind = %self.kind, "a sidecar did not end in time");
-            self.link().shutdown(Shutdown::Both);
+            self.control().shutdown(Shutdown::Both);
         }
-    }
-
-    fn link(&self) -> &Link {
-        &self.control.0.link
     }
 }
 
-impl Drop for Handle {
+impl Drop for ControlHandle {
     fn drop(&mut self) {
-        self.0.give_up();
+        self.0.shutdown(Shutdown::Both);
     }
-}
-
-impl Control {
-    /// Sends a frame, now or as soon as there is room. A runner that is gone takes none.
-    pub(crate) fn send(&self, frame: &Frame<'_>, fds: Vec<OwnedFd>) {
-        let mut bytes = Vec::new();
-        frame.encode(&mut bytes);
-        let mut outbox = self.outbox();
-        outbox.push(bytes, fds);
-        self.flush(&mut outbox);
-        if !outbox.is_empty() {
-            self.backlog.notify_one();
-        }
-    }
-
-    fn flush(&self, outbox: &mut Outbox) {
-        if outbox.flush(&self.link).is_err() {
-            *outbox = Outbox::default();
-            self.give_up();
-        }
-        if outbox.unsent() <= ROOM {
-            self.room.notify_waiters();
-        }
-    }
-
-    /// Whether more of a client's bytes may be sent: what waits here is bounded, whoever sends.
-    pub(crate) fn has_room(&self) -> bool {
-        self.outbox().unsent() <= ROOM
-    }
-
-    /// Waits until more of a client's bytes may be sent. Cancel-safe.
-    pub(crate) async fn room(&self) {
-        loop {
-            let mut freed = pin!(self.room.notified());
-            // From now on none is missed.
-            freed.as_mut().enable();
-            if self.has_room() {
-                return;
-            }
-            freed.await;
-        }
-    }
-
-    /// Nothing more is said or heard; the runner ends by it.
-    pub(crate) fn give_up(&self) {
-        self.link.shutdown(Shutdown::Both);
-    }
-
-    /// Nobody carries anything for this exec any more.
-    pub(crate) fn forget_tunnel(&self, serial: u32) {
-        self.waiting().tunnels.remove(&serial);
-    }
-
-    /// Reads what the runner says, and sends it what had to wait, until it is gone.
-    async fn serve(&self, kind: &Kind, mut frames: FrameReader) {
-        loop {
-            if !self.take_frames(kind, &mut frames) {
-                self.give_up();
-                return;
-            }
-            tokio::select! {
-                read = fill(&self.link, &mut frames) => {
-                    if !read.unwrap_or(false) {
-                        return;
-                    }
-                }
-                () = self.send_backlog() => {}
-            }
-        }
-    }
-
-    /// Tells whoever waits for it. `false` if it makes no sense.
-    fn take_frames(&self, kind: &Kind, frames: &mut FrameReader) -> bool {
-        loop {
-            let (serial, event) = match frames.next_frame() {
-                Ok(None) => return true,
-                Ok(Some(Frame::Killed { serial, found })) => {
-                    if let Some(waiting) = self.waiting().signals.remove(&serial) {
-                        // The one who asked may have given up.
-                        let _ = waiting.send(found);
-                    }
-                    continue;
-                }
-                Ok(Some(Frame::Tunnel { serial, data })) => {
-                    if let Some(tunnel) = self.waiting().tunnels.get(&serial) {
-                        // Whoever carried it may have left.
-                        let _ = tunnel.send(Told::Bytes(data.to_vec()));
-                    }
-                    continue;
-                }
-                Ok(Some(Frame::TunnelEnd { serial })) => {
-                    self.forget_tunnel(serial);
-                    continue;
-                }
-                Ok(Some(Frame::Busy)) => {
-                    if let Some(waiting) = self.waiting().staying.take() {
-                        let _ = waiting.send(());
-                    }
-                    continue;
-                }
-                Ok(Some(Frame::Started { serial, .. })) => (serial, ExecEvent::Started),
-                Ok(Some(Frame::StartError { serial, error })) => {
-                    (serial, ExecEvent::NotStarted(error))
-                }
-                Ok(Some(Frame::Left { serial })) => (serial, ExecEvent::ClientLeft),
-                Ok(Some(Frame::Exit { serial, exit })) => (serial, ExecEvent::Ended(exit)),
-                Ok(Some(_)) | Err(_) => {
-                    tracing::warn!(%kind, "a runner broke the protocol");
-                    return false;
-                }
-            };
-            self.waiting().tell(serial, event);
-        }
-    }
-
-    async fn send_backlog(&self) {
-        if self.outbox().is_empty() {
-            self.backlog.notified().await;
-        }
-        // An error shows when it is tried again.
-        let _ = self.link.writable().await;
-        self.flush(&mut self.outbox());
-    }
-
-    fn outbox(&self) -> MutexGuard<'_, Outbox> {
-        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Waits for bytes from the runner. `Ok(false)` when it has closed its end. Cancel-safe.
-async fn fill(link: &Link, frames: &mut FrameReader) -> io::Result<bool> {
-    let room = if link.takes_descriptors() { READ } else { READ_BULK };
-    let count = link.receive(frames.buffer().spare(room)).await?;
-    frames.buffer().commit(count);
-    Ok(count > 0)
-}
-
-/// A runner says a few bytes per exec.
-const READ: usize = 4 * 1024;
-/// Where it takes no descriptors, it says what tools print, too.
-const READ_BULK: usize = 64 * 1024;
-/// How many bytes may wait for a runner before no more is taken from a client.
-const ROOM: usize = 256 * 1024;
-
-/// Waits for the runner's first frame.
-async fn hello(kind: &Kind, link: &Link, frames: &mut FrameReader) -> Result<u8, SidecarError> {
-    loop {
-        let protocol = |source| SidecarError::Protocol { kind: kind.clone(), source };
-        match frames.next_frame().map_err(|error| protocol(Some(error)))? {
-            Some(Frame::Hello { version }) => return Ok(version),
-            Some(_) => return Err(protocol(None)),
-            None => {}
-        }
-        let open = fill(link, frames).await;
-        match open.map_err(|source| SidecarError::Start { kind: kind.clone(), source })? {
-            true => {}
-            false => {
-                let source = io::Error::other("its runner ended before it was ready");
-                return Err(SidecarError::Start { kind: kind.clone(), source });
-            }
-        }
-    }
-}
-
-/// Two connected ends; neither survives an exec.
-pub(crate) fn pair() -> nix::Result<(OwnedFd, OwnedFd)> {
-    socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)
 }

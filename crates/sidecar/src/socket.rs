@@ -11,16 +11,16 @@ use nix::sys::socket::{self, MsgFlags, UnixAddr};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A stream socket on the reactor. Every call first tries, and waits only if it has to; all are
-/// cancel-safe: what was not reported was not taken or sent.
+/// A stream socket on the reactor. Every call tries first and waits only if necessary. All are
+/// cancel-safe unless noted.
 ///
 /// One reader and one writer at a time. The socket closes when this is dropped.
 #[derive(Debug)]
 pub struct Socket {
-    /// Registered for reading alone: a socket that is registered for writing too wakes us whenever
-    /// its peer has read something, which is several times per call and never of interest.
+    /// Registered only for reading: a socket registered for writing wakes its owner each time the peer
+    /// reads, several times per call and without use.
     fd: AsyncFd<OwnedFd>,
-    /// The same socket once more, registered for writing when a write first had to wait.
+    /// A duplicate, registered for writing when a write first has to wait.
     writer: OnceLock<AsyncFd<OwnedFd>>,
 }
 
@@ -30,16 +30,16 @@ impl Socket {
         Ok(Socket { fd: on_reactor(fd, Interest::READABLE)?, writer: OnceLock::new() })
     }
 
-    /// Takes the socket off the reactor: nothing that happens to it wakes us any more.
+    /// Takes the socket off the reactor.
     pub fn into_fd(self) -> OwnedFd {
         self.fd.into_inner()
     }
 
-    /// Reads what is there, at least one byte; 0 is the end of the stream.
+    /// Waits for bytes and reads them; 0 at the end of the stream.
     pub async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match socket::recv(self.fd.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
-                // Forgotten before the next attempt, so an event in between is never lost.
+                // Cleared before the next attempt, so that no event in between is lost.
                 Err(Errno::EAGAIN) => self.fd.readable().await?.clear_ready(),
                 Err(Errno::EINTR) => {}
                 result => return Ok(result?),
@@ -47,8 +47,8 @@ impl Socket {
         }
     }
 
-    /// As [`Socket::receive`], with the fds that came along, at most `max`. Errors: EPROTO if there
-    /// were more or the system cut some off; none is kept then.
+    /// As [`Socket::receive`], with at most `max` descriptors. Errors: EPROTO if there were more or the
+    /// system cut some off; then all are closed.
     pub async fn receive_with_fds(&self, buffer: &mut [u8], max: usize) -> io::Result<Received> {
         loop {
             match receive_with_fds(self.as_fd(), buffer, max) {
@@ -59,12 +59,12 @@ impl Socket {
         }
     }
 
-    /// Sends a part of `bytes`, at least one byte if there are any, and returns how many.
+    /// Sends a part of `bytes`, at least one byte if there are any, and returns the number of bytes.
     pub async fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         self.send_parts(&[IoSlice::new(bytes)]).await
     }
 
-    /// Sends a part of the concatenation of `parts` and returns how many bytes.
+    /// Sends a part of the concatenated `parts` and returns the number of bytes.
     pub async fn send_parts(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         loop {
             match self.try_send_parts(parts) {
@@ -75,7 +75,7 @@ impl Socket {
         }
     }
 
-    /// Sends all of `bytes`. Dropped before its end, it leaves an unknown part sent.
+    /// Sends all of `bytes`. Not cancel-safe: an unknown part may have been sent.
     pub async fn send_all(&self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -85,7 +85,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Sends what the socket takes at once; 0 if it is full.
+    /// Sends without waiting and returns the number of bytes; 0 if the socket is full.
     pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         match self.try_send_parts(&[IoSlice::new(bytes)]) {
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(0),
@@ -93,7 +93,7 @@ impl Socket {
         }
     }
 
-    /// Waits until the socket may take more. It can be wrong; the next send tells.
+    /// Waits until there may be room. Can return early.
     pub async fn writable(&self) -> io::Result<()> {
         let writer = match self.writer.get() {
             Some(writer) => writer,
@@ -103,18 +103,18 @@ impl Socket {
                 self.writer.get_or_init(|| writer)
             }
         };
-        // Forgotten before the send is tried again, so an event in between is never lost.
+        // Cleared before the next attempt, so that no event in between is lost.
         writer.writable().await?.clear_ready();
         Ok(())
     }
 
-    /// Waits until the peer has closed the connection, both ways.
+    /// Waits until the peer has closed both directions.
     ///
-    /// A unix peer that only shut down its sending half is still there (HUP against RDHUP); on TCP
-    /// this is a reset.
+    /// A unix peer that shut down only its sending half is still connected (RDHUP, not HUP). On TCP this
+    /// waits for a reset.
     pub async fn hangup(&self) -> io::Result<()> {
         loop {
-            // Not registered for writing, this can only become ready by the end of writing.
+            // The socket is not registered for writing, so only the end of writing makes it ready.
             let mut guard = self.fd.ready(Interest::WRITABLE).await?;
             if guard.ready().is_write_closed() {
                 return Ok(());
@@ -123,7 +123,7 @@ impl Socket {
         }
     }
 
-    /// Waits until the peer has closed its sending half, at least. What it sent before stays unread.
+    /// Waits until the peer has closed at least its sending half. Reads nothing.
     pub async fn ended(&self) -> io::Result<()> {
         loop {
             let mut guard = self.fd.ready(Interest::READABLE).await?;
@@ -134,14 +134,14 @@ impl Socket {
         }
     }
 
-    /// Ends one direction, or both, for every holder of the socket.
+    /// Shuts down one direction, or both, for every holder of the socket.
     pub fn shutdown(&self, how: Shutdown) {
         let how = match how {
             Shutdown::Read => socket::Shutdown::Read,
             Shutdown::Write => socket::Shutdown::Write,
             Shutdown::Both => socket::Shutdown::Both,
         };
-        // It can only fail because the peer was faster.
+        // Fails only if the peer has closed the connection.
         let _ = socket::shutdown(self.fd.as_raw_fd(), how);
     }
 
@@ -151,10 +151,10 @@ impl Socket {
     }
 }
 
-/// Registers an fd with the current reactor.
+/// Registers a descriptor with the current reactor.
 pub fn on_reactor(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
-    // Deprecated because a type could change its fd under the reactor's feet. An `OwnedFd` is that
-    // fd, so the safe constructor is sound here; its successor is an unsafe function.
+    // Deprecated because a type could replace its descriptor while it is registered. An `OwnedFd` does
+    // not, so this safe constructor is sound here; its successor is an unsafe function.
     #[allow(deprecated)]
     AsyncFd::with_interest(fd, interest)
 }

@@ -1,29 +1,29 @@
-//! Directories as a client names them, and as they are called where the runner is.
+//! Translates the clients' directories to the runner's.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Places that have another name at the runner.
+/// Directories with different paths for clients and runner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Translation {
-    /// The client's name of each, and the runner's.
-    places: Vec<(PathBuf, PathBuf)>,
+pub(crate) struct PathTranslation {
+    /// The client's path and the runner's path of each.
+    directories: Vec<(PathBuf, PathBuf)>,
 }
 
-impl Translation {
-    /// Everything below one of `theirs` is below `ours`.
-    pub(crate) fn new(theirs: impl IntoIterator<Item = PathBuf>, ours: &Path) -> Self {
-        let places = theirs.into_iter().map(|theirs| (theirs, ours.to_owned()));
-        Translation { places: places.collect() }
+impl PathTranslation {
+    /// Translates each of the client's paths to the same path of the runner.
+    pub(crate) fn new(client: impl IntoIterator<Item = PathBuf>, runner: &Path) -> Self {
+        let directories = client.into_iter().map(|client| (client, runner.to_owned()));
+        PathTranslation { directories: directories.collect() }
     }
 
-    /// The runner's name of a directory. One that is in none of the places keeps its own.
+    /// Replaces a client's path by the runner's. Other paths are unchanged.
     pub(crate) fn apply(&self, directory: &mut Vec<u8>) {
         let path = Path::new(OsStr::from_bytes(directory));
-        let translated = self.places.iter().find_map(|(theirs, ours)| {
-            let below = path.strip_prefix(theirs).ok()?;
-            Some(ours.components().chain(below.components()).collect::<PathBuf>())
+        let translated = self.directories.iter().find_map(|(client, runner)| {
+            let below = path.strip_prefix(client).ok()?;
+            Some(runner.components().chain(below.components()).collect::<PathBuf>())
         });
         if let Some(translated) = translated {
             *directory = translated.into_os_string().into_encoded_bytes();
@@ -36,9 +36,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_in_a_place_is_called_by_its_other_name() {
-        let theirs = ["/home/me/it", "/workspace"].map(PathBuf::from);
-        let translation = Translation::new(theirs, Path::new("/app"));
+    fn translates_paths_below_the_directories() {
+        let client = ["/home/me/it", "/workspace"].map(PathBuf::from);
+        let translation = PathTranslation::new(client, Path::new("/app"));
         let rows = [
             ("/home/me/it", "/app"),
             ("/home/me/it/", "/app"),

@@ -1,11 +1,11 @@
-//! What descriptors would carry, carried in frames: for runners that take none
-//! (`spec/runner.md#stream-transport`).
+//! Relays the clients' bytes in frames, for runners without descriptors (`spec/runner.md#stream-transport`).
 
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use aifo_wire::{Allowance, Buffer, Frame, FrameReader, Handover, Start, Stdio};
+use aifo_wire::{Buffer, ClientHandover, Frame, FrameReader, ReceiveWindow, Start, Stdio};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::write;
@@ -13,103 +13,92 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
-use crate::exec::ExecEvent;
-use crate::runner::Control;
+use crate::control::{ControlConnection, TunnelMessage};
+use crate::event::ExecEvent;
 use crate::socket::{Socket, on_reactor};
 
-/// What is to be carried for an exec.
+/// The descriptor to relay for an exec.
 #[derive(Debug)]
-pub(crate) enum Load {
-    /// Its client's connection.
+pub(crate) enum RelayTarget {
     Client(OwnedFd),
-    /// What it prints, into this pipe.
     Output(OwnedFd),
-    Nothing,
+    None,
 }
 
-/// What the runner says of an exec to whoever carries its bytes.
-#[derive(Debug)]
-pub(crate) enum Told {
-    /// To the client.
-    Bytes(Vec<u8>),
-    /// To us, where it must not come before the bytes.
-    Event(ExecEvent),
-}
+/// The runner's messages for one exec.
+pub(crate) type TunnelMessages = mpsc::UnboundedReceiver<TunnelMessage>;
 
-/// Everything the runner still has to say of an exec.
-pub(crate) type Account = mpsc::UnboundedReceiver<Told>;
-
-/// Asks in a `Start` for relayed streams instead of passed descriptors, and says what of these is to
-/// be carried then. A call without a client has at most one, the pipe that it prints to: whoever made
+/// Replaces passed descriptors in a `Start` with relayed streams, and returns the descriptor to relay.
+/// A call without a client passes at most one descriptor, the pipe for its output; then the reader of
 /// that pipe is the client.
-pub(crate) fn relay(start: &mut Start, fds: Vec<OwnedFd>) -> Load {
+pub(crate) fn relay_streams(start: &mut Start, fds: Vec<OwnedFd>) -> RelayTarget {
     let mut fds = fds.into_iter();
     let stdio = &mut start.invocation.stdio;
     if start.client.is_some() {
         for stdio in stdio.iter_mut().filter(|stdio| **stdio == Stdio::Passed) {
             *stdio = Stdio::Relayed;
         }
-        return fds.next().map_or(Load::Nothing, Load::Client);
+        return fds.next().map_or(RelayTarget::None, RelayTarget::Client);
     }
-    // Anything else stays as it is, and the runner says that it did not come.
+    // Any other `Start` is unchanged, and the runner reports the missing descriptors.
     match (&mut *stdio, fds.next()) {
         ([Stdio::Null | Stdio::Closed, stdout @ Stdio::Passed, _], Some(pipe)) => {
             *stdout = Stdio::Relayed;
-            start.client = Some(Handover::default());
-            Load::Output(pipe)
+            start.client = Some(ClientHandover::default());
+            RelayTarget::Output(pipe)
         }
-        _ => Load::Nothing,
+        _ => RelayTarget::None,
     }
 }
 
-/// Carries a client's bytes both ways until it has been told everything, or has left.
-pub(crate) async fn carry_client(
-    control: Arc<Control>,
+/// Copies a client's bytes both ways until the client has received everything, or has disconnected.
+pub(crate) async fn relay_client(
+    control: Arc<ControlConnection>,
     serial: u32,
     client: OwnedFd,
-    account: Account,
+    messages: TunnelMessages,
 ) {
-    let carried = match Socket::new(client) {
-        Ok(client) => carry(&control, serial, &client, account).await,
+    let copied = match Socket::new(client) {
+        Ok(client) => copy_both_ways(&control, serial, &client, messages).await,
         Err(error) => Err(error),
     };
     control.forget_tunnel(serial);
-    if carried.is_err() {
+    if copied.is_err() {
         control.send(&Frame::TunnelEnd { serial }, Vec::new());
     }
 }
 
-/// An error means that the client has left.
-async fn carry(
-    control: &Control,
+/// An error means that the client has disconnected.
+async fn copy_both_ways(
+    control: &ControlConnection,
     serial: u32,
     client: &Socket,
-    mut account: Account,
+    mut messages: TunnelMessages,
 ) -> io::Result<()> {
     let mut unsent = Buffer::new();
-    let mut bytes = vec![0; STEP];
-    let mut greeted = false;
-    let mut all_told = false;
-    while !all_told || !unsent.is_empty() {
+    let mut bytes = vec![0; READ_SIZE];
+    let mut accepted = false;
+    let mut all_received = false;
+    while !all_received || !unsent.is_empty() {
         let has_room = control.has_room();
-        // Nothing is taken from a client that may yet be handed to another runner, nor from one that
-        // does not read what it asks for.
-        let may_speak = greeted && unsent.len() < MAX_UNSENT;
+        // Nothing is read from a client that may still be passed to another runner, or that does not
+        // read its own input.
+        let may_read = accepted && unsent.len() < MAX_UNSENT;
         tokio::select! {
             biased;
             sent = client.send(unsent.as_slice()), if !unsent.is_empty() => {
                 unsent.consume(sent?);
             }
-            told = account.recv(), if !all_told => match told {
-                Some(Told::Bytes(bytes)) => {
-                    greeted = true;
+            message = messages.recv(), if !all_received => match message {
+                Some(TunnelMessage::Bytes(bytes)) => {
+                    accepted = true;
                     unsent.extend(&bytes);
                 }
-                Some(Told::Event(_)) => {}
-                None => all_told = true,
+                Some(TunnelMessage::Event(_)) => {}
+                None => all_received = true,
             },
-            () = control.room(), if may_speak && !has_room => {}
-            count = client.receive(&mut bytes), if may_speak && has_room => {
+            () = control.writable(), if may_read && !has_room => {}
+            count = client.receive(&mut bytes), if may_read && has_room => {
                 let data = bytes.get(..count?).unwrap_or_default();
                 if data.is_empty() {
                     return Err(io::ErrorKind::UnexpectedEof.into());
@@ -121,64 +110,65 @@ async fn carry(
     Ok(())
 }
 
-/// What is read of a client at a time.
-const STEP: usize = 32 * 1024;
-/// More than the windows of all streams, which a client that reads never exceeds.
+/// Bytes per read from a client.
+const READ_SIZE: usize = 32 * 1024;
+/// More than the windows of all streams together, so a client that reads never reaches it.
 const MAX_UNSENT: usize = 1024 * 1024;
 
-/// Puts what a tool prints into a pipe, as the tool would, and tells of the exec in the same order:
-/// once its end is told, all that it printed stands in the pipe.
-pub(crate) async fn carry_output(
-    control: Arc<Control>,
+/// Writes a tool's output to a pipe and forwards the exec's events in order: all output is in the pipe
+/// before the event of the end.
+pub(crate) async fn relay_output(
+    control: Arc<ControlConnection>,
     serial: u32,
     pipe: OwnedFd,
-    mut account: Account,
-    tell: mpsc::UnboundedSender<ExecEvent>,
+    mut messages: TunnelMessages,
+    events: mpsc::UnboundedSender<ExecEvent>,
 ) {
-    let mut frames = FrameReader::of_client();
-    let mut output = Output { pipe: Some(Pipe::New(pipe)), allowance: Allowance::default() };
-    while let Some(told) = account.recv().await {
-        let bytes = match told {
-            Told::Bytes(bytes) => bytes,
-            Told::Event(event) => {
+    let mut frames = FrameReader::for_client();
+    let mut output =
+        OutputPipe { pipe: Some(PipeState::Untouched(pipe)), allowance: ReceiveWindow::default() };
+    while let Some(message) = messages.recv().await {
+        let bytes = match message {
+            TunnelMessage::Bytes(bytes) => bytes,
+            TunnelMessage::Event(event) => {
                 if let ExecEvent::Ended(_) = event {
                     output.pipe = None;
                 }
-                // Nobody may be interested any more.
-                let _ = tell.send(event);
+                // The receiver may have been dropped.
+                let _ = events.send(event);
                 continue;
             }
         };
         frames.receive(&bytes);
         if !output.take_frames(&control, serial, &mut frames).await {
             tracing::warn!("a runner broke the protocol of a client's connection");
-            control.give_up();
+            control.shutdown(Shutdown::Both);
         }
     }
 }
 
-/// The tool's end of a pipe, as long as somebody reads from it and the tool prints.
-struct Output {
-    pipe: Option<Pipe>,
-    allowance: Allowance,
+/// The writing end of the output pipe, until the tool closes its output or the reader closes the pipe.
+struct OutputPipe {
+    pipe: Option<PipeState>,
+    allowance: ReceiveWindow,
 }
 
-enum Pipe {
-    /// As it came: whoever else has it may still hand it to another runner, so it is left as it is
-    /// until this one has printed something.
-    New(OwnedFd),
-    Used(AsyncFd<OwnedFd>),
+enum PipeState {
+    /// Unchanged. The caller may still pass its duplicate to another runner, which must not find
+    /// `O_NONBLOCK` set.
+    Untouched(OwnedFd),
+    Registered(AsyncFd<OwnedFd>),
 }
 
-impl Output {
-    /// `false` if they make no sense.
+impl OutputPipe {
+    /// Handles all complete frames. `false` after a protocol error.
     async fn take_frames(
         &mut self,
-        control: &Control,
+        control: &ControlConnection,
         serial: u32,
         frames: &mut FrameReader,
     ) -> bool {
-        let say = |frame: &Frame<'_>| {
+        let send = |frame: &Frame<'_>| {
             let mut data = Vec::new();
             frame.encode(&mut data);
             control.send(&Frame::Tunnel { serial, data: &data }, Vec::new());
@@ -190,16 +180,16 @@ impl Output {
                         return false;
                     }
                     if self.pipe.is_some() && self.write(data).await.is_err() {
-                        // The tool's next write meets a closed pipe, too.
+                        // The tool's next write fails with EPIPE too.
                         self.pipe = None;
-                        say(&Frame::Closed { stream });
+                        send(&Frame::Closed { stream });
                     }
-                    if let Some(bytes) = self.allowance.hand_on(data.len()) {
-                        say(&Frame::Credit { stream, bytes });
+                    if let Some(bytes) = self.allowance.release(data.len()) {
+                        send(&Frame::Credit { stream, bytes });
                     }
                 }
                 Ok(Some(Frame::Closed { .. })) => self.pipe = None,
-                // The same is told on the control connection.
+                // The control connection carries the same.
                 Ok(Some(Frame::Exit { .. } | Frame::Stopped { .. })) => {}
                 Ok(None) => return true,
                 Ok(Some(_)) | Err(_) => return false,
@@ -209,23 +199,23 @@ impl Output {
 
     async fn write(&mut self, mut data: &[u8]) -> io::Result<()> {
         let pipe = match self.pipe.take() {
-            Some(Pipe::New(pipe)) => {
+            Some(PipeState::Untouched(pipe)) => {
                 fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
                 on_reactor(pipe, Interest::WRITABLE)?
             }
-            Some(Pipe::Used(pipe)) => pipe,
+            Some(PipeState::Registered(pipe)) => pipe,
             None => return Ok(()),
         };
         while !data.is_empty() {
             match write(pipe.get_ref(), data) {
                 Ok(count) => data = data.get(count..).unwrap_or_default(),
-                // Forgotten before the next attempt, so an event in between is never lost.
+                // Cleared before the next attempt, so that no event in between is lost.
                 Err(Errno::EAGAIN) => pipe.writable().await?.clear_ready(),
                 Err(Errno::EINTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
-        self.pipe = Some(Pipe::Used(pipe));
+        self.pipe = Some(PipeState::Registered(pipe));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Sidecars that come and go with the calls, over runners of our own that count what reaches them.
+//! Sidecars that start and stop on demand, with test runners that count their frames.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -9,24 +9,25 @@ use std::thread;
 use std::time::Duration;
 
 use aifo_sidecar::{
-    Backend, ExecEvent, Fleet, News, Progress, Reporter, Runner, SidecarError, Starting, Startup,
+    Backend, ExecEvent, Fleet, Progress, Reporter, Runner, SidecarError, SidecarEvent, Starting,
+    Startup,
 };
 use aifo_types::{Ending, ExecId, Kind};
 use aifo_wire::{
-    Elsewhere, Environment, Exit, FRAMES_VERSION, Frame, FrameReader, Invocation, Setup, Start,
-    Tell, Usage,
+    Environment, Exit, FRAMES_VERSION, Frame, FrameReader, Invocation, OutsideDirectory, Reports,
+    Setup, Start, Usage,
 };
 use tokio::sync::Notify;
 
-/// What runners have seen.
+/// Counts of all runners together.
 #[derive(Debug, Default)]
 struct Counts {
     starts: AtomicUsize,
     execs: AtomicUsize,
     retired: AtomicUsize,
-    /// Questions that a runner answered with "something runs".
+    /// `Retire` frames that a runner answered with `Busy`.
     stayed: AtomicUsize,
-    /// Calls that came to a runner that had gone.
+    /// Calls that reached a runner after it had retired.
     too_late: AtomicUsize,
 }
 
@@ -34,11 +35,11 @@ struct Counts {
 #[derive(Clone, Default)]
 struct Threads {
     counts: Arc<Counts>,
-    /// A kind that comes up only when it is told to.
+    /// A kind whose start waits for a notification.
     gate: Option<(Kind, Arc<Notify>)>,
-    /// So many starts fail.
+    /// The number of starts to fail.
     failures: Arc<AtomicUsize>,
-    /// A runner refuses to go so often.
+    /// The number of `Retire` frames to answer with `Busy`.
     refusals: Arc<AtomicUsize>,
 }
 
@@ -69,12 +70,12 @@ fn take_one(count: &AtomicUsize) -> bool {
     count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
 }
 
-/// A runner whose tools end as soon as they have started.
+/// A runner whose tools end at once.
 fn run(mut control: UnixStream, counts: &Counts, refusals: &AtomicUsize) {
     let say = |mut to: &UnixStream, frame: Frame<'_>| {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
-        // A proxy that has gone hears nothing.
+        // The other end may have closed.
         let _ = to.write_all(&bytes);
     };
     say(&control, Frame::Hello { version: FRAMES_VERSION });
@@ -98,7 +99,7 @@ fn run(mut control: UnixStream, counts: &Counts, refusals: &AtomicUsize) {
                 Frame::Retire => {
                     counts.retired.fetch_add(1, Ordering::SeqCst);
                     gone = true;
-                    // Our end of sending alone: what is still sent to us is to be seen.
+                    // Keeps reading, to count calls that arrive too late.
                     let _ = control.shutdown(std::net::Shutdown::Write);
                 }
                 _ => {}
@@ -119,16 +120,16 @@ async fn fleet(backend: &Threads, kinds: &[&str], idle_stop: Option<Duration>) -
     Arc::new(fleet.expect("nothing is started yet"))
 }
 
-/// One call, to its end.
+/// Makes one call and waits for its end.
 async fn call(fleet: &Fleet, name: &str) -> Result<Option<ExecEvent>, Arc<SidecarError>> {
     let start = Start {
         serial: 0,
         id: ExecId::parse(b"e1").expect("an id"),
-        elsewhere: Elsewhere::Refuse,
+        outside_directory: OutsideDirectory::Refuse,
         program: None,
         environment: Environment::All,
         client: None,
-        tell: Tell::End,
+        reports: Reports::ExitOnly,
         invocation: Invocation::plain(vec![b"make".to_vec()], None),
     };
     let mut exec = fleet.lease(&kind(name)).await?.start(start, Vec::new());
@@ -139,14 +140,14 @@ fn ended(event: &Option<ExecEvent>) -> bool {
     matches!(event, Some(ExecEvent::Ended(_)))
 }
 
-/// Runs it on one thread, as `aifo-coder` does.
+/// Runs `work` on a current-thread runtime, as `aifo-coder` does.
 fn on_a_reactor(work: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(work);
 }
 
 #[test]
-fn first_calls_at_once_share_one_start() {
+fn concurrent_first_calls_share_one_start() {
     on_a_reactor(async {
         let open = Arc::new(Notify::new());
         let backend =
@@ -159,7 +160,7 @@ fn first_calls_at_once_share_one_start() {
                 tokio::spawn(async move { call(&fleet, "rust").await })
             })
             .collect();
-        // The others wait for rust, and nobody for them.
+        // A call of another kind does not wait for the start.
         assert!(ended(&call(&fleet, "go").await.unwrap()));
         assert_eq!(backend.counts.starts.load(Ordering::SeqCst), 2);
         open.notify_one();
@@ -174,7 +175,7 @@ fn first_calls_at_once_share_one_start() {
 }
 
 #[test]
-fn a_start_that_fails_fails_for_all_who_wait_and_for_nobody_else() {
+fn a_failed_start_fails_only_the_waiting_calls() {
     on_a_reactor(async {
         let open = Arc::new(Notify::new());
         let failures = Arc::new(AtomicUsize::new(1));
@@ -202,33 +203,34 @@ fn a_start_that_fails_fails_for_all_who_wait_and_for_nobody_else() {
 }
 
 #[test]
-fn of_those_that_start_at_once_none_stays_if_one_fails() {
+fn if_one_of_the_initial_starts_fails_the_others_are_stopped() {
     on_a_reactor(async {
-        let (told, heard) = (Arc::new(Mutex::new(Vec::new())), |news: News<'_>| match news {
-            News::Starting => "starting",
-            News::Ready(_) => "ready",
-            News::Failed(_) => "failed",
-            News::Line(_) | News::Idle(_) => "else",
-        });
+        let (events, label) =
+            (Arc::new(Mutex::new(Vec::new())), |event: SidecarEvent<'_>| match event {
+                SidecarEvent::Starting => "starting",
+                SidecarEvent::Ready(_) => "ready",
+                SidecarEvent::Failed(_) => "failed",
+                SidecarEvent::Line(_) | SidecarEvent::Idle(_) => "else",
+            });
         let failures = Arc::new(AtomicUsize::new(1));
         let backend = Threads { failures, ..Threads::default() };
         let reporter = Reporter::new({
-            let told = Arc::clone(&told);
-            move |kind, news| told.lock().unwrap().push(format!("{kind} {}", heard(news)))
+            let events = Arc::clone(&events);
+            move |kind, event| events.lock().unwrap().push(format!("{kind} {}", label(event)))
         });
         let kinds = ["rust", "go"].map(kind).to_vec();
         let (sidecars, host) = (Box::new(backend.clone()), Box::new(Threads::default()));
         let started = Fleet::start(sidecars, host, kinds, Startup::AtOnce, reporter).await;
         assert_eq!(started.unwrap_err().to_string(), "cannot start the rust sidecar: no luck");
-        let mut told = told.lock().unwrap().clone();
-        told.sort();
-        assert_eq!(told, ["go ready", "go starting", "rust failed", "rust starting"]);
+        let mut events = events.lock().unwrap().clone();
+        events.sort();
+        assert_eq!(events, ["go ready", "go starting", "rust failed", "rust starting"]);
     });
 }
 
-/// Idle periods as short as a call takes: at any moment a runner is being asked to go.
+/// The idle timeout is as short as a call, so that runners are retired all the time.
 #[test]
-fn no_call_is_lost_or_run_twice_while_sidecars_come_and_go() {
+fn no_call_is_lost_or_run_twice_while_sidecars_start_and_stop() {
     const CALLERS: usize = 8;
     const CALLS: usize = 250;
     on_a_reactor(async {
@@ -243,7 +245,7 @@ fn no_call_is_lost_or_run_twice_while_sidecars_come_and_go() {
                     let ending =
                         ending.unwrap_or_else(|error| panic!("{caller} {number}: {error}"));
                     assert!(ended(&ending), "{caller} {number}: {ending:?}");
-                    // Pauses of every length, some of them long enough for the runner to go.
+                    // Pauses of different lengths, some of them longer than the idle timeout.
                     let pause = (caller * 7 + number * 13) % 23;
                     tokio::time::sleep(Duration::from_micros(pause as u64 * 150)).await;
                 }

@@ -1,16 +1,16 @@
-//! How a process ended, and the exit codes that are ours.
+//! Exit statuses of processes, and the reserved exit codes.
 
-/// How the kernel says a process ended.
+/// The exit status of a process, as `wait(2)` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It called `exit` with this status.
+    /// It exited with this status.
     Exited(u8),
-    /// A signal with this number ended it.
+    /// A signal with this number terminated it.
     Signaled(u8),
 }
 
 impl Ending {
-    /// The exit code a shell would report: the status itself, or 128 + signal number.
+    /// Returns the exit code a shell reports: the status, or 128 + the signal number.
     pub fn exit_code(self) -> u8 {
         match self {
             Ending::Exited(code) => code,
@@ -19,13 +19,13 @@ impl Ending {
     }
 }
 
-/// Exit codes with a meaning of their own. All others are the tool's and pass through untouched.
+/// Reserved exit codes. All others are the tool's own.
 pub mod exit {
-    /// Nothing ran: every refusal, "proxy not configured", no connection.
+    /// Nothing ran: a refusal, no proxy configured, no connection.
     pub const NOTHING_RAN: u8 = 86;
-    /// The tool ran into the session's time limit.
+    /// The tool exceeded the session's time limit.
     pub const TIMED_OUT: u8 = 124;
-    /// The ending is unknown: proxy or runner went away while the tool ran.
+    /// The exit status is unknown: the proxy or runner was lost while the tool ran.
     pub const UNKNOWN: u8 = 125;
     /// The tool was found but could not be executed.
     pub const NOT_EXECUTABLE: u8 = 126;

@@ -1,4 +1,4 @@
-//! Where a proxy listens, as `AIFO_TOOLEEXEC_URL` spells it.
+//! The proxy's address, as in `AIFO_TOOLEEXEC_URL`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,9 +6,8 @@ use std::str::FromStr;
 
 /// The address of a proxy.
 ///
-/// `unix:///path/to.sock`, or `http://host:port/exec`. For the unix form the request paths are
-/// `/exec`, `/signal` and `/notify`; for the TCP form the last `/exec` of the URL's path is
-/// replaced.
+/// `unix:///path/to.sock` with the request paths `/exec`, `/signal` and `/notify`, or
+/// `http://host:port/exec`, where these replace the last `/exec` of the URL's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// A unix socket, by absolute path.
@@ -17,15 +16,15 @@ pub enum Endpoint {
     Tcp {
         /// Host name or address, without the brackets of an IPv6 literal.
         host: String,
-        /// Port, never 0 in a URL a client gets.
+        /// Port; never 0 in a client's URL.
         port: u16,
-        /// What stands before `/exec` in the URL's path; empty as a rule.
+        /// The URL's path before `/exec`, usually empty.
         prefix: String,
     },
 }
 
 impl Endpoint {
-    /// The request path of `endpoint`, which is `exec`, `signal` or `notify`.
+    /// Returns the request path of `endpoint`: `exec`, `signal` or `notify`.
     pub fn path(&self, endpoint: &str) -> String {
         match self {
             Endpoint::Unix(_) => format!("/{endpoint}"),
@@ -33,7 +32,7 @@ impl Endpoint {
         }
     }
 
-    /// The value of the `Host` header: no port, as clients of this protocol send it.
+    /// Returns the value of the `Host` header, without a port.
     pub fn host_header(&self) -> &str {
         match self {
             Endpoint::Unix(_) => "localhost",
@@ -49,7 +48,7 @@ impl FromStr for Endpoint {
         let invalid = |why| EndpointError { url: url.to_owned(), why };
         if let Some(path) = url.strip_prefix("unix://") {
             if !path.starts_with('/') || path.contains('\0') {
-                return Err(invalid("a unix endpoint is an absolute path: unix:///path/to.sock"));
+                return Err(invalid("the path must be absolute: unix:///path/to.sock"));
             }
             return Ok(Endpoint::Unix(PathBuf::from(path)));
         }
@@ -72,7 +71,7 @@ impl FromStr for Endpoint {
         }
         let port = port.parse().map_err(|_| invalid("the port is not a number below 65536"))?;
         if path.bytes().any(|b| !(0x21..=0x7e).contains(&b)) {
-            return Err(invalid("the path holds a character that cannot stand in a request line"));
+            return Err(invalid("the path contains a character not allowed in a request line"));
         }
         let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
         let prefix = path.strip_suffix("/exec").unwrap_or(path).to_owned();
@@ -92,7 +91,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A URL that names no endpoint.
+/// A URL that is not a proxy's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointError {
     url: String,
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_that_clients_use() {
+    fn valid_urls() {
         let rows = [
             ("unix:///run/a.sock", Endpoint::Unix("/run/a.sock".into()), "/signal"),
             ("http://127.0.0.1:8080/exec", tcp("127.0.0.1", 8080, ""), "/signal"),
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_that_name_nothing() {
+    fn invalid_urls() {
         for url in [
             "",
             "http://",

@@ -1,29 +1,29 @@
-//! The environment contract between launcher, agent, shim and proxy.
+//! The environment variables that launcher, agent, shim and proxy share.
 //!
-//! `AIFO_TOOLEEXEC_*` is spelled with a double E. It began as a slip and is the contract now: every
-//! deployed shim and launcher reads these names, so no other spelling is ever looked up.
+//! `AIFO_TOOLEEXEC_*` has a double E. It began as a typo; deployed shims and launchers read these
+//! names, so no other spelling is supported.
 
-/// Where the proxy listens: `unix:///path.sock` or `http://host:port/exec`.
+/// The proxy's address: `unix:///path.sock` or `http://host:port/exec`.
 pub const URL: &str = "AIFO_TOOLEEXEC_URL";
 /// The session's bearer token.
 pub const TOKEN: &str = "AIFO_TOOLEEXEC_TOKEN";
-/// A file that holds the token, for launchers that keep it out of the environment.
+/// A file with the token, for launchers that keep it out of the environment.
 pub const TOKEN_FILE: &str = "AIFO_TOOLEEXEC_TOKEN_FILE";
-/// The workspace root as tools see it.
+/// The workspace root in the tools' view.
 pub const WORKSPACE: &str = "AIFO_WORKSPACE";
 /// The agent's name, set for every agent.
 pub const AGENT_NAME: &str = "AIFO_AGENT_NAME";
-/// Tell decisions on stderr.
+/// Log decisions to stderr.
 pub const VERBOSE: &str = "AIFO_TOOLCHAIN_VERBOSE";
 
-/// The exec id a shim is to use instead of one it makes.
+/// The exec id for the shim's call, instead of a generated one.
 pub const EXEC_ID: &str = "AIFO_EXEC_ID";
-/// The variables that pass to a tool besides those of the table, separated by commas: names, and
-/// beginnings of names with a `*`.
+/// Variables that pass to a tool in addition to those of the table: names and `PREFIX*`, separated
+/// by commas.
 pub const FORWARDED: &str = "AIFO_SHIM_ENV";
-/// Which protocol version a shim begins with: 3 by default, 2 for the older one.
+/// The protocol version the shim tries first: 3 (default) or 2.
 pub const PROTO: &str = "AIFO_SHIM_PROTO";
-/// No descriptor is passed: all bytes go through the connection.
+/// Relay all streams through the connection instead of passing descriptors.
 pub const RELAY: &str = "AIFO_SHIM_RELAY";
 /// An interrupted call exits 0, as old shims did.
 pub const EXIT_ZERO_ON_SIGINT: &str = "AIFO_SHIM_EXIT_ZERO_ON_SIGINT";
@@ -36,57 +36,57 @@ pub const KILL_PARENT_SHELL: &str = "AIFO_SHIM_KILL_PARENT_SHELL_ON_SIGINT";
 pub const MAX_SECS: &str = "AIFO_TOOLEEXEC_MAX_SECS";
 /// The older name of [`MAX_SECS`].
 pub const TIMEOUT_SECS: &str = "AIFO_TOOLEEXEC_TIMEOUT_SECS";
-/// How many tools may run at once.
+/// Maximum number of tools running at once.
 pub const MAX_CONNECTIONS: &str = "AIFO_TOOLEEXEC_MAX_CONNECTIONS";
 /// The address a TCP listener binds to.
 pub const BIND_HOST: &str = "AIFO_TOOLEEXEC_BIND_HOST";
 /// Whether the proxy listens on a unix socket.
 pub const USE_UNIX: &str = "AIFO_TOOLEEXEC_USE_UNIX";
 
-/// The shim does not wait for a notification's end.
+/// Whether the shim returns without waiting for a notification to end.
 pub const NOTIFY_ASYNC: &str = "AIFO_SHIM_NOTIFY_ASYNC";
-/// The names under which a shim notifies instead of running a tool, separated by commas; `say` when
-/// unset.
+/// Tool names that are notifications, separated by commas; `say` when unset.
 pub const NOTIFY_TOOLS: &str = "AIFO_SHIM_NOTIFY_TOOLS";
-/// Smart decisions: local or proxied.
+/// Whether runtimes may run locally.
 pub const SMART: &str = "AIFO_SHIM_SMART";
-/// Smart decisions for node; counts only with [`SMART`].
+/// Whether node may run locally; requires [`SMART`].
 pub const SMART_NODE: &str = "AIFO_SHIM_SMART_NODE";
-/// Smart decisions for python; counts only with [`SMART`].
+/// Whether python may run locally; requires [`SMART`].
 pub const SMART_PYTHON: &str = "AIFO_SHIM_SMART_PYTHON";
-/// The agent's own python, for what must run locally.
+/// The agent's own python, for programs that run locally.
 pub const LOCAL_PYTHON: &str = "AIFO_SHIM_LOCAL_PYTHON";
-/// Set to its own pid by a shim that becomes a local runtime: a shim that finds its own pid there
-/// was reached through that runtime's path.
+/// The pid of a shim that executes a local runtime. A shim that finds its own pid here was executed
+/// as that runtime: a loop.
 pub const LOCAL_GUARD: &str = "AIFO_SHIM_LOCAL_PID";
 
-/// Seconds a notification may take.
+/// Timeout of a notification in seconds.
 pub const NOTIFY_TIMEOUT_SECS: &str = "AIFO_NOTIFICATIONS_TIMEOUT_SECS";
-/// Notifications get a trimmed environment.
+/// Whether notifications run with a reduced environment.
 pub const NOTIFY_TRIM_ENV: &str = "AIFO_NOTIFICATIONS_TRIM_ENV";
-/// Further names that a trimmed environment keeps, separated by commas.
+/// Additional names in the reduced environment, separated by commas.
 pub const NOTIFY_ENV_ALLOW: &str = "AIFO_NOTIFICATIONS_ENV_ALLOW";
-/// Basenames of commands that may notify, separated by commas.
+/// Basenames of the allowed notification commands, separated by commas.
 pub const NOTIFY_ALLOWLIST: &str = "AIFO_NOTIFICATIONS_ALLOWLIST";
-/// Directories in which such a command must lie, separated by commas.
+/// The directories allowed for these commands, separated by commas.
 pub const NOTIFY_SAFE_DIRS: &str = "AIFO_NOTIFICATIONS_SAFE_DIRS";
 
-/// Where a launcher finds the shim binary.
+/// The path of the shim binary, for launchers.
 pub const SHIM_BIN: &str = "AIFO_SHIM_BIN";
-/// How sidecars run, where no flag says it: auto, docker, podman or local.
+/// The default backend: auto, docker, podman or local.
 pub const BACKEND: &str = "AIFO_BACKEND";
-/// What stands before the names of our own images: a registry and its path.
+/// The prefix of the project's image names: a registry and its path.
 pub const IMAGE_PREFIX: &str = "AIFO_CODER_IMAGE_PREFIX";
-/// The tag of our own images.
+/// The tag of the project's images.
 pub const IMAGE_TAG: &str = "AIFO_CODER_IMAGE_TAG";
-/// Whether containers get to see the user's SSH agent.
+/// Whether containers can use the user's SSH agent.
 pub const SSH_FORWARD: &str = "AIFO_TOOLCHAIN_SSH_FORWARD";
-/// The variable that names a kind's image: `AIFO_C_CPP_TOOLCHAIN_IMAGE`.
+/// Returns the variable for the image of a kind, such as `AIFO_C_CPP_TOOLCHAIN_IMAGE`.
 pub fn toolchain_image(kind: &str) -> String {
     of_toolchain(kind, "IMAGE")
 }
 
-/// The variable that names the version of a kind's toolchain: `AIFO_RUST_TOOLCHAIN_VERSION`.
+/// Returns the variable for the toolchain version of a kind, such as
+/// `AIFO_RUST_TOOLCHAIN_VERSION`.
 pub fn toolchain_version(kind: &str) -> String {
     of_toolchain(kind, "VERSION")
 }
@@ -95,16 +95,17 @@ fn of_toolchain(kind: &str, what: &str) -> String {
     format!("AIFO_{}_TOOLCHAIN_{what}", kind.to_ascii_uppercase().replace('-', "_"))
 }
 
-/// What a single command in an agent's place gets besides ([`encode_given`](crate::encode_given)).
-/// It begins unlike ours, which never pass to anybody.
-pub const GIVEN: &str = "_AIFO_GIVEN";
+/// The variables of a command that runs beside an agent, encoded by
+/// [`encode_variables`](crate::encode_variables). The name does not start with [`PREFIX`], which is
+/// never forwarded.
+pub const COMMAND_ENV: &str = "_AIFO_GIVEN";
 
-/// The mark every process of an exec carries: `AIFO_EXEC=<exec id>`.
-pub const EXEC_MARK: &str = "AIFO_EXEC";
-/// The prefix of every name that is ours; no tool inherits one but [`EXEC_MARK`].
+/// The exec tag in the environment of every process of an exec: `AIFO_EXEC=<exec id>`.
+pub const EXEC_TAG: &str = "AIFO_EXEC";
+/// The reserved prefix of variables; a tool inherits none of them except [`EXEC_TAG`].
 pub const PREFIX: &str = "AIFO_";
 
-/// Whether a value switches something on: `1 true yes on`, in any case.
+/// Returns whether a value means on: `1 true yes on`, in any case.
 pub fn is_truthy(value: &str) -> bool {
     ["1", "true", "yes", "on"].iter().any(|word| value.trim().eq_ignore_ascii_case(word))
 }
@@ -114,7 +115,7 @@ mod tests {
     use super::is_truthy;
 
     #[test]
-    fn truthy_words() {
+    fn truthy_values() {
         for word in ["1", "true", "YES", "On", " on "] {
             assert!(is_truthy(word), "{word}");
         }

@@ -1,18 +1,18 @@
-//! The name of one running tool call.
+//! The id of an exec.
 
 use std::fmt;
 
 /// The id of one exec: `[A-Za-z0-9._-]{1,64}`.
 ///
-/// The alphabet keeps an id harmless in a header, a log line, an environment and a file name.
+/// The alphabet is safe in a header, a log line, an environment variable and a file name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExecId(String);
 
 impl ExecId {
-    /// The longest id in characters.
+    /// The maximum length in characters.
     pub const MAX_LEN: usize = 64;
 
-    /// Checks an id that a client sent.
+    /// Parses a client's id.
     pub fn parse(id: &[u8]) -> Result<Self, InvalidExecId> {
         let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
         if id.is_empty() || id.len() > Self::MAX_LEN || !id.iter().all(plain) {
@@ -21,12 +21,12 @@ impl ExecId {
         String::from_utf8(id.to_vec()).map(ExecId).map_err(|_| InvalidExecId)
     }
 
-    /// An id from 128 random bits, in hex.
+    /// Creates an id from 128 random bits, in hex.
     pub fn from_random(bits: [u8; 16]) -> Self {
         ExecId(bits.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -38,7 +38,7 @@ impl fmt::Display for ExecId {
     }
 }
 
-/// The id is empty, too long, or holds another character.
+/// The id is empty, too long or contains an invalid character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidExecId;
 
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_alphabet_and_the_length() {
+    fn alphabet_and_length() {
         let longest = "x".repeat(64);
         for id in ["e1", "A.b_c-9", &longest] {
             assert_eq!(ExecId::parse(id.as_bytes()).unwrap().as_str(), id);

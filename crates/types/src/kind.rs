@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-/// The kind of a sidecar: `rust`, `node`, `python`, `c-cpp`, `go`, or one a user named.
+/// The kind of a sidecar: `rust`, `node`, `python`, `c-cpp`, `go`, or a user's own.
 ///
-/// Lower-case letters, digits and `-`, at most 32, so that it can stand in a container's name.
-/// Aliases (`py`, `c++`) are `aifo-policy`'s to resolve.
+/// At most 32 lower-case letters, digits and `-`, which are valid in a container's name. Aliases
+/// (`py`, `c++`) are resolved by `aifo-policy`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kind(String);
 
 impl Kind {
-    /// Checks a kind's name.
+    /// Parses a kind's name.
     pub fn parse(name: &str) -> Result<Self, InvalidKind> {
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         let starts_well = name.bytes().next().is_some_and(|b| b != b'-');
@@ -20,19 +20,19 @@ impl Kind {
         Ok(Kind(name.to_owned()))
     }
 
-    /// What runs beside the session on the host itself: notifications and host commands. Not to be
-    /// asked for as a sidecar.
+    /// Returns the kind for notifications and host commands, which run on the host. It is not a
+    /// sidecar that a user can request.
     pub fn host() -> Self {
         Kind("host".to_owned())
     }
 
-    /// What the agent itself runs in, where that is a container. Not to be asked for as a sidecar, and
-    /// no tool is ever routed there.
+    /// Returns the kind for an agent that runs in a container. It is not a sidecar that a user can
+    /// request, and no tool is routed to it.
     pub fn agent() -> Self {
         Kind("agent".to_owned())
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -50,7 +50,7 @@ impl fmt::Debug for Kind {
     }
 }
 
-/// The word cannot name a kind.
+/// The text is not the name of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidKind(String);
 

@@ -1,11 +1,11 @@
-//! The words of the domain, each checked once, where it enters.
+//! The domain's data types, validated when they are created.
 //!
 //! In scope: tool names, exec ids, tokens, signals, endings, endpoints, subnets, the request to run
 //! a tool, the refusals a proxy gives, the names of the environment contract, which names stand for secrets, and
 //! text that is fit for a terminal. All of it is plain data: a value that exists is valid.
 //!
-//! Out of scope: bytes on a wire (`aifo-wire`), which tool may run where (`aifo-policy`), and the
-//! operating system (`aifo-process`).
+//! Out of scope: encoding (`aifo-wire`), policy (`aifo-policy`) and the operating system
+//! (`aifo-process`).
 //!
 //! ```
 //! use aifo_types::{Ending, Endpoint, Signal, ToolName};
@@ -18,15 +18,13 @@
 //! assert!(matches!("unix:///run/aifo.sock".parse(), Ok(Endpoint::Unix(_))));
 //! ```
 //!
-//! Architecture invariant: this crate depends on nothing and does nothing. It does not know that
-//! there are sockets, files or processes.
+//! Architecture invariant: this crate has no dependencies and performs no I/O.
 
 mod ending;
 mod endpoint;
 pub mod env;
 mod escape;
 mod exec_id;
-mod given;
 mod kind;
 mod refusal;
 mod request;
@@ -36,12 +34,12 @@ mod subnet;
 mod terminal;
 mod token;
 mod tool;
+mod variables;
 
 pub use ending::{Ending, exit};
 pub use endpoint::{Endpoint, EndpointError};
 pub use escape::{escape_json, escape_line, escape_text};
 pub use exec_id::{ExecId, InvalidExecId};
-pub use given::{decode_given, encode_given};
 pub use kind::{InvalidKind, Kind};
 pub use refusal::{Refusal, Status};
 pub use request::ExecRequest;
@@ -51,3 +49,4 @@ pub use subnet::{InvalidSubnet, Subnet};
 pub use terminal::{TerminalModes, WindowSize};
 pub use token::Token;
 pub use tool::{InvalidToolName, ToolName};
+pub use variables::{decode_variables, encode_variables};

@@ -1,68 +1,68 @@
-//! Every way a proxy says no.
+//! The proxy's refusals.
 
 use crate::{ExecId, Kind, ToolName, exit};
 
-/// A request that did not run a tool to its end, with the reason.
+/// Why a request did not run a tool to completion.
 ///
-/// This is the only place that maps a cause to a status line, a body and the exit code a shim
-/// reports. The texts are part of the protocol (`spec/toolexec.md#answers`).
+/// The only mapping from a cause to status, body and the shim's exit code. The texts are part of
+/// the protocol (`spec/toolexec.md#responses`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Refusal {
-    /// 400: the request itself is wrong; the reason is told.
+    /// 400: the request is invalid, for this reason.
     BadRequest(String),
-    /// 401: no token, or a wrong one.
+    /// 401: the token is missing or wrong.
     Unauthorized,
     /// 403: no allowlist of a running sidecar names the tool.
     ToolNotAllowed {
-        /// What was asked for.
+        /// The requested tool.
         tool: ToolName,
-        /// The sidecars that run.
+        /// The running sidecars.
         running: Vec<Kind>,
     },
-    /// 403: this notification may not be run; the reason is told.
+    /// 403: the notification is not allowed, for this reason.
     NotificationRefused(String),
-    /// 404: an unknown path, or a signal to an exec that is not there.
+    /// 404: an unknown path, or a signal to an exec that does not run.
     NotFound,
-    /// 405: anything but POST.
+    /// 405: the method is not POST.
     MethodNotAllowed,
     /// 408: the request stalled.
     RequestTimeout,
     /// 409: another exec has this id.
     ExecIdInUse(ExecId),
-    /// 409: the tool is known, but no running sidecar offers it.
+    /// 409: no running sidecar has the tool.
     ToolUnavailable {
-        /// What was asked for.
+        /// The requested tool.
         tool: ToolName,
-        /// The kinds that could offer it, preferred first.
+        /// The kinds that offer it, in order of preference.
         offered_by: Vec<Kind>,
     },
-    /// 413: the decoded body is larger than the limit.
+    /// 413: the decoded body exceeds the limit.
     BodyTooLarge {
         /// The limit in MiB.
         limit_mib: usize,
     },
-    /// 426: credentials were right, the protocol version was not.
+    /// 426: the protocol version is not supported.
     UnsupportedProtocol,
-    /// 426 for a notification, which version 1 does not have.
+    /// 426: version 1 has no notifications.
     UnsupportedNotifyProtocol,
-    /// 429: as many tools run as the session allows.
+    /// 429: the maximum number of tools is running.
     TooManyExecutions {
-        /// How many that is.
+        /// That maximum.
         limit: usize,
     },
     /// 431: too many headers, or too long.
     HeadTooLarge,
-    /// 500: something on our side failed before the tool ran.
+    /// 500: a failure in the proxy or sidecar before the tool ran.
     Internal(String),
-    /// 500: the tool itself could not be started.
+    /// 500: the tool could not be started.
     StartFailed {
-        /// What the kernel said, in words.
+        /// The kernel's error.
         cause: String,
         /// 126 or 127.
         exit_code: u8,
     },
-    /// 500: the tool ran, and its ending is unknown.
+    /// 500: the tool ran and its exit status is unknown.
     EndingUnknown(String),
 }
 
@@ -70,7 +70,7 @@ pub enum Refusal {
 pub type Status = (u16, &'static str);
 
 impl Refusal {
-    /// The status line's code and phrase.
+    /// Returns the status code and reason phrase.
     pub fn status(&self) -> Status {
         match self {
             Refusal::BadRequest(_) => (400, "Bad Request"),
@@ -92,7 +92,8 @@ impl Refusal {
         }
     }
 
-    /// What a shim exits with: 86, but 126 or 127 for a failed start and 125 for a lost ending.
+    /// Returns the shim's exit code: 126 or 127 for a failed start, 125 for an unknown exit status,
+    /// otherwise 86.
     pub fn exit_code(&self) -> u8 {
         match self {
             Refusal::StartFailed { exit_code, .. } => *exit_code,
@@ -101,7 +102,7 @@ impl Refusal {
         }
     }
 
-    /// The body, with its final newline.
+    /// Returns the body, with a final newline.
     pub fn body(&self) -> String {
         match self {
             Refusal::BadRequest(why) => format!("bad request: {why}\n"),
@@ -128,7 +129,7 @@ impl Refusal {
             Refusal::BodyTooLarge { limit_mib } => {
                 format!("request body exceeds {limit_mib} MiB\n")
             }
-            // The text names 1 and 2 whatever else is spoken: deployed clients match it.
+            // Names only 1 and 2: deployed clients match this text.
             Refusal::UnsupportedProtocol => {
                 "Unsupported shim protocol; expected 1 or 2\n".to_owned()
             }

@@ -1,16 +1,16 @@
-//! The waist of the hourglass: what every front door turns its input into.
+//! The request that every frontend produces.
 
 use crate::{ExecId, ToolName};
 
-/// A request to run one tool, checked but not yet judged.
+/// A request to run one tool: well-formed, not yet checked against the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecRequest {
-    /// The id under which the call can be signalled.
+    /// The id for signals to the call.
     pub id: ExecId,
-    /// The tool, as the agent typed it; it becomes `argv[0]`.
+    /// The tool as typed; it becomes `argv[0]`.
     pub tool: ToolName,
-    /// The arguments after `argv[0]`: bytes without NUL, order and emptiness kept.
+    /// The arguments after `argv[0]`: bytes without NUL, possibly empty.
     pub args: Vec<Vec<u8>>,
-    /// The caller's directory as the tools see paths, or `None` for the workspace root.
+    /// The current directory in the tools' view; `None` is the workspace root.
     pub cwd: Option<Vec<u8>>,
 }

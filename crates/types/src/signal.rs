@@ -1,8 +1,8 @@
-//! The signals that cross from a caller to a tool.
+//! The signals that a client can send to a tool.
 
 use std::fmt;
 
-/// A signal that may be sent to a running tool.
+/// A signal that a client can send to a running tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Signal {
     /// SIGHUP
@@ -27,8 +27,8 @@ pub enum Signal {
     Winch,
 }
 
-/// Name and Linux number of each signal. The numbers are the same on every architecture but alpha,
-/// mips, parisc and sparc, none of which we build for.
+/// Name and Linux number of each signal. Only alpha, mips, parisc and sparc, which are not
+/// supported, have other numbers.
 const TABLE: [(Signal, &str, u8); 10] = [
     (Signal::Hup, "HUP", 1),
     (Signal::Int, "INT", 2),
@@ -43,7 +43,7 @@ const TABLE: [(Signal, &str, u8); 10] = [
 ];
 
 impl Signal {
-    /// Reads a name, with or without `SIG`, in any case.
+    /// Parses a name, with or without `SIG`, in any case.
     pub fn parse(name: &str) -> Option<Self> {
         let bare = match name.get(..3) {
             Some(prefix) if prefix.eq_ignore_ascii_case("sig") => &name[3..],
@@ -52,28 +52,28 @@ impl Signal {
         TABLE.iter().find(|(_, known, _)| known.eq_ignore_ascii_case(bare)).map(|row| row.0)
     }
 
-    /// The signal with this Linux number, if it may cross.
+    /// Returns the signal with this Linux number, if a client can send it.
     pub fn from_number(number: u8) -> Option<Self> {
         TABLE.iter().find(|row| row.2 == number).map(|row| row.0)
     }
 
-    /// The Linux number.
+    /// Returns the Linux number.
     pub fn number(self) -> u8 {
         self.row().2
     }
 
-    /// The name without `SIG`, as `/signal` takes it.
+    /// Returns the name without `SIG`, as in a `/signal` request.
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
-    /// Whether a caller sends it to end a tool rather than to tell it something.
+    /// Returns whether the signal's purpose is to terminate the tool.
     pub fn is_terminating(self) -> bool {
         matches!(self, Signal::Hup | Signal::Int | Signal::Quit | Signal::Kill | Signal::Term)
     }
 
     fn row(self) -> (Signal, &'static str, u8) {
-        // The table holds every variant, which a test proves.
+        // The table contains every variant, which a test checks.
         TABLE.into_iter().find(|row| row.0 == self).unwrap_or(TABLE[6])
     }
 }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings() {
+    fn names() {
         for name in ["INT", "int", "SIGINT", "SigInt"] {
             assert_eq!(Signal::parse(name), Some(Signal::Int), "{name}");
         }

@@ -1,11 +1,11 @@
-//! A range of addresses.
+//! IPv4 subnets.
 
-// An address is a number; what opens sockets is in `std` alone.
+// From `core`: this crate must not use `std::net`.
 use core::net::Ipv4Addr;
 use std::fmt;
 use std::str::FromStr;
 
-/// A range of IPv4 addresses, as routes name it: `10.89.0.0/16`.
+/// An IPv4 subnet in CIDR notation: `10.89.0.0/16`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Subnet {
     first: Ipv4Addr,
@@ -13,17 +13,17 @@ pub struct Subnet {
 }
 
 impl Subnet {
-    /// Its first address.
+    /// Returns the first address.
     pub fn first(&self) -> Ipv4Addr {
         self.first
     }
 
-    /// How many bits its addresses have in common; at most 32.
+    /// Returns the prefix length in bits, at most 32.
     pub fn prefix(&self) -> u8 {
         self.prefix
     }
 
-    /// Whether an address lies in it.
+    /// Returns whether the subnet contains `address`.
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         address.to_bits() & mask(self.prefix) == self.first.to_bits()
     }
@@ -32,7 +32,7 @@ impl Subnet {
 impl FromStr for Subnet {
     type Err = InvalidSubnet;
 
-    /// Errors: the word is no address and prefix, or the address is not the range's first.
+    /// Errors: the text is not an address and a prefix length, or the address has host bits set.
     fn from_str(word: &str) -> Result<Self, InvalidSubnet> {
         let subnet = || {
             let (first, prefix) = word.split_once('/')?;
@@ -45,7 +45,7 @@ impl FromStr for Subnet {
     }
 }
 
-/// The bits that all addresses have in common.
+/// Returns the netmask.
 fn mask(prefix: u8) -> u32 {
     u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0)
 }
@@ -62,13 +62,13 @@ impl fmt::Debug for Subnet {
     }
 }
 
-/// The word is no range of addresses.
+/// The text is not a subnet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidSubnet(String);
 
 impl fmt::Display for InvalidSubnet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is no range of addresses such as 10.89.0.0/16", self.0)
+        write!(f, "invalid subnet '{}': expected the form 10.89.0.0/16", self.0)
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges() {
+    fn subnets() {
         let rows = [
             ("10.89.0.0/16", "10.89.255.255", "10.90.0.0"),
             ("10.128.0.0/9", "10.255.0.1", "10.127.255.255"),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_none() {
+    fn invalid_subnets() {
         let rows =
             ["", "10.89.0.0", "10.89.0.1/16", "10.89.0.0/", "10.0.0.0/33", "10.0.0.0/+8", "x/8"];
         for word in rows {

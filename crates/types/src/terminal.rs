@@ -1,20 +1,20 @@
-//! What two terminals have to agree on.
+//! The size and modes of a terminal.
 
-/// The size of a terminal (`struct winsize`), in cells, and in pixels where it knows them.
+/// The size of a terminal (`struct winsize`), in cells and pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowSize {
     /// Lines.
     pub rows: u16,
     /// Characters in a line.
     pub columns: u16,
-    /// Width in pixels, or 0.
+    /// Width in pixels, 0 if unknown.
     pub x_pixels: u16,
-    /// Height in pixels, or 0.
+    /// Height in pixels, 0 if unknown.
     pub y_pixels: u16,
 }
 
-/// How a terminal treats what is typed and shown: the flags of `struct termios` by their Linux bits,
-/// and its control characters in the kernel's order.
+/// The modes of a terminal: the flags of `struct termios` as Linux bits, and its control characters
+/// in the kernel's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TerminalModes {
     /// `c_iflag`
@@ -25,6 +25,6 @@ pub struct TerminalModes {
     pub control: u32,
     /// `c_lflag`
     pub local: u32,
-    /// `c_cc`: the character that interrupts, the one that erases, and so on.
+    /// `c_cc`
     pub characters: Vec<u8>,
 }

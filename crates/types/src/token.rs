@@ -1,36 +1,35 @@
-//! The secret a session's clients present.
+//! The session's bearer token.
 
 use std::fmt;
 
 /// A session's bearer token.
 ///
-/// It has no `Display`, its `Debug` hides it, and it is compared in time that depends only on the
-/// length of what was presented.
+/// It has no `Display`, `Debug` hides it, and the time of a comparison depends only on the length
+/// of the presented value.
 #[derive(Clone)]
 pub struct Token(String);
 
 impl Token {
-    /// A token from 128 random bits, in hex.
+    /// Creates a token from 128 random bits, in hex.
     pub fn from_random(bits: [u8; 16]) -> Self {
         Token(bits.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// A token that somebody else made. `None` if it could not stand in an `Authorization` header
-    /// as its last word: empty, or with white space, `=` or a control or non-ASCII character.
+    /// Parses a token. `None` if it cannot be the last word of an `Authorization` header: empty, or
+    /// with white space, `=`, a control or a non-ASCII character.
     pub fn parse(text: &str) -> Option<Self> {
         let plain = |b: u8| b.is_ascii_graphic() && b != b'=';
         (!text.is_empty() && text.bytes().all(plain)).then(|| Token(text.to_owned()))
     }
 
-    /// The secret itself, for the one place that hands it on.
+    /// Returns the secret, to send it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether an `Authorization` value ends in this token.
+    /// Returns whether the last word of an `Authorization` value is this token.
     ///
-    /// The scheme is free: the last word counts, where words are separated by white space or `=`
-    /// (`Bearer x`, `bearer x`, `token=x`, `x`).
+    /// White space and `=` separate words, and any scheme is accepted (`Bearer x`, `token=x`, `x`).
     pub fn authorizes(&self, header: &[u8]) -> bool {
         let separates = |b: &u8| b.is_ascii_whitespace() || *b == b'=';
         let presented = header.rsplit(separates).next().unwrap_or_default();
@@ -44,11 +43,11 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Compares without an early exit; only the length of `presented` shows in the time taken.
+/// Compares without an early exit: the time depends only on the length of `presented`.
 fn constant_time_eq(presented: &[u8], secret: &[u8]) -> bool {
     let mut difference = u8::from(presented.len() != secret.len());
     for (index, byte) in presented.iter().enumerate() {
-        // A secret is never empty; walking it in a circle keeps the work per presented byte equal.
+        // A secret is never empty; the modulo keeps the work per presented byte constant.
         difference |= byte ^ secret[index % secret.len()];
     }
     std::hint::black_box(difference) == 0
@@ -79,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_a_token() {
+    fn valid_tokens() {
         for text in ["", "a b", "a=b", "é", "a\n"] {
             assert!(Token::parse(text).is_none(), "{text:?}");
         }

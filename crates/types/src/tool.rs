@@ -2,14 +2,12 @@
 
 use std::fmt;
 
-/// A tool's name: one path component that can be looked up in a PATH.
-///
-/// Names are compared case-sensitively. Text, because every allowlist is.
+/// A tool's name: one path component, looked up in PATH. Names are case-sensitive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ToolName(String);
 
 impl ToolName {
-    /// Checks a name: 1 to 255 bytes of UTF-8 without `/`, NUL or control characters, and neither
+    /// Parses a name: 1 to 255 bytes of UTF-8 without `/`, NUL or control characters, and neither
     /// `.` nor `..`.
     pub fn parse(name: &[u8]) -> Result<Self, InvalidToolName> {
         let text = std::str::from_utf8(name).map_err(|_| InvalidToolName)?;
@@ -20,7 +18,7 @@ impl ToolName {
         Ok(ToolName(text.to_owned()))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -32,7 +30,7 @@ impl fmt::Display for ToolName {
     }
 }
 
-/// The bytes cannot name a tool.
+/// The bytes are not a tool's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidToolName;
 

@@ -1,29 +1,29 @@
-//! The byte queue between a socket and a parser.
+//! A byte queue between a socket and a parser.
 
 use std::fmt;
 
-/// A growable queue of bytes that reads go into directly.
+/// A growable byte queue.
 ///
-/// [`spare`](Buffer::spare) hands out room for a read, [`commit`](Buffer::commit) says how much of
-/// it was filled, [`consume`](Buffer::consume) drops from the front what a parser has used. Bytes
-/// move only when room runs out behind them.
+/// [`spare`](Buffer::spare) returns space for a read, [`commit`](Buffer::commit) appends the bytes
+/// read, [`consume`](Buffer::consume) removes parsed bytes from the front. Bytes are moved only
+/// when the space after them runs out.
 #[derive(Clone, Default)]
 pub struct Buffer {
-    /// All initialised, so that a slice of it can be handed to `read`: zeroing happens once per
-    /// growth, not once per read.
+    /// Initialised, because `read` needs an initialised slice. Zeroed once per growth, not per
+    /// read.
     storage: Vec<u8>,
     start: usize,
     end: usize,
 }
 
 impl Buffer {
-    /// An empty buffer, without storage.
+    /// Creates an empty buffer without storage.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Room for at least `min` more bytes, as much as there is. What is written there counts only
-    /// after [`commit`](Buffer::commit).
+    /// Returns all free space, at least `min` bytes. [`commit`](Buffer::commit) appends the bytes
+    /// written there.
     pub fn spare(&mut self, min: usize) -> &mut [u8] {
         if self.is_empty() {
             (self.start, self.end) = (0, 0);
@@ -39,13 +39,13 @@ impl Buffer {
         &mut self.storage[self.end..]
     }
 
-    /// Counts the first `filled` bytes of the last [`spare`](Buffer::spare) as received.
+    /// Appends the first `filled` bytes of the last [`spare`](Buffer::spare) to the queue.
     ///
     /// # Panics
     ///
-    /// If there were not that many.
+    /// If the space is smaller.
     pub fn commit(&mut self, filled: usize) {
-        assert!(filled <= self.storage.len() - self.end, "committed more than there was room for");
+        assert!(filled <= self.storage.len() - self.end, "committed more than the spare space");
         self.end += filled;
     }
 
@@ -55,23 +55,23 @@ impl Buffer {
         self.commit(bytes.len());
     }
 
-    /// What is queued, oldest byte first.
+    /// Returns the queued bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.storage[self.start..self.end]
     }
 
-    /// Drops `used` bytes from the front.
+    /// Removes `used` bytes from the front.
     ///
     /// # Panics
     ///
-    /// If there are not that many.
+    /// If fewer are queued.
     pub fn consume(&mut self, used: usize) {
-        assert!(used <= self.len(), "consumed more than there was");
+        assert!(used <= self.len(), "consumed more than the queued bytes");
         self.start += used;
     }
 
-    /// Removes up to `count` bytes from the front and returns them; without a copy if they are all
-    /// there is and nothing before them was consumed.
+    /// Removes and returns up to `count` bytes from the front; without a copy if that is the whole
+    /// buffer and nothing was consumed before.
     pub fn take(&mut self, count: usize) -> Vec<u8> {
         let count = count.min(self.len());
         if self.start == 0 && count == self.end {
@@ -84,25 +84,25 @@ impl Buffer {
         taken
     }
 
-    /// How many bytes are queued.
+    /// Returns the number of queued bytes.
     pub fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// Whether none are.
+    /// Returns whether no bytes are queued.
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 }
 
 impl fmt::Debug for Buffer {
-    /// Tells sizes only: the bytes may hold a token.
+    /// Prints sizes only: the bytes may contain a token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Buffer({} of {} bytes)", self.len(), self.storage.len())
     }
 }
 
-/// Whether a connection may still bring bytes.
+/// Whether more bytes may arrive on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     Open,
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_leave_in_the_order_they_came() {
+    fn bytes_keep_their_order() {
         let mut buffer = Buffer::new();
         buffer.extend(b"hello ");
         let room = buffer.spare(5);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn consumed_room_is_used_again() {
+    fn consumed_space_is_reused() {
         let mut buffer = Buffer::new();
         buffer.spare(64);
         for _ in 0..1000 {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_is_taken_without_a_copy() {
+    fn the_whole_buffer_is_taken_without_a_copy() {
         let mut buffer = Buffer::new();
         buffer.extend(b"body");
         let before = buffer.as_slice().as_ptr();

@@ -1,30 +1,30 @@
-//! The client's requests, as bytes (`spec/toolexec.md#requests`).
+//! Encoders of the client's requests (`spec/toolexec.md#requests`).
 
 use aifo_types::{Endpoint, ExecId, Signal, Token};
 
 use crate::form::encode_form;
 use crate::invocation::Invocation;
 
-/// One tool call of a v1 or v2 client.
+/// One tool call of a version 1 or 2 client.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecCall<'a> {
-    /// Where the proxy listens; names host and path, nothing is connected here.
+    /// The proxy's address, for host and path.
     pub endpoint: &'a Endpoint,
-    /// The session's credentials.
+    /// The session's token.
     pub token: &'a Token,
-    /// The id under which the call can be signalled.
+    /// The id for signals to the call.
     pub id: &'a ExecId,
     /// The tool's name as typed.
     pub tool: &'a [u8],
-    /// The caller's directory, absolute.
+    /// The absolute current directory.
     pub cwd: &'a [u8],
     /// The arguments after the tool's name.
     pub args: &'a [Vec<u8>],
 }
 
 impl ExecCall<'_> {
-    /// Appends the request, head and body, for protocol version `proto` (1 or 2): small enough as
-    /// a rule to leave in one write, which is why its length is told and it is not chunked.
+    /// Appends the request, head and body, for protocol version `proto` (1 or 2). It has a
+    /// `Content-Length`: it is usually small enough for one write.
     pub fn encode(&self, proto: u8, out: &mut Vec<u8>) {
         let fields = [("tool", self.tool), ("cwd", self.cwd)];
         let args = self.args.iter().map(|arg| ("arg", arg.as_slice()));
@@ -41,22 +41,22 @@ impl ExecCall<'_> {
     }
 }
 
-/// One tool call of a v3 client.
+/// One tool call of a version 3 client.
 #[derive(Clone, Copy, Debug)]
 pub struct Upgrade<'a> {
-    /// Where the proxy listens; names host and path, nothing is connected here.
+    /// The proxy's address, for host and path.
     pub endpoint: &'a Endpoint,
-    /// The session's credentials.
+    /// The session's token.
     pub token: &'a Token,
-    /// The id under which the call can be signalled.
+    /// The id for signals to the call.
     pub id: &'a ExecId,
-    /// The program and all that it inherits.
+    /// The program with everything it inherits.
     pub invocation: &'a Invocation,
 }
 
 impl Upgrade<'_> {
-    /// Appends the request, head and body. Descriptors that the invocation passes go with its first
-    /// byte.
+    /// Appends the request, head and body. The caller sends the invocation's descriptors with the
+    /// first byte.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut body = Vec::new();
         self.invocation.encode(&mut body);
@@ -72,7 +72,7 @@ impl Upgrade<'_> {
     }
 }
 
-/// Appends the request to send `signal` to the exec `id`.
+/// Appends a request to send `signal` to the exec `id`.
 pub fn encode_signal(
     out: &mut Vec<u8>,
     endpoint: &Endpoint,
@@ -85,25 +85,25 @@ pub fn encode_signal(
     push_short_request(out, endpoint, "signal", token, &body);
 }
 
-/// Whether a client stays until its notification has ended.
+/// Whether a client waits until its notification has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attendance {
-    /// It waits for the answer; if it leaves, the command is ended.
-    Waits,
-    /// It leaves at once (`detach=1`), and the command goes on.
-    Leaves,
+pub enum ClientMode {
+    /// The client waits for the response; disconnecting ends the command.
+    Attached,
+    /// The client disconnects at once (`detach=1`) and the command continues.
+    Detached,
 }
 
-/// Appends the request to run a notification command on the host.
+/// Appends a request to run a notification command on the host.
 pub fn encode_notify(
     out: &mut Vec<u8>,
     endpoint: &Endpoint,
     token: &Token,
     command: &[u8],
     args: &[Vec<u8>],
-    attendance: Attendance,
+    mode: ClientMode,
 ) {
-    let detach = (attendance == Attendance::Leaves).then_some(("detach", &b"1"[..]));
+    let detach = (mode == ClientMode::Detached).then_some(("detach", &b"1"[..]));
     let args = args.iter().map(|arg| ("arg", arg.as_slice()));
     let body = encode_form([("cmd", command)].into_iter().chain(detach).chain(args));
     push_short_request(out, endpoint, "notify", token, &body);
@@ -111,7 +111,7 @@ pub fn encode_notify(
 
 const CONTENT_TYPE: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 
-/// A request that is answered at once, or at least as a whole.
+/// Appends a request with a buffered response.
 fn push_short_request(
     out: &mut Vec<u8>,
     endpoint: &Endpoint,

@@ -2,44 +2,44 @@
 
 use crate::limits::Limits;
 
-/// Takes chunk framing off a stream of bytes.
+/// Decodes the chunked coding.
 ///
-/// It keeps only half-read lines; data is handed out as slices of the input, so nothing is copied.
-/// Line ends are CRLF or LF, extensions are skipped, trailers are collected.
+/// It stores only incomplete lines and returns data as slices of the input. Lines end in CRLF or
+/// LF, extensions are ignored, trailers are collected.
 #[derive(Clone, Debug)]
 pub struct ChunkedDecoder {
     state: State,
     line: Vec<u8>,
     trailers: Vec<(String, Vec<u8>)>,
     max_line: usize,
-    /// What may still come in trailer lines.
+    /// Bytes still allowed in trailer lines.
     trailer_room: usize,
 }
 
-/// What the decoder made of its input.
+/// The result of a decoding step.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// The input is used up.
+    /// All input is consumed.
     NeedData,
     /// Data, never empty.
     Data(&'a [u8]),
-    /// The last chunk and its trailers were read; what is left of the input is not the body's.
+    /// The end of the body. The remaining input is not part of it.
     End,
 }
 
-/// Why bytes are not a chunked body.
+/// A violation of the chunked coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkError {
     /// A size line does not start with a hexadecimal number.
     #[error("malformed chunk size")]
     BadSize,
-    /// A chunk of more than 2^53 bytes: beyond what every peer can count.
+    /// A chunk of more than 2^53 bytes.
     #[error("chunk size too large")]
     SizeTooLarge,
-    /// A size line is longer than [`Limits::max_chunk_line`].
+    /// A size line exceeds [`Limits::max_chunk_line`].
     #[error("chunk size line too long")]
     LineTooLong,
-    /// Data goes on where its chunk's size says it ends.
+    /// A chunk's data is longer than its size.
     #[error("chunk data not followed by a line end")]
     MissingLineEnd,
     /// A trailer line is not `name: value`.
@@ -51,7 +51,7 @@ pub enum ChunkError {
 }
 
 impl ChunkedDecoder {
-    /// A decoder at the start of a body.
+    /// Creates a decoder at the start of a body.
     pub fn new(limits: &Limits) -> Self {
         ChunkedDecoder {
             state: State::Size,
@@ -62,9 +62,9 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Reads on, up to the next data, and advances `input` past what was used.
+    /// Decodes up to the next data and advances `input`.
     ///
-    /// After an error the decoder is of no further use; after [`Step::End`] it stays there.
+    /// Further calls return [`Step::End`] after the end, and are unspecified after an error.
     pub fn decode<'a>(&mut self, input: &mut &'a [u8]) -> Result<Step<'a>, ChunkError> {
         loop {
             match self.state {
@@ -80,7 +80,7 @@ impl ChunkedDecoder {
                     self.state = if size == 0 { State::Trailers } else { State::Data(size) };
                 }
                 State::Data(0) => {
-                    // An empty line, so the same rule as for all lines; its bound is its content.
+                    // The line end after the data is an empty line: at most 0 bytes.
                     match read_line(&mut self.line, input, 0, ChunkError::MissingLineEnd)? {
                         Some(_) => {
                             self.line.clear();
@@ -118,28 +118,27 @@ impl ChunkedDecoder {
         }
     }
 
-    /// The value of a trailer by its lower-case name; the last one counts. Complete only after
-    /// [`Step::End`].
+    /// Returns the last trailer with this lower-case name. Complete only after [`Step::End`].
     pub fn trailer(&self, name: &str) -> Option<&[u8]> {
         self.trailers.iter().rev().find(|(known, _)| known == name).map(|(_, value)| &value[..])
     }
 
-    /// All trailers in order, names in lower case.
+    /// Returns all trailers in order, with lower-case names.
     pub fn trailers(&self) -> &[(String, Vec<u8>)] {
         &self.trailers
     }
 }
 
-/// Appends the line before `len` bytes of data. `len` must not be 0: that line ends the body.
+/// Appends the size line of a chunk of `len` bytes. `len` must not be 0, which ends the body.
 pub fn encode_chunk_head(out: &mut Vec<u8>, len: usize) {
     debug_assert!(len > 0, "an empty chunk ends the body");
     out.extend_from_slice(format!("{len:x}\r\n").as_bytes());
 }
 
-/// What follows a chunk's data.
+/// The line end after a chunk's data.
 pub const CHUNK_END: &[u8] = LINE_END;
 
-/// Appends `data` as one chunk; nothing at all if it is empty, for an empty chunk ends the body.
+/// Appends `data` as one chunk. Appends nothing if it is empty: an empty chunk ends the body.
 pub fn encode_chunk(out: &mut Vec<u8>, data: &[u8]) {
     if !data.is_empty() {
         encode_chunk_head(out, data.len());
@@ -151,7 +150,7 @@ pub fn encode_chunk(out: &mut Vec<u8>, data: &[u8]) {
 #[derive(Clone, Copy, Debug)]
 enum State {
     Size,
-    /// So many bytes of data are still to come; with 0, the line end after them is.
+    /// Bytes of data left in the chunk; at 0, the line end follows.
     Data(u64),
     Trailers,
     End,
@@ -159,12 +158,12 @@ enum State {
 
 const LINE_END: &[u8] = b"\r\n";
 
-/// The largest size a double counts exactly. Peers written in JavaScript cannot mean more.
+/// The largest integer that a double represents exactly: the limit of JavaScript peers.
 const MAX_SIZE: u64 = 1 << 53;
 
-/// Moves input into `line` until that is complete, and returns it without its line end.
+/// Moves input into `line` until it is complete, and returns it without its line end.
 ///
-/// No more than `max` bytes and a line end are ever kept, however long the input is.
+/// Stores at most `max` bytes and a line end.
 fn read_line<'l>(
     line: &'l mut Vec<u8>,
     input: &mut &[u8],
@@ -177,16 +176,15 @@ fn read_line<'l>(
     line.extend_from_slice(part);
     *input = rest;
     let content = line.strip_suffix(b"\n").unwrap_or(line);
-    // Without a line feed yet, a CR at the end may still turn out to belong to the line end.
+    // A trailing CR may be part of a line end whose LF has not arrived.
     let content = content.strip_suffix(b"\r").unwrap_or(content);
     if content.len() > max { Err(too_long) } else { Ok(end.map(|_| content)) }
 }
 
-/// Reads a size line: digits, then nothing, blanks or an extension.
+/// Parses a size line: digits, then nothing, blanks or an extension.
 ///
-/// At least one digit must come first. An empty line or a bare `;ext` must not read as 0, which
-/// would end the body early and run a cut-off argument list; and `+5` is no size though
-/// `from_str_radix` thinks so.
+/// Requires a leading digit. An empty line or a bare `;ext` must not parse as 0, which would end
+/// the body early and run a truncated argument list. `from_str_radix` would also accept `+5`.
 fn parse_size(line: &[u8]) -> Result<u64, ChunkError> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let (digits, after) = line.split_at(digits);
@@ -221,7 +219,7 @@ mod tests {
         Limits { max_chunk_line: 12, max_trailer: 20, ..Limits::default() }
     }
 
-    /// Decodes pieces; `None` if the body does not end in them, and the bytes left of the last.
+    /// Decodes pieces; returns `None` if the body does not end, and the rest of the last piece.
     fn decode(pieces: &[&[u8]]) -> Result<(Option<Decoded>, Vec<u8>), ChunkError> {
         let mut decoder = ChunkedDecoder::new(&limits());
         let mut body = Vec::new();
@@ -240,12 +238,12 @@ mod tests {
                     }
                 }
             }
-            assert!(left.is_empty(), "all input is used");
+            assert!(left.is_empty(), "all input is consumed");
         }
         Ok((None, left.to_vec()))
     }
 
-    /// Decodes `input` whole, byte by byte, and with trailing bytes that stay untouched.
+    /// Decodes `input` whole, byte by byte, and with trailing bytes.
     #[track_caller]
     fn check(input: &[u8], expected: Result<Option<Decoded>, ChunkError>) {
         let shown = String::from_utf8_lossy(input);
@@ -301,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_are_none() {
+    fn malformed_sizes() {
         for line in ["", ";ext", "+5", "-5", "0x5", "5 5", " 5", "g", "5g", "\r"] {
             check(format!("{line}\r\nhello").as_bytes(), Err(ChunkError::BadSize));
         }
@@ -324,14 +322,14 @@ mod tests {
     }
 
     #[test]
-    fn data_ends_where_its_size_says() {
+    fn data_ends_after_its_size() {
         for input in ["2\r\nabc\r\n0\r\n\r\n", "2\r\nab0\r\n\r\n", "2\nab\r0\n\n", "1\na\r\r\n"] {
             check(input.as_bytes(), Err(ChunkError::MissingLineEnd));
         }
     }
 
     #[test]
-    fn a_body_without_its_end_has_none() {
+    fn truncated_bodies_do_not_end() {
         let whole = b"5\r\nhello\r\n0\r\nX: y\r\n\r\n";
         for cut in 0..whole.len() {
             check(&whole[..cut], Ok(None));

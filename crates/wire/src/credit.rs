@@ -1,46 +1,45 @@
-//! How much may be under way on one stream of a connection that several streams share
-//! (`spec/exec3.md#frames`).
+//! Flow control of the streams that share a connection (`spec/exec3.md#frames`).
 
-/// What either side may send on a stream before it is granted more, in bytes: a few reads of a pipe,
-/// so that both work at the same time, and little enough to hold for every stream.
+/// Bytes that a side may send on a stream without further credit: several reads of a pipe, but
+/// little enough to buffer for every stream.
 pub const WINDOW: usize = 256 * 1024;
 
-/// The sender's side: what the peer still takes.
+/// The sender's credit on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Credit {
+pub struct SendWindow {
     left: usize,
 }
 
-/// The receiver's side: what the peer may still send, and what has to be granted anew.
+/// The receiver's side of a stream: the peer's credit, and the bytes to grant again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
+pub struct ReceiveWindow {
     left: usize,
     used: usize,
 }
 
-/// The peer granted more than there is, or sent more than it was granted.
+/// The peer granted more than a window, or sent more than its credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the peer broke the flow control of a stream")]
+#[error("the peer violated the flow control of a stream")]
 pub struct CreditError;
 
-impl Default for Credit {
+impl Default for SendWindow {
     fn default() -> Self {
-        Credit { left: WINDOW }
+        SendWindow { left: WINDOW }
     }
 }
 
-impl Credit {
-    /// How many bytes may be sent now.
+impl SendWindow {
+    /// Returns the number of bytes that may be sent.
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// So many were sent: at most [`Credit::left`].
+    /// Records sent bytes, at most [`SendWindow::left`].
     pub fn spend(&mut self, bytes: usize) {
         self.left = self.left.saturating_sub(bytes);
     }
 
-    /// The peer takes so many more. Errors: it would be more than a window.
+    /// Adds the peer's credit. Errors: the total exceeds [`WINDOW`].
     pub fn grant(&mut self, bytes: u32) -> Result<(), CreditError> {
         let granted = usize::try_from(bytes).ok().and_then(|bytes| self.left.checked_add(bytes));
         self.left = granted.filter(|left| *left <= WINDOW).ok_or(CreditError)?;
@@ -48,23 +47,23 @@ impl Credit {
     }
 }
 
-impl Default for Allowance {
+impl Default for ReceiveWindow {
     fn default() -> Self {
-        Allowance { left: WINDOW, used: 0 }
+        ReceiveWindow { left: WINDOW, used: 0 }
     }
 }
 
-impl Allowance {
-    /// So many bytes came. Errors: the peer was not granted as many.
+impl ReceiveWindow {
+    /// Records received bytes. Errors: they exceed the peer's credit.
     pub fn receive(&mut self, bytes: usize) -> Result<(), CreditError> {
         self.left = self.left.checked_sub(bytes).ok_or(CreditError)?;
         Ok(())
     }
 
-    /// So many bytes have been handed on. Says what to grant, as soon as it is worth a frame: half a
-    /// window.
+    /// Records bytes as written to their destination. Returns the credit to grant once that is half
+    /// a window.
     #[must_use]
-    pub fn hand_on(&mut self, bytes: usize) -> Option<u32> {
+    pub fn release(&mut self, bytes: usize) -> Option<u32> {
         self.used = self.used.saturating_add(bytes);
         if self.used < WINDOW / 2 {
             return None;
@@ -80,26 +79,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_sides_agree() {
-        let (mut credit, mut allowance) = (Credit::default(), Allowance::default());
+    fn both_sides_stay_in_step() {
+        let (mut credit, mut allowance) = (SendWindow::default(), ReceiveWindow::default());
         for round in 0..1000usize {
             let bytes = (round * 7919 % 65_536).min(credit.left());
             credit.spend(bytes);
             allowance.receive(bytes).unwrap();
-            if let Some(more) = allowance.hand_on(bytes) {
+            if let Some(more) = allowance.release(bytes) {
                 credit.grant(more).unwrap();
             }
-            assert!(credit.left() > 0, "a reader that reads never stops the writer");
+            assert!(credit.left() > 0, "a sender whose peer reads is never blocked");
         }
     }
 
     #[test]
-    fn a_peer_that_breaks_it() {
-        let mut allowance = Allowance::default();
+    fn violations_are_errors() {
+        let mut allowance = ReceiveWindow::default();
         assert_eq!(allowance.receive(WINDOW), Ok(()));
         assert_eq!(allowance.receive(1), Err(CreditError));
-        let mut credit = Credit::default();
-        assert_eq!(credit.grant(1), Err(CreditError), "nothing was sent yet");
+        let mut credit = SendWindow::default();
+        assert_eq!(credit.grant(1), Err(CreditError), "nothing sent yet");
         credit.spend(10);
         assert_eq!(credit.grant(10), Ok(()));
         credit.spend(WINDOW);

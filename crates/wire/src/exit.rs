@@ -1,29 +1,28 @@
-//! The frame that says how a tool ended, what it used, and what it ran into.
+//! The payload of the `Exit` frame: a tool's exit status and resource usage.
 
 use std::time::Duration;
 
 use aifo_types::Ending;
 
-use crate::frame::CancelCause;
+use crate::frame_codes::CancelCause;
 use crate::payload::Payload;
 
-/// How a tool ended.
+/// The end of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// Its status, or the signal that ended it.
+    /// The exit status.
     pub ending: Ending,
-    /// Why it was ended from outside, if it was.
+    /// Why the runner ended it, if it did.
     pub cancelled: Option<CancelCause>,
-    /// Which limit of its sidecar struck while it ran, if that may be why it failed.
+    /// A sidecar limit that was hit while it ran and may be why it failed.
     pub limit: Option<SidecarLimit>,
-    /// Bytes of its relayed stdin that it has read: what a client read ahead of it beyond these it can
-    /// put back.
+    /// Bytes of relayed stdin that it has read. The client can put back what it sent beyond that.
     pub taken: u64,
-    /// What it used.
+    /// The resource usage.
     pub usage: Usage,
 }
 
-/// What a tool and the children it waited for used. Times cross in whole microseconds.
+/// Resource usage of a tool and the children it waited for. Times are encoded in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// From start to end.
@@ -36,20 +35,20 @@ pub struct Usage {
     pub max_rss_kib: u64,
 }
 
-/// A limit that holds for all tools of a sidecar together.
+/// A limit on all tools of a sidecar together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SidecarLimit {
-    /// On memory: the kernel has killed a process.
+    /// Memory: the kernel killed a process.
     Memory,
-    /// On processes and threads: the kernel has refused to make one.
+    /// Processes and threads: the kernel refused to create one.
     Processes,
 }
 
 impl SidecarLimit {
-    /// Every limit, in the order of their codes from 1 on.
+    /// All limits in the order of their codes, which start at 1.
     pub const ALL: [Self; 2] = [SidecarLimit::Memory, SidecarLimit::Processes];
 
-    /// What it is called in an answer's `X-Aifo-Limit` and in the log.
+    /// Returns the name in `X-Aifo-Limit` and in the log.
     pub fn as_str(self) -> &'static str {
         match self {
             SidecarLimit::Memory => "memory",
@@ -57,7 +56,7 @@ impl SidecarLimit {
         }
     }
 
-    /// The limit of this name.
+    /// Returns the limit with this name.
     pub fn from_name(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|limit| limit.as_str().as_bytes() == name)
     }

@@ -1,18 +1,17 @@
-//! `application/x-www-form-urlencoded`, exact to the byte.
+//! `application/x-www-form-urlencoded`, for arbitrary bytes.
 //!
-//! Arguments are bytes, not text: what a shim encodes a proxy decodes unchanged, valid UTF-8 or
-//! not. Both directions copy runs of plain bytes and look up the rest in a table, as an argument
-//! list may be most of a MiB.
+//! Arguments are bytes, not necessarily UTF-8. As an argument list may be most of a MiB, both
+//! directions copy runs of plain bytes and look up the others in a table.
 
-/// A decoded form: pairs of byte strings in the order they came, keys repeated or not.
+/// A decoded form: pairs of byte strings in order, possibly with repeated keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Form {
-    /// All keys and values, back to back.
+    /// All keys and values, concatenated.
     bytes: Vec<u8>,
     pairs: Vec<Pair>,
 }
 
-/// Where a pair ends in [`Form::bytes`]; it starts where the one before it ends.
+/// The ends of a pair in [`Form::bytes`]; it starts at the end of the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pair {
     key_end: usize,
@@ -20,17 +19,17 @@ struct Pair {
 }
 
 impl Form {
-    /// The value of `key`; of several the last counts (`spec/toolexec.md#form`).
+    /// Returns the last value of `key` (`spec/toolexec.md#form`).
     pub fn last(&self, key: &str) -> Option<&[u8]> {
         self.all(key).last()
     }
 
-    /// Every value of `key`, in order, empty ones too.
+    /// Returns all values of `key` in order.
     pub fn all(&self, key: &str) -> impl Iterator<Item = &[u8]> {
         self.iter().filter(move |(name, _)| *name == key.as_bytes()).map(|(_, value)| value)
     }
 
-    /// Every pair, in order.
+    /// Returns all pairs in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut start = 0;
         self.pairs.iter().map(move |pair| {
@@ -42,8 +41,8 @@ impl Form {
     }
 }
 
-/// Decodes a body. Every body is a form: a bad escape (`%zz`) stays as it is, a pair without `=` is
-/// a key with an empty value, and empty pairs (`&&`) are none.
+/// Decodes a body. Never fails: invalid escapes (`%zz`) are kept, a pair without `=` is a key with
+/// an empty value, and empty pairs (`&&`) are ignored.
 pub fn decode_form(body: &[u8]) -> Form {
     let mut form = Form { bytes: Vec::with_capacity(body.len()), pairs: Vec::new() };
     for pair in body.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty()) {
@@ -60,7 +59,7 @@ pub fn decode_form(body: &[u8]) -> Form {
     form
 }
 
-/// Encodes pairs in order: `A-Z a-z 0-9 - _ . ~` stay, a space is `+`, every other byte is `%XX`.
+/// Encodes pairs in order. `A-Z a-z 0-9 - _ . ~` are kept, a space becomes `+`, all others `%XX`.
 pub fn encode_form<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
     let mut body = Vec::new();
     for (key, value) in pairs {
@@ -85,7 +84,7 @@ fn unescape(mut text: &[u8], out: &mut Vec<u8>) {
                     out.push(high << 4 | low);
                     rest
                 }
-                // Only the percent sign is spent: in `%%41` the second escape is good.
+                // Consume only the percent sign: in `%%41` the second escape is valid.
                 _ => keep_percent(special, out),
             },
             [b'+', rest @ ..] => {
@@ -128,7 +127,7 @@ fn hex_value(digit: u8) -> Option<u8> {
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
-/// Bytes that stand for themselves.
+/// Bytes that need no escape.
 const IS_PLAIN: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_looked_up() {
+    fn lookup_by_key() {
         let form = decode_form(b"arg=1&tool=a&arg=&tool=b&arg=3");
         assert_eq!(form.last("tool"), Some(&b"b"[..]));
         assert_eq!(form.last("cwd"), None);
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_survives() {
+    fn every_byte_round_trips() {
         let bytes: Vec<u8> = (0..=255).collect();
         let body = encode_form([("arg", &bytes[..])]);
         assert!(body.iter().all(|b| IS_PLAIN[usize::from(*b)] || b"%+=".contains(b)));

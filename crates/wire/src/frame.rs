@@ -1,255 +1,163 @@
-//! Runner frames: what proxy and runner say to each other (`spec/runner.md#frames`).
+//! Frames of control and client connections (`spec/runner.md#frames`).
 //!
-//! On the wire a frame is `kind u8, length u32, payload`; all numbers are big-endian. A control
-//! connection and a client's connection carry different kinds by the same codec.
+//! On the wire a frame is `kind u8, length u32, payload`; numbers are big-endian. The two
+//! connections carry different kinds.
 
 use aifo_types::{ExecId, Signal, WindowSize};
 
 use crate::exit::Exit;
+use crate::frame_codes::{CancelCause, Delivery, FrameKind, Interrupt, Stream};
 use crate::frame_reader::FrameError;
 use crate::invocation::{Stdio, decode_size, encode_size};
-use crate::payload::{Payload, code_table, push_bytes, push_strings};
+use crate::payload::{Payload, push_bytes, push_strings};
 use crate::start::{Start, StartError};
 
-/// The largest payload of every frame but [`Frame::Start`], in bytes.
+/// Maximum payload of all frames except [`Frame::Start`], in bytes.
 pub const MAX_PAYLOAD: usize = 64 * 1024;
-/// The most data that one frame carries.
+/// Maximum data of one [`Frame::Data`], in bytes.
 pub const MAX_DATA: usize = MAX_PAYLOAD - 1;
-/// The most of a client's bytes that one frame carries over a control connection.
+/// Maximum data of one [`Frame::Tunnel`], in bytes.
 pub const MAX_TUNNEL: usize = MAX_PAYLOAD - 4;
-/// The largest payload of [`Frame::Start`], in bytes: a whole invocation, which is above what the
-/// kernel takes as arguments and environment, and what the proxy adds.
+/// Maximum payload of [`Frame::Start`], in bytes: an invocation and the proxy's fields.
 pub const MAX_START: usize = MAX_INVOCATION + 128 * 1024;
-/// The largest invocation, in bytes.
+/// Maximum size of an invocation in bytes, above the kernel's limit on arguments and environment.
 pub const MAX_INVOCATION: usize = 4 * 1024 * 1024;
 
-/// One frame, its bulk borrowed.
+/// One frame; data is borrowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// Proxy to runner: run this. Descriptors come with its first byte: the client's connection if
-    /// there is a greeting for it, then those that the invocation says are passed.
+    /// Proxy to runner: start a tool. Descriptors come with the first byte: the client's connection
+    /// if [`Start::client`] is set, then the invocation's passed descriptors.
     Start(Box<Start>),
-    /// Bytes of a stream, at most [`MAX_DATA`] and at least one. Encoding more makes several frames.
+    /// 1 to [`MAX_DATA`] bytes of a stream. Longer data is encoded as several frames.
     Data {
-        /// Which stream.
+        /// The stream.
         stream: Stream,
-        /// What was read from it.
+        /// The bytes.
         data: &'a [u8],
     },
-    /// No more comes on a stream, or nobody reads it any more.
+    /// The sender closed its end of a stream, for writing or for reading.
     Closed {
-        /// Which stream.
+        /// The stream.
         stream: Stream,
     },
-    /// So much more may be sent on a stream.
+    /// Grants credit on a stream.
     Credit {
-        /// Which stream.
+        /// The stream.
         stream: Stream,
-        /// How many bytes.
+        /// The credit in bytes.
         bytes: u32,
     },
-    /// Proxy to runner: end the exec, by escalation.
+    /// Proxy to runner: end the exec with signal escalation.
     Cancel {
-        /// Which exec.
+        /// The exec.
         serial: u32,
-        /// Why.
+        /// The reason.
         cause: CancelCause,
         /// Whether the escalation begins with INT.
         interrupt: Interrupt,
     },
-    /// Client to runner: deliver a signal to the tool's process group.
+    /// Client to runner: send a signal to the tool's process group.
     Signal {
-        /// Its Linux number.
+        /// The signal's Linux number.
         number: u8,
     },
-    /// Client to runner: the terminal has another size.
+    /// Client to runner: the terminal was resized.
     Resize(WindowSize),
-    /// From the runner: the tool runs. To the proxy if it wants to know, and to the client if the
+    /// The tool runs. Runner to proxy if [`Start::reports`] requests it, and to the client if the
     /// runner has its connection.
     Started {
-        /// Which exec.
+        /// The exec.
         serial: u32,
-        /// Its process id as the runner sees it.
+        /// The tool's process id in the runner's view.
         pid: u32,
-        /// What 0, 1 and 2 have become.
+        /// The tool's descriptors 0, 1 and 2.
         stdio: [Stdio; 3],
     },
-    /// From the runner: the tool ended. To the client, last, if the runner has its connection; then,
-    /// and always, to the proxy.
+    /// The tool ended. First to the client, as its last frame, if the runner has its connection;
+    /// then always to the proxy.
     Exit {
-        /// Which exec.
+        /// The exec.
         serial: u32,
-        /// How.
+        /// The exit status and usage.
         exit: Exit,
     },
     /// Runner to proxy: the tool could not be started.
     StartError {
-        /// Which exec.
+        /// The exec.
         serial: u32,
-        /// Why.
+        /// The reason.
         error: StartError,
     },
     /// Runner to client: the tool was stopped.
     Stopped {
-        /// By which signal.
+        /// The signal that stopped it.
         signal: u8,
-        /// How many CONT of the client had been delivered then.
+        /// The number of the client's CONT signals delivered before.
         resumed: u32,
     },
-    /// Runner to proxy: the client has left; its tool is being ended.
+    /// Runner to proxy: the client disconnected; its tool is being ended.
     Left {
-        /// Which exec.
+        /// The exec.
         serial: u32,
     },
-    /// Bytes of a client's connection that the control connection carries, at least one, and at most
-    /// [`MAX_TUNNEL`]. Encoding more makes several frames.
+    /// 1 to [`MAX_TUNNEL`] bytes of a client connection, carried over the control connection.
+    /// Longer data is encoded as several frames.
     Tunnel {
-        /// Which exec's client.
+        /// The client's exec.
         serial: u32,
-        /// What one side sent, cut anywhere.
+        /// The bytes of either side, split anywhere.
         data: &'a [u8],
     },
-    /// The end of a client's connection that the control connection carries. Proxy to runner: the
-    /// client has left. Runner to proxy, last: the client has been told everything.
+    /// The end of a tunnelled client connection. Proxy to runner: the client disconnected. Runner
+    /// to proxy: everything has been sent to the client.
     TunnelEnd {
-        /// Which exec's client.
+        /// The client's exec.
         serial: u32,
     },
     /// Runner to proxy, first on the control connection: ready.
     Hello {
-        /// The version of these frames, see [`FRAMES_VERSION`].
+        /// The frames' version, [`FRAMES_VERSION`].
         version: u8,
     },
-    /// Proxy to runner, first on the control connection: the session's places.
+    /// Proxy to runner, first on the control connection: the session's directories.
     Setup(Setup),
-    /// Proxy to runner: deliver a signal to the exec of this id.
+    /// Proxy to runner: send a signal to an exec.
     Kill {
-        /// Matches the answer to the question.
+        /// Matches [`Frame::Killed`] to this request.
         serial: u32,
-        /// What to deliver to the exec's process group.
+        /// The signal for the exec's process group.
         signal: Signal,
-        /// Which exec.
+        /// The exec.
         id: ExecId,
     },
-    /// Runner to proxy: the answer to [`Frame::Kill`].
+    /// Runner to proxy: the response to [`Frame::Kill`].
     Killed {
-        /// The question's.
+        /// The request's serial.
         serial: u32,
-        /// What came of it.
+        /// The result.
         found: Delivery,
     },
-    /// Proxy to runner: end if nothing runs below you.
+    /// Proxy to runner: exit if nothing runs.
     Retire,
-    /// Runner to proxy: the answer to [`Frame::Retire`] if something does; else the runner has gone.
+    /// Runner to proxy: the response to [`Frame::Retire`] if tools run; otherwise the runner exits.
     Busy,
 }
 
-/// The version of the frames described here.
+/// The version of these frames.
 pub const FRAMES_VERSION: u8 = 3;
 
-/// What a runner is and where the session's places are, as absolute paths in its own view. A place may
-/// have several names there, and all count: a container has the workspace under a short one and under
-/// its real one.
+/// A runner's kind and the session's directories, as absolute paths in the runner's view. A
+/// directory may have several paths: a container has the workspace at a short path and at its real
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// The workspace root, at least one name; the first is where a call without a directory runs.
+    /// The paths of the workspace root, at least one. The first is the default directory of calls.
     pub workspace: Vec<Vec<u8>>,
-    /// The session's shared temporary directory; with no name only the workspace holds.
+    /// The paths of the session's shared temporary directory, if there is one.
     pub tmp: Vec<Vec<u8>>,
     /// The kind of the sidecar.
     pub kind: String,
-}
-
-code_table! {
-    /// What a frame is; its first byte.
-    pub enum FrameKind {
-        /// [`Frame::Start`]
-        Start = 0x01,
-        /// [`Frame::Data`]
-        Data = 0x02,
-        /// [`Frame::Closed`]
-        Closed = 0x03,
-        /// [`Frame::Credit`]
-        Credit = 0x04,
-        /// [`Frame::Cancel`]
-        Cancel = 0x05,
-        /// [`Frame::Signal`]
-        Signal = 0x06,
-        /// [`Frame::Resize`]
-        Resize = 0x07,
-        /// [`Frame::Tunnel`]
-        Tunnel = 0x08,
-        /// [`Frame::TunnelEnd`]
-        TunnelEnd = 0x09,
-        /// [`Frame::Started`]
-        Started = 0x10,
-        /// [`Frame::Exit`]
-        Exit = 0x13,
-        /// [`Frame::StartError`]
-        StartError = 0x14,
-        /// [`Frame::Stopped`]
-        Stopped = 0x15,
-        /// [`Frame::Left`]
-        Left = 0x16,
-        /// [`Frame::Hello`]
-        Hello = 0x20,
-        /// [`Frame::Setup`]
-        Setup = 0x21,
-        /// [`Frame::Kill`]
-        Kill = 0x23,
-        /// [`Frame::Killed`]
-        Killed = 0x24,
-        /// [`Frame::Retire`]
-        Retire = 0x25,
-        /// [`Frame::Busy`]
-        Busy = 0x26,
-    }
-}
-
-code_table! {
-    /// A stream of bytes within a client's connection.
-    pub enum Stream {
-        /// To the tool.
-        Stdin = 0,
-        /// From the tool.
-        Stdout = 1,
-        /// From the tool.
-        Stderr = 2,
-        /// The pseudo terminal: what is typed, and what it shows.
-        Terminal = 3,
-    }
-}
-
-code_table! {
-    /// Why an exec is ended from outside.
-    pub enum CancelCause {
-        /// It ran longer than the session allows.
-        Timeout = 1,
-        /// Its client went away.
-        Disconnect = 2,
-        /// The session ends.
-        Shutdown = 3,
-    }
-}
-
-code_table! {
-    /// Whether an escalation begins with INT.
-    pub enum Interrupt {
-        /// INT, then TERM, then KILL.
-        Send = 0,
-        /// A signal was sent just now by the client's wish: TERM, then KILL.
-        Skip = 1,
-    }
-}
-
-code_table! {
-    /// What came of a signal.
-    pub enum Delivery {
-        /// The process group got it.
-        Delivered = 0,
-        /// No such exec runs.
-        NoSuchExec = 1,
-    }
 }
 
 impl Frame<'_> {
@@ -272,12 +180,12 @@ impl Frame<'_> {
         encode_frame_head(out, self.kind(), 0);
         let payload = out.len();
         self.encode_payload(out);
-        // The length is known only now; it stands right before the payload.
+        // Fill in the length, right before the payload.
         let length = wire_length(out.len() - payload);
         out[payload - length.len()..payload].copy_from_slice(&length);
     }
 
-    /// What the frame is.
+    /// Returns the kind of the frame.
     pub fn kind(&self) -> FrameKind {
         match self {
             Frame::Start(_) => FrameKind::Start,
@@ -366,7 +274,7 @@ impl Frame<'_> {
 }
 
 impl<'a> Frame<'a> {
-    /// Reads a frame's payload, all of it.
+    /// Decodes a complete payload.
     pub(crate) fn decode(kind: FrameKind, payload: &'a [u8]) -> Result<Self, FrameError> {
         let mut fields = Payload::new(payload);
         let frame = Self::decode_fields(kind, &mut fields);
@@ -429,17 +337,17 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// `SIGRTMAX`, the last signal that Linux knows.
+/// Linux's `SIGRTMAX`.
 const MAX_SIGNAL: u8 = 64;
 
-/// Appends the head of a frame whose payload, of `len` bytes, goes out separately.
+/// Appends the head of a frame whose payload of `len` bytes is sent separately.
 pub fn encode_frame_head(out: &mut Vec<u8>, kind: FrameKind, len: usize) {
     out.push(kind.code());
     out.extend(wire_length(len));
 }
 
-/// The head of a [`Frame::Data`] of `len` bytes, for a `writev` with the data: `len` must be at most
-/// [`MAX_DATA`], or the peer refuses the frame.
+/// Returns the head of a [`Frame::Data`] of `len` bytes, for a `writev` with the data. `len` must
+/// be at most [`MAX_DATA`], or the peer rejects the frame.
 pub fn data_head(stream: Stream, len: usize) -> [u8; DATA_HEAD] {
     let [a, b, c, d] = wire_length(len.saturating_add(1));
     [FrameKind::Data.code(), a, b, c, d, stream.code()]
@@ -449,6 +357,6 @@ pub fn data_head(stream: Stream, len: usize) -> [u8; DATA_HEAD] {
 pub const DATA_HEAD: usize = 6;
 
 fn wire_length(len: usize) -> [u8; 4] {
-    // Beyond u32 is beyond every limit, too; the peer refuses both.
+    // A length above u32 exceeds every limit; the peer rejects it.
     u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes()
 }

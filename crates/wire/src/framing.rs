@@ -1,36 +1,36 @@
-//! Where a message's body ends, by its headers.
+//! How a message's headers delimit its body.
 
 use crate::head::{Headers, last_header};
 
-/// How a body's end is marked.
+/// How a body is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// The headers say nothing: a request then has no body, an answer's goes on until the close.
+    /// Not by headers: a request has no body, a response's ends with the connection.
     Unmarked,
-    /// By so many bytes. A number too large to count reads as `u64::MAX`.
+    /// By a length in bytes. Larger numbers are parsed as `u64::MAX`.
     Length(u64),
     /// By the chunked coding.
     Chunked,
 }
 
-/// Headers from which a body's end cannot be known for sure.
+/// Headers that delimit a body ambiguously.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FramingError {
-    /// A `Content-Length` is not a plain number.
+    /// A `Content-Length` is not a decimal number.
     #[error("malformed content length")]
     BadContentLength,
     /// Two `Content-Length` headers differ.
     #[error("conflicting content lengths")]
     ConflictingLengths,
-    /// A `Transfer-Encoding` is not `chunked` and nothing else.
+    /// A `Transfer-Encoding` is not exactly `chunked`.
     #[error("unsupported transfer coding")]
     UnsupportedCoding,
 }
 
 impl Framing {
-    /// Reads the headers (`spec/toolexec.md#body`): chunked wins over any length, and of several
-    /// `Transfer-Encoding` headers the last counts. What could be read in two ways is an error: a
-    /// coding beside chunked, two different lengths, and a list of lengths even of equal ones.
+    /// Evaluates the headers (`spec/toolexec.md#body`): chunked overrides a length, and the last
+    /// `Transfer-Encoding` counts. Ambiguities are errors: another coding, two different lengths,
+    /// or a list of lengths, even if equal.
     pub(crate) fn of(headers: &Headers) -> Result<Self, FramingError> {
         if let Some(coding) = last_header(headers, "transfer-encoding") {
             let chunked = coding.eq_ignore_ascii_case(b"chunked");

@@ -1,32 +1,32 @@
-//! The head of a message: finding its end, and what its headers say.
+//! Heads of messages: finding the end, and accessing headers.
 
 use crate::buffer::Buffer;
 use crate::limits::Limits;
 
-/// Header names as they came, values without surrounding white space.
+/// Header names as received, values without surrounding white space.
 pub(crate) type Headers = Vec<(String, Vec<u8>)>;
 
-/// Finds the end of a head as its bytes come in.
+/// Finds the end of a head incrementally.
 ///
-/// It looks at each byte once, so a head that arrives byte by byte costs no more than one that
-/// arrives whole, and `httparse` runs only on what is complete.
+/// Each byte is scanned once, however the head is split, and `httparse` runs once, on the complete
+/// head.
 #[derive(Debug, Default)]
 pub(crate) struct HeadScanner {
-    /// Offset of the first byte not looked at.
+    /// Offset of the first byte not yet scanned.
     scanned: usize,
-    /// Offset of the line that byte is in.
+    /// Offset of that byte's line.
     line_start: usize,
-    /// Complete lines so far, the start line included.
+    /// Complete lines, including the start line.
     lines: usize,
-    /// Bytes of empty lines that came before the start line.
+    /// Bytes of empty lines before the start line.
     blank: usize,
 }
 
-/// Where a complete head stands in the buffer: at its front.
+/// The extent of a complete head at the front of the buffer.
 pub(crate) struct HeadSpan {
-    /// Bytes, with the empty line at the end.
+    /// Bytes, including the final empty line.
     pub(crate) len: usize,
-    /// Header lines.
+    /// Number of header lines.
     pub(crate) headers: usize,
 }
 
@@ -35,8 +35,8 @@ pub(crate) struct HeadSpan {
 pub(crate) struct HeadTooLarge;
 
 impl HeadScanner {
-    /// Looks at the bytes that are new; `None` until the head is complete. Empty lines before the
-    /// start line are consumed, as old clients send one after a previous request's body.
+    /// Scans new bytes; returns `None` until the head is complete. Consumes empty lines before the
+    /// start line: old clients send one after a previous request's body.
     pub(crate) fn scan(
         &mut self,
         buffer: &mut Buffer,
@@ -73,16 +73,16 @@ impl HeadScanner {
 }
 
 /// Copies headers out of a parsed head.
-pub(crate) fn own_headers(parsed: &[httparse::Header<'_>]) -> Headers {
+pub(crate) fn owned_headers(parsed: &[httparse::Header<'_>]) -> Headers {
     parsed.iter().map(|h| (h.name.to_owned(), h.value.trim_ascii().to_vec())).collect()
 }
 
-/// The value of the last header of that name, in any case.
+/// Returns the value of the last header with this name, in any case.
 pub(crate) fn last_header<'h>(headers: &'h Headers, name: &str) -> Option<&'h [u8]> {
     headers.iter().rev().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, v)| &v[..])
 }
 
-/// What is wrong with a head, in words that may go into an answer.
+/// Returns a description of a parse error for the response.
 pub(crate) fn parse_failure(error: httparse::Error) -> &'static str {
     match error {
         httparse::Error::HeaderName => "malformed header name",

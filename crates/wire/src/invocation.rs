@@ -1,82 +1,82 @@
-//! All that a program is started with: the body of a version 3 request, and what a runner is told of
-//! any tool (`spec/exec3.md#invocation`).
+//! Invocations: a program with everything it inherits (`spec/exec3.md#invocation`). An invocation
+//! is the body of a version 3 request and part of a `Start` frame.
 
 use aifo_types::{TerminalModes, WindowSize};
 
 use crate::payload::{Payload, code_table, push_bytes, push_strings};
 
-/// A program's name and arguments, and everything it inherits.
+/// A program's arguments and everything it inherits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
     /// The tool's name as typed, then its arguments: never empty, bytes without NUL.
     pub argv: Vec<Vec<u8>>,
-    /// Where to run it; `None` is the workspace root.
+    /// The current directory; `None` is the workspace root.
     pub cwd: Option<Vec<u8>>,
-    /// `NAME=value`, over the runner's own environment.
+    /// `NAME=value`, overriding the runner's environment.
     pub environment: Vec<Vec<u8>>,
-    /// The file mode creation mask, at most 0o777; `None` for the runner's own.
+    /// The file mode creation mask, at most 0o777; `None` is the runner's.
     pub umask: Option<u16>,
-    /// The nice value, -20 to 19; `None` for the runner's own.
+    /// The nice value, -20 to 19; `None` is the runner's.
     pub nice: Option<i8>,
-    /// Soft limits.
+    /// Soft resource limits.
     pub limits: Vec<SoftLimit>,
-    /// Signals that are ignored: bit n - 1 for signal n.
+    /// Ignored signals: bit n - 1 is signal n.
     pub ignored: u64,
-    /// What 0, 1 and 2 are.
+    /// Descriptors 0, 1 and 2.
     pub stdio: [Stdio; 3],
-    /// The caller's terminal; there exactly if one of `stdio` is.
-    pub terminal: Option<Terminal>,
+    /// The caller's terminal; set exactly if one of `stdio` is [`Stdio::Terminal`].
+    pub terminal: Option<TerminalSettings>,
 }
 
-/// A soft limit on a resource.
+/// A soft resource limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoftLimit {
-    /// `RLIMIT_*` by its Linux number, at most [`MAX_RESOURCE`].
+    /// The Linux number of the `RLIMIT_*`, at most [`MAX_RESOURCE`].
     pub resource: u8,
-    /// In the resource's own unit; `u64::MAX` is none.
+    /// The limit in the resource's unit; `u64::MAX` is unlimited.
     pub soft: u64,
 }
 
-/// A terminal that a pseudo terminal is to resemble.
+/// The settings for the call's pseudo terminal, copied from the caller's terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Terminal {
-    /// Its size.
+pub struct TerminalSettings {
+    /// The size.
     pub size: WindowSize,
-    /// Its modes, with at most [`MAX_CHARACTERS`] control characters.
+    /// The modes, with at most [`MAX_CONTROL_CHARACTERS`] control characters.
     pub modes: TerminalModes,
 }
 
 code_table! {
-    /// What a standard descriptor is, at the caller and for the tool.
+    /// The type of a standard descriptor.
     pub enum Stdio {
         /// `/dev/null`.
         Null = 0,
-        /// A descriptor that comes along.
+        /// A descriptor passed over the socket.
         Passed = 1,
-        /// A pipe whose bytes come and go as frames.
+        /// A pipe relayed as frames.
         Relayed = 2,
         /// The call's pseudo terminal.
         Terminal = 3,
-        /// The number is closed.
+        /// Closed.
         Closed = 4,
-        /// For 2 alone: the very object that 1 is.
+        /// The same open file as stdout; only for stderr.
         Same = 5,
     }
 }
 
-/// `RLIMIT_RTTIME`, the last resource that Linux knows.
+/// `RLIMIT_RTTIME`, Linux's highest resource number.
 pub const MAX_RESOURCE: u8 = 15;
-/// Linux has 19 control characters, its C libraries have room for 32.
-pub const MAX_CHARACTERS: usize = 32;
+/// Maximum number of control characters: Linux has 19, C libraries reserve 32.
+pub const MAX_CONTROL_CHARACTERS: usize = 32;
 
-/// Bytes that are no invocation.
+/// The bytes are not an invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed invocation")]
 pub struct InvalidInvocation;
 
 impl Invocation {
-    /// A tool that has nothing of its caller's but arguments and a directory: no stdin, and one
-    /// descriptor that comes along for all that it prints.
+    /// Creates an invocation with only arguments and a directory: `/dev/null` as stdin, and one
+    /// passed descriptor as stdout and stderr.
     pub fn plain(argv: Vec<Vec<u8>>, cwd: Option<Vec<u8>>) -> Self {
         Invocation {
             argv,
@@ -91,19 +91,19 @@ impl Invocation {
         }
     }
 
-    /// How many descriptors come along.
+    /// Returns the number of passed descriptors.
     pub fn passed(&self) -> usize {
         self.stdio.iter().filter(|stdio| **stdio == Stdio::Passed).count()
     }
 
-    /// Reads a request's body, all of it.
+    /// Parses a request's complete body.
     pub fn parse(body: &[u8]) -> Result<Self, InvalidInvocation> {
         let mut fields = Payload::new(body);
         let invocation = Invocation::decode(&mut fields).filter(|_| fields.is_empty());
         invocation.ok_or(InvalidInvocation)
     }
 
-    /// Appends the form that [`Invocation::parse`] reads.
+    /// Appends the encoding that [`Invocation::parse`] reads.
     pub fn encode(&self, out: &mut Vec<u8>) {
         push_strings(out, &self.argv);
         out.push(u8::from(self.cwd.is_some()));
@@ -139,7 +139,7 @@ impl Invocation {
         let limits = (0..count).map(|_| SoftLimit::decode(fields)).collect::<Option<Vec<_>>>()?;
         let ignored = fields.u64()?;
         let stdio = Stdio::decode_all(fields)?;
-        let terminal = fields.optional(Terminal::decode)?;
+        let terminal = fields.optional(TerminalSettings::decode)?;
         let has_terminal = stdio.contains(&Stdio::Terminal);
         let fits = !argv.is_empty() && limits.len() <= usize::from(MAX_RESOURCE) + 1;
         (fits && has_terminal == terminal.is_some()).then_some(Invocation {
@@ -164,7 +164,7 @@ impl SoftLimit {
 }
 
 impl Stdio {
-    /// Three of them, of which only the last may be the same as another.
+    /// Decodes three; only the last may be [`Stdio::Same`].
     pub(crate) fn decode_all(fields: &mut Payload<'_>) -> Option<[Self; 3]> {
         let mut one = || Stdio::from_code(fields.u8()?);
         let stdio = [one()?, one()?, one()?];
@@ -172,7 +172,7 @@ impl Stdio {
     }
 }
 
-impl Terminal {
+impl TerminalSettings {
     fn encode(&self, out: &mut Vec<u8>) {
         encode_size(&self.size, out);
         let modes = &self.modes;
@@ -189,9 +189,9 @@ impl Terminal {
             output: fields.u32()?,
             control: fields.u32()?,
             local: fields.u32()?,
-            characters: fields.bytes().filter(|all| all.len() <= MAX_CHARACTERS)?.to_vec(),
+            characters: fields.bytes().filter(|all| all.len() <= MAX_CONTROL_CHARACTERS)?.to_vec(),
         };
-        Some(Terminal { size, modes })
+        Some(TerminalSettings { size, modes })
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
             ],
             ignored: 1 << 12,
             stdio: [Stdio::Terminal, Stdio::Relayed, Stdio::Same],
-            terminal: Some(Terminal {
+            terminal: Some(TerminalSettings {
                 size: WindowSize { rows: 24, columns: 80, x_pixels: 0, y_pixels: 257 },
                 modes: TerminalModes {
                     input: 1,
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn there_and_back() {
+    fn invocations_round_trip() {
         let plain = Invocation::plain(vec![b"make".to_vec()], None);
         for invocation in [plain, full()] {
             let bytes = encoded(&invocation);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_every_range() {
+    fn limits_of_valid_values() {
         type Change = fn(&mut Invocation);
         let rows: [(&str, Change); 8] = [
             ("the highest priority", |it| it.nice = Some(-20)),
@@ -288,9 +288,9 @@ mod tests {
             ("every bit of the mask", |it| it.umask = Some(0o777)),
             ("every resource", |it| it.limits = limits(MAX_RESOURCE + 1)),
             ("every signal", |it| it.ignored = u64::MAX),
-            ("as many characters as there can be", |it| characters(it, MAX_CHARACTERS)),
-            ("no character", |it| characters(it, 0)),
-            ("a value with what divides it from its name", |it| {
+            ("the most control characters", |it| characters(it, MAX_CONTROL_CHARACTERS)),
+            ("no control character", |it| characters(it, 0)),
+            ("a value with '='", |it| {
                 it.environment = vec![b"A==".to_vec()];
             }),
         ];
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_caller_can_mean() {
+    fn invalid_values() {
         type Change = fn(&mut Invocation);
         let rows: [(&str, Change); 18] = [
             ("no name", |it| it.argv.clear()),
@@ -313,13 +313,13 @@ mod tests {
             ("a variable without a value", |it| it.environment = vec![b"x".to_vec()]),
             ("a variable of no bytes", |it| it.environment = vec![Vec::new()]),
             ("a mask of more than nine bits", |it| it.umask = Some(0o1000)),
-            ("a nice value that is none", |it| it.nice = Some(20)),
+            ("a nice value out of range", |it| it.nice = Some(20)),
             ("an unknown resource", |it| it.limits[0].resource = MAX_RESOURCE + 1),
             ("more limits than resources", |it| it.limits = limits(MAX_RESOURCE + 2)),
-            ("more characters than there can be", |it| characters(it, MAX_CHARACTERS + 1)),
-            ("a terminal that nobody has", |it| it.stdio[0] = Stdio::Null),
-            ("a terminal for stdin that is not described", |it| it.terminal = None),
-            ("a terminal for stderr that is not described", |it| {
+            ("more characters than there can be", |it| characters(it, MAX_CONTROL_CHARACTERS + 1)),
+            ("unused terminal settings", |it| it.stdio[0] = Stdio::Null),
+            ("no terminal settings for stdin", |it| it.terminal = None),
+            ("no terminal settings for stderr", |it| {
                 it.stdio = [Stdio::Null, Stdio::Null, Stdio::Terminal];
                 it.terminal = None;
             }),
@@ -334,21 +334,21 @@ mod tests {
         }
     }
 
-    /// What the encoder cannot say: a byte of a whole invocation, changed.
+    /// Tests values that the encoder cannot produce, by changing one byte.
     #[test]
-    fn bytes_out_of_range() {
+    fn invalid_bytes() {
         let plain = encoded(&Invocation::plain(vec![b"cc".to_vec()], None));
         let rows = [
-            ("more arguments than there are", 3, 2),
-            ("fewer arguments than there are", 3, 0),
+            ("too many arguments", 3, 2),
+            ("too few arguments", 3, 0),
             ("an argument beyond the end", 4, 0xff),
-            ("a directory that may be there", 10, 2),
-            ("more variables than there are", 11, 0xff),
-            ("a mask that may be there", 15, 2),
-            ("a nice value that may be there", 16, 2),
-            ("more limits than there are", 17, 1),
+            ("an invalid presence byte of the directory", 10, 2),
+            ("too many variables", 11, 0xff),
+            ("an invalid presence byte of the mask", 15, 2),
+            ("an invalid presence byte of the nice value", 16, 2),
+            ("too many limits", 17, 1),
             ("an unknown standard descriptor", 26, 6),
-            ("a terminal that may be there", 29, 2),
+            ("an invalid presence byte of the terminal", 29, 2),
         ];
         for (what, index, byte) in rows {
             let mut bytes = plain.clone();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_that_come_along() {
+    fn number_of_passed_descriptors() {
         let rows = [
             ([Stdio::Passed; 3], 3),
             ([Stdio::Null, Stdio::Passed, Stdio::Same], 1),
@@ -374,7 +374,7 @@ mod tests {
     }
 
     fn characters(invocation: &mut Invocation, count: usize) {
-        let terminal = invocation.terminal.as_mut().expect("it has a terminal");
+        let terminal = invocation.terminal.as_mut().expect("a terminal");
         terminal.modes.characters = vec![0; count];
     }
 }

@@ -1,20 +1,18 @@
-//! The bytes between shim, proxy and runner, without anything that moves them.
+//! Sans-IO codecs for the connections between shim, proxy and runner.
 //!
-//! In scope: the HTTP/1.1 of protocols v1 and v2, server side ([`RequestReader`], `encode_*`) and
-//! client side ([`ExecCall`], [`ResponseReader`]); the chunked coding with its trailers; the form
-//! of a call's parameters, exact to the byte ([`decode_form`]); the request of v3 ([`Upgrade`]) with
-//! all that a program is started with ([`Invocation`]); frames ([`Frame`], [`FrameReader`]) and the
-//! credit of streams that share a connection ([`Credit`], [`Allowance`]); and every bound a peer can
-//! run into ([`Limits`]).
+//! In scope: HTTP/1.1 of protocol versions 1 and 2 for servers ([`RequestReader`], `encode_*`) and
+//! clients ([`ExecCall`], [`ResponseReader`]); the chunked coding with trailers; forms
+//! ([`decode_form`]); the version 3 request ([`Upgrade`]) and its body ([`Invocation`]); frames
+//! ([`Frame`], [`FrameReader`]) and their flow control ([`SendWindow`], [`ReceiveWindow`]); and the
+//! limits on peers ([`Limits`]).
 //!
-//! Out of scope: sockets, time, which paths and headers a proxy accepts (`aifo-proxy`), and what
-//! is done with a call.
+//! Out of scope: sockets, time, accepted paths and headers (`aifo-proxy`), and executing calls.
 //!
-//! Every reader works alike. Bytes go in by `buffer()`, where reads can be put without a copy, or
-//! by `receive()`; `next_event()` is then asked until it needs more data; `receive_eof()` tells
-//! that there is no more. How the bytes were cut on their way never changes the events.
+//! All readers have the same interface. `buffer()` takes bytes without a copy, `receive()` copies
+//! them; `next_event()` returns events until it needs more data; `receive_eof()` marks the end of
+//! the connection. The events do not depend on how the bytes are split.
 //!
-//! One v2 call, both ends in memory:
+//! One version 2 call with both ends in memory:
 //!
 //! ```
 //! use aifo_types::{ExecId, Token};
@@ -35,16 +33,16 @@
 //!
 //! // .. the server reads it ..
 //! let mut server = RequestReader::new(Limits::default());
-//! assert_eq!(server.next_event()?, Event::NeedData);
+//! assert_eq!(server.next_event()?, RequestEvent::NeedData);
 //! server.receive(&request);
-//! let Event::Head(head) = server.next_event()? else { panic!("the head comes first") };
+//! let RequestEvent::Head(head) = server.next_event()? else { panic!("no head") };
 //! assert_eq!((head.path(), head.header("x-aifo-proto")), ("/exec", Some(&b"2"[..])));
-//! let Event::Body(body) = server.next_event()? else { panic!("then the body") };
+//! let RequestEvent::Body(body) = server.next_event()? else { panic!("no body") };
 //! let form = decode_form(&body);
 //! assert_eq!(form.last("tool"), Some(&b"make"[..]));
 //! assert_eq!(form.all("arg").collect::<Vec<_>>(), [b"echo", &b"hello"[..]]);
 //!
-//! // .. and streams what the tool prints, until it ends ..
+//! // .. and streams the tool's output and exit code ..
 //! let mut answer = Vec::new();
 //! encode_stream_head(&mut answer, Some(&ExecId::parse(b"e1")?));
 //! encode_chunk(&mut answer, b"hello\n");
@@ -54,59 +52,69 @@
 //! // .. which the client reads.
 //! let mut client = ResponseReader::new(Limits::default());
 //! client.receive(&answer);
-//! let ResponseEvent::Head(head) = client.next_event()? else { panic!("the head comes first") };
+//! let ResponseEvent::Head(head) = client.next_event()? else { panic!("no head") };
 //! assert_eq!((head.status, head.exec_id.as_deref()), (200, Some("e1")));
 //! assert_eq!(client.next_event()?, ResponseEvent::Data(b"hello\n"));
 //! assert!(matches!(client.next_event()?, ResponseEvent::End { exit_code: Some(0), .. }));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Architecture invariant: bytes in, events out. This crate does not know sockets, files, clocks
-//! or threads, and nothing that a peer sends makes it panic or hold more than [`Limits`] allows.
+//! Architecture invariant: bytes in, events out. This crate uses no sockets, files, clocks or
+//! threads. No input makes it panic or buffer more than [`Limits`] allows.
 
-mod body;
 mod buffer;
 mod call;
 mod chunked;
-mod client;
 mod credit;
 mod exit;
 mod form;
 mod frame;
+mod frame_codes;
 mod frame_reader;
 mod framing;
 mod head;
 mod invocation;
 mod limits;
 mod payload;
-mod request;
+mod request_body;
+mod request_error;
+mod request_head;
+mod request_reader;
 mod response;
-mod server;
+mod response_body;
+mod response_head;
+mod response_reader;
 mod start;
 
 pub use buffer::Buffer;
-pub use call::{Attendance, ExecCall, Upgrade, encode_notify, encode_signal};
+pub use call::{ClientMode, ExecCall, Upgrade, encode_notify, encode_signal};
 pub use chunked::{CHUNK_END, ChunkError, ChunkedDecoder, Step, encode_chunk, encode_chunk_head};
-pub use client::{BodyKind, ResponseError, ResponseEvent, ResponseHead, ResponseReader, Verdict};
-pub use credit::{Allowance, Credit, CreditError, WINDOW};
+pub use credit::{CreditError, ReceiveWindow, SendWindow, WINDOW};
 pub use exit::{Exit, SidecarLimit, Usage};
 pub use form::{Form, decode_form, encode_form};
 pub use frame::{
-    CancelCause, DATA_HEAD, Delivery, FRAMES_VERSION, Frame, FrameKind, Interrupt, MAX_DATA,
-    MAX_INVOCATION, MAX_PAYLOAD, MAX_START, MAX_TUNNEL, Setup, Stream, data_head,
-    encode_frame_head,
+    DATA_HEAD, FRAMES_VERSION, Frame, MAX_DATA, MAX_INVOCATION, MAX_PAYLOAD, MAX_START, MAX_TUNNEL,
+    Setup, data_head, encode_frame_head,
 };
+pub use frame_codes::{CancelCause, Delivery, FrameKind, Interrupt, Stream};
 pub use frame_reader::{FrameError, FrameReader};
 pub use framing::FramingError;
 pub use invocation::{
-    InvalidInvocation, Invocation, MAX_CHARACTERS, MAX_RESOURCE, SoftLimit, Stdio, Terminal,
+    InvalidInvocation, Invocation, MAX_CONTROL_CHARACTERS, MAX_RESOURCE, SoftLimit, Stdio,
+    TerminalSettings,
 };
 pub use limits::Limits;
-pub use request::{RequestHead, Version};
+pub use request_error::RequestError;
+pub use request_head::{RequestHead, Version};
+pub use request_reader::{RequestEvent, RequestReader};
 pub use response::{
-    CONTINUE, encode_answer, encode_answer_head, encode_no_content, encode_progress,
-    encode_refusal, encode_stream_end, encode_stream_head, encode_stream_limited,
-    encode_stream_lost, encode_upgrade_head,
+    CONTINUE, encode_no_content, encode_progress, encode_refusal, encode_response,
+    encode_response_head, encode_stream_end, encode_stream_end_limited, encode_stream_end_unknown,
+    encode_stream_head, encode_upgrade_head,
 };
-pub use server::{Event, RequestError, RequestReader};
-pub use start::{Elsewhere, Environment, Handover, Start, StartError, StartErrorCause, Tell};
+pub use response_body::BodyKind;
+pub use response_head::ResponseHead;
+pub use response_reader::{ResponseError, ResponseEvent, ResponseReader, ToolEnd};
+pub use start::{
+    ClientHandover, Environment, OutsideDirectory, Reports, Start, StartError, StartErrorCause,
+};

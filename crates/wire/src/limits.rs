@@ -1,45 +1,44 @@
-//! Every bound a peer can run into, in one place.
+//! The limits on peers.
 
 use std::time::Duration;
 
-/// How much of a peer's bytes and time we take before we give up (`spec/toolexec.md#limits`).
+/// The limits on a peer's bytes and time (`spec/toolexec.md#limits`).
 ///
-/// Sizes are bytes unless the name says otherwise. The two readers enforce the sizes; times and
-/// counts are for whoever owns the sockets.
+/// Sizes are in bytes. The readers enforce them; the owner of the sockets enforces times and
+/// counts.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Header lines in one head, without the request line. The protocol's own cap; Apache allows
-    /// 100, nginx bounds bytes only. One more is a 431.
+    /// Header lines in one head, without the request line; then 431. Set by the protocol. Apache
+    /// allows 100, nginx limits only bytes.
     pub max_headers: usize,
-    /// One whole head, with its line ends and any empty lines before it. Apache takes 8 KiB a
-    /// line, nginx 32 KiB in all, Node 16 KiB, hyper some 400 KiB. One more is a 431.
+    /// One head, including line ends and preceding empty lines; then 431. Apache allows 8 KiB per
+    /// line, nginx 32 KiB in total, Node 16 KiB, hyper about 400 KiB.
     pub max_head: usize,
-    /// A request's body after decoding. The protocol's own cap; one more is a 413.
+    /// A decoded request body; then 413. Set by the protocol.
     pub max_body: usize,
-    /// How much of a body nobody wants is read and thrown away so that the client, still writing,
-    /// sees the answer and not a reset; also the most a chunked body may take up before decoding,
-    /// so that tiny chunks with long extensions cannot go on for ever. 16 times the body keeps
-    /// even one-byte chunks (6 bytes each) within it.
+    /// Bytes of a refused request's body that are read and discarded, so that the client receives
+    /// the response and not a reset. Also the maximum of a chunked body before decoding, which
+    /// bounds tiny chunks with long extensions. One-byte chunks (6 bytes each) fit: it is 16 times
+    /// the body.
     pub max_drain: usize,
-    /// One chunk's size line without its line end. 16 digits and a short extension: no client of
-    /// this protocol sends one, Go accepts 4 KiB, h11 bounds only the digits.
+    /// One chunk's size line without its line end: 16 digits and a short extension. Clients of this
+    /// protocol send no extension. Go allows 4 KiB, h11 limits only the digits.
     pub max_chunk_line: usize,
-    /// All trailer lines together, with line ends. Ours is 18 bytes; hyper takes 16 KiB.
+    /// All trailer lines with line ends. This protocol's own is 18 bytes; hyper allows 16 KiB.
     pub max_trailer: usize,
-    /// What may follow a request's body on the same connection before it is closed without
-    /// reading on. We answer one request; curl and Node send nothing after it.
+    /// Bytes read after a request's body before the connection is closed. A connection carries one
+    /// request; curl and Node send nothing after it.
     pub max_surplus: usize,
-    /// From accepting a connection to its complete head. nginx waits 60 s, Node 60 s, Apache 20 s;
-    /// our clients are on the same machine and write the head in one go.
+    /// From accept to the complete head. nginx and Node wait 60 s, Apache 20 s; these clients are
+    /// on the same machine and write the head at once.
     pub head_timeout: Duration,
-    /// Between two reads of a body that is not complete; then 408. nginx waits 60 s, Apache 20 s.
+    /// Between two reads of an incomplete body; then 408. nginx waits 60 s, Apache 20 s.
     pub body_stall: Duration,
-    /// How long a body nobody wants is read before the connection is closed regardless; as long as
-    /// nginx's `lingering_timeout`.
+    /// Time to read a refused request's body; equal to nginx's `lingering_timeout`.
     pub drain_time: Duration,
-    /// Tools running at once; one more is a 429. Each costs the proxy three descriptors or so.
+    /// Tools running at once; then 429. Each needs about three descriptors in the proxy.
     pub max_executions: usize,
-    /// Connections that have not become an execution yet: being read, or being refused.
+    /// Connections whose request is incomplete or being refused.
     pub max_waiting: usize,
 }
 

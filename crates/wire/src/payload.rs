@@ -1,6 +1,6 @@
-//! The fields of a frame's payload.
+//! Fields of a frame's payload.
 
-/// Reads fields off a payload. `None` means that it is cut off or holds a value out of range.
+/// Decodes fields of a payload. `None` means that it is truncated or a value is out of range.
 pub(crate) struct Payload<'a> {
     bytes: &'a [u8],
 }
@@ -30,7 +30,7 @@ impl<'a> Payload<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A byte string behind its length.
+    /// Reads a length and that many bytes.
     pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.u32()?).ok()?;
         let (field, rest) = self.bytes.split_at_checked(len)?;
@@ -38,17 +38,17 @@ impl<'a> Payload<'a> {
         Some(field)
     }
 
-    /// A byte string that the kernel can take: no NUL, which would cut it short.
+    /// Reads a byte string without NUL, which would truncate it in the kernel.
     pub(crate) fn c_string(&mut self) -> Option<Vec<u8>> {
         self.bytes().filter(|field| !field.contains(&0)).map(<[u8]>::to_vec)
     }
 
-    /// An absolute path.
+    /// Reads an absolute path.
     pub(crate) fn absolute(&mut self) -> Option<Vec<u8>> {
         self.c_string().filter(|path| path.starts_with(b"/"))
     }
 
-    /// A field behind a byte that says whether it is there.
+    /// Reads a presence byte and, if it is 1, a field.
     pub(crate) fn optional<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Option<T>,
@@ -60,7 +60,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Several fields behind their number. The number is the peer's word: nothing is reserved by it.
+    /// Reads a count and that many fields. The count is untrusted: it does not preallocate.
     pub(crate) fn strings(
         &mut self,
         mut read: impl FnMut(&mut Self) -> Option<Vec<u8>>,
@@ -68,7 +68,7 @@ impl<'a> Payload<'a> {
         (0..self.u32()?).map(|_| read(self)).collect()
     }
 
-    /// Everything that is left.
+    /// Reads all remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.bytes)
     }
@@ -80,20 +80,20 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Appends a byte string behind its length. One of 4 GiB or more cannot be told; its frame would
-/// be beyond every limit, and the length given here makes the peer refuse it.
+/// Appends a length and the bytes. A length of 4 GiB or more saturates; the frame exceeds every
+/// limit, so the peer rejects it.
 pub(crate) fn push_bytes(out: &mut Vec<u8>, field: &[u8]) {
     out.extend(u32::try_from(field.len()).unwrap_or(u32::MAX).to_be_bytes());
     out.extend_from_slice(field);
 }
 
-/// Appends byte strings behind their number.
+/// Appends a count and the byte strings.
 pub(crate) fn push_strings(out: &mut Vec<u8>, strings: &[Vec<u8>]) {
     out.extend(u32::try_from(strings.len()).unwrap_or(u32::MAX).to_be_bytes());
     strings.iter().for_each(|string| push_bytes(out, string));
 }
 
-/// Defines an enum whose variants are bytes on the wire, with the way there and back in one table.
+/// Defines an enum whose variants are bytes on the wire, with conversions in both directions.
 macro_rules! code_table {
     (
         $(#[$outer:meta])*
@@ -105,12 +105,12 @@ macro_rules! code_table {
         pub enum $name { $($(#[$inner])* $variant = $code,)+ }
 
         impl $name {
-            /// The byte that stands for it on the wire.
+            /// Returns the byte on the wire.
             pub fn code(self) -> u8 {
                 self as u8
             }
 
-            /// What a byte on the wire stands for.
+            /// Returns the variant for a byte on the wire.
             pub fn from_code(code: u8) -> Option<Self> {
                 match code {
                     $($code => Some($name::$variant),)+

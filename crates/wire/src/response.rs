@@ -1,32 +1,32 @@
-//! The server's answers, as bytes (`spec/toolexec.md#answers`).
+//! Encoders of the server's responses (`spec/toolexec.md#responses`).
 
 use aifo_types::{ExecId, Refusal, Status, exit};
 
 use crate::exit::SidecarLimit;
 
-/// The interim answer to `Expect: 100-continue`.
+/// The interim response to `Expect: 100-continue`.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Appends an interim answer that says what the final one has to wait for: one line of plain text.
+/// Appends an interim response with one line of text that says what delays the final one.
 pub fn encode_progress(out: &mut Vec<u8>, text: &str) {
     push(out, format_args!("HTTP/1.1 102 Processing\r\nX-Aifo-Progress: {text}\r\n\r\n"));
 }
 
-/// Appends a whole plain answer. `exit_code` is left out where no tool is concerned.
-pub fn encode_answer(
+/// Appends a complete plain response. `exit_code` is `None` if no tool is involved.
+pub fn encode_response(
     out: &mut Vec<u8>,
     status: Status,
     exit_code: Option<u8>,
     exec_id: Option<&ExecId>,
     body: &[u8],
 ) {
-    encode_answer_head(out, status, exit_code, None, exec_id, body.len() as u64);
+    encode_response_head(out, status, exit_code, None, exec_id, body.len() as u64);
     out.extend_from_slice(body);
 }
 
-/// Appends the head of a plain answer whose body, of so many bytes, goes out separately. `limit` is one
-/// that struck while the tool ran.
-pub fn encode_answer_head(
+/// Appends the head of a plain response whose body of `content_length` bytes is sent separately.
+/// `limit` is a sidecar limit that was hit while the tool ran.
+pub fn encode_response_head(
     out: &mut Vec<u8>,
     (code, phrase): Status,
     exit_code: Option<u8>,
@@ -46,19 +46,19 @@ pub fn encode_answer_head(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the answer to a request that is refused.
+/// Appends the response for a refusal.
 pub fn encode_refusal(out: &mut Vec<u8>, refusal: &Refusal, exec_id: Option<&ExecId>) {
     let body = refusal.body();
-    encode_answer(out, refusal.status(), Some(refusal.exit_code()), exec_id, body.as_bytes());
+    encode_response(out, refusal.status(), Some(refusal.exit_code()), exec_id, body.as_bytes());
 }
 
-/// Appends the answer to a signal that was delivered.
+/// Appends the response to a delivered signal.
 pub fn encode_no_content(out: &mut Vec<u8>) {
-    encode_answer(out, (204, "No Content"), None, None, b"");
+    encode_response(out, (204, "No Content"), None, None, b"");
 }
 
-/// Appends the head of a v2 answer. Chunks follow ([`encode_chunk`](crate::encode_chunk)), then
-/// [`encode_stream_end`]: without that the client must take the ending as unknown.
+/// Appends the head of a version 2 response. Chunks follow ([`encode_chunk`](crate::encode_chunk)),
+/// then [`encode_stream_end`]; without it the client treats the exit status as unknown.
 pub fn encode_stream_head(out: &mut Vec<u8>, exec_id: Option<&ExecId>) {
     push(out, format_args!("HTTP/1.1 200 OK\r\n{CONTENT_TYPE}"));
     out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
@@ -72,22 +72,21 @@ pub fn encode_stream_end(out: &mut Vec<u8>, exit_code: u8) {
     push(out, format_args!("0\r\nX-Exit-Code: {exit_code}\r\n\r\n"));
 }
 
-/// Appends the last chunk and trailers with the limit that struck while the tool ran and with the exit
-/// code. The latter comes last: older clients take the last header line they see.
-pub fn encode_stream_limited(out: &mut Vec<u8>, limit: SidecarLimit, exit_code: u8) {
+/// Appends the last chunk, a trailer with the sidecar limit that was hit while the tool ran, and a
+/// trailer with the exit code. The exit code is last: older clients read the last header line.
+pub fn encode_stream_end_limited(out: &mut Vec<u8>, limit: SidecarLimit, exit_code: u8) {
     out.extend_from_slice(b"0\r\n");
     push_limit(out, limit);
     push(out, format_args!("X-Exit-Code: {exit_code}\r\n\r\n"));
 }
 
-/// Appends the last chunk and trailers that say that the tool's ending is unknown, the exit code
-/// again behind it.
-pub fn encode_stream_lost(out: &mut Vec<u8>) {
+/// Appends the last chunk and trailers for an unknown exit status; the exit code is last.
+pub fn encode_stream_end_unknown(out: &mut Vec<u8>) {
     let code = exit::UNKNOWN;
     push(out, format_args!("0\r\nX-Aifo-Ending: unknown\r\nX-Exit-Code: {code}\r\n\r\n"));
 }
 
-/// Appends the answer to a version 3 request whose tool has started. Frames follow.
+/// Appends the response to a version 3 request whose tool has started. Frames follow.
 pub fn encode_upgrade_head(out: &mut Vec<u8>, exec_id: Option<&ExecId>) {
     out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\n");
     out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: aifo-exec\r\n");
@@ -123,10 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn answers_byte_for_byte() {
+    fn responses_byte_for_byte() {
         let id = ExecId::parse(b"e1").unwrap();
         check(
-            |out| encode_answer(out, (200, "OK"), Some(3), Some(&id), b"hello\n"),
+            |out| encode_response(out, (200, "OK"), Some(3), Some(&id), b"hello\n"),
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nX-Exit-Code: 3\r\n\
              Content-Length: 6\r\nConnection: close\r\nX-Exec-Id: e1\r\n\r\nhello\n",
         );
@@ -162,18 +161,18 @@ mod tests {
         );
         check(|out| encode_stream_end(out, 255), "0\r\nX-Exit-Code: 255\r\n\r\n");
         check(
-            |out| encode_stream_limited(out, SidecarLimit::Processes, 2),
+            |out| encode_stream_end_limited(out, SidecarLimit::Processes, 2),
             "0\r\nX-Aifo-Limit: processes\r\nX-Exit-Code: 2\r\n\r\n",
         );
         check(
             |out| {
                 let limit = Some(SidecarLimit::Memory);
-                encode_answer_head(out, (200, "OK"), Some(137), limit, Some(&id), 0);
+                encode_response_head(out, (200, "OK"), Some(137), limit, Some(&id), 0);
             },
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n\
              X-Exit-Code: 137\r\nContent-Length: 0\r\nConnection: close\r\n\
              X-Exec-Id: e1\r\nX-Aifo-Limit: memory\r\n\r\n",
         );
-        check(encode_stream_lost, "0\r\nX-Aifo-Ending: unknown\r\nX-Exit-Code: 125\r\n\r\n");
+        check(encode_stream_end_unknown, "0\r\nX-Aifo-Ending: unknown\r\nX-Exit-Code: 125\r\n\r\n");
     }
 }

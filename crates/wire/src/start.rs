@@ -1,4 +1,4 @@
-//! The frame that asks for a tool, and the one that says it could not be started.
+//! The payloads of the `Start` and `StartError` frames.
 
 use aifo_types::ExecId;
 
@@ -6,74 +6,74 @@ use crate::frame::MAX_PAYLOAD;
 use crate::invocation::Invocation;
 use crate::payload::{Payload, code_table, push_bytes, push_strings};
 
-/// A tool to run.
+/// A tool to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// The exec's number on this control connection, never used twice.
+    /// The exec's number, unique on this control connection.
     pub serial: u32,
-    /// The exec's id, which its processes carry as their mark.
+    /// The exec's id, which its processes inherit as the exec tag.
     pub id: ExecId,
-    /// What to do with a directory outside the session's places.
-    pub elsewhere: Elsewhere,
-    /// The file to execute, or `None` to look for `argv[0]` in the runner's PATH.
+    /// The handling of a directory outside the session's directories.
+    pub outside_directory: OutsideDirectory,
+    /// The file to execute, or `None` to look up `argv[0]` in the runner's PATH.
     pub program: Option<Vec<u8>>,
-    /// What of the runner's environment the tool gets.
+    /// The part of the runner's environment that the tool inherits.
     pub environment: Environment,
-    /// What there is to know of the client, if its own connection comes along, as the first
-    /// descriptor.
-    pub client: Option<Handover>,
-    /// What the proxy wants to hear of it, beside its end.
-    pub tell: Tell,
-    /// The program and all that it inherits.
+    /// The client's connection, if the runner serves it; it is the first descriptor.
+    pub client: Option<ClientHandover>,
+    /// The frames that the proxy receives about the tool.
+    pub reports: Reports,
+    /// The program with everything it inherits.
     pub invocation: Invocation,
 }
 
-/// A client's connection, as far as it has come when a runner gets it. One that is not greeted is the
-/// proxy itself, which wants a tool's bytes where no descriptor can carry them.
+/// The state of a client's connection when the runner takes it over. With an empty response head
+/// the client is the proxy itself, which relays the tool's streams where descriptors cannot be
+/// passed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Handover {
-    /// What the client is to hear first, once the tool has started; nothing and no `Started` if this
-    /// is empty.
-    pub greeting: Vec<u8>,
-    /// Frames that the client has sent already, behind its request.
+pub struct ClientHandover {
+    /// The bytes to send before `Started`, once the tool runs. If empty, `Started` is not sent
+    /// either.
+    pub response_head: Vec<u8>,
+    /// Bytes of frames that the client has sent after its request.
     pub received: Vec<u8>,
 }
 
-/// What of the runner's environment a tool gets.
+/// The part of the runner's environment that a tool inherits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Environment {
-    /// All of it.
+    /// All variables.
     All,
-    /// Only these variables; a name that ends in `*` stands for all that begin so.
+    /// Only these variables; a trailing `*` matches any suffix.
     Only(Vec<Vec<u8>>),
 }
 
 code_table! {
-    /// Whether a proxy waits for a tool's start.
-    pub enum Tell {
-        /// Only the end is of interest, or that there was no start: no `Started` comes.
-        End = 0,
-        /// `Started` comes as soon as the tool runs.
-        Start = 1,
+    /// The frames that the proxy receives about a tool.
+    pub enum Reports {
+        /// `Exit` or `StartError`.
+        ExitOnly = 0,
+        /// `Started` as soon as the tool runs, and the above.
+        StartAndExit = 1,
     }
 }
 
 code_table! {
-    /// What to do with a directory that lies neither in the workspace nor in the shared `/tmp`.
-    pub enum Elsewhere {
-        /// Do not start.
+    /// The handling of a directory that is neither in the workspace nor in the shared `/tmp`.
+    pub enum OutsideDirectory {
+        /// Do not start the tool.
         Refuse = 0,
-        /// Run at the workspace root: the call only asks for a version or for help.
-        AtRoot = 1,
+        /// Run in the workspace root: the call only requests the version or help.
+        UseRoot = 1,
     }
 }
 
 /// Why a tool could not be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartError {
-    /// The cause, for the answer's status and exit code.
+    /// The cause, which determines status and exit code of the response.
     pub cause: StartErrorCause,
-    /// The cause in words, for people; more than a frame holds is cut off.
+    /// The error message, truncated to fit into a frame.
     pub message: String,
 }
 
@@ -82,11 +82,11 @@ code_table! {
     pub enum StartErrorCause {
         /// The sidecar's PATH has no such tool.
         Absent = 1,
-        /// The directory is outside the session's places, or is not there.
+        /// The directory does not exist or is outside the session's directories.
         Cwd = 2,
-        /// The tool's file names an interpreter that is not there.
+        /// The tool's interpreter does not exist.
         NotFound = 3,
-        /// The kernel refuses to execute it, or its argument list is too long.
+        /// The kernel refused to execute it, or its argument list is too long.
         NotExecutable = 4,
         /// Anything else, such as a limit on processes.
         Failed = 5,
@@ -94,21 +94,21 @@ code_table! {
 }
 
 impl Start {
-    /// How many descriptors come with it.
+    /// Returns the number of descriptors sent with the frame.
     pub fn descriptors(&self) -> usize {
         usize::from(self.client.is_some()) + self.invocation.passed()
     }
 
-    /// Whether somebody beyond the proxy hears of the tool from the runner: a client of version 3.
-    pub fn is_attended(&self) -> bool {
-        self.client.as_ref().is_some_and(|client| !client.greeting.is_empty())
+    /// Returns whether the runner serves a version 3 client.
+    pub fn has_client_session(&self) -> bool {
+        self.client.as_ref().is_some_and(|client| !client.response_head.is_empty())
     }
 
-    /// `serial u32, elsewhere u8, id, program?, names?, (greeting, received)?,
-    /// tell u8`, then the invocation.
+    /// `serial u32, outside_directory u8, id, program?, names?, (response_head, received)?,
+    /// reports u8`, then the invocation.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.serial.to_be_bytes());
-        out.push(self.elsewhere.code());
+        out.push(self.outside_directory.code());
         push_bytes(out, self.id.as_str().as_bytes());
         out.push(u8::from(self.program.is_some()));
         if let Some(program) = &self.program {
@@ -123,31 +123,40 @@ impl Start {
         }
         out.push(u8::from(self.client.is_some()));
         if let Some(client) = &self.client {
-            push_bytes(out, &client.greeting);
+            push_bytes(out, &client.response_head);
             push_bytes(out, &client.received);
         }
-        out.push(self.tell.code());
+        out.push(self.reports.code());
         self.invocation.encode(out);
     }
 
     pub(crate) fn decode(fields: &mut Payload<'_>) -> Option<Self> {
         let serial = fields.u32()?;
-        let elsewhere = Elsewhere::from_code(fields.u8()?)?;
+        let outside_directory = OutsideDirectory::from_code(fields.u8()?)?;
         let id = ExecId::parse(fields.bytes()?).ok()?;
         let program = fields.optional(Payload::absolute)?;
         let names = fields.optional(|fields| fields.strings(Payload::c_string))?;
         let environment = names.map_or(Environment::All, Environment::Only);
         let client = fields.optional(|fields| {
-            let greeting = fields.bytes()?.to_vec();
-            Some(Handover { greeting, received: fields.bytes()?.to_vec() })
+            let response_head = fields.bytes()?.to_vec();
+            Some(ClientHandover { response_head, received: fields.bytes()?.to_vec() })
         })?;
-        let tell = Tell::from_code(fields.u8()?)?;
+        let reports = Reports::from_code(fields.u8()?)?;
         let invocation = Invocation::decode(fields)?;
-        Some(Start { serial, id, elsewhere, program, environment, client, tell, invocation })
+        Some(Start {
+            serial,
+            id,
+            outside_directory,
+            program,
+            environment,
+            client,
+            reports,
+            invocation,
+        })
     }
 }
 
-/// More than the fields before a message take.
+/// An upper bound of the fields before the message.
 const MAX_HEAD: usize = 16;
 
 impl StartError {
@@ -171,22 +180,22 @@ mod tests {
     use crate::Stdio;
 
     #[test]
-    fn descriptors_that_come_with_it() {
+    fn number_of_descriptors() {
         let rows = [
             (None, [Stdio::Null, Stdio::Passed, Stdio::Same], 1),
             (None, [Stdio::Null, Stdio::Closed, Stdio::Null], 0),
-            (Some(Handover::default()), [Stdio::Relayed; 3], 1),
-            (Some(Handover::default()), [Stdio::Passed; 3], 4),
+            (Some(ClientHandover::default()), [Stdio::Relayed; 3], 1),
+            (Some(ClientHandover::default()), [Stdio::Passed; 3], 4),
         ];
         for (client, stdio, expected) in rows {
             let start = Start {
                 serial: 1,
                 id: ExecId::parse(b"e1").unwrap(),
-                elsewhere: Elsewhere::Refuse,
+                outside_directory: OutsideDirectory::Refuse,
                 program: None,
                 environment: Environment::All,
                 client,
-                tell: Tell::End,
+                reports: Reports::ExitOnly,
                 invocation: Invocation { stdio, ..Invocation::plain(vec![b"cc".to_vec()], None) },
             };
             assert_eq!(start.descriptors(), expected, "{start:?}");

@@ -1,43 +1,45 @@
-//! Whole messages of any content, cut in any way: what one side encodes the other understands, and
-//! the beginning of a message is never taken for all of it.
+//! Properties of messages with any content, split anywhere: they round-trip, and truncated ones are
+//! errors.
 
 mod strategy;
 
 use aifo_types::{Endpoint, Signal, Token};
 use aifo_wire::{
-    Attendance, Event, ExecCall, Form, Frame, FrameError, FrameKind, FrameReader, Invocation,
-    Limits, MAX_PAYLOAD, MAX_START, RequestError, RequestHead, RequestReader, ResponseError,
-    ResponseEvent, ResponseReader, SidecarLimit, Upgrade, Verdict, decode_form, encode_answer,
-    encode_chunk, encode_frame_head, encode_notify, encode_signal, encode_stream_end,
-    encode_stream_head, encode_stream_limited, encode_stream_lost, encode_upgrade_head,
+    ClientMode, ExecCall, Form, Frame, FrameError, FrameKind, FrameReader, Invocation, Limits,
+    MAX_PAYLOAD, MAX_START, RequestError, RequestEvent, RequestHead, RequestReader, ResponseError,
+    ResponseEvent, ResponseReader, SidecarLimit, ToolEnd, Upgrade, decode_form, encode_chunk,
+    encode_frame_head, encode_notify, encode_response, encode_signal, encode_stream_end,
+    encode_stream_end_limited, encode_stream_end_unknown, encode_stream_head, encode_upgrade_head,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use strategy::{exec_id, invocation, pieces};
 
-/// The request in these pieces, as the server takes it.
-fn receive<'a>(
+/// Decodes a request from pieces.
+fn decode_request<'a>(
     mut pieces: impl Iterator<Item = &'a [u8]>,
 ) -> Result<(RequestHead, Vec<u8>), RequestError> {
     let mut reader = RequestReader::new(Limits::default());
     let mut head = None;
     loop {
         match reader.next_event()? {
-            Event::NeedData => match pieces.next() {
+            RequestEvent::NeedData => match pieces.next() {
                 Some(piece) => reader.receive(piece),
                 None => reader.receive_eof(),
             },
-            Event::Head(read) => head = Some(read),
-            Event::Body(body) => return Ok((head.expect("the head comes first"), body)),
+            RequestEvent::Head(read) => head = Some(read),
+            RequestEvent::Body(body) => return Ok((head.expect("a head before the body"), body)),
         }
     }
 }
 
-/// Status, body, exit code and what it stands for.
-type Answer = (u16, Vec<u8>, Option<u8>, Verdict);
+/// Status, body, exit code and its meaning.
+type Response = (u16, Vec<u8>, Option<u8>, ToolEnd);
 
-/// The answer in these pieces, as the client takes it.
-fn understand<'a>(mut pieces: impl Iterator<Item = &'a [u8]>) -> Result<Answer, ResponseError> {
+/// Decodes a response from pieces.
+fn decode_response<'a>(
+    mut pieces: impl Iterator<Item = &'a [u8]>,
+) -> Result<Response, ResponseError> {
     let mut reader = ResponseReader::new(Limits::default());
     let (mut status, mut body) = (0, Vec::new());
     loop {
@@ -49,8 +51,8 @@ fn understand<'a>(mut pieces: impl Iterator<Item = &'a [u8]>) -> Result<Answer, 
             ResponseEvent::Progress(_) => {}
             ResponseEvent::Head(head) => status = head.status,
             ResponseEvent::Data(data) => body.extend_from_slice(data),
-            ResponseEvent::End { exit_code, verdict } => {
-                return Ok((status, body, exit_code, verdict));
+            ResponseEvent::End { exit_code, tool_end } => {
+                return Ok((status, body, exit_code, tool_end));
             }
         }
     }
@@ -84,7 +86,7 @@ fn endpoint() -> impl Strategy<Value = Endpoint> {
 
 proptest! {
     #[test]
-    fn calls_arrive(
+    fn calls_round_trip(
         endpoint in endpoint(),
         token in token(),
         id in exec_id(),
@@ -98,7 +100,7 @@ proptest! {
         };
         let mut wire = Vec::new();
         call.encode(proto, &mut wire);
-        let (head, body) = receive(pieces(&wire, &lengths)).unwrap();
+        let (head, body) = decode_request(pieces(&wire, &lengths)).unwrap();
         prop_assert_eq!(head.path(), endpoint.path("exec"));
         prop_assert!(token.authorizes(head.header("authorization").unwrap()));
         let proto = proto.to_string();
@@ -109,9 +111,9 @@ proptest! {
         prop_assert_eq!(all(&form, "arg"), args);
     }
 
-    /// What a client sends at once behind its request is still there after it.
+    /// Frames sent with the request are preserved.
     #[test]
-    fn upgrades_arrive(
+    fn upgrades_round_trip(
         endpoint in endpoint(),
         token in token(),
         id in exec_id(),
@@ -129,9 +131,9 @@ proptest! {
         let (mut head, mut body) = (None, None);
         while body.is_none() {
             match server.next_event().unwrap() {
-                Event::NeedData => server.receive(pieces.next().unwrap()),
-                Event::Head(read) => head = Some(read),
-                Event::Body(read) => body = Some(read),
+                RequestEvent::NeedData => server.receive(pieces.next().unwrap()),
+                RequestEvent::Head(read) => head = Some(read),
+                RequestEvent::Body(read) => body = Some(read),
             }
         }
         let head = head.unwrap();
@@ -141,16 +143,16 @@ proptest! {
         prop_assert_eq!(head.header("upgrade"), Some(&b"aifo-exec"[..]));
         prop_assert_eq!(head.header("x-aifo-exec-id"), Some(id.as_str().as_bytes()));
         prop_assert_eq!(Invocation::parse(&body.unwrap()), Ok(invocation));
-        let mut frames = FrameReader::of_client();
+        let mut frames = FrameReader::for_client();
         frames.receive(&server.take_rest());
         pieces.for_each(|piece| frames.receive(piece));
         prop_assert_eq!(frames.next_frame(), Ok(Some(Frame::Signal { number })));
         prop_assert!(!frames.is_within_frame());
     }
 
-    /// Frames that come with the head, or in pieces behind it, are the same frames.
+    /// Frames sent with the response head are preserved.
     #[test]
-    fn upgraded_answers_arrive(
+    fn upgrade_responses_round_trip(
         id in proptest::option::of(exec_id()),
         number in 1..=64u8,
         lengths in lengths(),
@@ -169,7 +171,7 @@ proptest! {
         };
         prop_assert_eq!(head.status, 101);
         prop_assert_eq!(head.exec_id, id.map(|id| id.to_string()));
-        let mut frames = FrameReader::of_client();
+        let mut frames = FrameReader::for_client();
         frames.receive(&client.take_rest());
         pieces.for_each(|piece| frames.receive(piece));
         prop_assert_eq!(frames.next_frame(), Ok(Some(Frame::Signal { number })));
@@ -177,11 +179,11 @@ proptest! {
     }
 
     #[test]
-    fn signals_arrive(id in exec_id(), signal in signal(), lengths in lengths()) {
+    fn signals_round_trip(id in exec_id(), signal in signal(), lengths in lengths()) {
         let (endpoint, token) = ("unix:///s".parse().unwrap(), Token::parse("t").unwrap());
         let mut wire = Vec::new();
         encode_signal(&mut wire, &endpoint, &token, &id, signal);
-        let (head, body) = receive(pieces(&wire, &lengths)).unwrap();
+        let (head, body) = decode_request(pieces(&wire, &lengths)).unwrap();
         prop_assert_eq!(head.path(), "/signal");
         let form = decode_form(&body);
         prop_assert_eq!(form.last("exec_id"), Some(id.as_str().as_bytes()));
@@ -190,19 +192,18 @@ proptest! {
     }
 
     #[test]
-    fn notifications_arrive(cmd in bytes(), args in vec(bytes(), 0..8), lengths in lengths()) {
+    fn notifications_round_trip(cmd in bytes(), args in vec(bytes(), 0..8), lengths in lengths()) {
         let (endpoint, token) = ("unix:///s".parse().unwrap(), Token::parse("t").unwrap());
         let mut wire = Vec::new();
-        encode_notify(&mut wire, &endpoint, &token, &cmd, &args, Attendance::Waits);
-        let (head, body) = receive(pieces(&wire, &lengths)).unwrap();
+        encode_notify(&mut wire, &endpoint, &token, &cmd, &args, ClientMode::Attached);
+        let (head, body) = decode_request(pieces(&wire, &lengths)).unwrap();
         prop_assert_eq!(head.path(), "/notify");
         let form = decode_form(&body);
         prop_assert_eq!((all(&form, "cmd"), all(&form, "arg")), (vec![cmd], args));
     }
 
-    /// As other clients send their form: in chunks of any size, with or without extensions.
     #[test]
-    fn chunked_bodies_arrive(
+    fn chunked_bodies_with_extensions_are_decoded(
         chunks in vec((vec(any::<u8>(), 1..60), "(;[a-z=\"]{0,20})?"), 0..8),
         lengths in lengths(),
     ) {
@@ -212,43 +213,42 @@ proptest! {
             wire.extend_from_slice(&[data, &b"\r\n"[..]].concat());
         }
         wire.extend_from_slice(b"0\r\n\r\n");
-        let (_, body) = receive(pieces(&wire, &lengths)).unwrap();
+        let (_, body) = decode_request(pieces(&wire, &lengths)).unwrap();
         let sent: Vec<u8> = chunks.into_iter().flat_map(|(data, _)| data).collect();
         prop_assert_eq!(body, sent);
     }
 
     #[test]
-    fn plain_answers_arrive(
+    fn plain_responses_round_trip(
         status in 200..=599u16,
         code in any::<Option<u8>>(),
         id in proptest::option::of(exec_id()),
         body in bytes(),
         lengths in lengths(),
     ) {
-        // By their status these have no body.
+        // These never have a body.
         prop_assume!(!matches!(status, 204 | 304));
         let mut wire = Vec::new();
-        encode_answer(&mut wire, (status, "Any Phrase"), code, id.as_ref(), &body);
-        let expected = (status, body, code, Verdict::Ending);
-        prop_assert_eq!(understand(pieces(&wire, &lengths)), Ok(expected));
+        encode_response(&mut wire, (status, "Any Phrase"), code, id.as_ref(), &body);
+        let expected = (status, body, code, ToolEnd::Exited);
+        prop_assert_eq!(decode_response(pieces(&wire, &lengths)), Ok(expected));
     }
 
     #[test]
-    fn streams_arrive(
+    fn streams_round_trip(
         chunks in vec(bytes(), 0..8),
         code in any::<u8>(),
-        verdict in verdict(),
+        tool_end in tool_end(),
         lengths in lengths(),
     ) {
-        let (wire, body) = stream(&chunks, code, verdict);
-        let code = if verdict == Verdict::Unknown { 125 } else { code };
-        let expected = (200, body, Some(code), verdict);
-        prop_assert_eq!(understand(pieces(&wire, &lengths)), Ok(expected));
+        let (wire, body) = stream(&chunks, code, tool_end);
+        let code = if tool_end == ToolEnd::Unknown { 125 } else { code };
+        let expected = (200, body, Some(code), tool_end);
+        prop_assert_eq!(decode_response(pieces(&wire, &lengths)), Ok(expected));
     }
 
-    /// Half an argument list must never run.
     #[test]
-    fn the_beginning_of_a_call_is_no_call(
+    fn truncated_calls_are_errors(
         id in exec_id(),
         args in vec(bytes(), 0..4),
         cut in any::<proptest::sample::Index>(),
@@ -260,12 +260,11 @@ proptest! {
         let mut wire = Vec::new();
         call.encode(2, &mut wire);
         wire.truncate(cut.index(wire.len()));
-        prop_assert_eq!(receive(pieces(&wire, &lengths)), Err(RequestError::Truncated));
+        prop_assert_eq!(decode_request(pieces(&wire, &lengths)), Err(RequestError::Truncated));
     }
 
-    /// Nor half an invocation.
     #[test]
-    fn the_beginning_of_an_upgrade_is_no_call(
+    fn truncated_upgrades_are_errors(
         id in exec_id(),
         invocation in invocation(),
         cut in any::<proptest::sample::Index>(),
@@ -277,33 +276,31 @@ proptest! {
         let mut wire = Vec::new();
         call.encode(&mut wire);
         wire.truncate(cut.index(wire.len()));
-        prop_assert_eq!(receive(pieces(&wire, &lengths)), Err(RequestError::Truncated));
+        prop_assert_eq!(decode_request(pieces(&wire, &lengths)), Err(RequestError::Truncated));
     }
 
-    /// Success is never invented.
     #[test]
-    fn the_beginning_of_a_stream_is_no_answer(
+    fn truncated_streams_are_errors(
         chunks in vec(bytes(), 0..4),
         code in any::<u8>(),
-        verdict in verdict(),
+        tool_end in tool_end(),
         cut in any::<proptest::sample::Index>(),
         lengths in lengths(),
     ) {
-        let (mut wire, _) = stream(&chunks, code, verdict);
+        let (mut wire, _) = stream(&chunks, code, tool_end);
         wire.truncate(cut.index(wire.len()));
-        prop_assert_eq!(understand(pieces(&wire, &lengths)), Err(ResponseError::Truncated));
+        prop_assert_eq!(decode_response(pieces(&wire, &lengths)), Err(ResponseError::Truncated));
     }
 
-    /// Its head is enough: no memory is spent on what a frame announces.
     #[test]
-    fn a_frame_that_is_too_long_is_refused_by_its_head(
+    fn long_frames_are_rejected_by_their_head(
         code in any::<u8>(),
         excess in 1..=u32::MAX as usize - MAX_START,
     ) {
         let Some(kind) = FrameKind::from_code(code) else { return Ok(()) };
         let max_start = if kind == FrameKind::Start { MAX_START } else { MAX_PAYLOAD };
         let control = (FrameReader::new(), max_start);
-        for (mut reader, max) in [control, (FrameReader::of_client(), MAX_PAYLOAD)] {
+        for (mut reader, max) in [control, (FrameReader::for_client(), MAX_PAYLOAD)] {
             let mut wire = Vec::new();
             encode_frame_head(&mut wire, kind, max + excess);
             reader.receive(&wire);
@@ -312,9 +309,8 @@ proptest! {
         }
     }
 
-    /// A client that is given 32 bytes at a time holds no more than a head and those.
     #[test]
-    fn foreign_answers_do_not_pile_up(start in bytes(), endless in any::<[u8; 32]>()) {
+    fn responses_are_buffered_within_limits(start in bytes(), endless in any::<[u8; 32]>()) {
         let limits = Limits { max_head: 80, max_trailer: 24, ..Limits::default() };
         let mut reader = ResponseReader::new(limits);
         reader.receive(b"HTTP/1.1 200 OK\r\n");
@@ -337,20 +333,20 @@ proptest! {
     }
 }
 
-fn verdict() -> impl Strategy<Value = Verdict> {
-    let limited = SidecarLimit::ALL.map(Verdict::Limited);
-    proptest::sample::select([&[Verdict::Ending, Verdict::Unknown], &limited[..]].concat())
+fn tool_end() -> impl Strategy<Value = ToolEnd> {
+    let limited = SidecarLimit::ALL.map(ToolEnd::Limited);
+    proptest::sample::select([&[ToolEnd::Exited, ToolEnd::Unknown], &limited[..]].concat())
 }
 
-/// A streamed answer, and the output in it.
-fn stream(chunks: &[Vec<u8>], code: u8, verdict: Verdict) -> (Vec<u8>, Vec<u8>) {
+/// Encodes a streamed response. Returns it and the output in it.
+fn stream(chunks: &[Vec<u8>], code: u8, tool_end: ToolEnd) -> (Vec<u8>, Vec<u8>) {
     let mut wire = Vec::new();
     encode_stream_head(&mut wire, None);
     chunks.iter().for_each(|chunk| encode_chunk(&mut wire, chunk));
-    match verdict {
-        Verdict::Ending => encode_stream_end(&mut wire, code),
-        Verdict::Limited(limit) => encode_stream_limited(&mut wire, limit, code),
-        Verdict::Unknown => encode_stream_lost(&mut wire),
+    match tool_end {
+        ToolEnd::Exited => encode_stream_end(&mut wire, code),
+        ToolEnd::Limited(limit) => encode_stream_end_limited(&mut wire, limit, code),
+        ToolEnd::Unknown => encode_stream_end_unknown(&mut wire),
     }
     (wire, chunks.concat())
 }

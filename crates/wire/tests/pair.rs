@@ -1,37 +1,41 @@
-//! Client and server against each other in memory, with delivery cut at every index.
+//! Client and server in memory, with messages split at every index.
 
 use aifo_types::{ExecId, Refusal, Token};
 use aifo_wire::{
-    Event, ExecCall, Limits, RequestReader, ResponseEvent, ResponseReader, decode_form,
-    encode_answer, encode_chunk, encode_refusal, encode_stream_end, encode_stream_head,
+    ExecCall, Limits, RequestEvent, RequestReader, ResponseEvent, ResponseReader, decode_form,
+    encode_chunk, encode_refusal, encode_response, encode_stream_end, encode_stream_head,
 };
 
-/// Delivers `request` in two pieces; arguments the server understood.
-fn serve(request: &[u8], cut: usize) -> Vec<Vec<u8>> {
+/// Delivers `request` in two pieces. Returns the decoded arguments.
+fn decode_request(request: &[u8], cut: usize) -> Vec<Vec<u8>> {
     let mut server = RequestReader::new(Limits::default());
     let (first, second) = request.split_at(cut);
     let mut pieces = [first, second].into_iter();
     loop {
         match server.next_event().unwrap() {
-            Event::NeedData => server.receive(pieces.next().expect("the request is complete")),
-            Event::Head(head) => assert_eq!(head.header("authorization"), Some(&b"Bearer t"[..])),
-            Event::Body(body) => {
+            RequestEvent::NeedData => {
+                server.receive(pieces.next().expect("a complete request"));
+            }
+            RequestEvent::Head(head) => {
+                assert_eq!(head.header("authorization"), Some(&b"Bearer t"[..]));
+            }
+            RequestEvent::Body(body) => {
                 return decode_form(&body).all("arg").map(<[u8]>::to_vec).collect();
             }
         }
     }
 }
 
-/// Delivers `answer` in two pieces; status, body and exit code the client understood.
-fn understand(answer: &[u8], cut: usize) -> (u16, Vec<u8>, Option<u8>) {
+/// Delivers `response` in two pieces. Returns status, body and exit code.
+fn decode_response(response: &[u8], cut: usize) -> (u16, Vec<u8>, Option<u8>) {
     let mut client = ResponseReader::new(Limits::default());
-    let (first, second) = answer.split_at(cut);
+    let (first, second) = response.split_at(cut);
     let mut pieces = [first, second].into_iter();
     let (mut status, mut body) = (0, Vec::new());
     loop {
         match client.next_event().unwrap() {
             ResponseEvent::NeedData => {
-                client.receive(pieces.next().expect("the answer is complete"));
+                client.receive(pieces.next().expect("a complete response"));
             }
             ResponseEvent::Progress(_) => {}
             ResponseEvent::Head(head) => status = head.status,
@@ -42,7 +46,7 @@ fn understand(answer: &[u8], cut: usize) -> (u16, Vec<u8>, Option<u8>) {
 }
 
 #[test]
-fn a_call_arrives_wherever_it_is_cut() {
+fn calls_can_be_split_anywhere() {
     let (token, id) = (Token::parse("t").unwrap(), ExecId::parse(b"e1").unwrap());
     let args = [vec![], b"a b".to_vec(), b"\n\"'&=%+\\".to_vec(), (0..=255).collect()];
     let endpoint = "http://127.0.0.1:1/exec".parse().unwrap();
@@ -51,15 +55,15 @@ fn a_call_arrives_wherever_it_is_cut() {
     let mut request = Vec::new();
     call.encode(1, &mut request);
     for cut in 0..=request.len() {
-        assert_eq!(serve(&request, cut), args, "cut at {cut}");
+        assert_eq!(decode_request(&request, cut), args, "split at {cut}");
     }
 }
 
 #[test]
-fn every_answer_arrives_wherever_it_is_cut() {
+fn responses_can_be_split_anywhere() {
     let id = ExecId::parse(b"e1").unwrap();
     let mut buffered = Vec::new();
-    encode_answer(&mut buffered, (200, "OK"), Some(7), Some(&id), b"out\0put");
+    encode_response(&mut buffered, (200, "OK"), Some(7), Some(&id), b"out\0put");
     let mut streamed = Vec::new();
     encode_stream_head(&mut streamed, Some(&id));
     for piece in [&b"o"[..], b"", b"ut\0", b"put"] {
@@ -73,15 +77,15 @@ fn every_answer_arrives_wherever_it_is_cut() {
         (streamed, (200, b"out\0put".to_vec(), Some(7))),
         (refused, (401, b"unauthorized\n".to_vec(), Some(86))),
     ];
-    for (answer, expected) in rows {
-        for cut in 0..=answer.len() {
-            assert_eq!(understand(&answer, cut), expected, "cut at {cut}");
+    for (response, expected) in rows {
+        for cut in 0..=response.len() {
+            assert_eq!(decode_response(&response, cut), expected, "split at {cut}");
         }
     }
 }
 
 #[test]
-fn a_stream_without_its_trailer_never_ends() {
+fn truncated_streams_are_errors() {
     let mut streamed = Vec::new();
     encode_stream_head(&mut streamed, None);
     encode_chunk(&mut streamed, b"output");
@@ -97,6 +101,6 @@ fn a_stream_without_its_trailer_never_ends() {
                 Err(_) => break true,
             }
         };
-        assert!(failed, "cut at {cut}");
+        assert!(failed, "split at {cut}");
     }
 }

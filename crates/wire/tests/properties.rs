@@ -1,5 +1,5 @@
-//! What holds for all bytes: encoding and decoding are inverse, cuts change nothing, foreign bytes
-//! neither panic nor pile up.
+//! Properties of all input: codecs round-trip, splits do not matter, and invalid bytes neither
+//! cause a panic nor exceed the limits.
 
 mod strategy;
 
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use aifo_types::{Ending, Signal};
 use aifo_wire::{
-    CancelCause, ChunkedDecoder, Delivery, Elsewhere, Environment, Event, Exit, Frame, FrameReader,
-    Handover, Interrupt, Invocation, Limits, RequestReader, ResponseEvent, ResponseReader, Setup,
-    SidecarLimit, Start, StartError, StartErrorCause, Step, Stream, Tell, Usage, decode_form,
-    encode_chunk, encode_form, encode_stream_end,
+    CancelCause, ChunkedDecoder, ClientHandover, Delivery, Environment, Exit, Frame, FrameReader,
+    Interrupt, Invocation, Limits, OutsideDirectory, Reports, RequestEvent, RequestReader,
+    ResponseEvent, ResponseReader, Setup, SidecarLimit, Start, StartError, StartErrorCause, Step,
+    Stream, Usage, decode_form, encode_chunk, encode_form, encode_stream_end,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use strategy::{c_string, exec_id, invocation, pieces, stdio, window_size};
 
-/// Bytes that look like the protocol more often than chance would have it.
+/// Bytes, biased towards the protocol.
 fn wire_like() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         4 => vec(any::<u8>(), 0..12),
@@ -34,7 +34,7 @@ fn wire_like() -> impl Strategy<Value = Vec<u8>> {
     vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
-/// Limits so small that random bytes reach them.
+/// Limits that random bytes reach.
 fn small_limits() -> Limits {
     Limits {
         max_headers: 4,
@@ -47,16 +47,16 @@ fn small_limits() -> Limits {
     }
 }
 
-/// All a server makes of the bytes, up to its error.
-fn requests(bytes: &[u8], lengths: &[usize]) -> Vec<String> {
+/// Returns a server's events, up to an error.
+fn request_events(bytes: &[u8], lengths: &[usize]) -> Vec<String> {
     let mut reader = RequestReader::new(small_limits());
     let mut pieces = pieces(bytes, lengths);
-    let mut story = Vec::new();
+    let mut events = Vec::new();
     let mut ended = false;
     loop {
         match reader.next_event() {
-            Ok(Event::NeedData) if ended => return story,
-            Ok(Event::NeedData) => match pieces.next() {
+            Ok(RequestEvent::NeedData) if ended => return events,
+            Ok(RequestEvent::NeedData) => match pieces.next() {
                 Some(piece) => reader.receive(piece),
                 None => {
                     reader.receive_eof();
@@ -64,24 +64,24 @@ fn requests(bytes: &[u8], lengths: &[usize]) -> Vec<String> {
                 }
             },
             Ok(event) => {
-                if let Event::Body(body) = &event {
+                if let RequestEvent::Body(body) = &event {
                     assert!(body.len() <= 16, "within the limit");
                 }
-                story.push(format!("{event:?}"));
+                events.push(format!("{event:?}"));
             }
             Err(error) => {
-                story.push(format!("{error:?}"));
-                return story;
+                events.push(format!("{error:?}"));
+                return events;
             }
         }
     }
 }
 
-/// All a client makes of the bytes: head, data, and the end or error.
-fn answers(bytes: &[u8], lengths: &[usize]) -> (Vec<String>, Vec<u8>) {
+/// Returns a client's events, up to the end or an error, and the body.
+fn response_events(bytes: &[u8], lengths: &[usize]) -> (Vec<String>, Vec<u8>) {
     let mut reader = ResponseReader::new(small_limits());
     let mut pieces = pieces(bytes, lengths);
-    let (mut story, mut body) = (Vec::new(), Vec::new());
+    let (mut events, mut body) = (Vec::new(), Vec::new());
     loop {
         match reader.next_event() {
             Ok(ResponseEvent::NeedData) => match pieces.next() {
@@ -89,37 +89,37 @@ fn answers(bytes: &[u8], lengths: &[usize]) -> (Vec<String>, Vec<u8>) {
                 None => reader.receive_eof(),
             },
             Ok(ResponseEvent::Data(data)) => body.extend_from_slice(data),
-            Ok(ResponseEvent::Head(head)) => story.push(format!("{head:?}")),
+            Ok(ResponseEvent::Head(head)) => events.push(format!("{head:?}")),
             Ok(end) => {
-                story.push(format!("{end:?}"));
-                return (story, body);
+                events.push(format!("{end:?}"));
+                return (events, body);
             }
             Err(error) => {
-                story.push(format!("{error:?}"));
-                return (story, body);
+                events.push(format!("{error:?}"));
+                return (events, body);
             }
         }
     }
 }
 
-/// All frames in the bytes, and the error that ended them.
+/// Returns all frames, up to an error.
 fn frames(bytes: &[u8], lengths: &[usize]) -> Vec<String> {
     let mut reader = FrameReader::new();
-    let mut story = Vec::new();
+    let mut events = Vec::new();
     for piece in pieces(bytes, lengths) {
         reader.receive(piece);
         loop {
             match reader.next_frame() {
-                Ok(Some(frame)) => story.push(format!("{frame:?}")),
+                Ok(Some(frame)) => events.push(format!("{frame:?}")),
                 Ok(None) => break,
                 Err(error) => {
-                    story.push(format!("{error:?}"));
-                    return story;
+                    events.push(format!("{error:?}"));
+                    return events;
                 }
             }
         }
     }
-    story
+    events
 }
 
 fn absolute() -> impl Strategy<Value = Vec<u8>> {
@@ -127,24 +127,29 @@ fn absolute() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn start() -> impl Strategy<Value = Start> {
-    let elsewhere = prop_oneof![Just(Elsewhere::Refuse), Just(Elsewhere::AtRoot)];
+    let outside_directory =
+        prop_oneof![Just(OutsideDirectory::Refuse), Just(OutsideDirectory::UseRoot)];
     let environment =
         prop_oneof![Just(Environment::All), vec(c_string(), 0..5).prop_map(Environment::Only)];
     let bytes = || vec(any::<u8>(), 0..90);
     let handover = (bytes(), bytes());
-    let handover = handover.prop_map(|(greeting, received)| Handover { greeting, received });
-    let tell = prop_oneof![Just(Tell::Start), Just(Tell::End)];
-    let from_proxy = (any::<u32>(), exec_id(), elsewhere, option::of(absolute()), environment);
-    (from_proxy, option::of(handover), tell, invocation()).prop_map(
-        |((serial, id, elsewhere, program, environment), client, tell, invocation)| Start {
-            serial,
-            id,
-            elsewhere,
-            program,
-            environment,
-            client,
-            tell,
-            invocation,
+    let handover =
+        handover.prop_map(|(response_head, received)| ClientHandover { response_head, received });
+    let reports = prop_oneof![Just(Reports::StartAndExit), Just(Reports::ExitOnly)];
+    let proxy_fields =
+        (any::<u32>(), exec_id(), outside_directory, option::of(absolute()), environment);
+    (proxy_fields, option::of(handover), reports, invocation()).prop_map(
+        |((serial, id, outside_directory, program, environment), client, reports, invocation)| {
+            Start {
+                serial,
+                id,
+                outside_directory,
+                program,
+                environment,
+                client,
+                reports,
+                invocation,
+            }
         },
     )
 }
@@ -200,7 +205,7 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
     ]
 }
 
-/// Frames of a client's connection but `Data`, which borrows; some are a control connection's too.
+/// Frames of a client connection except `Data`, which borrows.
 fn client_frame() -> impl Strategy<Value = Frame<'static>> {
     prop_oneof![
         stream().prop_map(|stream| Frame::Closed { stream }),
@@ -235,7 +240,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_a_form(body in vec(any::<u8>(), 0..200)) {
+    fn any_bytes_decode_as_a_form(body in vec(any::<u8>(), 0..200)) {
         let size: usize = decode_form(&body).iter().map(|(k, v)| k.len() + v.len()).sum();
         prop_assert!(size <= body.len());
     }
@@ -297,9 +302,9 @@ proptest! {
         prop_assert_eq!(Invocation::parse(&body), Ok(invocation));
     }
 
-    /// One byte changed: refused, or another invocation of just these bytes.
+    /// With one byte changed, the body is invalid or re-encodes to itself.
     #[test]
-    fn no_two_bodies_are_one_invocation(
+    fn invocations_have_one_encoding(
         invocation in invocation(),
         at in any::<proptest::sample::Index>(),
         byte in any::<u8>(),
@@ -308,23 +313,23 @@ proptest! {
         invocation.encode(&mut body);
         let at = at.index(body.len());
         body[at] = byte;
-        if let Ok(understood) = Invocation::parse(&body) {
+        if let Ok(decoded) = Invocation::parse(&body) {
             let mut again = Vec::new();
-            understood.encode(&mut again);
+            decoded.encode(&mut again);
             prop_assert_eq!(again, body);
         }
     }
 
     #[test]
-    fn cuts_change_nothing(bytes in wire_like(), lengths in vec(1..30usize, 1..8)) {
+    fn splits_do_not_matter(bytes in wire_like(), lengths in vec(1..30usize, 1..8)) {
         let whole = [usize::MAX];
-        prop_assert_eq!(requests(&bytes, &lengths), requests(&bytes, &whole));
-        prop_assert_eq!(answers(&bytes, &lengths), answers(&bytes, &whole));
+        prop_assert_eq!(request_events(&bytes, &lengths), request_events(&bytes, &whole));
+        prop_assert_eq!(response_events(&bytes, &lengths), response_events(&bytes, &whole));
         prop_assert_eq!(frames(&bytes, &lengths), frames(&bytes, &whole));
     }
 
     #[test]
-    fn cut_frames_are_the_same_frames(
+    fn frames_can_be_split_anywhere(
         sent in vec(owned_frame(), 0..5),
         tail in vec(any::<u8>(), 0..20),
         lengths in vec(1..50usize, 1..8),
@@ -335,17 +340,16 @@ proptest! {
         prop_assert_eq!(frames(&wire, &lengths), frames(&wire, &[usize::MAX]));
     }
 
-    /// Whatever comes, a reader that is given 32 bytes at a time buffers no more than its bounds.
     #[test]
-    fn foreign_bytes_do_not_pile_up(bytes in wire_like(), endless in any::<[u8; 32]>()) {
+    fn requests_are_buffered_within_limits(bytes in wire_like(), endless in any::<[u8; 32]>()) {
         let mut reader = RequestReader::new(small_limits());
         reader.receive(&bytes);
         for _ in 0..64 {
             let need_data = loop {
                 match reader.next_event() {
-                    Ok(Event::NeedData) => break true,
-                    Ok(Event::Body(_)) | Err(_) => break false,
-                    Ok(Event::Head(_)) => {}
+                    Ok(RequestEvent::NeedData) => break true,
+                    Ok(RequestEvent::Body(_)) | Err(_) => break false,
+                    Ok(RequestEvent::Head(_)) => {}
                 }
             };
             if !need_data {

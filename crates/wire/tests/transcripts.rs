@@ -1,4 +1,4 @@
-//! The golden transcripts through both readers and every encoder.
+//! Decodes and re-encodes the golden transcripts.
 
 mod transcript;
 
@@ -6,13 +6,13 @@ use std::path::Path;
 
 use aifo_types::{ExecId, Refusal, Token};
 use aifo_wire::{
-    BodyKind, CONTINUE, Event, FrameKind, FrameReader, Invocation, Limits, MAX_INVOCATION,
-    RequestHead, RequestReader, ResponseEvent, ResponseReader, encode_answer, encode_chunk,
-    encode_refusal, encode_stream_end, encode_stream_head, encode_upgrade_head,
+    BodyKind, CONTINUE, FrameKind, FrameReader, Invocation, Limits, MAX_INVOCATION, RequestEvent,
+    RequestHead, RequestReader, ResponseEvent, ResponseReader, encode_chunk, encode_refusal,
+    encode_response, encode_stream_end, encode_stream_head, encode_upgrade_head,
 };
 use transcript::Transcript;
 
-/// What the server makes of the request, in one piece or byte by byte.
+/// Decodes a request in pieces of `piece_len` bytes.
 fn request(bytes: &[u8], piece_len: usize) -> Result<(RequestHead, Vec<u8>), Refusal> {
     let mut reader = RequestReader::new(Limits::default());
     let mut pieces = bytes.chunks(piece_len);
@@ -20,28 +20,30 @@ fn request(bytes: &[u8], piece_len: usize) -> Result<(RequestHead, Vec<u8>), Ref
     loop {
         let event = reader.next_event().map_err(|error| error.refusal(reader.limits()))?;
         match event {
-            Event::NeedData => reader.receive(pieces.next().expect("the request is complete")),
-            Event::Head(parsed) => {
+            RequestEvent::NeedData => {
+                reader.receive(pieces.next().expect("a complete request"));
+            }
+            RequestEvent::Head(parsed) => {
                 if parsed.header("x-aifo-proto") == Some(b"3") {
                     reader.set_body_limit(MAX_INVOCATION);
                 }
                 head = Some(parsed);
             }
-            Event::Body(body) => return Ok((head.expect("the head comes first"), body)),
+            RequestEvent::Body(body) => return Ok((head.expect("a head before the body"), body)),
         }
     }
 }
 
-/// Reads an answer and encodes what was understood anew.
-fn encode_again(answer: &[u8]) -> Vec<u8> {
+/// Decodes a response and encodes it again.
+fn reencode(response: &[u8]) -> Vec<u8> {
     let mut reader = ResponseReader::new(Limits::default());
-    reader.receive(answer);
+    reader.receive(response);
     let Ok(ResponseEvent::Head(head)) = reader.next_event() else { panic!("no head") };
     let exec_id = head.exec_id.map(|id| ExecId::parse(id.as_bytes()).unwrap());
     if head.status == 101 {
         let mut out = Vec::new();
         encode_upgrade_head(&mut out, exec_id.as_ref());
-        encode_frames_again(&reader.take_rest(), &mut out);
+        reencode_frames(&reader.take_rest(), &mut out);
         return out;
     }
     let mut data = Vec::new();
@@ -52,66 +54,66 @@ fn encode_again(answer: &[u8]) -> Vec<u8> {
             other => panic!("{other:?}"),
         }
     };
-    assert!(reader.take_rest().is_empty(), "the answer ends with its transcript");
+    assert!(reader.take_rest().is_empty(), "bytes after the response");
     let mut out = Vec::new();
     if head.body == BodyKind::Chunked {
         encode_stream_head(&mut out, exec_id.as_ref());
         data.iter().for_each(|piece| encode_chunk(&mut out, piece));
-        encode_stream_end(&mut out, exit_code.expect("every stream tells"));
+        encode_stream_end(&mut out, exit_code.expect("an exit code"));
     } else {
-        let status_line = answer.split(|&byte| byte == b'\r').next().unwrap();
+        let status_line = response.split(|&byte| byte == b'\r').next().unwrap();
         let phrase = std::str::from_utf8(&status_line["HTTP/1.1 200 ".len()..]).unwrap();
-        // The phrases are constants of the program; here one is read from a file.
+        // A `Status` requires a static phrase.
         let phrase: &'static str = phrase.to_owned().leak();
         let status = (head.status, phrase);
-        encode_answer(&mut out, status, exit_code, exec_id.as_ref(), &data.concat());
+        encode_response(&mut out, status, exit_code, exec_id.as_ref(), &data.concat());
     }
     out
 }
 
-/// Reads the frames of a client's connection, up to the ending, and encodes them anew.
-fn encode_frames_again(frames: &[u8], out: &mut Vec<u8>) {
-    let mut reader = FrameReader::of_client();
+/// Decodes the frames of a client connection up to `Exit` and encodes them again.
+fn reencode_frames(frames: &[u8], out: &mut Vec<u8>) {
+    let mut reader = FrameReader::for_client();
     reader.receive(frames);
     let mut last = None;
     while let Some(frame) = reader.next_frame().unwrap() {
         frame.encode(out);
         last = Some(frame.kind());
     }
-    assert_eq!(last, Some(FrameKind::Exit), "the ending comes last");
+    assert_eq!(last, Some(FrameKind::Exit), "`Exit` is last");
     assert!(!reader.is_within_frame());
 }
 
 #[test]
-fn requests_and_answers_are_understood_and_reproduced() {
+fn transcripts_round_trip() {
     let token = Token::parse("TOKEN").unwrap();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts");
-    let transcripts = transcript::read_all(&folder);
-    assert!(transcripts.len() >= 20, "the transcripts are where they should be");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts");
+    let transcripts = transcript::read_all(&directory);
+    assert!(transcripts.len() >= 20, "only {} transcripts found", transcripts.len());
     for Transcript { name, sent, received } in transcripts {
-        let understood = request(&sent, sent.len());
-        assert_eq!(understood, request(&sent, 1), "{name}: byte by byte");
-        let answer = match &understood {
+        let decoded = request(&sent, sent.len());
+        assert_eq!(decoded, request(&sent, 1), "{name}: byte by byte");
+        let response = match &decoded {
             Ok((head, _)) if head.expects_continue() => {
-                received.strip_prefix(CONTINUE).expect("an interim answer")
+                received.strip_prefix(CONTINUE).expect("an interim response")
             }
             _ => &received[..],
         };
         assert_eq!(
-            encode_again(answer).escape_ascii().to_string(),
-            answer.escape_ascii().to_string(),
+            reencode(response).escape_ascii().to_string(),
+            response.escape_ascii().to_string(),
             "{name}"
         );
-        match understood {
-            // What this crate refuses by itself is the whole answer.
+        match decoded {
+            // A refusal by this crate is the whole response.
             Err(refusal) => {
                 let mut refused = Vec::new();
                 encode_refusal(&mut refused, &refusal, None);
-                assert_eq!(refused, answer, "{name}: {refusal:?}");
+                assert_eq!(refused, response, "{name}: {refusal:?}");
             }
             Ok((head, body)) => {
-                if answer.starts_with(b"HTTP/1.1 101 ") {
-                    let invocation = Invocation::parse(&body).expect("a call that was granted");
+                if response.starts_with(b"HTTP/1.1 101 ") {
+                    let invocation = Invocation::parse(&body).expect("a valid invocation");
                     let mut again = Vec::new();
                     invocation.encode(&mut again);
                     assert_eq!(again, body, "{name}");

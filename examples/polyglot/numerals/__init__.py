@@ -26,7 +26,7 @@ VALUES = [
 
 
 def to_roman(number):
-    """The numeral of a number; None outside of 1 to 3999."""
+    """Returns the numeral of a number; None outside 1 to 3999."""
     if not 1 <= number <= 3999:
         return None
     numeral = ""
@@ -37,13 +37,13 @@ def to_roman(number):
 
 
 def from_roman(numeral):
-    """The number of a numeral; None for anything but the one way to write it."""
+    """Returns the number of a numeral; None for invalid numerals."""
     rest, number = numeral, 0
     for value, letters in VALUES:
         while rest.startswith(letters):
             number += value
             rest = rest[len(letters):]
-    # Greedy reading accepts too much, IIII for one; writing the number again tells.
+    # Greedy parsing accepts too much, such as IIII; compare with the number's numeral.
     if rest or to_roman(number) != numeral:
         return None
     return number

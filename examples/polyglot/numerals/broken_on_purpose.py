@@ -1,4 +1,4 @@
-"""Fails on purpose, to show what a failure looks like. Discovery does not find it by its name."""
+"""Fails on purpose, to show a failure. Test discovery ignores its name."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""The Python code against the table that all languages share."""
+"""Tests the Python code against the shared table."""
 
 import doctest
 import unittest
@@ -11,7 +11,7 @@ TABLE = Path(__file__).parent.parent / "numerals.tsv"
 
 
 def load_tests(loader, tests, pattern):
-    """Adds the examples of the package's own page."""
+    """Adds the examples of the package's documentation."""
     tests.addTests(doctest.DocTestSuite(numerals))
     return tests
 

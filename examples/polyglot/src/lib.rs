@@ -22,7 +22,7 @@ const VALUES: [(u16, &str); 13] = [
     (1, "I"),
 ];
 
-/// The numeral of a number; `None` outside of 1 to 3999.
+/// Returns the numeral of a number; `None` outside 1 to 3999.
 pub fn to_roman(number: u16) -> Option<String> {
     if !(1..=3999).contains(&number) {
         return None;
@@ -38,7 +38,7 @@ pub fn to_roman(number: u16) -> Option<String> {
     Some(numeral)
 }
 
-/// The number of a numeral; `None` for anything but the one way to write it.
+/// Returns the number of a numeral; `None` for invalid numerals.
 pub fn from_roman(numeral: &str) -> Option<u16> {
     let mut rest = numeral;
     let mut number = 0u16;
@@ -48,7 +48,7 @@ pub fn from_roman(numeral: &str) -> Option<u16> {
             rest = after;
         }
     }
-    // Greedy reading accepts too much, `IIII` for one; writing the number again tells.
+    // Greedy parsing accepts too much, such as `IIII`; compare with the number's numeral.
     (rest.is_empty() && to_roman(number).as_deref() == Some(numeral)).then_some(number)
 }
 

@@ -1,4 +1,4 @@
-//! `polyglot NUMBER..` prints numerals; `polyglot wait` lasts until it is interrupted.
+//! `polyglot NUMBER..` prints numerals; `polyglot wait` runs until it is interrupted.
 
 use std::process::ExitCode;
 use std::thread;

@@ -1,4 +1,4 @@
-//! The Rust code against the table that all languages share.
+//! Tests the Rust code against the shared table.
 
 use polyglot::{from_roman, to_roman};
 
@@ -19,7 +19,7 @@ fn rust_agrees_with_the_table() {
 }
 
 #[test]
-#[ignore = "fails on purpose, to show what a failure looks like"]
+#[ignore = "fails on purpose, to show a failure"]
 fn broken_on_purpose() {
     assert_eq!(from_roman("IIII"), Some(4), "clocks write it so, the table does not");
 }

@@ -1,5 +1,5 @@
-//! An ACP agent that plays a script. Its argument is the folder with that, in which it keeps its
-//! records; what scripts can say stands in the harness.
+//! A scripted ACP agent. Its argument is the directory of its script and its records, see
+//! `tests/src/acp_agent.rs`.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
-    let folder = PathBuf::from(args.next().unwrap_or_default());
+    let dir = PathBuf::from(args.next().unwrap_or_default());
     let played = match args.next() {
-        None => Agent::new(folder).and_then(|mut agent| agent.play()),
-        Some(group) => stay(&folder, group == "own"),
+        None => Agent::new(dir).and_then(|mut agent| agent.play()),
+        Some(group) => stay(&dir, group == "own"),
     };
     match played {
         Ok(()) => ExitCode::SUCCESS,
@@ -34,30 +34,30 @@ fn main() -> ExitCode {
 }
 
 struct Agent {
-    folder: PathBuf,
+    dir: PathBuf,
     script: Script,
     stdin: BufReader<Stdin>,
     stdout: BufWriter<File>,
     received: File,
-    /// What came while something else was waited for.
+    /// Messages that arrived during a wait for another one.
     later: VecDeque<Value>,
-    /// How often each method has come.
+    /// The number of messages of each method.
     times: HashMap<String, usize>,
-    /// The answers to its own requests, by their ids as text.
+    /// The responses to its own requests, by id as text.
     answers: HashMap<String, Value>,
 }
 
 impl Agent {
-    fn new(folder: PathBuf) -> io::Result<Self> {
-        let script = serde_json::from_slice(&fs::read(folder.join(SCRIPT))?)?;
-        record_pid(&folder)?;
+    fn new(dir: PathBuf) -> io::Result<Self> {
+        let script = serde_json::from_slice(&fs::read(dir.join(SCRIPT))?)?;
+        record_pid(&dir)?;
         Ok(Agent {
             script,
             stdin: BufReader::new(io::stdin()),
-            // Not `io::stdout`: its line buffer would be flushed at every line of a flood.
+            // Not `io::stdout`, whose line buffer would be flushed at every line of a flood.
             stdout: BufWriter::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)),
-            received: append(&folder.join(RECEIVED))?,
-            folder,
+            received: append(&dir.join(RECEIVED))?,
+            dir,
             later: VecDeque::new(),
             times: HashMap::new(),
             answers: HashMap::new(),
@@ -96,7 +96,7 @@ impl Agent {
         }
     }
 
-    /// The next message, `None` at the end. What is no JSON is recorded and nothing else.
+    /// The next message, `None` at the end. A line that is not JSON is only recorded.
     fn read(&mut self) -> io::Result<Option<Value>> {
         loop {
             let mut line = Vec::new();
@@ -144,13 +144,13 @@ impl Agent {
                 Ok(())
             }
             Step::Repeat { times, steps } => {
-                // Without a flush after each: this is what floods are made of.
+                // Flushes once, so that floods are fast.
                 (0..*times).try_for_each(|_| steps.iter().try_for_each(|step| self.step(step, on)))
             }
             Step::WaitFor(awaited) => self.wait_for(awaited),
             Step::WaitForWord(word) => {
                 self.stdout.flush()?;
-                while !word_file(&self.folder, word).exists() {
+                while !word_file(&self.dir, word).exists() {
                     sleep(Duration::from_millis(2));
                 }
                 Ok(())
@@ -181,7 +181,7 @@ impl Agent {
         self.stdout.write_all(b"\n")
     }
 
-    /// Puts in what the script cannot know.
+    /// Replaces the placeholders of a script.
     fn put_in(&self, value: &mut Value, on: &Value) {
         match value {
             Value::String(text) if text == "$id" => *value = on["id"].clone(),
@@ -209,7 +209,7 @@ impl Agent {
             let Some(message) = self.read()? else {
                 return match awaited {
                     Awaited::End => Ok(()),
-                    other => Err(io::Error::other(format!("{other:?} never came"))),
+                    other => Err(io::Error::other(format!("never received {other:?}"))),
                 };
             };
             let is_it = match awaited {
@@ -224,44 +224,44 @@ impl Agent {
         }
     }
 
-    /// Returns when the process has recorded itself, so that nobody overlooks it.
+    /// Returns after the process has recorded its pid.
     fn spawn(&self, group: Group) -> io::Result<()> {
-        let before = pids(&self.folder);
+        let before = pids(&self.dir);
         let group = if group == Group::Own { "own" } else { "agents" };
         let mut child = Command::new("/proc/self/exe");
-        child.arg0("aifo-test-agent-child").arg(&self.folder).arg(group).stdin(Stdio::null());
+        child.arg0("aifo-test-agent-child").arg(&self.dir).arg(group).stdin(Stdio::null());
         child.spawn()?;
-        while pids(&self.folder) == before {
+        while pids(&self.dir) == before {
             sleep(Duration::from_millis(1));
         }
         Ok(())
     }
 }
 
-/// What a process does that the agent has started.
-fn stay(folder: &Path, is_on_its_own: bool) -> io::Result<()> {
+/// The body of a process that the agent has started.
+fn stay(dir: &Path, is_on_its_own: bool) -> io::Result<()> {
     if is_on_its_own {
         setsid()?;
     }
     ignore_signals()?;
-    record_pid(folder)?;
+    record_pid(dir)?;
     pause_for_ever()
 }
 
-fn record_pid(folder: &Path) -> io::Result<()> {
+fn record_pid(dir: &Path) -> io::Result<()> {
     let line = format!("{}\n", std::process::id());
-    append(&folder.join(PIDS))?.write_all(line.as_bytes())
+    append(&dir.join(PIDS))?.write_all(line.as_bytes())
 }
 
-fn pids(folder: &Path) -> usize {
-    fs::read_to_string(folder.join(PIDS)).unwrap_or_default().lines().count()
+fn pids(dir: &Path) -> usize {
+    fs::read_to_string(dir.join(PIDS)).unwrap_or_default().lines().count()
 }
 
 fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// A blocked signal stays pending for good, which is as stubborn as ignoring it.
+/// Blocks all signals, which is equivalent to ignoring them.
 fn ignore_signals() -> io::Result<()> {
     use Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
     let signals: SigSet = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().collect();

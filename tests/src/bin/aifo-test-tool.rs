@@ -1,5 +1,5 @@
-//! A tool with known behaviour. The suites link it under the names of real tools; its first argument
-//! says what to do.
+//! A tool with known behaviour. The suites link it under the names of real tools; its first
+//! argument is a verb.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 use std::thread::sleep;
 use std::time::Duration;
 
-use aifo_tests::Noise;
+use aifo_tests::RandomBytes;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::unistd::{Pid, getpgid, getsid, pause, setsid};
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 fn act(name: &OsStr, verb: &str, args: &[OsString]) -> io::Result<u8> {
     let file = |index: usize| args.get(index).map(Path::new).ok_or(io::ErrorKind::InvalidInput);
     match verb {
-        // What it was given.
+        // Its inputs.
         "say" => print(&[&args.join(OsStr::new(" ")).into_vec(), b"\n"])?,
         "args" => args.iter().try_for_each(|arg| print(&[arg.as_bytes(), b"\0"]))?,
         "argv0" => print(&[name.as_bytes(), b"\n"])?,
@@ -49,11 +49,11 @@ fn act(name: &OsStr, verb: &str, args: &[OsString]) -> io::Result<u8> {
         "--version" | "-V" | "-v" | "version" | "--help" => {
             print_line(format!("{verb} in {}", std::env::current_dir()?.display()))?;
         }
-        // How it ends.
+        // Endings.
         "exit" => return Ok(number(args, 0)? as u8),
         "die" => die(number(args, 0)?)?,
         "count" => count(file(0)?)?,
-        // What it writes.
+        // Output.
         "emit" => emit(number(args, 0)?, number(args, 1)?)?,
         "count-emit" => {
             count(file(0)?)?;
@@ -65,8 +65,8 @@ fn act(name: &OsStr, verb: &str, args: &[OsString]) -> io::Result<u8> {
             wait_for(file(0)?);
             print_line("second")?;
         }
-        // How it stays, and what it does with signals. A blocked signal stays pending for good,
-        // which is as stubborn as ignoring it and needs no handler.
+        // Waiting and signals. A blocked signal stays pending, which is equivalent to ignoring it
+        // and needs no handler.
         "wait" => {
             print_line("ready")?;
             pause();
@@ -77,7 +77,7 @@ fn act(name: &OsStr, verb: &str, args: &[OsString]) -> io::Result<u8> {
         }
         "catch" => return catch(),
         "record" => record(file(0).ok())?,
-        // Families.
+        // Process trees.
         "tree" => {
             start_leaf(file(0)?)?;
             pause();
@@ -88,7 +88,7 @@ fn act(name: &OsStr, verb: &str, args: &[OsString]) -> io::Result<u8> {
             pause_for_ever();
         }
         "daemon" => start_leaf(file(0)?)?,
-        // Its child has lost the mark as well: nothing ties it to the exec any more.
+        // Its child has lost the exec tag as well: nothing ties it to the exec.
         "bare-daemon" => {
             Command::new("/proc/self/exe").arg("middle").arg(file(0)?).env_clear().status()?;
             wait_for(file(0)?);
@@ -112,7 +112,7 @@ fn act(name: &OsStr, verb: &str, args: &[OsString]) -> io::Result<u8> {
         "leaf" => {
             block_all()?;
             let parent = parent_id();
-            // Only an orphan has really been forked twice.
+            // Only an orphan was really forked twice.
             while parent_id() == parent && is_middle(parent) {
                 sleep(Duration::from_millis(1));
             }
@@ -130,7 +130,7 @@ fn number(args: &[OsString], index: usize) -> io::Result<u64> {
     text.and_then(|text| text.parse().ok()).ok_or_else(|| io::Error::other("a number is missing"))
 }
 
-/// Writes all parts at once and at once: the suites look at the order of whole lines.
+/// Writes all parts in one write: the suites check the order of whole lines.
 fn print(parts: &[&[u8]]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(&parts.concat())?;
@@ -148,13 +148,13 @@ fn print_environment() -> io::Result<()> {
     Ok(())
 }
 
-/// One line per open fd: its number and what it is.
+/// One line per open descriptor: its number and type.
 fn print_fds() -> io::Result<()> {
     for entry in fs::read_dir("/proc/self/fd")? {
         let path = entry?.path();
         let target = fs::read_link(&path)?;
         let number = path.file_name().unwrap_or_default();
-        // The folder that is being read is ours and no inheritance.
+        // Skips the descriptor of the directory that is being read.
         if !target.starts_with(format!("/proc/{}/fd", std::process::id())) {
             print(&[number.as_bytes(), b" ", target.as_os_str().as_bytes(), b"\n"])?;
         }
@@ -167,8 +167,8 @@ fn print_limits() -> io::Result<()> {
     print_line(format!("{soft} {hard}"))
 }
 
-/// Sends its input to a unix socket and prints whatever comes back. Losing the connection in
-/// between is no failure: what came back is what counts.
+/// Sends its input to a unix socket and prints the response. A lost connection is not an error:
+/// only the response counts.
 fn connect(socket: &Path) -> io::Result<()> {
     let mut stream = UnixStream::connect(socket)?;
     let (mut request, mut answer) = (Vec::new(), Vec::new());
@@ -178,7 +178,7 @@ fn connect(socket: &Path) -> io::Result<()> {
     print(&[&answer])
 }
 
-/// Process, process group and session.
+/// Prints process, process group and session.
 fn print_ids() -> io::Result<()> {
     let (group, session) = (getpgid(None)?, getsid(None)?);
     print_line(format!("{} {group} {session}", Pid::this()))
@@ -187,8 +187,8 @@ fn print_ids() -> io::Result<()> {
 fn die(signal: u64) -> io::Result<()> {
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
     let signal = Signal::try_from(i32::try_from(signal).map_err(io::Error::other)?)?;
-    // Rust programs start with SIGPIPE ignored and a handler of their own for SIGSEGV and SIGBUS,
-    // and no safe call restores them; a shell can.
+    // Rust programs start with SIGPIPE ignored and handlers for SIGSEGV and SIGBUS, which no safe
+    // call restores; a shell does.
     if matches!(signal, Signal::SIGPIPE | Signal::SIGSEGV | Signal::SIGBUS) {
         let kill = format!("kill -{} $$", signal as i32);
         return Err(std::os::unix::process::CommandExt::exec(
@@ -204,8 +204,8 @@ fn count(file: &Path) -> io::Result<()> {
 }
 
 fn emit(mut bytes: u64, seed: u64) -> io::Result<()> {
-    let mut noise = Noise::new(seed);
-    // Not `io::stdout`: its line buffer would cut the stream at every newline.
+    let mut noise = RandomBytes::new(seed);
+    // Not `io::stdout`, whose line buffer would split the stream at newlines.
     let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     while bytes > 0 {
         let block = noise.next(usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -224,7 +224,7 @@ fn both(rounds: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A file that appears with its content: our pid.
+/// Atomically creates a file with this process's pid.
 fn announce(file: &Path) -> io::Result<()> {
     appear(file, &std::process::id().to_string())
 }
@@ -241,7 +241,7 @@ fn wait_for(file: &Path) {
     }
 }
 
-/// Every signal that may cross and can be blocked.
+/// Every signal that is forwarded and can be blocked.
 fn crossing() -> SigSet {
     use Signal::*;
     let signals = [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGCONT, SIGTSTP, SIGWINCH];
@@ -258,7 +258,7 @@ fn pause_for_ever() -> ! {
     }
 }
 
-/// Prints the first signal that comes.
+/// Prints the first signal that arrives.
 fn catch() -> io::Result<u8> {
     block_all()?;
     print_line("ready")?;
@@ -266,31 +266,31 @@ fn catch() -> io::Result<u8> {
     Ok(0)
 }
 
-/// Tells every signal that comes, in `file` or on stdout, until it is killed.
+/// Records every signal in `file` or on stdout, until it is killed.
 fn record(file: Option<&Path>) -> io::Result<()> {
     block_all()?;
-    let tell = |line: &str| match file {
+    let record_line = |line: &str| match file {
         Some(file) => {
             let mut file = OpenOptions::new().create(true).append(true).open(file)?;
             file.write_all(format!("{line}\n").as_bytes())
         }
         None => print_line(line),
     };
-    tell("ready")?;
+    record_line("ready")?;
     loop {
-        tell(crossing().wait()?.as_str())?;
+        record_line(crossing().wait()?.as_str())?;
     }
 }
 
-/// Starts a process that was forked twice, is in a session of its own and obeys no signal but KILL;
-/// returns when it has announced itself.
+/// Starts a process that is forked twice, has its own session and ignores all signals but KILL;
+/// returns after it has announced itself.
 fn start_leaf(file: &Path) -> io::Result<()> {
     spawn_self(["middle".as_ref(), file.as_os_str()])?.wait()?;
     wait_for(file);
     Ok(())
 }
 
-/// Tells that it is there, then starts another of its kind whenever TERM comes.
+/// Announces itself, then starts another such process on each TERM.
 fn grow_heads(file: &Path) -> io::Result<()> {
     block_all()?;
     count(file)?;
@@ -310,7 +310,7 @@ fn is_middle(pid: u32) -> bool {
     cmdline.split(|&byte| byte == 0).any(|word| word == b"middle")
 }
 
-/// Writes more than any pipe and buffer holds, when told to, and says how that went.
+/// On request, writes more than any pipe and buffer holds, and reports the result.
 fn chatter(file: &Path) -> io::Result<()> {
     wait_for(&file.with_extension("go"));
     match emit(8 << 20, 1) {

@@ -1,13 +1,13 @@
-//! How each agent is pointed at a model.
+//! How each agent is configured to use a model.
 
 use serde_json::{Value, json};
 
 use super::Script;
 use super::answers::{MODEL, TEXT_MODEL};
 
-/// An agent that is known to work with a [`FakeModel`](super::FakeModel).
+/// An agent that works with a [`FakeModel`](super::FakeModel).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "their names say it")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub enum Agent {
     Codex,
     Opencode,
@@ -21,17 +21,17 @@ pub enum Agent {
     Vibe,
 }
 
-/// All that an agent is started with.
+/// The command, environment and files of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// Its program's name, and the arguments.
+    /// The program's name and the arguments.
     pub command: Vec<String>,
-    /// Variables by name.
+    /// Environment variables.
     pub environment: Vec<(&'static str, String)>,
     /// Files by their path in HOME.
     pub files: Vec<(&'static str, String)>,
-    /// What it reads on standard input, if that is no terminal. It ends then: some agents wait for the
-    /// end, and take all of it for a part of the errand.
+    /// The content of stdin, if that is not a terminal; then its end, which some agents wait for.
+    /// They take all of it as part of the prompt.
     pub stdin: String,
 }
 
@@ -50,7 +50,7 @@ impl Agent {
         Agent::Vibe,
     ];
 
-    /// Its name, which is its program's as well.
+    /// The name of the agent and its program.
     pub fn name(self) -> &'static str {
         match self {
             Agent::Codex => "codex",
@@ -66,35 +66,35 @@ impl Agent {
         }
     }
 
-    /// What it is started with to do one errand with every permission and end: it follows `script` of the
+    /// Starts a task with every permission, which ends when it is done; follows `script` of the
     /// model at `url`, which has no path.
     ///
-    /// codex, opencode, gemini, qwen, claude, copilot and vibe print the model's last words alone on
-    /// standard output, or at its end; aider, openhands and kimi among much else.
+    /// codex, opencode, gemini, qwen, claude, copilot and vibe print only the model's last text on
+    /// stdout, or print it last; aider, openhands and kimi print much more.
     pub fn headless(self, url: &str, script: &Script) -> Start {
         let agent = self.interactive(url);
         match self {
-            Agent::Codex => agent.args(["exec", "--skip-git-repo-check", ERRAND]),
-            Agent::Opencode => agent.args(["run", ERRAND]),
-            // Each command takes a word of the user, a yes to run it, and one to share what it printed,
-            // if that is anything. All of them are "y", so that none is out of place.
+            Agent::Codex => agent.args(["exec", "--skip-git-repo-check", PROMPT]),
+            Agent::Opencode => agent.args(["run", PROMPT]),
+            // Each command needs confirmations: to run it, and to share its output if there is any.
+            // All answers are "y", so that none is misplaced.
             Agent::Aider => agent.stdin("y\n".repeat(3 * script.commands() + 1)),
-            Agent::Openhands => agent.args(["--headless", "--task", ERRAND]),
-            Agent::Claude => agent.args(["--print", ERRAND]),
-            Agent::Kimi => agent.args(["--print", "--command", ERRAND]),
+            Agent::Openhands => agent.args(["--headless", "--task", PROMPT]),
+            Agent::Claude => agent.args(["--print", PROMPT]),
+            Agent::Kimi => agent.args(["--print", "--command", PROMPT]),
             Agent::Gemini | Agent::Qwen | Agent::Copilot | Agent::Vibe => {
-                agent.args(["--prompt", ERRAND])
+                agent.args(["--prompt", PROMPT])
             }
         }
     }
 
-    /// What it is started with on a terminal, where its user talks to the model at `url`.
+    /// Starts on a terminal, with the model at `url`.
     pub fn interactive(self, url: &str) -> Start {
         let v1 = format!("{url}/v1");
         let agent = Start::new(self.name());
         match self {
             Agent::Codex => agent
-                // Else it leaves a server behind that runs the commands of every codex of this HOME.
+                // Otherwise a server remains that runs the commands of every codex of this HOME.
                 .args(["--no-daemon", "--dangerously-bypass-approvals-and-sandbox"])
                 .variable("FAKE_KEY", KEY)
                 .file(".codex/config.toml", codex(&v1)),
@@ -127,7 +127,7 @@ impl Agent {
                 .args(["--dangerously-skip-permissions"])
                 .variable("ANTHROPIC_BASE_URL", url)
                 .variable("ANTHROPIC_API_KEY", KEY)
-                // Without it, every permission at once is not for root.
+                // Otherwise root cannot give every permission at once.
                 .variable("IS_SANDBOX", "1")
                 .variable("DISABLE_AUTOUPDATER", "1")
                 .variable("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
@@ -146,8 +146,8 @@ impl Agent {
         }
     }
 
-    /// What it is started with where it is spoken to over ACP, to ask before it runs a command; `None`
-    /// of those that do not speak it. Of the command there is the name alone: the launcher knows the rest.
+    /// Starts with ACP and asks before commands; `None` for agents without ACP. The command is only
+    /// the name: the launcher adds the arguments.
     pub fn asking(self, url: &str) -> Option<Start> {
         let v1 = format!("{url}/v1");
         let mut agent = self.interactive(url);
@@ -155,7 +155,7 @@ impl Agent {
         Some(match self {
             Agent::Aider => return None,
             Agent::Opencode => agent.json(OPENCODE, &opencode(&v1, "ask")),
-            // Neither takes variables or a provider's key for being logged in.
+            // Neither accepts variables or a provider's key as a login.
             Agent::Kimi => {
                 agent.json(".kimi/credentials/kimi-code.json", &json!({"access_token": KEY}))
             }
@@ -196,10 +196,10 @@ impl Start {
     }
 }
 
-/// What the agent is asked. The model does what its script says, whatever that is.
-const ERRAND: &str = "Please do as the script says.";
+/// The prompt. The model follows its script, whatever the prompt is.
+const PROMPT: &str = "Please do as the script says.";
 
-/// What stands for a secret.
+/// A placeholder for a secret.
 const KEY: &str = "sk-of-nobody";
 
 fn codex(v1: &str) -> String {
@@ -217,7 +217,7 @@ wire_api = "responses"
     )
 }
 
-/// Where opencode has its settings.
+/// The path of opencode's settings.
 const OPENCODE: &str = ".config/opencode/opencode.json";
 
 fn opencode(v1: &str, permission: &str) -> Value {
@@ -243,9 +243,9 @@ fn gemini() -> Value {
     })
 }
 
-/// What it asks a new user about, answered.
+/// The answers to its first-start questions.
 fn claude() -> Value {
-    // It knows a key by its last 20 characters.
+    // It identifies a key by its last 20 characters.
     let key = &KEY[KEY.len().saturating_sub(20)..];
     json!({
         "hasCompletedOnboarding": true,

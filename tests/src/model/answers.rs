@@ -1,4 +1,4 @@
-//! What is answered to a request: by the script, or on the side.
+//! Responses to requests: by the script, or to side requests.
 
 use serde_json::{Value, json};
 
@@ -8,19 +8,19 @@ use super::script::{Next, Turn};
 use super::tools::{Call, Tool, suggestion};
 use super::{Script, ToolResult, schema};
 
-/// The model's name where an agent can be told one.
+/// The model's name, for agents that accept one.
 pub(super) const MODEL: &str = "aifo-model";
 
-/// The model's name for agents that have no tools, and take commands from the text of an answer.
+/// The model's name for agents without tools, which take commands from the text.
 pub(super) const TEXT_MODEL: &str = "aifo-text-model";
 
-/// What is sent, and what that means for the script.
+/// A response and its effect on the log.
 pub(super) struct Answered {
     pub(super) answer: Answer,
-    /// What the model said or had called, in short.
+    /// A summary of the model's reply.
     pub(super) replied: Option<String>,
     pub(super) results: Vec<ToolResult>,
-    /// The turn that this answer is.
+    /// The turn of this response.
     pub(super) turn: Option<usize>,
 }
 
@@ -59,15 +59,15 @@ fn reply(dialect: Dialect, prompt: Prompt, script: &Script) -> Answered {
     let mut results = Vec::new();
     let mut turn = None;
     let reply = if let Some(wanted) = &prompt.schema {
-        // Agents ask on the side which model to take, who speaks next, ...
+        // Side requests of agents: which model to use, who speaks next, ...
         Reply::Text(schema::smallest(wanted).to_string())
     } else if shell.is_none() && !prompt.model.ends_with(TEXT_MODEL) {
         // ... and what the conversation is about.
-        Reply::Text("A small errand".to_owned())
+        Reply::Text("A small task".to_owned())
     } else {
-        let place = script.place(&prompt.conversation);
-        results = place.results;
-        match place.next {
+        let position = script.position(&prompt.conversation);
+        results = position.results;
+        match position.next {
             Next::Turn(number, next) => {
                 turn = Some(number);
                 match (next, shell) {

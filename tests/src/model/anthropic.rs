@@ -5,29 +5,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Value, json};
 
 use super::dialect::{Delivery, Prompt, Reply, list, schema, text, word};
-use super::script::Past;
+use super::script::Message;
 use super::tools::Tool;
 
-/// Reads a request.
+/// Parses a request.
 pub(super) fn read(body: &Value) -> Prompt {
     let format = body.pointer("/output_config/format").cloned().unwrap_or_default();
     Prompt {
         model: word(body, "model"),
         tools: Tool::read(body.get("tools"), &["input_schema"]),
-        conversation: list(body.get("messages")).flat_map(pasts).collect(),
+        conversation: list(body.get("messages")).flat_map(messages).collect(),
         schema: schema(&format, format.get("schema")),
         delivery: Delivery::asked(body),
     }
 }
 
-/// A message holds several parts of the conversation: results, and what the user says to them.
-fn pasts(message: &Value) -> Vec<Past> {
+/// A message holds several parts of the conversation: results and user texts.
+fn messages(message: &Value) -> Vec<Message> {
     let said = match word(message, "role").as_str() {
-        "assistant" => Past::Said,
-        _ => Past::Heard,
+        "assistant" => Message::Model,
+        _ => Message::User,
     };
     let block = |block: &Value| match word(block, "type").as_str() {
-        "tool_result" => Some(Past::Reported(text(block.get("content")))),
+        "tool_result" => Some(Message::ToolReport(text(block.get("content")))),
         "text" => Some(said(text(Some(block)))),
         _ => None,
     };
@@ -37,7 +37,7 @@ fn pasts(message: &Value) -> Vec<Past> {
     }
 }
 
-/// The whole answer.
+/// The whole response.
 pub(super) fn document(model: &str, reply: &Reply) -> Value {
     let block = match reply {
         Reply::Text(text) => json!({"type": "text", "text": text}),
@@ -48,7 +48,7 @@ pub(super) fn document(model: &str, reply: &Reply) -> Value {
     message(model, json!(stop(reply)), &[block])
 }
 
-/// The answer as a stream.
+/// The response as a stream.
 pub(super) fn events(model: &str, reply: &Reply) -> Vec<Value> {
     let (block, delta) = match reply {
         Reply::Text(text) => {
@@ -77,8 +77,7 @@ fn stop(reply: &Reply) -> &'static str {
     }
 }
 
-/// An id that no other message has: claude takes messages of one id for one, when it goes on with a
-/// session.
+/// A unique message id: claude merges messages of one id when it resumes a session.
 fn message_id() -> String {
     static SERIAL: AtomicU64 = AtomicU64::new(0);
     format!("msg_{}", SERIAL.fetch_add(1, Ordering::Relaxed))

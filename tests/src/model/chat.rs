@@ -3,32 +3,32 @@
 use serde_json::{Value, json};
 
 use super::dialect::{Delivery, Prompt, Reply, list, schema, text, word};
-use super::script::Past;
+use super::script::Message;
 use super::tools::Tool;
 
-/// Reads a request.
+/// Parses a request.
 pub(super) fn read(body: &Value) -> Prompt {
     let format = body.get("response_format").cloned().unwrap_or_default();
     Prompt {
         model: word(body, "model"),
         tools: Tool::read(body.get("tools"), &["parameters"]),
-        conversation: list(body.get("messages")).filter_map(past).collect(),
+        conversation: list(body.get("messages")).filter_map(message).collect(),
         schema: schema(&format, format.pointer("/json_schema/schema")),
         delivery: Delivery::asked(body),
     }
 }
 
-fn past(message: &Value) -> Option<Past> {
+fn message(message: &Value) -> Option<Message> {
     let content = text(message.get("content"));
     match word(message, "role").as_str() {
-        "user" => Some(Past::Heard(content)),
-        "assistant" => Some(Past::Said(content)),
-        "tool" => Some(Past::Reported(content)),
+        "user" => Some(Message::User(content)),
+        "assistant" => Some(Message::Model(content)),
+        "tool" => Some(Message::ToolReport(content)),
         _ => None,
     }
 }
 
-/// The whole answer.
+/// The whole response.
 pub(super) fn document(model: &str, reply: &Reply) -> Value {
     let message = match reply {
         Reply::Text(text) => json!({"role": "assistant", "content": text}),
@@ -40,7 +40,7 @@ pub(super) fn document(model: &str, reply: &Reply) -> Value {
     completion(model, "chat.completion", &[choice], Some(usage()))
 }
 
-/// The answer as a stream, without the `[DONE]` at its end.
+/// The response as a stream, without the final `[DONE]`.
 pub(super) fn chunks(model: &str, reply: &Reply) -> Vec<Value> {
     let said = match reply {
         Reply::Text(text) => json!({"role": "assistant", "content": text}),

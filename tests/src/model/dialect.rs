@@ -1,18 +1,18 @@
-//! What the dialects have in common: a prompt comes in, a reply goes out.
+//! Common parts of the dialects: prompts and replies.
 
 use serde_json::{Value, json};
 
 use super::http::{Answer, Event};
-use super::script::Past;
+use super::script::Message;
 use super::tools::{Call, Tool};
 use super::{anthropic, chat, gemini, responses};
 
-/// A way to ask a model.
+/// A model API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// OpenAI's Responses: codex.
     Responses,
-    /// OpenAI's Chat Completions: most of them.
+    /// OpenAI's Chat Completions: most agents.
     Chat,
     /// Anthropic's Messages: claude.
     Anthropic,
@@ -20,16 +20,16 @@ pub(super) enum Dialect {
     Gemini,
 }
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Prompt {
     /// The model's name.
     pub(super) model: String,
     /// The tools that it may call.
     pub(super) tools: Vec<Tool>,
-    /// All that was said so far, without the system's instructions.
-    pub(super) conversation: Vec<Past>,
-    /// The schema that the reply has to fit, if it has to be a JSON document.
+    /// The conversation so far, without system instructions.
+    pub(super) conversation: Vec<Message>,
+    /// The schema of the reply, if that must be a JSON document.
     pub(super) schema: Option<Value>,
     /// How the reply is sent.
     pub(super) delivery: Delivery,
@@ -44,7 +44,7 @@ pub(super) enum Delivery {
     Stream,
 }
 
-/// What a model answers.
+/// The reply of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reply {
     Text(String),
@@ -52,7 +52,7 @@ pub(super) enum Reply {
 }
 
 impl Dialect {
-    /// The dialect of a path, wherever the agent's base URL begins.
+    /// The dialect of a path, with any prefix of the agent's base URL.
     pub(super) fn of(path: &str) -> Option<Self> {
         let ends = |end: &str| path.ends_with(end);
         match () {
@@ -66,7 +66,7 @@ impl Dialect {
         }
     }
 
-    /// Reads a request's body.
+    /// Parses a request's body.
     pub(super) fn read(self, path: &str, body: &Value) -> Prompt {
         match self {
             Dialect::Responses => responses::read(body),
@@ -76,7 +76,7 @@ impl Dialect {
         }
     }
 
-    /// Answers a prompt.
+    /// Encodes a reply.
     pub(super) fn write(self, prompt: &Prompt, reply: &Reply) -> Answer {
         let model = &prompt.model;
         match (self, prompt.delivery) {
@@ -100,7 +100,7 @@ impl Dialect {
 }
 
 impl Delivery {
-    /// What the member `stream` of a request asks for.
+    /// Reads the member `stream` of a request.
     pub(super) fn asked(body: &Value) -> Self {
         match body.get("stream").and_then(Value::as_bool) {
             Some(true) => Delivery::Stream,
@@ -110,8 +110,9 @@ impl Delivery {
 }
 
 impl Tool {
-    /// Reads a list of declarations. The dialects name the schema differently, and Chat Completions puts
-    /// everything one level down; what is not called by a name and arguments is left out.
+    /// Parses a list of tool declarations. The dialects name the schema differently, and Chat
+    /// Completions nests everything one level deeper; skips tools that are not called by name with
+    /// arguments.
     pub(super) fn read(declared: Option<&Value>, schema: &[&str]) -> Vec<Self> {
         let tool = |tool: &Value| {
             let name = tool.get("name")?.as_str()?.to_owned();
@@ -125,12 +126,12 @@ impl Tool {
     }
 }
 
-/// The members of an array; none if it is not there.
+/// The members of an array; none if it is missing.
 pub(super) fn list(value: Option<&Value>) -> impl Iterator<Item = &Value> {
     value.and_then(Value::as_array).into_iter().flatten()
 }
 
-/// A member that is text; empty if it is not there.
+/// A text member; empty if it is missing.
 pub(super) fn word(value: &Value, member: &str) -> String {
     value.get(member).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
@@ -145,7 +146,7 @@ pub(super) fn text(content: Option<&Value>) -> String {
     }
 }
 
-/// The schema in a member; the one of any object if the member says only that a document is wanted.
+/// The schema in a member; that of any object if the member only asks for a document.
 pub(super) fn schema(format: &Value, schema: Option<&Value>) -> Option<Value> {
     match word(format, "type").as_str() {
         "json_schema" => schema.cloned(),

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::dialect::{Delivery, Prompt, Reply, list, text, word};
-use super::script::Past;
+use super::script::Message;
 use super::tools::Tool;
 
-/// Reads a request. The path tells the model and the delivery.
+/// Parses a request. The path contains the model and the delivery.
 pub(super) fn read(path: &str, body: &Value) -> Prompt {
     let (model, verb) =
         path.rsplit('/').next().and_then(|last| last.split_once(':')).unwrap_or_default();
@@ -21,7 +21,7 @@ pub(super) fn read(path: &str, body: &Value) -> Prompt {
     Prompt {
         model: model.to_owned(),
         tools: tools.collect(),
-        conversation: list(body.get("contents")).flat_map(pasts).collect(),
+        conversation: list(body.get("contents")).flat_map(messages).collect(),
         schema: schema.cloned().or(any),
         delivery: match verb {
             "streamGenerateContent" => Delivery::Stream,
@@ -30,26 +30,26 @@ pub(super) fn read(path: &str, body: &Value) -> Prompt {
     }
 }
 
-fn pasts(content: &Value) -> Vec<Past> {
+fn messages(content: &Value) -> Vec<Message> {
     let said = match word(content, "role").as_str() {
-        "model" => Past::Said,
-        _ => Past::Heard,
+        "model" => Message::Model,
+        _ => Message::User,
     };
     let part = |part: &Value| match part.get("functionResponse") {
-        Some(answer) => Some(Past::Reported(report(answer.get("response")))),
+        Some(answer) => Some(Message::ToolReport(report(answer.get("response")))),
         None => part.get("text").map(|_| said(text(Some(part)))),
     };
     list(content.get("parts")).filter_map(part).collect()
 }
 
-/// A function's response is an object. What it printed is in there, or why it could not run.
+/// Extracts output or error from a function's response, which is an object.
 fn report(response: Option<&Value>) -> String {
     let text = |name| response.and_then(|response| response.get(name)).and_then(Value::as_str);
     let text = text("output").or_else(|| text("error")).map(str::to_owned);
     text.unwrap_or_else(|| response.map(Value::to_string).unwrap_or_default())
 }
 
-/// The answer: the only document, or the only event of a stream.
+/// The response: the only document, or the only event of a stream.
 pub(super) fn document(model: &str, reply: &Reply) -> Value {
     let part = match reply {
         Reply::Text(text) => json!({"text": text}),

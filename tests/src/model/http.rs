@@ -1,10 +1,10 @@
-//! As much of HTTP/1.1 as agents speak to their model: one request on a connection, answered and closed.
+//! The part of HTTP/1.1 that agents use with models: one request per connection.
 
 use std::io::{self, ErrorKind, Read, Write};
 
 use serde_json::Value;
 
-/// A request, read to its end.
+/// A complete request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) method: String,
@@ -13,26 +13,26 @@ pub(super) struct Request {
     pub(super) body: Vec<u8>,
 }
 
-/// What is sent back.
+/// A response.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
-    /// A document, by its status.
+    /// A document with its status.
     Whole(u16, Value),
-    /// Server-sent events, each in a chunk of its own.
+    /// Server-sent events, one per chunk.
     Stream(Vec<Event>),
 }
 
 /// A server-sent event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Event {
-    /// Dialects with several kinds of events name them.
+    /// The name, in dialects with several kinds of events.
     pub(super) name: Option<String>,
     pub(super) data: String,
 }
 
 impl Request {
-    /// Reads a request, chunked or by its length. `UnexpectedEof` if the client leaves before its end,
-    /// `InvalidData` if it is none.
+    /// Reads a request, chunked or by its length. Fails with `UnexpectedEof` if the client
+    /// disconnects, with `InvalidData` if it is malformed.
     pub(super) fn read(from: &mut impl Read) -> io::Result<Self> {
         let mut bytes = Vec::new();
         let (mut request, framing, start) = loop {
@@ -75,7 +75,7 @@ impl Answer {
         }
     }
 
-    /// Sends the answer; the connection ends with it.
+    /// Sends the response, which ends the connection.
     pub(super) fn write(&self, to: &mut impl Write) -> io::Result<()> {
         match self {
             Answer::Whole(status, document) => {
@@ -113,7 +113,7 @@ impl Event {
         Event { name: None, data: data.to_string() }
     }
 
-    /// An event whose name also stands in its document, as `type`.
+    /// An event named by the `type` of its document.
     pub(super) fn typed(document: &Value) -> Self {
         let name = document.get("type").and_then(Value::as_str).map(str::to_owned);
         Event { name, data: document.to_string() }
@@ -125,7 +125,7 @@ enum Framing {
     Chunked,
 }
 
-/// The head, with the place where the body starts; `None` while there is more to come.
+/// The head and the offset of the body; `None` if incomplete.
 fn head(bytes: &[u8]) -> io::Result<Option<(Request, Framing, usize)>> {
     let mut fields = [httparse::EMPTY_HEADER; 128];
     let mut parsed = httparse::Request::new(&mut fields);
@@ -148,8 +148,8 @@ fn head(bytes: &[u8]) -> io::Result<Option<(Request, Framing, usize)>> {
     Ok(Some((Request { method, target, body: Vec::new() }, framing, start)))
 }
 
-/// The body out of its chunks; `None` while there is more to come. What follows the last chunk is of no
-/// interest: the connection ends there.
+/// Decodes a chunked body; `None` if incomplete. Ignores bytes after the last chunk, as the
+/// connection ends there.
 fn unchunked(mut bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     loop {

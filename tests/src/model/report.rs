@@ -1,39 +1,39 @@
-//! What an agent tells its model of a command.
+//! Agents' reports of commands to their model.
 
 use serde::Deserialize;
 
-/// A command of the script, and what the model was told of it.
+/// A command of the script and its report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolResult {
-    /// As the script has it; of a call, the tool's name.
+    /// The command in the script; for a call, the tool's name.
     pub command: String,
-    /// The agent's report, all of it: what was printed, and its own words around it.
+    /// The whole report: the output and the agent's own text around it.
     pub output: String,
-    /// The exit code in the report; `None` if the agent tells none. opencode and aider never tell it,
-    /// gemini and claude only of a failure.
+    /// The exit code in the report; `None` if there is none. opencode and aider never report it,
+    /// gemini and claude only on failure.
     pub exit: Option<i32>,
 }
 
 impl ToolResult {
-    /// What a tool call gave, bit by bit.
-    pub(super) fn reported(command: &str, bits: &[&str]) -> Self {
-        let last = bits.last().copied().unwrap_or_default();
+    /// The result of a tool call that was reported in parts.
+    pub(super) fn from_reports(command: &str, parts: &[&str]) -> Self {
+        let last = parts.last().copied().unwrap_or_default();
         let (output, exit) = match Parts::of(last) {
             Some(parts) => (parts.stdout + &parts.stderr, Some(parts.exit)),
-            None => (bits.join("\n"), exit(last)),
+            None => (parts.join("\n"), exit(last)),
         };
         ToolResult { command: command.to_owned(), output, exit }
     }
 
-    /// What the user of an agent without tools shared. A command that prints nothing is not reported
-    /// at all: then the user's own words come next.
-    pub(super) fn suggested(command: &str, heard: &str) -> Self {
-        let output = if heard.starts_with("Output from ") { heard } else { "" };
+    /// The output that the user of an agent without tools shared. A command without output is not
+    /// reported: then the user's next text follows.
+    pub(super) fn from_user_text(command: &str, user_text: &str) -> Self {
+        let output = if user_text.starts_with("Output from ") { user_text } else { "" };
         ToolResult { command: command.to_owned(), output: output.to_owned(), exit: None }
     }
 }
 
-/// The number of codex's session in which a command goes on.
+/// The number of codex's session in which a command continues.
 pub(super) fn running(report: &str) -> Option<u64> {
     let words = "Process running with session ID ";
     report.lines().find_map(|line| line.strip_prefix(words))?.trim().parse().ok()
@@ -54,9 +54,9 @@ impl Parts {
     }
 }
 
-/// The exit code that a report tells, in the words of the agent that wrote it.
+/// The exit code in a report of any agent.
 fn exit(report: &str) -> Option<i32> {
-    let told = |line: &str| {
+    let exit_code = |line: &str| {
         let line = line.trim_start();
         if line.starts_with(KIMIS_SUCCESS) {
             return Some(0);
@@ -66,7 +66,7 @@ fn exit(report: &str) -> Option<i32> {
             number(rest.get(rest.find(words)? + words.len()..)?)
         })
     };
-    report.lines().find_map(told)
+    report.lines().find_map(exit_code)
 }
 
 /// The number at the start of a text.
@@ -76,13 +76,13 @@ fn number(text: &str) -> Option<i32> {
     text.get(..end)?.parse().ok()
 }
 
-/// How the line begins that tells an exit code, and what stands right in front of the number.
+/// The start of the line with the exit code, and the text before the number.
 const WORDS: [(&str, &str); 6] = [
     // codex
     ("Process exited", "with code"),
     // gemini, qwen
     ("Exit Code:", ""),
-    // claude, which tells only of failures
+    // claude, only on failure
     ("Exit code", ""),
     // openhands
     ("[The command completed", "with exit code"),
@@ -114,7 +114,7 @@ mod tests {
             ("Exit code none", None),
         ];
         for (report, exit) in rows {
-            let result = ToolResult::reported("make", &[report]);
+            let result = ToolResult::from_reports("make", &[report]);
             assert_eq!((result.output.as_str(), result.exit), (report, exit), "{report}");
         }
     }
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_report_in_parts_is_put_together() {
         let report = r#"{"command":"make","returncode":3,"stderr":"oops\n","stdout":"fine\n"}"#;
-        let result = ToolResult::reported("make", &[report]);
+        let result = ToolResult::from_reports("make", &[report]);
         assert_eq!((result.output.as_str(), result.exit), ("fine\noops\n", Some(3)));
     }
 }

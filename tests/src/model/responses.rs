@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::dialect::{Delivery, Prompt, Reply, list, schema, text, word};
-use super::script::Past;
+use super::script::Message;
 use super::tools::Tool;
 
-/// Reads a request.
+/// Parses a request.
 pub(super) fn read(body: &Value) -> Prompt {
     let conversation = match body.get("input") {
-        Some(Value::String(text)) => vec![Past::Heard(text.clone())],
-        input => list(input).filter_map(past).collect(),
+        Some(Value::String(text)) => vec![Message::User(text.clone())],
+        input => list(input).filter_map(message).collect(),
     };
     let format = body.pointer("/text/format").cloned().unwrap_or_default();
     Prompt {
@@ -22,21 +22,21 @@ pub(super) fn read(body: &Value) -> Prompt {
     }
 }
 
-fn past(item: &Value) -> Option<Past> {
+fn message(item: &Value) -> Option<Message> {
     match (word(item, "type").as_str(), word(item, "role").as_str()) {
-        ("function_call_output", _) => Some(Past::Reported(text(item.get("output")))),
-        ("message" | "", "user") => Some(Past::Heard(text(item.get("content")))),
-        ("message" | "", "assistant") => Some(Past::Said(text(item.get("content")))),
+        ("function_call_output", _) => Some(Message::ToolReport(text(item.get("output")))),
+        ("message" | "", "user") => Some(Message::User(text(item.get("content")))),
+        ("message" | "", "assistant") => Some(Message::Model(text(item.get("content")))),
         _ => None,
     }
 }
 
-/// The whole answer.
+/// The whole response.
 pub(super) fn document(model: &str, reply: &Reply) -> Value {
     response(model, "completed", &[item(reply)])
 }
 
-/// The answer as a stream.
+/// The response as a stream.
 pub(super) fn events(model: &str, reply: &Reply) -> Vec<Value> {
     let item = item(reply);
     let mut events = vec![

@@ -1,11 +1,11 @@
-//! The smallest value that a JSON schema takes.
+//! The smallest value that matches a JSON schema.
 
 use serde_json::{Map, Value, json};
 
-/// A value with nothing in it that the schema does not ask for. Of alternatives it is the first; what
-/// cannot be told is `null`.
+/// A value with only required members. Of alternatives it takes the first; unknown types become
+/// `null`.
 ///
-/// Gemini writes the types in capitals.
+/// Gemini writes types in capitals.
 pub(super) fn smallest(schema: &Value) -> Value {
     within(schema, schema)
 }
@@ -44,7 +44,7 @@ fn within(root: &Value, schema: &Value) -> Value {
     }
 }
 
-/// The type in small letters: the first, if there are several.
+/// The type in lower case; the first, if there are several.
 pub(super) fn kind(schema: &Value) -> Option<String> {
     let kind = schema.get("type")?;
     let kind = kind.get(0).unwrap_or(kind).as_str()?;

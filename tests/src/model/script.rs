@@ -1,4 +1,4 @@
-//! What the model does, turn by turn, and which turn is next.
+//! The model's turns, and which turn is next.
 
 use serde_json::Value;
 
@@ -6,92 +6,92 @@ use super::ToolResult;
 use super::report;
 use super::tools::suggestion;
 
-/// What a model does. Each turn waits for the one before it to be answered.
+/// The turns of a model. Each turn waits for the report of the one before it.
 ///
-/// When the last turn is over, the model has nothing but its last words to say.
+/// After the last turn, the model repeats its last text.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     turns: Vec<Turn>,
 }
 
-/// One answer of the model.
+/// One reply of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Turn {
-    /// Has a command run by the agent's shell tool.
+    /// Runs a command with the agent's shell tool.
     Shell(String),
-    /// Has one of the agent's tools called, whatever it does, by its name and with these arguments.
+    /// Calls one of the agent's tools by name, with these arguments.
     Call(String, Value),
-    /// Says something, which ends the agent's work until its user speaks again.
+    /// Sends a text, which ends the agent's work until its user speaks again.
     Say(String),
 }
 
-/// A part of the conversation, as an agent sends it along.
+/// A part of the conversation in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Past {
-    /// The user, or the agent in the user's name.
-    Heard(String),
-    /// The model.
-    Said(String),
-    /// What became of a tool call.
-    Reported(String),
+pub(super) enum Message {
+    /// From the user, or from the agent in the user's name.
+    User(String),
+    /// From the model.
+    Model(String),
+    /// The result of a tool call.
+    ToolReport(String),
 }
 
-/// Where a conversation has got to.
+/// The position of a conversation.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Place<'a> {
-    /// What was reported of the commands so far.
+pub(super) struct Position<'a> {
+    /// The reports of the commands so far.
     pub(super) results: Vec<ToolResult>,
-    /// What is next, with its number from 0.
+    /// The next action.
     pub(super) next: Next<'a>,
 }
 
-/// What the model does now.
+/// The model's next action.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Next<'a> {
-    /// A turn of the script, by its number.
+    /// A turn of the script, by its number from 0.
     Turn(usize, &'a Turn),
-    /// The command of that turn goes on in a session of the agent's, and has to be waited for.
+    /// Waits for that turn's command, which continues in a session of the agent.
     Wait { turn: usize, session: u64, polls: usize },
     /// The script is over.
     Over,
 }
 
 impl Script {
-    /// A model that has nothing to do.
+    /// An empty script.
     pub fn new() -> Self {
         Script::default()
     }
 
-    /// Then it has a command run, as one string for a shell. It may have several lines.
+    /// Adds a shell command, which may have several lines.
     ///
-    /// Not every agent takes every command: gemini refuses whatever has `$(` in it, and openhands types
-    /// all of them into one shell, which `exit` would end.
+    /// Not every agent accepts every command: gemini rejects `$(`, and openhands types all of them
+    /// into one shell, which `exit` would end.
     #[must_use]
     pub fn shell(mut self, command: impl Into<String>) -> Self {
         self.turns.push(Turn::Shell(command.into()));
         self
     }
 
-    /// Then it has a tool of that agent's called, which has to know these arguments.
+    /// Adds a call of an agent's tool, which must accept these arguments.
     #[must_use]
     pub fn call(mut self, tool: impl Into<String>, arguments: Value) -> Self {
         self.turns.push(Turn::Call(tool.into(), arguments));
         self
     }
 
-    /// Then it says something, and leaves it to the user to go on.
+    /// Adds a text, after which the user must continue.
     #[must_use]
     pub fn say(mut self, text: impl Into<String>) -> Self {
         self.turns.push(Turn::Say(text.into()));
         self
     }
 
-    /// How many commands it has run.
+    /// The number of commands.
     pub(super) fn commands(&self) -> usize {
         self.commands_up_to(usize::MAX)
     }
 
-    /// How many commands it has run when that turn has come, from 0.
+    /// The number of commands before a turn, from 0.
     pub(super) fn commands_up_to(&self, turn: usize) -> usize {
         let turns = self.turns.iter().take(turn.saturating_add(1));
         turns.filter(|turn| !matches!(turn, Turn::Say(_))).count()
@@ -102,7 +102,7 @@ impl Script {
         self.turns.len().checked_sub(1)
     }
 
-    /// What it said last of all, or would.
+    /// The last text.
     pub(super) fn last_words(&self) -> &str {
         let said = self.turns.iter().rev().find_map(|turn| match turn {
             Turn::Say(text) => Some(text.as_str()),
@@ -111,42 +111,42 @@ impl Script {
         said.unwrap_or("There is nothing left to do.")
     }
 
-    /// Follows a conversation through the script.
-    pub(super) fn place(&self, conversation: &[Past]) -> Place<'_> {
+    /// Finds a conversation's position in the script.
+    pub(super) fn position(&self, conversation: &[Message]) -> Position<'_> {
         let mut results = Vec::new();
         let mut turns = self.turns.iter().enumerate();
         let mut turn = turns.next();
-        // What has come of the current command, where an agent reports it bit by bit.
-        let mut bits = Vec::new();
-        let mut suggested = false;
-        for past in conversation {
+        // The parts of the current command's report.
+        let mut parts = Vec::new();
+        let mut is_suggestion = false;
+        for message in conversation {
             let Some((_, current)) = turn else { break };
-            match (current, past) {
-                (Turn::Shell(_), Past::Said(said)) if said.contains(&suggestion(current)) => {
-                    suggested = true;
+            match (current, message) {
+                (Turn::Shell(_), Message::Model(said)) if said.contains(&suggestion(current)) => {
+                    is_suggestion = true;
                     continue;
                 }
-                (Turn::Shell(command), Past::Heard(text)) if suggested => {
-                    results.push(ToolResult::suggested(command, text));
+                (Turn::Shell(command), Message::User(text)) if is_suggestion => {
+                    results.push(ToolResult::from_user_text(command, text));
                 }
-                (Turn::Shell(command) | Turn::Call(command, _), Past::Reported(report)) => {
-                    bits.push(report.as_str());
+                (Turn::Shell(command) | Turn::Call(command, _), Message::ToolReport(report)) => {
+                    parts.push(report.as_str());
                     if report::running(report).is_some() {
                         continue;
                     }
-                    results.push(ToolResult::reported(command, &bits));
+                    results.push(ToolResult::from_reports(command, &parts));
                 }
-                (Turn::Say(text), Past::Said(said)) if said.contains(text.trim()) => {}
+                (Turn::Say(text), Message::Model(said)) if said.contains(text.trim()) => {}
                 _ => continue,
             }
-            (bits, suggested, turn) = (Vec::new(), false, turns.next());
+            (parts, is_suggestion, turn) = (Vec::new(), false, turns.next());
         }
-        let session = bits.last().and_then(|bit| report::running(bit));
+        let session = parts.last().and_then(|bit| report::running(bit));
         let next = match (turn, session) {
-            (Some((turn, _)), Some(session)) => Next::Wait { turn, session, polls: bits.len() },
+            (Some((turn, _)), Some(session)) => Next::Wait { turn, session, polls: parts.len() },
             (Some((number, turn)), None) => Next::Turn(number, turn),
             (None, _) => Next::Over,
         };
-        Place { results, next }
+        Position { results, next }
     }
 }

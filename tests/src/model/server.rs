@@ -1,4 +1,4 @@
-//! The server: who connects, and what is remembered of it.
+//! The model's server and its log.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use super::answers::{Answered, answer};
 use super::http::Request;
 use super::{Script, ToolResult};
 
-/// A scripted model that listens. Dropped: every connection is cut, and it listens no more.
+/// A listening scripted model. Drop closes the listener and every connection.
 #[derive(Debug)]
 pub struct FakeModel {
     address: SocketAddr,
@@ -20,29 +20,29 @@ pub struct FakeModel {
     listening: Option<JoinHandle<()>>,
 }
 
-/// A request, and what became of it.
+/// A logged request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
+pub struct LoggedRequest {
     /// `POST`
     pub method: String,
     /// The path with its query.
     pub target: String,
-    /// The body; `null` if there is none, or if it is no JSON.
+    /// The body; `null` if it is missing or not JSON.
     pub body: Value,
-    /// The status of the answer: 404 for what no model answers.
+    /// The response's status: 404 for unknown paths.
     pub status: u16,
-    /// What the model said or had called, in short; nothing for lists of models and the like.
+    /// A summary of the model's reply; nothing for lists of models and the like.
     pub replied: Option<String>,
 }
 
 impl FakeModel {
-    /// Starts one that only this machine reaches, on a port that was free.
+    /// Starts a model on a free loopback port.
     #[track_caller]
     pub fn start(script: Script) -> Self {
         FakeModel::bind((Ipv4Addr::LOCALHOST, 0).into(), script).expect("loopback has a free port")
     }
 
-    /// Starts one at an address. Port 0 is any that is free; fails if the address is not to be had.
+    /// Starts a model at an address. Port 0 is any free one; fails if the address is in use.
     pub fn bind(address: SocketAddr, script: Script) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
@@ -54,7 +54,7 @@ impl FakeModel {
         Ok(FakeModel { address, shared, listening: Some(listening) })
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -64,27 +64,27 @@ impl FakeModel {
         self.url_at(&self.address.ip().to_string())
     }
 
-    /// Its URL for those who know this machine by another name, such as a container its gateway.
+    /// Its URL with another host name, for example that of a container's gateway.
     pub fn url_at(&self, host: &str) -> String {
         format!("http://{host}:{}", self.address.port())
     }
 
-    /// The script that it follows.
+    /// Its script.
     pub fn script(&self) -> &Script {
         &self.shared.script
     }
 
-    /// What was reported so far, in the script's order: of the conversation that has got farthest.
+    /// The reports so far, in the script's order, of the longest conversation.
     pub fn results(&self) -> Vec<ToolResult> {
         self.shared.log().results.clone()
     }
 
-    /// Every request so far.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.shared.log().asked.clone()
+    /// All requests so far.
+    pub fn requests(&self) -> Vec<LoggedRequest> {
+        self.shared.log().requests.clone()
     }
 
-    /// Waits until an agent has been told to run the command `number` of the script, from 0.
+    /// Waits until command `number` of the script, from 0, has been sent.
     #[track_caller]
     pub fn called(&self, number: usize) {
         self.wait(&format!("command {number} is called"), |log| log.called > number);
@@ -102,17 +102,17 @@ impl FakeModel {
         while !condition(&log) {
             let left = PATIENCE.checked_sub(start.elapsed());
             let Some(left) = left else {
-                // The lock is free before anybody panics: what is dropped then takes it.
-                let told = log.tell();
+                // Releases the lock before the panic: drop takes it.
+                let details = log.describe();
                 drop(log);
-                panic!("not so after {PATIENCE:?}: {what}\n{told}");
+                panic!("timed out after {PATIENCE:?}: {what}\n{details}");
             };
             let woken = self.shared.changed.wait_timeout(log, left);
             log = woken.expect("no holder of the lock panics").0;
         }
     }
 
-    /// An address of this machine by which it is reached: `0.0.0.0` is none.
+    /// The address at which this machine reaches it: never `0.0.0.0`.
     fn reachable(&self) -> IpAddr {
         match self.address.ip() {
             ip if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -124,7 +124,7 @@ impl FakeModel {
 impl Drop for FakeModel {
     fn drop(&mut self) {
         self.shared.log().closing = true;
-        // A connection of ours wakes the listener, which then looks at `closing`.
+        // Wakes the listener, which then checks `closing`.
         let _ = TcpStream::connect((self.reachable(), self.address.port()));
         if let Some(listening) = self.listening.take() {
             let _ = listening.join();
@@ -132,11 +132,11 @@ impl Drop for FakeModel {
     }
 }
 
-/// How long an agent may take for whatever a test waits for. Some take half a minute to start, and a
-/// command may have a sidecar to wait for.
+/// The timeout of each wait. Some agents take half a minute to start, and a command may wait for a
+/// sidecar.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What the connections have in common.
+/// The state that connections share.
 #[derive(Debug)]
 struct Shared {
     script: Script,
@@ -146,9 +146,9 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Log {
-    asked: Vec<Asked>,
+    requests: Vec<LoggedRequest>,
     results: Vec<ToolResult>,
-    /// How many commands of the script were called.
+    /// The number of commands that were sent.
     called: usize,
     finished: bool,
     closing: bool,
@@ -163,7 +163,7 @@ impl Shared {
         self.log.lock().expect("no holder of the lock panics")
     }
 
-    /// Changes the log, and wakes who waits for that.
+    /// Changes the log and wakes waiting threads.
     fn note(&self, change: impl FnOnce(&mut Log)) {
         change(&mut self.log());
         self.changed.notify_all();
@@ -171,12 +171,12 @@ impl Shared {
 }
 
 impl Log {
-    fn tell(&self) -> String {
-        let line = |asked: &Asked| {
+    fn describe(&self) -> String {
+        let line = |asked: &LoggedRequest| {
             let replied = asked.replied.as_deref().unwrap_or("-");
             format!("{} {} {}: {replied}\n", asked.status, asked.method, asked.target)
         };
-        self.asked.iter().map(line).collect()
+        self.requests.iter().map(line).collect()
     }
 }
 
@@ -198,16 +198,16 @@ fn listen(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Answers one request. Agents are killed in the middle of anything, so a connection that breaks is none
-/// of our faults: what was not delivered has not happened.
+/// Answers one request. Agents are killed at any time, so a broken connection is no error: an
+/// undelivered reply does not count.
 fn serve(mut connection: TcpStream, shared: &Shared) {
     let Ok(request) = Request::read(&mut connection) else { return };
     let body = serde_json::from_slice(&request.body).unwrap_or_default();
     let Answered { answer, replied, results, turn } = answer(&request, &body, &shared.script);
-    // What an agent has asked is known before it is answered: with the last answer it may end.
+    // Logged before the reply is sent: the agent may end with the last reply.
     shared.note(|log| {
         let Request { method, target, .. } = request;
-        log.asked.push(Asked { method, target, body, status: answer.status(), replied });
+        log.requests.push(LoggedRequest { method, target, body, status: answer.status(), replied });
         if results.len() >= log.results.len() {
             log.results = results;
         }

@@ -1,11 +1,11 @@
-//! The shell tool among those that an agent declares, and how a command is told to it.
+//! The shell tool of an agent, and calls of it.
 
 use serde_json::{Value, json};
 
 use super::schema::{kind, smallest};
 use super::script::Turn;
 
-/// A tool, as an agent declares it.
+/// A tool that an agent declares.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tool {
     pub(super) name: String,
@@ -13,23 +13,23 @@ pub(super) struct Tool {
     pub(super) schema: Value,
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Call {
-    /// One per call of a script, and no other.
+    /// Unique within a script.
     pub(super) id: String,
     pub(super) tool: String,
     pub(super) arguments: Value,
 }
 
 impl Tool {
-    /// The tool that runs commands, if one is declared: the earliest of the known names.
+    /// The tool that runs commands, if one is declared: the first of the known names.
     pub(super) fn shell(declared: &[Tool]) -> Option<&Self> {
         let named = |name: &&str| declared.iter().find(|tool| tool.name.eq_ignore_ascii_case(name));
         SHELLS.iter().find_map(named)
     }
 
-    /// Has it run a command. What else it requires gets the smallest value that is allowed.
+    /// Calls it with a command. Other required arguments get the smallest valid value.
     pub(super) fn run(&self, id: String, command: &str) -> Call {
         let mut arguments = smallest(&self.schema);
         let property = |name: &str| self.schema.get("properties").and_then(|all| all.get(name));
@@ -50,30 +50,29 @@ impl Tool {
 }
 
 impl Call {
-    /// Asks codex what has come of a command that went on.
+    /// Polls a continuing command of codex.
     pub(super) fn wait(id: String, session: u64) -> Self {
         let arguments = json!({"session_id": session, "chars": "", PATIENCE: PATIENT});
         Call { id, tool: "write_stdin".to_owned(), arguments }
     }
 }
 
-/// A command as an agent without tools is told of it: as a block of shell in the answer's text.
+/// A command for an agent without tools: a block of shell in the text.
 ///
-/// aider takes every line for a command of its own, so a command of several lines comes as one that
-/// prints and evaluates them.
+/// aider takes every line as a command, so several lines become one that prints and evaluates them.
 pub(super) fn suggestion(turn: &Turn) -> String {
     let Turn::Shell(command) = turn else { return String::new() };
     let line = match command.trim_end().contains('\n') {
         false => command.clone(),
         true => {
-            let told = command.replace('\\', r"\\").replace('%', "%%").replace('\n', r"\n");
-            format!(r#"eval "$(printf '{}')""#, told.replace('\'', r"'\''"))
+            let text = command.replace('\\', r"\\").replace('%', "%%").replace('\n', r"\n");
+            format!(r#"eval "$(printf '{}')""#, text.replace('\'', r"'\''"))
         }
     };
     format!("```bash\n{line}\n```")
 }
 
-/// The names that agents give to their shell. An agent that has several wants the first.
+/// The names of agents' shell tools, in order of preference.
 const SHELLS: [&str; 7] = [
     "exec_command",
     "shell",
@@ -84,11 +83,11 @@ const SHELLS: [&str; 7] = [
     "execute_bash",
 ];
 
-/// The names of the argument that is the command.
+/// The names of the argument with the command.
 const COMMANDS: [&str; 2] = ["command", "cmd"];
 
-/// codex's name for how long, in milliseconds, it waits before it reports that a command goes on; and the
-/// longest that it takes.
+/// codex's argument for the time in milliseconds before it reports a command as continuing, and its
+/// maximum.
 const PATIENCE: &str = "yield_time_ms";
 const PATIENT: u64 = 30_000;
 
@@ -128,9 +127,9 @@ mod tests {
 
     #[test]
     fn a_block_is_one_line_of_shell() {
-        let told = |command: &str| suggestion(&Turn::Shell(command.to_owned()));
-        assert_eq!(told("make"), "```bash\nmake\n```");
-        let lines = told("cat <<'E'\n50%\\\nE\n");
+        let text = |command: &str| suggestion(&Turn::Shell(command.to_owned()));
+        assert_eq!(text("make"), "```bash\nmake\n```");
+        let lines = text("cat <<'E'\n50%\\\nE\n");
         assert_eq!(lines, "```bash\neval \"$(printf 'cat <<'\\''E'\\''\\n50%%\\\\\\nE\\n')\"\n```");
     }
 }

@@ -1,16 +1,16 @@
-//! Tool calls and what is told of them.
+//! Tool calls and their reports.
 
 use aifo_tests::Step;
 use serde_json::{Value, json};
 
-use crate::{Stage, Told, turn};
+use crate::{PromptResult, PromptTest, turn};
 
-/// The calls as they are told: id, where it stood, where it stands.
-fn calls(told: &Told) -> Vec<String> {
+/// The reported calls: id, old status, new status.
+fn calls(result: &PromptResult) -> Vec<String> {
     let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let tell =
         |report: &&Value| [&report["id"], &report["before"], &report["status"]].map(word).join(" ");
-    told.all("tool_call").iter().map(tell).collect()
+    result.all("tool_call").iter().map(tell).collect()
 }
 
 #[test]
@@ -21,10 +21,10 @@ fn an_update_before_its_call_is_a_call() {
         Step::tool_update("t", "completed"),
         Step::stop("end_turn"),
     ];
-    let told = Stage::with(&turn(steps)).ask(&[]);
-    told.answered("");
+    let result = PromptTest::with(&turn(steps)).ask(&[]);
+    result.answered("");
     let expected = ["t - in_progress", "t in_progress in_progress", "t in_progress completed"];
-    assert_eq!(calls(&told), expected);
+    assert_eq!(calls(&result), expected);
 }
 
 #[test]
@@ -42,10 +42,10 @@ fn what_is_null_or_missing_stays_as_it_was() {
         asks,
         Step::stop("end_turn"),
     ];
-    let told = Stage::with(&turn(steps)).ask(&[]);
-    let call = &told.all("permission")[0]["call"];
+    let result = PromptTest::with(&turn(steps)).ask(&[]);
+    let call = &result.all("permission")[0]["call"];
     assert_eq!((&call["title"], &call["kind"]), (&json!("ls -l"), &json!("execute")));
-    assert_eq!(calls(&told), ["t - in_progress", "t in_progress in_progress"]);
+    assert_eq!(calls(&result), ["t - in_progress", "t in_progress in_progress"]);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn calls_have_states_of_their_own() {
         Step::tool_update("b", "in_progress"),
         Step::stop("end_turn"),
     ];
-    let told = Stage::with(&turn(steps)).ask(&[]);
+    let result = PromptTest::with(&turn(steps)).ask(&[]);
     let expected = [
         "a - in_progress",
         "b - in_progress",
@@ -66,17 +66,17 @@ fn calls_have_states_of_their_own() {
         "a in_progress completed",
         "b failed failed",
     ];
-    assert_eq!(calls(&told), expected);
+    assert_eq!(calls(&result), expected);
 }
 
 #[test]
-fn a_call_that_was_never_announced_is_told_of_by_its_permission() {
+fn an_unannounced_call_is_reported_by_its_permission_request() {
     let call = json!({"toolCallId": "t", "title": "rm -rf /", "kind": "execute"});
     let asks = Step::ask(1, "session/request_permission", Step::permission(call));
-    let stage =
-        Stage::with(&turn([asks, Step::tool_update("t", "failed"), Step::stop("end_turn")]));
-    let told = stage.ask(&[]);
-    told.answered("");
-    assert_eq!(told.all("permission")[0]["call"]["title"], "rm -rf /");
-    assert_eq!(calls(&told), ["t pending failed"]);
+    let test =
+        PromptTest::with(&turn([asks, Step::tool_update("t", "failed"), Step::stop("end_turn")]));
+    let result = test.ask(&[]);
+    result.answered("");
+    assert_eq!(result.all("permission")[0]["call"]["title"], "rm -rf /");
+    assert_eq!(calls(&result), ["t pending failed"]);
 }

@@ -1,14 +1,14 @@
-//! An editor that has left, and then has no more time.
+//! Editors that disconnect while a turn runs or ends.
 
-use aifo_tests::{AcpAgent, Editor, Group, Script, Setup, Signal, Step, eventually};
+use aifo_tests::{AcpAgent, Editor, Group, Script, SessionSetup, Signal, Step, eventually};
 use serde_json::json;
 
 use crate::requests::answer;
 use crate::turn;
 
 #[test]
-fn who_is_told_to_serve_serves_whatever_the_profile_says() {
-    let setup = Setup::new();
+fn an_option_to_serve_overrides_the_agents_profile() {
+    let setup = SessionSetup::new();
     let file = setup.workspace().join("a");
     std::fs::write(&file, "text").unwrap();
     let read = json!({"sessionId": "$session", "path": file});
@@ -18,28 +18,30 @@ fn who_is_told_to_serve_serves_whatever_the_profile_says() {
     coder.args(["acp", "--backend", "local", "--files", "aifo"]);
     coder.args(["--agent-command", &agent.command_line()]);
     let mut editor = Editor::start(&mut coder);
-    let introduced = editor.ask("initialize", &json!({"protocolVersion": 1}));
-    editor.answered(introduced).unwrap();
+    let introduced = editor.request("initialize", &json!({"protocolVersion": 1}));
+    editor.response(introduced).unwrap();
     let cwd = setup.workspace();
-    let opened = editor.ask("session/new", &json!({"cwd": cwd, "mcpServers": []}));
-    let session = editor.answered(opened).unwrap()["sessionId"].clone();
+    let opened = editor.request("session/new", &json!({"cwd": cwd, "mcpServers": []}));
+    let session = editor.response(opened).unwrap()["sessionId"].clone();
     let prompt = json!([{"type": "text", "text": "go"}]);
-    let prompted = editor.ask("session/prompt", &json!({"sessionId": session, "prompt": prompt}));
-    editor.answered(prompted).unwrap();
+    let prompted =
+        editor.request("session/prompt", &json!({"sessionId": session, "prompt": prompt}));
+    editor.response(prompted).unwrap();
     assert_eq!(answer(&agent, "r")["result"]["content"], "text");
 }
 
-/// An editor and an agent with a session, and no sidecars.
+/// An editor and an agent with a session, without sidecars.
 #[track_caller]
-fn with_session(setup: &Setup, agent: &AcpAgent, options: &[&str]) -> Editor {
+fn with_session(setup: &SessionSetup, agent: &AcpAgent, options: &[&str]) -> Editor {
     let mut coder = setup.coder();
     coder.args(["acp", "--backend", "local"]).args(options);
     coder.args(["--agent-command", &agent.command_line()]);
     let mut editor = Editor::start(&mut coder);
-    let introduced = editor.ask("initialize", &json!({"protocolVersion": 1}));
-    editor.answered(introduced).unwrap();
-    let opened = editor.ask("session/new", &json!({"cwd": setup.workspace(), "mcpServers": []}));
-    editor.answered(opened).unwrap();
+    let introduced = editor.request("initialize", &json!({"protocolVersion": 1}));
+    editor.response(introduced).unwrap();
+    let opened =
+        editor.request("session/new", &json!({"cwd": setup.workspace(), "mcpServers": []}));
+    editor.response(opened).unwrap();
     editor
 }
 
@@ -55,14 +57,14 @@ fn an_editor_that_leaves_between_turns_leaves_no_request_unanswered() {
         Step::request("p", "session/request_permission", Step::permission(call)),
         Step::request("e", "elicitation/create", json!({"sessionId": "$session"})),
     ]));
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let mut editor = with_session(&setup, &agent, &["--terminals", "aifo"]);
     let prompt = json!([{"type": "text", "text": "go"}]);
     let prompted =
-        editor.ask("session/prompt", &json!({"sessionId": "session-1", "prompt": prompt}));
-    editor.answered(prompted).unwrap();
-    editor.hear("the last request", |message| message["method"] == "elicitation/create");
-    editor.leave().exited(0);
+        editor.request("session/prompt", &json!({"sessionId": "session-1", "prompt": prompt}));
+    editor.response(prompted).unwrap();
+    editor.wait_for("the last request", |message| message["method"] == "elicitation/create");
+    editor.finish().exited(0);
     let cancelled = json!({"outcome": {"outcome": "cancelled"}});
     assert_eq!(answer(&agent, "p")["result"], cancelled);
     for id in ["w", "e"] {
@@ -75,33 +77,33 @@ fn an_editor_that_leaves_between_turns_leaves_no_request_unanswered() {
 #[test]
 fn an_agent_of_a_later_version_is_refused() {
     let agent = AcpAgent::new(
-        &Script::polite().on("initialize", [Step::Answer(json!({"protocolVersion": 2}))]),
+        &Script::conforming().on("initialize", [Step::Answer(json!({"protocolVersion": 2}))]),
     );
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let mut coder = setup.coder();
     coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);
     let mut editor = Editor::start(&mut coder);
-    let introduced = editor.ask("initialize", &json!({"protocolVersion": 2}));
-    let error = editor.answered(introduced).unwrap_err();
+    let introduced = editor.request("initialize", &json!({"protocolVersion": 2}));
+    let error = editor.response(introduced).unwrap_err();
     let text = error["message"].as_str().unwrap();
     assert!(text.contains("version 2") && text.contains("\nhint: "), "{error}");
     assert_eq!(agent.received_of("initialize")[0]["params"]["protocolVersion"], 1);
-    editor.leave().exited(0);
+    editor.finish().exited(0);
 }
 
 #[test]
 fn term_ends_an_agent_at_once_that_takes_its_time_to_end() {
     let stays = [Step::IgnoreSignals, Step::Spawn(Group::Agents), Step::Hang];
-    let agent = AcpAgent::new(&Script::polite().at_end(stays));
-    let setup = Setup::new();
+    let agent = AcpAgent::new(&Script::conforming().at_end(stays));
+    let setup = SessionSetup::new();
     let mut coder = setup.coder();
     coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);
     let mut editor = Editor::start(&mut coder);
-    let introduced = editor.ask("initialize", &json!({"protocolVersion": 1}));
-    editor.answered(introduced).unwrap();
-    editor.say_no_more();
+    let introduced = editor.request("initialize", &json!({"protocolVersion": 1}));
+    editor.response(introduced).unwrap();
+    editor.close_stdin();
     eventually("the agent does not end", || agent.pids().len() == 2);
-    // Without TERM it would be killed in the end, and the editor have gone.
+    // Without TERM, the agent would be killed after the deadline.
     assert_eq!(editor.end_by(Signal::SIGTERM).code(), Some(128 + 15));
     assert_eq!(agent.alive(), [0; 0]);
 }

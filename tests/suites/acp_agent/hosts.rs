@@ -1,4 +1,4 @@
-//! Files and terminals that an agent asks its client for.
+//! Requests of an agent for files and terminals.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,31 +7,30 @@ use aifo_tests::{Awaited, Step, binaries};
 use serde_json::{Value, json};
 
 use crate::requests::answer;
-use crate::{Stage, turn};
+use crate::{PromptTest, turn};
 
-/// A request about a file, by its id.
+/// A request for a file, with its id.
 pub(crate) fn file(id: &str, method: &str, path: &str, content: &str) -> Step {
     Step::ask(id, method, json!({"sessionId": "$session", "path": path, "content": content}))
 }
 
-/// A request about the terminal that was made by the request `create`.
+/// A request for the terminal that the request `create` created.
 fn of_terminal(method: &str) -> Step {
     let terminal =
         json!({"sessionId": "$session", "terminalId": "$answer:create/result/terminalId"});
     Step::ask(method, method, terminal)
 }
 
-/// A stage whose agent is known to want files and terminals, and does what can only be said when its
-/// workspace is known.
-fn stage(steps: impl FnOnce(&str) -> Vec<Step>) -> Stage {
-    let stage = Stage::with(&turn([]));
-    let folder = stage.setup.scratch().join("home/.config/aifo");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("config.toml"), PROFILE).unwrap();
-    let workspace = stage.setup.workspace().into_os_string().into_string().unwrap();
+/// An agent that uses files and terminals, with steps that depend on the workspace's path.
+fn test(steps: impl FnOnce(&str) -> Vec<Step>) -> PromptTest {
+    let test = PromptTest::with(&turn([]));
+    let dir = test.setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("config.toml"), PROFILE).unwrap();
+    let workspace = test.setup.workspace().into_os_string().into_string().unwrap();
     let steps = [steps(&workspace), vec![Step::stop("end_turn")]].concat();
-    stage.agent.plays(&turn(steps));
-    stage
+    test.agent.plays(&turn(steps));
+    test
 }
 
 pub(crate) const PROFILE: &str = r#"
@@ -47,29 +46,29 @@ terminal = true
 
 #[test]
 fn files_of_the_workspace_are_read_and_written() {
-    let stage = stage(|workspace| {
+    let test = test(|workspace| {
         let path = format!("{workspace}/new/file");
         vec![
             file("w", "fs/write_text_file", &path, "one\ntwo\n"),
             file("r", "fs/read_text_file", &path, ""),
         ]
     });
-    stage.ask(&[]).answered("");
-    assert_eq!(fs::read_to_string(stage.setup.workspace().join("new/file")).unwrap(), "one\ntwo\n");
-    assert_eq!(answer(&stage.agent, "r")["result"]["content"], "one\ntwo\n");
-    assert!(answer(&stage.agent, "w").get("error").is_none());
+    test.ask(&[]).answered("");
+    assert_eq!(fs::read_to_string(test.setup.workspace().join("new/file")).unwrap(), "one\ntwo\n");
+    assert_eq!(answer(&test.agent, "r")["result"]["content"], "one\ntwo\n");
+    assert!(answer(&test.agent, "w").get("error").is_none());
 }
 
 #[test]
 fn nothing_outside_of_the_workspace_is_touched() {
-    let stage = stage(|workspace| {
+    let test = test(|workspace| {
         let outside = [
             "/etc/passwd".to_owned(),
             "relative".to_owned(),
             format!("{workspace}/../secret"),
             format!("{workspace}-evil/secret"),
             format!("{workspace}/link"),
-            format!("{workspace}/folder/secret"),
+            format!("{workspace}/directory/secret"),
         ];
         let both = |path: &String| {
             let id = |what: &str| format!("{what} {path}");
@@ -80,15 +79,15 @@ fn nothing_outside_of_the_workspace_is_touched() {
         };
         outside.iter().flat_map(both).collect()
     });
-    let (workspace, scratch) = (stage.setup.workspace(), stage.setup.scratch());
+    let (workspace, scratch) = (test.setup.workspace(), test.setup.scratch());
     let evil = scratch.join("workspace-evil");
     fs::create_dir(&evil).unwrap();
     let secrets = [scratch.join("secret"), evil.join("secret")];
     secrets.iter().for_each(|path| fs::write(path, "hunter2").unwrap());
     symlink(&secrets[0], workspace.join("link")).unwrap();
-    symlink(scratch, workspace.join("folder")).unwrap();
-    stage.ask(&[]).answered("");
-    let answers: Vec<Value> = stage.agent.received();
+    symlink(scratch, workspace.join("directory")).unwrap();
+    test.ask(&[]).answered("");
+    let answers: Vec<Value> = test.agent.received();
     let answers: Vec<&Value> = answers.iter().filter(|message| message["id"].is_string()).collect();
     assert_eq!(answers.len(), 12);
     for answer in answers {
@@ -102,7 +101,7 @@ fn nothing_outside_of_the_workspace_is_touched() {
 
 #[test]
 fn a_terminal_runs_a_command() {
-    let stage = stage(|_| {
+    let test = test(|_| {
         let command = json!({"sessionId": "$session", "command": "/bin/sh",
             "args": ["-c", "echo out; echo err >&2; exit 3"]});
         vec![
@@ -112,19 +111,19 @@ fn a_terminal_runs_a_command() {
             of_terminal("terminal/release"),
         ]
     });
-    stage.ask(&[]).answered("");
-    assert_eq!(answer(&stage.agent, "terminal/wait_for_exit")["result"]["exitCode"], 3);
-    let output = answer(&stage.agent, "terminal/output");
+    test.ask(&[]).answered("");
+    assert_eq!(answer(&test.agent, "terminal/wait_for_exit")["result"]["exitCode"], 3);
+    let output = answer(&test.agent, "terminal/output");
     assert_eq!(output["result"]["output"], "out\nerr\n");
     assert_eq!(output["result"]["truncated"], false);
-    assert!(answer(&stage.agent, "terminal/release").get("error").is_none());
+    assert!(answer(&test.agent, "terminal/release").get("error").is_none());
 }
 
 #[test]
 fn what_runs_in_a_terminal_goes_with_the_agent() {
-    let stage = stage(|_| Vec::new());
+    let test = test(|_| Vec::new());
     let command = json!({"sessionId": "$session", "command": binaries().agent,
-        "args": [stage.agent.folder(), "agents"]});
+        "args": [test.agent.dir(), "agents"]});
     let terminal =
         json!({"sessionId": "$session", "terminalId": "$answer:create/result/terminalId"});
     let steps = [
@@ -135,9 +134,9 @@ fn what_runs_in_a_terminal_goes_with_the_agent() {
         Step::stop("end_turn"),
         Step::WaitFor(Awaited::End),
     ];
-    stage.agent.plays(&turn(steps));
-    let running = aifo_tests::Running::start(&mut stage.prompt(&[]));
-    aifo_tests::eventually("the command runs", || stage.agent.alive().len() == 2);
-    stage.agent.tell("up");
-    stage.told(running.finish()).answered("bye");
+    test.agent.plays(&turn(steps));
+    let running = aifo_tests::Running::start(&mut test.prompt(&[]));
+    aifo_tests::eventually("the command runs", || test.agent.alive().len() == 2);
+    test.agent.release("up");
+    test.result(running.finish()).answered("bye");
 }

@@ -1,11 +1,11 @@
-//! What is no message, and what is hardly one.
+//! Lines that are no messages, and unusual messages.
 
 use aifo_tests::{Script, Step};
 use serde_json::{Value, json};
 
-use crate::{Stage, turn};
+use crate::{PromptTest, turn};
 
-/// Noise of every kind, also with the ids of requests that wait.
+/// Invalid messages of every kind, also with the ids of pending requests.
 fn noise() -> Vec<Step> {
     let values = [
         json!("a text"),
@@ -35,7 +35,7 @@ fn noise() -> Vec<Step> {
 #[test]
 fn noise_is_ignored_in_every_state() {
     let then = |step: Step| [noise(), vec![step]].concat();
-    let script = Script::polite()
+    let script = Script::conforming()
         .at_start(noise())
         .on("initialize", then(Step::Answer(json!({"protocolVersion": 1}))))
         .on("session/new", then(Step::Answer(json!({"sessionId": "s"}))))
@@ -50,12 +50,12 @@ fn noise_is_ignored_in_every_state() {
             ]
             .concat(),
         );
-    let stage = Stage::with(&script);
-    let told = stage.ask(&[]);
-    told.answered("ab");
-    assert!(told.all("noise").len() > 30);
+    let test = PromptTest::with(&script);
+    let result = test.ask(&[]);
+    result.answered("ab");
+    assert!(result.all("noise").len() > 30);
     let methods: Vec<Value> =
-        stage.agent.received().iter().map(|message| message["method"].clone()).collect();
+        test.agent.received().iter().map(|message| message["method"].clone()).collect();
     assert_eq!(methods, ["initialize", "session/new", "session/prompt"], "noise is never answered");
 }
 
@@ -67,7 +67,7 @@ fn a_batch_is_processed_in_order() {
     };
     let end = json!({"jsonrpc": "2.0", "id": "$id", "result": {"stopReason": "end_turn"}});
     let batch = Step::Send(json!([chunk("a"), 17, chunk("b"), [chunk("x")], end]));
-    Stage::with(&turn([batch])).ask(&[]).answered("ab");
+    PromptTest::with(&turn([batch])).ask(&[]).answered("ab");
 }
 
 #[test]
@@ -85,14 +85,14 @@ fn messages_are_taken_in_many_forms() {
         Step::Raw(format!("{{\"id\":\"3\",\"result\":{stop}}}\r\n").into_bytes()),
         Step::Send(json!({"id": 3, "result": {"stopReason": "refusal"}})),
     ];
-    Stage::with(&turn(steps)).ask(&[]).answered("no jsonrpc");
+    PromptTest::with(&turn(steps)).ask(&[]).answered("no jsonrpc");
 }
 
 #[test]
 fn the_last_line_needs_no_end() {
     let last = "{\"id\":3,\"result\":{\"stopReason\":\"end_turn\"}}";
     let steps = [Step::say("short"), Step::Raw(last.as_bytes().to_vec()), Step::Exit(0)];
-    Stage::with(&turn(steps)).ask(&[]).answered("short");
+    PromptTest::with(&turn(steps)).ask(&[]).answered("short");
 }
 
 #[test]
@@ -104,9 +104,9 @@ fn a_line_that_is_too_long_is_skipped() {
         Step::say("b"),
         Step::stop("end_turn"),
     ];
-    let told = Stage::with(&turn(steps)).ask(&[]);
-    told.answered("ab");
-    assert_eq!(told.all("too_long")[0]["bytes"], 33 << 20);
+    let result = PromptTest::with(&turn(steps)).ask(&[]);
+    result.answered("ab");
+    assert_eq!(result.all("too_long")[0]["bytes"], 33 << 20);
 }
 
 #[test]
@@ -116,16 +116,16 @@ fn an_answer_that_is_too_long_fails_its_request() {
         Step::Fill(b'x', 33 << 20),
         Step::line("\"}}"),
     ];
-    let told = Stage::with(&turn(steps)).ask(&[]);
-    told.failed(&["too long"]);
+    let result = PromptTest::with(&turn(steps)).ask(&[]);
+    result.failed(&["too long"]);
 }
 
 #[test]
 fn a_line_without_an_end_is_no_reason_to_wait() {
     let steps = [Step::say("a"), Step::Fill(b'{', 100 << 20), Step::Exit(1)];
-    let told = Stage::with(&turn(steps)).ask(&[]);
-    told.failed(&["exit status: 1"]);
-    assert_eq!(told.all("too_long")[0]["bytes"], 100 << 20);
+    let result = PromptTest::with(&turn(steps)).ask(&[]);
+    result.failed(&["exit status: 1"]);
+    assert_eq!(result.all("too_long")[0]["bytes"], 100 << 20);
 }
 
 #[test]
@@ -139,32 +139,33 @@ fn a_long_message_is_read() {
         Step::Fill(b'x', 20 << 20),
     ];
     steps.extend([Step::line("\"}}}"), Step::stop("end_turn")]);
-    let told = Stage::with(&turn(steps)).ask(&[]);
-    assert_eq!(told.end()["text"].as_str().unwrap().len(), 20 << 20);
+    let result = PromptTest::with(&turn(steps)).ask(&[]);
+    assert_eq!(result.end()["text"].as_str().unwrap().len(), 20 << 20);
 }
 
 #[test]
-fn silence_at_the_start_is_told_by_whoever_ends_it() {
-    let stage = Stage::with(&Script::default().on("initialize", []));
-    let running = aifo_tests::Running::start(&mut stage.prompt(&[]));
-    aifo_tests::eventually("it is asked", || stage.agent.received().len() == 1);
+fn a_prompt_of_a_silent_agent_ends_by_a_signal() {
+    let test = PromptTest::with(&Script::default().on("initialize", []));
+    let running = aifo_tests::Running::start(&mut test.prompt(&[]));
+    aifo_tests::eventually("it is asked", || test.agent.received().len() == 1);
     running.signal(aifo_tests::Signal::SIGINT);
-    stage.told(running.finish()).outcome.exited(130);
+    test.result(running.finish()).outcome.exited(130);
 }
 
 #[test]
-fn a_version_that_nobody_speaks_is_refused() {
-    let script = Script::polite().on("initialize", [Step::Answer(json!({"protocolVersion": 2}))]);
-    let stage = Stage::with(&script);
-    stage.ask(&[]).failed(&["version 2"]);
-    assert_eq!(stage.agent.received().len(), 1, "nothing more is asked of it");
+fn an_unknown_version_is_refused() {
+    let script =
+        Script::conforming().on("initialize", [Step::Answer(json!({"protocolVersion": 2}))]);
+    let test = PromptTest::with(&script);
+    test.ask(&[]).failed(&["version 2"]);
+    assert_eq!(test.agent.received().len(), 1, "nothing more is asked of it");
 }
 
 #[test]
-fn authentication_that_is_wanted_is_told() {
+fn required_authentication_is_reported() {
     let methods = json!([{"id": "key", "name": "An API key"}]);
-    let script = Script::polite()
+    let script = Script::conforming()
         .on("initialize", [Step::Answer(json!({"protocolVersion": "1", "authMethods": methods}))])
         .on("session/new", [Step::Error(-32000, "log in first".into())]);
-    Stage::with(&script).ask(&[]).failed(&["log in first", "An API key"]);
+    PromptTest::with(&script).ask(&[]).failed(&["log in first", "An API key"]);
 }

@@ -1,15 +1,15 @@
-//! What is logged of a connection tells it once more.
+//! The wire log replays to the same reports.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use aifo_tests::{AcpAgent, Editor, Outcome, Setup, Step};
+use aifo_tests::{AcpAgent, Editor, Outcome, SessionSetup, Step};
 use serde_json::{Value, json};
 
-use crate::{Stage, Told, turn};
+use crate::{PromptResult, PromptTest, turn};
 
 #[test]
-fn a_log_tells_the_same_turn_once_more() {
+fn a_log_replays_to_the_same_turn() {
     let call = json!({"toolCallId": "t", "title": "make", "kind": "execute"});
     let steps = [
         Step::line("Loading..."),
@@ -22,21 +22,21 @@ fn a_log_tells_the_same_turn_once_more() {
         Step::stop("end_turn"),
         Step::say("!"),
     ];
-    let stage = Stage::with(&turn(steps));
-    let folder = stage.setup.scratch().join("wire");
-    let told = stage.ask(&["--wire-log", folder.to_str().unwrap()]);
-    told.answered("Hello World!");
-    let files: Vec<_> = fs::read_dir(&folder).unwrap().flatten().collect();
+    let test = PromptTest::with(&turn(steps));
+    let dir = test.setup.scratch().join("wire");
+    let result = test.ask(&["--wire-log", dir.to_str().unwrap()]);
+    result.answered("Hello World!");
+    let files: Vec<_> = fs::read_dir(&dir).unwrap().flatten().collect();
     assert_eq!(files.len(), 1);
     assert_eq!(files[0].metadata().unwrap().mode() & 0o777, 0o600);
     let text = fs::read_to_string(files[0].path()).unwrap();
     assert!(text.contains("eeee") && !text.contains("hunter2"), "{text}");
-    let mut replay = stage.setup.coder();
+    let mut replay = test.setup.coder();
     replay.args(["acp", "replay", "--format", "json"]).arg(files[0].path());
-    let replayed = Told::of(Outcome::of(&mut replay));
+    let replayed = PromptResult::of(Outcome::of(&mut replay));
     replayed.outcome.exited(0);
     assert_eq!(replayed.all("misfit"), Vec::<&Value>::new());
-    // What only the replay tells, and what only whoever decides knows.
+    // Excludes reports that only the replay or only the live run has.
     let is_common = |report: &&Value| {
         !["sent", "stderr", "closed", "decision"].iter().any(|name| report["type"] == *name)
     };
@@ -47,37 +47,38 @@ fn a_log_tells_the_same_turn_once_more() {
         members.remove("line");
         report
     };
-    let common =
-        |told: &Told| -> Vec<Value> { told.reports.iter().filter(is_common).map(plain).collect() };
-    assert_eq!(common(&replayed), common(&told));
+    let common = |result: &PromptResult| -> Vec<Value> {
+        result.reports.iter().filter(is_common).map(plain).collect()
+    };
+    assert_eq!(common(&replayed), common(&result));
 }
 
 #[test]
-fn the_log_of_an_editors_agent_tells_prompts_that_were_queued() {
+fn the_log_of_an_editors_agent_replays_queued_prompts() {
     let agent = AcpAgent::new(&turn([Step::say("."), Step::stop("end_turn")]));
-    let setup = Setup::new();
-    let folder = setup.scratch().join("wire");
+    let setup = SessionSetup::new();
+    let dir = setup.scratch().join("wire");
     let mut coder = setup.coder();
     coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);
-    coder.arg("--wire-log").arg(&folder);
+    coder.arg("--wire-log").arg(&dir);
     let mut editor = Editor::start(&mut coder);
-    // It waits for no answer, so all prompts but the first are queued.
-    editor.ask("initialize", &json!({"protocolVersion": 1}));
-    editor.ask("session/new", &json!({"cwd": setup.workspace(), "mcpServers": []}));
+    // It does not wait for responses, so all prompts but the first are queued.
+    editor.request("initialize", &json!({"protocolVersion": 1}));
+    editor.request("session/new", &json!({"cwd": setup.workspace(), "mcpServers": []}));
     let prompt = json!([{"type": "text", "text": "go"}]);
     let params = json!({"sessionId": "session-1", "prompt": prompt});
     let mut ids = [0; 5];
     for id in &mut ids {
-        *id = editor.ask("session/prompt", &params);
+        *id = editor.request("session/prompt", &params);
     }
     for id in ids {
-        assert_eq!(editor.answered(id).unwrap()["stopReason"], "end_turn");
+        assert_eq!(editor.response(id).unwrap()["stopReason"], "end_turn");
     }
-    editor.leave().exited(0);
-    let files: Vec<_> = fs::read_dir(&folder).unwrap().flatten().collect();
+    editor.finish().exited(0);
+    let files: Vec<_> = fs::read_dir(&dir).unwrap().flatten().collect();
     let mut replay = setup.coder();
     replay.args(["acp", "replay", "--format", "json"]).arg(files[0].path());
-    let replayed = Told::of(Outcome::of(&mut replay));
+    let replayed = PromptResult::of(Outcome::of(&mut replay));
     assert_eq!(replayed.all("misfit"), Vec::<&Value>::new());
     replayed.outcome.exited(0);
     let texts: Vec<_> = replayed.all("final").iter().map(|end| end["text"].clone()).collect();

@@ -4,20 +4,20 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use aifo_tests::{AcpAgent, Editor, Outcome, Script, Setup, Step, Terminal};
+use aifo_tests::{AcpAgent, Editor, Outcome, Script, SessionSetup, Step, Terminal};
 use serde_json::{Value, json};
 
 /// A workspace, and an agent with an ACP profile: `fake`, which speaks ACP unless it is given words.
-struct Stage {
-    setup: Setup,
+struct PromptTest {
+    setup: SessionSetup,
     _agent: AcpAgent,
 }
 
-impl Stage {
+impl PromptTest {
     fn new(methods: Value) -> Self {
-        let told = json!({"protocolVersion": 1, "authMethods": methods});
-        let agent = AcpAgent::new(&Script::polite().on("initialize", [Step::Answer(told)]));
-        let setup = Setup::new();
+        let result = json!({"protocolVersion": 1, "authMethods": methods});
+        let agent = AcpAgent::new(&Script::conforming().on("initialize", [Step::Answer(result)]));
+        let setup = SessionSetup::new();
         let program = setup.scratch().join("fake");
         let login = "test -t 0 && echo 'a terminal'; printf '<%s>' \"$@\"; echo \" A=$A SET=$SET\"; \
             pwd; read line; echo \"$line\"; exit 7";
@@ -27,14 +27,14 @@ impl Stage {
         );
         fs::write(&program, text).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let folder = setup.scratch().join("home/.config/aifo");
-        fs::create_dir_all(&folder).unwrap();
+        let dir = setup.scratch().join("home/.config/aifo");
+        fs::create_dir_all(&dir).unwrap();
         let profile = format!(
             "[agents.fake]\ncommand = [\"false\"]\nimage = \"none:1\"\n\
              [agents.fake.acp]\ncommand = [{program:?}, \"--acp\"]\nset = {{ SET = \"s\" }}\n"
         );
-        fs::write(folder.join("config.toml"), profile).unwrap();
-        Stage { setup, _agent: agent }
+        fs::write(dir.join("config.toml"), profile).unwrap();
+        PromptTest { setup, _agent: agent }
     }
 
     /// What an editor starts.
@@ -48,8 +48,8 @@ impl Stage {
     #[track_caller]
     fn methods(&self) -> (Editor, Value) {
         let mut editor = Editor::start(&mut self.acp());
-        let introduced = editor.ask("initialize", &json!({"protocolVersion": 1}));
-        let methods = editor.answered(introduced).unwrap()["authMethods"].clone();
+        let introduced = editor.request("initialize", &json!({"protocolVersion": 1}));
+        let methods = editor.response(introduced).unwrap()["authMethods"].clone();
         (editor, methods)
     }
 }
@@ -70,29 +70,32 @@ fn the_agents_own_program_runs_in_the_terminal_with_what_the_method_adds() {
     };
     let agent = json!({"id": "a", "name": "Ask", "args": ["-q"], "env": {"A": "1"}});
     let own = ["--backend", "nosuch", "-q"];
-    let stage =
-        Stage::new(json!([terminal(json!(["--cli", "auth login"])), terminal(json!(own)), agent]));
-    let (editor, methods) = stage.methods();
+    let test = PromptTest::new(json!([
+        terminal(json!(["--cli", "auth login"])),
+        terminal(json!(own)),
+        agent
+    ]));
+    let (editor, methods) = test.methods();
     assert_eq!(methods[2], agent, "it is none for a terminal");
     assert_eq!(methods[0]["args"], json!(["--cli", "auth login"]));
     for (method, words) in
         [(&methods[0], "<--cli><auth login>"), (&methods[1], "<--backend><nosuch><-q>")]
     {
         let screen = Terminal::new();
-        let started = screen.start(&with(stage.acp(), method));
+        let started = screen.start(&with(test.acp(), method));
         screen.expect("a terminal\r\n").expect(&format!("{words} A=1 SET=s\r\n"));
-        screen.expect(&format!("{}\r\n", stage.setup.workspace().display()));
+        screen.expect(&format!("{}\r\n", test.setup.workspace().display()));
         screen.press("secret\r");
         assert_eq!(started.finish(), Ok(7), "{}", screen.shown());
     }
-    editor.leave().exited(0);
+    editor.finish().exited(0);
 }
 
 #[test]
 fn without_arguments_a_terminal_has_the_agent_and_a_hint() {
-    let stage = Stage::new(json!([]));
+    let test = PromptTest::new(json!([]));
     let screen = Terminal::new();
-    let started = screen.start(&stage.acp());
+    let started = screen.start(&test.acp());
     screen.expect("hint: ").expect("aifo-coder run fake").expect("a terminal\r\n");
     screen.press("\r");
     assert_eq!(started.finish(), Ok(7), "{}", screen.shown());
@@ -100,12 +103,12 @@ fn without_arguments_a_terminal_has_the_agent_and_a_hint() {
 
 #[test]
 fn arguments_run_the_agent_without_a_terminal_too() {
-    let stage = Stage::new(json!([]));
-    let mut login = stage.acp();
+    let test = PromptTest::new(json!([]));
+    let mut login = test.acp();
     login.args(["login", "--files"]).stdin(Stdio::null());
     let outcome = Outcome::of(&mut login);
     assert!(outcome.exited(7).text().starts_with("<login><--files> A= SET=s\n"), "{outcome:?}");
-    let mut any = stage.setup.coder();
+    let mut any = test.setup.coder();
     any.args([
         "acp",
         "--backend",

@@ -1,26 +1,26 @@
-//! However much an agent says, little of it is held.
+//! Memory stays small, whatever an agent sends.
 
 use aifo_tests::{Running, Step, eventually_within, status_kib};
 use std::time::Duration;
 
-use crate::{Stage, turn};
+use crate::{PromptTest, turn};
 
-/// Prompts an agent that says all of this, and looks at the memory before it goes on.
+/// Prompts an agent that sends this flood, and checks the memory before it continues.
 #[track_caller]
 fn check(flood: Vec<Step>) {
     let rest =
         [Step::line(""), Step::say("."), Step::WaitForWord("go".into()), Step::stop("end_turn")];
-    let stage = Stage::with(&turn([flood, rest.to_vec()].concat()));
-    let mut prompt = stage.setup.coder();
-    prompt.args(["prompt", "--backend", "local", "--agent-command", &stage.agent.command_line()]);
+    let test = PromptTest::with(&turn([flood, rest.to_vec()].concat()));
+    let mut prompt = test.setup.coder();
+    prompt.args(["prompt", "--backend", "local", "--agent-command", &test.agent.command_line()]);
     let running = Running::start(prompt.arg("hello"));
     let deadline = Duration::from_secs(240);
     eventually_within(deadline, "all of it has come", || running.has_printed("."));
     let peak = status_kib(running.pid(), "VmHWM");
     assert!(peak < 128 << 10, "{peak} KiB");
-    stage.agent.tell("go");
+    test.agent.release("go");
     running.finish().exited(0);
-    assert_eq!(stage.agent.alive(), [0; 0]);
+    assert_eq!(test.agent.alive(), [0; 0]);
 }
 
 #[test]

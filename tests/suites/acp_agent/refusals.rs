@@ -1,34 +1,34 @@
-//! Editors for which no agent comes up.
+//! Editors whose agent cannot be started.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use aifo_tests::{AcpAgent, Editor, Outcome, Script, Setup, Step};
+use aifo_tests::{AcpAgent, Editor, Outcome, Script, SessionSetup, Step};
 use serde_json::{Value, json};
 
-/// Starts it, and expects that `initialize` is refused for this reason with this remedy, in the message,
-/// in the data and on stderr.
+/// Starts it and expects that `initialize` fails with this reason and remedy, in the message, in
+/// the data and on stderr.
 #[track_caller]
 fn check(coder: &mut Command, code: i32, reason: &str, remedy: &str) {
     let mut editor = Editor::start(coder);
-    let early = editor.ask("session/list", &json!({}));
-    let introduced = editor.ask("initialize", &json!({"protocolVersion": 1}));
-    let error = editor.answered(early).unwrap_err();
-    assert_eq!(editor.answered(introduced).unwrap_err(), error);
+    let early = editor.request("session/list", &json!({}));
+    let introduced = editor.request("initialize", &json!({"protocolVersion": 1}));
+    let error = editor.response(early).unwrap_err();
+    assert_eq!(editor.response(introduced).unwrap_err(), error);
     assert_eq!(error["code"], -32603, "{error}");
     let text = error["message"].as_str().unwrap();
     assert!(text.contains(reason) && text.contains(remedy), "{text}");
     assert!(error["data"]["details"].as_str().unwrap().contains(reason), "{error}");
     assert!(error["data"]["hint"].as_str().unwrap_or_default().contains(remedy), "{error}");
-    // It ends by itself.
-    let ended = editor.over();
+    // The process ends by itself.
+    let ended = editor.wait_for_end();
     ended.exited(code);
     assert!(ended.stderr.contains(reason) && ended.stderr.contains(remedy), "{ended:?}");
 }
 
-fn acp(setup: &Setup, args: &[&str]) -> Command {
+fn acp(setup: &SessionSetup, args: &[&str]) -> Command {
     let mut coder = setup.coder();
     coder.arg("acp").args(args);
     coder
@@ -36,7 +36,7 @@ fn acp(setup: &Setup, args: &[&str]) -> Command {
 
 #[test]
 fn the_reason_is_the_answer_to_initialize() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let rows: [(&[&str], i32, &str, &str); 4] = [
         (&["--backend", "local", "nosuch"], 2, "nosuch", "aifo-coder agents"),
         (&["--backend", "nosuch", "gemini"], 2, "nosuch", ""),
@@ -49,23 +49,23 @@ fn the_reason_is_the_answer_to_initialize() {
         check(&mut coder, code, reason, remedy);
     }
     fs::write(setup.workspace().join(".aifo.toml"), "nonsense = 1\n").unwrap();
-    check(&mut acp(&setup, &["--backend", "local", "gemini"]), 86, "nonsense", "known here");
+    check(&mut acp(&setup, &["--backend", "local", "gemini"]), 86, "nonsense", "known keys");
 }
 
 #[test]
 fn a_workspace_that_is_taken_is_a_reason() {
-    let setup = Setup::new();
-    let agent = AcpAgent::new(&Script::polite());
-    let folder = setup.scratch().join("home/.config/aifo");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("config.toml"), PROFILE).unwrap();
+    let setup = SessionSetup::new();
+    let agent = AcpAgent::new(&Script::conforming());
+    let dir = setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("config.toml"), PROFILE).unwrap();
     let line = agent.command_line();
     let args = ["--backend", "local", "--agent-command", &line];
     let mut first = Editor::start(&mut acp(&setup, &args));
-    let introduced = first.ask("initialize", &json!({"protocolVersion": 1}));
-    first.answered(introduced).unwrap();
+    let introduced = first.request("initialize", &json!({"protocolVersion": 1}));
+    first.response(introduced).unwrap();
     check(&mut acp(&setup, &args), 86, "workspace", "--force-share");
-    first.leave().exited(0);
+    first.finish().exited(0);
 }
 
 const PROFILE: &str = "\
@@ -77,7 +77,7 @@ command = [\"aifo-test-agent\"]
 
 #[test]
 fn ids_come_back_as_they_were_and_nothing_else_is_answered() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let mut coder = acp(&setup, &["--backend", "local", "nosuch"]);
     let mut child = coder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
@@ -94,7 +94,7 @@ fn ids_come_back_as_they_were_and_nothing_else_is_answered() {
 
 #[test]
 fn an_editor_that_says_nothing_is_not_waited_for_long() {
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let args = ["--backend", "local", "nosuch"];
     Outcome::of(&mut acp(&setup, &args)).exited(2);
     let mut child = acp(&setup, &args).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -105,14 +105,14 @@ fn an_editor_that_says_nothing_is_not_waited_for_long() {
 
 #[test]
 fn an_agent_that_ends_at_once_is_a_reason() {
-    let agent = AcpAgent::new(&Script::polite().at_start([Step::Stderr(3), Step::Exit(3)]));
-    let setup = Setup::new();
+    let agent = AcpAgent::new(&Script::conforming().at_start([Step::Stderr(3), Step::Exit(3)]));
+    let setup = SessionSetup::new();
     let args = ["--backend", "local", "--agent-command", &agent.command_line()];
     let mut editor = Editor::start(&mut acp(&setup, &args));
     aifo_tests::eventually("it has ended", || !agent.pids().is_empty() && agent.alive().is_empty());
-    let introduced = editor.ask("initialize", &json!({"protocolVersion": 1}));
-    let error = editor.answered(introduced).unwrap_err();
+    let introduced = editor.request("initialize", &json!({"protocolVersion": 1}));
+    let error = editor.response(introduced).unwrap_err();
     let text = error["message"].as_str().unwrap();
     assert!(text.contains("exit status 3"), "{text}");
-    editor.over().exited(1);
+    editor.wait_for_end().exited(1);
 }

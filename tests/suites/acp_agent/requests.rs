@@ -1,11 +1,11 @@
-//! What an agent asks for: each request is answered once.
+//! Requests of an agent: each gets one response.
 
 use aifo_tests::{AcpAgent, Script, Step};
 use serde_json::{Value, json};
 
-use crate::{Stage, turn};
+use crate::{PromptTest, turn};
 
-/// The one answer to a request of the agent.
+/// The only response to a request of the agent.
 #[track_caller]
 pub(crate) fn answer(agent: &AcpAgent, id: &str) -> Value {
     let answers = agent.answers(id);
@@ -30,12 +30,12 @@ fn a_permission_maps_to_the_option_that_is_meant() {
         (&["--yes-to", "all"], "once"),
         (&["--yes-to", "edit"], "no"),
     ] {
-        let stage = Stage::with(&turn([asks("p"), Step::stop("end_turn")]));
-        let told = stage.ask(options);
-        told.answered("");
-        let outcome = answer(&stage.agent, "p")["result"]["outcome"].clone();
+        let test = PromptTest::with(&turn([asks("p"), Step::stop("end_turn")]));
+        let result = test.ask(options);
+        result.answered("");
+        let outcome = answer(&test.agent, "p")["result"]["outcome"].clone();
         assert_eq!(outcome, json!({"outcome": "selected", "optionId": option}), "{options:?}");
-        let decision = told.all("decision")[0];
+        let decision = result.all("decision")[0];
         assert_eq!((&decision["option"], &decision["id"]), (&json!(option), &json!("p")));
         assert!(decision["rule"].as_str().is_some_and(|rule| !rule.is_empty()));
     }
@@ -46,19 +46,20 @@ fn without_an_option_to_reject_a_denial_is_cancelled() {
     let options = json!([{"optionId": "y", "kind": "allow_once", "name": "Yes"}]);
     let params = json!({"sessionId": "$session", "toolCall": call(), "options": options});
     let steps = [Step::ask("p", "session/request_permission", params), Step::stop("end_turn")];
-    let stage = Stage::with(&turn(steps));
-    stage.ask(&[]).answered("");
-    assert_eq!(answer(&stage.agent, "p")["result"]["outcome"], json!({"outcome": "cancelled"}));
+    let test = PromptTest::with(&turn(steps));
+    test.ask(&[]).answered("");
+    assert_eq!(answer(&test.agent, "p")["result"]["outcome"], json!({"outcome": "cancelled"}));
 }
 
 #[test]
-fn a_permission_that_nobody_waits_for_is_answered_all_the_same() {
-    let nobody = Step::request("p", "session/request_permission", Step::permission(call()));
-    let stage = Stage::with(&turn([nobody, Step::wait_answer("p"), Step::stop("end_turn")]));
-    stage.ask(&[]).answered("");
-    answer(&stage.agent, "p");
-    let nobody = Step::request("p", "session/request_permission", Step::permission(call()));
-    Stage::with(&turn([nobody, Step::stop("end_turn")])).ask(&[]).answered("");
+fn a_permission_request_after_which_the_turn_ends_is_answered() {
+    let unanswered = Step::request("p", "session/request_permission", Step::permission(call()));
+    let test =
+        PromptTest::with(&turn([unanswered, Step::wait_answer("p"), Step::stop("end_turn")]));
+    test.ask(&[]).answered("");
+    answer(&test.agent, "p");
+    let unanswered = Step::request("p", "session/request_permission", Step::permission(call()));
+    PromptTest::with(&turn([unanswered, Step::stop("end_turn")])).ask(&[]).answered("");
 }
 
 #[test]
@@ -73,22 +74,22 @@ fn a_permission_that_is_withdrawn_or_asked_twice_is_answered_once() {
         Step::ask("q", "unheard/of", json!({})),
         Step::stop("end_turn"),
     ];
-    let stage = Stage::with(&turn(steps));
-    stage.ask(&[]).answered("");
-    answer(&stage.agent, "p");
+    let test = PromptTest::with(&turn(steps));
+    test.ask(&[]).answered("");
+    answer(&test.agent, "p");
 }
 
 #[test]
-fn what_nobody_serves_is_refused_in_every_state() {
+fn unsupported_requests_are_refused_in_every_state() {
     let unknown = |id: &str| Step::ask(id, "craft/drainMidTurnQueue", json!({}));
-    let script = Script::polite()
+    let script = Script::conforming()
         .on("initialize", [unknown("a"), Step::Answer(json!({"protocolVersion": 1}))])
         .on("session/new", [unknown("b"), Step::Answer(json!({"sessionId": "s"}))])
         .on("session/prompt", [unknown("c"), Step::say("on"), Step::stop("end_turn")]);
-    let stage = Stage::with(&script);
-    stage.ask(&[]).answered("on");
+    let test = PromptTest::with(&script);
+    test.ask(&[]).answered("on");
     for id in ["a", "b", "c"] {
-        assert_eq!(answer(&stage.agent, id)["error"]["code"], -32601);
+        assert_eq!(answer(&test.agent, id)["error"]["code"], -32601);
     }
 }
 
@@ -108,16 +109,16 @@ fn what_is_declared_is_what_is_served() {
     let mut steps: Vec<Step> =
         asked.iter().map(|(method, params)| Step::ask(*method, method, params.clone())).collect();
     steps.push(Step::stop("end_turn"));
-    let stage = Stage::with(&turn(steps));
-    stage.ask(&[]).answered("");
-    let declared = &stage.agent.received()[0]["params"]["clientCapabilities"];
+    let test = PromptTest::with(&turn(steps));
+    test.ask(&[]).answered("");
+    let declared = &test.agent.received()[0]["params"]["clientCapabilities"];
     for (method, _) in asked {
         let is_declared = match method {
             "fs/read_text_file" => &declared["fs"]["readTextFile"],
             "fs/write_text_file" => &declared["fs"]["writeTextFile"],
             _ => &declared["terminal"],
         };
-        let answer = answer(&stage.agent, method);
+        let answer = answer(&test.agent, method);
         let is_served = answer["error"]["code"] != -32601;
         assert_eq!(Some(is_served), is_declared.as_bool(), "{method}: {answer}");
     }

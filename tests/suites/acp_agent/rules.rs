@@ -1,5 +1,5 @@
-//! A rule means the same whatever way an agent takes: it asks for permission, or has aifo run a command
-//! or read or write a file (`spec/acp.md#entries`).
+//! A rule applies to permission requests, to commands and to files in the same way
+//! (`spec/acp.md#entries`).
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use crate::hosts::{PROFILE, file};
 use crate::requests::answer;
-use crate::{Stage, turn};
+use crate::{PromptTest, turn};
 
-/// A way in.
+/// A kind of request.
 enum Entry {
     /// `session/request_permission` for a call of this kind and input.
     Asks(&'static str, Value),
@@ -55,12 +55,12 @@ impl Entry {
         }
     }
 
-    /// Whether a rule kept it from being done.
-    fn is_denied(&self, stage: &Stage, index: usize) -> bool {
+    /// Whether a rule denied it.
+    fn is_denied(&self, test: &PromptTest, index: usize) -> bool {
         let id = index.to_string();
         match self {
             Asks(..) => {
-                let outcome = &answer(&stage.agent, &id)["result"]["outcome"];
+                let outcome = &answer(&test.agent, &id)["result"]["outcome"];
                 match outcome["optionId"].as_str() {
                     Some("once") => false,
                     Some("no") => true,
@@ -68,26 +68,25 @@ impl Entry {
                 }
             }
             Runs(_) => {
-                let output = answer(&stage.agent, &format!("output {id}"));
+                let output = answer(&test.agent, &format!("output {id}"));
                 let output = output["result"]["output"].as_str().unwrap().to_owned();
                 output.contains("denied by policy")
             }
             Reads(_) | Writes(_) => {
-                let answer = answer(&stage.agent, &id);
+                let answer = answer(&test.agent, &id);
                 answer["error"].to_string().contains("denied by policy")
             }
         }
     }
 }
 
-/// A workspace with a repository, links that lead into it, and a program `make`.
-fn stage(permissions: &str, entries: &[(Entry, bool)]) -> Stage {
-    let stage = Stage::with(&turn([]));
-    let folder = stage.setup.scratch().join("home/.config/aifo");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("config.toml"), format!("[permissions]\n{permissions}\n{PROFILE}"))
-        .unwrap();
-    let workspace = stage.setup.workspace();
+/// A workspace with a repository, links into it, and a program `make`.
+fn test(permissions: &str, entries: &[(Entry, bool)]) -> PromptTest {
+    let test = PromptTest::with(&turn([]));
+    let dir = test.setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("config.toml"), format!("[permissions]\n{permissions}\n{PROFILE}")).unwrap();
+    let workspace = test.setup.workspace();
     fs::create_dir_all(workspace.join(".git/hooks")).unwrap();
     fs::create_dir_all(workspace.join("src")).unwrap();
     fs::write(workspace.join(".git/config"), "old").unwrap();
@@ -97,18 +96,18 @@ fn stage(permissions: &str, entries: &[(Entry, bool)]) -> Stage {
     let workspace = workspace.into_os_string().into_string().unwrap();
     let steps = entries.iter().enumerate();
     let steps = steps.flat_map(|(index, (entry, _))| entry.steps(index, &workspace));
-    stage.agent.plays(&turn(steps.chain([Step::stop("end_turn")]).collect::<Vec<_>>()));
-    stage
+    test.agent.plays(&turn(steps.chain([Step::stop("end_turn")]).collect::<Vec<_>>()));
+    test
 }
 
 #[track_caller]
-fn check(permissions: &str, entries: &[(Entry, bool)]) -> Stage {
-    let stage = stage(permissions, entries);
-    stage.ask(&[]).answered("");
+fn check(permissions: &str, entries: &[(Entry, bool)]) -> PromptTest {
+    let test = test(permissions, entries);
+    test.ask(&[]).answered("");
     for (index, (entry, denied)) in entries.iter().enumerate() {
-        assert_eq!(entry.is_denied(&stage, index), *denied, "{permissions}: entry {index}");
+        assert_eq!(entry.is_denied(&test, index), *denied, "{permissions}: entry {index}");
     }
-    stage
+    test
 }
 
 #[test]
@@ -140,7 +139,7 @@ fn a_denied_command_is_denied_at_every_entry_and_in_every_spelling() {
 #[test]
 fn a_denied_path_is_denied_at_every_entry_and_behind_every_link() {
     let edits = |path: &str| Asks("edit", json!({"path": path}));
-    let stage = check(
+    let test = check(
         "allow = ['all']\ndeny = [{ path = '.git' }]",
         &[
             (edits("@/.git/config"), true),
@@ -162,9 +161,9 @@ fn a_denied_path_is_denied_at_every_entry_and_behind_every_link() {
             (Runs(json!({"command": "true", "cwd": "@/src"})), false),
         ],
     );
-    let workspace = stage.setup.workspace();
+    let workspace = test.setup.workspace();
     assert_eq!(fs::read_to_string(workspace.join(".git/config")).unwrap(), "old");
-    assert!(!workspace.join(".git/new").exists(), "nothing is made on the way");
+    assert!(!workspace.join(".git/new").exists(), "no file is created");
     assert_eq!(fs::read_to_string(workspace.join("src/a")).unwrap(), "new");
 }
 
@@ -203,6 +202,9 @@ fn only_what_is_all_of_a_command_is_allowed() {
             (Asks("read", json!({"path": "src/a", "command": "rm y"})), true),
             (Asks("read", json!({"path": "src/a", "command": "a", "cmd": "b"})), true),
             (Asks("edit", json!({"path": "src/a"})), false),
+            (Asks("edit", json!({"path": "src/a", "command": "str_replace"})), false),
+            (Asks("edit", json!({"path": "src/a", "command": "make"})), true),
+            (Asks("execute", json!({"path": "src/a", "command": "view"})), true),
             (Asks("edit", json!({"path": "src/link/config"})), true),
         ],
     );

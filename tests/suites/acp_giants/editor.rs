@@ -1,4 +1,4 @@
-//! An editor of few words, whose lines may be of any length.
+//! An editor with lines of any length.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
@@ -8,103 +8,103 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
 use aifo_tests::acp_agent::SESSION;
-use aifo_tests::{AcpAgent, Script, Setup, eventually_within};
+use aifo_tests::{AcpAgent, Script, SessionSetup, eventually_within};
 use serde_json::{Value, json};
 
 use crate::{PATIENCE, stays_small};
 
-/// An editor that has a session with an agent, through `aifo-coder acp`. A thread writes what it says,
-/// another one reads; that one is never far ahead of whoever hears.
+/// An editor with an open session through `aifo-coder acp`. One thread writes its output; another
+/// reads, with little read-ahead.
 pub(crate) struct Editor {
     pub(crate) agent: AcpAgent,
     pub(crate) child: Child,
-    setup: Setup,
-    to: Option<Sender<Said>>,
+    setup: SessionSetup,
+    to: Option<Sender<Output>>,
     lines: Option<Receiver<Vec<u8>>>,
-    /// The bytes that were taken off it.
+    /// The number of bytes written.
     written: Arc<AtomicU64>,
     asked: u64,
 }
 
-/// What it says.
-enum Said {
+/// The editor's output.
+enum Output {
     Bytes(Vec<u8>),
-    /// The same bytes so many times.
+    /// These bytes this many times.
     Again(Vec<u8>, u64),
 }
 
 impl Editor {
-    /// Starts an agent, and has it open a session.
+    /// Starts an agent and opens a session.
     #[track_caller]
     pub(crate) fn with(script: &Script) -> Self {
         let agent = AcpAgent::new(script);
-        let setup = Setup::new();
+        let setup = SessionSetup::new();
         let mut coder = setup.coder();
         coder.args(["acp", "--backend", "local", "--agent-command", &agent.command_line()]);
         let mut child = coder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (to, said) = channel();
+        let (to, queue) = channel();
         let (give, lines) = sync_channel(1);
         let written = Arc::new(AtomicU64::new(0));
         let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let counted = Arc::clone(&written);
-        thread::spawn(move || write(stdin, &said, &counted));
+        thread::spawn(move || write(stdin, &queue, &counted));
         thread::spawn(move || read(BufReader::new(stdout), &give));
         let (to, lines) = (Some(to), Some(lines));
         let mut editor = Editor { agent, child, setup, to, lines, written, asked: 0 };
-        assert!(editor.asks("initialize", json!({"protocolVersion": 1}))["result"].is_object());
+        assert!(editor.request("initialize", json!({"protocolVersion": 1}))["result"].is_object());
         let cwd = editor.setup.workspace();
-        let opened = editor.asks("session/new", json!({"cwd": cwd, "mcpServers": []}));
+        let opened = editor.request("session/new", json!({"cwd": cwd, "mcpServers": []}));
         assert_eq!(opened["result"]["sessionId"], SESSION);
         editor
     }
 
-    /// Asks for a turn: the id of the request.
+    /// Requests a turn; returns the request's id.
     pub(crate) fn prompt(&mut self) -> u64 {
         let prompt = json!([{"type": "text", "text": "hello"}]);
-        self.ask("session/prompt", json!({"sessionId": SESSION, "prompt": prompt}))
+        self.send_request("session/prompt", json!({"sessionId": SESSION, "prompt": prompt}))
     }
 
-    pub(crate) fn ask(&mut self, method: &str, params: Value) -> u64 {
+    pub(crate) fn send_request(&mut self, method: &str, params: Value) -> u64 {
         self.asked += 1;
         let (id, line) = (self.asked, "\n");
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        self.say(format!("{request}{line}"));
+        self.send(format!("{request}{line}"));
         id
     }
 
-    /// Says bytes as they are.
-    pub(crate) fn say(&self, bytes: impl Into<Vec<u8>>) {
-        self.said(Said::Bytes(bytes.into()));
+    /// Sends raw bytes.
+    pub(crate) fn send(&self, bytes: impl Into<Vec<u8>>) {
+        self.queue(Output::Bytes(bytes.into()));
     }
 
-    pub(crate) fn say_again(&self, bytes: impl Into<Vec<u8>>, times: u64) {
-        self.said(Said::Again(bytes.into(), times));
+    pub(crate) fn send_repeated(&self, bytes: impl Into<Vec<u8>>, times: u64) {
+        self.queue(Output::Again(bytes.into(), times));
     }
 
-    fn said(&self, said: Said) {
-        self.to.as_ref().expect("it still speaks").send(said).expect("its writer waits for that");
+    fn queue(&self, output: Output) {
+        self.to.as_ref().expect("it still speaks").send(output).expect("its writer waits for that");
     }
 
-    /// How many bytes of what it said were taken.
+    /// The number of bytes that were written to the pipe.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 
     /// The next line.
     #[track_caller]
-    pub(crate) fn hear(&self) -> Vec<u8> {
+    pub(crate) fn read_line(&self) -> Vec<u8> {
         let line = self.lines.as_ref().expect("it still listens").recv_timeout(PATIENCE);
         line.unwrap_or_else(|e| panic!("there is no line: {e}"))
     }
 
-    /// The answer to a request, and how many lines came before it.
+    /// The response to a request, and the number of lines before it.
     #[track_caller]
     pub(crate) fn answer(&self, id: u64) -> (Value, u64) {
         let mut others = 0;
         loop {
-            let line = self.hear();
+            let line = self.read_line();
             let text = std::str::from_utf8(&line).expect("it is text");
-            // Most lines are updates, and many.
+            // Most of many lines are updates.
             if !text.contains("\"method\":") {
                 let answer: Value = serde_json::from_str(text).expect("it is JSON");
                 if answer["id"] == id {
@@ -116,14 +116,14 @@ impl Editor {
     }
 
     #[track_caller]
-    pub(crate) fn asks(&mut self, method: &str, params: Value) -> Value {
-        let id = self.ask(method, params);
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send_request(method, params);
         self.answer(id).0
     }
 
-    /// What was started is small, still.
+    /// Checks the peak memory of `aifo-coder`.
     #[track_caller]
-    pub(crate) fn has_little(&self) {
+    pub(crate) fn assert_small(&self) {
         stays_small(self.pid());
     }
 
@@ -131,27 +131,27 @@ impl Editor {
         self.child.id().cast_signed()
     }
 
-    /// Says no more.
-    pub(crate) fn falls_silent(&mut self) {
+    /// Closes the child's stdin.
+    pub(crate) fn close_stdin(&mut self) {
         self.to = None;
     }
 
-    /// Listens no more: whoever still writes to it is told so.
-    pub(crate) fn turns_away(&mut self) {
+    /// Closes the child's stdout; writing to it fails.
+    pub(crate) fn close_stdout(&mut self) {
         self.lines = None;
     }
 
-    /// Goes; the exit code of what it had started. Nothing of the agent is left.
+    /// Closes both; returns the exit code. Checks that no agent process is left.
     #[track_caller]
-    pub(crate) fn leaves(mut self) -> i32 {
-        self.falls_silent();
-        self.turns_away();
-        self.ends()
+    pub(crate) fn close(mut self) -> i32 {
+        self.close_stdin();
+        self.close_stdout();
+        self.wait_for_end()
     }
 
-    /// Waits for the end of what it had started.
+    /// Waits for the child's end.
     #[track_caller]
-    pub(crate) fn ends(&mut self) -> i32 {
+    pub(crate) fn wait_for_end(&mut self) -> i32 {
         let mut status = None;
         eventually_within(PATIENCE, "it has ended", || {
             status = self.child.try_wait().unwrap();
@@ -163,22 +163,22 @@ impl Editor {
 }
 
 impl Drop for Editor {
-    /// A test that fails leaves nothing behind.
+    /// Also when a test fails.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn write(mut stdin: ChildStdin, said: &Receiver<Said>, written: &AtomicU64) {
+fn write(mut stdin: ChildStdin, queue: &Receiver<Output>, written: &AtomicU64) {
     let mut write = |bytes: &[u8]| {
         written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         stdin.write_all(bytes)
     };
-    for said in said {
-        let all = match said {
-            Said::Bytes(bytes) => write(&bytes),
-            Said::Again(bytes, times) => (0..times).try_for_each(|_| write(&bytes)),
+    for output in queue {
+        let all = match output {
+            Output::Bytes(bytes) => write(&bytes),
+            Output::Again(bytes, times) => (0..times).try_for_each(|_| write(&bytes)),
         };
         if all.is_err() {
             return;

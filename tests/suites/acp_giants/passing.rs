@@ -1,4 +1,4 @@
-//! `aifo-coder acp`: what is too long for it harms nothing else, either way.
+//! `aifo-coder acp`: an oversize message in either direction affects no other message.
 
 use aifo_tests::Step;
 use aifo_tests::acp_agent::SESSION;
@@ -7,15 +7,16 @@ use serde_json::json;
 use crate::editor::Editor;
 use crate::{ENDLESS, FRAME, FRAME_OUT, almost_a_million, long_chunk, turn};
 
-/// A turn in which the agent says this and then a dot: how many lines come of it.
+/// Runs a turn in which the agent sends this and then a dot; returns the number of lines that
+/// arrive.
 #[track_caller]
 fn check(steps: Vec<Step>) -> u64 {
     let mut editor = Editor::with(&turn([steps, vec![Step::say(".")]].concat()));
     let id = editor.prompt();
     let (answer, others) = editor.answer(id);
     assert_eq!(answer["result"]["stopReason"], "end_turn");
-    editor.has_little();
-    assert_eq!(editor.leaves(), 0);
+    editor.assert_small();
+    assert_eq!(editor.close(), 0);
     others
 }
 
@@ -23,11 +24,11 @@ fn check(steps: Vec<Step>) -> u64 {
 fn a_line_as_long_as_is_written_passes() {
     let mut editor = Editor::with(&turn(long_chunk(FRAME_OUT)));
     let id = editor.prompt();
-    let line = editor.hear();
+    let line = editor.read_line();
     assert_eq!(line.len() as u64, FRAME_OUT + 1);
     assert_eq!(editor.answer(id).1, 0);
-    editor.has_little();
-    assert_eq!(editor.leaves(), 0);
+    editor.assert_small();
+    assert_eq!(editor.close(), 0);
 }
 
 #[test]
@@ -50,8 +51,7 @@ fn a_flood_on_stderr_is_drained() {
     assert_eq!(check(vec![Step::Stderr(64 << 20)]), 1);
 }
 
-/// An editor that says this, and asks for something afterwards, is told what is wrong with the first:
-/// the code of the error.
+/// Sends this and a request from the editor; returns the error code for the former.
 #[track_caller]
 fn check_editor(says: impl FnOnce(&Editor)) -> i64 {
     let mut editor = Editor::with(&turn([]));
@@ -59,13 +59,13 @@ fn check_editor(says: impl FnOnce(&Editor)) -> i64 {
     let (answer, _) = editor.answer(GIANT);
     let id = editor.prompt();
     assert_eq!(editor.answer(id).0["result"]["stopReason"], "end_turn");
-    editor.has_little();
+    editor.assert_small();
     assert_eq!(editor.agent.received_of("session/prompt").len(), 1);
-    assert_eq!(editor.leaves(), 0);
+    assert_eq!(editor.close(), 0);
     answer["error"]["code"].as_i64().unwrap_or_default()
 }
 
-/// The id of what is too long, and its beginning and its end.
+/// The id, beginning and end of an oversize message.
 const GIANT: u64 = 1 << 32;
 fn around(text: &str) -> (String, String) {
     let prompt = json!([{"type": "text", "text": text}]);
@@ -73,7 +73,7 @@ fn around(text: &str) -> (String, String) {
     let method = "session/prompt";
     let line = json!({"jsonrpc": "2.0", "id": GIANT, "method": method, "params": params});
     let line = line.to_string();
-    let (before, after) = line.split_once(text).expect("the text stands there as it is");
+    let (before, after) = line.split_once(text).expect("the text is not escaped");
     (before.to_owned(), format!("{after}\n"))
 }
 
@@ -82,7 +82,7 @@ fn an_editors_line_as_long_as_is_read_is_too_long_to_pass() {
     let code = check_editor(|editor| {
         let (before, after) = around("hello");
         let fill = FRAME as usize - before.len() - (after.len() - 1);
-        editor.say([before.into_bytes(), vec![b'x'; fill], after.into_bytes()].concat());
+        editor.send([before.into_bytes(), vec![b'x'; fill], after.into_bytes()].concat());
     });
     assert_eq!(code, -32600);
 }
@@ -91,9 +91,9 @@ fn an_editors_line_as_long_as_is_read_is_too_long_to_pass() {
 fn an_editors_line_of_gigabytes_is_skipped() {
     let code = check_editor(|editor| {
         let (before, after) = around("hello");
-        editor.say(before);
-        editor.say_again(vec![b'x'; 1 << 20], ENDLESS >> 20);
-        editor.say(after);
+        editor.send(before);
+        editor.send_repeated(vec![b'x'; 1 << 20], ENDLESS >> 20);
+        editor.send(after);
     });
     assert_eq!(code, -32600);
 }

@@ -1,36 +1,36 @@
-//! `aifo-coder prompt`, with an answer that is more than anybody wants to read.
+//! `aifo-coder prompt` with a very large answer.
 
 use std::io::Read;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use aifo_tests::{AcpAgent, Setup, Step, eventually_within};
+use aifo_tests::{AcpAgent, SessionSetup, Step, eventually_within};
 
 use crate::{ENDLESS, FRAME, PATIENCE, almost_a_million, long_chunk, stays_small, turn};
 
-/// What stdout brought.
+/// The collected stdout.
 #[derive(Clone, Debug, Default)]
-struct Heard {
+struct Collected {
     bytes: u64,
     lines: u64,
-    /// Its last bytes.
+    /// The last bytes.
     end: Vec<u8>,
 }
 
-impl Heard {
-    /// Reads on as it comes, in a thread.
-    fn listen(mut stdout: impl Read + Send + 'static) -> Arc<Mutex<Heard>> {
-        let heard = Arc::new(Mutex::new(Heard::default()));
-        let shared = Arc::clone(&heard);
+impl Collected {
+    /// Reads in a thread.
+    fn collect(mut stdout: impl Read + Send + 'static) -> Arc<Mutex<Collected>> {
+        let collected = Arc::new(Mutex::new(Collected::default()));
+        let shared = Arc::clone(&collected);
         thread::spawn(move || {
             let mut buffer = vec![0; 64 << 10];
             while let Ok(count @ 1..) = stdout.read(&mut buffer) {
-                let mut heard = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                heard.take(&buffer[..count]);
+                let mut collected = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                collected.take(&buffer[..count]);
             }
         });
-        heard
+        collected
     }
 
     fn take(&mut self, new: &[u8]) {
@@ -45,24 +45,24 @@ impl Heard {
     }
 }
 
-/// Prompts an agent that says this and then a dot, looks at the memory when all is printed, and gives
-/// what that was. The agent stays until then.
+/// Prompts an agent that sends this and then a dot, checks the memory after all output is printed,
+/// and returns the output. The agent stays alive until then.
 #[track_caller]
-fn check(format: &str, steps: Vec<Step>) -> Heard {
+fn check(format: &str, steps: Vec<Step>) -> Collected {
     let agent = AcpAgent::new(
         &turn([steps, vec![Step::say(".")]].concat())
             .at_end([Step::IgnoreSignals, Step::WaitForWord("measured".into())]),
     );
-    let setup = Setup::new();
+    let setup = SessionSetup::new();
     let (read, write) = std::io::pipe().unwrap();
     let mut prompt = setup.coder();
     prompt.args(["prompt", "--backend", "local", "--quiet", "--format", format]);
     prompt.args(["--agent-command", &agent.command_line(), "hello"]);
     let mut child = prompt.stdin(Stdio::null()).stdout(write).spawn().unwrap();
     drop(prompt);
-    let heard = Heard::listen(read);
+    let collected = Collected::collect(read);
     let pid = child.id().cast_signed();
-    let so_far = || heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let so_far = || collected.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // The last member of the last report, or the end of the answer.
     let end = if format == "json" { "\"dropped\":0}\n" } else { ".\n" };
     eventually_within(PATIENCE, "all of it was printed", || {
@@ -70,7 +70,7 @@ fn check(format: &str, steps: Vec<Step>) -> Heard {
         so_far().ends_in(end)
     });
     stays_small(pid);
-    agent.tell("measured");
+    agent.release("measured");
     let mut status = None;
     eventually_within(PATIENCE, "it has ended", || {
         status = child.try_wait().unwrap();
@@ -85,7 +85,7 @@ fn check(format: &str, steps: Vec<Step>) -> Heard {
 fn a_line_as_long_as_may_be_is_all_of_the_answer() {
     let text = check("text", long_chunk(FRAME));
     assert!(text.bytes > FRAME - 256 && text.ends_in("xxx.\n"), "{text:?}");
-    // As it came, and twice at the end.
+    // Once as a chunk and twice at the end.
     let json = check("json", long_chunk(FRAME));
     assert!(json.bytes > 3 * (FRAME - 256), "{json:?}");
 }
@@ -98,7 +98,7 @@ fn a_line_of_gigabytes_is_skipped() {
 }
 
 #[test]
-fn a_million_updates_are_told_one_by_one() {
+fn a_million_updates_are_printed_one_by_one() {
     assert_eq!(check("text", almost_a_million()).bytes, 499_999 + 2);
     assert!(check("json", almost_a_million()).lines > 1_000_000);
 }

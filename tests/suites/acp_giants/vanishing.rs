@@ -1,4 +1,4 @@
-//! Either end is gone in the middle of a line.
+//! Either peer disconnects in the middle of a line.
 
 use aifo_tests::{Step, eventually};
 
@@ -19,7 +19,7 @@ fn an_agent_that_dies_in_the_middle_of_a_line_has_ended() {
         let (answer, others) = editor.answer(id);
         assert_eq!(answer["error"]["code"], -32603, "{answer}");
         assert_eq!(others, 1, "half a line is none");
-        assert_eq!(editor.ends(), 1);
+        assert_eq!(editor.wait_for_end(), 1);
     }
 }
 
@@ -27,21 +27,22 @@ fn an_agent_that_dies_in_the_middle_of_a_line_has_ended() {
 fn an_agent_that_hangs_in_the_middle_of_a_line_ends_with_the_editor() {
     let mut editor = Editor::with(&turn([Step::say("."), Step::Raw(half()), Step::Hang]));
     editor.prompt();
-    editor.hear();
-    assert_eq!(editor.leaves(), 0);
+    editor.read_line();
+    assert_eq!(editor.close(), 0);
 }
 
 #[test]
 fn an_editor_that_vanishes_in_the_middle_of_a_line_has_said_nothing() {
     let mut editor = Editor::with(&turn([Step::say("."), Step::wait_for("session/cancel")]));
     editor.prompt();
-    editor.hear();
-    editor.say(half());
-    editor.falls_silent();
-    editor.turns_away();
-    assert_eq!(editor.ends(), 0);
+    editor.read_line();
+    editor.send(half());
+    editor.close_stdin();
+    editor.close_stdout();
+    assert_eq!(editor.wait_for_end(), 0);
     let received = editor.agent.received();
-    let methods: Vec<_> = received.iter().filter_map(|said| said["method"].as_str()).collect();
+    let methods: Vec<_> =
+        received.iter().filter_map(|message| message["method"].as_str()).collect();
     assert_eq!(methods, ["initialize", "session/new", "session/prompt", "session/cancel"]);
 }
 
@@ -49,9 +50,9 @@ fn an_editor_that_vanishes_in_the_middle_of_a_line_has_said_nothing() {
 fn an_editor_that_says_no_more_may_still_listen() {
     let mut editor = Editor::with(&turn([Step::say("."), Step::wait_for("session/cancel")]));
     let id = editor.prompt();
-    editor.hear();
-    editor.falls_silent();
+    editor.read_line();
+    editor.close_stdin();
     assert_eq!(editor.answer(id).0["result"]["stopReason"], "end_turn");
-    assert_eq!(editor.ends(), 0);
+    assert_eq!(editor.wait_for_end(), 0);
     eventually("nothing of it is left", || editor.agent.alive().is_empty());
 }

@@ -1,38 +1,38 @@
-//! `aifo-coder acp`: an editor is at the agent.
+//! Real agents through `aifo-coder acp`.
 
 use std::fs;
 
 use aifo_tests::model::{Agent, Script};
-use aifo_tests::{Editor, Site};
+use aifo_tests::{AgentFixture, Editor};
 use serde_json::{Value, json};
 
 use super::{
-    MADE, MAKE, decide, has_run, introduced, knows_its_sessions, let_it_be_loadable, opened,
-    permission, prompted, said, sites,
+    MADE, MAKE, decide, fails_for_unknown_sessions, fixtures, has_run, introduced, opened,
+    permission, prompted, said, wait_until_loadable,
 };
 
-/// `aifo-coder acp` of the site's agent, whose connection is logged in this folder of the scratch.
-pub(crate) fn editor(site: &Site, log: &str) -> Editor {
-    let mut acp = site.command("acp");
-    acp.arg("--wire-log").arg(site.containers.setup().scratch().join(log)).arg(site.name());
+/// Starts `aifo-coder acp` with the fixture's agent, with the wire log in this scratch directory.
+pub(crate) fn editor(fixture: &AgentFixture, log: &str) -> Editor {
+    let mut acp = fixture.command("acp");
+    acp.arg("--wire-log").arg(fixture.containers.setup().scratch().join(log)).arg(fixture.name());
     Editor::start(&mut acp)
 }
 
-/// What went over the agent's pipes, as the log has it.
-pub(crate) fn log(site: &Site, folder: &str) -> Vec<Value> {
-    let folder = site.containers.setup().scratch().join(folder);
-    let parts = fs::read_dir(folder).unwrap().map(|part| part.unwrap().path());
+/// The frames of the wire log.
+pub(crate) fn log(fixture: &AgentFixture, dir: &str) -> Vec<Value> {
+    let dir = fixture.containers.setup().scratch().join(dir);
+    let parts = fs::read_dir(dir).unwrap().map(|part| part.unwrap().path());
     let text: String = parts.map(|part| fs::read_to_string(part).unwrap()).collect();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Goes through a turn in which every permission is allowed: why it stopped, and what was said.
+/// Runs a turn in which every permission is allowed; returns the stop reason and the text.
 #[track_caller]
 pub(crate) fn turn(editor: &mut Editor, session: &str) -> (Value, String) {
-    let before = editor.heard().len();
+    let before = editor.received().len();
     let prompt = prompted(editor, session, "Please do as the script says.");
-    let answer = loop {
-        let message = editor.hear("the end of the turn", |message| {
+    let respond = loop {
+        let message = editor.wait_for("the end of the turn", |message| {
             let is_answer = message["id"] == prompt && message.get("method").is_none();
             is_answer || message["method"] == "session/request_permission"
         });
@@ -41,12 +41,12 @@ pub(crate) fn turn(editor: &mut Editor, session: &str) -> (Value, String) {
             Some(_) => decide(editor, &message, "allow_once"),
         }
     };
-    let heard = editor.heard();
-    assert!(answer.get("error").is_none(), "{answer}");
-    (answer["result"]["stopReason"].clone(), said(&heard[before..]))
+    let received = editor.received();
+    assert!(respond.get("error").is_none(), "{respond}");
+    (respond["result"]["stopReason"].clone(), said(&received[before..]))
 }
 
-/// Why a turn has stopped that was cancelled, in the agent's word.
+/// The stop reason of a cancelled turn.
 fn after_cancel(agent: Agent) -> &'static str {
     match agent {
         Agent::Openhands => "end_turn",
@@ -57,79 +57,80 @@ fn after_cancel(agent: Agent) -> &'static str {
 #[test]
 #[ignore = "container: cargo xtask test agents"]
 fn an_editor_allows_cancels_and_goes_on_in_one_session() {
-    let story = "an_editor_allows_cancels_and_goes_on_in_one_session";
+    let test = "an_editor_allows_cancels_and_goes_on_in_one_session";
     let script = Script::new().shell(MAKE).say("First it is made.").shell(MAKE).say("Last of all.");
-    for (site, model) in sites(story, &script) {
-        let name = site.name();
-        let mut editor = editor(&site, "log");
+    for (fixture, model) in fixtures(test, &script) {
+        let name = fixture.name();
+        let mut editor = editor(&fixture, "log");
         introduced(&mut editor);
-        let session = opened(&mut editor, &site);
+        let session = opened(&mut editor, &fixture);
 
         let (why, text) = turn(&mut editor, &session);
         assert_eq!(why, "end_turn", "{name}");
         assert!(text.trim_end().ends_with("First it is made."), "{name}: {text}");
         assert!(model.results()[0].output.contains(MADE), "{name}: {:?}", model.results());
-        assert!(has_run(&site), "{name}");
+        assert!(has_run(&fixture), "{name}");
 
         let prompt = prompted(&mut editor, &session, "Once more, please.");
-        let asked = permission(&mut editor);
-        editor.tell("session/cancel", &json!({"sessionId": session}));
-        let cancelled = editor.answered(prompt).unwrap();
-        assert_eq!(cancelled["stopReason"], after_cancel(site.agent), "{name}");
-        // The editor's own answer comes after ours, and reaches nobody.
-        decide(&mut editor, &asked, "allow_once");
+        let last_id = permission(&mut editor);
+        editor.notify("session/cancel", &json!({"sessionId": session}));
+        let cancelled = editor.response(prompt).unwrap();
+        assert_eq!(cancelled["stopReason"], after_cancel(fixture.agent), "{name}");
+        // Sent after aifo's own answer; reaches no agent.
+        decide(&mut editor, &last_id, "allow_once");
 
-        // What was cancelled the agent has reported to its model, or the model has it done again.
+        // The agent has reported the cancelled call to its model, otherwise the model would repeat
+        // it.
         let (why, text) = turn(&mut editor, &session);
         assert_eq!(why, "end_turn", "{name}");
         assert!(text.trim_end().ends_with("Last of all."), "{name}: {text}");
         assert!(!text.contains("First"), "{name}: {text}");
 
-        let heard = editor.heard();
-        assert!(heard.iter().all(Value::is_object), "{name}: {heard:?}");
-        let outcome = editor.leave();
+        let received = editor.received();
+        assert!(received.iter().all(Value::is_object), "{name}: {received:?}");
+        let outcome = editor.finish();
         assert_eq!(outcome.code(), Some(0), "{name}: {}", outcome.stderr);
-        site.is_clean();
+        fixture.is_clean();
     }
 }
 
 #[test]
 #[ignore = "container: cargo xtask test agents"]
 fn an_editor_that_leaves_while_a_permission_waits_takes_all_along() {
-    let story = "an_editor_that_leaves_while_a_permission_waits_takes_all_along";
+    let test = "an_editor_that_leaves_while_a_permission_waits_takes_all_along";
     let script = Script::new().say("Here we are.").shell(MAKE).say("Nobody hears this.");
-    for (site, _model) in sites(story, &script) {
-        let name = site.name();
-        let mut first = editor(&site, "first");
+    for (fixture, _model) in fixtures(test, &script) {
+        let name = fixture.name();
+        let mut first = editor(&fixture, "first");
         let agent = introduced(&mut first);
         assert_eq!(agent["agentCapabilities"]["loadSession"], true, "{name}: {agent}");
-        let session = opened(&mut first, &site);
+        let session = opened(&mut first, &fixture);
         let (_, text) = turn(&mut first, &session);
         assert!(text.trim_end().ends_with("Here we are."), "{name}: {text}");
-        assert_eq!(first.leave().code(), Some(0), "{name}");
-        site.is_clean();
+        assert_eq!(first.finish().code(), Some(0), "{name}");
+        fixture.is_clean();
 
-        let_it_be_loadable(site.agent);
-        let mut second = editor(&site, "second");
+        wait_until_loadable(fixture.agent);
+        let mut second = editor(&fixture, "second");
         introduced(&mut second);
-        let load = json!({"sessionId": session, "cwd": site.workspace(), "mcpServers": []});
-        let load = second.ask("session/load", &load);
-        second.answered(load).unwrap_or_else(|e| panic!("{name}: {e} {}", second.stderr()));
+        let load = json!({"sessionId": session, "cwd": fixture.workspace(), "mcpServers": []});
+        let load = second.request("session/load", &load);
+        second.response(load).unwrap_or_else(|e| panic!("{name}: {e} {}", second.stderr()));
         prompted(&mut second, &session, "Go on, please.");
         permission(&mut second);
-        let outcome = second.leave();
+        let outcome = second.finish();
         assert_eq!(outcome.code(), Some(0), "{name}: {}", outcome.stderr);
-        site.is_clean();
-        assert!(!has_run(&site), "{name}");
+        fixture.is_clean();
+        assert!(!has_run(&fixture), "{name}");
 
-        let lines = log(&site, "second");
-        let asked = lines.iter().map(|line| &line["frame"]);
-        let asked = asked.filter(|frame| frame["method"] == "session/request_permission");
-        let asked: Vec<_> = asked.map(|frame| &frame["id"]).collect();
-        assert_eq!(asked.len(), 1, "{name}: {asked:?}");
+        let lines = log(&fixture, "second");
+        let last_id = lines.iter().map(|line| &line["frame"]);
+        let last_id = last_id.filter(|frame| frame["method"] == "session/request_permission");
+        let last_id: Vec<_> = last_id.map(|frame| &frame["id"]).collect();
+        assert_eq!(last_id.len(), 1, "{name}: {last_id:?}");
         let answers = lines.iter().filter(|line| line["dir"] == "out").map(|line| &line["frame"]);
         let answers: Vec<_> = answers
-            .filter(|frame| frame.get("method").is_none() && frame["id"] == *asked[0])
+            .filter(|frame| frame.get("method").is_none() && frame["id"] == *last_id[0])
             .map(|frame| &frame["result"]["outcome"]["outcome"])
             .collect();
         assert_eq!(answers, ["cancelled"], "{name}");
@@ -139,21 +140,25 @@ fn an_editor_that_leaves_while_a_permission_waits_takes_all_along() {
 #[test]
 #[ignore = "container: cargo xtask test agents"]
 fn a_session_that_is_not_there_cannot_be_loaded() {
-    let story = "a_session_that_is_not_there_cannot_be_loaded";
-    for (site, _model) in sites(story, &Script::new().say("Here we are.")) {
-        let name = site.name();
-        let mut editor = editor(&site, "log");
+    let test = "a_session_that_is_not_there_cannot_be_loaded";
+    for (fixture, _model) in fixtures(test, &Script::new().say("Here we are.")) {
+        let name = fixture.name();
+        let mut editor = editor(&fixture, "log");
         introduced(&mut editor);
         let nobody = "00000000-0000-4000-8000-000000000000";
-        let load = json!({"sessionId": nobody, "cwd": site.workspace(), "mcpServers": []});
-        let load = editor.ask("session/load", &load);
-        let loaded = editor.answered(load);
-        assert_eq!(loaded.is_err(), knows_its_sessions(site.agent), "{name}: {loaded:?}");
-        // And it is as good an agent as before.
-        let session = opened(&mut editor, &site);
+        let load = json!({"sessionId": nobody, "cwd": fixture.workspace(), "mcpServers": []});
+        let load = editor.request("session/load", &load);
+        let loaded = editor.response(load);
+        assert_eq!(
+            loaded.is_err(),
+            fails_for_unknown_sessions(fixture.agent),
+            "{name}: {loaded:?}"
+        );
+        // The agent still works.
+        let session = opened(&mut editor, &fixture);
         let (_, text) = turn(&mut editor, &session);
         assert!(text.trim_end().ends_with("Here we are."), "{name}: {text}");
-        assert_eq!(editor.leave().code(), Some(0), "{name}");
-        site.is_clean();
+        assert_eq!(editor.finish().code(), Some(0), "{name}");
+        fixture.is_clean();
     }
 }

@@ -1,5 +1,5 @@
-"""An editor that is made with the package `agent-client-protocol`: it starts an agent, has it do one
-thing, allows what that asks for, and prints what it has seen as JSON."""
+"""An editor built with the package `agent-client-protocol`: starts an agent, runs one prompt, allows every
+permission request, and prints what it received as JSON."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from acp import schema
 
 
 class Editor:
-    """What an agent asks of its editor."""
+    """Requests of an agent to its editor."""
 
     def __init__(self):
         self.text = ""
@@ -35,10 +35,10 @@ class Editor:
 
 async def main(folder, program, *args):
     editor = Editor()
-    # Without being told, the package passes on next to nothing of the environment.
+    # By default the package passes hardly any environment variables.
     env = dict(os.environ)
-    # And by itself it reads no line of more than 64 KiB; qwen writes one of half a megabyte.
-    # It would kill the agent after four seconds, which a machine that is busy may take.
+    # Its default limit on lines is 64 KiB; qwen writes one of half a megabyte. By default it kills the
+    # agent after four seconds, which is too short for a busy machine.
     pipes = {"limit": 32 * 1024 * 1024, "shutdown_timeout": 60.0}
     started = acp.spawn_agent_process(editor, program, *args, env=env, transport_kwargs=pipes)
     async with started as (agent, process):

@@ -1,4 +1,4 @@
-//! An editor that others have made: the Python package `agent-client-protocol`.
+//! A third-party client: the Python package `agent-client-protocol`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use aifo_tests::model::Script;
 use aifo_tests::{Editor, Outcome, Running, Scratch};
 use serde_json::Value;
 
-use super::{MADE, MAKE, has_run, sites};
+use super::{MADE, MAKE, fixtures, has_run};
 
 const PACKAGE: &str = "agent-client-protocol==0.12.1";
 
-/// A python that has the package; `None` where it cannot be had, and then the story is named.
-fn python(story: &str, folder: &Path) -> Option<PathBuf> {
-    let venv = folder.join("venv");
+/// A python with the package. Without one, reports the test as skipped and returns `None`.
+fn python(test: &str, dir: &Path) -> Option<PathBuf> {
+    let venv = dir.join("venv");
     let made = Outcome::of(Command::new("python3").args(["-m", "venv"]).arg(&venv));
     let python = venv.join("bin/python");
     let install = ["-m", "pip", "install", "--quiet", "--no-input", PACKAGE];
@@ -27,30 +27,31 @@ fn python(story: &str, folder: &Path) -> Option<PathBuf> {
         return Some(python);
     }
     let why = last.stderr.trim().lines().next_back().unwrap_or_default();
-    // Nobody is left to be told that stderr is gone.
-    let _ = writeln!(std::io::stderr(), "skipped: {story}: {PACKAGE} cannot be had: {why}");
+    // A closed stderr does not matter.
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: {PACKAGE} cannot be had: {why}");
     None
 }
 
 #[test]
 #[ignore = "container: cargo xtask test agents"]
 fn an_editor_that_others_have_made_goes_through_a_turn() {
-    let story = "an_editor_that_others_have_made_goes_through_a_turn";
+    let test = "an_editor_that_others_have_made_goes_through_a_turn";
     let script = Script::new().shell(MAKE).say("It is made.");
-    let sites = sites(story, &script);
+    let fixtures = fixtures(test, &script);
     let scratch = Scratch::new();
-    let Some(python) = (!sites.is_empty()).then(|| python(story, scratch.path())).flatten() else {
+    let Some(python) = (!fixtures.is_empty()).then(|| python(test, scratch.path())).flatten()
+    else {
         return;
     };
-    for (site, model) in sites {
-        let name = site.name();
-        let mut acp = site.command("acp");
+    for (fixture, model) in fixtures {
+        let name = fixture.name();
+        let mut acp = fixture.command("acp");
         acp.arg(name);
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/agent_acp/editor.py");
         let mut editor = Command::new(&python);
-        editor.arg(script).arg(site.workspace()).arg(acp.get_program()).args(acp.get_args());
+        editor.arg(script).arg(fixture.workspace()).arg(acp.get_program()).args(acp.get_args());
         editor.env_clear().envs(acp.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        editor.current_dir(site.workspace());
+        editor.current_dir(fixture.workspace());
         let outcome = Running::start(&mut editor).finish_within(Editor::PATIENCE);
         assert_eq!(outcome.code(), Some(0), "{name}: {}", outcome.stderr);
         let seen: Value = serde_json::from_slice(&outcome.stdout).unwrap();
@@ -62,7 +63,7 @@ fn an_editor_that_others_have_made_goes_through_a_turn() {
         assert!(text.trim_end().ends_with("It is made."), "{name}: {seen}");
         let results = model.results();
         assert!(results.iter().any(|it| it.output.contains(MADE)), "{name}: {results:?}");
-        assert!(has_run(&site), "{name}");
-        site.is_clean();
+        assert!(has_run(&fixture), "{name}");
+        fixture.is_clean();
     }
 }

@@ -1,22 +1,22 @@
-//! `aifo-coder prompt`: nobody is at the agent.
+//! Real agents through `aifo-coder prompt`.
 
 use aifo_tests::model::{Agent, Script};
-use aifo_tests::{Editor, Outcome, Running, Site};
+use aifo_tests::{AgentFixture, Editor, Outcome, Running};
 use serde_json::Value;
 
-use super::{MADE, MAKE, has_run, knows_its_sessions, let_it_be_loadable, sites};
+use super::{MADE, MAKE, fails_for_unknown_sessions, fixtures, has_run, wait_until_loadable};
 
-/// What `aifo-coder prompt` left; of its session nothing is.
+/// Runs `aifo-coder prompt`; checks that nothing of its session is left.
 #[track_caller]
-fn prompt(site: &Site, options: &[&str]) -> Outcome {
-    let mut prompt = site.command("prompt");
-    prompt.args(options).args([site.name(), "Please do as the script says."]);
+fn prompt(fixture: &AgentFixture, options: &[&str]) -> Outcome {
+    let mut prompt = fixture.command("prompt");
+    prompt.args(options).args([fixture.name(), "Please do as the script says."]);
     let outcome = Running::start(&mut prompt).finish_within(Editor::PATIENCE);
-    site.is_clean();
+    fixture.is_clean();
     outcome
 }
 
-/// The reports, of which the last one has to be final.
+/// The reports; the last one must be final.
 #[track_caller]
 fn reports(outcome: &Outcome) -> Vec<Value> {
     let text = outcome.text();
@@ -26,7 +26,7 @@ fn reports(outcome: &Outcome) -> Vec<Value> {
     all
 }
 
-/// Those of a type.
+/// The reports of a type.
 fn of_type<'a>(reports: &'a [Value], name: &str) -> Vec<&'a Value> {
     reports.iter().filter(|report| report["type"] == name).collect()
 }
@@ -34,11 +34,11 @@ fn of_type<'a>(reports: &'a [Value], name: &str) -> Vec<&'a Value> {
 #[test]
 #[ignore = "container: cargo xtask test agents"]
 fn what_a_rule_allows_runs_in_its_sidecar_and_the_session_is_gone_on_with() {
-    let story = "what_a_rule_allows_runs_in_its_sidecar_and_the_session_is_gone_on_with";
+    let test = "what_a_rule_allows_runs_in_its_sidecar_and_the_session_is_gone_on_with";
     let script = Script::new().shell(MAKE).say("It is made.").say("It was made before.");
-    for (site, model) in sites(story, &script) {
-        let name = site.name();
-        let outcome = prompt(&site, &["--yes-to", "all", "--format", "json"]);
+    for (fixture, model) in fixtures(test, &script) {
+        let name = fixture.name();
+        let outcome = prompt(&fixture, &["--yes-to", "all", "--format", "json"]);
         let (all, stderr) = (reports(&outcome), &outcome.stderr);
         let last = of_type(&all, "final")[0];
         assert_eq!(outcome.code(), Some(0), "{name}: {last} {stderr}");
@@ -47,43 +47,43 @@ fn what_a_rule_allows_runs_in_its_sidecar_and_the_session_is_gone_on_with() {
         assert!(text.trim_end().ends_with("It is made."), "{name}: {last}");
         let results = model.results();
         assert!(results.iter().any(|it| it.output.contains(MADE)), "{name}: {results:?}");
-        assert!(has_run(&site), "{name}: {last} {stderr}");
-        let asked = of_type(&all, "permission");
-        assert!(!asked.is_empty(), "{name}: {all:?}");
+        assert!(has_run(&fixture), "{name}: {last} {stderr}");
+        let last_id = of_type(&all, "permission");
+        assert!(!last_id.is_empty(), "{name}: {all:?}");
         let decided = of_type(&all, "decision");
-        assert_eq!(decided.len(), asked.len(), "{name}: {all:?}");
+        assert_eq!(decided.len(), last_id.len(), "{name}: {all:?}");
         assert!(decided.iter().all(|it| it["option"].is_string()), "{name}: {decided:?}");
         assert_eq!(of_type(&all, "agent")[0]["loads_sessions"], true, "{name}: {all:?}");
 
-        let_it_be_loadable(site.agent);
-        let resumed = prompt(&site, &["--yes-to", "all", "--resume"]);
+        wait_until_loadable(fixture.agent);
+        let resumed = prompt(&fixture, &["--yes-to", "all", "--resume"]);
         let (text, stderr) = (resumed.text(), &resumed.stderr);
         assert_eq!(resumed.code(), Some(0), "{name}: {text} {stderr}");
         assert!(text.ends_with("It was made before.\n"), "{name}: {text} {stderr}");
-        // What was before is neither printed nor told again.
+        // Earlier turns are neither printed nor sent to the model again.
         assert!(!text.contains("It is made."), "{name}: {text}");
         assert!(!stderr.contains(MAKE) && !stderr.contains("new one"), "{name}: {stderr}");
-        assert!(!has_run(&site), "{name}: {text} {stderr}");
+        assert!(!has_run(&fixture), "{name}: {text} {stderr}");
     }
 }
 
 #[test]
 #[ignore = "container: cargo xtask test agents"]
-fn a_session_that_is_not_there_any_more_is_a_new_one_and_told() {
-    let story = "a_session_that_is_not_there_any_more_is_a_new_one_and_told";
-    for (site, _model) in sites(story, &Script::new().say("Here we are.")) {
-        let name = site.name();
+fn a_missing_session_is_replaced_by_a_new_one_and_reported() {
+    let test = "a_missing_session_is_replaced_by_a_new_one_and_reported";
+    for (fixture, _model) in fixtures(test, &Script::new().say("Here we are.")) {
+        let name = fixture.name();
         let nobody = "--resume=00000000-0000-4000-8000-000000000000";
-        let outcome = prompt(&site, &[nobody]);
+        let outcome = prompt(&fixture, &[nobody]);
         let (text, stderr) = (outcome.text(), &outcome.stderr);
         assert_eq!(outcome.code(), Some(0), "{name}: {text} {stderr}");
         assert!(text.ends_with("Here we are.\n"), "{name}: {text} {stderr}");
-        let is_told = stderr.contains("so it is a new one");
-        assert_eq!(is_told, knows_its_sessions(site.agent), "{name}: {stderr}");
+        let is_reported = stderr.contains("so it is a new one");
+        assert_eq!(is_reported, fails_for_unknown_sessions(fixture.agent), "{name}: {stderr}");
     }
 }
 
-/// The exit code after a denial: some agents take it for the wish to stop.
+/// The exit code after a denial: some agents stop then.
 fn after_denial(agent: Agent) -> i32 {
     match agent {
         Agent::Codex => 7,
@@ -93,19 +93,24 @@ fn after_denial(agent: Agent) -> i32 {
 
 #[test]
 #[ignore = "container: cargo xtask test agents"]
-fn what_nobody_allows_is_denied_told_and_not_run() {
+fn a_call_without_a_rule_is_denied_reported_and_not_run() {
     let script = Script::new().shell(MAKE).say("So be it.");
-    for (site, model) in sites("what_nobody_allows_is_denied_told_and_not_run", &script) {
-        let name = site.name();
-        let outcome = prompt(&site, &[]);
+    for (fixture, model) in
+        fixtures("a_call_without_a_rule_is_denied_reported_and_not_run", &script)
+    {
+        let name = fixture.name();
+        let outcome = prompt(&fixture, &[]);
         let (text, stderr) = (outcome.text(), &outcome.stderr);
-        assert_eq!(outcome.code(), Some(after_denial(site.agent)), "{name}: {text} {stderr}");
-        let told = stderr.lines().find(|line| line.starts_with("aifo-coder: denied "));
-        let told = told.unwrap_or_else(|| panic!("{name}: {stderr}"));
-        // openhands names no command.
-        assert!(told.contains(MAKE) || site.agent == Agent::Openhands, "{name}: {told}");
-        assert!(told.contains("--yes-to ") && told.ends_with(" allows it"), "{name}: {told}");
-        assert!(!has_run(&site), "{name}: {text} {stderr}");
+        assert_eq!(outcome.code(), Some(after_denial(fixture.agent)), "{name}: {text} {stderr}");
+        let message = stderr.lines().find(|line| line.starts_with("aifo-coder: denied "));
+        let message = message.unwrap_or_else(|| panic!("{name}: {stderr}"));
+        // openhands sends no command.
+        assert!(message.contains(MAKE) || fixture.agent == Agent::Openhands, "{name}: {message}");
+        assert!(
+            message.contains("--yes-to ") && message.ends_with(" allows it"),
+            "{name}: {message}"
+        );
+        assert!(!has_run(&fixture), "{name}: {text} {stderr}");
         let results = model.results();
         assert!(results.iter().all(|it| !it.output.contains(MADE)), "{name}: {results:?}");
     }

@@ -1,4 +1,4 @@
-"""Starts an MCP server with hardly any environment, and asks it a thousand times."""
+"""Starts an MCP server with a minimal environment and sends it a thousand requests."""
 import json, os, subprocess, sys
 
 server = subprocess.Popen(

@@ -1,17 +1,17 @@
-//! From the first line to the last: checks, the lock, the terminal, and every way to end.
+//! A session of an agent from start to end: checks, the lock, the terminal, and every ending.
 
 use std::fs;
 use std::process::Command;
 
 use aifo_tests::{
-    Containers, EVERY_TOOL, Engine, Outcome, Running, Signal, Terminal, Tmux, eventually, example,
-    is_alive, possible,
+    ContainerSetup, EVERY_TOOL, Engine, Outcome, Running, Signal, Terminal, Tmux, can_run,
+    eventually, example, is_alive,
 };
 
-use super::{contained, containers, told};
+use super::{contained, containers, printed};
 
-/// What of a session is on its engine, or is a process of ours.
-fn left(engine: &Engine, containers: &Containers) -> Vec<String> {
+/// The session's objects on its engine, and its processes on this machine.
+fn left(engine: &Engine, containers: &ContainerSetup) -> Vec<String> {
     engine.all_of(containers.setup().scratch())
 }
 
@@ -19,12 +19,12 @@ fn left(engine: &Engine, containers: &Containers) -> Vec<String> {
 #[ignore = "container: cargo xtask test docker"]
 fn it_ends_as_its_agent_does() {
     let Some(engine) = Engine::of_run("it_ends_as_its_agent_does") else { return };
-    let containers = Containers::of(&engine);
+    let containers = ContainerSetup::of(&engine);
     let run = |command: &[&str]| Outcome::of(&mut contained(&containers, command));
     run(&["sh", "-c", "exit 7"]).exited(7);
     run(&["sh", "-c", "kill -TERM $$"]).exited(143);
     let outcome = run(&["no-such-agent"]);
-    let absent = "aifo-shim: cannot execute 'no-such-agent': it is not in the agent's image";
+    let absent = "aifo-shim: cannot execute 'no-such-agent': not found in the agent's image";
     assert!(outcome.exited(127).stderr.lines().any(|line| line == absent), "{outcome:?}");
     run(&["/etc/passwd"]).exited(126);
     assert_eq!(left(&engine, &containers), [""; 0]);
@@ -72,12 +72,12 @@ fn it_says_what_holds_and_what_came_of_it() {
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn what_bypasses_us_is_told() {
-    let Some(engine) = Engine::of_run("what_bypasses_us_is_told") else { return };
-    // Behind ours in the order of names, as only somebody who means it would have it.
+fn a_bypass_of_the_shims_is_reported() {
+    let Some(engine) = Engine::of_run("a_bypass_of_the_shims_is_reported") else { return };
+    // Sorts after aifo's own file, which only a deliberate file does.
     let profile = "RUN echo 'PATH=/usr/bin:/bin' >/etc/profile.d/zzz.sh\n";
     let image = engine.build(&format!("FROM {EVERY_TOOL}\n{profile}"));
-    let run = |containers: &Containers, image: &str| {
+    let run = |containers: &ContainerSetup, image: &str| {
         let mut run = containers.command("run");
         Outcome::of(run.args(["--quiet", "--image", image, "--", "echo", "it runs"]))
     };
@@ -87,9 +87,9 @@ fn what_bypasses_us_is_told() {
                    by it bypasses aifo";
     assert_eq!(outcome.only_line(), warning);
 
-    // A sidecar whose tool is not there.
+    // A sidecar that lacks its tool.
     let lacking = engine.build(&format!("FROM {EVERY_TOOL}\nRUN rm /usr/bin/make\n"));
-    let tools = Containers::of(&engine).kind_from("c-cpp", lacking.name());
+    let tools = ContainerSetup::of(&engine).kind_from("c-cpp", lacking.name());
     let outcome = run(&tools, EVERY_TOOL);
     assert_eq!(outcome.exited(0).text(), "it runs\n");
     let line = outcome.only_line();
@@ -116,7 +116,7 @@ fn one_agent_has_the_workspace() {
     assert_eq!(Outcome::of(&mut forced).exited(0).text(), super::MADE);
     fs::write(workspace.join("out"), "").unwrap();
     first.finish().exited(0);
-    assert_eq!(told(&tools, "make"), super::MADE, "the lock went with the first");
+    assert_eq!(printed(&tools, "make"), super::MADE, "the lock went with the first");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn its_terminal_is_the_users() {
     tmux.line("make | cat").expect(super::MADE.trim());
     tmux.resize(100, 30);
     tmux.line("clear; stty size").expect("30 100");
-    // Ctrl-C is the agent's, and what it runs.
+    // Ctrl-C goes to the agent and its children.
     tmux.line("sh -c \"printf 'go%s' ing; sleep 1000\"").expect("going").press(&["C-c"]);
     tmux.line("echo ended with $?").expect("ended with 130");
     tmux.line("exit 3");
@@ -143,13 +143,13 @@ fn its_terminal_is_the_users() {
 #[ignore = "container: cargo xtask test docker"]
 fn the_terminal_is_left_as_it_was() {
     let Some(engine) = Engine::of_run("the_terminal_is_left_as_it_was") else { return };
-    let tools = Containers::of(&engine).switch("--quiet");
+    let tools = ContainerSetup::of(&engine).switch("--quiet");
     let terminal = Terminal::new();
     let before = terminal.modes();
     let raw = "stty raw -echo; printf 'it is raw'; exit 0";
-    let seated = terminal.start(&contained(&tools, &["sh", "-c", raw]));
+    let process = terminal.start(&contained(&tools, &["sh", "-c", raw]));
     terminal.expect("it is raw");
-    assert_eq!(seated.finish(), Ok(0));
+    assert_eq!(process.finish(), Ok(0));
     assert_eq!(terminal.modes(), before);
 }
 
@@ -158,7 +158,7 @@ fn the_terminal_is_left_as_it_was() {
 fn signals_are_passed_on() {
     let Some(engine) = Engine::of_run("signals_are_passed_on") else { return };
     for (signal, name) in [(Signal::SIGTERM, "TERM"), (Signal::SIGHUP, "HUP")] {
-        let tools = Containers::of(&engine);
+        let tools = ContainerSetup::of(&engine);
         let traps =
             format!("trap 'echo got it; exit 5' {name}; echo ready; while :; do sleep 0.1; done");
         let run = Running::start(&mut contained(&tools, &["sh", "-c", &traps]));
@@ -204,8 +204,8 @@ fn a_launcher_that_is_killed_takes_the_agent_along() {
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn an_agent_whose_container_is_killed_has_no_known_ending() {
-    let story = "an_agent_whose_container_is_killed_has_no_known_ending";
-    let Some(engine) = Engine::of_run(story) else { return };
+    let test = "an_agent_whose_container_is_killed_has_no_known_ending";
+    let Some(engine) = Engine::of_run(test) else { return };
     let tools = containers(&engine);
     let run = Running::start(&mut contained(&tools, &["sh", "-c", "echo ready; sleep 1000"]));
     run.expect("ready");
@@ -215,14 +215,14 @@ fn an_agent_whose_container_is_killed_has_no_known_ending() {
     eventually("nothing is left", || left(&engine, &tools).is_empty());
 }
 
-/// As a user whom no other session here has.
+/// As a user without other sessions on this machine.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn it_is_the_caller_outside() {
-    let story = "it_is_the_caller_outside";
-    let Some(engine) = Engine::of_run(story) else { return };
-    // A user without a range of subordinate ids has no podman.
-    if engine.is_podman() || !possible(story, &["setpriv", "--reuid", "1000", "true"]) {
+    let test = "it_is_the_caller_outside";
+    let Some(engine) = Engine::of_run(test) else { return };
+    // Podman needs subordinate ids for the user.
+    if engine.is_podman() || !can_run(test, &["setpriv", "--reuid", "1000", "true"]) {
         return;
     }
     use std::os::unix::fs::{MetadataExt, chown};
@@ -230,11 +230,11 @@ fn it_is_the_caller_outside() {
     let user = ["setpriv", "--reuid", "1000", "--regid", "1000", "--groups", &group];
     let tools = containers(&engine).through(&user);
     let setup = tools.setup();
-    for folder in ["", "workspace", "workspace/Makefile", "home", "run"] {
-        chown(setup.scratch().join(folder), Some(1000), Some(1000)).unwrap();
+    for dir in ["", "workspace", "workspace/Makefile", "home", "run"] {
+        chown(setup.scratch().join(dir), Some(1000), Some(1000)).unwrap();
     }
     let look = "id -u; id -un; echo x >~/x; touch made; make; env -i /bin/bash -lc make";
-    let text = told(&tools, look);
+    let text = printed(&tools, look);
     assert_eq!(text, format!("1000\ncoder\n{0}{0}", super::MADE));
     assert_eq!(fs::metadata(setup.workspace().join("made")).unwrap().uid(), 1000);
 }
@@ -243,7 +243,7 @@ fn it_is_the_caller_outside() {
 #[ignore = "container: cargo xtask test docker"]
 fn what_cannot_be_had_starts_nothing() {
     let Some(engine) = Engine::of_run("what_cannot_be_had_starts_nothing") else { return };
-    let refused = |containers: &Containers, args: &[&str], code: i32, says: &[&str]| {
+    let refused = |containers: &ContainerSetup, args: &[&str], code: i32, says: &[&str]| {
         let outcome = Outcome::of(containers.command("run").args(args));
         outcome.exited(code);
         for word in says {
@@ -251,7 +251,7 @@ fn what_cannot_be_had_starts_nothing() {
         }
         assert_eq!(left(&engine, containers), [""; 0]);
     };
-    let tools = || Containers::of(&engine);
+    let tools = || ContainerSetup::of(&engine);
     refused(&tools(), &["codx"], 2, &["there is no agent 'codx'", "did you mean 'codex'?"]);
     refused(
         &tools().env("AIFO_CODER_IMAGE_TAG", "none"),
@@ -271,7 +271,7 @@ fn what_cannot_be_had_starts_nothing() {
         86,
         &["--listen"],
     );
-    // The other engine's word for it is the same.
+    // The local command of the agent prints the same.
     let mut local = Command::new(&aifo_tests::binaries().coder);
     local.args(["run", "--backend", "local", "--image", EVERY_TOOL, "codex"]);
     Outcome::of(&mut local).exited(86);

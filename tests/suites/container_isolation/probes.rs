@@ -1,13 +1,12 @@
-//! What a hostile tool would try, in Python: each prints what it achieved, one finding a line, and
-//! nothing where it achieved nothing.
+//! Attacks of a hostile tool, in Python: each prints a line per success and nothing otherwise.
 
-/// Sockets anywhere in the file system that somebody could connect to.
+/// Sockets in the file system that accept connections.
 pub(crate) const SOCKETS: &str = r#"
 import os, stat
-for folder, folders, files in os.walk("/"):
-    folders[:] = [f for f in folders if os.path.join(folder, f) not in ("/proc", "/sys")]
+for directory, directories, files in os.walk("/"):
+    directories[:] = [f for f in directories if os.path.join(directory, f) not in ("/proc", "/sys")]
     for name in files:
-        path = os.path.join(folder, name)
+        path = os.path.join(directory, name)
         try:
             if stat.S_ISSOCK(os.lstat(path).st_mode):
                 print("socket", path)
@@ -18,13 +17,13 @@ for folder, folders, files in os.walk("/"):
 /// Files of this name anywhere.
 pub(crate) const MARKER: &str = r#"
 import os, sys
-for folder, folders, files in os.walk("/"):
-    folders[:] = [f for f in folders if os.path.join(folder, f) not in ("/proc", "/sys")]
+for directory, directories, files in os.walk("/"):
+    directories[:] = [f for f in directories if os.path.join(directory, f) not in ("/proc", "/sys")]
     if sys.argv[1] in files:
-        print("found", os.path.join(folder, sys.argv[1]))
+        print("found", os.path.join(directory, sys.argv[1]))
 "#;
 
-/// Leaves a file of this name where uv unpacks what it downloads.
+/// Creates a file of this name where uv unpacks downloads.
 pub(crate) const PLANT: &str = r#"
 import os, sys
 directory = os.environ["UV_CACHE_DIR"]
@@ -32,7 +31,7 @@ os.makedirs(directory, exist_ok=True)
 open(os.path.join(directory, sys.argv[1]), "w").close()
 "#;
 
-/// Everything that is mounted, but for what makes up a container on any engine.
+/// All mounts except those of every container.
 pub(crate) const MOUNTS: &str = r#"
 engines = ("/proc", "/sys", "/dev", "/run/.containerenv", "/run/secrets")
 for line in open("/proc/self/mountinfo"):
@@ -41,7 +40,7 @@ for line in open("/proc/self/mountinfo"):
         print(path)
 "#;
 
-/// Rights that the probe or the first process has.
+/// Rights of the probe or of process 1.
 pub(crate) const RIGHTS: &str = r#"
 for pid in ("self", "1"):
     status = dict(line.split(":", 1) for line in open(f"/proc/{pid}/status"))
@@ -54,7 +53,7 @@ for pid in ("self", "1"):
         print(pid, "is not filtered")
 "#;
 
-/// How many processes could be started, up to a bound; it fails if that was not reached.
+/// The number of processes that can be started, up to a bound; fails unless the bound is reached.
 pub(crate) const BOMB: &str = r#"
 import os, signal, sys
 pids, code = [], 0
@@ -74,14 +73,14 @@ print(len(pids))
 sys.exit(code)
 "#;
 
-/// Holds so many MiB of memory.
+/// Allocates this many MiB.
 pub(crate) const HOG: &str = r#"
 import sys
 held = [bytes(b"x" * (1 << 20)) for _ in range(int(sys.argv[1]))]
 print(len(held))
 "#;
 
-/// Changes to the folder of the runner's socket and to the runner itself.
+/// Changes to the directory of the runner's socket and to the runner.
 pub(crate) const REBIND: &str = r#"
 import os, socket, sys
 def attempt(what, act):
@@ -92,15 +91,15 @@ def attempt(what, act):
         pass
 def bind(path):
     socket.socket(socket.AF_UNIX).bind(path)
-folder, runner = sys.argv[1:]
-for name in os.listdir(folder):
+directory, runner = sys.argv[1:]
+for name in os.listdir(directory):
     print("there is", name)
-    attempt(f"removed {name}", lambda: os.unlink(os.path.join(folder, name)))
+    attempt(f"removed {name}", lambda: os.unlink(os.path.join(directory, name)))
 for name in ("control", "exec.sock"):
-    attempt(f"bound {name}", lambda: bind(os.path.join(folder, name)))
-attempt("made a file", lambda: open(os.path.join(folder, "file"), "w"))
-attempt("renamed the folder", lambda: os.rename(folder, folder + ".old"))
-attempt("removed the folder", lambda: os.rmdir(folder))
+    attempt(f"bound {name}", lambda: bind(os.path.join(directory, name)))
+attempt("made a file", lambda: open(os.path.join(directory, "file"), "w"))
+attempt("renamed the directory", lambda: os.rename(directory, directory + ".old"))
+attempt("removed the directory", lambda: os.rmdir(directory))
 attempt("wrote to the runner", lambda: open(runner, "r+b"))
 attempt("removed the runner", lambda: os.unlink(runner))
 # Root's own file system, if the caller is root: the path may go, the runner does not need it.
@@ -110,7 +109,7 @@ except OSError:
     pass
 "#;
 
-/// A hold on a process: its memory, descriptors and environment, and a debugger's.
+/// Access to a process: memory, descriptors, environment, ptrace.
 pub(crate) const GRASP: &str = r#"
 import ctypes, os, signal, sys
 pid = int(sys.argv[1])
@@ -133,7 +132,7 @@ if libc.ptrace(PTRACE_SEIZE, pid, None, None) == 0:
     libc.ptrace(PTRACE_DETACH, pid, None, None)
 "#;
 
-/// Every signal that could end or stop a process, sent to the first one.
+/// Signals that could end or stop process 1.
 pub(crate) const SIGNALS: &str = r#"
 import os, signal
 for number in signal.valid_signals() - {signal.SIGCHLD, signal.SIGCONT, signal.SIGWINCH, signal.SIGURG}:
@@ -143,7 +142,7 @@ for number in signal.valid_signals() - {signal.SIGCHLD, signal.SIGCONT, signal.S
         pass
 "#;
 
-/// Serves one byte to whoever connects, and tells its port in a file.
+/// Sends one byte to each client; writes its port to a file.
 pub(crate) const SERVER: &str = r#"
 import os, socket, sys
 server = socket.create_server(("0.0.0.0", 0))
@@ -164,7 +163,7 @@ except OSError:
     pass
 "#;
 
-/// The address that the way out leads to.
+/// The default gateway's address.
 pub(crate) const GATEWAY: &str = r#"
 import socket
 for line in open("/proc/net/route").readlines()[1:]:
@@ -173,7 +172,7 @@ for line in open("/proc/net/route").readlines()[1:]:
         print(socket.inet_ntoa(bytes.fromhex(gateway)[::-1]))
 "#;
 
-/// The network devices that are not the loopback, and the routes.
+/// The network devices except loopback, and the routes.
 pub(crate) const DEVICES: &str = r#"
 import socket
 for _, name in socket.if_nameindex():
@@ -194,11 +193,11 @@ def look(path):
                 print("found in", path)
     except OSError:
         pass
-for folder, folders, files in os.walk("/"):
-    folders[:] = [f for f in folders if os.path.join(folder, f) not in ("/proc", "/sys", "/dev")]
+for directory, directories, files in os.walk("/"):
+    directories[:] = [f for f in directories if os.path.join(directory, f) not in ("/proc", "/sys", "/dev")]
     for name in files:
-        path = os.path.join(folder, name)
-        if os.path.isfile(path) and not folder.startswith(("/usr/lib", "/usr/bin", "/usr/share")):
+        path = os.path.join(directory, name)
+        if os.path.isfile(path) and not directory.startswith(("/usr/lib", "/usr/bin", "/usr/share")):
             look(path)
 for pid in filter(str.isdigit, os.listdir("/proc")):
     for name in ("environ", "cmdline"):

@@ -1,17 +1,17 @@
-//! A client that breaks the protocol loses its tool; nobody else hears of it.
+//! A protocol error ends the client's tool and affects no other client.
 
 use std::fs;
 
 use aifo_tests::frames::{Frame, MAX_PAYLOAD, WINDOW, credit, data, frame, kind, stream, string};
 use aifo_tests::{
-    Client, DEADLINE, Footprint, Session, Sidecar, Stdio, census, eventually, eventually_within,
-    fresh_id,
+    Client, DEADLINE, ResourceUsage, Session, Sidecar, Stdio, eventually, eventually_within,
+    fresh_id, tagged_processes,
 };
 
 use crate::random::Random;
 use crate::{session, sh};
 
-/// What has to go on undisturbed: the processes of a session, and a call that runs all the while.
+/// The processes of a session and a running call, which must stay undisturbed.
 struct Bystander<'a> {
     session: &'a Session,
     sidecars: Vec<Sidecar>,
@@ -26,7 +26,7 @@ impl<'a> Bystander<'a> {
         Bystander { session, sidecars: session.sidecars(), client }
     }
 
-    /// Still there, and still carrying bytes.
+    /// Checks that they still run and the call still carries bytes.
     #[track_caller]
     fn check(&mut self, after: &str) {
         let line = format!("after {after}\n").into_bytes();
@@ -36,7 +36,7 @@ impl<'a> Bystander<'a> {
     }
 }
 
-/// A `Start` as the proxy sends it, for a tool that would leave a file.
+/// A `Start` as the proxy sends it, for a tool that would create a file.
 fn start_frame(session: &Session) -> Vec<u8> {
     let invocation = sh(session, "touch started").stdout(Stdio::Null).stderr(Stdio::Null);
     let head = [&[0, 0, 0, 7, 0][..], &string("smuggled"), &[0, 0, 0]].concat();
@@ -44,7 +44,7 @@ fn start_frame(session: &Session) -> Vec<u8> {
 }
 
 #[test]
-fn whoever_breaks_the_protocol_loses_its_tool() {
+fn a_protocol_error_ends_the_tool() {
     let session = session();
     let mut bystander = Bystander::new(&session);
     let serial = [0, 0, 0, 1];
@@ -94,27 +94,27 @@ fn whoever_breaks_the_protocol_loses_its_tool() {
         let (mut client, started) = Client::start(&session, call);
         let ready = client.expect("ready\n");
         assert_eq!((ready.as_str(), started.stdio), ("ready\n", [2, 2, 2]));
-        // The rows count from zero.
+        // The row may have closed the connection.
         let _ = client.try_send(bytes);
         if what.ends_with("the end") {
             client.half_close();
         }
-        assert_eq!(client.finish().exit, None, "{what}: the connection ends, untold");
-        eventually(&format!("{what}: the tool is gone"), || census(&id).is_empty());
+        assert_eq!(client.finish().exit, None, "{what}: the connection ends without an exit frame");
+        eventually(&format!("{what}: the tool is gone"), || tagged_processes(&id).is_empty());
         bystander.check(what);
     }
     assert!(!fs::exists(session.file("started")).unwrap(), "no frame of a client starts anything");
     let lost = session.log_lines(&["disconnect exec_id="]);
-    assert_eq!(lost.len(), 33, "each is told: {lost:?}");
+    assert_eq!(lost.len(), 33, "each is logged: {lost:?}");
 }
 
-/// The seed of the random frames below, the same for every run.
+/// The seed of the random frames, the same for every run.
 const SEED: u64 = 3;
 const CLIENTS: usize = 320;
-/// As many at a time, so that their ladders are climbed at a time, too.
+/// Concurrent clients, so that their signal escalations overlap.
 const CROWD: usize = 32;
 
-/// What a client might send that has lost its mind.
+/// Random frames.
 fn noise(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..random.below(8) {
@@ -141,10 +141,10 @@ fn noise(random: &mut Random) -> Vec<u8> {
 }
 
 #[test]
-fn random_frames_disturb_nobody() {
+fn random_frames_disturb_no_other_client() {
     let session = session();
     let mut bystander = Bystander::new(&session);
-    let before = Footprint::of(&session);
+    let before = ResourceUsage::of(&session);
     let mut ids = Vec::new();
     for round in 0..CLIENTS / CROWD {
         let mut crowd = Vec::new();
@@ -160,13 +160,13 @@ fn random_frames_disturb_nobody() {
         }
         bystander.check(&format!("round {round}"));
     }
-    // A tool that was stopped hears neither INT nor TERM; KILL comes after three seconds.
+    // A stopped tool handles neither INT nor TERM; KILL follows after three seconds.
     eventually_within(2 * DEADLINE, "every tool is gone", || {
-        ids.retain(|id| !census(id).is_empty());
+        ids.retain(|id| !tagged_processes(id).is_empty());
         ids.is_empty()
     });
     eventually("no fd and no process is gained", || {
-        let now = Footprint::of(&session);
+        let now = ResourceUsage::of(&session);
         now.has_no_more_fds_than(&before) && now.processes == before.processes
     });
     bystander.check("all of them");

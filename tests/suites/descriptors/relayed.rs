@@ -1,4 +1,4 @@
-//! Bytes that travel as frames: they all arrive, and nobody is held up who need not be.
+//! Relayed bytes: all arrive, and streams do not block each other.
 
 use std::fs::{self, File};
 use std::io::{self, Write, pipe};
@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 
 use aifo_tests::frames::{Frame, WINDOW, credit, data, frame, kind, stream};
 use aifo_tests::{
-    Client, Noise, Running, Signal, Stdio, census, eventually, fresh_id, is_stopped, is_zombie,
-    passes_descriptors, send_signal,
+    Client, RandomBytes, Running, Signal, Stdio, eventually, fresh_id, is_stopped, is_zombie,
+    passes_descriptors, send_signal, tagged_processes,
 };
 
 use crate::{in_sh, session, sh};
@@ -21,7 +21,7 @@ const TSTP: u8 = 20;
 
 const STDIN_ENDS: [u8; 1] = [stream::STDIN];
 
-/// More than every buffer on the way, in pieces as odd as they come.
+/// More than all buffers hold, in odd pieces.
 #[test]
 fn bulk_arrives_both_ways_as_it_was_sent() {
     const TOTAL: u64 = 64 << 20;
@@ -29,7 +29,7 @@ fn bulk_arrives_both_ways_as_it_was_sent() {
     let (mut client, started) =
         Client::start(&session, sh(&session, "exec cat").stdin(Stdio::Relayed));
     assert_eq!(started.stdio, [2, 2, 2]);
-    let (mut sent, mut received) = (Noise::new(1), Noise::new(1));
+    let (mut sent, mut received) = (RandomBytes::new(1), RandomBytes::new(1));
     let mut may_send = WINDOW;
     let mut is_closed = false;
     let exit = loop {
@@ -46,7 +46,7 @@ fn bulk_arrives_both_ways_as_it_was_sent() {
         match client.frame_by(997).expect("the connection lasts to the end") {
             Frame::Data(stream::STDOUT, bytes) => {
                 received.check(&bytes);
-                // Behind the last of it the connection may be closed.
+                // The connection may be closed after the last one.
                 let _ = client.try_send(credit(stream::STDOUT, bytes.len()));
             }
             Frame::Credit(stream::STDIN, bytes) => may_send += bytes,
@@ -59,14 +59,14 @@ fn bulk_arrives_both_ways_as_it_was_sent() {
     assert_eq!((received.position(), exit.ending, exit.taken), (TOTAL, Ok(0), TOTAL));
 }
 
-/// How much a process has written so far.
+/// The number of bytes a process has written.
 fn written_by(pid: i32) -> usize {
     let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
     let written = io.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok());
     written.unwrap_or_default()
 }
 
-/// Takes a whole window of stdout and grants nothing.
+/// Reads a whole window of stdout and grants no credit.
 #[track_caller]
 fn take_a_window(client: &mut Client) {
     let mut taken = 0;
@@ -77,9 +77,9 @@ fn take_a_window(client: &mut Client) {
     assert_eq!(taken, WINDOW, "and not a byte more");
 }
 
-/// Neither a window that is full nor a socket that nobody reads keeps a signal back.
+/// Neither a full window nor an unread socket delays a signal.
 #[test]
-fn a_signal_passes_output_that_nobody_takes() {
+fn a_signal_overtakes_unread_output() {
     let session = session();
     for reads in [false, true] {
         let id = fresh_id();
@@ -89,7 +89,7 @@ fn a_signal_passes_output_that_nobody_takes() {
             take_a_window(&mut client);
         }
         client.send(frame(kind::SIGNAL, [TERM]));
-        eventually("the tool has ended", || census(&id).is_empty());
+        eventually("the tool has ended", || tagged_processes(&id).is_empty());
         if reads {
             client.send(credit(stream::STDOUT, WINDOW));
         }
@@ -100,7 +100,7 @@ fn a_signal_passes_output_that_nobody_takes() {
     }
 }
 
-/// stdout is full and stands still; stderr and stdin go on.
+/// stdout is blocked; stderr and stdin continue.
 #[test]
 fn one_stream_does_not_hold_up_another() {
     let session = session();
@@ -117,7 +117,7 @@ fn one_stream_does_not_hold_up_another() {
 }
 
 #[test]
-fn a_tool_whose_output_nobody_wants_meets_a_closed_pipe() {
+fn a_tool_whose_output_is_not_read_gets_a_closed_pipe() {
     let session = session();
     let (mut client, _) = Client::start(&session, sh(&session, "exec yes"));
     client.frame().expect("it prints");
@@ -125,9 +125,9 @@ fn a_tool_whose_output_nobody_wants_meets_a_closed_pipe() {
     assert_eq!(client.finish().ending(), Err(PIPE));
 
     let script = "read go; echo to nobody || echo told $? >&2";
-    for (script, ending, told) in [
+    for (script, ending, printed) in [
         (script.to_owned(), Err(PIPE), ""),
-        // Whoever ignores the signal gets the error.
+        // A tool that ignores SIGPIPE gets the error.
         (format!("trap '' PIPE; {script}"), Ok(0), "told 1\n"),
     ] {
         let call = sh(&session, &script).stdin(Stdio::Relayed);
@@ -136,12 +136,12 @@ fn a_tool_whose_output_nobody_wants_meets_a_closed_pipe() {
         let finished = client.finish();
         assert_eq!((finished.text().as_str(), finished.ending()), ("", ending));
         let error = String::from_utf8_lossy(&finished.stderr);
-        assert!(error.ends_with(told), "{error}");
+        assert!(error.ends_with(printed), "{error}");
     }
 }
 
 #[test]
-fn a_tool_that_closes_its_input_is_told_of() {
+fn a_tool_that_closes_its_input_is_reported() {
     let session = session();
     let script = "exec <&-; echo closed; exec sleep 1000";
     let (mut client, _) = Client::start(&session, sh(&session, script).stdin(Stdio::Relayed));
@@ -153,7 +153,7 @@ fn a_tool_that_closes_its_input_is_told_of() {
     assert_eq!(client.finish().ending(), Err(TERM));
 }
 
-/// So that a client can put back what it read ahead from a file.
+/// A client needs the count to restore a file's offset.
 #[test]
 fn what_a_tool_took_is_counted() {
     let session = session();
@@ -177,7 +177,7 @@ fn what_a_tool_took_is_counted() {
     }
 }
 
-/// It came while the tool ended, so the tool cannot have read it.
+/// Input that arrives while the tool ends was not read by it.
 #[test]
 fn what_comes_after_the_tools_end_is_not_taken() {
     let session = session();
@@ -190,12 +190,12 @@ fn what_comes_after_the_tools_end_is_not_taken() {
     eventually("the tool has ended", || is_zombie(started.pid));
     client.send(data(stream::STDIN, &[b'x'; 1000]));
     send_signal(runner, Signal::SIGCONT);
-    let exit = client.finish().exit.expect("it is told");
+    let exit = client.finish().exit.expect("there is an exit frame");
     assert_eq!((exit.ending, exit.taken), (Err(9), 0));
 }
 
 #[test]
-fn a_stop_is_told_with_the_signals_before_it() {
+fn a_stop_is_reported_after_the_signals_before_it() {
     let session = session();
     let (mut client, started) = Client::start(&session, sh(&session, "exec sleep 1000"));
     for resumed in 0..3 {
@@ -209,7 +209,7 @@ fn a_stop_is_told_with_the_signals_before_it() {
     assert_eq!(client.finish().ending(), Err(TERM));
 }
 
-/// Passed descriptors take no part in it.
+/// Passed descriptors need no frames.
 #[test]
 fn what_is_passed_needs_no_frames() {
     if !passes_descriptors("what_is_passed_needs_no_frames") {
@@ -227,7 +227,7 @@ fn what_is_passed_needs_no_frames() {
     assert_eq!((exit.ending, exit.taken), (Ok(0), 0));
 }
 
-/// What the shim has as stdin, and what a tool reads of it.
+/// The shim's stdin, and the bytes that a tool reads.
 #[test]
 fn a_shim_carries_whatever_it_has() {
     let session = session();
@@ -250,7 +250,7 @@ fn a_shim_carries_whatever_it_has() {
     }
 }
 
-/// A shim that has read ahead leaves a file where the tool stopped reading it.
+/// After a relayed file was read ahead, its offset is where the tool stopped.
 #[test]
 fn a_relayed_file_is_read_no_further_than_the_tool_did() {
     let session = session();

@@ -1,4 +1,4 @@
-//! What comes with a request, and who has it then.
+//! Descriptors of a request, and the processes that hold them afterwards.
 
 use std::fs::{self, File};
 use std::io::{PipeWriter, Write, pipe};
@@ -10,19 +10,19 @@ use std::path::PathBuf;
 
 use aifo_tests::frames::{data, frame, kind, stream};
 use aifo_tests::{
-    Client, Footprint, Invocation, Session, Stdio, eventually, fresh_id, passes_descriptors,
+    Client, Invocation, ResourceUsage, Session, Stdio, eventually, fresh_id, passes_descriptors,
 };
 use nix::libc::O_PATH;
 use nix::pty::openpty;
 
 use crate::{session, sh};
 
-/// What the kernel calls an open file, the same for all who have it.
+/// The kernel's name of an open file, the same for all its holders.
 fn name_of(fd: impl AsFd) -> PathBuf {
     fs::read_link(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())).expect("the fd is open")
 }
 
-/// Who of a session has it open.
+/// The processes of a session that have it open.
 fn holders(session: &Session, name: &PathBuf) -> Vec<i32> {
     let all = [session.pid()].into_iter().chain(session.processes());
     let holds = |pid: &i32| {
@@ -34,7 +34,7 @@ fn holders(session: &Session, name: &PathBuf) -> Vec<i32> {
 
 #[track_caller]
 fn check_released(session: &Session, name: &PathBuf) {
-    eventually("nobody has it open any more", || holders(session, name).is_empty());
+    eventually("no process has it open", || holders(session, name).is_empty());
 }
 
 /// A call that declares its first descriptors as passed.
@@ -67,7 +67,7 @@ fn as_many_come_as_are_declared() {
             assert_eq!((answer.status(), answer.exit_code()), (400, Some("86")));
             let reason = match sent {
                 4 => "too many file descriptors".to_owned(),
-                _ => format!("{sent} file descriptors came, the invocation passes {declared}"),
+                _ => format!("received {sent} file descriptors, the invocation names {declared}"),
             };
             assert!(answer.text().starts_with(&format!("bad request: {reason}")), "{answer:?}");
             check_released(&session, &name_of(&writer));
@@ -94,7 +94,7 @@ fn no_other_request_takes_any() {
     assert!(!fs::exists(session.file("ran")).unwrap());
 }
 
-/// A client attaches them to the first byte; a proxy that reads in pieces does not depend on it.
+/// Clients attach them to the first byte, but the proxy does not depend on it.
 #[test]
 fn they_may_come_with_any_byte() {
     if !passes_descriptors("they_may_come_with_any_byte") {
@@ -112,7 +112,7 @@ fn they_may_come_with_any_byte() {
     for first in [0, 1, length / 2, length - 2] {
         let request = call().request(&session).encode();
         let (input, mut feed) = pipe().unwrap();
-        let (mut told, error) = pipe().unwrap();
+        let (mut printed, error) = pipe().unwrap();
         let mut client = Client::connect(&session);
         let (head, rest) = request.split_at(first);
         client.send(head).send_with(&rest[..1], &[input.as_fd()]);
@@ -123,12 +123,12 @@ fn they_may_come_with_any_byte() {
         drop(feed);
         let finished = client.finish();
         assert_eq!((finished.text().as_str(), finished.ending()), ("through\n", Ok(0)));
-        assert_eq!(std::io::read_to_string(&mut told).unwrap(), "error\n", "in the order sent");
+        assert_eq!(std::io::read_to_string(&mut printed).unwrap(), "error\n", "in the order sent");
     }
     source.write_all(b"nobody reads this").expect("the pipe that was never sent is untouched");
 }
 
-/// Refused for every reason there is, or left in the middle.
+/// Calls refused for every reason, or cut off.
 #[test]
 fn a_thousand_refusals_keep_nothing() {
     let session = session();
@@ -155,7 +155,7 @@ fn a_thousand_refusals_keep_nothing() {
         (400, call.clone().with("X-Aifo-Exec-Id", "no id")),
     ];
     let fds = [writer.as_fd(); 3];
-    let before = Footprint::of(&session);
+    let before = ResourceUsage::of(&session);
     for round in 0..1000 {
         let (status, request) = &refused[round % refused.len()];
         let mut client = Client::connect(&session);
@@ -165,20 +165,20 @@ fn a_thousand_refusals_keep_nothing() {
         Client::connect(&session).send_with(&request[..round % request.len() + 1], &fds);
     }
     check_released(&session, &name_of(&writer));
-    eventually("no fd was kept", || Footprint::of(&session).has_no_more_fds_than(&before));
+    eventually("no fd was kept", || ResourceUsage::of(&session).has_no_more_fds_than(&before));
 }
 
 #[test]
-fn whoever_leaves_at_once_takes_everything_along() {
+fn a_client_that_closes_at_once_ends_its_tool() {
     let session = session();
-    let before = Footprint::of(&session);
+    let before = ResourceUsage::of(&session);
     let (_reader, writer) = pipe().unwrap();
     let request = passing(&session, 3, &writer).request(&session).encode();
     for _ in 0..20 {
         Client::connect(&session).send_with(&request, &[writer.as_fd(); 3]);
     }
     check_released(&session, &name_of(&writer));
-    eventually("no fd was kept", || Footprint::of(&session).has_no_more_fds_than(&before));
+    eventually("no fd was kept", || ResourceUsage::of(&session).has_no_more_fds_than(&before));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn only_the_tool_has_what_was_passed() {
         return;
     }
     let session = session();
-    let before = Footprint::of(&session);
+    let before = ResourceUsage::of(&session);
     let file = session.file("output");
     for on_terminal in [false, true] {
         let (_reader, writer) = pipe().unwrap();
@@ -204,7 +204,7 @@ fn only_the_tool_has_what_was_passed() {
         assert_eq!(client.finish().ending(), Err(15));
         names.iter().for_each(|name| check_released(&session, name));
     }
-    eventually("no fd was kept", || Footprint::of(&session).has_no_more_fds_than(&before));
+    eventually("no fd was kept", || ResourceUsage::of(&session).has_no_more_fds_than(&before));
 }
 
 #[test]
@@ -221,9 +221,9 @@ fn a_tool_has_0_1_and_2_and_no_more() {
         fds().stdin(Stdio::Terminal).stderr(Stdio::Null),
     ] {
         let finished = Client::run(&session, call);
-        let told = [finished.text(), String::from_utf8_lossy(&finished.screen).into_owned()];
+        let printed = [finished.text(), String::from_utf8_lossy(&finished.screen).into_owned()];
         let numbers: Vec<_> =
-            told.iter().flat_map(|text| text.lines()).map(|line| &line[..2]).collect();
+            printed.iter().flat_map(|text| text.lines()).map(|line| &line[..2]).collect();
         assert_eq!(numbers, ["0 ", "1 ", "2 "], "{finished:?}");
     }
     let script = "for fd in /proc/$$/fd/*; do [ -h $fd ] && echo ${fd##*/} >&$to; done; :";
@@ -238,8 +238,8 @@ fn a_tool_has_0_1_and_2_and_no_more() {
                 _ => call.stderr(Stdio::Closed),
             },
         );
-        let told = [finished.stdout, finished.stderr].concat();
-        assert_eq!(String::from_utf8_lossy(&told), expected, "without {closed}");
+        let printed = [finished.stdout, finished.stderr].concat();
+        assert_eq!(String::from_utf8_lossy(&printed), expected, "without {closed}");
     }
 }
 
@@ -300,7 +300,7 @@ fn what_may_not_pass_is_relayed() {
     }
 }
 
-/// As stdout and stderr, too.
+/// Also as stdout and stderr.
 #[test]
 fn output_is_relayed_as_well() {
     let session = session();
@@ -315,5 +315,5 @@ fn output_is_relayed_as_well() {
     assert_eq!(started.stdio, [0, 2, 5], "one object stays one");
     assert_eq!(client.finish().text(), "out\nerr\n");
     let untouched = fs::read(session.scratch().join("outside")).unwrap();
-    assert_eq!(untouched, b"", "to write what comes there is the client's work");
+    assert_eq!(untouched, b"", "the client writes the relayed output");
 }

@@ -1,4 +1,4 @@
-//! A script of one command and one word, told in each dialect: whole and as a stream.
+//! A script of one command and one text in each dialect, whole and streamed.
 
 use aifo_tests::Answer;
 use aifo_tests::model::{FakeModel, Script};
@@ -10,7 +10,7 @@ fn model() -> FakeModel {
     FakeModel::start(Script::new().shell("make").say("that was all"))
 }
 
-/// The events of a stream: names, where they have some, and documents.
+/// The events of a stream: names, if any, and documents.
 #[track_caller]
 fn events(answer: &Answer) -> Vec<(String, Value)> {
     assert_eq!((answer.status(), answer.header("Content-Type")), (200, Some("text/event-stream")));
@@ -22,13 +22,13 @@ fn events(answer: &Answer) -> Vec<(String, Value)> {
             None => ("", event),
         };
         let data = data.strip_prefix("data: ").expect("data");
-        // The end of Chat Completions is no document.
+        // The end of a Chat Completions stream is not JSON.
         (name.to_owned(), serde_json::from_str(data).unwrap_or_else(|_| json!(data)))
     };
     events.map(event).collect()
 }
 
-/// The events of a stream, each by its type, which has to be its name.
+/// The events of a stream by type, which must equal the name.
 #[track_caller]
 fn typed(answer: &Answer) -> Vec<(String, Value)> {
     let events = events(answer);
@@ -73,7 +73,7 @@ fn responses() {
     ];
     assert_eq!(names(&stream), expected);
 
-    // A command that goes on is asked after, until it has ended.
+    // A continuing command is polled until it has ended.
     let output =
         |text: &str| json!({"type": "function_call_output", "call_id": "c", "output": text});
     let input = |body: &mut Value, item| body["input"].as_array_mut().expect("a list").push(item);

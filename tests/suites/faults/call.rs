@@ -1,56 +1,56 @@
-//! A call of a shim, at one of its stages.
+//! A shim's call in a given state.
 
 use std::io::{PipeWriter, pipe};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 
 use aifo_tests::{
-    Outcome, Running, Seated, Session, Setup, Signal, Terminal, Tool, argv, census, eventually,
-    fresh_id, is_alive, is_stopped, send_signal,
+    Outcome, Running, Session, SessionSetup, Signal, Terminal, TerminalProcess, Tool, argv,
+    eventually, fresh_id, is_alive, is_stopped, send_signal, tagged_processes,
 };
 
-/// How far a call has come.
+/// The state of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// The tool runs and is silent.
-    Started(Way),
-    /// It prints without end.
-    Printing(Way),
-    /// It waits for its input, which is open and empty.
-    Reading(Way),
-    /// It has a terminal, and the caller's is raw.
+pub(crate) enum CallState {
+    /// The tool runs silently.
+    Started(Transport),
+    /// It prints endlessly.
+    Printing(Transport),
+    /// It reads its input, which is open and empty.
+    Reading(Transport),
+    /// It has a terminal; the caller's terminal is raw.
     OnTerminal,
-    /// Both it and its shim were stopped.
+    /// Both the tool and its shim are stopped.
     Stopped,
 }
 
-/// How the tool has its standard descriptors.
+/// How the standard descriptors are carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Transport {
     Passed,
     Relayed,
 }
 
-pub(crate) const STAGES: [Stage; 8] = [
-    Stage::Started(Way::Passed),
-    Stage::Started(Way::Relayed),
-    Stage::Printing(Way::Passed),
-    Stage::Printing(Way::Relayed),
-    Stage::Reading(Way::Passed),
-    Stage::Reading(Way::Relayed),
-    Stage::OnTerminal,
-    Stage::Stopped,
+pub(crate) const CALL_STATES: [CallState; 8] = [
+    CallState::Started(Transport::Passed),
+    CallState::Started(Transport::Relayed),
+    CallState::Printing(Transport::Passed),
+    CallState::Printing(Transport::Relayed),
+    CallState::Reading(Transport::Passed),
+    CallState::Reading(Transport::Relayed),
+    CallState::OnTerminal,
+    CallState::Stopped,
 ];
 
-/// What a tool does about INT, TERM and HUP.
+/// How a tool handles INT, TERM and HUP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Obeys,
-    /// Only KILL ends it: three seconds up the ladder.
+    /// Only KILL ends it, after three seconds of signal escalation.
     Ignores,
 }
 
-/// A call at some stage.
+/// A call in some state.
 pub(crate) struct Call {
     pub(crate) session: Session,
     pub(crate) id: String,
@@ -61,88 +61,90 @@ pub(crate) struct Call {
 
 pub(crate) enum Caller {
     Piped(Running),
-    Seated(Seated, Terminal),
+    OnTerminal(TerminalProcess, Terminal),
 }
 
 impl Caller {
     pub(crate) fn pid(&self) -> i32 {
         match self {
             Caller::Piped(running) => running.pid(),
-            Caller::Seated(seated, _) => seated.pid(),
+            Caller::OnTerminal(process, _) => process.pid(),
         }
     }
 }
 
 impl Call {
     #[track_caller]
-    pub(crate) fn at(stage: Stage, manner: Manner) -> Self {
-        let setup = Setup::new().kinds(&["c-cpp"]);
+    pub(crate) fn at(state: CallState, manner: Manner) -> Self {
+        let setup = SessionSetup::new().kinds(&["c-cpp"]);
         let session = setup.tool("make", Tool::Link("/bin/sh".into())).start();
         let id = fresh_id();
         let traps = if manner == Manner::Ignores { "trap '' INT TERM HUP;" } else { "" };
-        let work = match stage {
-            Stage::Printing(_) => "while :; do echo line; done",
-            Stage::Reading(_) => "read -r line; exec sleep 1000",
-            Stage::Started(_) | Stage::OnTerminal | Stage::Stopped => "exec sleep 1000",
+        let work = match state {
+            CallState::Printing(_) => "while :; do echo line; done",
+            CallState::Reading(_) => "read -r line; exec sleep 1000",
+            CallState::Started(_) | CallState::OnTerminal | CallState::Stopped => "exec sleep 1000",
         };
         let mut shim = session.shim("make");
         shim.args(["-c", &format!("PATH=/usr/bin:/bin; {traps} echo ready; {work}")]);
         shim.env("AIFO_EXEC_ID", &id);
-        if let Stage::Started(way) | Stage::Printing(way) | Stage::Reading(way) = stage
-            && way == Way::Relayed
+        if let CallState::Started(transport)
+        | CallState::Printing(transport)
+        | CallState::Reading(transport) = state
+            && transport == Transport::Relayed
         {
             shim.env("AIFO_SHIM_RELAY", "1");
         }
         let (input, open) = pipe().expect("the system has pipes");
-        let caller = match stage {
-            Stage::OnTerminal => on_terminal(&shim),
-            // In a group that is not orphaned, as a shell's job is.
+        let caller = match state {
+            CallState::OnTerminal => on_terminal(&shim),
+            // In a process group that is not orphaned, like a shell's job.
             _ => Caller::Piped(Running::start(shim.process_group(0).stdin(input))),
         };
         if let Caller::Piped(running) = &caller {
             running.expect("ready\n");
         }
-        if stage == Stage::Stopped {
+        if state == CallState::Stopped {
             send_signal(caller.pid(), Signal::SIGTSTP);
             eventually("the shim has stopped", || is_stopped(caller.pid()));
         }
         Call { session, id, caller, _input: open }
     }
 
-    /// The processes of the exec: the tool, and a monitor if it has one.
+    /// A process of the exec: the tool, or its monitor.
     pub(crate) fn part(&self, is_monitor: bool) -> i32 {
         let named = |pid: &i32| {
             let name = argv(*pid).into_iter().next().unwrap_or_default();
             name.ends_with("aifo-runner") == is_monitor
         };
-        let parts: Vec<i32> = census(&self.id).into_iter().filter(named).collect();
+        let parts: Vec<i32> = tagged_processes(&self.id).into_iter().filter(named).collect();
         let [part] = parts[..] else { panic!("one of {parts:?}") };
         part
     }
 
-    /// Waits until the caller's process has ended; a tool may hold its output open for longer.
+    /// Waits until the caller's process has ended; a tool may keep its output open for longer.
     #[track_caller]
-    pub(crate) fn wait(&self, stage: Stage) {
-        if stage == Stage::Stopped {
-            // As whoever sees to its jobs does.
+    pub(crate) fn wait(&self, state: CallState) {
+        if state == CallState::Stopped {
+            // As a job-control shell does.
             send_signal(self.caller.pid(), Signal::SIGCONT);
         }
         eventually("the caller has ended", || !is_alive(self.caller.pid()));
     }
 
-    /// Waits for the caller's end: how it ended, and what it said of it.
+    /// Waits for the caller's end; returns its ending and its messages.
     #[track_caller]
-    pub(crate) fn finish(self, stage: Stage) -> (Session, Result<i32, i32>, String) {
-        self.wait(stage);
+    pub(crate) fn finish(self, state: CallState) -> (Session, Result<i32, i32>, String) {
+        self.wait(state);
         let (ending, said) = match self.caller {
             Caller::Piped(running) => {
                 let Outcome { status, stderr, .. } = running.finish();
                 (status.code().ok_or(status.signal().unwrap_or_default()), stderr)
             }
-            Caller::Seated(seated, terminal) => {
-                let ending = seated.finish();
+            Caller::OnTerminal(process, terminal) => {
+                let ending = process.finish();
                 if ending == Ok(125) {
-                    // Whatever it said is shown a moment later.
+                    // Its message arrives a moment later.
                     terminal.expect("unknown");
                 }
                 let said = |line: &&str| line.contains("aifo-shim: ");
@@ -155,13 +157,13 @@ impl Call {
     }
 }
 
-/// The shim on a terminal of its own, once that has been set raw.
+/// The shim on its own terminal, after it has set raw mode.
 #[track_caller]
 fn on_terminal(shim: &Command) -> Caller {
     let terminal = Terminal::sized(80, 24);
     let modes = terminal.modes();
-    let seated = terminal.start(shim);
+    let process = terminal.start(shim);
     terminal.expect("ready");
     eventually("the terminal is raw", || terminal.modes() != modes);
-    Caller::Seated(seated, terminal)
+    Caller::OnTerminal(process, terminal)
 }

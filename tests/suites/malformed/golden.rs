@@ -1,12 +1,12 @@
-//! The requests of the golden transcripts.
+//! Requests from the golden transcripts.
 
 use std::fs;
 use std::path::Path;
 
-/// What the clients of the golden transcripts send, with this token.
+/// The client bytes of the golden transcripts, with this token.
 pub(crate) fn requests(token: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("transcripts");
-    let entries = fs::read_dir(&folder).expect("the transcripts are beside the suites");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("transcripts");
+    let entries = fs::read_dir(&dir).expect("the transcripts are beside the suites");
     let mut files: Vec<_> = entries.map(|entry| entry.expect("it can be listed").path()).collect();
     files.sort();
     let request = |file| {
@@ -17,7 +17,7 @@ pub(crate) fn requests(token: &str) -> Vec<Vec<u8>> {
     files.iter().map(request).collect()
 }
 
-/// The escapes that the transcripts use, those of a Rust byte string.
+/// Decodes the transcripts' escapes, those of a Rust byte string.
 fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text;
@@ -37,7 +37,7 @@ fn unescape(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Every occurrence of `from` becomes `to`, of the same length.
+/// Replaces every `from` by `to` of the same length.
 pub(crate) fn replace(mut bytes: Vec<u8>, from: &[u8], to: &[u8]) -> Vec<u8> {
     for start in 0..bytes.len() {
         if bytes[start..].starts_with(from) {

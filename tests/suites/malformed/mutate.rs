@@ -1,8 +1,8 @@
-//! Requests changed at random.
+//! Random changes of requests.
 
 use crate::random::Random;
 
-/// One of the requests with bits flipped, parts lost, doubled, put in, or from another one.
+/// Changes a request: flips bits, or removes, doubles, inserts or splices parts.
 pub(crate) fn mutate(requests: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut bytes = requests[random.below(requests.len())].clone();
     for _ in 0..=random.below(4) {

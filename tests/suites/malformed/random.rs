@@ -1,6 +1,6 @@
-//! Chance that can be repeated.
+//! Reproducible random numbers.
 
-/// Pseudo-random numbers, the same for the same seed and number of a request.
+/// Pseudo-random numbers, determined by seed and request number.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -19,7 +19,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0 to below `bound`; 0 if that is 0.
+    /// Returns a number below `bound`; 0 if that is 0.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % (bound as u64).max(1)) as usize
     }

@@ -1,10 +1,10 @@
-//! Good calls, each made wrong in one way, and what they are answered.
+//! Valid calls with one error each, and their responses.
 
 use aifo_tests::Request;
 
 use crate::random::Random;
 
-/// What is wrong, what it is answered, and how a good call is made so.
+/// The error, the allowed statuses, and the change to a valid call.
 pub(crate) type Spoil = (&'static str, &'static [u16], fn(Request, &mut Random) -> Vec<u8>);
 
 pub(crate) const SPOILED: &[Spoil] = &[
@@ -72,7 +72,7 @@ pub(crate) const SPOILED: &[Spoil] = &[
     }),
 ];
 
-/// The same for requests that take long to send.
+/// The same for large requests.
 pub(crate) const OVERSIZE: &[Spoil] = &[
     ("headers", &[431], |call, _| {
         (0..1100).fold(call, |call, _| call.header("X-More", "y")).encode()
@@ -86,7 +86,7 @@ pub(crate) const OVERSIZE: &[Spoil] = &[
     }),
 ];
 
-/// The call with its body between these, as a chunked one.
+/// The call with a chunked body between these bytes.
 fn chunked(call: Request, before: &str, after: &str) -> Vec<u8> {
     let body = [before.as_bytes(), call.encode_body(), after.as_bytes()].concat();
     call.header("Transfer-Encoding", "chunked").body(body).encode()

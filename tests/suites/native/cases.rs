@@ -1,4 +1,4 @@
-//! The calls that are compared, class by class.
+//! The compared calls, by class.
 
 #[path = "cases/arguments.rs"]
 mod arguments;

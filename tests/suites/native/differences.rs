@@ -1,14 +1,14 @@
-//! The tables of `spec/native.md`: what is measured, and what is known to differ.
+//! The tables of `spec/native.md`: classes of calls and known differences.
 
 use std::collections::BTreeSet;
 
-use aifo_tests::{Backend, Landlock, possible, status_field};
+use aifo_tests::{Backend, Landlock, can_run, status_field};
 
 use crate::invocation::Invocation;
 use crate::observation::Difference;
 use crate::place::Mode;
 
-/// How many differences there may be at most: of any backend, and of containers.
+/// The maximum number of differences: of any backend, and of containers.
 pub(crate) const MOST: usize = 12 + 4;
 
 /// A row of the table of differences.
@@ -22,7 +22,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// The rows of the page that hold for this run's backend.
+    /// The rows for this run's backend.
     pub(crate) fn all() -> Vec<Known> {
         let mut rows = table("| calls |");
         if Backend::chosen().is_engine() {
@@ -39,7 +39,7 @@ impl Known {
         rows.collect()
     }
 
-    /// All that can differ by this row, each by its mode.
+    /// All differences that this row allows in this mode.
     pub(crate) fn expected(&self, mode: Mode) -> Vec<String> {
         if self.modes.iter().any(|word| word == mode.word()) { self.what.clone() } else { vec![] }
     }
@@ -61,7 +61,7 @@ impl Known {
     }
 }
 
-/// Which rows have been seen to hold, and what differs without one.
+/// The rows that occurred, and the unlisted differences.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     seen: BTreeSet<(usize, String)>,
@@ -69,7 +69,7 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Takes note of one call's differences.
+    /// Records one call's differences.
     pub(crate) fn add(
         &mut self,
         known: &[Known],
@@ -87,7 +87,7 @@ impl Verdict {
         }
     }
 
-    /// Every difference that the page does not know, as text.
+    /// Every unlisted difference, as text.
     pub(crate) fn unlisted(&self) -> String {
         let mut text = String::new();
         for (title, difference) in &self.unlisted {
@@ -97,7 +97,7 @@ impl Verdict {
         text
     }
 
-    /// Every difference that the page knows and that there is none of, as text.
+    /// Every listed difference that did not occur, as text.
     pub(crate) fn untrue(&self, known: &[Known], mode: Mode) -> String {
         let mut text = String::new();
         for (number, row) in known.iter().enumerate() {
@@ -111,11 +111,11 @@ impl Verdict {
     }
 }
 
-/// Whether this machine can show a difference at all.
+/// Whether this machine can show a difference.
 pub(crate) fn can_occur(what: &str) -> bool {
     let in_containers = Backend::chosen().is_engine();
     match what {
-        // An image says nothing of a language, and the launcher's own counts for nothing.
+        // Images set no language, and the launcher's is ignored.
         "report LANG" => !in_containers,
         "report CapEff" | "report CapPrm" => {
             status_field(std::process::id().cast_signed(), "CapEff") != "0".repeat(16)
@@ -126,13 +126,13 @@ pub(crate) fn can_occur(what: &str) -> bool {
         }
         "report soft_limit_p" | "report hard_limit_p" => limited_by_podman(),
         "core" => {
-            possible("native: a core that is dumped", &["/bin/sh", "-c", "ulimit -c unlimited"])
+            can_run("native: a core that is dumped", &["/bin/sh", "-c", "ulimit -c unlimited"])
         }
         _ => true,
     }
 }
 
-/// Podman takes one limit for another: where they are the same anyway, nothing differs.
+/// Podman replaces one limit by another; where they are equal, nothing differs.
 fn limited_by_podman() -> bool {
     let Backend::Engine { name, .. } = Backend::chosen() else { return false };
     let read = |path| std::fs::read_to_string(path).expect("/proc is mounted");
@@ -142,7 +142,7 @@ fn limited_by_podman() -> bool {
     name == "podman" && hard != Some(pids.trim_end())
 }
 
-/// The classes of the page and how many calls each has.
+/// The classes of the page and their numbers of calls.
 pub(crate) fn classes() -> Vec<(String, usize)> {
     let rows = table("| class |").into_iter().map(|cells| {
         let [class, count, _] = &cells[..] else { panic!("{cells:?}") };
@@ -151,7 +151,7 @@ pub(crate) fn classes() -> Vec<(String, usize)> {
     rows.collect()
 }
 
-/// The cells of the table whose head begins so.
+/// The cells of the table with this head.
 fn table(head: &str) -> Vec<Vec<String>> {
     let page = include_str!("../../../spec/native.md");
     let lines = page.lines().skip_while(|line| !line.starts_with(head));

@@ -1,78 +1,78 @@
-//! One call of a tool as a program makes it, and all that stands around it.
+//! A call of a tool, with its caller and environment.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// The suite's own tool (`tests/src/bin/aifo-test-tool.rs`) under a name that sidecars may run.
+/// The suites' fake tool (`tests/src/bin/aifo-test-tool.rs`) under an allowed name.
 pub(crate) const FAKE: &str = "ninja";
-/// `/bin/sh` under such a name.
+/// `/bin/sh` under an allowed name.
 pub(crate) const SHELL: &str = "hadolint";
-/// `/bin/cat` under such a name.
+/// `/bin/cat` under an allowed name.
 pub(crate) const CAT: &str = "pkg-config";
 /// A script whose interpreter is missing.
 pub(crate) const NO_INTERPRETER: &str = "clang";
 /// A file that may not be executed.
 pub(crate) const NOT_EXECUTABLE: &str = "clang++";
 
-/// A call. The caller is a shell, as it mostly is, and the call is its `"$@"`: what a shell can set
-/// up stands in its script, and what it cannot is told by the other fields.
+/// A call. The caller is a shell and runs the tool with `"$@"`: its script prepares the call as far
+/// as a shell can; the other fields do the rest.
 #[derive(Clone, Debug)]
 pub(crate) struct Invocation {
-    /// What it is about, a row of the classes in `spec/native.md`.
+    /// Its class, a row of the classes in `spec/native.md`.
     pub(crate) class: &'static str,
     /// Unique in its class.
     pub(crate) name: String,
     /// The tool's name as typed.
     pub(crate) tool: &'static str,
     pub(crate) args: Vec<OsString>,
-    /// A script for `/bin/sh`; `{outside}` stands for a folder outside the workspace.
+    /// A script for `/bin/sh`; `{outside}` is a directory outside the workspace.
     pub(crate) caller: String,
     pub(crate) stdin: Stdin,
     pub(crate) output: Output,
     /// Added to the caller's environment.
     pub(crate) env: Vec<(&'static str, OsString)>,
-    /// Files in the caller's folder, by name.
+    /// Files in the caller's directory, by name.
     pub(crate) files: Vec<(&'static str, Vec<u8>)>,
-    /// What happens while the call runs, in this order.
+    /// Steps while the call runs, in order.
     pub(crate) steps: Vec<Step>,
     pub(crate) starts: Starts,
 }
 
-/// The caller's standard input.
+/// The caller's stdin.
 #[derive(Clone, Debug)]
 pub(crate) enum Stdin {
     Null,
-    /// A pipe that brings these bytes and ends.
+    /// A pipe with these bytes.
     Pipe(Vec<u8>),
-    /// A pipe that stays open until the call is over, or a step closes it.
+    /// A pipe that stays open until the call or a step closes it.
     Open,
-    /// One end of a pair of unix sockets that brings these bytes and ends.
+    /// A unix socket with these bytes.
     Socket(Vec<u8>),
-    /// A TCP connection that brings these bytes and ends.
+    /// A TCP connection with these bytes.
     Inet(Vec<u8>),
 }
 
-/// The caller's standard output and standard error.
+/// The caller's stdout and stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     /// A pipe each.
     Apart,
     /// One pipe for both.
     Merged,
-    /// A pair of unix sockets each, as Node gives its children.
+    /// A unix socket pair each, as Node gives its children.
     Sockets,
-    /// A terminal, which is the standard input as well.
+    /// A terminal, which is also stdin.
     Terminal,
 }
 
-/// What is done to a call that runs.
+/// An action on a running call.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Wait until its output holds this.
+    /// Wait until its output contains this.
     Expect(&'static str),
-    /// Send it the signal of this number.
+    /// Send it this signal.
     Signal(i32),
-    /// Wait until it has been stopped by a signal.
+    /// Wait until a signal has stopped it.
     Stopped,
     /// Write to its open pipe, or type on its terminal.
     Feed(&'static str),
@@ -80,19 +80,19 @@ pub(crate) enum Step {
     Close,
 }
 
-/// Whether the tool can be started at all.
+/// Whether the tool can be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Starts {
     Yes,
-    /// No. Who could not start it says so in its own words, so of stderr only the fact is compared.
+    /// No. The error text on stderr differs, so only its presence is compared.
     No,
 }
 
-/// A caller that becomes the tool.
+/// A caller that execs the tool.
 const BECOMES: &str = "exec \"$@\"";
 
 impl Invocation {
-    /// A call that is as plain as can be: nothing to read, and a pipe for each output.
+    /// The simplest call: empty stdin, and a pipe for each output.
     pub(crate) fn new<A: Into<OsString>>(
         name: impl Into<String>,
         tool: &'static str,
@@ -118,7 +118,7 @@ impl Invocation {
         Invocation::new(name, SHELL, ["-c".to_owned(), script.into()])
     }
 
-    /// A call of the suite's own tool.
+    /// A call of the fake tool.
     pub(crate) fn fake<const N: usize>(name: impl Into<String>, args: [&str; N]) -> Self {
         Invocation::new(name, FAKE, args)
     }
@@ -143,12 +143,12 @@ impl Invocation {
         self
     }
 
-    /// Has the caller do something before it becomes the tool.
+    /// Runs `preparation` before the caller execs the tool.
     pub(crate) fn after(self, preparation: &str) -> Self {
         self.caller(format!("{preparation}; {BECOMES}"))
     }
 
-    /// Has the caller become the tool with these redirections.
+    /// Execs the tool with these redirections.
     pub(crate) fn redirected(self, redirections: &str) -> Self {
         self.caller(format!("{BECOMES} {redirections}"))
     }
@@ -191,8 +191,8 @@ impl Invocation {
         self
     }
 
-    /// Whether versions 1 and 2 can carry it at all, given one pipe for both outputs: there is
-    /// nothing but arguments and a directory.
+    /// Whether versions 1 and 2 support it, with one pipe for both outputs: only arguments and a
+    /// directory.
     pub(crate) fn fits_version_2(&self) -> bool {
         self.caller == BECOMES
             && self.env.is_empty()

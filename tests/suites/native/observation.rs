@@ -1,4 +1,4 @@
-//! What can be seen of a call that is over, and what differs between two.
+//! The observable result of a call, and the differences between two.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,31 +7,31 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// How a call ended, as `waitpid` tells it.
+/// The ending of a call, as `waitpid` reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Exited(i32),
     Killed(i32),
-    /// It did not end, or a step did not come about.
+    /// It did not end, or a step failed.
     Stuck(String),
 }
 
-/// A call as its caller saw it.
+/// A call as its caller observes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Observation {
     pub(crate) ending: Ending,
-    /// The kernel's mark that a core was dumped.
+    /// Whether a core was dumped.
     pub(crate) core: bool,
-    /// Everything that came on stdout, or on whatever stdout and stderr share.
+    /// Stdout, or the shared stdout and stderr.
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
-    /// Every file that lies there afterwards: kind, mode and content.
+    /// Every file afterwards: type, mode and content.
     pub(crate) files: BTreeMap<String, Vec<u8>>,
-    /// What the tool has found out about itself and written to `report`: `name value` lines.
+    /// The `name value` lines that the tool has written to `report`.
     pub(crate) report: BTreeMap<String, String>,
 }
 
-/// Something that is not the same.
+/// A difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
     /// `stdout`, `stderr`, `status`, `core`, `file NAME` or `report NAME`.
@@ -41,7 +41,7 @@ pub(crate) struct Difference {
 }
 
 impl Observation {
-    /// A call of which no more is known than how it ended.
+    /// A call with only an ending.
     pub(crate) fn new(ending: Ending) -> Self {
         Observation {
             ending,
@@ -53,14 +53,13 @@ impl Observation {
         }
     }
 
-    /// Adds what lies below a folder, but for cores. The file `report` is read and not compared as
-    /// a file.
-    pub(crate) fn add_files(&mut self, prefix: &str, folder: &Path) {
-        let Ok(entries) = fs::read_dir(folder) else { return };
+    /// Adds the files below a directory, except for core dumps. `report` is parsed instead.
+    pub(crate) fn add_files(&mut self, prefix: &str, dir: &Path) {
+        let Ok(entries) = fs::read_dir(dir) else { return };
         for entry in entries.flatten() {
             let name = format!("{prefix}{}", entry.file_name().as_bytes().escape_ascii());
             let path = entry.path();
-            // Its name is the machine's to choose, and what is in it is nobody's to compare.
+            // Its name depends on the machine, and its content is not compared.
             if name.starts_with("core") {
                 continue;
             }
@@ -87,24 +86,24 @@ impl Observation {
         }
     }
 
-    /// Everything in which another differs from this one, which ran natively.
+    /// All differences from `self`, which ran natively.
     pub(crate) fn differences(&self, other: &Observation) -> Vec<Difference> {
         let mut found = Vec::new();
-        let mut tell = |what: &str, native: String, here: String| {
+        let mut report = |what: &str, native: String, here: String| {
             found.push(Difference { what: what.to_owned(), native, here });
         };
-        // Two calls that do not end have nothing in common.
+        // Two stuck calls are never equal.
         if self.ending != other.ending || matches!(self.ending, Ending::Stuck(_)) {
-            tell("status", self.ending.to_string(), other.ending.to_string());
+            report("status", self.ending.to_string(), other.ending.to_string());
         }
         if self.core != other.core {
-            tell("core", self.core.to_string(), other.core.to_string());
+            report("core", self.core.to_string(), other.core.to_string());
         }
         let streams =
             [("stdout", &self.stdout, &other.stdout), ("stderr", &self.stderr, &other.stderr)];
         for (what, native, here) in streams {
             if native != here {
-                tell(what, excerpt(native, here), excerpt(here, native));
+                report(what, excerpt(native, here), excerpt(here, native));
             }
         }
         for name in keys(&self.files, &other.files) {
@@ -112,27 +111,27 @@ impl Observation {
             if native != here {
                 let none = b"none".to_vec();
                 let (native, here) = (native.unwrap_or(&none), here.unwrap_or(&none));
-                tell(&format!("file {name}"), excerpt(native, here), excerpt(here, native));
+                report(&format!("file {name}"), excerpt(native, here), excerpt(here, native));
             }
         }
         for name in keys(&self.report, &other.report) {
             let (native, here) = (self.report.get(name), other.report.get(name));
             if native != here {
                 let text = |value: Option<&String>| value.map_or("none", String::as_str).to_owned();
-                tell(&format!("report {name}"), text(native), text(here));
+                report(&format!("report {name}"), text(native), text(here));
             }
         }
         found
     }
 }
 
-/// The names of both, each once.
+/// The keys of both, each once.
 fn keys<'a, T>(one: &'a BTreeMap<String, T>, other: &'a BTreeMap<String, T>) -> Vec<&'a String> {
     let only_there = other.keys().filter(|name| !one.contains_key(*name));
     one.keys().chain(only_there).collect()
 }
 
-/// The place where `bytes` begin to differ from `others`, with a little around it.
+/// The part of `bytes` around the first difference from `others`.
 fn excerpt(bytes: &[u8], others: &[u8]) -> String {
     let same = bytes.iter().zip(others).take_while(|(byte, other)| byte == other).count();
     let start = same.saturating_sub(40);

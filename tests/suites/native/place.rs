@@ -1,31 +1,31 @@
-//! Where calls are made: a session, the real tools, and the ways from a caller to them.
+//! The environment of compared calls: a session, real tools, and the modes of calling them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aifo_tests::{Listen, Session, Setup, Tool, binaries};
+use aifo_tests::{Listen, Session, SessionSetup, Tool, binaries};
 
 use crate::invocation::{CAT, FAKE, Invocation, NO_INTERPRETER, NOT_EXECUTABLE, SHELL};
 use crate::run::together;
 
-/// How a call gets to its tool.
+/// How a call reaches its tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// The tool is first in PATH.
     Native,
-    /// The shim is; the session listens on a unix socket, so descriptors are passed.
+    /// The shim is first; over a unix socket, so descriptors are passed.
     Passed,
-    /// The same, but no descriptor is passed.
+    /// The same without passed descriptors.
     Relayed,
     /// The session listens on TCP.
     Tcp,
-    /// The shim speaks version 2.
+    /// The shim uses version 2.
     Version2,
 }
 
 impl Mode {
-    /// The word for it in `spec/native.md`.
+    /// Its name in `spec/native.md`.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Mode::Native => "native",
@@ -45,22 +45,22 @@ impl Mode {
     }
 }
 
-/// A session whose sidecars have real tools, beside a folder that is in no workspace.
+/// A session whose sidecars have real tools, and a directory outside the workspace.
 pub(crate) struct Place {
     session: Session,
 }
 
-/// Where the system keeps its programs: for callers, and for what tools start.
+/// The system's program directories, for callers and for children of tools.
 const SYSTEM: &str = "/usr/bin:/bin";
-/// Real tools that have to be there, by the name they are called by.
+/// The required real tools, by name.
 const SYSTEM_TOOLS: &[&str] = &["make", "gcc", "cc", "g++", "python3", "node"];
 const KINDS: &[&str] = &["c-cpp", "rust", "node", "python"];
 
 impl Place {
-    /// A place for calls in this mode, and native ones.
+    /// A place for calls in this mode and natively.
     pub(crate) fn new(mode: Mode) -> Self {
         let listen = if mode == Mode::Tcp { Listen::Tcp } else { Listen::Default };
-        let mut setup = Setup::new()
+        let mut setup = SessionSetup::new()
             .kinds(KINDS)
             .listen(listen)
             .tool(FAKE, Tool::Link(binaries().tool.clone()))
@@ -80,20 +80,20 @@ impl Place {
         Place { session }
     }
 
-    /// The shell that makes a call, in this mode, in an empty folder of its own.
+    /// The shell that makes a call in this mode, in its own empty directory.
     ///
-    /// `number` tells calls apart that are made at the same time; the folder is the same for every
-    /// mode, since its path can be seen.
+    /// `number` distinguishes concurrent calls; the directory is the same for every mode, because
+    /// its path is observable.
     pub(crate) fn caller(&self, invocation: &Invocation, mode: Mode, number: usize) -> Command {
         let (inside, outside) = (self.inside(number), self.outside(number));
-        for folder in [&inside, &outside] {
-            // The first call finds nothing to remove.
-            let _ = fs::remove_dir_all(folder);
-            fs::create_dir_all(folder).expect("the session's folders are ours");
+        for dir in [&inside, &outside] {
+            // Fails for the first call.
+            let _ = fs::remove_dir_all(dir);
+            fs::create_dir_all(dir).expect("the session directories are writable");
         }
         for (name, content) in &invocation.files {
-            fs::write(inside.join(name), content).expect("the folder is ours");
-            fs::write(outside.join(name), content).expect("the folder is ours");
+            fs::write(inside.join(name), content).expect("the directory is writable");
+            fs::write(outside.join(name), content).expect("the directory is writable");
         }
         let outside = outside.to_str().expect("the scratch path is text");
         let script = invocation.caller.replace("{outside}", outside);
@@ -113,7 +113,7 @@ impl Place {
             .env("TMPDIR", scratch.join("run"))
             .env("LANG", "C");
         if mode != Mode::Native {
-            // It also puts the shim in place under the tool's name.
+            // This also creates the shim with the tool's name.
             let shim = self.session.shim(invocation.tool);
             let settings = shim.get_envs().filter(|(name, _)| *name != "PATH");
             caller.envs(settings.filter_map(|(name, value)| Some((name, value?))));
@@ -123,20 +123,20 @@ impl Place {
         caller.envs(invocation.env.iter().map(|(name, value)| (name, value)));
     }
 
-    /// The folder a call is made in.
+    /// The directory of a call.
     pub(crate) fn inside(&self, number: usize) -> PathBuf {
         self.session.workspace().join(number.to_string())
     }
 
-    /// Its folder outside the workspace, with the same files.
+    /// Its directory outside the workspace, with the same files.
     pub(crate) fn outside(&self, number: usize) -> PathBuf {
         self.session.scratch().join("outside").join(number.to_string())
     }
 }
 
-/// The folder of the programs that build this suite: what is in the user's PATH may be a stand-in
-/// that looks for them in the user's home.
+/// The directory of this build's toolchain: programs in the user's PATH may be wrappers that search
+/// the user's HOME.
 fn toolchain() -> PathBuf {
     let cargo = std::env::var_os("CARGO").map(PathBuf::from).expect("cargo runs the tests");
-    cargo.parent().expect("a program lies in a folder").to_path_buf()
+    cargo.parent().expect("a program lies in a directory").to_path_buf()
 }

@@ -1,5 +1,5 @@
-# What a program finds out about itself, as `name value` lines in the file `report`. Only a shell's own
-# words look at the shell itself; what a child looks at is named by $$.
+# Writes a program's own attributes to the file `report`, as `name value` lines. Builtins inspect the shell
+# itself; children inspect it by its pid, $$.
 exec 9> report
 say() { echo "$@" >&9; }
 field() { while read -r name value; do [ "$name" = "$1:" ] && echo "$value"; done < /proc/$$/status; }
@@ -13,7 +13,7 @@ for limit in t f d s c m l p n v w r; do
     say "hard_limit_$limit" "$(ulimit -H -$limit)"
 done
 for name in SigBlk SigIgn SigPnd; do
-    # Signals 32 and 33 are the C library's own, and it lets nobody change them.
+    # Signals 32 and 33 belong to the C library and cannot be changed.
     say "$name" "$(printf %x $((0x$(field $name) & ~0x180000000)))"
 done
 for name in NoNewPrivs Seccomp Uid Gid Groups CapInh CapPrm CapEff CapAmb Cpus_allowed; do
@@ -33,7 +33,7 @@ for fd in 0 1 2; do
         continue
     fi
     kind=$(stat -L -c '%F %t:%T' /proc/$$/fd/$fd)
-    # Which pseudo terminal it is depends on how many others there are.
+    # The number of the pseudo-terminal depends on how many others exist.
     case $kind in *' 88:'*) kind=${kind%:*} ;; esac
     say "fd${fd}_kind" "$kind"
     say "fd${fd}_mode" "$(while read -r name value; do [ $name = flags: ] && echo "$value"; done < /proc/$$/fdinfo/$fd)"

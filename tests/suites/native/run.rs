@@ -1,4 +1,4 @@
-//! Making one call and looking at it until nothing of it is left.
+//! Runs a call and observes it until nothing of it is left.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,16 +17,16 @@ use crate::invocation::{Invocation, Output, Starts, Stdin, Step};
 use crate::observation::{Ending, Observation};
 use crate::place::{Mode, Place};
 
-/// A terminal's descriptors are inherited by whatever is started while it is open, so while a call
-/// has one, nothing else starts.
+/// While a call has a terminal, nothing else may start: every child would inherit the terminal's
+/// descriptors.
 static ALONE: RwLock<()> = RwLock::new(());
 
-/// Held while something starts that is to inherit nothing of a terminal.
+/// Held while a process starts that must not inherit a terminal.
 pub(crate) fn together() -> RwLockReadGuard<'static, ()> {
     ALONE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes the call; what does not come to its end is [`Ending::Stuck`].
+/// Runs the call; [`Ending::Stuck`] if it does not end.
 pub(crate) fn observe(
     place: &Place,
     invocation: &Invocation,
@@ -59,7 +59,7 @@ fn on_streams(mut caller: Command, invocation: &Invocation) -> Observation {
     let mut input = Input::of(&mut caller, &invocation.stdin);
     let (stdout, stderr) = outputs(&mut caller, invocation.output);
     let mut child = Ended(caller.spawn().expect("there is a shell"));
-    // It holds our copies of the child's ends.
+    // It holds copies of the child's ends.
     drop(caller);
     input.begin();
     for step in &invocation.steps {
@@ -67,7 +67,7 @@ fn on_streams(mut caller: Command, invocation: &Invocation) -> Observation {
     }
     let mut status = None;
     eventually("the call has ended", || {
-        status = child.0.try_wait().expect("it is our child");
+        status = child.0.try_wait().expect("try_wait works on a child");
         status.is_some()
     });
     let status = status.expect("the loop ends with a status");
@@ -86,18 +86,18 @@ fn on_streams(mut caller: Command, invocation: &Invocation) -> Observation {
 fn on_terminal(caller: Command, steps: &[Step]) -> Observation {
     let terminal = Terminal::new();
     let before = modes(&terminal);
-    let seated = terminal.start(&caller);
-    let pid = seated.pid().cast_unsigned();
+    let process = terminal.start(&caller);
+    let pid = process.pid().cast_unsigned();
     for step in steps {
         let type_in = &mut |bytes: Option<&str>| terminal.press(bytes.unwrap_or("\x04"));
         take(step, pid, &|| terminal.shown().into_bytes(), type_in);
     }
-    let ending = match seated.finish() {
+    let ending = match process.finish() {
         Ok(code) => Ending::Exited(code),
         Err(signal) => Ending::Killed(signal),
     };
     let modes_are_back = modes(&terminal) == before;
-    // Whatever was shown before this has been collected when this has.
+    // All earlier output has been collected when this arrives.
     const END: &str = "<over>";
     Command::new("/bin/echo").arg(END).stdout(terminal.stdio()).status().expect("there is an echo");
     terminal.expect(END);
@@ -112,13 +112,13 @@ fn modes(terminal: &Terminal) -> Vec<u8> {
     stty.arg("-g").stdin(terminal.stdio()).output().expect("there is a stty").stdout
 }
 
-/// Takes one step; `feed` of nothing closes the input.
+/// Runs one step; an empty `feed` closes the input.
 fn take(step: &Step, pid: u32, shown: &dyn Fn() -> Vec<u8>, feed: &mut dyn FnMut(Option<&str>)) {
     match step {
         Step::Expect(text) => eventually(&format!("the output holds {text:?}"), || {
             shown().windows(text.len()).any(|part| part == text.as_bytes())
         }),
-        // A shell knows real-time signals by their number, too.
+        // Shells also know real-time signals by their number.
         Step::Signal(number) => {
             let kill = format!("kill -{number} {pid}");
             Command::new("/bin/sh").args(["-c", &kill]).status().expect("there is a shell");
@@ -131,14 +131,14 @@ fn take(step: &Step, pid: u32, shown: &dyn Fn() -> Vec<u8>, feed: &mut dyn FnMut
     }
 }
 
-/// The caller's standard input: what is still to be brought, and the end to bring it to.
+/// The caller's stdin: the remaining bytes and the writing end.
 struct Input {
     bytes: Vec<u8>,
     end: Option<Sink>,
 }
 
 enum Sink {
-    /// Held open.
+    /// Kept open.
     Open(File),
     Pipe(File),
     Socket(UnixStream),
@@ -166,7 +166,7 @@ impl Input {
                 let listener = TcpListener::bind("127.0.0.1:0").expect("there is a loopback");
                 let address = listener.local_addr().expect("it listens");
                 let ours = TcpStream::connect(address).expect("it listens");
-                let (theirs, _) = listener.accept().expect("somebody has connected");
+                let (theirs, _) = listener.accept().expect("a client has connected");
                 (Some(Sink::Inet(ours)), OwnedFd::from(theirs).into(), bytes)
             }
         };
@@ -174,8 +174,8 @@ impl Input {
         Input { bytes: bytes.clone(), end }
     }
 
-    /// Brings the bytes and the end, beside whatever else happens. A tool that reads no more than
-    /// it likes breaks the pipe, which is no failure.
+    /// Writes the bytes and closes, in a thread. A tool that does not read everything breaks the
+    /// pipe, which is no error.
     fn begin(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         match self.end.take() {
@@ -226,7 +226,7 @@ fn outputs(caller: &mut Command, output: Output) -> (Gathered, Option<Gathered>)
     (Gathered::of(out), Some(Gathered::of(err)))
 }
 
-/// What has come on a stream, gathered by a thread of its own until nobody holds the other end.
+/// A stream's output, collected in a thread until all writers have closed.
 struct Gathered {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
@@ -251,17 +251,17 @@ impl Gathered {
     }
 
     fn finish(self) -> Vec<u8> {
-        eventually("nobody writes any more", || self.reader.is_finished());
+        eventually("all writers have closed", || self.reader.is_finished());
         self.so_far()
     }
 }
 
-/// A child that is ended by its pid on drop.
+/// A child that is killed on drop.
 struct Ended(Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // After a wait both are no-ops: std remembers that the child was waited for.
+        // No-ops after a wait: std remembers that the child is reaped.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

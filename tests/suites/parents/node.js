@@ -1,5 +1,5 @@
-// What an agent that is written for node does with child processes: `node node.js CASE` plays one
-// case and prints what it saw. node's own pipes are unix sockets.
+// How agents written for node use child processes: `node node.js CASE` runs one case and prints the
+// result. node's own pipes are unix sockets.
 'use strict';
 const { spawn, spawnSync, exec, execFile, execFileSync, execSync } = require('child_process');
 const { createHash } = require('crypto');
@@ -7,7 +7,7 @@ const fs = require('fs');
 
 const tell = (...what) => fs.writeSync(1, what.map((x) => JSON.stringify(x)).join(' ') + '\n');
 
-// Everything about a child, once all of its output has come.
+// The result of a child, after all of its output.
 const whole = (child) => new Promise((resolve) => {
   const seen = { stdout: '', stderr: '' };
   for (const name of ['stdout', 'stderr']) {
@@ -141,7 +141,7 @@ except ConnectionError: os._exit(6)`;
     tell(await end);
   },
 
-  // The group's end closes the pipe that the grandchild holds, too.
+  // The end of the group also closes the grandchild's copy of the pipe.
   async 'detached-group'() {
     for (const signal of ['SIGTERM', 'SIGKILL']) {
       const family = `python3 -c '${SLEEP}' & python3 -c '${SLEEP}'`;
@@ -200,8 +200,8 @@ except ConnectionError: os._exit(6)`;
     const shell = spawn('bash', ['--norc']);
     let seen = '';
     shell.stdout.setEncoding('utf8').on('data', (text) => { seen += text; });
-    // A line at a time, as an agent does that waits for its marker: a socket is relayed, and what
-    // stands in it already is read ahead.
+    // One line at a time, like an agent that waits for its marker: a socket is relayed, and its
+    // content would be read ahead.
     for (const [turn, line] of ['ninja say one', 'cd / && cd -', 'python3 -c "print(2)"'].entries()) {
       const told = shown(shell, `turn ${turn}`);
       shell.stdin.write(`${line}; echo turn ${turn} $?\n`);

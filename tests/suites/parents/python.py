@@ -1,5 +1,5 @@
-"""What an agent that is written for python does with child processes: `python3 python.py CASE` plays
-one case and prints what it saw."""
+"""How agents written for python use child processes: `python3 python.py CASE` runs one case and prints
+the result."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ def run_with_input():
     tell_run(["ninja", "both", "2"], stdin=DEVNULL)
     tell_run("cmake | python3 -c 'print(input())'; ninja exit 3", shell=True, input="line\n")
     tell_run(["cmake"], input="x" * 3_000_000 + "\n")
-    # A tool that does not read what it is given.
+    # A tool that does not read its input.
     tell_run(["ninja", "exit", "3"], input="x" * 3_000_000)
 
 
@@ -74,7 +74,7 @@ def session_and_killpg():
         child = subprocess.Popen(["bash", "-c", line], stdout=PIPE, start_new_session=True)
         tell(child.stdout.read(4).decode())
         os.killpg(child.pid, number)
-        # The pipe's end: nobody of the group holds it any more.
+        # End of file: no process of the group has the pipe open.
         tell(child.stdout.read().decode(), child.wait())
 
 

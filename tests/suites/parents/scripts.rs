@@ -1,8 +1,8 @@
-//! What agents have a shell run. `ninja` is the suites' fake tool, `cmake` is `cat`, `clang` is `yes`.
+//! Shell scripts of agents. `ninja` is the fake tool, `cmake` is `cat`, `clang` is `yes`.
 
 /// For every shell.
 pub(crate) const SCRIPTS: &[&str] = &[
-    // Output: here, there, nowhere, both at once.
+    // Output: to files, pipes, /dev/null, several at once.
     r#"python3 -c 'import sys; print("out"); print("err", file=sys.stderr)' 2>/dev/null; echo $?"#,
     r#"python3 -c 'import sys; print("out"); print("err", file=sys.stderr)' >/dev/null; echo $?"#,
     r#"x=$(python3 -c 'print("captured"); raise SystemExit(3)'); echo "$x $?""#,
@@ -19,7 +19,7 @@ pub(crate) const SCRIPTS: &[&str] = &[
     "{ echo a; ninja say b; echo c; ninja say d; } > $OUTSIDE/f; cat $OUTSIDE/f",
     "ninja say seen > /dev/null; ninja say told >&2",
     "ninja both 2 >&-; echo $?",
-    // Input: heredocs, pipes, files in both places, and tools that do not want any.
+    // Input: heredocs, pipes, files inside and outside the workspace, and tools without input.
     "python3 - <<'EOF'\nimport sys\nprint('from a heredoc', repr(sys.stdin.read()))\nEOF",
     "python3 - one two <<'EOF'\nimport sys\nprint(sys.argv)\nsys.exit(7)\nEOF\necho $?",
     "node - <<'EOF'\nconsole.log('from a heredoc', process.argv.length)\nEOF",
@@ -69,7 +69,7 @@ pub(crate) const SCRIPTS: &[&str] = &[
     "node -e 'throw 1' 2>/dev/null; echo $?",
     "no-such-tool; echo $?",
     "make nothing; echo $?",
-    // In the background, with traps, under a watch.
+    // Background, traps, and `wait`.
     "ninja say one & wait; echo $?",
     "ninja exit 5 & wait $!; echo $?",
     "ninja exit 5 & ninja exit 6 & wait; echo $?",
@@ -93,7 +93,7 @@ print(\"the tool ends first\")'; echo never",
         wait $!; echo $?; cat out",
     "setsid python3 -c 'print(\"of its own session\")'; setsid -w ninja exit 4; echo $?",
     "nice -n 5 python3 -c 'import os; print(os.nice(0))'; python3 -c 'import os; print(os.nice(0))'",
-    // What else a child takes from its parent.
+    // Other inherited attributes.
     "umask 027; python3 -c 'open(\"made\", \"w\")'; ninja both 1 > out; umask",
     "ulimit -S -n 123; python3 -c 'import resource as r; print(r.getrlimit(r.RLIMIT_NOFILE)[0])'",
     "CI=1 python3 -c 'import os; print(os.environ.get(\"CI\"))'",
@@ -106,7 +106,7 @@ print(os.getcwd(), os.environ[\"PWD\"])'; cd ..; ninja cwd",
     r#"ninja say "two  words" '' '*' "$(printf 'a\nb')" \\"#,
 ];
 
-/// For bash alone.
+/// For bash only.
 pub(crate) const OF_BASH: &[&str] = &[
     "ninja both 3 &> all; cat all; ninja both 3 |& cksum",
     "cmake <<< 'a string'; python3 <<< 'print(1)'",
@@ -122,8 +122,8 @@ pub(crate) const OF_BASH: &[&str] = &[
     "exec {own}> side; ninja say hi >&$own; echo there >&$own; exec {own}>&-; cat side",
 ];
 
-/// Where the descriptor itself is passed. One that is relayed is read ahead, but for a file, and what
-/// was read ahead of the tool is gone for who reads next.
+/// Only with passed descriptors. A relayed one is read ahead, except for files, and the next reader
+/// lacks the bytes that were read ahead.
 pub(crate) const OF_ONE_PIPE: &[&str] = &[
     "seq 3 | while read line; do ninja say $line; done",
     "seq 3 | { read line; ninja say $line; python3 -c 'print(1)'; cat; }",

@@ -1,138 +1,147 @@
-//! Whatever ends a call, the terminal is as it was before.
+//! Every ending of a call restores the terminal.
 
 use std::fs;
 
 use aifo_tests::{
-    Seated, Signal, Stage, Terminal, Way, children, descendants, eventually, is_alive, send_signal,
+    Comparison, ExecMode, Signal, Terminal, TerminalProcess, children, descendants, eventually,
+    is_alive, send_signal,
 };
 use nix::sys::termios::{LocalFlags, Termios};
 
 use super::{PYTHON, STAY, process};
 
-/// A shim in a script on a terminal, which it has set raw.
+/// A shim in a script on a terminal in raw mode.
 struct Call {
     terminal: Terminal,
     before: Termios,
-    script: Seated,
+    script: TerminalProcess,
     shim: i32,
     tool: i32,
 }
 
 impl Call {
-    /// The tool writes its pid and stays; then the script writes how it ended, and stays.
+    /// The tool writes its pid and stays; then the script writes the tool's status and stays.
     #[track_caller]
-    fn start(stage: &Stage, way: Way, script: &str) -> Self {
-        stage.clear();
-        fs::write(stage.folder().join("stay.py"), STAY).unwrap();
+    fn start(comparison: &Comparison, mode: ExecMode, script: &str) -> Self {
+        comparison.clear();
+        fs::write(comparison.dir().join("stay.py"), STAY).unwrap();
         let terminal = Terminal::sized(80, 24);
         let before = terminal.modes();
         let script = format!("{script}\necho $? > code\nuntil [ -e over ]; do sleep .01; done");
-        let mut bash = stage.command(way, &["/bin/bash", "-c", &script]);
+        let mut bash = comparison.command(mode, &["/bin/bash", "-c", &script]);
         let script = terminal.start(bash.env("AIFO_SHIM_KILL_PARENT_SHELL_ON_SIGINT", "0"));
-        let tool = process(stage, "pid");
+        let tool = process(comparison, "pid");
         eventually("what is typed is carried", || is_raw(&terminal));
         let [shim] = children(script.pid())[..] else { panic!("the script waits for one child") };
         Call { terminal, before, script, shim, tool }
     }
 
-    /// Waits until the script has gone on behind the call, and looks at the terminal.
+    /// Waits until the script continues after the call, and checks the terminal.
     #[track_caller]
-    fn check(self, stage: &Stage, what: &str, code: &str) {
+    fn check(self, comparison: &Comparison, what: &str, code: &str) {
         eventually(&format!("{what}: the call has ended"), || {
-            fs::read_to_string(stage.folder().join("code")).is_ok_and(|text| text.ends_with('\n'))
+            fs::read_to_string(comparison.dir().join("code")).is_ok_and(|text| text.ends_with('\n'))
         });
-        let ended = fs::read_to_string(stage.folder().join("code")).unwrap();
+        let ended = fs::read_to_string(comparison.dir().join("code")).unwrap();
         assert_eq!(ended.trim(), code, "{what}: {}", self.terminal.shown());
         assert_eq!(self.terminal.modes(), self.before, "{what}");
-        eventually(&format!("{what}: the tool has gone"), || !is_alive(self.tool));
-        fs::write(stage.folder().join("over"), "").unwrap();
+        eventually(&format!("{what}: the tool has ended"), || !is_alive(self.tool));
+        fs::write(comparison.dir().join("over"), "").unwrap();
         assert_eq!(self.script.finish(), Ok(0));
     }
 }
 
-/// Natively a tool that waits leaves the terminal alone; a shim takes what is typed to its tool.
+/// Natively a waiting tool leaves the terminal's modes; a shim sets raw mode to forward keys.
 fn is_raw(terminal: &Terminal) -> bool {
     !terminal.modes().local_flags.intersects(LocalFlags::ICANON | LocalFlags::ECHO)
 }
 
 #[test]
 fn a_signal_to_the_shim_leaves_the_terminal_as_it_was() {
-    let Some(stage) = stage("a_signal_to_the_shim_leaves_the_terminal_as_it_was") else { return };
+    let Some(comparison) = comparison("a_signal_to_the_shim_leaves_the_terminal_as_it_was") else {
+        return;
+    };
     let rows = [(Signal::SIGTERM, "143"), (Signal::SIGHUP, "129"), (Signal::SIGUSR1, "138")];
-    for way in Way::SHIMS {
+    for mode in ExecMode::SHIMS {
         for (signal, code) in rows {
-            let call = Call::start(&stage, way, "python3 stay.py pid");
+            let call = Call::start(&comparison, mode, "python3 stay.py pid");
             send_signal(call.shim, signal);
-            call.check(&stage, &format!("{signal} to the shim ({way:?})"), code);
-            let call = Call::start(&stage, way, "python3 stay.py pid");
+            call.check(&comparison, &format!("{signal} to the shim ({mode:?})"), code);
+            let call = Call::start(&comparison, mode, "python3 stay.py pid");
             send_signal(call.tool, signal);
-            call.check(&stage, &format!("{signal} to the tool ({way:?})"), code);
+            call.check(&comparison, &format!("{signal} to the tool ({mode:?})"), code);
         }
     }
 }
 
 #[test]
 fn a_lost_runner_leaves_the_terminal_as_it_was() {
-    let Some(stage) = stage("a_lost_runner_leaves_the_terminal_as_it_was") else { return };
-    let call = Call::start(&stage, Way::Passed, "python3 stay.py pid");
-    let sidecars = stage.session().sidecars();
+    let Some(comparison) = comparison("a_lost_runner_leaves_the_terminal_as_it_was") else {
+        return;
+    };
+    let call = Call::start(&comparison, ExecMode::Passed, "python3 stay.py pid");
+    let sidecars = comparison.session().sidecars();
     let its = sidecars.iter().find(|sidecar| descendants(sidecar.runner).contains(&call.tool));
     send_signal(its.expect("a tool runs below its runner").runner, Signal::SIGKILL);
-    call.check(&stage, "without its runner", "125");
+    call.check(&comparison, "without its runner", "125");
 }
 
 #[test]
 fn a_lost_proxy_leaves_the_terminal_as_it_was() {
-    for way in Way::SHIMS {
-        let Some(stage) = stage("a_lost_proxy_leaves_the_terminal_as_it_was") else { return };
-        let call = Call::start(&stage, way, "python3 stay.py pid");
-        let sidecars = stage.session().sidecars();
-        send_signal(stage.session().pid(), Signal::SIGKILL);
-        call.check(&stage, &format!("without its proxy ({way:?})"), "125");
-        // No runner waits for a terminal's last bytes that nobody is there to see.
-        eventually("the runners have gone", || !sidecars.iter().any(|it| is_alive(it.runner)));
+    for mode in ExecMode::SHIMS {
+        let Some(comparison) = comparison("a_lost_proxy_leaves_the_terminal_as_it_was") else {
+            return;
+        };
+        let call = Call::start(&comparison, mode, "python3 stay.py pid");
+        let sidecars = comparison.session().sidecars();
+        send_signal(comparison.session().pid(), Signal::SIGKILL);
+        call.check(&comparison, &format!("without its proxy ({mode:?})"), "125");
+        // The runner does not wait for a terminal's last output without a client.
+        eventually("the runners have ended", || !sidecars.iter().any(|it| is_alive(it.runner)));
     }
 }
 
-/// The shim's own KILL leaves the modes to whoever finds them, but no tool.
+/// After SIGKILL the shim cannot restore the modes, but no tool is left.
 #[test]
 fn a_killed_shim_leaves_no_tool() {
-    let Some(stage) = stage("a_killed_shim_leaves_no_tool") else { return };
-    for way in Way::SHIMS {
-        let call = Call::start(&stage, way, "python3 stay.py pid");
+    let Some(comparison) = comparison("a_killed_shim_leaves_no_tool") else { return };
+    for mode in ExecMode::SHIMS {
+        let call = Call::start(&comparison, mode, "python3 stay.py pid");
         send_signal(call.shim, Signal::SIGKILL);
-        eventually(&format!("the tool has gone ({way:?})"), || !is_alive(call.tool));
+        eventually(&format!("the tool has ended ({mode:?})"), || !is_alive(call.tool));
     }
 }
 
-/// A shell without line editing of its own changes no modes, so these are the shim's.
+/// A shell without line editing changes no modes, so these are the shim's.
 #[test]
 fn a_stopped_shim_leaves_the_terminal_as_it_was() {
-    let Some(stage) = stage("a_stopped_shim_leaves_the_terminal_as_it_was") else { return };
+    let Some(comparison) = comparison("a_stopped_shim_leaves_the_terminal_as_it_was") else {
+        return;
+    };
     let script = "set -m; python3 stay.py pid
         echo $? > stopped; until [ -e go ]; do sleep .01; done; fg";
-    for way in Way::SHIMS {
-        let call = Call::start(&stage, way, script);
+    for mode in ExecMode::SHIMS {
+        let call = Call::start(&comparison, mode, script);
         call.terminal.press("\x1a");
-        assert_eq!(stopped(&stage), "148", "TSTP stopped it");
-        assert_eq!(call.terminal.modes(), call.before, "{way:?}");
-        fs::write(stage.folder().join("go"), "").unwrap();
+        assert_eq!(stopped(&comparison), "148", "TSTP stopped it");
+        assert_eq!(call.terminal.modes(), call.before, "{mode:?}");
+        fs::write(comparison.dir().join("go"), "").unwrap();
         eventually("what is typed is carried again", || is_raw(&call.terminal));
         call.terminal.press("\x1c");
-        call.check(&stage, &format!("stopped and continued ({way:?})"), "131");
+        call.check(&comparison, &format!("stopped and continued ({mode:?})"), "131");
     }
 }
 
 #[track_caller]
-fn stage(story: &str) -> Option<Stage> {
-    Stage::start(&format!("repl::{story}"), PYTHON)
+fn comparison(test: &str) -> Option<Comparison> {
+    Comparison::start(&format!("repl::{test}"), PYTHON)
 }
 
 #[track_caller]
-fn stopped(stage: &Stage) -> String {
+fn stopped(comparison: &Comparison) -> String {
     let mut code = String::new();
-    eventually("the script has gone on behind what was stopped", || {
-        code = fs::read_to_string(stage.folder().join("stopped")).unwrap_or_default();
+    eventually("the script continues after the stopped call", || {
+        code = fs::read_to_string(comparison.dir().join("stopped")).unwrap_or_default();
         code.ends_with('\n')
     });
     code.trim().to_owned()

@@ -1,17 +1,17 @@
-//! A tool of the same user, without privileges, against the processes of the session.
+//! An unprivileged tool of the same user, against the processes of the session.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
-use aifo_tests::{Landlock, Outcome, Running, Session, Setup, Tool, binaries, possible};
+use aifo_tests::{Landlock, Outcome, Running, Session, SessionSetup, Tool, binaries, can_run};
 
-/// Runs a program as a user who is not root.
+/// Runs a program as a user other than root.
 const AS_USER: [&str; 5] =
     ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
 const USER: u32 = 65534;
 
-/// Tries all there is to get at a process, and prints what worked.
+/// Tries every access to a process and prints those that succeed.
 const PROBE: &str = r#"
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -80,10 +80,10 @@ for name, pid in [("child", child)] + [word.split("=") for word in sys.argv[1:]]
 os.kill(child, 9)
 "#;
 
-/// Gives everything below a folder to the user.
-fn give_away(folder: &Path) {
-    chown(folder, Some(USER), Some(USER)).expect("we are root");
-    for entry in fs::read_dir(folder).expect("the scratch folder is ours").flatten() {
+/// Changes the owner of everything below a directory.
+fn give_away(dir: &Path) {
+    chown(dir, Some(USER), Some(USER)).expect("the suite runs as root");
+    for entry in fs::read_dir(dir).expect("the scratch directory is writable").flatten() {
         let about = entry.file_type().expect("it is there");
         match about.is_dir() {
             true => give_away(&entry.path()),
@@ -92,16 +92,16 @@ fn give_away(folder: &Path) {
     }
 }
 
-/// A session of a user without privileges, in which `python3` probes. `None` where that is not
-/// possible; the story is named then.
-fn session(story: &str) -> Option<Session> {
-    let story = format!("security::processes::{story}");
+/// A session of an unprivileged user in which `python3` probes. Where that is impossible, reports
+/// the test as skipped and returns `None`.
+fn session(test: &str) -> Option<Session> {
+    let test = format!("security::processes::{test}");
     let programs = [&binaries().coder, &binaries().shim].map(|path| path.to_str().expect("text"));
-    let runs = |program| possible(&story, &[&AS_USER[..], &[program, "--version"]].concat());
-    if !Landlock::Writes.available(&story) || !programs.into_iter().all(runs) {
+    let runs = |program| can_run(&test, &[&AS_USER[..], &[program, "--version"]].concat());
+    if !Landlock::Writes.available(&test) || !programs.into_iter().all(runs) {
         return None;
     }
-    let setup = Setup::new().kinds(&["python"]);
+    let setup = SessionSetup::new().kinds(&["python"]);
     let setup = setup.tool("python3", Tool::Link("/usr/bin/python3".into()));
     fs::write(setup.workspace().join("probe.py"), PROBE).unwrap();
     let scratch = setup.scratch().to_owned();
@@ -110,10 +110,10 @@ fn session(story: &str) -> Option<Session> {
     Some(setup.through(&AS_USER).start())
 }
 
-/// What the tool could do to its own child, then to the others by name.
+/// Probes the tool's own child, then the other processes, by name.
 #[track_caller]
 fn probe(session: &Session, pids: &[(&str, i32)]) -> Outcome {
-    // The proxy serves its own user alone.
+    // The proxy only accepts its own user.
     let shim = session.shim("python3");
     let mut command = std::process::Command::new(AS_USER[0]);
     command.args(&AS_USER[1..]).arg(shim.get_program()).args(["-IS", "probe.py"]);
@@ -123,7 +123,7 @@ fn probe(session: &Session, pids: &[(&str, i32)]) -> Outcome {
     Running::start(&mut command).finish()
 }
 
-/// The same user's, so the kernel alone keeps them apart.
+/// The user is the same, so only the kernel's checks separate them.
 #[test]
 fn a_tool_gets_at_no_process_of_the_session() {
     let Some(session) = session("a_tool_gets_at_no_process_of_the_session") else { return };
@@ -132,7 +132,7 @@ fn a_tool_gets_at_no_process_of_the_session() {
     let outcome = probe(&session, &pids);
     let text = outcome.exited(0).text();
     let lines: Vec<_> = text.lines().collect();
-    let child = lines.first().expect("it tells");
+    let child = lines.first().expect("the probe prints a line");
     for way in ["list its fds", "read its environment", "take its fds", "trace it"] {
         assert!(child.contains(way), "the probe works where it may: {child}");
     }

@@ -1,4 +1,4 @@
-//! What the shim makes of frames.
+//! The shim's handling of frames.
 
 use aifo_tests::frames::{data, frame, kind, stream};
 use aifo_tests::{Outcome, Signal};
@@ -8,18 +8,18 @@ use crate::played::PlayedProxy;
 const HEAD: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
     Upgrade: aifo-exec\r\nX-Exec-Id: e1\r\n\r\n";
 
-/// What comes behind the head, if the call relays all it has: stdin is nothing.
+/// The frames after the head if everything is relayed and stdin is null.
 fn started() -> Vec<u8> {
     frame(kind::STARTED, [0, 0, 0, 1, 0, 0, 0, 9, 0, 2, 2])
 }
 
-/// Whether a signal ended it, the code or the number, and what it was ended for.
+/// An `Exit`: signal or code, its number, and the cause of a cancel.
 fn exit(how: u8, status: u8, cancelled: u8) -> Vec<u8> {
     let ending = [0, 0, 0, 1, how, status, cancelled, 0];
     frame(kind::EXIT, [&ending[..], &[0; 8 + 32]].concat())
 }
 
-/// What a call makes of these frames behind a head.
+/// Runs a call against these frames after a head.
 #[track_caller]
 fn play(frames: &[&[u8]]) -> Outcome {
     play_bytes(&[&[HEAD], frames].concat().concat())
@@ -39,7 +39,7 @@ fn each_stream_goes_to_its_own() {
 }
 
 #[test]
-fn an_ending_is_as_it_is_told() {
+fn the_shim_ends_as_the_exit_frame_says() {
     for code in [0, 1, 86, 124, 125, 130, 255] {
         let outcome = play(&[&started(), &exit(0, code, 0)]);
         assert_eq!(outcome.exited(code.into()).stderr, "");
@@ -79,6 +79,6 @@ fn what_no_proxy_would_send_is_125() {
     for odd in rows {
         let outcome = play(&[&started, &odd, &exit(0, 0, 0)]);
         assert_eq!(outcome.code(), Some(125), "{odd:?}: {outcome:?}");
-        assert!(outcome.only_line().contains("makes no sense"), "{odd:?}: {outcome:?}");
+        assert!(outcome.only_line().contains("invalid response"), "{odd:?}: {outcome:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! A proxy that is played byte by byte.
+//! A scripted proxy.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -7,14 +7,14 @@ use std::thread;
 
 use aifo_tests::{Outcome, Scratch, binaries};
 
-/// A proxy that knows its answers before it is asked.
+/// A proxy with fixed responses.
 #[derive(Debug)]
 pub(crate) struct PlayedProxy {
     scratch: Scratch,
     listener: UnixListener,
 }
 
-/// What a shim sent, up to the end of the body that its head announces.
+/// A shim's request, up to the end of its declared body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) head: String,
@@ -25,33 +25,34 @@ impl PlayedProxy {
     pub(crate) fn new() -> Self {
         let scratch = Scratch::new();
         let link = scratch.path().join("make");
-        std::os::unix::fs::symlink(&binaries().shim, link).expect("the scratch folder is ours");
+        std::os::unix::fs::symlink(&binaries().shim, link)
+            .expect("the scratch directory is writable");
         let socket = scratch.path().join("front.sock");
-        let listener = UnixListener::bind(socket).expect("the scratch folder is ours");
+        let listener = UnixListener::bind(socket).expect("the scratch directory is writable");
         PlayedProxy { scratch, listener }
     }
 
-    /// `make a "b c"`, as one of this proxy's session.
+    /// `make "a b c"`, as one of this proxy's session.
     pub(crate) fn shim(&self) -> Command {
-        let folder = self.scratch.path();
-        let mut shim = Command::new(folder.join("make"));
+        let dir = self.scratch.path();
+        let mut shim = Command::new(dir.join("make"));
         shim.env_clear()
-            .env("AIFO_TOOLEEXEC_URL", format!("unix://{}/front.sock", folder.display()))
+            .env("AIFO_TOOLEEXEC_URL", format!("unix://{}/front.sock", dir.display()))
             .env("AIFO_TOOLEEXEC_TOKEN", "s3cret")
             .env("AIFO_EXEC_ID", "e1")
             .args(["a", "b c"])
-            .current_dir(folder);
+            .current_dir(dir);
         shim
     }
 
-    /// Runs a shim to its end. Each answer goes to a request on a connection of its own, which is
-    /// closed behind it; what was asked, then. Panics unless it asks exactly so many times.
+    /// Runs a shim to its end. Each response goes to a request on its own connection, which is then
+    /// closed. Panics unless the number of requests is exact.
     #[track_caller]
     pub(crate) fn play(&self, shim: &mut Command, answers: &[&[u8]]) -> (Outcome, Vec<Request>) {
         let (outcome, requests) = thread::scope(|scope| {
             let answer = |answer: &&[u8]| {
                 let (request, mut stream) = self.accept();
-                // A shim that has seen enough may have left.
+                // The shim may have disconnected.
                 let _ = stream.write_all(answer);
                 request
             };
@@ -66,7 +67,7 @@ impl PlayedProxy {
         (outcome, requests)
     }
 
-    /// The next connection, with the request that came by it.
+    /// The next connection, with its request.
     pub(crate) fn accept(&self) -> (Request, UnixStream) {
         let (mut stream, _) = self.listener.accept().expect("the shim connects");
         (Request::read(&mut stream), stream)
@@ -87,17 +88,17 @@ impl Request {
         }
     }
 
-    /// `None` while there is more to come.
+    /// `None` if incomplete.
     fn whole(bytes: &[u8]) -> Option<Self> {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
         let head = String::from_utf8(bytes[..end].to_vec()).expect("a head is text");
         let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-        let length = length.expect("a shim tells the length").parse().expect("it is a number");
+        let length = length.expect("a shim declares the length").parse().expect("it is a number");
         let body = bytes[end + 4..].get(..length)?.to_vec();
         Some(Request { head, body })
     }
 
-    /// Whether this very line stands in the head.
+    /// Whether the head contains this line.
     pub(crate) fn has(&self, line: &str) -> bool {
         self.head.lines().any(|found| found == line)
     }

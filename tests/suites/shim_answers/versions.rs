@@ -1,4 +1,4 @@
-//! A call begins with version 3, and with a proxy that does not know it goes on with version 2.
+//! A call starts with version 3 and falls back to version 2 if the proxy does not support it.
 
 use std::io::{Read, Write};
 
@@ -46,17 +46,17 @@ fn a_proxy_that_is_older_is_asked_by_version_2() {
 #[test]
 fn a_proxy_that_knows_neither_is_not_asked_again() {
     let proxy = PlayedProxy::new();
-    let told = "aifo-shim: Unsupported shim protocol; expected 1 or 2";
+    let printed = "aifo-shim: Unsupported shim protocol; expected 1 or 2";
     let (outcome, requests) = proxy.play(&mut proxy.shim(), &[TOO_NEW, TOO_NEW]);
     check_version_3(&requests[0]);
     assert!(requests[1].has("X-Aifo-Proto: 2"));
-    assert_eq!((outcome.exited(86).only_line(), outcome.text().as_str()), (told, ""));
+    assert_eq!((outcome.exited(86).only_line(), outcome.text().as_str()), (printed, ""));
 
     let (outcome, _) = proxy.play(proxy.shim().env("AIFO_SHIM_PROTO", "2"), &[TOO_NEW]);
-    assert_eq!((outcome.exited(86).only_line(), outcome.text().as_str()), (told, ""));
+    assert_eq!((outcome.exited(86).only_line(), outcome.text().as_str()), (printed, ""));
 }
 
-/// Any other answer is one: the tool may have run, or must not.
+/// No other response causes a retry: the tool may have run, or must not run.
 #[test]
 fn nothing_else_is_a_reason_to_ask_again() {
     let proxy = PlayedProxy::new();
@@ -78,7 +78,7 @@ fn nothing_else_is_a_reason_to_ask_again() {
     }
 }
 
-/// It was caught for version 3, and is the tool's all the same.
+/// It was caught during the version 3 attempt and is forwarded to the tool.
 #[test]
 fn a_signal_in_between_is_not_lost() {
     let proxy = PlayedProxy::new();

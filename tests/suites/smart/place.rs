@@ -1,14 +1,14 @@
-//! An agent's place, and sidecars, in which every runtime tells what became of it.
+//! An agent's runtimes and the sidecars' ones, each of which prints how it was started.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use aifo_tests::{Scratch, Session, Setup, Tool, binaries};
+use aifo_tests::{Scratch, Session, SessionSetup, Tool, binaries};
 
-/// An agent with a python of its own, outside of the workspace. That python is really a shell, so
-/// that a program can tell by what name, and as what process, it was started.
+/// An agent's python outside the workspace. It is a shell, so that a program can print its name and
+/// pid.
 pub(crate) struct Place {
     scratch: Scratch,
 }
@@ -16,8 +16,8 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new() -> Self {
         let place = Place { scratch: Scratch::new() };
-        for folder in ["agent", "runtime", "shims"] {
-            fs::create_dir(place.path(folder)).unwrap();
+        for dir in ["agent", "runtime", "shims"] {
+            fs::create_dir(place.path(dir)).unwrap();
         }
         symlink("/bin/sh", place.path("runtime/python3")).unwrap();
         place
@@ -27,7 +27,7 @@ impl Place {
         self.scratch.path().join(name)
     }
 
-    /// A program of the agent's.
+    /// A program of the agent.
     pub(crate) fn program(&self, text: &str) -> PathBuf {
         let path = self.path("agent/program");
         fs::write(&path, text).unwrap();
@@ -43,7 +43,7 @@ impl Place {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// A shim that is smart about everything, in a session or without one.
+    /// A shim with all smart decisions on, with or without a session.
     pub(crate) fn shim(&self, session: Option<&Session>, tool: &str) -> Command {
         let mut shim = match session {
             Some(session) => session.shim(tool),
@@ -65,9 +65,9 @@ impl Place {
     }
 }
 
-/// A session whose sidecars have fakes under the runtimes' names.
+/// A session whose sidecars have fake runtimes.
 pub(crate) fn session() -> Session {
-    let setup = Setup::new().kinds(&["node", "python"]).verbose();
+    let setup = SessionSetup::new().kinds(&["node", "python"]).verbose();
     let tools = ["node", "python3", "pip", "npm"];
     tools.into_iter().fold(setup, |setup, tool| setup.tool(tool, Tool::Fake)).start()
 }

@@ -5,12 +5,12 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use aifo_tests::{Outcome, Session, Setup, Tool, binaries, possible};
+use aifo_tests::{Outcome, Session, SessionSetup, Tool, binaries, can_run};
 
 use crate::NOT_CONFIGURED;
 use crate::place::{Place, session};
 
-/// The variables that lead to a session and make its shims smart, as a file.
+/// The variables of a session and its smart shims, as a file.
 fn settings(place: &Place, session: &Session) -> String {
     let lines = [
         format!("AIFO_TOOLEEXEC_URL={}", session.url()),
@@ -24,7 +24,7 @@ fn settings(place: &Place, session: &Session) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Puts the settings beside the place's links.
+/// Writes the settings beside the place's links.
 fn write_settings(place: &Place, text: &str, mode: u32) -> PathBuf {
     let file = place.path("shims/shim.env");
     let _ = fs::remove_file(&file);
@@ -69,7 +69,7 @@ fn the_environment_wins_over_the_file() {
     command.args(["say", "hi"]).env("AIFO_TOOLEEXEC_URL", "unix:///nonexistent/sock");
     let outcome = Outcome::of(&mut command);
     assert!(outcome.exited(86).stderr.contains("/nonexistent/sock"), "{}", outcome.stderr);
-    // Who has both in the environment does not need the file.
+    // The environment overrides the file.
     let other = settings(&place, &session).replace(session.token(), "another");
     write_settings(&place, &other, 0o600);
     let mut command = session.shim("npm");
@@ -99,8 +99,8 @@ fn a_file_that_others_may_have_written_is_not_trusted() {
     fs::remove_dir(&file).unwrap();
     let file = write_settings(&place, &text, 0o644);
     Outcome::of(bare(&place, &session, "npm").args(["say", "hi"])).exited(0);
-    let story = "smart::a_file_that_others_may_have_written_is_not_trusted, another's file";
-    if possible(story, &["/bin/sh", "-c", "[ \"$(id -u)\" = 0 ]"]) {
+    let test = "smart::a_file_that_others_may_have_written_is_not_trusted, another's file";
+    if can_run(test, &["/bin/sh", "-c", "[ \"$(id -u)\" = 0 ]"]) {
         chown(file, Some(65534), None).unwrap();
         not_configured();
     }
@@ -110,8 +110,8 @@ fn a_file_that_others_may_have_written_is_not_trusted() {
 fn the_machines_own_file_comes_last() {
     let namespace = ["/usr/bin/unshare", "--mount", "/bin/sh", "-c"];
     let mount = "mount -t tmpfs none /run && mkdir /run/aifo";
-    let story = "smart::the_machines_own_file_comes_last";
-    if !possible(story, &[&namespace[..], &[mount]].concat()) {
+    let test = "smart::the_machines_own_file_comes_last";
+    if !can_run(test, &[&namespace[..], &[mount]].concat()) {
         return;
     }
     let (place, session) = (Place::new(), session());
@@ -128,13 +128,17 @@ fn the_machines_own_file_comes_last() {
     };
     assert_eq!(run().exited(0).text(), "hi\n");
     write_settings(&place, "AIFO_TOOLEEXEC_URL=unix:///x\nAIFO_TOOLEEXEC_TOKEN=t\n", 0o600);
-    assert!(run().exited(86).stderr.contains("unix:///x"), "the one beside the link comes first");
+    assert!(
+        run().exited(86).stderr.contains("unix:///x"),
+        "the one beside the link has precedence"
+    );
 }
 
-/// What the launcher writes for children that an agent starts without an environment.
+/// The launcher writes the file for children that an agent starts without an environment.
 #[test]
 fn an_agents_children_need_no_environment() {
-    let setup = Setup::new().tool("make", Tool::Fake).tool("sh", Tool::Link("/bin/sh".into()));
+    let setup =
+        SessionSetup::new().tool("make", Tool::Fake).tool("sh", Tool::Link("/bin/sh".into()));
     let mut run = setup.coder();
     let script = "make=$(command -v make); /usr/bin/env -i \"$make\" say hi; \
                   /bin/ls -l \"${make%/*}/shim.env\"";

@@ -1,4 +1,4 @@
-//! A client of a stdio server: it writes, and a thread of its own reads what comes.
+//! A client of a stdio server; a thread reads the output.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use crate::Framing;
 
-/// What the server's stdin and stdout are.
+/// The type of the server's stdin and stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     Pipes,
-    /// One unix socket each, as node gives its children.
+    /// A unix socket each, as node gives its children.
     Sockets,
 }
 
@@ -59,30 +59,31 @@ impl Client {
         }
     }
 
-    /// The next message; it panics when none comes in time.
+    /// The next message; panics after the deadline.
     #[track_caller]
     pub(crate) fn receive(&self) -> Value {
         self.messages.recv_timeout(DEADLINE).expect("the server answers")
     }
 
-    /// What is to be written, for a thread that only writes.
+    /// The writing end, for a thread that only writes.
     pub(crate) fn take_input(&mut self) -> Box<dyn Write + Send> {
         self.input.take().expect("stdin is open")
     }
 
-    /// Waits for the end, whatever stdin does: the ending, what was left to read, and stderr.
+    /// Waits for the end; returns the status, the remaining messages, and stderr.
     #[track_caller]
     pub(crate) fn finish(&mut self) -> (ExitStatus, Vec<Value>, String) {
         let mut status = None;
         eventually("the server has ended", || {
-            status = self.child.try_wait().expect("it is our child");
+            status = self.child.try_wait().expect("try_wait works on a child");
             status.is_some()
         });
         let reader = self.reader.take().expect("it ends once");
         eventually("its stdout is at its end", || reader.is_finished());
         let mut stderr = String::new();
-        let told = self.child.stderr.take().expect("stderr is a pipe").read_to_string(&mut stderr);
-        told.expect("stderr is text");
+        let printed =
+            self.child.stderr.take().expect("stderr is a pipe").read_to_string(&mut stderr);
+        printed.expect("stderr is text");
         (status.expect("the loop ends with a status"), self.messages.try_iter().collect(), stderr)
     }
 
@@ -93,7 +94,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // After `finish` both are no-ops: std remembers that the child was waited for.
+        // No-ops after `finish`: std remembers that the child is reaped.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -114,7 +115,7 @@ fn on_sockets(command: &mut Command) -> Ends {
     let ((input, theirs_in), (output, theirs_out)) = (pair(), pair());
     let fd = |socket| Stdio::from(std::os::fd::OwnedFd::from(socket));
     let child = command.stdin(fd(theirs_in)).stdout(fd(theirs_out)).spawn();
-    // The command keeps its ends until it is given others, and an end is seen when all are closed.
+    // The command keeps its descriptors until they are replaced; end of file needs all closed.
     command.stdin(Stdio::null()).stdout(Stdio::null());
     (child.expect("the server starts"), Box::new(input), Box::new(output))
 }

@@ -1,4 +1,4 @@
-// A JSON-RPC server over stdio, one message a line.
+// A JSON-RPC server over stdio, one message per line.
 'use strict';
 
 const send = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\n');

@@ -1,4 +1,4 @@
-"""A JSON-RPC server over stdio, each message behind its `Content-Length`."""
+"""A JSON-RPC server over stdio, each message with a `Content-Length` header."""
 
 import json
 import os

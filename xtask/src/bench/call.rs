@@ -1,4 +1,4 @@
-//! One call: a tool, the side of the pair it is made on, and the way its bytes go.
+//! One benchmark call: the tool, native or proxied, and its transport.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -8,55 +8,55 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell;
 
-/// What is called. Each goes by a name that an allowlist has.
+/// The tool that is called. Each has a name that an allowlist holds.
 #[derive(Clone, Copy)]
 pub(super) enum Tool {
-    /// Ends at once.
+    /// Exits at once.
     True,
-    /// Ends after 10 ms.
+    /// Exits after 10 ms.
     Nap,
-    /// Writes so many bytes to its stdout.
-    Pour(u64),
-    /// Says `ready` and waits for a signal.
+    /// Writes this many bytes to stdout.
+    Output(u64),
+    /// Prints `ready` and waits for a signal.
     Wait,
 }
 
-/// The halves of a pair.
+/// The two calls of a pair.
 #[derive(Clone, Copy)]
 pub(super) enum Side {
     Native,
     Proxied,
 }
 
-/// How the bytes of a proxied call go.
+/// How a proxied call's bytes are carried.
 #[derive(Clone, Copy)]
-pub(super) enum Way {
-    /// By the caller's own pipes, which the tool is given.
+pub(super) enum Transport {
+    /// Over the caller's own pipes, which are passed to the tool.
     Passed,
-    /// Through the call's connection.
+    /// Over the call's connection.
     Relayed,
-    /// Through the proxy, as version 2 has it.
+    /// Through the proxy, as in version 2.
     Version2,
 }
 
-/// Two folders that hold the same names: the tools, and their shims; and what a shim is told.
+/// A directory of tools and one of shims with the same names, and the shims' environment.
 pub(super) struct Calls {
     pub(super) tools: PathBuf,
     pub(super) shims: PathBuf,
-    pub(super) contract: Vec<(String, String)>,
+    pub(super) client_env: Vec<(String, String)>,
 }
 
 impl Calls {
-    /// A call as agents make it: nothing to read, stdout and stderr a pipe each.
-    pub(super) fn command(&self, side: Side, way: Way, tool: Tool) -> Command {
+    /// A call as an agent makes it: stdin is empty, stdout and stderr are pipes.
+    pub(super) fn command(&self, side: Side, transport: Transport, tool: Tool) -> Command {
         let mut command = Command::new(self.program(side, tool));
         command.args(tool.args()).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        self.set_environment(&mut command, way);
+        self.set_environment(&mut command, transport);
         command
     }
 
-    /// The file that is executed.
+    /// The program's path.
     pub(super) fn program(&self, side: Side, tool: Tool) -> PathBuf {
         let dir = match side {
             Side::Native => &self.tools,
@@ -65,15 +65,14 @@ impl Calls {
         dir.join(tool.name())
     }
 
-    /// Tells a shim where to call, and how. The tools get the same, so that only the path of the
-    /// program tells the sides apart.
-    pub(super) fn set_environment(&self, command: &mut Command, way: Way) {
-        command.envs(self.contract.iter().map(|(name, value)| (name, value)));
+    /// Sets the shim's variables. Both sides get them, so that only the program's path differs.
+    pub(super) fn set_environment(&self, command: &mut Command, transport: Transport) {
+        command.envs(self.client_env.iter().map(|(name, value)| (name, value)));
         command.env_remove(PROTO).env_remove(RELAY);
-        match way {
-            Way::Passed => command,
-            Way::Relayed => command.env(RELAY, "1"),
-            Way::Version2 => command.env(PROTO, "2"),
+        match transport {
+            Transport::Passed => command,
+            Transport::Relayed => command.env(RELAY, "1"),
+            Transport::Version2 => command.env(PROTO, "2"),
         };
     }
 }
@@ -85,11 +84,11 @@ impl Tool {
     /// All names, for the shims.
     pub(super) const NAMES: &[&str] = &[TRUE, NAP, FIXTURE];
 
-    /// Fills the folder that stands first in the session's PATH.
+    /// Fills the directory that is first in the session's PATH.
     pub(super) fn make_all(dir: &Path) -> Result<()> {
         for (program, name) in [("true", TRUE), ("sleep", NAP)] {
             let program = shell::find_in_path(program)
-                .with_context(|| format!("no `{program}` in the PATH"))?;
+                .with_context(|| format!("'{program}' is not in PATH"))?;
             symlink(program, dir.join(name))?;
         }
         symlink(std::env::current_exe()?, dir.join(FIXTURE))?;
@@ -100,7 +99,7 @@ impl Tool {
         match self {
             Tool::True => TRUE,
             Tool::Nap => NAP,
-            Tool::Pour(_) | Tool::Wait => FIXTURE,
+            Tool::Output(_) | Tool::Wait => FIXTURE,
         }
     }
 
@@ -108,7 +107,7 @@ impl Tool {
         match self {
             Tool::True => Vec::new(),
             Tool::Nap => vec!["0.01".to_owned()],
-            Tool::Pour(bytes) => vec!["pour".to_owned(), bytes.to_string()],
+            Tool::Output(bytes) => vec!["write".to_owned(), bytes.to_string()],
             Tool::Wait => vec!["wait".to_owned()],
         }
     }
@@ -116,10 +115,10 @@ impl Tool {
 
 const TRUE: &str = "make";
 const NAP: &str = "ninja";
-/// This very binary.
+/// This binary.
 const FIXTURE: &str = "cmake";
 
-/// Fails with what a call said when it did not end well.
+/// Fails with a call's output if its status is not success.
 pub(super) fn expect_success(output: &Output) -> Result<()> {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
@@ -139,16 +138,16 @@ mod tests {
         let calls = Calls {
             tools: PathBuf::from("/tools"),
             shims: PathBuf::from("/shims"),
-            contract: vec![("AIFO_TOOLEEXEC_URL".to_owned(), "unix:///x".to_owned())],
+            client_env: vec![("AIFO_TOOLEEXEC_URL".to_owned(), "unix:///x".to_owned())],
         };
-        let rows: [(Way, [Option<&str>; 2]); 3] = [
-            (Way::Passed, [None, None]),
-            (Way::Relayed, [None, Some("1")]),
-            (Way::Version2, [Some("2"), None]),
+        let rows: [(Transport, [Option<&str>; 2]); 3] = [
+            (Transport::Passed, [None, None]),
+            (Transport::Relayed, [None, Some("1")]),
+            (Transport::Version2, [Some("2"), None]),
         ];
-        for (way, [proto, relay]) in rows {
-            let native = calls.command(Side::Native, way, Tool::Pour(7));
-            let proxied = calls.command(Side::Proxied, way, Tool::Pour(7));
+        for (transport, [proto, relay]) in rows {
+            let native = calls.command(Side::Native, transport, Tool::Output(7));
+            let proxied = calls.command(Side::Proxied, transport, Tool::Output(7));
             assert_eq!(native.get_program(), "/tools/cmake");
             assert_eq!(proxied.get_program(), "/shims/cmake");
             assert!(native.get_args().eq(proxied.get_args()));

@@ -1,7 +1,6 @@
-//! What containers cost: a call against `docker exec`, a session against as many `docker run`.
+//! Container benchmarks: a call against `docker exec`, a session's start against `docker run`.
 //!
-//! Each row has a session of its own, in an image of the suites' in which an allowlisted name is
-//! `true`.
+//! Each row has its own session, in an image of the suites in which an allowlisted name is `true`.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::call::{Calls, Side, Tool, Way, expect_success};
+use super::call::{Calls, Side, Tool, Transport, expect_success};
 use super::measure::{AT_ONCE, Bench, WARM_UP};
 use super::report::Measured::{self, Absent, Slowdown, Throughput};
 use super::stats::Pairs;
@@ -18,41 +17,43 @@ use crate::scratch::Scratch;
 use crate::serve::{Backend, Options, Serve};
 use crate::shell;
 
-/// What the images of the suites stand on, by the name `cargo xtask images test` gives it.
+/// The suites' image, built by `cargo xtask images test`.
 const BASE: &str = "aifo-test-base:latest";
-/// The same with a tool that ends at once.
+/// The same with a tool that exits at once.
 const IMAGE: &str = "aifo-bench:latest";
-/// As many as there are kinds.
+/// One sidecar of each kind.
 const KINDS: [&str; 5] = ["rust", "node", "python", "go", "c-cpp"];
 const ENGINE: &str = "docker";
 
-/// A call into a container against `docker exec` of the same program in it.
+/// A call into a container, relative to `docker exec` of the same program.
 pub(super) fn against_exec(bench: &Bench<'_>) -> Result<Measured> {
     in_session(bench, |session| {
         let exec = || time(&mut session.exec());
-        let call = || time(&mut session.calls.command(Side::Proxied, Way::Passed, Tool::True));
-        // An exec takes a tenth of a second and more.
+        let call =
+            || time(&mut session.calls.command(Side::Proxied, Transport::Passed, Tool::True));
+        // An exec takes 100 ms and more.
         Pairs::measure(2, exec, call)?;
         Pairs::measure(bench.depth.long(), exec, call).map(Slowdown)
     })
 }
 
-/// A call into a container against the same program natively.
+/// A call into a container, relative to a native call.
 pub(super) fn against_native(bench: &Bench<'_>) -> Result<Measured> {
     in_session(bench, |session| {
-        let pass = |side| move || time(&mut session.calls.command(side, Way::Passed, Tool::True));
+        let pass =
+            |side| move || time(&mut session.calls.command(side, Transport::Passed, Tool::True));
         Pairs::measure(WARM_UP, pass(Side::Native), pass(Side::Proxied))?;
         Pairs::measure(bench.depth.calls(), pass(Side::Native), pass(Side::Proxied)).map(Slowdown)
     })
 }
 
-/// Many calls at once, natively and into a container.
+/// Concurrent calls into a container, relative to native ones.
 pub(super) fn at_once(bench: &Bench<'_>) -> Result<Measured> {
     in_session(bench, |session| {
         let pass = |side| {
             move || {
-                let commands =
-                    (0..AT_ONCE).map(|_| session.calls.command(side, Way::Passed, Tool::True));
+                let commands = (0..AT_ONCE)
+                    .map(|_| session.calls.command(side, Transport::Passed, Tool::True));
                 time_all(commands.collect())
             }
         };
@@ -60,7 +61,7 @@ pub(super) fn at_once(bench: &Bench<'_>) -> Result<Measured> {
     })
 }
 
-/// The start of a session of five sidecars against five `docker run -d`, started together by hand.
+/// The start of a session with five sidecars, relative to five concurrent `docker run -d`.
 pub(super) fn start_of_session(bench: &Bench<'_>) -> Result<Measured> {
     if let Some(reason) = unready()? {
         return Ok(Absent(reason));
@@ -82,7 +83,7 @@ pub(super) fn start_of_session(bench: &Bench<'_>) -> Result<Measured> {
     Pairs::measure(bench.depth.long(), by_hand, session).map(Slowdown)
 }
 
-/// A session in containers.
+/// A session with containers.
 struct Session {
     serve: Serve,
     calls: Calls,
@@ -102,15 +103,15 @@ impl Session {
             log: scratch.file("serve.log"),
         })?;
         // unix:///../aifo-ID/front/exec.sock
-        let folder = serve.socket()?.ancestors().nth(2).and_then(|folder| folder.file_name());
-        let folder = folder.context("the session has no folder")?.to_string_lossy();
-        let id = folder.trim_start_matches("aifo-");
+        let dir = serve.socket()?.ancestors().nth(2).and_then(|dir| dir.file_name());
+        let dir = dir.context("the session has no directory")?.to_string_lossy();
+        let id = dir.trim_start_matches("aifo-");
         let container = format!("aifo-tc-{}-{id}", kinds.first().context("no kind")?);
         let Calls { tools, shims, .. } = &bench.calls;
         let calls = Calls {
             tools: tools.clone(),
             shims: shims.clone(),
-            contract: serve.contract().to_vec(),
+            client_env: serve.client_env().to_vec(),
         };
         Ok(Session { serve, calls, container, _scratch: scratch })
     }
@@ -122,7 +123,7 @@ impl Session {
     }
 }
 
-/// Measures in a session with one sidecar; nothing where there is no engine, or no image.
+/// Measures in a session with one sidecar; `Absent` without an engine or an image.
 fn in_session(
     bench: &Bench<'_>,
     measure: impl FnOnce(&Session) -> Result<Measured>,
@@ -136,30 +137,30 @@ fn in_session(
     measured
 }
 
-/// Makes our image. `Some` is why that cannot be done: the engine does not answer, or lacks the image
-/// that ours is made from.
+/// Builds the benchmark's image. `Some` is the reason why it cannot: the engine is not available,
+/// or the suites' image is missing.
 fn unready() -> Result<Option<String>> {
-    if let Err(error) = Engine::Docker.answers() {
-        return Ok(Some(format!("{ENGINE} does not answer: {error}")));
+    if let Err(error) = Engine::Docker.check_available() {
+        return Ok(Some(format!("{ENGINE} is not available: {error}")));
     }
     let mut inspect = engine(&["image", "inspect", BASE]);
     inspect.stdout(Stdio::null()).stderr(Stdio::null());
     if !inspect.status().is_ok_and(|status| status.success()) {
-        return Ok(Some(format!("images are missing: {BASE}; run cargo xtask images test")));
+        return Ok(Some(format!("missing image {BASE}: cargo xtask images test")));
     }
-    let folder = Scratch::new("aifo-bench-image")?;
+    let dir = Scratch::new("aifo-bench-image")?;
     let name = Tool::True.name();
     let steps = format!("FROM {BASE}\nRUN ln -sf /bin/true /usr/local/bin/{name}\n");
-    fs::write(folder.file("Dockerfile"), steps)?;
-    let context = folder.file("Dockerfile");
-    let context = context.parent().context("a file lies in a folder")?;
+    fs::write(dir.file("Dockerfile"), steps)?;
+    let context = dir.file("Dockerfile");
+    let context = context.parent().context("a file lies in a directory")?;
     let mut build = engine(&["build", "--quiet", "--tag", IMAGE]);
-    // The builder that every daemon brings along.
+    // Every daemon has this builder.
     shell::read(build.arg(context).env("DOCKER_BUILDKIT", "0"))?;
     Ok(None)
 }
 
-/// What somebody would type who wants the same of the engine: its isolation, and nothing of ours.
+/// The same with the engine alone: its isolation, without aifo.
 fn run_detached(name: &str) -> Command {
     let mut run = engine(&["run", "--detach", "--rm", "--name", name, "--cap-drop", "ALL"]);
     run.args(["--security-opt", "no-new-privileges", "--pids-limit", "4096"]);
@@ -182,7 +183,7 @@ fn time(command: &mut Command) -> Result<Duration> {
     Ok(time)
 }
 
-/// From the first spawn to the last exit.
+/// Returns the time from the first spawn to the last exit.
 fn time_all(mut commands: Vec<Command>) -> Result<Duration> {
     let start = Instant::now();
     let children: Vec<Child> =

@@ -1,20 +1,20 @@
-//! CPU time from /proc: user and system time together, in ticks of 10 ms.
+//! CPU time from /proc: user plus system time, in ticks of 10 ms.
 //!
-//! A tick is long against a call, so only series of hundreds of calls are worth measuring. Nothing
-//! is lost between them: the kernel counts in nanoseconds and rounds what it shows.
+//! A tick is long compared with a call, so only series of hundreds of calls are measured. The
+//! kernel counts in nanoseconds and rounds only the output, so the sum is exact.
 
 use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// What the children that a process has waited for took, with those that they had waited for.
+/// The CPU time of a process's reaped children and their reaped children.
 pub(super) fn of_children(pid: u32) -> Result<Duration> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     Ok(Stat::parse(&text).context("a process's stat")?.children)
 }
 
-/// What a process took, all that live below it, and all that any of them has waited for.
+/// The CPU time of a process, its live descendants, and their reaped children.
 pub(super) fn of_tree(root: u32) -> Result<Duration> {
     let all = all_processes()?;
     let mut tree = vec![root];
@@ -27,7 +27,7 @@ pub(super) fn of_tree(root: u32) -> Result<Duration> {
     Ok(total)
 }
 
-/// One process, see proc_pid_stat(5).
+/// A process, see proc_pid_stat(5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     pid: u32,
@@ -38,11 +38,11 @@ struct Stat {
 
 impl Stat {
     fn parse(text: &str) -> Option<Self> {
-        // The name stands in parentheses and may hold any character, these too.
+        // The name is in parentheses and may hold any character, even parentheses.
         let (head, fields) = text.rsplit_once(')')?;
         let (pid, _) = head.split_once(' ')?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
-        // The first field behind the name is the page's number 3.
+        // The first field after the name is number 3 of the manual page.
         let field = |number: usize| fields.get(number.checked_sub(3)?);
         let ticks = |number| field(number)?.parse::<u64>().ok();
         let spent = |user, system| {
@@ -57,7 +57,7 @@ impl Stat {
     }
 }
 
-/// Whoever ends while we look is left out: the one that waited for it counts it.
+/// Skips processes that exit meanwhile: their parent counts them.
 fn all_processes() -> Result<Vec<Stat>> {
     let entries = fs::read_dir("/proc").context("cannot list /proc")?;
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
@@ -85,7 +85,7 @@ mod tests {
     fn what_children_took_counts_once_they_are_waited_for() {
         let us = std::process::id();
         let before = of_children(us).unwrap();
-        // Many ticks of work, however fast the machine.
+        // Enough work for many ticks on any machine.
         let work = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
         assert!(Command::new("sh").args(["-c", work]).status().unwrap().success());
         assert!(of_children(us).unwrap() > before);

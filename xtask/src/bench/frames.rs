@@ -1,5 +1,5 @@
-//! A frame on its way through `aifo-coder acp`, against the round trip of a line over bare pipes, all of it
-//! on one processor.
+//! The latency of a frame through `aifo-coder acp`, relative to a line's round trip over pipes, on
+//! one CPU.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -20,68 +20,71 @@ use crate::scratch::Scratch;
 use crate::serve;
 use crate::shell;
 
-/// An agent is told to say something by a pipe that goes around us, and what it says comes through.
+/// A notification: a FIFO makes the agent send it, and the bridge forwards it.
 pub(super) fn update(bench: &Bench<'_>) -> Result<Measured> {
-    measure(bench, Talk::update)
+    measure(bench, AcpClient::time_update)
 }
 
-/// An agent is asked through us, and answers through us: two frames.
+/// A request and its response: two frames through the bridge.
 pub(super) fn request(bench: &Bench<'_>) -> Result<Measured> {
-    measure(bench, Talk::request)
+    measure(bench, AcpClient::time_request)
 }
 
-fn measure(bench: &Bench<'_>, way: fn(&mut Talk) -> Result<Duration>) -> Result<Measured> {
+fn measure(
+    bench: &Bench<'_>,
+    time_once: fn(&mut AcpClient) -> Result<Duration>,
+) -> Result<Measured> {
     let agent = build()?;
-    let _one = OneProcessor::take()?;
-    let (mut native, mut bridged) = (Talk::native(&agent)?, Talk::bridged(bench, &agent)?);
-    Pairs::measure(WARM_UP, || way(&mut native), || way(&mut bridged))?;
-    // Each takes microseconds, so there may be many.
+    let _one = PinnedCpu::take()?;
+    let (mut native, mut bridged) =
+        (AcpClient::native(&agent)?, AcpClient::bridged(bench, &agent)?);
+    Pairs::measure(WARM_UP, || time_once(&mut native), || time_once(&mut bridged))?;
+    // Each takes microseconds, so many rounds are cheap.
     let rounds = bench.depth.calls() * 20;
-    Pairs::measure(rounds, || way(&mut native), || way(&mut bridged)).map(Slowdown)
+    Pairs::measure(rounds, || time_once(&mut native), || time_once(&mut bridged)).map(Slowdown)
 }
 
-/// This process, and all that it starts meanwhile, on one processor. Where somebody is woken tells
-/// whether that takes 3 us or 20, and of two ways that are measured in turns each would find its own
-/// habit: that would be compared, and not the ways.
-struct OneProcessor(CpuSet);
+/// Pins this process and its children to one CPU. A wake-up takes 3 us or 20 depending on the CPU
+/// it happens on; unpinned, that difference would dominate the measurement.
+struct PinnedCpu(CpuSet);
 
-impl OneProcessor {
+impl PinnedCpu {
     fn take() -> Result<Self> {
         let ourselves = Pid::from_raw(0);
         let all = sched_getaffinity(ourselves)?;
         let first = (0..CpuSet::count()).find(|cpu| all.is_set(*cpu).unwrap_or_default());
         let mut one = CpuSet::new();
-        one.set(first.context("there is no processor")?)?;
+        one.set(first.context("no CPU is available")?)?;
         sched_setaffinity(ourselves, &one)?;
-        Ok(OneProcessor(all))
+        Ok(PinnedCpu(all))
     }
 }
 
-impl Drop for OneProcessor {
+impl Drop for PinnedCpu {
     fn drop(&mut self) {
-        // What was allowed before is allowed again.
+        // Restores the allowed CPUs.
         _ = sched_setaffinity(Pid::from_raw(0), &self.0);
     }
 }
 
-/// An editor and its agent.
-struct Talk {
+/// A client and its agent.
+struct AcpClient {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
-    /// What the agent is told to say something by.
-    word: File,
-    asked: u64,
+    /// A byte here makes the agent send a notification.
+    trigger: File,
+    last_id: u64,
     line: Vec<u8>,
     _scratch: Scratch,
 }
 
-impl Talk {
-    /// With nobody in between.
+impl AcpClient {
+    /// Without the bridge.
     fn native(agent: &Path) -> Result<Self> {
         let scratch = Scratch::new("aifo-bench-bare")?;
         let fifo = fifo(&scratch)?;
-        Talk::start(Command::new(agent).arg(&fifo), scratch, fifo)
+        AcpClient::start(Command::new(agent).arg(&fifo), scratch, fifo)
     }
 
     /// Through `aifo-coder acp`.
@@ -93,7 +96,7 @@ impl Talk {
         coder.args(["acp", "--backend", "local", "--agent-command", &line]);
         coder.current_dir(&bench.workspace).env("AIFO_SHIM_BIN", &bench.dist.shim);
         coder.env("PATH", serve::path_with(&bench.calls.tools)?);
-        Talk::start(&mut coder, scratch, fifo)
+        AcpClient::start(&mut coder, scratch, fifo)
     }
 
     fn start(command: &mut Command, scratch: Scratch, fifo: PathBuf) -> Result<Self> {
@@ -101,53 +104,55 @@ impl Talk {
         let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
         let stdin = child.stdin.take().context("no stdin")?;
         let stdout = BufReader::new(child.stdout.take().context("no stdout")?);
-        // Of a pipe with a name that has no reader yet, both ends can be had at once.
-        let word = OpenOptions::new().read(true).write(true).open(fifo)?;
+        // Opening a FIFO for both reading and writing does not block.
+        let trigger = OpenOptions::new().read(true).write(true).open(fifo)?;
         let line = Vec::new();
-        let mut talk = Talk { child, stdin, stdout, word, asked: 0, line, _scratch: scratch };
-        talk.ask("initialize", r#"{"protocolVersion":1}"#)?;
+        let mut client =
+            AcpClient { child, stdin, stdout, trigger, last_id: 0, line, _scratch: scratch };
+        client.request("initialize", r#"{"protocolVersion":1}"#)?;
         let cwd = std::env::current_dir()?;
-        talk.ask("session/new", &format!(r#"{{"cwd":"{}","mcpServers":[]}}"#, cwd.display()))?;
-        Ok(talk)
+        client
+            .request("session/new", &format!(r#"{{"cwd":"{}","mcpServers":[]}}"#, cwd.display()))?;
+        Ok(client)
     }
 
-    fn update(&mut self) -> Result<Duration> {
+    fn time_update(&mut self) -> Result<Duration> {
         let start = Instant::now();
-        self.word.write_all(b".")?;
-        self.hear()?;
+        self.trigger.write_all(b".")?;
+        self.read_line()?;
         Ok(start.elapsed())
     }
 
-    fn request(&mut self) -> Result<Duration> {
+    fn time_request(&mut self) -> Result<Duration> {
         let start = Instant::now();
-        self.ask("_echo", r#"{"text":"some words of a question"}"#)?;
+        self.request("_echo", r#"{"text":"some words of a question"}"#)?;
         Ok(start.elapsed())
     }
 
-    /// Asks for something, and hears the answer.
-    fn ask(&mut self, method: &str, params: &str) -> Result<()> {
-        self.asked += 1;
-        let id = self.asked;
+    /// Sends a request and reads the response.
+    fn request(&mut self, method: &str, params: &str) -> Result<()> {
+        self.last_id += 1;
+        let id = self.last_id;
         let request = format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}{}"#,
             '\n'
         );
         self.stdin.write_all(request.as_bytes())?;
-        self.hear()
+        self.read_line()
     }
 
-    fn hear(&mut self) -> Result<()> {
+    fn read_line(&mut self) -> Result<()> {
         self.line.clear();
         if self.stdout.read_until(b'\n', &mut self.line)? == 0 {
-            bail!("the agent has ended");
+            bail!("the agent has exited");
         }
         Ok(())
     }
 }
 
-impl Drop for Talk {
+impl Drop for AcpClient {
     fn drop(&mut self) {
-        // One that is gone already has nothing to be told; of the agent nothing stays behind.
+        // The process may have exited already. Wait, so that no agent is left.
         _ = kill(serve::pid(&self.child), Signal::SIGTERM);
         _ = self.child.wait();
     }
@@ -159,10 +164,10 @@ fn fifo(scratch: &Scratch) -> Result<PathBuf> {
     Ok(fifo)
 }
 
-/// An agent that answers at once: an example of the crate `acp`.
+/// Builds the example `echo` of the crate `acp`, an agent that answers at once.
 fn build() -> Result<PathBuf> {
-    let folder = shell::root().join("target/dist");
+    let dir = shell::root().join("target/dist");
     let mut cargo = shell::cargo(["build", "--release", "-p", "aifo-acp", "--example", "echo"]);
-    shell::run(cargo.arg("--target-dir").arg(&folder))?;
-    Ok(folder.join("release/examples/echo"))
+    shell::run(cargo.arg("--target-dir").arg(&dir))?;
+    Ok(dir.join("release/examples/echo"))
 }

@@ -1,4 +1,4 @@
-//! Commands of the host through files, against the same as called natively.
+//! Host commands through a mailbox, relative to native calls.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -17,35 +17,35 @@ use crate::scratch::Scratch;
 use crate::serve;
 use crate::shell;
 
-/// What a command prints in bulk, in bytes.
+/// Bytes of bulk output.
 const BULK: u64 = 256 << 20;
 
-/// `true` by the binary client, to a native spawn of it.
+/// `true` through the binary client, relative to a native spawn.
 pub(super) fn binary(bench: &Bench<'_>) -> Result<Measured> {
     let mailbox = Mailbox::start(bench, "binary")?;
     let native = || time(&mut quiet(&bench.calls.tools.join(Tool::True.name())));
     mailbox.true_against(bench, native)
 }
 
-/// `true` by the script with inotify-tools, to a shell that runs it: the script is one as well.
+/// `true` through the script with inotify-tools, relative to a shell that runs it.
 pub(super) fn script(bench: &Bench<'_>) -> Result<Measured> {
     if shell::find_in_path("inotifywait").is_none() {
         return Ok(Absent("no inotifywait".to_owned()));
     }
     let mailbox = Mailbox::start(bench, "script")?;
-    let bash = shell::find_in_path("bash").context("no `bash` in the PATH")?;
+    let bash = shell::find_in_path("bash").context("'bash' is not in PATH")?;
     let native = || time(quiet(&bash).args(["-c", "true"]));
     mailbox.true_against(bench, native)
 }
 
-/// Much output by the binary client into a file, to a copy of that file.
+/// Bulk output through the binary client into a file, relative to a copy of that file.
 pub(super) fn output(bench: &Bench<'_>) -> Result<Measured> {
     let mailbox = Mailbox::start(bench, "binary")?;
     let [printed, copied] = ["printed", "copied"].map(|name| mailbox.scratch.file(name));
-    let cp = shell::find_in_path("cp").context("no `cp` in the PATH")?;
-    let pour = || {
-        let mut client = quiet(&mailbox.client(Tool::Pour(BULK)));
-        client.args(Tool::Pour(BULK).args()).stdout(File::create(&printed)?);
+    let cp = shell::find_in_path("cp").context("'cp' is not in PATH")?;
+    let download = || {
+        let mut client = quiet(&mailbox.client(Tool::Output(BULK)));
+        client.args(Tool::Output(BULK).args()).stdout(File::create(&printed)?);
         let time = time(&mut client)?;
         super::measure::expect_bytes(BULK, fs::metadata(&printed)?.len())?;
         Ok(time)
@@ -54,11 +54,11 @@ pub(super) fn output(bench: &Bench<'_>) -> Result<Measured> {
         let _ = fs::remove_file(&copied);
         time(quiet(&cp).arg(&printed).arg(&copied))
     };
-    pour()?;
-    Pairs::measure(bench.depth.long(), copy, pour).map(Slowdown)
+    download()?;
+    Pairs::measure(bench.depth.long(), copy, download).map(Slowdown)
 }
 
-/// A daemon, and the folder that it serves from. Dropped, it ends.
+/// A daemon and its directory; ended on drop.
 struct Mailbox {
     daemon: Child,
     directory: PathBuf,
@@ -71,7 +71,7 @@ impl Mailbox {
         let directory = scratch.dir("mailbox")?;
         let mut proxy = Command::new(&bench.dist.coder);
         proxy.args(["proxy", "--client", client, "--dir"]).arg(&directory);
-        proxy.args([Tool::True.name(), Tool::Pour(BULK).name()]);
+        proxy.args([Tool::True.name(), Tool::Output(BULK).name()]);
         proxy
             .current_dir(&bench.workspace)
             .env("PATH", serve::path_with(&bench.calls.tools)?)
@@ -84,11 +84,11 @@ impl Mailbox {
         let mailbox = Mailbox { daemon, directory, scratch };
         let mut lines = BufReader::new(stdout).lines();
         let is_last = |line: &std::io::Result<String>| {
-            let last = Tool::Pour(BULK).name();
+            let last = Tool::Output(BULK).name();
             line.as_ref().is_ok_and(|line| line.ends_with(&format!("/{last}")))
         };
         if !lines.any(|line| is_last(&line)) {
-            bail!("aifo-coder proxy did not come up");
+            bail!("'aifo-coder proxy' did not start");
         }
         Ok(mailbox)
     }
@@ -111,13 +111,13 @@ impl Mailbox {
 
 impl Drop for Mailbox {
     fn drop(&mut self) {
-        // One that is gone already has nothing to be told.
+        // The daemon may have exited already.
         _ = kill(serve::pid(&self.daemon), Signal::SIGTERM);
         _ = self.daemon.wait();
     }
 }
 
-/// A call without input.
+/// A call with empty stdin and no output.
 fn quiet(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,4 +1,4 @@
-//! The measurements: native and proxied calls in turns, timed by whoever makes them.
+//! The measurements: native and proxied calls in turns.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 
 use super::Depth;
-use super::call::{Calls, Side, Tool, Way, expect_success};
+use super::call::{Calls, Side, Tool, Transport, expect_success};
 use super::parents::Parent;
 use super::stats::Pairs;
 use super::{cpu, version1};
@@ -17,14 +17,14 @@ use crate::dist::Dist;
 use crate::host;
 use crate::serve::{self, Serve};
 
-/// Pairs before the measuring, so that pages and caches are warm.
+/// Unmeasured pairs that warm pages and caches.
 pub(super) const WARM_UP: usize = 20;
-/// How many are called at once.
+/// The number of concurrent calls.
 pub(super) const AT_ONCE: usize = 64;
-/// The output during which the proxy's memory is watched, in bytes.
+/// Bytes of output while the proxy's memory is measured.
 const TRANSFER: u64 = 256 << 20;
 
-/// A session and what is called in it.
+/// A session and its tools.
 pub(super) struct Bench<'a> {
     pub(super) dist: &'a Dist,
     pub(super) serve: &'a Serve,
@@ -34,26 +34,27 @@ pub(super) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// From spawn to exit, with all output read.
-    pub(super) fn calls(&self, tool: Tool, way: Way) -> Result<Pairs> {
-        let pass = |side| move || self.time_call(side, way, tool);
+    /// Time from spawn to exit, with all output read.
+    pub(super) fn calls(&self, tool: Tool, transport: Transport) -> Result<Pairs> {
+        let pass = |side| move || self.time_call(side, transport, tool);
         Pairs::measure(WARM_UP, pass(Side::Native), pass(Side::Proxied))?;
         Pairs::measure(self.depth.calls(), pass(Side::Native), pass(Side::Proxied))
     }
 
-    /// The same of a tool that ends at once, called by somebody else; `None` where he is missing.
+    /// The same for a tool that exits at once, called from another program; `None` if that is
+    /// missing.
     pub(super) fn calls_from(&self, parent: Parent) -> Result<Option<Pairs>> {
         parent.measure(&self.calls, WARM_UP, self.depth.calls())
     }
 
-    /// From the first spawn to the last exit of many at once.
-    pub(super) fn bursts(&self, way: Way) -> Result<Pairs> {
-        let pass = |side| move || self.time_burst(side, way);
+    /// Time from the first spawn to the last exit of concurrent calls.
+    pub(super) fn bursts(&self, transport: Transport) -> Result<Pairs> {
+        let pass = |side| move || self.time_burst(side, transport);
         Pairs::measure(self.depth.long(), pass(Side::Native), pass(Side::Proxied))
     }
 
-    /// CPU time of a call, from series of them: of the tool alone, and of the shim, the proxy, the
-    /// guard, the runner and the tool together.
+    /// CPU time per call, from series: natively of the tool; proxied of shim, proxy, guard, runner
+    /// and tool together.
     pub(super) fn cpu(&self) -> Result<Pairs> {
         let (series, calls) = self.depth.series();
         let children = || cpu::of_children(std::process::id());
@@ -61,45 +62,46 @@ impl Bench<'_> {
         let pass = |side, spent: &dyn Fn() -> Result<Duration>| {
             let before = spent()?;
             for _ in 0..calls {
-                self.time_call(side, Way::Passed, Tool::True)?;
+                self.time_call(side, Transport::Passed, Tool::True)?;
             }
             Ok(spent()?.saturating_sub(before) / calls)
         };
-        // Natively the session is idle. What it still does for the call before is not the tool's.
+        // Natively the idle session's CPU time does not count.
         Pairs::measure(series, || pass(Side::Native, &children), || pass(Side::Proxied, &everyone))
     }
 
-    /// A native `true` against the time from SIGINT at the shim of a quiet tool to the shim's end.
+    /// Time from SIGINT at the shim of a waiting tool to the shim's exit, relative to a native
+    /// `true`.
     pub(super) fn interrupts(&self) -> Result<Pairs> {
-        let native = || self.time_call(Side::Native, Way::Passed, Tool::True);
+        let native = || self.time_call(Side::Native, Transport::Passed, Tool::True);
         Pairs::measure(self.depth.long(), native, || self.time_interrupt())
     }
 
-    /// From spawn to exit of a tool whose output we read from a pipe. Natively it is a bare pipe,
-    /// with the same writer, reader and sizes.
-    pub(super) fn outputs(&self, way: Way) -> Result<Pairs> {
-        let pass = |side| move || self.time_output(side, way, self.depth.output());
+    /// Time from spawn to exit of a tool whose output is read from a pipe. Natively it is a plain
+    /// pipe with the same writer, reader and sizes.
+    pub(super) fn outputs(&self, transport: Transport) -> Result<Pairs> {
+        let pass = |side| move || self.time_output(side, transport, self.depth.output());
         Pairs::measure(self.depth.long(), pass(Side::Native), pass(Side::Proxied))
     }
 
-    /// The size of the shim in MiB.
+    /// The shim's size in MiB.
     pub(super) fn shim_size(&self) -> Result<f64> {
         Ok(std::fs::metadata(&self.dist.shim)?.len() as f64 / f64::from(1 << 20))
     }
 
-    /// What the proxy holds now, in MiB.
+    /// The proxy's resident memory, in MiB.
     pub(super) fn proxy_memory(&self) -> Result<f64> {
         host::memory(self.serve.pid(), "VmRSS")
     }
 
-    /// The most that the proxy holds while output goes through it by version 2, in MiB.
+    /// The proxy's peak memory during a version 2 transfer, in MiB.
     pub(super) fn proxy_peak_v2(&self) -> Result<f64> {
-        self.proxy_peak(|| self.time_output(Side::Proxied, Way::Version2, TRANSFER).map(drop))
+        self.proxy_peak(|| self.time_output(Side::Proxied, Transport::Version2, TRANSFER).map(drop))
     }
 
-    /// The same by version 1.
+    /// The same during a version 1 transfer.
     pub(super) fn proxy_peak_v1(&self) -> Result<f64> {
-        self.proxy_peak(|| version1::pour(self.serve, &self.workspace, TRANSFER))
+        self.proxy_peak(|| version1::download(self.serve, &self.workspace, TRANSFER))
     }
 
     fn proxy_peak(&self, transfer: impl Fn() -> Result<()>) -> Result<f64> {
@@ -108,8 +110,8 @@ impl Bench<'_> {
         host::memory(self.serve.pid(), "VmHWM")
     }
 
-    fn time_call(&self, side: Side, way: Way, tool: Tool) -> Result<Duration> {
-        let mut command = self.calls.command(side, way, tool);
+    fn time_call(&self, side: Side, transport: Transport, tool: Tool) -> Result<Duration> {
+        let mut command = self.calls.command(side, transport, tool);
         let start = Instant::now();
         let output = command.output()?;
         let time = start.elapsed();
@@ -117,9 +119,9 @@ impl Bench<'_> {
         Ok(time)
     }
 
-    fn time_burst(&self, side: Side, way: Way) -> Result<Duration> {
+    fn time_burst(&self, side: Side, transport: Transport) -> Result<Duration> {
         let start = Instant::now();
-        let spawn = |_| Ok(self.calls.command(side, way, Tool::True).spawn()?);
+        let spawn = |_| Ok(self.calls.command(side, transport, Tool::True).spawn()?);
         let children = (0..AT_ONCE).map(spawn).collect::<Result<Vec<Child>>>()?;
         for child in children {
             expect_success(&child.wait_with_output()?)?;
@@ -127,8 +129,8 @@ impl Bench<'_> {
         Ok(start.elapsed())
     }
 
-    fn time_output(&self, side: Side, way: Way, bytes: u64) -> Result<Duration> {
-        let mut command = self.calls.command(side, way, Tool::Pour(bytes));
+    fn time_output(&self, side: Side, transport: Transport, bytes: u64) -> Result<Duration> {
+        let mut command = self.calls.command(side, transport, Tool::Output(bytes));
         let start = Instant::now();
         let mut child = command.spawn()?;
         let arrived = count(child.stdout.take().context("no stdout")?)?;
@@ -140,7 +142,7 @@ impl Bench<'_> {
     }
 
     fn time_interrupt(&self) -> Result<Duration> {
-        let mut child = self.calls.command(Side::Proxied, Way::Passed, Tool::Wait).spawn()?;
+        let mut child = self.calls.command(Side::Proxied, Transport::Passed, Tool::Wait).spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("no stdout")?).read_line(&mut line)?;
         let start = Instant::now();
@@ -148,13 +150,13 @@ impl Bench<'_> {
         let status = child.wait()?;
         let time = start.elapsed();
         if line != "ready\n" || status.success() {
-            bail!("an interrupted tool said {line:?} and ended with {status}");
+            bail!("an interrupted tool printed {line:?} and ended with {status}");
         }
         Ok(time)
     }
 }
 
-/// Reads to the end and counts, in blocks as large as a pipe.
+/// Reads to the end in blocks of a pipe's size and counts the bytes.
 pub(super) fn count(mut from: impl Read) -> Result<u64> {
     let mut block = vec![0; 64 * 1024];
     let mut total = 0;
@@ -166,10 +168,10 @@ pub(super) fn count(mut from: impl Read) -> Result<u64> {
     }
 }
 
-/// Fails where bytes were lost, or came from nowhere.
+/// Fails if bytes are missing or surplus.
 pub(super) fn expect_bytes(expected: u64, arrived: u64) -> Result<()> {
     if arrived != expected {
-        bail!("{arrived} of {expected} bytes arrived");
+        bail!("received {arrived} of {expected} bytes");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Reading and passing on what agents send, against `serde_json` doing so with the same bytes.
+//! Reading and forwarding agents' messages, relative to `serde_json` with the same bytes.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,13 +12,13 @@ use super::report::Measured::{self, Slowdown};
 use super::stats::Pairs;
 use crate::shell;
 
-/// Lines off a stream, JSON in bounded memory, and messages told apart. The program that does it, an
-/// example of the crate, takes the time itself.
+/// Splits a stream into lines, scans JSON in bounded memory, and classifies messages. The crate's
+/// example `stream` measures the time itself.
 pub(super) fn against_parsing(bench: &Bench<'_>) -> Result<Measured> {
     measure(bench, "serde_json", "messages")
 }
 
-/// The same on its way to an editor, with paths to map, against parsing and writing it.
+/// The same on the way to an editor with path mapping, relative to parsing and writing.
 pub(super) fn relayed_against_rewriting(bench: &Bench<'_>) -> Result<Measured> {
     measure(bench, "rewrite", "relay")
 }
@@ -29,11 +29,13 @@ fn measure(bench: &Bench<'_>, baseline: &'static str, ours: &'static str) -> Res
         Depth::Full => "200",
         Depth::Quick => "50",
     };
-    let pass = |way| {
+    let pass = |transport| {
         let stream = &stream;
         move || {
-            let nanos = shell::read(Command::new(stream).args([way, mib]))?;
-            Ok(Duration::from_nanos(nanos.parse().with_context(|| format!("said '{nanos}'"))?))
+            let nanos = shell::read(Command::new(stream).args([transport, mib]))?;
+            Ok(Duration::from_nanos(
+                nanos.parse().with_context(|| format!("expected nanoseconds, got '{nanos}'"))?,
+            ))
         }
     };
     Pairs::measure(1, pass(baseline), pass(ours))?;
@@ -41,8 +43,8 @@ fn measure(bench: &Bench<'_>, baseline: &'static str, ours: &'static str) -> Res
 }
 
 fn build() -> Result<PathBuf> {
-    let folder = shell::root().join("target/dist");
+    let dir = shell::root().join("target/dist");
     let mut cargo = shell::cargo(["build", "--release", "-p", "aifo-acp", "--example", "stream"]);
-    shell::run(cargo.arg("--target-dir").arg(&folder))?;
-    Ok(folder.join("release/examples/stream"))
+    shell::run(cargo.arg("--target-dir").arg(&dir))?;
+    Ok(dir.join("release/examples/stream"))
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: what a proxied call costs against a native one.
+//! `cargo xtask bench`: the cost of a proxied call relative to a native one.
 //!
-//! One process measures everything in one run, native and proxied in turns, because figures of
-//! different runs do not compare. The bounds stand beside the figures.
+//! One process measures everything in one run, native and proxied in turns, because results of
+//! different runs do not compare. Each result is printed with its bound.
 
 mod call;
 mod containers;
@@ -30,7 +30,8 @@ use measure::Bench;
 use report::Figure;
 use rows::{ROWS, Row};
 
-/// Measures, prints the table and writes the JSON file. Over a bound is a failure only if asked.
+/// Measures, prints the table and writes the JSON file. With `--check`, fails if a bound is
+/// exceeded.
 pub(crate) fn run(args: &[OsString]) -> Result<()> {
     let flags = Flags::parse(args)?;
     let rows = selected(&flags.only)?;
@@ -48,14 +49,14 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
         log: scratch.file("serve.log"),
     })?;
     let shims = scratch.links("shims", Tool::NAMES, &dist.shim)?;
-    // Every call is made from here. A folder per command would cost each spawn more, natively too,
-    // and flatter the ratio.
+    // All calls start in this directory. A directory per command would slow every spawn, also
+    // natively, and flatter the ratio.
     std::env::set_current_dir(&workspace)?;
-    let calls = Calls { tools, shims, contract: serve.contract().to_vec() };
+    let calls = Calls { tools, shims, client_env: serve.client_env().to_vec() };
     let depth = flags.depth;
     let bench = Bench { dist: &dist, serve: &serve, calls, workspace, depth };
     let figures = figures(&bench, &rows)
-        .with_context(|| format!("the session said:\n{}", serve.log_tail()))?;
+        .with_context(|| format!("the session's log:\n{}", serve.log_tail()))?;
     serve.stop()?;
 
     print!("\n{}", report::text(&figures, dist.libc, depth));
@@ -64,17 +65,17 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
     eprintln!("\nwritten to {}", json.display());
     let over = figures.iter().filter(|figure| figure.is_over()).count();
     if over > 0 && flags.verdict == Verdict::Counts {
-        bail!("{over} figures are over their bound");
+        bail!("{over} figures exceed their bound");
     }
     Ok(())
 }
 
-/// The rows whose name has one of these in it; all of them where nothing is named.
+/// The rows whose name contains one of these parts; all if there are none.
 fn selected(only: &[String]) -> Result<Vec<&'static Row>> {
     let named = |row: &&Row| only.is_empty() || only.iter().any(|part| row.name.contains(part));
     if let Some(part) = only.iter().find(|part| !ROWS.iter().any(|row| row.name.contains(*part))) {
         let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
-        bail!("no row is called '{part}'; there are:\n  {}", names.join("\n  "));
+        bail!("no row is named '{part}'\nhint: the rows are:\n  {}", names.join("\n  "));
     }
     Ok(ROWS.iter().filter(named).collect())
 }
@@ -96,7 +97,7 @@ enum Depth {
 }
 
 impl Depth {
-    /// Pairs of what takes some milliseconds at most.
+    /// Pairs of calls that take a few milliseconds.
     fn calls(self) -> usize {
         match self {
             Depth::Full => 500,
@@ -104,7 +105,7 @@ impl Depth {
         }
     }
 
-    /// Pairs of what takes longer: enough to meet both modes of a pipe more than once.
+    /// Pairs of longer measurements: enough to see both modes of a pipe more than once.
     fn long(self) -> usize {
         match self {
             Depth::Full => 31,
@@ -112,7 +113,7 @@ impl Depth {
         }
     }
 
-    /// Pairs of series for the CPU time, and the calls of a series.
+    /// Pairs of series for the CPU time, and calls per series.
     fn series(self) -> (usize, u32) {
         match self {
             Depth::Full => (11, 500),
@@ -129,7 +130,7 @@ impl Depth {
     }
 }
 
-/// Whether a figure over its bound fails the command.
+/// Whether an exceeded bound fails the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Counts,

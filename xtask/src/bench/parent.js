@@ -1,4 +1,4 @@
-// Calls two programs in turns, as node gives children their standard streams: sockets.
+// Calls two programs in turns with node's default streams, which are sockets.
 // Prints the nanoseconds of each pair. Arguments: spawn or spawnSync, native, proxied, pairs.
 const { spawn, spawnSync } = require('node:child_process');
 
@@ -16,7 +16,7 @@ const ways = {
       child.stdout.resume();
       child.stderr.pipe(process.stderr, { end: false });
       child.on('error', reject);
-      // Both streams have ended, and the child has been waited for.
+      // Emitted after both streams have ended and the child is reaped.
       child.on('close', (status) => {
         if (status === 0) resolve();
         else reject(new Error(`${program}: ${status}`));

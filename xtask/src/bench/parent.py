@@ -1,4 +1,4 @@
-# Calls two programs in turns, as python gives children their standard streams: pipes.
+# Calls two programs in turns with python's captured streams, which are pipes.
 # Prints the nanoseconds of each pair. Arguments: native, proxied, pairs.
 import subprocess
 import sys

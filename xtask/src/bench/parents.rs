@@ -1,15 +1,15 @@
-//! Parents that agents are written in: each makes the calls itself and tells the times.
+//! Calls from the runtimes that agents use: each makes the calls and prints the times.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::call::{Calls, Side, Tool, Way};
+use super::call::{Calls, Side, Tool, Transport};
 use super::stats::Pairs;
 use crate::shell;
 
-/// Who starts the tool, and by which function.
+/// The runtime and the function that starts the tool.
 #[derive(Clone, Copy)]
 pub(super) enum Parent {
     NodeSpawn,
@@ -18,7 +18,7 @@ pub(super) enum Parent {
 }
 
 impl Parent {
-    /// The program to find in the PATH.
+    /// The program's name in PATH.
     pub(super) fn program(self) -> &'static str {
         match self {
             Parent::NodeSpawn | Parent::NodeSpawnSync => "node",
@@ -26,8 +26,8 @@ impl Parent {
         }
     }
 
-    /// From spawn to exit of a tool that ends at once, as this parent sees it; `None` where the
-    /// parent is not installed. The first `warm_up` pairs do not count.
+    /// Time from spawn to exit of a tool that exits at once, measured by this runtime; `None` if it
+    /// is not installed. The first `warm_up` pairs do not count.
     pub(super) fn measure(
         self,
         calls: &Calls,
@@ -45,14 +45,14 @@ impl Parent {
             command.arg(calls.program(side, Tool::True));
         }
         command.arg((warm_up + rounds).to_string());
-        calls.set_environment(&mut command, Way::Passed);
+        calls.set_environment(&mut command, Transport::Passed);
         let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
         if !output.status.success() {
             bail!("{} failed: {}", self.program(), output.status);
         }
         let times = parse(&String::from_utf8(output.stdout)?)?;
         if times.len() != warm_up + rounds {
-            bail!("{} told of {} calls", self.program(), times.len());
+            bail!("'{}' reported {} calls", self.program(), times.len());
         }
         Ok(Some(times.into_iter().skip(warm_up).collect()))
     }
@@ -61,14 +61,14 @@ impl Parent {
 const NODE: &str = include_str!("parent.js");
 const PYTHON: &str = include_str!("parent.py");
 
-/// A line per pair: nanoseconds, native and proxied.
+/// Parses a pair per line: nanoseconds, native and proxied.
 fn parse(text: &str) -> Result<Vec<(Duration, Duration)>> {
     let pair = |line: &str| {
         let (native, proxied) = line.split_once(' ')?;
         let time = |digits: &str| Some(Duration::from_nanos(digits.parse().ok()?));
         Some((time(native)?, time(proxied)?))
     };
-    text.lines().map(|line| pair(line).with_context(|| format!("no pair: {line:?}"))).collect()
+    text.lines().map(|line| pair(line).with_context(|| format!("invalid pair {line:?}"))).collect()
 }
 
 #[cfg(test)]

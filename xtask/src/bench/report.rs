@@ -1,4 +1,4 @@
-//! The figures of a run: a table for people, a JSON file for comparing.
+//! The report of a run: a table and a JSON file.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -8,23 +8,23 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::Depth;
-use super::stats::{Pairs, Spread, millis};
+use super::stats::{Pairs, Summary, millis};
 use crate::dist::Libc;
 use crate::{host, table};
 
-/// What a row found.
+/// The result of a row.
 pub(super) enum Measured {
-    /// The figure is the proxied time to the native one.
+    /// The figure is the proxied time divided by the native one.
     Slowdown(Pairs),
-    /// The figure is what gets done in a time: the native time to the proxied one.
+    /// The figure is the native time divided by the proxied one.
     Throughput(Pairs),
     /// A size in MiB.
     Mib(f64),
-    /// Nothing, for this reason.
+    /// No result, for this reason.
     Absent(String),
 }
 
-/// The bound of a row, by the C library that the binaries were linked with.
+/// The bound of a row, by the C library of the binaries.
 #[derive(Clone, Copy)]
 pub(super) enum Bound {
     AtMost {
@@ -35,11 +35,11 @@ pub(super) enum Bound {
         musl: f64,
         glibc: f64,
     },
-    /// None: the figure is only told.
+    /// No bound.
     Reported,
 }
 
-/// One figure, and the bound it must keep.
+/// A result and its bound.
 pub(super) struct Figure {
     name: &'static str,
     measured: Measured,
@@ -65,8 +65,8 @@ impl Measured {
         }
     }
 
-    /// Native and proxied.
-    fn times(&self) -> Option<[Spread; 2]> {
+    /// Native and proxied times.
+    fn times(&self) -> Option<[Summary; 2]> {
         match self {
             Measured::Slowdown(pairs) | Measured::Throughput(pairs) => {
                 Some([pairs.native(), pairs.proxied()])
@@ -95,7 +95,7 @@ impl Bound {
         }
     }
 
-    /// What could not be computed keeps no bound.
+    /// NaN never keeps a bound.
     fn is_kept(self, value: f64, libc: Libc) -> bool {
         match (self, self.value(libc)) {
             (Bound::AtMost { .. }, Some(bound)) => value <= bound,
@@ -106,12 +106,12 @@ impl Bound {
 }
 
 impl Figure {
-    /// A row's finding, with its bound for binaries of that C library.
+    /// A row's result, with its bound for this C library.
     pub(super) fn new(name: &'static str, measured: Measured, bound: Bound, libc: Libc) -> Self {
         Figure { name, measured, bound, libc }
     }
 
-    /// Whether the bound is not kept.
+    /// Whether the bound is exceeded.
     pub(super) fn is_over(&self) -> bool {
         !self.bound.is_kept(self.measured.value(), self.libc)
     }
@@ -141,7 +141,7 @@ impl Figure {
     }
 
     fn json(&self) -> Value {
-        let spread = |spread: Spread| {
+        let spread = |spread: Summary| {
             json!({
                 "p10_ms": spread.p10.as_secs_f64() * 1e3,
                 "median_ms": spread.median.as_secs_f64() * 1e3,
@@ -161,21 +161,21 @@ impl Figure {
     }
 }
 
-/// A small figure is a small part of something, and not nothing.
+/// Formats small values with more digits, so that they do not become 0.
 fn shown(figure: f64) -> String {
     let digits = if figure < 0.1 { 4 } else { 2 };
     format!("{figure:.digits$}")
 }
 
-/// How the figures are to be read.
+/// How to read the table.
 const LEGEND: &str = "\
-Times in ms, native and proxied in turns; native is the engine's command in the rows that name one.
-measured: proxied p10 to native p10; of many at once the other way round, for throughput. Both p10s
-are of all times: a bare pipe has a fast and a slow mode, and the p10 of the ratios within pairs would
-pick those where only the native half was slow.
+Times in ms, native and proxied in turns; rows that name an engine's command compare with that.
+measured: proxied p10 / native p10, for concurrent calls native / proxied. Both p10s are of all times: a
+plain pipe has a fast and a slow mode, and the p10 of the pairs' ratios would select the pairs whose
+native half was slow.
 ";
 
-/// What was measured, the table, and how to read it.
+/// The subject, the table, and the legend.
 pub(super) fn text(figures: &[Figure], libc: Libc, depth: Depth) -> String {
     let header =
         ["figure", "native p10", "median", "proxied p10", "median", "measured", "bound", ""];
@@ -197,7 +197,7 @@ fn subject(libc: Libc, depth: Depth) -> String {
     )
 }
 
-/// Writes all figures with what they were measured on.
+/// Writes all figures with the machine and the sources.
 pub(super) fn write(path: &Path, figures: &[Figure], libc: Libc, depth: Depth) -> Result<()> {
     let report = json!({
         "sources": host::sources(),
@@ -228,7 +228,7 @@ mod tests {
             (least, 0.65, [true, true]),
             (least, 0.64, [false, true]),
             (least, 0.44, [false, false]),
-            // A figure that could not be computed is no success.
+            // NaN is no success.
             (most, f64::NAN, [false, false]),
             (least, f64::NAN, [false, false]),
             (Bound::Reported, 100.0, [true, true]),

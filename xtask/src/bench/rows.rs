@@ -1,8 +1,8 @@
-//! What is measured: a row each, in this order, with its bound.
+//! The benchmark's rows, in order, with their bounds.
 
 use anyhow::Result;
 
-use super::call::{Tool, Way};
+use super::call::{Tool, Transport};
 use super::containers;
 use super::frames;
 use super::mailbox;
@@ -12,15 +12,15 @@ use super::parents::Parent;
 use super::report::Bound::{self, AtLeast, AtMost, Reported};
 use super::report::Measured::{self, Absent, Mib, Slowdown, Throughput};
 
-/// One row of the table.
+/// A row of the table.
 pub(super) struct Row {
-    /// What `--only` looks for.
+    /// The name that `--only` searches.
     pub(super) name: &'static str,
     pub(super) bound: Bound,
     pub(super) measure: fn(&Bench<'_>) -> Result<Measured>,
 }
 
-/// All rows. Those of the proxy's memory tell of the session so far.
+/// All rows. Those of the proxy's memory depend on the rows before them.
 pub(super) const ROWS: &[Row] = &[
     Row {
         name: "shim size",
@@ -35,17 +35,17 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "true, passed",
         bound: AtMost { musl: 1.6, glibc: 2.2 },
-        measure: |bench| bench.calls(Tool::True, Way::Passed).map(Slowdown),
+        measure: |bench| bench.calls(Tool::True, Transport::Passed).map(Slowdown),
     },
     Row {
         name: "true, relayed",
         bound: Reported,
-        measure: |bench| bench.calls(Tool::True, Way::Relayed).map(Slowdown),
+        measure: |bench| bench.calls(Tool::True, Transport::Relayed).map(Slowdown),
     },
     Row {
         name: "true, version 2",
         bound: AtMost { musl: 2.0, glibc: 2.6 },
-        measure: |bench| bench.calls(Tool::True, Way::Version2).map(Slowdown),
+        measure: |bench| bench.calls(Tool::True, Transport::Version2).map(Slowdown),
     },
     Row {
         name: "true, from node spawnSync",
@@ -65,17 +65,17 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "10 ms, passed",
         bound: AtMost { musl: 1.05, glibc: 1.05 },
-        measure: |bench| bench.calls(Tool::Nap, Way::Passed).map(Slowdown),
+        measure: |bench| bench.calls(Tool::Nap, Transport::Passed).map(Slowdown),
     },
     Row {
         name: "64 at once, passed",
         bound: AtLeast { musl: 0.65, glibc: 0.45 },
-        measure: |bench| bench.bursts(Way::Passed).map(Throughput),
+        measure: |bench| bench.bursts(Transport::Passed).map(Throughput),
     },
     Row {
         name: "64 at once, version 2",
         bound: Reported,
-        measure: |bench| bench.bursts(Way::Version2).map(Throughput),
+        measure: |bench| bench.bursts(Transport::Version2).map(Throughput),
     },
     Row {
         name: "CPU of all parties",
@@ -90,17 +90,17 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "output, passed",
         bound: AtMost { musl: 1.1, glibc: 1.1 },
-        measure: |bench| bench.outputs(Way::Passed).map(Slowdown),
+        measure: |bench| bench.outputs(Transport::Passed).map(Slowdown),
     },
     Row {
         name: "output, relayed",
         bound: Reported,
-        measure: |bench| bench.outputs(Way::Relayed).map(Slowdown),
+        measure: |bench| bench.outputs(Transport::Relayed).map(Slowdown),
     },
     Row {
         name: "output, version 2",
         bound: AtMost { musl: 2.5, glibc: 2.5 },
-        measure: |bench| bench.outputs(Way::Version2).map(Slowdown),
+        measure: |bench| bench.outputs(Transport::Version2).map(Slowdown),
     },
     Row {
         name: "proxy at rest, after",

@@ -1,27 +1,27 @@
-//! Times in pairs: native and proxied in turns, so that both see the same machine.
+//! Paired times: native and proxied in turns, under the same machine load.
 
 use std::time::Duration;
 
 use anyhow::Result;
 
-/// As many native times as proxied ones; the two of one index were taken one after the other.
+/// Native and proxied times; those of one index were measured one after the other.
 pub(crate) struct Pairs {
     native: Vec<Duration>,
     proxied: Vec<Duration>,
 }
 
-/// What is told of a series of times.
+/// A summary of a series of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spread {
-    /// A tenth of the times are shorter: the path's own cost, without the machine's noise.
+pub(crate) struct Summary {
+    /// The 10th percentile: the path's own cost, without noise.
     pub(crate) p10: Duration,
-    /// Half of the times are shorter.
+    /// The median.
     pub(crate) median: Duration,
 }
 
 impl Pairs {
-    /// Takes `rounds` pairs. Who goes first changes from pair to pair, because the second finds
-    /// the caches as the first left them.
+    /// Measures `rounds` pairs. The order alternates, because the second call finds the first one's
+    /// caches.
     pub(crate) fn measure(
         rounds: usize,
         mut native: impl FnMut() -> Result<Duration>,
@@ -39,49 +39,48 @@ impl Pairs {
         (0..rounds).map(pair).collect()
     }
 
-    /// The native times.
-    pub(crate) fn native(&self) -> Spread {
-        Spread::of(&self.native)
+    /// Summary of the native times.
+    pub(crate) fn native(&self) -> Summary {
+        Summary::of(&self.native)
     }
 
-    /// The proxied times.
-    pub(crate) fn proxied(&self) -> Spread {
-        Spread::of(&self.proxied)
+    /// Summary of the proxied times.
+    pub(crate) fn proxied(&self) -> Summary {
+        Summary::of(&self.proxied)
     }
 
-    /// The p10 of the proxied times to that of the native ones.
+    /// The proxied p10 divided by the native p10.
     ///
-    /// The ratios within the pairs have a p10 too, but it is no cost: it picks the pairs whose
-    /// native half was disturbed, and of two equal series with a fast and a slow mode it would say
-    /// that one is faster.
+    /// Not the p10 of the pairs' ratios: that selects pairs with a disturbed native half, and of
+    /// two equal series with a fast and a slow mode it would report one as faster.
     pub(crate) fn slowdown(&self) -> f64 {
         self.proxied().p10.as_secs_f64() / self.native().p10.as_secs_f64()
     }
 }
 
 impl FromIterator<(Duration, Duration)> for Pairs {
-    /// From native and proxied times.
+    /// Collects native and proxied times.
     fn from_iter<I: IntoIterator<Item = (Duration, Duration)>>(pairs: I) -> Self {
         let (native, proxied) = pairs.into_iter().unzip();
         Pairs { native, proxied }
     }
 }
 
-impl Spread {
+impl Summary {
     fn of(times: &[Duration]) -> Self {
         let mut sorted = times.to_vec();
         sorted.sort_unstable();
         let percentile = |percent| at(&sorted, percent).copied().unwrap_or_default();
-        Spread { p10: percentile(10), median: percentile(50) }
+        Summary { p10: percentile(10), median: percentile(50) }
     }
 }
 
-/// The value below which a share of a sorted series lies, `percent` from 0 to 100.
+/// The value at `percent` (0 to 100) of a sorted series.
 fn at<T>(sorted: &[T], percent: usize) -> Option<&T> {
     sorted.get(sorted.len().saturating_sub(1) * percent / 100)
 }
 
-/// A time in milliseconds: two decimals below 10, one above.
+/// Formats milliseconds: two decimals below 10, one above.
 pub(crate) fn millis(time: Duration) -> String {
     let millis = time.as_secs_f64() * 1e3;
     if millis < 10.0 { format!("{millis:.2}") } else { format!("{millis:.1}") }
@@ -116,10 +115,10 @@ mod tests {
     #[test]
     fn percentiles_are_members_of_the_series() {
         let times: Vec<Duration> = (1..=101).rev().map(Duration::from_millis).collect();
-        let spread = Spread::of(&times);
+        let spread = Summary::of(&times);
         assert_eq!(spread.p10, Duration::from_millis(11));
         assert_eq!(spread.median, Duration::from_millis(51));
-        assert_eq!(Spread::of(&[]).median, Duration::ZERO);
+        assert_eq!(Summary::of(&[]).median, Duration::ZERO);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A version 1 call, by hand: no client of ours makes one.
+//! A version 1 call without a client program.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -10,9 +10,9 @@ use super::call::Tool;
 use super::measure::{count, expect_bytes};
 use crate::serve::Serve;
 
-/// Reads so much output from a version 1 answer.
-pub(super) fn pour(serve: &Serve, workspace: &Path, bytes: u64) -> Result<()> {
-    let tool = Tool::Pour(bytes);
+/// Reads this much output from a version 1 response.
+pub(super) fn download(serve: &Serve, workspace: &Path, bytes: u64) -> Result<()> {
+    let tool = Tool::Output(bytes);
     let mut body = format!(
         "tool={}&cwd={}",
         tool.name(),
@@ -33,17 +33,17 @@ pub(super) fn pour(serve: &Serve, workspace: &Path, bytes: u64) -> Result<()> {
     let mut answer = BufReader::new(stream);
     let head = read_head(&mut answer)?;
     if !head.to_ascii_lowercase().contains("\r\nx-exit-code: 0\r\n") {
-        bail!("version 1 answered:\n{head}");
+        bail!("unexpected version 1 response:\n{head}");
     }
     expect_bytes(bytes, count(answer)?)
 }
 
-/// An answer's status line and headers, with the empty line that ends them.
+/// Reads the status line and headers, with the empty line after them.
 fn read_head(answer: &mut impl BufRead) -> Result<String> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         if answer.read_line(&mut head)? == 0 {
-            bail!("the answer ended in its head:\n{head}");
+            bail!("the response ended within its head:\n{head}");
         }
     }
     Ok(head)

@@ -1,8 +1,8 @@
-//! What the agent of the demo calls, and how each call must end.
+//! The demo's calls and their expected results.
 
 use anyhow::{Result, bail};
 
-/// A kind of sidecar, and the tools a host must have for the calls that need it.
+/// A kind of sidecar, and the tools that its calls need on the host.
 pub(super) struct Kind {
     pub(super) name: &'static str,
     pub(super) tools: &'static [&'static str],
@@ -15,25 +15,25 @@ pub(super) const KINDS: &[Kind] = &[
     Kind { name: "node", tools: &["node"] },
 ];
 
-/// One call of the agent.
+/// A call.
 pub(super) struct Call {
     pub(super) tool: &'static str,
     pub(super) args: &'static [&'static str],
-    /// The kind whose sidecar runs it; `None` when none does.
+    /// The kind whose sidecar runs it; `None` for none.
     pub(super) needs: Option<&'static str>,
-    /// Its exit code, natively and proxied.
+    /// The exit code, natively and proxied.
     pub(super) exit: i32,
     pub(super) outcome: Outcome,
 }
 
-/// How a call comes to its end.
+/// How a call ends.
 #[derive(Clone, Copy)]
 pub(super) enum Outcome {
-    /// By itself, and its output contains this.
+    /// By itself; its output contains this.
     Ends { says: &'static str },
-    /// By an interrupt, sent as soon as it has said `ready`.
+    /// By SIGINT, sent after it has printed `ready`.
     Interrupted,
-    /// The proxy refuses it, with these words.
+    /// Refused by the proxy, with this text.
     Refused { says: &'static str },
 }
 
@@ -96,7 +96,7 @@ pub(super) const CALLS: &[Call] = &[
     },
 ];
 
-/// The names the agent calls, each once.
+/// The distinct names of the tools.
 pub(super) fn tools() -> Vec<&'static str> {
     let mut tools: Vec<&str> = CALLS.iter().map(|call| call.tool).collect();
     tools.sort_unstable();
@@ -105,7 +105,7 @@ pub(super) fn tools() -> Vec<&'static str> {
 }
 
 impl Call {
-    /// The call as it would be typed.
+    /// The call as a shell command.
     pub(super) fn line(&self) -> String {
         let words = std::iter::once(&self.tool).chain(self.args).copied();
         let line = words.collect::<Vec<_>>().join(" ");
@@ -115,7 +115,7 @@ impl Call {
         }
     }
 
-    /// Its row of the table, given the four cells about time.
+    /// The table row, with four cells of times.
     pub(super) fn row(&self, times: [String; 4]) -> [String; 7] {
         let [native, proxied, overhead, ratio] = times;
         let sidecar = self.needs.unwrap_or("refused").to_owned();

@@ -1,4 +1,4 @@
-//! `images build`: what was asked for, each on what it stands on.
+//! `images build`: builds images in the order of their bases.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,12 +10,12 @@ use anyhow::{Context, Result};
 
 use super::debian::Root;
 use super::engine::Engine;
-use super::recipe::{On, Order, Part, Recipe, find, ordered};
+use super::recipe::{BaseImage, BuildRequest, Part, Recipe, find, ordered};
 use super::{Base, Options, Reuse, Rust, context};
 use crate::scratch::{Scratch, copy_tree};
 use crate::{dist, shell};
 
-/// Builds what was named, and before it what that stands on; without a name, all toolchains.
+/// Builds the named images and the images they are based on; by default all toolchains.
 pub(super) fn build(engine: Engine, options: &Options) -> Result<()> {
     let orders = ordered(&options.names)?;
     let names = Names::from_environment();
@@ -27,8 +27,7 @@ pub(super) fn build(engine: Engine, options: &Options) -> Result<()> {
     orders.iter().try_for_each(|order| build.image(order))
 }
 
-/// How images are called: `AIFO_CODER_IMAGE_PREFIX` and `AIFO_CODER_IMAGE_TAG`, as the launcher
-/// reads them.
+/// Image names: `AIFO_CODER_IMAGE_PREFIX` and `AIFO_CODER_IMAGE_TAG`, as the launcher reads them.
 struct Names {
     prefix: String,
     tag: String,
@@ -57,13 +56,13 @@ struct Build<'a> {
     options: &'a Options,
     names: Names,
     ca: Option<PathBuf>,
-    /// What goes into agents; `None` where none is built.
+    /// The shim for agents' images; `None` if no agent is built.
     shim: Option<PathBuf>,
     scratch: Scratch,
 }
 
 impl Build<'_> {
-    fn image(&self, order: &Order) -> Result<()> {
+    fn image(&self, order: &BuildRequest) -> Result<()> {
         let start = Instant::now();
         let image = self.names.image(order.recipe);
         let labels = [format!("{}={}", super::list::IMAGE, order.recipe.name)];
@@ -72,7 +71,7 @@ impl Build<'_> {
             command.arg("--no-cache");
         }
         if let Some(version) = &order.version {
-            // What it depends on was dated for the version that the Dockerfile names.
+            // With another version, packages of the Dockerfile's `AS_OF` date may be too old.
             command.args(["--build-arg", &format!("VERSION={version}"), "--build-arg", "AS_OF="]);
         }
         let context = self.context(order.recipe)?;
@@ -83,11 +82,11 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// The image that one stands on, made where it is Debian and ours to make.
-    fn base(&self, on: On) -> Result<String> {
+    /// Returns the base image, after building it if it is Debian from packages.
+    fn base(&self, on: BaseImage) -> Result<String> {
         let release = match on {
-            On::Debian(release) => release,
-            On::Image(name) => {
+            BaseImage::Debian(release) => release,
+            BaseImage::Image(name) => {
                 let recipe = find(name).with_context(|| format!("no recipe '{name}'"))?;
                 return Ok(self.names.image(recipe));
             }
@@ -105,12 +104,12 @@ impl Build<'_> {
         }
     }
 
-    /// The image's folder with what a Dockerfile cannot fetch: a CA bundle and a toolchain, either of
-    /// them empty where there is none, since no builder knows a COPY of what may be absent; and what
-    /// is made here.
+    /// Prepares a copy of the image's directory with files that a Dockerfile cannot download: a CA
+    /// bundle and a toolchain (empty if there is none, as COPY needs a file), and locally built
+    /// ones.
     fn context(&self, recipe: &Recipe) -> Result<PathBuf> {
         let dir = self.scratch.dir(recipe.name)?;
-        copy_tree(&context::folder(recipe.folder), &dir, &[])?;
+        copy_tree(&context::dir(recipe.dir), &dir, &[])?;
         let bundle = dir.join("ca.crt");
         match &self.ca {
             Some(ca) => fs::copy(ca, &bundle)
@@ -118,7 +117,7 @@ impl Build<'_> {
                 .with_context(|| format!("cannot read the CA bundle {}", ca.display()))?,
             None => fs::write(&bundle, "")?,
         }
-        match recipe.folder {
+        match recipe.dir {
             "rust" => {
                 let toolchain = dir.join("toolchain");
                 fs::create_dir(&toolchain)?;
@@ -126,7 +125,7 @@ impl Build<'_> {
                     copy_toolchain(&toolchain)?;
                 }
             }
-            // The launcher's own file, which it lays into images that are not ours.
+            // The launcher's own file, which it mounts into foreign images.
             "agent-base" => {
                 fs::copy(shell::root().join(PROFILE), dir.join("zz-aifo.sh"))?;
             }
@@ -139,18 +138,19 @@ impl Build<'_> {
     }
 }
 
-/// What keeps the shims first in the PATH of login shells.
+/// Keeps the shims first in PATH of login shells.
 const PROFILE: &str = "crates/launch/src/agents/zz-aifo.sh";
 
-/// The toolchain that builds this workspace, without its manuals: they are more than half of it.
+/// Copies the toolchain that builds this workspace, without its manuals: they are more than half of
+/// it.
 fn copy_toolchain(to: &Path) -> Result<()> {
     let mut rustc = Command::new("rustc");
     let root = shell::read(rustc.args(["--print", "sysroot"]).current_dir(shell::root()))?;
     copy_tree(Path::new(&root), to, &["share"])
 }
 
-/// The options that hand on what a Dockerfile takes and the environment has: package indexes. By
-/// name only, as in their addresses there may be a password.
+/// Returns build arguments for the package indexes that a Dockerfile declares and the environment
+/// sets. Names only: the addresses may hold a password.
 fn arguments(dockerfile: &str, is_set: impl Fn(&str) -> bool) -> Vec<OsString> {
     let declared = dockerfile.lines().filter_map(|line| line.strip_prefix("ARG "));
     let index = |name: &&str| name.starts_with("PIP_") || name.starts_with("NPM_CONFIG_");
@@ -173,32 +173,29 @@ mod tests {
     }
 
     #[test]
-    fn every_image_stands_on_what_it_is_told() {
-        for Recipe { folder, .. } in RECIPES {
-            let dockerfile = dockerfile(folder);
+    fn every_dockerfile_starts_with_its_base_argument() {
+        for Recipe { dir, .. } in RECIPES {
+            let dockerfile = dockerfile(dir);
             let first = dockerfile.lines().find(|line| !line.starts_with('#'));
-            assert_eq!(first, Some("ARG BASE"), "{folder}");
+            assert_eq!(first, Some("ARG BASE"), "{dir}");
             let bases: Vec<_> =
                 dockerfile.lines().filter(|line| line.starts_with("FROM ")).collect();
-            assert!(
-                bases.iter().all(|from| from.starts_with("FROM ${BASE}")),
-                "{folder}: {bases:?}"
-            );
+            assert!(bases.iter().all(|from| from.starts_with("FROM ${BASE}")), "{dir}: {bases:?}");
         }
     }
 
     #[test]
     fn every_agent_has_one_version_a_date_and_the_shim() {
-        for Recipe { folder, .. } in RECIPES.iter().filter(|recipe| recipe.part == Part::Agent) {
-            let dockerfile = dockerfile(folder);
+        for Recipe { dir, .. } in RECIPES.iter().filter(|recipe| recipe.part == Part::Agent) {
+            let dockerfile = dockerfile(dir);
             for word in ["ARG VERSION=", "ARG AS_OF=", "COPY aifo-shim ", " --install "] {
-                assert_eq!(dockerfile.matches(word).count(), 1, "{folder}: {word}");
+                assert_eq!(dockerfile.matches(word).count(), 1, "{dir}: {word}");
             }
         }
     }
 
-    fn dockerfile(folder: &str) -> String {
-        fs::read_to_string(context::folder(folder).join("Dockerfile")).unwrap()
+    fn dockerfile(dir: &str) -> String {
+        fs::read_to_string(context::dir(dir).join("Dockerfile")).unwrap()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What an image is built from: a folder of `xtask/images/`, and a word for its content.
+//! Build contexts: a directory of `xtask/images/`, and a digest of its content.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,18 +8,16 @@ use anyhow::{Context, Result};
 
 use crate::shell;
 
-/// The folder of an image's Dockerfile, e.g. `rust` or `test/dash`.
-pub(super) fn folder(name: &str) -> PathBuf {
+/// The directory of an image's Dockerfile, for example `rust` or `test/dash`.
+pub(super) fn dir(name: &str) -> PathBuf {
     shell::root().join("xtask/images").join(name)
 }
 
-/// A word for the content of an image's folder, and of what the image stands on.
+/// A digest of an image's directory and its base.
 pub(super) fn inputs(name: &str, base: &str) -> Result<String> {
-    let folder = folder(name);
+    let dir = dir(name);
     let mut files = Vec::new();
-    for entry in
-        fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?
-    {
+    for entry in fs::read_dir(&dir).with_context(|| format!("cannot list {}", dir.display()))? {
         files.push(entry?.path());
     }
     files.sort();
@@ -31,8 +29,8 @@ pub(super) fn inputs(name: &str, base: &str) -> Result<String> {
     Ok(digest(parts))
 }
 
-/// A word that tells lists apart. It is compared with what a label of an image holds, and nobody
-/// gains by forging one: another version of the hash only builds an image once more.
+/// A digest of a list of parts. It is compared with an image's label and needs no security: another
+/// hash version only rebuilds an image.
 pub(super) fn digest(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> String {
     let mut hasher = DefaultHasher::new();
     for part in parts {
@@ -50,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inputs_follow_the_base_and_the_folder() {
+    fn inputs_follow_the_base_and_the_directory() {
         let inputs = |name, base| inputs(name, base).unwrap();
         assert_eq!(inputs("test/dash", "a"), inputs("test/dash", "a"));
         assert_ne!(inputs("test/dash", "a"), inputs("test/dash", "b"));

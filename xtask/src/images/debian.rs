@@ -1,4 +1,4 @@
-//! Images from Debian's packages alone, for machines that reach a mirror but no container registry.
+//! Base images from Debian packages, for machines that reach a mirror but no container registry.
 
 use std::process::Command;
 
@@ -9,13 +9,13 @@ use super::{Reuse, context};
 use crate::scratch::Scratch;
 use crate::shell;
 
-/// The release that images stand on unless another is asked for. A program built in a sidecar may be
-/// run beside the agent, on a C library that is no newer than this one's.
+/// The default release. A program built in a sidecar may run beside the agent, so this C library
+/// must not be newer than the agent's.
 pub(super) const RELEASE: &str = "bookworm";
 
-/// A root file system, not yet made.
+/// A root file system to build.
 pub(super) struct Root<'a> {
-    /// The image it becomes, with its tag.
+    /// The image's name and tag.
     pub(super) image: &'a str,
     /// Debian's release.
     pub(super) release: &'a str,
@@ -24,12 +24,12 @@ pub(super) struct Root<'a> {
 }
 
 impl Root<'_> {
-    /// What it is made from, as a word.
+    /// A digest of the inputs.
     pub(super) fn inputs(&self) -> String {
         context::digest([self.release].iter().chain(self.packages).chain(SLIM))
     }
 
-    /// Makes the image in each engine that has no such one; the packages are fetched once.
+    /// Builds the image for every engine that lacks it; packages are downloaded once.
     pub(super) fn provide(&self, engines: &[Engine], reuse: Reuse) -> Result<()> {
         let inputs = self.inputs();
         let lacking =
@@ -39,7 +39,7 @@ impl Root<'_> {
             return Ok(());
         }
         if shell::find_in_path("mmdebstrap").is_none() {
-            bail!("no mmdebstrap in PATH\nhint: apt-get install mmdebstrap");
+            bail!("'mmdebstrap' is not in PATH\nhint: apt-get install mmdebstrap");
         }
         let scratch = Scratch::new("aifo-debian")?;
         let tar = scratch.file("root.tar");
@@ -57,7 +57,7 @@ impl Root<'_> {
     }
 }
 
-/// As in Debian's own slim images: nobody reads manuals in a sidecar. Licences stay.
+/// As in Debian's slim images: no manuals. Licences are kept.
 const SLIM: &[&str] = &[
     "path-exclude=/usr/share/doc/*",
     "path-include=/usr/share/doc/*/copyright",

@@ -1,4 +1,4 @@
-//! The container engines, as far as images concern them.
+//! The container engines that build and hold images.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell;
 
-/// A container engine, by its command line.
+/// A container engine's command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
     Docker,
@@ -15,10 +15,10 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    /// In the order of preference.
+    /// In order of preference.
     pub(crate) const ALL: [Engine; 2] = [Engine::Docker, Engine::Podman];
 
-    /// The name of its program.
+    /// The program's name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Engine::Docker => "docker",
@@ -28,19 +28,18 @@ impl Engine {
 
     pub(crate) fn parse(name: &str) -> Result<Self> {
         let engine = Self::ALL.into_iter().find(|engine| engine.name() == name);
-        engine.with_context(|| format!("unknown engine '{name}'\nhint: docker or podman"))
+        engine.with_context(|| format!("unknown engine '{name}'\nhint: use docker or podman"))
     }
 
-    /// Fails with the reason, in a line, where the engine cannot be used: it is not there, or the
-    /// daemon behind it does not answer.
-    pub(crate) fn answers(self) -> Result<()> {
+    /// Fails with a one-line reason if the engine is not installed or its daemon is not running.
+    pub(crate) fn check_available(self) -> Result<()> {
         if shell::find_in_path(self.name()).is_none() {
-            bail!("no {} in PATH", self.name());
+            bail!("'{}' is not in PATH", self.name());
         }
         let probe: &[&str] = match self {
-            // Its `info` has kept the reason to itself, or told it on stdout.
+            // `docker info` hides the reason or prints it to stdout.
             Engine::Docker => &["version", "--format", "{{.Server.Version}}"],
-            // No daemon is behind it; this looks at the storage and the runtime.
+            // Podman has no daemon; this checks storage and runtime.
             Engine::Podman => &["info"],
         };
         let output = self.command(probe.iter().copied()).stdin(Stdio::null()).output();
@@ -48,19 +47,21 @@ impl Engine {
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             let last = said.lines().rfind(|line| !line.trim().is_empty());
-            bail!("{}", last.unwrap_or("it does not say why").trim());
+            bail!("{}", last.unwrap_or("it gave no reason").trim());
         }
         Ok(())
     }
 
-    /// The engines that can be used.
-    pub(crate) fn that_answer() -> Vec<Self> {
-        Self::ALL.into_iter().filter(|engine| engine.answers().is_ok()).collect()
+    /// The available engines.
+    pub(crate) fn available() -> Vec<Self> {
+        Self::ALL.into_iter().filter(|engine| engine.check_available().is_ok()).collect()
     }
 
-    pub(crate) fn first_that_answers() -> Result<Self> {
-        let first = Self::ALL.into_iter().find(|engine| engine.answers().is_ok());
-        first.context("neither docker nor podman answers\nhint: `docker info` tells why")
+    pub(crate) fn first_available() -> Result<Self> {
+        let first = Self::ALL.into_iter().find(|engine| engine.check_available().is_ok());
+        first.context(
+            "neither docker nor podman is available\nhint: run 'docker info' for the reason",
+        )
     }
 
     pub(crate) fn command<'a>(self, args: impl IntoIterator<Item = &'a str>) -> Command {
@@ -69,7 +70,7 @@ impl Engine {
         command
     }
 
-    /// Whether it has this image, made from these inputs.
+    /// Whether it has this image, built from these inputs.
     pub(super) fn has(self, image: &str, inputs: &str) -> bool {
         let format = format!("{{{{index .Config.Labels \"{INPUTS}\"}}}}");
         let mut command = self.command(["image", "inspect", "--format", &format, image]);
@@ -77,7 +78,7 @@ impl Engine {
         output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == inputs)
     }
 
-    /// Makes an image of a root file system in a tar file.
+    /// Imports a root file system from a tar file as an image.
     pub(super) fn import(self, tar: &Path, image: &str, labels: &[String]) -> Result<()> {
         let mut command = self.command(["import"]);
         for label in labels {
@@ -86,30 +87,30 @@ impl Engine {
         shell::run(command.arg(tar).arg(image).stdout(Stdio::null()))
     }
 
-    /// `build` with what an engine needs told, lacking its context and its own options.
+    /// Returns the `build` command without its context and further options.
     pub(super) fn build(self, image: &str, base: &str, labels: &[String]) -> Command {
         let mut command = self.command(["build", "--tag", image]);
         command.args(["--build-arg", &format!("BASE={base}")]);
         if self == Engine::Podman {
-            // Its own format has no place for a HEALTHCHECK.
+            // The OCI format has no HEALTHCHECK.
             command.args(["--format", "docker"]);
         }
         for label in labels {
             command.args(["--label", label]);
         }
         for name in PASSED.iter().filter(|name| std::env::var_os(name).is_some()) {
-            // Without its value: the engine's program reads it, and no line shows it.
+            // Name only: the engine's program reads the value, so it is not printed.
             command.args(["--build-arg", name]);
         }
         command
     }
 }
 
-/// The label that tells an image's inputs.
+/// The label with the digest of an image's inputs.
 pub(super) const INPUTS: &str = "dev.aifo.inputs";
 
-/// What stands between a build and the network. Both engines know these without a Dockerfile's ARG,
-/// and keep them out of the image's history.
+/// Proxy variables. Both engines pass them without a Dockerfile's ARG and keep them out of the
+/// image's history.
 const PASSED: [&str; 6] =
     ["http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 

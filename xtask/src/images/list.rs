@@ -1,11 +1,11 @@
-//! `images list`: which of our images an engine has, how large and how old.
+//! `images list`: the images an engine has, with size and age.
 
 use anyhow::Result;
 
 use super::engine::Engine;
 use crate::{shell, table};
 
-/// The label of every image that is built here; it tells which one it is.
+/// The label of every image that xtask builds; its value is the recipe's name.
 pub(super) const IMAGE: &str = "dev.aifo.image";
 
 /// Prints the table.
@@ -14,7 +14,10 @@ pub(super) fn list(engine: Engine) -> Result<()> {
     let args = ["images", "--filter", &filter, "--filter", "dangling=false", "--format", FORMAT];
     let rows = rows(&shell::read(&mut engine.command(args))?);
     if rows.is_empty() {
-        eprintln!("{} has no image of ours\nhint: cargo xtask images build", engine.name());
+        eprintln!(
+            "{} has no image built by xtask\nhint: build them with: cargo xtask images build",
+            engine.name()
+        );
         return Ok(());
     }
     print!("{}", table::layout(["image", "tag", "size", "age"], &rows));

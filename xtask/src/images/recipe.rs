@@ -1,4 +1,4 @@
-//! Which images there are, and what each stands on.
+//! The known images and their bases.
 
 use anyhow::{Context, Result, bail};
 
@@ -7,55 +7,55 @@ use super::debian;
 /// An image that can be built.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Recipe {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub(super) name: &'static str,
-    /// The folder of its Dockerfile.
-    pub(super) folder: &'static str,
+    /// The directory of its Dockerfile.
+    pub(super) dir: &'static str,
     pub(super) part: Part,
-    pub(super) on: On,
+    pub(super) on: BaseImage,
 }
 
-/// What an image is there for.
+/// The purpose of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Others stand on it.
+    /// A base of other images.
     Base,
-    /// A sidecar runs in it.
+    /// A sidecar's image.
     Toolchain,
-    /// An agent runs in it.
+    /// An agent's image.
     Agent,
 }
 
-/// What an image stands on.
+/// The base of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum On {
-    /// This release of Debian, unless all is to stand on something else.
+pub(super) enum BaseImage {
+    /// This Debian release, unless `--base` names another base.
     Debian(&'static str),
-    /// Another image of the table, which stands before it.
+    /// Another recipe, which precedes it in the table.
     Image(&'static str),
 }
 
-/// A recipe, and the version that is to be in it; `None`: the one that its Dockerfile names.
+/// A recipe and its version; `None`: the Dockerfile's.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Order {
+pub(super) struct BuildRequest {
     pub(super) recipe: &'static Recipe,
     pub(super) version: Option<String>,
 }
 
-/// The release that agents stand on. What a sidecar builds may be run beside the agent, so its C
-/// library must not be the older one; and some agents want the Python that came with this one.
+/// The agents' release. Programs built in a sidecar may run beside the agent, so its C library must
+/// not be older; some agents need this release's Python.
 const NEWER: &str = "trixie";
 
-/// All of them, each behind what it stands on.
+/// All recipes, each after its base.
 pub(super) const RECIPES: &[Recipe] = &[
-    base("base", "base", On::Debian(debian::RELEASE)),
+    base("base", "base", BaseImage::Debian(debian::RELEASE)),
     toolchain("rust"),
     toolchain("node"),
     toolchain("python"),
     toolchain("go"),
     toolchain("c-cpp"),
-    base("agent-base", "agent-base", On::Debian(NEWER)),
-    base("agent-node", "agent-node", On::Image("agent-base")),
+    base("agent-base", "agent-base", BaseImage::Debian(NEWER)),
+    base("agent-node", "agent-node", BaseImage::Image("agent-base")),
     agent("agent-codex", "agent-node"),
     agent("agent-opencode", "agent-node"),
     agent("agent-gemini", "agent-node"),
@@ -63,34 +63,33 @@ pub(super) const RECIPES: &[Recipe] = &[
     agent("agent-qwen", "agent-node"),
     agent("agent-copilot", "agent-node"),
     agent("agent-letta", "agent-node"),
-    base("agent-python", "agent-python", On::Image("agent-base")),
+    base("agent-python", "agent-python", BaseImage::Image("agent-base")),
     agent("agent-openhands", "agent-python"),
     agent("agent-kimi", "agent-python"),
     agent("agent-vibe", "agent-python"),
-    // The packages that aider pins are not to be had for a newer Python than the older release's.
-    base("agent-base-bookworm", "agent-base", On::Debian("bookworm")),
-    base("agent-python-bookworm", "agent-python", On::Image("agent-base-bookworm")),
+    // Aider pins packages that newer Pythons do not support.
+    base("agent-base-bookworm", "agent-base", BaseImage::Debian("bookworm")),
+    base("agent-python-bookworm", "agent-python", BaseImage::Image("agent-base-bookworm")),
     agent("agent-aider", "agent-python-bookworm"),
-    // The last, as it cannot be made where its release host is not reached.
+    // Last, as its build fails where its release host is unreachable.
     agent("agent-crush", "agent-node"),
 ];
 
-const fn base(name: &'static str, folder: &'static str, on: On) -> Recipe {
-    Recipe { name, folder, part: Part::Base, on }
+const fn base(name: &'static str, dir: &'static str, on: BaseImage) -> Recipe {
+    Recipe { name, dir, part: Part::Base, on }
 }
 
 const fn toolchain(kind: &'static str) -> Recipe {
-    Recipe { name: kind, folder: kind, part: Part::Toolchain, on: On::Image("base") }
+    Recipe { name: kind, dir: kind, part: Part::Toolchain, on: BaseImage::Image("base") }
 }
 
 const fn agent(name: &'static str, on: &'static str) -> Recipe {
-    Recipe { name, folder: name, part: Part::Agent, on: On::Image(on) }
+    Recipe { name, dir: name, part: Part::Agent, on: BaseImage::Image(on) }
 }
 
-/// What these names ask for, each behind what it stands on. `toolchains` and `agents` are all of
-/// theirs, no name at all is the former; behind an agent's name there may be a version
-/// (`agent-codex@0.169.0`).
-pub(super) fn ordered(names: &[String]) -> Result<Vec<Order>> {
+/// Returns the named recipes, each after its base. `toolchains` (the default) and `agents` stand
+/// for all of their kind; an agent's name may have a version (`agent-codex@0.169.0`).
+pub(super) fn ordered(names: &[String]) -> Result<Vec<BuildRequest>> {
     let toolchains = ["toolchains".to_owned()];
     let names = if names.is_empty() { &toolchains } else { names };
     let mut wanted: Vec<(&'static Recipe, Option<&str>)> = Vec::new();
@@ -106,7 +105,7 @@ pub(super) fn ordered(names: &[String]) -> Result<Vec<Order>> {
         let mut asked = wanted.iter().filter(|(wanted, _)| below(wanted).any(|r| r == recipe));
         if asked.clone().next().is_some() {
             let version = asked.find_map(|(wanted, version)| version.filter(|_| *wanted == recipe));
-            order.push(Order { recipe, version: version.map(str::to_owned) });
+            order.push(BuildRequest { recipe, version: version.map(str::to_owned) });
         }
     }
     Ok(order)
@@ -123,13 +122,16 @@ fn one(name: &str) -> Result<(&'static Recipe, Option<&str>)> {
     };
     let recipe = find(name).with_context(|| {
         let names: Vec<&str> = RECIPES.iter().map(|recipe| recipe.name).collect();
-        format!("unknown image '{name}'\nimages: toolchains agents {}", names.join(" "))
+        format!(
+            "unknown image '{name}'\nhint: the images are: toolchains agents {}",
+            names.join(" ")
+        )
     })?;
     if version.is_some() && recipe.part != Part::Agent {
-        bail!("'{name}' has no version to choose\nhint: only agents have");
+        bail!("'{name}' takes no version\nhint: only agents take one");
     }
     if version == Some("") {
-        bail!("'{name}@' names no version");
+        bail!("the version after '{name}@' is empty");
     }
     Ok((recipe, version))
 }
@@ -139,11 +141,11 @@ pub(super) fn find(name: &str) -> Option<&'static Recipe> {
     RECIPES.iter().find(|recipe| recipe.name == name)
 }
 
-/// A recipe, what it stands on, what that stands on, and so on.
+/// A recipe and its chain of bases.
 fn below(recipe: &'static Recipe) -> impl Iterator<Item = &'static Recipe> {
     std::iter::successors(Some(recipe), |recipe| match recipe.on {
-        On::Debian(_) => None,
-        On::Image(name) => find(name),
+        BaseImage::Debian(_) => None,
+        BaseImage::Image(name) => find(name),
     })
 }
 
@@ -164,7 +166,7 @@ mod tests {
         assert_eq!(names(&["agent-codex"]), ["agent-base", "agent-node", "agent-codex"]);
         assert_eq!(names(&["toolchains", "agents"]).len(), RECIPES.len());
         for (at, recipe) in RECIPES.iter().enumerate() {
-            if let On::Image(name) = recipe.on {
+            if let BaseImage::Image(name) = recipe.on {
                 let before = RECIPES[..at].iter().find(|before| before.name == name);
                 assert_eq!(before.map(|before| before.part), Some(Part::Base), "{}", recipe.name);
             }

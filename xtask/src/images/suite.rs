@@ -1,4 +1,4 @@
-//! `images test`: what the container suites run in. Small, and built only where the inputs changed.
+//! `images test`: the suites' images. They are small and are rebuilt only if their inputs changed.
 
 use anyhow::Result;
 
@@ -7,20 +7,20 @@ use super::engine::{Engine, INPUTS};
 use super::{Reuse, context, list};
 use crate::shell;
 
-/// The Debian below, with the real tools that the stories need.
+/// The Debian root, with the real tools that suites need.
 const ROOT: Root<'_> = Root {
     image: "aifo-test-debian:latest",
     release: RELEASE,
     packages: &["g++", "gcc", "libc6-dev", "make", "nodejs", "procps", "python3"],
 };
 
-/// The image that serves as every kind.
+/// The image that every kind uses.
 const BASE: &str = "aifo-test-base:latest";
 
-/// Those that differ from it in one respect each.
+/// Variants that differ from it in one respect each.
 const VARIANTS: [&str; 5] = ["dash", "noshell", "user", "hostile", "path"];
 
-/// Makes in each engine what it lacks of the suites' images.
+/// Builds the suites' images that each engine lacks.
 pub(crate) fn build(engines: &[Engine]) -> Result<()> {
     ROOT.provide(engines, Reuse::Same)?;
     for engine in engines {
@@ -32,15 +32,15 @@ pub(crate) fn build(engines: &[Engine]) -> Result<()> {
     Ok(())
 }
 
-/// Builds an image unless the engine has it from the same inputs, which it gives.
+/// Builds an image unless the engine has it from the same inputs; returns their digest.
 fn provide(engine: Engine, name: &str, base: &str, base_inputs: &str) -> Result<String> {
-    let folder = format!("test/{name}");
-    let inputs = context::inputs(&folder, base_inputs)?;
+    let dir = format!("test/{name}");
+    let inputs = context::inputs(&dir, base_inputs)?;
     let image = format!("aifo-test-{name}:latest");
     if !engine.has(&image, &inputs) {
         let labels = [format!("{}=test", list::IMAGE), format!("{INPUTS}={inputs}")];
         let mut command = engine.build(&image, base, &labels);
-        shell::run(command.arg(context::folder(&folder)))?;
+        shell::run(command.arg(context::dir(&dir)))?;
     }
     Ok(inputs)
 }
@@ -50,14 +50,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folders_are_the_images() {
-        let entries = std::fs::read_dir(context::folder("test")).unwrap().flatten();
-        let folders = entries.filter(|entry| entry.path().is_dir());
-        let mut folders: Vec<_> = folders.map(|entry| entry.file_name()).collect();
+    fn the_directories_are_the_images() {
+        let entries = std::fs::read_dir(context::dir("test")).unwrap().flatten();
+        let dirs = entries.filter(|entry| entry.path().is_dir());
+        let mut dirs: Vec<_> = dirs.map(|entry| entry.file_name()).collect();
         let mut images = VARIANTS.to_vec();
         images.push("base");
-        folders.sort();
+        dirs.sort();
         images.sort_unstable();
-        assert_eq!(folders, images);
+        assert_eq!(dirs, images);
     }
 }

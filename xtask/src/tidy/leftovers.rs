@@ -1,12 +1,12 @@
-//! Nothing half-done stays: no placeholder macros, no test ignored without a reason.
+//! Checks for unfinished work: placeholder macros, and tests ignored without a reason.
 
 use super::Finding;
 use super::source::{Source, Token};
 
-/// Macros for the middle of the work.
+/// Macros for unfinished code.
 const MACROS: &[&str] = &["todo", "unimplemented", "dbg"];
 
-/// Scans all code, tests too.
+/// Scans all code, including tests.
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     sources.iter().flat_map(scan).collect()
 }

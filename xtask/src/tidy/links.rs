@@ -1,4 +1,4 @@
-//! Links resolve: relative ones in the pages, and citations of `spec/` in Rust comments.
+//! Checks links in pages and citations of `spec/` in Rust comments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -18,7 +18,7 @@ pub(super) fn check(pages: &[Page], sources: &[Source]) -> Vec<Finding> {
     in_pages.chain(in_sources).collect()
 }
 
-/// What a link may point at.
+/// The valid link targets.
 struct Targets {
     /// The anchors of each page, by its path below the root.
     anchors: BTreeMap<String, BTreeSet<String>>,
@@ -52,19 +52,19 @@ impl Targets {
         findings
     }
 
-    /// Why a link from `here`, relative to `dir`, leads nowhere; `None` if it leads somewhere.
+    /// Returns why a link from `here`, relative to `dir`, is broken.
     fn broken(&self, here: &str, dir: &Path, target: &str) -> Option<String> {
         let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
         let path = if path.is_empty() { here.to_owned() } else { normal(&dir.join(path))? };
         if !(self.is_there)(&path) {
-            return Some(format!("'{target}' leads to {path}, which does not exist"));
+            return Some(format!("'{target}' points to {path}, which does not exist"));
         }
         let anchors = self.anchors.get(&path).filter(|_| !anchor.is_empty())?;
         (!anchors.contains(anchor)).then(|| format!("{path} has no heading for '#{anchor}'"))
     }
 }
 
-/// A path without `.` and `..`; `None` when it leads out of the workspace.
+/// Normalises `.` and `..`; `None` if the path is outside the workspace.
 fn normal(path: &Path) -> Option<String> {
     let mut clean = PathBuf::new();
     for component in path.components() {
@@ -77,7 +77,7 @@ fn normal(path: &Path) -> Option<String> {
     Some(clean.to_string_lossy().into_owned())
 }
 
-/// The lines of a page outside of fences, numbered from 0.
+/// The lines of a page outside fences, numbered from 0.
 fn prose(text: &str) -> Vec<(usize, &str)> {
     let mut fence: Option<&str> = None;
     let mut lines = Vec::new();
@@ -94,8 +94,7 @@ fn prose(text: &str) -> Vec<(usize, &str)> {
     lines
 }
 
-/// A line without what stands in backticks. Code keeps one `x` per span, so that a link around code
-/// stays a link.
+/// Removes code spans from a line. Each leaves an `x`, so that a link around code stays a link.
 fn without_code(line: &str) -> String {
     let spans = line.split('`').enumerate();
     spans.map(|(index, span)| if index % 2 == 0 { span } else { "x" }).collect()
@@ -135,7 +134,7 @@ fn headings(text: &str) -> Vec<&str> {
     lines.filter_map(|(_, line)| Some(line[heading(line)?..].trim())).collect()
 }
 
-/// A heading's anchor: lower case, spaces become `-`, punctuation goes, of a link the text stays.
+/// A heading's anchor: lower case, spaces become `-`, punctuation is removed, link text stays.
 fn slug(heading: &str) -> String {
     let mut text = heading.to_owned();
     while let Some((before, rest)) = text.split_once("](")
@@ -147,7 +146,7 @@ fn slug(heading: &str) -> String {
     kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// The citations in a comment: a page of `spec/`, with its anchor where there is one.
+/// The citations in a comment: a page of `spec/`, with its anchor if there is one.
 fn citations(comment: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for (at, _) in comment.match_indices("spec/") {
@@ -210,7 +209,7 @@ mod tests {
             ("/// (`spec/toolexec.md#v2-streaming`).", &["spec/toolexec.md#v2-streaming"]),
             ("// see spec/shim.md.", &["spec/shim.md"]),
             ("// spec/a.md#b, spec/c/d.md#e_f", &["spec/a.md#b", "spec/c/d.md#e_f"]),
-            ("// the folder spec/ and its pages", &[]),
+            ("// the directory spec/ and its pages", &[]),
             ("// spec/*.md", &[]),
         ];
         for (comment, expected) in rows {
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_links_are_told() {
+    fn broken_links_are_reported() {
         let targets = Targets {
             anchors: BTreeMap::from([("spec/a.md".to_owned(), anchors("# Head\n"))]),
             is_there: |path| matches!(path, "spec/a.md" | "LICENSE-MIT" | "spec"),
@@ -231,7 +230,7 @@ mod tests {
         assert_eq!(broken("#tail").as_deref(), Some("spec/a.md has no heading for '#tail'"));
         assert_eq!(
             broken("b.md").as_deref(),
-            Some("'b.md' leads to spec/b.md, which does not exist")
+            Some("'b.md' points to spec/b.md, which does not exist")
         );
     }
 

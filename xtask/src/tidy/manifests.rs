@@ -1,4 +1,4 @@
-//! Every package says what it is and under which licence, and the licences are here.
+//! Checks every package's description and licence, and the licence files.
 
 use super::Finding;
 use crate::shell;

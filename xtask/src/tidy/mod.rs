@@ -1,8 +1,8 @@
-//! `cargo xtask tidy`: what the compiler does not check.
+//! `cargo xtask tidy`: checks beyond the compiler's.
 //!
-//! Each check is a file; each finding is one line, `place: what is wrong`.
+//! Each check has a file; each finding is one line, `place: what is wrong`.
 
-mod arrows;
+mod dependencies;
 mod leftovers;
 mod links;
 mod manifests;
@@ -21,13 +21,13 @@ use anyhow::{Context, Result, bail};
 use crate::{shell, workspace};
 use source::Source;
 
-/// Runs every check, prints the findings, and fails if there is one.
+/// Runs every check, prints the findings, and fails if there are any.
 pub(crate) fn run(_args: &[OsString]) -> Result<()> {
     let packages = workspace::packages()?;
     let sources = rust_sources()?;
     let pages = pages()?;
     let checks: [(&str, Vec<Finding>); 8] = [
-        ("arrows", arrows::check(&packages, page(&pages, arrows::PAGE))),
+        ("dependencies", dependencies::check(&packages, page(&pages, dependencies::PAGE))),
         ("pure crates", purity::check(&sources)),
         ("links", links::check(&pages, &sources)),
         ("unsafe", unsafety::check(&sources)),
@@ -39,7 +39,7 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
     for (name, findings) in &checks {
         match findings.len() {
             0 => eprintln!("{name}: ok"),
-            count => eprintln!("{name}: {count} to mend"),
+            count => eprintln!("{name}: {count} findings"),
         }
         for Finding { place, what } in findings {
             eprintln!("  {place}: {what}");
@@ -51,12 +51,12 @@ pub(crate) fn run(_args: &[OsString]) -> Result<()> {
     }
 }
 
-/// Something to mend, and where.
+/// A finding.
 #[derive(Debug, PartialEq, Eq)]
 struct Finding {
-    /// A path below the workspace root, with a line where there is one.
+    /// A path below the workspace root, with a line if there is one.
     place: String,
-    /// What is wrong there.
+    /// The fault.
     what: String,
 }
 
@@ -65,13 +65,13 @@ impl Finding {
         Finding { place: place.into(), what: what.into() }
     }
 
-    /// `line` counts from 0, as indices do; people count from 1.
+    /// `line` counts from 0; the output counts from 1.
     fn at(path: &str, line: usize, what: impl Into<String>) -> Self {
         Finding::new(format!("{path}:{}", line + 1), what)
     }
 }
 
-/// A text file, named by its path below the workspace root.
+/// A text file, with its path below the workspace root.
 struct Page {
     path: String,
     text: String,
@@ -96,7 +96,7 @@ fn rust_sources() -> Result<Vec<Source>> {
     paths.iter().map(parse).collect()
 }
 
-/// The files with this extension below a folder, build output aside, in a fixed order.
+/// The files with this extension below a directory, sorted, without build output.
 fn walk(dir: &Path, extension: &str, found: &mut Vec<PathBuf>) -> Result<()> {
     let entries = fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
     let mut entries = entries.collect::<Result<Vec<_>, _>>()?;

@@ -1,17 +1,18 @@
-//! The tests that the specification names as proofs exist.
+//! Checks that the tests named in the specification exist.
 //!
-//! `suite::path::test` is a test of `tests/suites/suite`, `crate::path::test` one of `crates/crate`.
+//! `suite::path::test` is a test of `tests/suites/suite`, `crate::path::test` one of
+//! `crates/crate`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::Source;
 use super::{Finding, Page};
 
-/// The page that lists every rule with its proofs. Others name some too, and are checked alike where
-/// the first word is a suite or a crate.
+/// The page that lists every rule with its tests. In other pages a name is checked if its first
+/// word is a suite or a crate.
 const COVERAGE: &str = "spec/coverage.md";
 
-/// Checks every proof that a page names.
+/// Checks every test that a page names.
 pub(super) fn check(pages: &[Page], sources: &[Source]) -> Vec<Finding> {
     let tests = functions(sources);
     let mut findings = Vec::new();
@@ -23,7 +24,7 @@ pub(super) fn check(pages: &[Page], sources: &[Source]) -> Vec<Finding> {
                 let what = match tests.get(owner) {
                     Some(names) if names.contains(name) => continue,
                     Some(_) => format!("'{owner}' has no test '{name}'"),
-                    // How a proof is written.
+                    // The placeholder for a test's name.
                     None if matches!(proof, "suite::test" | "crate::module::test") => continue,
                     None if page.path == COVERAGE => {
                         format!("no suite or crate is named '{owner}'")
@@ -37,7 +38,7 @@ pub(super) fn check(pages: &[Page], sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-/// `a::b_c`, with nothing but names of tests and modules in it.
+/// Whether a word has the form `a::b_c`, with names of modules and tests.
 fn is_path(word: &str) -> bool {
     let is_name = |part: &str| {
         part.starts_with(|first: char| first.is_ascii_lowercase())
@@ -61,13 +62,13 @@ fn functions(sources: &[Source]) -> BTreeMap<&str, BTreeSet<&str>> {
     functions
 }
 
-/// The module that a file is.
+/// The module of a file.
 fn module(path: &str) -> Option<&str> {
     let (directory, name) = path.strip_suffix(".rs")?.rsplit_once('/')?;
     Some(if name == "mod" || name == "main" { directory.rsplit('/').next()? } else { name })
 }
 
-/// The suite or the crate that a file belongs to. A crate goes by its directory, without `aifo-`.
+/// The suite or crate of a file. A crate has its directory's name, without `aifo-`.
 fn owner(path: &str) -> Option<&str> {
     if let Some(rest) = path.strip_prefix("tests/suites/") {
         return rest.split(['/', '.']).next();

@@ -1,13 +1,13 @@
-//! Sans-IO crates hold to it: no files, sockets, environment, processes, threads or clocks.
+//! Checks that sans-IO crates use no files, sockets, environment, processes, threads or clocks.
 
 use super::Finding;
 use super::source::{Source, Token};
 
-/// The crates that only compute, by folder in `crates/`.
+/// The sans-IO crates, by directory in `crates/`.
 const PURE: &[&str] = &["types", "wire", "policy", "decide", "acp"];
 
-/// Paths that reach the world; everything below them counts too.
-const WORLDLY: &[&str] = &[
+/// Paths that do I/O, with everything below them.
+const IO_PATHS: &[&str] = &[
     "std::fs",
     "std::net",
     "std::env",
@@ -19,14 +19,14 @@ const WORLDLY: &[&str] = &[
     "tokio",
 ];
 
-/// Of those, what only looks at bytes: a path or an argument is bytes on unix.
-const INNOCENT: &[&str] = &["std::os::unix::ffi"];
+/// Exceptions that only convert bytes.
+const ALLOWED_PATHS: &[&str] = &["std::os::unix::ffi"];
 
-/// Clock readings, under whatever name their type was imported.
+/// Clock readings, also through an imported type.
 const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now"];
 
-/// Methods of `std::path::Path` that ask the file system.
-const ASKING: &[&str] = &[
+/// Methods of `std::path::Path` that read the file system.
+const IO_METHODS: &[&str] = &[
     "canonicalize",
     "exists",
     "is_dir",
@@ -38,7 +38,7 @@ const ASKING: &[&str] = &[
     "try_exists",
 ];
 
-/// Scans the code of the pure crates, tests aside.
+/// Scans the code of the sans-IO crates, without tests.
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     sources.iter().filter(|source| is_pure(&source.path)).flat_map(scan).collect()
 }
@@ -52,10 +52,10 @@ fn is_pure(path: &str) -> bool {
 
 fn scan(source: &Source) -> Vec<Finding> {
     let tokens = source.product_tokens();
-    let worldly = paths(&tokens).into_iter().filter(|(_, path)| is_worldly(path));
+    let worldly = paths(&tokens).into_iter().filter(|(_, path)| does_io(path));
     let methods = tokens.windows(3).filter_map(|window| {
         let [dot, name, open] = window else { return None };
-        let asks = dot.text == "." && ASKING.contains(&name.text) && open.text == "(";
+        let asks = dot.text == "." && IO_METHODS.contains(&name.text) && open.text == "(";
         asks.then(|| (name.line, format!(".{}()", name.text)))
     });
     let finding =
@@ -63,18 +63,18 @@ fn scan(source: &Source) -> Vec<Finding> {
     worldly.chain(methods).map(finding).collect()
 }
 
-fn is_worldly(path: &str) -> bool {
+fn does_io(path: &str) -> bool {
     let reaches = |root: &&str| {
         path.strip_prefix(*root).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
     };
-    (WORLDLY.iter().any(reaches) && !INNOCENT.iter().any(reaches))
+    (IO_PATHS.iter().any(reaches) && !ALLOWED_PATHS.iter().any(reaches))
         || CLOCKS.iter().any(|clock| path.ends_with(clock))
 }
 
 /// Every path in the code, with the line of its first word; `a::{b, c::d}` is `a::b` and `a::c::d`.
 fn paths(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    // The prefixes of the groups we are in; `None` for a brace that opens no group of a `use`.
+    // The prefixes of the open groups; `None` for a brace that is not a group of a `use`.
     let mut groups: Vec<Option<String>> = Vec::new();
     let mut rest = tokens;
     while let Some((token, after)) = rest.split_first() {
@@ -82,7 +82,7 @@ fn paths(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
         match token.text {
             "{" => groups.push(None),
             "}" => _ = groups.pop(),
-            // A path after one of these may begin with `::`, and is not theirs.
+            // A path after one of these may begin with `::`.
             "as" | "in" | "return" | "use" => {}
             word if is_word(word) => {
                 let prefix = groups.last().cloned().flatten();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn worldly_code_is_found() {
+    fn io_is_found() {
         let rows = [
             ("use std::fs;", "std::fs"),
             ("use std::{fmt, net::TcpStream};", "std::net::TcpStream"),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn innocent_code_is_not() {
+    fn code_without_io_passes() {
         let rows = [
             "use std::{fmt, time::{Duration, Instant}};",
             "use crate::env; fn f() { env::is_truthy(x) }",

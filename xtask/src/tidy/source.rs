@@ -1,10 +1,9 @@
-//! Rust source as the checks see it: code and comments apart, line by line.
+//! Splits Rust source into code and comments, line by line.
 
 /// A source file with code and comments separated.
 ///
-/// `code` and `comments` have as many lines as the file. What does not belong into one of them is
-/// blank there, and the insides of string and character literals are blank in both: a brace in a
-/// string opens nothing.
+/// `code` and `comments` have as many lines as the file. Text of the other kind is blank, and the
+/// contents of string and character literals are blank in both: a brace in a string opens nothing.
 pub(super) struct Source {
     /// The path below the workspace root.
     pub(super) path: String,
@@ -14,7 +13,7 @@ pub(super) struct Source {
     pub(super) comments: Vec<String>,
 }
 
-/// A word or a punctuation character of the code, and the line it stands in, from 0.
+/// A word or punctuation character of the code, and its line, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token<'a> {
     pub(super) line: usize,
@@ -22,7 +21,7 @@ pub(super) struct Token<'a> {
 }
 
 impl Source {
-    /// Separates a file. Never fails: what the compiler accepts is read rightly, the rest somehow.
+    /// Splits a file. Never fails; the result is exact for code that compiles.
     pub(super) fn parse(path: &str, text: &str) -> Self {
         let mut split = Split { rest: text, code: String::new(), comments: String::new() };
         while split.step() {}
@@ -36,7 +35,7 @@ impl Source {
         lines.flat_map(|(line, text)| words(text).map(move |text| Token { line, text })).collect()
     }
 
-    /// The tokens outside of items under `#[cfg(test)]`.
+    /// The tokens outside items under `#[cfg(test)]`.
     pub(super) fn product_tokens(&self) -> Vec<Token<'_>> {
         const GATE: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
         let tokens = self.tokens();
@@ -54,7 +53,7 @@ impl Source {
     }
 }
 
-/// What follows one item: its `;` outside of brackets, or the brace that closes its body.
+/// The tokens after one item, which ends with `;` outside brackets or its body's closing brace.
 fn after_item<'a, 'b>(tokens: &'b [Token<'a>]) -> &'b [Token<'a>] {
     let mut depth = 0usize;
     for (index, token) in tokens.iter().enumerate() {
@@ -75,7 +74,7 @@ fn after_item<'a, 'b>(tokens: &'b [Token<'a>]) -> &'b [Token<'a>] {
     &[]
 }
 
-/// Words of a line, and its punctuation one character each.
+/// The words of a line, and its punctuation one character each.
 fn words(mut line: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         line = line.trim_start();
@@ -95,7 +94,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The separation under way.
+/// The state of a split.
 struct Split<'a> {
     rest: &'a str,
     code: String,
@@ -110,7 +109,7 @@ enum Part {
 }
 
 impl<'a> Split<'a> {
-    /// Takes one comment, literal, word or character; false at the end.
+    /// Consumes one comment, literal, word or character; false at the end.
     fn step(&mut self) -> bool {
         let Some(first) = self.rest.chars().next() else { return false };
         if self.rest.starts_with("//") {
@@ -121,7 +120,7 @@ impl<'a> Split<'a> {
         } else if let Some(end) = string(self.rest) {
             self.take(end, Part::Blank);
         } else if is_word(first) {
-            // A whole word at once, so that the `r` of `for"x"` never opens a raw string.
+            // A whole word at once, so that the `r` of `for"x"` does not open a raw string.
             let end = self.rest.find(|c| !is_word(c)).unwrap_or(self.rest.len());
             self.take(end, Part::Code);
         } else if let Some(end) = character(self.rest) {
@@ -143,7 +142,7 @@ impl<'a> Split<'a> {
     }
 }
 
-/// The length of the block comment that the text begins with; they nest.
+/// The length of the leading block comment; they nest.
 fn block_comment(text: &str) -> usize {
     let mut depth = 0usize;
     let mut at = 0;
@@ -167,7 +166,7 @@ fn block_comment(text: &str) -> usize {
     text.len()
 }
 
-/// The length of the string literal that the text begins with: plain, byte, C, or raw.
+/// The length of the leading string literal: plain, byte, C, or raw.
 fn string(text: &str) -> Option<usize> {
     let prefix = ["br", "cr", "r", "b", "c", ""].into_iter().find(|p| text.starts_with(p))?;
     let body = &text[prefix.len()..];
@@ -182,7 +181,7 @@ fn string(text: &str) -> Option<usize> {
     Some(closing(inside, '"').map_or(text.len(), |end| open + end))
 }
 
-/// The length of the character literal that the text begins with; a lifetime is none.
+/// The length of the leading character literal; a lifetime is none.
 fn character(text: &str) -> Option<usize> {
     let inside = text.strip_prefix('\'')?;
     let mut chars = inside.chars();
@@ -193,7 +192,7 @@ fn character(text: &str) -> Option<usize> {
     (chars.next() == Some('\'')).then(|| 1 + one.len_utf8() + 1)
 }
 
-/// Where the first unescaped `quote` ends.
+/// The end of the first unescaped `quote`.
 fn closing(text: &str, quote: char) -> Option<usize> {
     let mut chars = text.char_indices();
     while let Some((at, c)) = chars.next() {

@@ -1,10 +1,10 @@
-//! `aifo-coder` and the shim print through the functions that escape foreign text, so none is forgotten.
+//! Checks that `aifo-coder` and the shim print only through functions that escape foreign text.
 
 use super::Finding;
 use super::source::{Source, Token};
 
-/// Where a binary prints, so that each `stdout` or `stderr` elsewhere is a finding: the functions that
-/// escape, what carries a tool's or a protocol's own bytes, and what escapes for itself.
+/// The places that may print: the functions that escape, those that carry a tool's or a protocol's
+/// bytes, and those that escape for themselves.
 const PRINTERS: &[&str] = &[
     "crates/aifo-coder/src/acp/bridge.rs",
     "crates/aifo-coder/src/acp/output.rs",
@@ -12,18 +12,18 @@ const PRINTERS: &[&str] = &[
     "crates/aifo-coder/src/console.rs",
     "crates/aifo-coder/src/paint.rs",
     "crates/aifo-coder/src/progress.rs",
-    "crates/aifo-shim/src/itself.rs",
+    "crates/aifo-shim/src/cli.rs",
     "crates/aifo-shim/src/mailbox.rs",
-    "crates/aifo-shim/src/standard.rs",
-    "crates/aifo-shim/src/tell.rs",
+    "crates/aifo-shim/src/standard_fd.rs",
+    "crates/aifo-shim/src/log.rs",
 ];
 
-/// The binaries that people see.
+/// The checked binaries.
 const BINARIES: &[&str] = &["crates/aifo-coder/src/", "crates/aifo-shim/src/"];
 
 const MACROS: &[&str] = &["print", "println", "eprint", "eprintln"];
 
-/// Finds what prints past those functions.
+/// Finds output outside those functions.
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     let foreign = |source: &&Source| {
         BINARIES.iter().any(|binary| source.path.starts_with(binary))
@@ -35,7 +35,7 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
 fn scan(source: &Source) -> Vec<Finding> {
     let tokens = source.product_tokens();
     let lines = tokens.windows(5).filter(|window| prints(window)).map(|window| window[0].line);
-    let what = "prints foreign text unescaped; use console::say, paint::print or tell::line";
+    let what = "prints foreign text unescaped; use console::say, paint::print or log::line";
     lines.map(|line| Finding::at(&source.path, line, what)).collect()
 }
 

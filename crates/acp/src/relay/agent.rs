@@ -11,7 +11,7 @@ use super::fields::Fields;
 use super::path_map::Direction;
 use super::session_state::SessionState;
 use super::terminals::CallRef;
-use super::{CANCEL_REQUEST, Relay, ServedBy, Side};
+use super::{CANCEL_REQUEST, MethodServer, Relay, Side};
 use crate::event::Withdrawal;
 use crate::message::{Id, RpcError, code};
 use crate::permission::{Decision, PermissionRequest};
@@ -33,23 +33,23 @@ impl Relay {
             return self.permission(id, params, extra);
         }
         match self.capabilities.served_by(&method) {
-            ServedBy::Host if !self.is_serving() => {
+            MethodServer::Host if !self.is_serving() => {
                 self.reject(Side::Agent, id, Self::editor_ended());
             }
-            ServedBy::Host => {
+            MethodServer::Host => {
                 self.terminals.record_request(&id, &method, &params);
                 self.agent.incoming.push(id.clone(), IncomingRequest::Host);
                 self.events.push_back(RelayEvent::Request { id, method, params });
             }
-            ServedBy::Neither => {
+            MethodServer::Neither => {
                 count(&mut self.agent.protocol_errors.unknown_requests);
                 let error = RpcError::new(code::METHOD_NOT_FOUND, format!("no method '{method}'"));
                 self.reject(Side::Agent, id, error);
             }
-            ServedBy::Editor if self.editor.stream == StreamState::Ended => {
+            MethodServer::Editor if self.editor.stream == StreamState::Ended => {
                 self.reject(Side::Agent, id, Self::editor_ended());
             }
-            ServedBy::Editor => {
+            MethodServer::Editor => {
                 Fields::new(&self.config.map, Direction::ToEditor).params(&method, &mut params);
                 if let Some(path) = host_path(&method, &params).filter(|path| !self.is_known(path))
                 {

@@ -2,22 +2,22 @@
 
 use serde_json::{Map, Value};
 
-use super::ServedBy;
+use super::MethodServer;
 use crate::capabilities::ClientCapabilities;
 
 /// The declared capabilities, which are exactly the served ones
 /// (`spec/acp-relay.md#who-serves-what`).
 #[derive(Debug)]
 pub(super) struct Capabilities {
-    files: ServedBy,
-    terminal: ServedBy,
+    files: MethodServer,
+    terminal: MethodServer,
     declared: ClientCapabilities,
 }
 
 impl Capabilities {
     /// Creates the state before the editor's `initialize`.
-    pub(super) fn new(files: ServedBy, terminal: ServedBy) -> Self {
-        let is_host = |served| served == ServedBy::Host;
+    pub(super) fn new(files: MethodServer, terminal: MethodServer) -> Self {
+        let is_host = |served| served == MethodServer::Host;
         let declared = ClientCapabilities {
             read_text_file: is_host(files),
             write_text_file: is_host(files),
@@ -42,22 +42,22 @@ impl Capabilities {
     }
 
     /// Returns the server of a method. Methods other than `fs/*` and `terminal/*` are the editor's.
-    pub(super) fn served_by(&self, method: &str) -> ServedBy {
+    pub(super) fn served_by(&self, method: &str) -> MethodServer {
         let served = match method.split_once('/') {
             Some(("fs", _)) => self.files,
             Some(("terminal", _)) => self.terminal,
-            _ => return ServedBy::Editor,
+            _ => return MethodServer::Editor,
         };
-        if self.declared.method(method) { served } else { ServedBy::Neither }
+        if self.declared.method(method) { served } else { MethodServer::Neither }
     }
 }
 
 /// Sets a capability and returns its value.
-fn declare(served: ServedBy, members: &mut Map<String, Value>, name: &str) -> bool {
+fn declare(served: MethodServer, members: &mut Map<String, Value>, name: &str) -> bool {
     let is_there = match served {
-        ServedBy::Host => true,
-        ServedBy::Editor => members.get(name) == Some(&Value::Bool(true)),
-        ServedBy::Neither => false,
+        MethodServer::Host => true,
+        MethodServer::Editor => members.get(name) == Some(&Value::Bool(true)),
+        MethodServer::Neither => false,
     };
     members.insert(name.to_owned(), Value::Bool(is_there));
     is_there
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_is_declared_is_what_is_served() {
-        use ServedBy::{Editor, Host, Neither};
+        use MethodServer::{Editor, Host, Neither};
         let full = json!({"fs": {"readTextFile": true, "writeTextFile": true}, "terminal": true});
         let none =
             json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
@@ -138,17 +138,17 @@ mod tests {
         expected["clientCapabilities"]["fs"] =
             json!({"_meta": 1, "readTextFile": true, "writeTextFile": true});
         expected["clientCapabilities"]["terminal"] = json!(false);
-        Capabilities::new(ServedBy::Host, ServedBy::Neither).declare(&mut params);
+        Capabilities::new(MethodServer::Host, MethodServer::Neither).declare(&mut params);
         assert_eq!(params, expected);
         let mut nothing = Value::Null;
-        Capabilities::new(ServedBy::Neither, ServedBy::Neither).declare(&mut nothing);
+        Capabilities::new(MethodServer::Neither, MethodServer::Neither).declare(&mut nothing);
         assert_eq!(nothing["clientCapabilities"]["terminal"], false);
     }
 
     #[test]
     fn before_initialize_only_host_methods_are_served() {
-        let capabilities = Capabilities::new(ServedBy::Host, ServedBy::Editor);
-        assert_eq!(capabilities.served_by("fs/read_text_file"), ServedBy::Host);
-        assert_eq!(capabilities.served_by("terminal/create"), ServedBy::Neither);
+        let capabilities = Capabilities::new(MethodServer::Host, MethodServer::Editor);
+        assert_eq!(capabilities.served_by("fs/read_text_file"), MethodServer::Host);
+        assert_eq!(capabilities.served_by("terminal/create"), MethodServer::Neither);
     }
 }

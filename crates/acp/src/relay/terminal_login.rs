@@ -18,7 +18,11 @@ impl TerminalLogin {
     pub(super) fn rewrite(&self, result: &mut Value) {
         let methods = result.get_mut("authMethods").and_then(Value::as_array_mut);
         let methods = methods.into_iter().flatten().filter_map(Value::as_object_mut);
-        for method in methods.filter(|method| method.get("type") == Some(&"terminal".into())) {
+        for method in methods {
+            remove_commands(method);
+            if method.get("type") != Some(&"terminal".into()) {
+                continue;
+            }
             if let Some(Value::Array(args)) = method.get_mut("args")
                 && args.iter().filter_map(Value::as_str).any(|arg| self.is_own(arg))
             {
@@ -60,6 +64,14 @@ impl TerminalLogin {
 
     fn renamed(&self, name: &str) -> String {
         format!("{}{name}", self.variable_prefix)
+    }
+}
+
+/// Removes members with a command, such as `terminal-auth`, from a method's `_meta`: some editors run
+/// it on the host, outside of the agent's container.
+fn remove_commands(method: &mut Map<String, Value>) {
+    if let Some(Value::Object(meta)) = method.get_mut("_meta") {
+        meta.retain(|name, value| name != "terminal-auth" && value.get("command").is_none());
     }
 }
 
@@ -114,6 +126,13 @@ mod tests {
         {
             assert_eq!(rewritten(other.clone()), other);
         }
+        let meta = json!({"terminal-auth": {"command": "/bin/sh", "args": ["-c", "x"]}, "terminal-auth2":
+            {"command": "/bin/sh"}, "label": "Log in"});
+        assert_eq!(
+            rewritten(json!({"id": "x", "_meta": meta})),
+            json!({"id": "x", "_meta": {"label": "Log in"}}),
+            "a command of the agent's does not reach the host"
+        );
         for odd in [json!(null), json!({"authMethods": {}}), json!([])] {
             let mut result = odd.clone();
             login.rewrite(&mut result);

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use aifo_acp::{
-    PathMap, RelayConfig, RelayEvent, Requests, RpcError, ServedBy, Side, TerminalLogin, code,
+    MethodServer, PathMap, RelayConfig, RelayEvent, Requests, RpcError, Side, TerminalLogin, code,
     decision_report,
 };
 use aifo_acp_io::{AgentExit, Bridge, FIRST_REQUEST, Stdio, WireLog, refuse_editor};
@@ -18,7 +18,7 @@ use crate::acp::profile::process_limits;
 use crate::acp::stage::{Setting, Stage};
 use crate::acp::summary;
 use crate::acp::told::failed;
-use crate::cli::{Acp, Server};
+use crate::cli::{Acp, ServedBy};
 use crate::code_of;
 use crate::console;
 use crate::run::called_off;
@@ -99,8 +99,8 @@ enum Over {
 
 fn start(
     stage: Stage,
-    files: Option<Server>,
-    terminals: Option<Server>,
+    files: Option<ServedBy>,
+    terminals: Option<ServedBy>,
 ) -> anyhow::Result<Bridge<Hosts>> {
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
     let (workspace, tmp) = (text(&stage.workspace), text(&stage.tmp));
@@ -228,12 +228,12 @@ fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge, log: Optio
 }
 
 /// What the user says, or else the agent's profile.
-fn served(said: Option<Server>, by_profile: bool) -> ServedBy {
+fn served(said: Option<ServedBy>, by_profile: bool) -> MethodServer {
     match said {
-        Some(Server::Aifo) => ServedBy::Host,
-        Some(Server::Editor) => ServedBy::Editor,
-        Some(Server::None) => ServedBy::Neither,
-        None if by_profile => ServedBy::Host,
-        None => ServedBy::Neither,
+        Some(ServedBy::Aifo) => MethodServer::Host,
+        Some(ServedBy::Editor) => MethodServer::Editor,
+        Some(ServedBy::None) => MethodServer::Neither,
+        None if by_profile => MethodServer::Host,
+        None => MethodServer::Neither,
     }
 }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use aifo_acp::{Decision, PermissionRequest, ToolCall, Verdict};
 use aifo_doors::{Access, Resolved, TerminalCommand, Workspace};
-use aifo_policy::{Asked, AskedCommand, PermissionRule, PermissionRules, Ruled, Ruling};
+use aifo_policy::{
+    AccessRequest, CallCommand, PermissionDecision, PermissionRule, PermissionRules,
+    PermissionVerdict,
+};
 use serde_json::Value;
 
 use crate::config::Source;
@@ -51,7 +54,7 @@ impl Judge {
     pub(crate) fn decide(&self, request: &PermissionRequest) -> Decided {
         let ruling = self.ruling(Entry::Permission(request));
         let rule = ruling.to_string();
-        if ruling.verdict == Ruled::Allow {
+        if ruling.verdict == PermissionVerdict::Allow {
             if let Some(decision) = self.allow(request) {
                 return Decided { decision, rule, remedy: None };
             }
@@ -62,10 +65,10 @@ impl Judge {
         let kind = request.call.as_ref().map_or("", |call| call.kind());
         let kind = if kind.is_empty() { "other" } else { kind };
         let runs = request.call.as_ref().is_some_and(|call| command_of(call).is_some());
-        let is_word = PermissionRule::named(kind).is_none_or(|rule| rule.covers_commands());
+        let is_word = PermissionRule::from_keyword(kind).is_none_or(|rule| rule.covers_commands());
         let kind = if runs && !is_word { "all" } else { kind };
         let remedy = match ruling.verdict {
-            Ruled::Deny => "a rule denies it, whatever else allows it".to_owned(),
+            PermissionVerdict::Deny => "a rule denies it, whatever else allows it".to_owned(),
             _ => format!("--yes-to {kind} allows it"),
         };
         denied(request, rule, remedy)
@@ -75,9 +78,9 @@ impl Judge {
     pub(crate) fn consult(&self, request: &PermissionRequest) -> (Option<Decision>, String) {
         let ruling = self.ruling(Entry::Permission(request));
         let decision = match ruling.verdict {
-            Ruled::Allow => self.allow(request),
-            Ruled::Deny => request.choose(Verdict::Deny, None),
-            Ruled::Ask => None,
+            PermissionVerdict::Allow => self.allow(request),
+            PermissionVerdict::Deny => request.choose(Verdict::Deny, None),
+            PermissionVerdict::Ask => None,
         };
         (decision, ruling.to_string())
     }
@@ -87,8 +90,10 @@ impl Judge {
     pub(crate) fn serve(&self, entry: Entry<'_>) -> Result<(), String> {
         let ruling = self.ruling(entry);
         match ruling.verdict {
-            Ruled::Deny if ruling.is_of_rule => Err(format!("denied by policy: {ruling}")),
-            Ruled::Allow | Ruled::Deny | Ruled::Ask => Ok(()),
+            PermissionVerdict::Deny if ruling.is_from_rule => {
+                Err(format!("denied by policy: {ruling}"))
+            }
+            PermissionVerdict::Allow | PermissionVerdict::Deny | PermissionVerdict::Ask => Ok(()),
         }
     }
 
@@ -97,7 +102,7 @@ impl Judge {
     }
 
     /// What the rules say of anything that an agent comes with.
-    fn ruling(&self, entry: Entry<'_>) -> Ruling {
+    fn ruling(&self, entry: Entry<'_>) -> PermissionDecision {
         let (kind, command, mut paths) = match entry {
             Entry::Permission(request) => match &request.call {
                 None => ("", None, Vec::new()),
@@ -108,7 +113,7 @@ impl Judge {
             },
             Entry::Terminal(command, real) => {
                 let paths = vec![command.cwd.clone(), self.beneath(real)];
-                ("execute", Some(AskedCommand::of_argv(&command.argv)), paths)
+                ("execute", Some(CallCommand::from_argv(&command.argv)), paths)
             }
             Entry::File(access, path, real) => {
                 let kind = match access {
@@ -120,7 +125,7 @@ impl Judge {
         };
         paths.dedup();
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-        self.rules.judge(&Asked {
+        self.rules.judge(&AccessRequest {
             kind,
             command: command.as_ref(),
             paths: &paths,
@@ -164,9 +169,12 @@ const MOST_RESOLVED: usize = 1024;
 const NOWHERE: &str = "~";
 
 /// The command of a call. Two that differ, and one in an unknown form, are a command, too.
-fn command_of(call: &ToolCall) -> Option<AskedCommand> {
+fn command_of(call: &ToolCall) -> Option<CallCommand> {
+    if is_file_editor(call) {
+        return None;
+    }
     if let Some(text) = call.command() {
-        return Some(AskedCommand::of_text(&text));
+        return Some(CallCommand::from_text(&text));
     }
     let input = call.member("rawInput")?;
     let is_blank = |value: &Value| value.as_str().is_some_and(|text| text.trim().is_empty());
@@ -177,7 +185,20 @@ fn command_of(call: &ToolCall) -> Option<AskedCommand> {
         other => vec![other.as_str().unwrap_or_default().to_owned()],
     };
     let texts: Vec<String> = values.iter().map(|value| words(value).join(" ")).collect();
-    (!texts.is_empty()).then(|| AskedCommand::of_any(texts.iter().map(String::as_str)))
+    (!texts.is_empty()).then(|| CallCommand::from_any(texts.iter().map(String::as_str)))
+}
+
+/// Whether a call is one of a file editor, whose `command` is a verb and no program: the editor tool of
+/// OpenHands and others sends `{"command": "view", "path": ..}`.
+fn is_file_editor(call: &ToolCall) -> bool {
+    const VERBS: [&str; 5] = ["create", "insert", "str_replace", "undo_edit", "view"];
+    let Some(input) = call.member("rawInput").filter(|_| call.kind() != "execute") else {
+        return false;
+    };
+    let verb = input.get("command").and_then(Value::as_str);
+    verb.is_some_and(|verb| VERBS.contains(&verb))
+        && input.get("path").is_some_and(Value::is_string)
+        && input.get("cmd").is_none()
 }
 
 /// A word as a shell takes it for itself.

@@ -11,7 +11,7 @@ use aifo_acp_io::WireLog;
 use aifo_types::{escape_json, escape_text};
 use serde_json::{Value, json};
 
-use crate::cli::Format;
+use crate::cli::OutputFormat;
 use crate::console;
 
 /// Stdout, and for people stderr as well.
@@ -54,10 +54,10 @@ impl Reader {
 }
 
 impl Output {
-    pub(crate) fn new(format: Format, is_quiet: bool, log: Option<Arc<WireLog>>) -> Self {
+    pub(crate) fn new(format: OutputFormat, is_quiet: bool, log: Option<Arc<WireLog>>) -> Self {
         let form = match format {
-            Format::Json => Form::Json,
-            Format::Text => Form::Text(Answer {
+            OutputFormat::Json => Form::Json,
+            OutputFormat::Text => Form::Text(Answer {
                 position: Position::default(),
                 printed: 0,
                 ends_line: true,
@@ -210,9 +210,32 @@ impl Answer {
 }
 
 fn print_json(stdout: &mut impl Write, report: &Value) -> io::Result<()> {
-    stdout.write_all(escape_json(&report.to_string()).as_bytes())?;
+    serde_json::to_writer(EscapedJson(&mut *stdout), report)?;
     stdout.write_all(b"\n")
 }
+
+/// Escapes JSON on its way. A report may be as long as an answer, so it is never held as a whole.
+struct EscapedJson<W>(W);
+
+impl<W: Write> Write for EscapedJson<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // The serializer writes whole pieces of text.
+        let mut text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
+        while !text.is_empty() {
+            let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE));
+            self.0.write_all(escape_json(piece).as_bytes())?;
+            text = rest;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// JSON that is escaped at once, in bytes.
+const PIECE: usize = 64 * 1024;
 
 /// What a call does, for people: its command if that is known, as a title may be anything.
 fn what(call: &ToolCall) -> String {
@@ -225,3 +248,18 @@ fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
 
 /// What is written at once, in bytes: what a pipe holds.
 const AT_ONCE: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_escaped_wherever_it_is_cut() {
+        let report = json!({"text": "é\u{1b}\u{202e}\n\u{1f600}".repeat(10_000), "n": [1.5, null]});
+        let mut written = Vec::new();
+        print_json(&mut written, &report).unwrap();
+        let text = std::str::from_utf8(&written).unwrap();
+        assert_eq!(text, format!("{}\n", escape_json(&report.to_string())));
+        assert_eq!(serde_json::from_str::<Value>(text).unwrap(), report);
+    }
+}

@@ -10,10 +10,10 @@ use aifo_types::{escape_json, escape_line};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::cli::Format;
+use crate::cli::OutputFormat;
 
 /// Prints the replay's reports. Fails if the replay differs from the log.
-pub(crate) fn replay(files: &[PathBuf], format: Format) -> anyhow::Result<ExitCode> {
+pub(crate) fn replay(files: &[PathBuf], format: OutputFormat) -> anyhow::Result<ExitCode> {
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
     let mut mismatches = 0_u64;
@@ -21,8 +21,8 @@ pub(crate) fn replay(files: &[PathBuf], format: Format) -> anyhow::Result<ExitCo
         mismatches += u64::from(matches!(event.kind, ReplayEventKind::Mismatch(_)));
         for report in event.reports() {
             let line = match format {
-                Format::Json => escape_json(&report.to_string()).into_owned(),
-                Format::Text => escape_line(&for_people(&event, &report)),
+                OutputFormat::Json => escape_json(&report.to_string()).into_owned(),
+                OutputFormat::Text => escape_line(&for_people(&event, &report)),
             };
             if written.is_ok() {
                 written = writeln!(stdout, "{line}");

@@ -8,7 +8,7 @@ use aifo_acp::ClientCapabilities;
 use aifo_acp_io::{WireLog, WireLogLimits};
 use aifo_doors::{Files, TerminalCommand, TerminalConfig, Terminals, Workspace, Writing};
 use aifo_launch::{
-    AcpProfile, Agent, GIVEN_PREFIX, Place, Session, Tally, WorkspaceLock, given_variables,
+    AcpProfile, Agent, CallStats, GIVEN_PREFIX, Place, Session, WorkspaceLock, given_variables,
 };
 use aifo_process::become_subreaper;
 use aifo_types::names_secret;
@@ -111,7 +111,7 @@ impl Stage {
 
 impl Behind {
     /// Takes the session down, and tells what its tools came to.
-    pub(crate) async fn close(self) -> Tally {
+    pub(crate) async fn close(self) -> CallStats {
         self.session.close().await
     }
 }

@@ -60,7 +60,7 @@ fn summary(facts: &Facts) -> String {
 
 fn judge_kernel(name: &str, facts: &Facts) -> Finding {
     let check = format!("{name} kernel");
-    if facts.shares_our_kernel() {
+    if facts.shares_host_kernel() {
         return Finding::ok(
             check,
             "containers run on our own, so descriptors can be passed to them",

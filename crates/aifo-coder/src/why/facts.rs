@@ -3,14 +3,14 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use aifo_decide::World;
+use aifo_decide::FileFacts;
 use aifo_policy::Executables;
 use aifo_process::{Lookup, find_in_path};
 
 /// The file system we are in, which the agent would see too.
 pub(crate) struct FileSystem;
 
-impl World for FileSystem {
+impl FileFacts for FileSystem {
     fn real_path(&self, path: &Path) -> Option<PathBuf> {
         path.canonicalize().ok()
     }

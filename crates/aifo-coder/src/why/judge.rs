@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use aifo_decide::{Call, Decision, Reason, Settings, Toggle, decide};
+use aifo_decide::{Decision, Reason, Settings, Toggle, ToolCall, decide};
 use aifo_policy::{KindPolicy, asks_only_for_version};
 use aifo_process::Lookup;
 use aifo_types::{Refusal, ToolName, exit};
@@ -11,7 +11,7 @@ use super::explanation::{Explanation, Mode, Refused, Route, Tried};
 use super::facts::{FileSystem, installed, installed_in};
 use super::variables::judge_variables;
 use super::words;
-use crate::config::{Config, Effect, Source, ToolRule, user_file_name};
+use crate::config::{Config, Source, ToolEffect, ToolRule, user_file_name};
 
 /// All that an answer depends on, but for the call and the machine.
 pub(crate) struct Judge<'a> {
@@ -49,7 +49,7 @@ impl Judge<'_> {
             self.pass_by(tool, &mut told);
             return told;
         }
-        let call = Call { tool: tool.as_str().as_bytes(), args, cwd };
+        let call = ToolCall { tool: tool.as_str().as_bytes(), args, cwd };
         match decide(&call, &settings, &FileSystem) {
             Ok(Decision::Local(local)) => {
                 told.mode = Mode::Local;
@@ -112,7 +112,7 @@ impl Judge<'_> {
     fn settings(&self) -> Settings {
         let toggle = Toggle::from;
         Settings {
-            smart: aifo_decide::Smart {
+            smart: aifo_decide::SmartToggles {
                 node: toggle(self.smart.node),
                 python: toggle(self.smart.python),
             },
@@ -295,7 +295,8 @@ impl Judge<'_> {
 
     fn remedy_to_allow(&self, tool: &ToolName) -> String {
         let denies = |rule: &&ToolRule| {
-            rule.effect == Effect::Deny && rule.tools.value.iter().any(|name| name == tool.as_str())
+            rule.effect == ToolEffect::Deny
+                && rule.tools.value.iter().any(|name| name == tool.as_str())
         };
         let mut denied_by =
             self.config.tool_rules.iter().filter(denies).map(|rule| rule.tools.source.to_string());

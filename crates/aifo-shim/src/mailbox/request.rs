@@ -1,4 +1,4 @@
-//! A request in a mailbox, from its placing to its answer.
+//! A request in a mailbox, from its creation to its answer.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -6,200 +6,213 @@ use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant, SystemTime};
 
-use aifo_mailbox::{Directory, Ending, Part, Reason, Stem, Watch, limits};
+use aifo_mailbox::{CommandExit, Directory, ExitReason, FileKind, RequestId, Watch, limits};
 use aifo_types::{ExecId, Signal, exit};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 
-use super::feed::Feed;
-use super::tap::{Flow, Tap};
-use super::{Place, arguments, call, fail, say};
-use crate::ending::{BROKEN_PIPE, ShimEnd};
+use super::file_tail::{FileTail, TailState};
+use super::stdin_spooler::StdinSpooler;
+use super::{MailboxCommand, arguments, caller_info, fail, print_error};
+use crate::shim_exit::{BROKEN_PIPE, ShimExit};
 use crate::signals::Signals;
-use crate::standard::Standard;
+use crate::standard_fd::StandardFd;
 
-/// What we have placed. Dropped, all of it and of its answer is removed: without the file that says that
-/// we are here, a command that still runs is ended.
+/// A placed request. Drop removes its files and its answer's; without its `.alive` file the daemon
+/// ends a command that still runs.
 pub(super) struct Request {
     directory: Directory,
-    stem: Stem,
-    /// Locked as long as we live, whatever ends us.
+    id: RequestId,
+    /// Locked while this process lives.
     alive: File,
-    /// The same file under every name that it will have; its removal is the answer.
+    /// Its inode is watched: the daemon removes it after the answer is complete.
     request: Option<File>,
-    /// For what takes longer than a moment: closing one takes the kernel some 10 ms.
+    /// Created only for a longer call: closing it takes the kernel some 10 ms.
     watch: Option<Watch>,
-    feed: Option<Feed>,
-    /// The streams, as soon as they are looked at.
-    taps: Option<[Tap; 2]>,
-    /// Signals that the host has not taken yet.
+    stdin: Option<StdinSpooler>,
+    outputs: Option<[FileTail; 2]>,
+    /// Signals that the daemon has not taken yet.
     unsent: Vec<Signal>,
-    /// Since when we are here, or watch.
+    /// Start of the current wait phase.
     since: Instant,
     touched: Instant,
 }
 
-/// A command of a moment has ended by then, and is only looked for.
-const MOMENT: Duration = Duration::from_millis(20);
-/// How soon at first, and each time after a quarter more: what it takes is not seen much later.
-const GLANCE: Duration = Duration::from_micros(400);
-/// How soon something is looked for that nobody tells us of.
-const SOON: Duration = Duration::from_millis(20);
-/// On a shared directory that tells of no changes we look by ourselves.
-const PATIENCE: Duration = Duration::from_millis(250);
+/// How long to poll for the answer before watching for it.
+const POLL_PHASE: Duration = Duration::from_millis(20);
+/// First polling interval. Each is a quarter longer than the one before.
+const FIRST_INTERVAL: Duration = Duration::from_micros(400);
+/// Interval while changes are expected that inotify does not report.
+const SHORT_INTERVAL: Duration = Duration::from_millis(20);
+/// Interval for shared directories without inotify events.
+const LONG_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Request {
-    /// Places it. Errors are words for people; then nothing is left, and nothing runs.
+    /// Creates the request. On error nothing is left and nothing runs.
     pub(super) fn place(
-        place: &Place,
+        mailbox: &MailboxCommand,
         args: &[OsString],
         closed: [bool; 3],
     ) -> Result<Self, String> {
         let words = |errno: Errno| errno.desc().to_owned();
-        let directory = Directory::open(&place.folder).map_err(words)?;
+        let directory = Directory::open(&mailbox.directory).map_err(words)?;
         let bits = aifo_process::random_bits().map_err(|error| error.to_string())?;
         let id = ExecId::from_random(bits);
-        let stem = Stem::new(place.command.clone(), id.as_str()).ok_or("its name is no id")?;
-        let alive = directory.create(&stem.file(Part::Alive)).map_err(words)?;
+        let id =
+            RequestId::new(mailbox.command.clone(), id.as_str()).ok_or("invalid request id")?;
+        let alive = directory.create(&id.file(FileKind::Alive)).map_err(words)?;
         let now = Instant::now();
         let mut request = Request {
             directory,
-            stem,
+            id,
             alive,
             request: None,
             watch: None,
-            feed: None,
-            taps: None,
+            stdin: None,
+            outputs: None,
             unsent: Vec::new(),
             since: now,
             touched: now,
         };
-        // Where there are no locks, touching it has to do.
+        // Without lock support, the file's modification time shows liveness.
         let _ = request.alive.try_lock();
-        request.fill(place, args, closed).map_err(|error| error.to_string())?;
+        request.write_files(mailbox, args, closed).map_err(|error| error.to_string())?;
         Ok(request)
     }
 
-    fn fill(&mut self, place: &Place, args: &[OsString], closed: [bool; 3]) -> std::io::Result<()> {
-        let file = |part| self.stem.file(part);
-        let mut about = self.directory.create(&file(Part::Call))?;
-        about.write_all(&call(place, &self.directory).encode())?;
-        self.feed = Feed::new(&self.directory, &self.stem, closed)?;
-        let mut draft = self.directory.create(&file(Part::Draft))?;
+    fn write_files(
+        &mut self,
+        mailbox: &MailboxCommand,
+        args: &[OsString],
+        closed: [bool; 3],
+    ) -> std::io::Result<()> {
+        let file = |kind| self.id.file(kind);
+        let mut call = self.directory.create(&file(FileKind::Call))?;
+        call.write_all(&caller_info(mailbox, &self.directory).encode())?;
+        self.stdin = StdinSpooler::new(&self.directory, &self.id, closed)?;
+        let mut draft = self.directory.create(&file(FileKind::RequestDraft))?;
         let request = arguments(args).encode().map_err(std::io::Error::other)?;
         draft.write_all(&request)?;
-        self.directory.rename(&file(Part::Draft), &file(Part::Request))?;
+        self.directory.rename(&file(FileKind::RequestDraft), &file(FileKind::Request))?;
         self.request = Some(draft);
         Ok(())
     }
 
-    /// Carries bytes and signals until the command has ended, and says how.
-    pub(super) fn follow(mut self, mut signals: Signals, deadline: Option<Instant>) -> ShimEnd {
-        let mut glance = GLANCE;
+    /// Copies streams and forwards signals until the command has ended. Returns its exit status.
+    pub(super) fn run(mut self, mut signals: Signals, deadline: Option<Instant>) -> ShimExit {
+        let mut poll_interval = FIRST_INTERVAL;
         loop {
-            if self.watch.is_none() && self.since.elapsed() >= MOMENT {
+            if self.watch.is_none() && self.since.elapsed() >= POLL_PHASE {
                 self.start_watching();
             }
-            let has_ended = self.directory.has(&self.stem.file(Part::Exit));
-            let flow = self.carry(has_ended);
-            match flow {
+            let has_ended = self.directory.exists(&self.id.file(FileKind::Exit));
+            let state = self.copy_streams(has_ended);
+            match state {
                 Err(end) => return end,
-                Ok(Flow::Dry) if has_ended => return self.ending(),
+                Ok(TailState::Drained) if has_ended => return self.read_exit(),
                 Ok(_) => {}
             }
             let now = Instant::now();
             if deadline.is_some_and(|deadline| deadline <= now) {
-                // Nobody takes it up any more from here on.
-                let _ = self.directory.remove(&self.stem.file(Part::Request));
-                say("timeout waiting for host to execute command");
-                return ShimEnd::Code(exit::TIMED_OUT);
+                // Withdraw the request, if it is not claimed yet.
+                let _ = self.directory.remove(&self.id.file(FileKind::Request));
+                print_error("timeout waiting for host to execute command");
+                return ShimExit::Code(exit::TIMED_OUT);
             }
-            self.beat(now);
+            self.touch(now);
             let left =
-                deadline.map_or(PATIENCE, |deadline| deadline.saturating_duration_since(now));
-            let patience = match (&self.watch, &self.taps, &self.unsent[..]) {
-                _ if flow == Ok(Flow::More) => Duration::ZERO,
-                (None, ..) => glance,
-                (Some(_), Some(_), []) => PATIENCE,
-                (Some(_), ..) => SOON,
+                deadline.map_or(LONG_INTERVAL, |deadline| deadline.saturating_duration_since(now));
+            let wait_time = match (&self.watch, &self.outputs, &self.unsent[..]) {
+                _ if state == Ok(TailState::More) => Duration::ZERO,
+                (None, ..) => poll_interval,
+                (Some(_), Some(_), []) => LONG_INTERVAL,
+                (Some(_), ..) => SHORT_INTERVAL,
             };
-            glance = glance.saturating_add(glance / 4);
-            self.wait(&signals, left.min(patience));
-            self.listen(&mut signals);
+            poll_interval = poll_interval.saturating_add(poll_interval / 4);
+            self.wait(&signals, left.min(wait_time));
+            self.send_signals(&mut signals);
         }
     }
 
-    /// From now on we are told of changes. What was there before is found by the next look.
+    /// Starts watching. Changes made before are found by the next check.
     fn start_watching(&mut self) {
         let watch = Watch::new();
         if let (Ok(watch), Some(request)) = (&watch, &self.request) {
-            // Where it cannot be, we look by ourselves.
-            let _ = watch.removal(request);
+            // Without this watch the client finds the answer by polling.
+            let _ = watch.watch_removal(request);
         }
         self.watch = watch.ok();
-        // Without one we are as patient as with one.
+        // If there is no watch, the next attempt is after another phase of polling.
         self.since = Instant::now();
     }
 
-    /// What has come, to our own reader. An error is how we end without one.
-    fn carry(&mut self, has_ended: bool) -> Result<Flow, ShimEnd> {
-        if self.taps.is_none() && (has_ended || self.watch.is_some()) {
-            self.open_taps();
+    fn copy_streams(&mut self, has_ended: bool) -> Result<TailState, ShimExit> {
+        if self.outputs.is_none() && (has_ended || self.watch.is_some()) {
+            self.open_outputs();
         }
-        if let Some(feed) = &mut self.feed {
-            feed.carry(&self.directory);
+        if let Some(stdin) = &mut self.stdin {
+            stdin.spool(&self.directory);
         }
-        let Some(taps) = &mut self.taps else { return Ok(Flow::Dry) };
-        let mut flow = Flow::Dry;
-        for tap in taps {
-            match tap.carry() {
-                Ok(of_this) => flow = flow.max(of_this),
+        let Some(outputs) = &mut self.outputs else { return Ok(TailState::Drained) };
+        let mut state = TailState::Drained;
+        for output in outputs {
+            match output.copy() {
+                Ok(output_state) => state = state.max(output_state),
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
                     return Err(BROKEN_PIPE);
                 }
-                Err(error) => return Err(fail(&format!("cannot show what it printed: {error}"))),
+                Err(error) => {
+                    return Err(fail(&format!("cannot copy the command's output: {error}")));
+                }
             }
         }
-        Ok(flow)
+        Ok(state)
     }
 
-    fn open_taps(&mut self) {
-        let open = |part| self.directory.open_plain(&self.stem.file(part)).ok();
-        let (Some(stdout), Some(stderr)) = (open(Part::Stdout), open(Part::Stderr)) else { return };
-        let taken = open(Part::Taken);
+    fn open_outputs(&mut self) {
+        let open = |kind| self.directory.open_regular(&self.id.file(kind)).ok();
+        let (Some(stdout), Some(stderr)) = (open(FileKind::Stdout), open(FileKind::Stderr)) else {
+            return;
+        };
+        let taken = open(FileKind::Taken);
         if let Some(watch) = &self.watch {
             for file in [Some(&stdout), Some(&stderr), taken.as_ref()].into_iter().flatten() {
-                // What is not told of is found a little later.
-                let _ = watch.growth(file);
+                // Unwatched changes are found at the next interval.
+                let _ = watch.watch_growth(file);
             }
         }
-        let taps = [(stdout, Standard::output()), (stderr, Standard::error())];
-        self.taps = Some(taps.map(|(file, standard)| Tap::new(file, standard)));
+        let outputs = [(stdout, StandardFd::output()), (stderr, StandardFd::error())];
+        self.outputs = Some(outputs.map(|(file, standard)| FileTail::new(file, standard)));
     }
 
-    /// Waits for whatever may happen, and no longer than that. What it was is seen by the next look.
+    /// Waits for an event or until `time` has passed. The next loop iteration finds out what
+    /// happened.
     fn wait(&self, signals: &Signals, time: Duration) {
         let mut watched = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
         watched.extend(self.watch.as_ref().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
-        let feed = self.feed.as_ref().and_then(Feed::wants);
-        watched.extend(feed.map(|fd: BorrowedFd<'_>| PollFd::new(fd, PollFlags::POLLIN)));
-        let taps = self.taps.iter().flatten().filter_map(Tap::wants);
-        watched.extend(taps.map(|fd| PollFd::new(fd, PollFlags::POLLOUT)));
-        // An interrupted wait is as good as one that is over.
+        let stdin = self.stdin.as_ref().and_then(StdinSpooler::poll_fd);
+        watched.extend(stdin.map(|fd: BorrowedFd<'_>| PollFd::new(fd, PollFlags::POLLIN)));
+        let outputs = self.outputs.iter().flatten().filter_map(FileTail::poll_fd);
+        watched.extend(outputs.map(|fd| PollFd::new(fd, PollFlags::POLLOUT)));
+        // An interrupted wait is handled like a timeout.
         let _ = ppoll(&mut watched, Some(TimeSpec::from_duration(time)), None);
-        while self.watch.as_ref().is_some_and(|it| it.next().is_ok_and(|seen| !seen.is_empty())) {}
+        while self
+            .watch
+            .as_ref()
+            .is_some_and(|it| it.read_events().is_ok_and(|seen| !seen.is_empty()))
+        {}
     }
 
-    fn beat(&mut self, now: Instant) {
-        if now.saturating_duration_since(self.touched) >= limits::BEAT {
+    fn touch(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.touched) >= limits::TOUCH_INTERVAL {
             self.touched = now;
             let _ = self.alive.set_modified(SystemTime::now());
         }
     }
 
-    /// Hands signals on, one after the other: the host has taken one when its file is gone.
-    fn listen(&mut self, signals: &mut Signals) {
+    /// Sends pending signals one by one: the daemon removes the file of each that it has taken.
+    fn send_signals(&mut self, signals: &mut Signals) {
         let mut stops = false;
         while let Some(number) = signals.next() {
             if let Some(signal) = Signal::from_number(number) {
@@ -207,40 +220,42 @@ impl Request {
                 stops |= signal == Signal::Tstp;
             }
         }
-        let file = self.stem.file(Part::Signal);
+        let file = self.id.file(FileKind::Signal);
         if let Some(signal) = self.unsent.first().copied()
-            && !self.directory.has(&file)
-            && self.directory.put_bytes(&file, signal.name().as_bytes()).is_ok()
+            && !self.directory.exists(&file)
+            && self.directory.replace_bytes(&file, signal.name().as_bytes()).is_ok()
         {
             self.unsent.remove(0);
         }
         if stops {
-            // The command stops over there, and we do here until somebody continues us.
+            // Stop like the command, until SIGCONT.
             signals.stop(Signal::Tstp.number());
         }
     }
 
-    fn ending(&self) -> ShimEnd {
-        let read = |part| self.directory.read(&self.stem.file(part), limits::SMALL).ok();
-        let reason = read(Part::Reason);
-        match read(Part::Exit).and_then(|exit| Ending::parse(&exit, reason.as_deref())) {
-            Some(Ending { reason: Some(Reason::Signal(number)), .. }) => ShimEnd::Signaled(number),
-            Some(Ending { code, .. }) => ShimEnd::Code(code),
-            None => fail("the ending of the command is unknown"),
+    fn read_exit(&self) -> ShimExit {
+        let read = |kind| self.directory.read(&self.id.file(kind), limits::SMALL).ok();
+        let reason = read(FileKind::Reason);
+        match read(FileKind::Exit).and_then(|exit| CommandExit::parse(&exit, reason.as_deref())) {
+            Some(CommandExit { reason: Some(ExitReason::Signal(number)), .. }) => {
+                ShimExit::Signaled(number)
+            }
+            Some(CommandExit { code, .. }) => ShimExit::Code(code),
+            None => fail("the command's exit status is unknown"),
         }
     }
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
-        for file in self.stem.files().filter(|file| !is_hosts(file)) {
+        for file in self.id.files().filter(|file| !is_host_owned(file)) {
             let _ = self.directory.remove(&file);
         }
     }
 }
 
-/// What only the host may remove: by these names it knows that it has claimed a request.
-fn is_hosts(file: &str) -> bool {
-    Stem::of_file(file.as_bytes())
-        .is_some_and(|(_, part)| matches!(part, Part::Run | Part::ExitDraft))
+/// Whether only the daemon may remove this file. By these names it recognises claimed requests.
+fn is_host_owned(file: &str) -> bool {
+    RequestId::of_file(file.as_bytes())
+        .is_some_and(|(_, kind)| matches!(kind, FileKind::Run | FileKind::ExitDraft))
 }

@@ -1,4 +1,4 @@
-//! A proxy that has no opinion of its own.
+//! A scripted proxy.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 use aifo_process::receive_with_fds;
 use aifo_types::Ending;
 use aifo_wire::{
-    Event, Exit, Frame, FrameReader, Invocation, Limits, RequestReader, Stdio, Stream, Usage,
-    encode_upgrade_head,
+    Exit, Frame, FrameReader, Invocation, Limits, RequestEvent, RequestReader, Stdio, Stream,
+    Usage, encode_upgrade_head,
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// A listening socket in a folder of its own, with a shim under a tool's name beside it.
+/// A listening socket in a temporary directory, with a link to the shim beside it.
 #[derive(Debug)]
 pub(crate) struct Proxy {
-    folder: PathBuf,
+    directory: PathBuf,
     listener: UnixListener,
 }
 
@@ -31,40 +31,41 @@ impl Proxy {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("aifo-relay-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir(&folder).unwrap();
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_aifo-shim"), folder.join("make")).unwrap();
-        let listener = UnixListener::bind(folder.join("sock")).unwrap();
-        Proxy { folder, listener }
+        let directory = std::env::temp_dir().join(name);
+        fs::create_dir(&directory).unwrap();
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_aifo-shim"), directory.join("make"))
+            .unwrap();
+        let listener = UnixListener::bind(directory.join("sock")).unwrap();
+        Proxy { directory, listener }
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
-    /// The shim, as `make`.
+    /// Returns a command that runs the shim as `make`.
     pub(crate) fn shim(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(self.folder.join("make"));
-        let url = format!("unix://{}", self.folder.join("sock").display());
+        let mut command = Command::new(self.directory.join("make"));
+        let url = format!("unix://{}", self.directory.join("sock").display());
         command.args(args).env("AIFO_TOOLEEXEC_URL", url).env("AIFO_TOOLEEXEC_TOKEN", "t");
         command.env("AIFO_SHIM_KILL_PARENT_SHELL_ON_SIGINT", "0");
         command
     }
 
-    /// Takes the next request, whole.
-    pub(crate) fn accept(&self) -> Conversation {
+    /// Accepts a connection and reads its request.
+    pub(crate) fn accept(&self) -> ClientSession {
         let (socket, _) = self.listener.accept().unwrap();
         let (mut reader, mut fds) = (RequestReader::new(Limits::default()), Vec::new());
         let mut protocol = String::new();
         loop {
             match reader.next_event().unwrap() {
-                Event::Head(head) => {
+                RequestEvent::Head(head) => {
                     let value = head.header("x-aifo-proto").unwrap();
                     protocol = String::from_utf8(value.to_vec()).unwrap();
                 }
-                Event::Body(body) => {
-                    let frames = FrameReader::of_client();
-                    return Conversation { socket, protocol, body, fds, frames };
+                RequestEvent::Body(body) => {
+                    let frames = FrameReader::for_client();
+                    return ClientSession { socket, protocol, body, fds, frames };
                 }
                 _ => {
                     let mut buffer = [0; 4096];
@@ -74,7 +75,7 @@ impl Proxy {
                             received => break received.unwrap(),
                         }
                     };
-                    assert!(received.bytes > 0, "the request is cut off");
+                    assert!(received.bytes > 0, "the request is truncated");
                     fds.extend(received.fds);
                     reader.receive(&buffer[..received.bytes]);
                 }
@@ -85,22 +86,22 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
-/// One call, from its request on.
+/// The server side of one call.
 #[derive(Debug)]
-pub(crate) struct Conversation {
+pub(crate) struct ClientSession {
     socket: UnixStream,
     pub(crate) protocol: String,
     body: Vec<u8>,
-    /// The descriptors that came along.
+    /// The descriptors that were passed.
     pub(crate) fds: Vec<OwnedFd>,
     frames: FrameReader,
 }
 
-impl Conversation {
+impl ClientSession {
     pub(crate) fn invocation(&self) -> Invocation {
         Invocation::parse(&self.body).unwrap()
     }
@@ -115,7 +116,7 @@ impl Conversation {
         self.socket.write_all(&bytes).unwrap();
     }
 
-    /// Answers that the tool has started.
+    /// Sends `101` and `Started`.
     pub(crate) fn start(&mut self, stdio: [Stdio; 3]) {
         let mut bytes = Vec::new();
         encode_upgrade_head(&mut bytes, None);
@@ -123,21 +124,21 @@ impl Conversation {
         self.socket.write_all(&bytes).unwrap();
     }
 
-    /// Answers that the tool has ended, and holds nothing of what came along any more.
+    /// Closes the passed descriptors and sends `Exit`.
     pub(crate) fn end(&mut self, ending: Ending) {
         self.fds.clear();
         let exit = Exit { ending, cancelled: None, limit: None, taken: 0, usage: Usage::default() };
         self.send(&Frame::Exit { serial: 1, exit });
     }
 
-    /// Waits for a frame, which has to be this one.
+    /// Reads a frame and compares it.
     #[track_caller]
     pub(crate) fn expect(&mut self, expected: &Frame<'_>) {
         self.fill();
         assert_eq!(self.frames.next_frame().unwrap().as_ref(), Some(expected));
     }
 
-    /// Waits for so many bytes of a stream, and nothing else.
+    /// Reads `count` bytes of a stream, and no other frame.
     #[track_caller]
     pub(crate) fn data(&mut self, wanted: Stream, count: usize) -> Vec<u8> {
         let mut all = Vec::new();
@@ -151,7 +152,7 @@ impl Conversation {
         all
     }
 
-    /// Reads until a whole frame is there.
+    /// Reads until a frame is complete.
     fn fill(&mut self) {
         loop {
             let mut probe = self.frames_so_far();
@@ -160,20 +161,20 @@ impl Conversation {
             }
             let mut buffer = [0; 4096];
             let count = self.socket.read(&mut buffer).unwrap();
-            assert!(count > 0, "the shim has left");
+            assert!(count > 0, "the shim closed the connection");
             self.frames.receive(&buffer[..count]);
         }
     }
 
-    /// A reader over the same bytes, to look at without taking.
+    /// Returns a copy of the frame reader, to look ahead.
     fn frames_so_far(&mut self) -> FrameReader {
-        let mut reader = FrameReader::of_client();
+        let mut reader = FrameReader::for_client();
         reader.receive(self.frames.buffer().as_slice());
         reader
     }
 }
 
-/// Waits until a condition holds.
+/// Waits until a condition holds, for 20 s at most.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);

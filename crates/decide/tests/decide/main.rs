@@ -1,7 +1,7 @@
-//! The decision from the outside, over file systems that are a few lines of text.
+//! Tests of the public API against file systems that are written as text.
 
+mod decisions;
+mod fake_files;
 mod properties;
 mod runtimes;
 mod spec;
-mod stories;
-mod world;

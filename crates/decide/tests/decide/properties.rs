@@ -1,16 +1,16 @@
-//! What holds for any call: no panic, the workspace's code is never local, foreign code always is.
+//! Properties of all calls: no panic, workspace programs never run locally, all others do.
 
 use std::path::{Component, Path, PathBuf};
 
-use aifo_decide::{Call, Decision, Program, World, decide};
+use aifo_decide::{Decision, FileFacts, Program, ToolCall, decide};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::spec::{node_options, page_world};
-use crate::world::smart;
+use crate::fake_files::smart;
+use crate::spec::{node_options, page_files};
 
-/// Words that mean something to the runtimes more often than chance would have it.
+/// Arguments, biased towards those with a meaning to the runtimes.
 fn word() -> impl Strategy<Value = Vec<u8>> {
     let known = ["-", "--", "-m", "-c", "-e", "-W", "-X", "-um", "inspect", "--run", "--test", ""];
     prop_oneof![
@@ -21,7 +21,7 @@ fn word() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Paths over the page's files, absolute and relative, through links and `..`.
+/// Absolute and relative paths to the spec's files, through links and `..`.
 fn path() -> impl Strategy<Value = String> {
     let whole = "workspace/app.js opt/agent/cli.js opt/agent/in.js opt/in/app.js opt/in/out.js x";
     let parts = "workspace opt/agent opt/in opt/far out app.js in.js cli.js lost.js x .. .. .";
@@ -48,8 +48,8 @@ fn one_of(words: &[&'static str]) -> impl Strategy<Value = &'static str> + use<>
     select(words.to_vec())
 }
 
-/// Options that leave the next word to be the program.
-fn prelude_of_node() -> impl Strategy<Value = Vec<String>> {
+/// Node's arguments before a program.
+fn node_arguments() -> impl Strategy<Value = Vec<String>> {
     let flags = ["--no-warnings", "--inspect", "--expose-gc", "--stack-size=900", "--test-only"];
     let option = prop_oneof![
         one_of(&flags).prop_map(|flag| vec![flag.to_owned()]),
@@ -64,7 +64,8 @@ fn prelude_of_node() -> impl Strategy<Value = Vec<String>> {
     )
 }
 
-fn prelude_of_python() -> impl Strategy<Value = Vec<String>> {
+/// Python's arguments before a program.
+fn python_arguments() -> impl Strategy<Value = Vec<String>> {
     let flags = ["-u", "-I", "-bb", "-OO", "-Wignore", "-Xdev", "-uWignore", "--version"];
     let with_value = ["-W", "-X", "-uW", "-IX", "--check-hash-based-pycs"];
     let option = prop_oneof![
@@ -77,8 +78,8 @@ fn prelude_of_python() -> impl Strategy<Value = Vec<String>> {
     })
 }
 
-/// The path with `..` taken by spelling.
-fn spelled(path: &Path) -> PathBuf {
+/// Normalises a path without resolving links.
+fn lexical(path: &Path) -> PathBuf {
     let mut names = Vec::new();
     for component in path.components() {
         match component {
@@ -90,24 +91,24 @@ fn spelled(path: &Path) -> PathBuf {
     Path::new("/").join(names.iter().collect::<PathBuf>())
 }
 
-/// Whether an existing path is the workspace's: by its spelling, for the kernel, or for node.
+/// Returns whether a path is in the workspace: lexically, to the kernel or to node.
 fn is_inside(path: &Path) -> bool {
-    let world = page_world();
-    let readings = [Some(spelled(path)), world.real_path(path), world.real_path(&spelled(path))];
+    let files = page_files();
+    let readings = [Some(lexical(path)), files.real_path(path), files.real_path(&lexical(path))];
     readings.into_iter().flatten().any(|path| path.starts_with("/workspace"))
 }
 
 proptest! {
     #[test]
-    fn any_call_is_decided_and_told_in_one_line(
+    fn every_call_has_a_decision_and_one_log_line(
         tool in tool(),
         args in vec(word(), 0..8),
         cwd in path(),
     ) {
-        let call = Call { tool: &tool, args: &args, cwd: Path::new(&cwd) };
-        let decision = decide(&call, &smart(), &page_world());
+        let call = ToolCall { tool: &tool, args: &args, cwd: Path::new(&cwd) };
+        let decision = decide(&call, &smart(), &page_files());
         let text = match &decision {
-            Ok(decision) => decision.line(&tool),
+            Ok(decision) => decision.log_line(&tool),
             Err(error) => error.to_string().replacen('\n', "", 1),
         };
         prop_assert!(text.bytes().all(|b| (b' '..=b'~').contains(&b)), "{text:?}");
@@ -120,26 +121,26 @@ proptest! {
     }
 
     #[test]
-    fn the_program_s_place_decides(
-        (tool, prelude) in prop_oneof![
-            prelude_of_node().prop_map(|prelude| ("node", prelude)),
-            prelude_of_python().prop_map(|prelude| ("python3", prelude)),
+    fn the_program_path_decides(
+        (tool, options) in prop_oneof![
+            node_arguments().prop_map(|options| ("node", options)),
+            python_arguments().prop_map(|options| ("python3", options)),
         ],
         program in path().prop_filter("a program", |path| !path.is_empty()),
         after in vec(word(), 0..3),
         cwd in path().prop_map(|path| format!("/{path}")),
     ) {
-        let words = prelude.into_iter().chain([program.clone()]).map(String::into_bytes);
+        let words = options.into_iter().chain([program.clone()]).map(String::into_bytes);
         let args: Vec<_> = words.chain(after).collect();
-        let call = Call { tool: tool.as_bytes(), args: &args, cwd: Path::new(&cwd) };
-        let decision = decide(&call, &smart(), &page_world()).expect("runtimes are there");
+        let call = ToolCall { tool: tool.as_bytes(), args: &args, cwd: Path::new(&cwd) };
+        let decision = decide(&call, &smart(), &page_files()).expect("a runtime");
         let path = Path::new(&cwd).join(&program);
-        let world = page_world();
-        let exists = [&path, &spelled(&path)].iter().all(|path| world.real_path(path).is_some());
+        let files = page_files();
+        let exists = [&path, &lexical(&path)].iter().all(|path| files.real_path(path).is_some());
         if is_inside(&path) {
-            prop_assert!(matches!(decision, Decision::Proxy(_)), "{}", decision.line(b"inside"));
+            prop_assert!(matches!(decision, Decision::Proxy(_)), "{}", decision.log_line(b"inside"));
         } else if exists {
-            prop_assert!(matches!(decision, Decision::Local(_)), "{}", decision.line(b"outside"));
+            prop_assert!(matches!(decision, Decision::Local(_)), "{}", decision.log_line(b"outside"));
         }
     }
 }

@@ -1,17 +1,17 @@
-//! Which local runtime takes over, and what happens where there is none.
+//! Lookup of the local runtime.
 
 use std::path::PathBuf;
 
 use aifo_decide::{Decision, Settings};
 
-use crate::world::{FakeWorld, decide_line, smart};
+use crate::fake_files::{FakeFiles, decide_line, smart};
 
-/// The runtime for a call, or the exit code of the refusal.
+/// Returns the runtime for a call, or the exit code if there is none.
 fn runtime(call: &str, local_python: Option<&str>, files: &str) -> Result<String, u8> {
     let settings = Settings { local_python: local_python.map(PathBuf::from), ..smart() };
-    match decide_line(call, &settings, &FakeWorld::parse(files)) {
+    match decide_line(call, &settings, &FakeFiles::parse(files)) {
         Ok(Decision::Local(local)) => Ok(local.runtime.display().to_string()),
-        Ok(decision) => panic!("{call}: {}", decision.line(b"tool")),
+        Ok(decision) => panic!("{call}: {}", decision.log_line(b"tool")),
         Err(error) => Err(error.exit_code()),
     }
 }
@@ -23,7 +23,7 @@ const FIXED: &str = "/usr/bin/python3 *\n/usr/local/bin/python3 *\n";
 const SESSION: &str = "/opt/session/python3 *\n";
 
 #[test]
-fn candidates_come_in_order() {
+fn candidates_are_tried_in_order() {
     let session = Some("/opt/session/python3");
     let all = [VENV, SESSION, FIXED].concat();
     let fixed = [SESSION, FIXED].concat();
@@ -53,7 +53,7 @@ fn candidates_come_in_order() {
 }
 
 #[test]
-fn a_named_version_is_never_replaced() {
+fn a_named_version_is_never_substituted() {
     let session = Some("/opt/session/python3");
     let versioned = "/opt/session/python3.12 *\n/usr/bin/python3.12 *\n";
     let in_venv = [VENV, "/opt/venv/bin/python3.12 *\n", versioned].concat();
@@ -71,7 +71,7 @@ fn a_named_version_is_never_replaced() {
 }
 
 #[test]
-fn the_workspace_never_brings_the_runtime() {
+fn the_workspace_never_supplies_the_runtime() {
     let files = "/workspace/.venv/bin/python3 *
                  /workspace/node *
                  /opt/python3 -> /workspace/.venv/bin/python3
@@ -87,7 +87,7 @@ fn the_workspace_never_brings_the_runtime() {
 }
 
 #[test]
-fn the_nearest_environment_counts() {
+fn the_nearest_virtual_environment_is_used() {
     let nested = "/opt/pyvenv.cfg
                   /opt/bin/python3 *
                   /opt/inner/pyvenv.cfg

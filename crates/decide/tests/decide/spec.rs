@@ -1,24 +1,24 @@
-//! `spec/decide.md`, replayed.
+//! Replays `spec/decide.md`.
 
 use aifo_decide::Decision;
 
-use crate::world::{FakeWorld, decide_line, smart};
+use crate::fake_files::{FakeFiles, decide_line, smart};
 
 const PAGE: &str = include_str!("../../../../spec/decide.md");
 
 #[test]
-fn every_row_of_the_page_holds() {
+fn every_row_of_the_spec_holds() {
     let rows: Vec<_> = rows().collect();
     assert!(rows.len() > 100, "only {} rows found", rows.len());
     for [call, runs, reason] in rows {
-        let found = decide_line(call, &smart(), &page_world());
+        let found = decide_line(call, &smart(), &page_files());
         let decision = found.unwrap_or_else(|error| panic!("{call}: {error}"));
-        let line = decision.line(b"tool");
+        let line = decision.log_line(b"tool");
         let mode = runs.split(':').next().unwrap_or_default();
         let expected = format!("smart: tool=tool mode={mode} reason={reason}");
-        let story = line.strip_prefix(&expected);
+        let rest = line.strip_prefix(&expected);
         assert!(
-            story.is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')),
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')),
             "{call}: {line}"
         );
         if let Some((_, runtime)) = runs.split_once(": ") {
@@ -29,7 +29,7 @@ fn every_row_of_the_page_holds() {
 }
 
 #[test]
-fn every_option_of_the_page_takes_the_next_word() {
+fn every_listed_option_takes_the_next_argument() {
     for option in node_options() {
         let mut calls = vec![format!("node {option} app.js /opt/agent/cli.js")];
         if let Some(name) = option.strip_prefix("--") {
@@ -37,34 +37,34 @@ fn every_option_of_the_page_takes_the_next_word() {
             calls.push(format!("node --{} app.js /opt/agent/cli.js", name.replace('-', "_")));
         }
         for call in calls {
-            let decision = decide_line(&call, &smart(), &page_world());
+            let decision = decide_line(&call, &smart(), &page_files());
             assert!(matches!(decision, Ok(Decision::Local(_))), "{call}: {decision:?}");
         }
     }
 }
 
 #[test]
-fn the_page_names_every_reason_and_the_message() {
-    let table = PAGE.split("\n## Reasons\n").nth(1).expect("the page tells the reasons");
+fn the_spec_lists_every_reason_and_the_error() {
+    let table = PAGE.split("\n## Reasons\n").nth(1).expect("a section about reasons");
     for [call, _, reason] in rows() {
         assert!(table.contains(&format!("| `{reason}` |")), "{call}: {reason}");
     }
-    let missing = decide_line("python3.13 /opt/agent/cli.py", &smart(), &page_world());
-    let message = missing.expect_err("there is no such python").to_string();
+    let missing = decide_line("python3.13 /opt/agent/cli.py", &smart(), &page_files());
+    let message = missing.expect_err("no such python").to_string();
     assert!(PAGE.contains(&format!("\n{message}\n")), "{message}");
 }
 
-/// The page's file system.
-pub(crate) fn page_world() -> FakeWorld {
-    FakeWorld::parse(block("world"))
+/// The spec's file system.
+pub(crate) fn page_files() -> FakeFiles {
+    FakeFiles::parse(block("files"))
 }
 
-/// The options of node that take the next word.
+/// Node's options that take the next argument.
 pub(crate) fn node_options() -> impl Iterator<Item = &'static str> {
     block("node-options").split_whitespace()
 }
 
-/// Rows of the tables that begin with `call`: call, where it runs, why.
+/// Returns the rows of the tables of calls: call, where it runs, reason.
 fn rows() -> impl Iterator<Item = [&'static str; 3]> {
     let mut in_table = false;
     PAGE.lines().filter_map(move |line| {
@@ -77,6 +77,6 @@ fn rows() -> impl Iterator<Item = [&'static str; 3]> {
 }
 
 fn block(name: &str) -> &'static str {
-    let after = PAGE.split_once(&format!("```{name}\n")).expect("the page has the block").1;
-    after.split_once("```").expect("the block ends").0
+    let after = PAGE.split_once(&format!("```{name}\n")).expect("the block").1;
+    after.split_once("```").expect("the end of the block").0
 }

@@ -1,7 +1,7 @@
-//! The container that the agent itself runs in (`spec/agents.md#the-container`).
+//! The agent's container (`spec/agents.md#the-container`).
 //!
-//! It is made as a sidecar's is, by the same runner, and differs in what it sees: the shims and the
-//! proxy's socket, which no sidecar does, and what the agent keeps.
+//! It is created as a sidecar's container, with the same runner. In addition it has the shims, the
+//! proxy's socket and the agent's persistent files.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,27 +12,25 @@ use aifo_types::Kind;
 use super::Shared;
 use super::kind::{self, RunnerPlace};
 
-/// What is the agent's own.
+/// The configuration of the agent's container.
 #[derive(Clone, Debug)]
 pub struct AgentContainer {
-    /// What it is made from.
+    /// The image.
     pub image: String,
-    /// A folder of the session's with links to `aifo-shim` under every tool's name, and as
-    /// `aifo-runner`; a file of that name is there for the shim to be mounted over.
+    /// A directory of the session with links to `aifo-shim` for every tool and for `aifo-runner`, and an
+    /// empty file `aifo-shim` as the mount point of the shim.
     pub shims: PathBuf,
-    /// What else of the host it sees.
+    /// Further mounts of host directories.
     pub mounts: Vec<Mount>,
-    /// What it is told; nothing secret.
+    /// Further variables; none is secret.
     pub variables: Vec<(OsString, Value)>,
 }
 
-/// Where the shims are.
 const SHIMS: &str = "/opt/aifo/bin";
-/// What their links lead to.
 const SHIM: &str = "/opt/aifo/bin/aifo-shim";
-/// The same binary is the runner there.
+/// The runner, which is a link to the same binary.
 const RUNNER: &str = "/opt/aifo/bin/aifo-runner";
-/// Apart from the proxy's socket, which is in `/run/aifo`.
+/// The directory of the control socket; `/run/aifo` has the proxy's socket.
 const SOCKETS: &str = "/run/aifo-agent";
 
 pub(super) fn container(shared: &Shared, agent: &AgentContainer) -> ContainerSpec {

@@ -1,7 +1,7 @@
-//! Sidecars in containers that the user runs already.
+//! Sidecars in containers that the user runs.
 //!
-//! The runner is brought in, started there, and its file removed as soon as it runs. Nothing of ours is
-//! made on the engine, and nothing of the container's is changed.
+//! The runner is copied into the container and started there; its file is removed as soon as it runs.
+//! Nothing is created on the engine, and the container is not changed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, Permissions};
@@ -15,24 +15,25 @@ use aifo_engine::{Engine, EngineCommand, ExecAs, Stdio};
 use aifo_types::Kind;
 use aifo_wire::Setup;
 
+use super::engine_stderr::EngineStderr;
 use super::kind::WORKSPACE;
-use super::starting::Said;
-use crate::backend::{Backend, SidecarError, Starting};
+use crate::backend::{Backend, Starting};
+use crate::error::SidecarError;
 use crate::progress::Progress;
 use crate::runner::Runner;
-use crate::translation::Translation;
+use crate::translation::PathTranslation;
 
-/// What attached sidecars have in common.
+/// The configuration of all attached sidecars.
 #[derive(Clone, Debug)]
 pub struct AttachConfig {
     /// The engine that runs the containers.
     pub engine: Engine,
     /// The session's id.
     pub session: String,
-    /// The `aifo-shim` binary, which is the runner; statically linked.
+    /// The `aifo-shim` binary, which is also the runner; statically linked.
     pub runner_program: PathBuf,
-    /// The session's own folder.
-    pub folder: PathBuf,
+    /// The session directory.
+    pub directory: PathBuf,
     /// The workspace root; a real path.
     pub workspace: PathBuf,
     /// The name of the container for each kind.
@@ -46,7 +47,7 @@ pub struct AttachBackend {
 }
 
 impl AttachBackend {
-    /// A backend that has started nothing yet.
+    /// Returns a backend without sidecars.
     pub fn new(config: AttachConfig, others: Box<dyn Backend>) -> Self {
         AttachBackend { config: Arc::new(config), others }
     }
@@ -60,7 +61,7 @@ impl Backend for AttachBackend {
         let config = Arc::clone(&self.config);
         Box::pin(async move {
             let attached = config.attach(&kind, &container).await;
-            attached.map_err(|Refused { reason, hint }| SidecarError::Attach {
+            attached.map_err(|AttachFailure { reason, hint }| SidecarError::Attach {
                 kind,
                 container,
                 reason,
@@ -70,30 +71,30 @@ impl Backend for AttachBackend {
     }
 }
 
-/// Why a container does not take a runner.
-struct Refused {
+/// Why no runner could be started in a container.
+struct AttachFailure {
     reason: String,
     hint: String,
 }
 
-impl Refused {
+impl AttachFailure {
     fn new(reason: impl ToString) -> Self {
-        Refused { reason: reason.to_string(), hint: String::new() }
+        AttachFailure { reason: reason.to_string(), hint: String::new() }
     }
 
     fn hint(self, hint: &str) -> Self {
-        Refused { hint: format!("\nhint: {hint}"), ..self }
+        AttachFailure { hint: format!("\nhint: {hint}"), ..self }
     }
 }
 
 impl AttachConfig {
-    /// The commands that attach these kinds, in order.
+    /// Returns the commands that attach these kinds, in order.
     pub fn plan(&self) -> Vec<EngineCommand> {
         let of = |(kind, container): (&Kind, &String)| {
             let copy = self.copy(kind, container);
             [
                 self.engine.inspect_container(container),
-                self.engine.copy_into(&self.staged(kind), container, "/"),
+                self.engine.copy_into(&self.staging_path(kind), container, "/"),
                 copy.start(),
                 copy.unlink(),
             ]
@@ -101,158 +102,165 @@ impl AttachConfig {
         self.containers.iter().flat_map(of).collect()
     }
 
-    async fn attach(&self, kind: &Kind, name: &str) -> Result<Runner, Refused> {
-        let container = self.engine.user_container(name).await.map_err(Refused::new)?;
+    async fn attach(&self, kind: &Kind, name: &str) -> Result<Runner, AttachFailure> {
+        let container = self.engine.user_container(name).await.map_err(AttachFailure::new)?;
         if !container.is_running() {
             let hint = format!("start it: {} start {name}", self.engine.flavor());
-            return Err(Refused::new(format!("it is {}", container.state)).hint(&hint));
+            return Err(AttachFailure::new(format!("it is {}", container.state)).hint(&hint));
         }
-        let workspace = container.path_of(&self.workspace).ok_or_else(|| {
-            Refused::new(format!("it does not see '{}'", self.workspace.display()))
-                .hint("mount the project's folder into it")
+        let workspace = container.path_inside(&self.workspace).ok_or_else(|| {
+            AttachFailure::new(format!("it does not see '{}'", self.workspace.display()))
+                .hint("mount the project's directory into it")
         })?;
-        let mut copy = self.bring_in(kind, name).await?;
+        let mut copy = self.copy_runner(kind, name).await?;
         let runner = self.start(kind, &workspace, &copy).await;
-        // Who runs as root has removed it itself by now.
+        // A runner of root's has removed its file itself.
         if runner.is_ok() && container.runs_as_root() {
-            copy.is_there = false;
+            copy.present = false;
         } else {
             copy.remove().await;
         }
-        let theirs = [self.workspace.clone(), WORKSPACE.into()];
-        Ok(runner?.translating(Translation::new(theirs, &workspace)))
+        let client_paths = [self.workspace.clone(), WORKSPACE.into()];
+        Ok(runner?.with_translation(PathTranslation::new(client_paths, &workspace)))
     }
 
-    /// Puts the runner where it can be started from.
-    async fn bring_in(&self, kind: &Kind, name: &str) -> Result<Copy, Refused> {
-        let staged = self.stage(kind).map_err(Refused::new)?;
-        // From now on there may be something to remove.
+    /// Copies the runner into the container.
+    async fn copy_runner(&self, kind: &Kind, name: &str) -> Result<RunnerCopy, AttachFailure> {
+        let staged = self.stage(kind).map_err(AttachFailure::new)?;
+        // From here on there may be a file to remove.
         let mut copy = self.copy(kind, name);
-        copy.is_there = true;
+        copy.present = true;
         let command = self.engine.copy_into(&staged, name, "/");
         tracing::debug!(%command, "engine");
         let copied = self.engine.output(&command).await;
         copied.map_err(|error| {
-            copy.is_there = false;
-            Refused::new(error).hint("a container that cannot be written to cannot be attached")
+            copy.present = false;
+            AttachFailure::new(error)
+                .hint("a container that cannot be written to cannot be attached")
         })?;
         Ok(copy)
     }
 
-    /// The runner in a folder of the name that it gets in the container, for whoever may run it there.
+    /// Creates a directory with the runner, named as in the container and executable by every user.
     fn stage(&self, kind: &Kind) -> io::Result<PathBuf> {
-        let folder = self.staged(kind);
-        DirBuilder::new().recursive(true).mode(0o755).create(&folder)?;
-        let program = folder.join(PROGRAM);
+        let directory = self.staging_path(kind);
+        DirBuilder::new().recursive(true).mode(0o755).create(&directory)?;
+        let program = directory.join(PROGRAM);
         fs::copy(&self.runner_program, &program)?;
-        for path in [&folder, &program] {
+        for path in [&directory, &program] {
             fs::set_permissions(path, Permissions::from_mode(0o755))?;
         }
-        Ok(folder)
+        Ok(directory)
     }
 
-    fn staged(&self, kind: &Kind) -> PathBuf {
-        self.folder.join("attach").join(self.folder_name(kind))
+    fn staging_path(&self, kind: &Kind) -> PathBuf {
+        self.directory.join("attach").join(self.directory_name(kind))
     }
 
-    fn folder_name(&self, kind: &Kind) -> String {
+    fn directory_name(&self, kind: &Kind) -> String {
         format!(".aifo-{}-{kind}", self.session)
     }
 
-    fn copy(&self, kind: &Kind, container: &str) -> Copy {
-        Copy {
+    fn copy(&self, kind: &Kind, container: &str) -> RunnerCopy {
+        RunnerCopy {
             engine: self.engine.clone(),
             container: container.to_owned(),
-            // That is in every container, and never a file system of its own that the engine does not
-            // reach.
-            folder: format!("/{}", self.folder_name(kind)),
-            is_there: false,
+            // `/` exists in every container and is not a mount that the engine cannot write to.
+            directory: format!("/{}", self.directory_name(kind)),
+            present: false,
         }
     }
 
-    async fn start(&self, kind: &Kind, workspace: &Path, copy: &Copy) -> Result<Runner, Refused> {
+    async fn start(
+        &self,
+        kind: &Kind,
+        workspace: &Path,
+        copy: &RunnerCopy,
+    ) -> Result<Runner, AttachFailure> {
         let command = copy.start();
         tracing::debug!(%command, "engine");
-        let mut child = self.engine.spawn(&command, true).map_err(Refused::new)?;
-        let mut said = Said::of(child.stderr.take(), None);
+        let mut child = self.engine.spawn(&command, true).map_err(AttachFailure::new)?;
+        let mut stderr = EngineStderr::new(child.stderr.take(), None);
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Refused::new("its streams are not ours"));
+            return Err(AttachFailure::new("the engine's command has no stdin or stdout"));
         };
-        let reader = stdout.into_owned_fd().map_err(Refused::new)?;
-        let writer = stdin.into_owned_fd().map_err(Refused::new)?;
+        let reader = stdout.into_owned_fd().map_err(AttachFailure::new)?;
+        let writer = stdin.into_owned_fd().map_err(AttachFailure::new)?;
         let workspace = vec![workspace.as_os_str().as_encoded_bytes().to_vec()];
         let setup = Setup { workspace, tmp: Vec::new(), kind: kind.to_string() };
         match Runner::connect_stream(kind.clone(), reader, writer, &setup).await {
             Ok(runner) => {
-                // It ends when the runner has, and is collected then.
-                tokio::spawn(async move { said.until_end(&mut child).await });
+                // Reaps the command, which ends when the runner has ended.
+                tokio::spawn(async move { stderr.wait(&mut child).await });
                 Ok(runner)
             }
             Err(error) => {
-                // Its streams are closed, so it ends.
-                let _ = tokio::time::timeout(LAST_WORDS, said.until_end(&mut child)).await;
-                Err(said.last_words().map_or_else(|| Refused::new(error), Refused::new))
+                // The streams are closed, so the command ends.
+                let _ = tokio::time::timeout(EXIT_TIMEOUT, stderr.wait(&mut child)).await;
+                Err(stderr
+                    .error_line()
+                    .map_or_else(|| AttachFailure::new(error), AttachFailure::new))
             }
         }
     }
 }
 
-/// How long it may take an engine to say why something could not be executed.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// Time for an engine's command to print its error and end.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// By this name the program knows that it is the runner.
+/// The program acts as the runner if argv[0] has this name.
 const PROGRAM: &str = "aifo-runner";
 
-/// The runner's file in a container. It is removed when this is dropped.
-struct Copy {
+/// The runner's file in a container, removed on drop.
+struct RunnerCopy {
     engine: Engine,
     container: String,
-    /// Its folder, which is only for it.
-    folder: String,
-    is_there: bool,
+    /// The directory that has only this file.
+    directory: String,
+    present: bool,
 }
 
-impl Copy {
+impl RunnerCopy {
     fn program(&self) -> String {
-        format!("{}/{PROGRAM}", self.folder)
+        format!("{}/{PROGRAM}", self.directory)
     }
 
-    /// A guard stands above the runner: unlike in a container of ours nothing else would end the tools
-    /// of one that was killed.
+    /// Returns the command that starts a guard and the runner. The guard ends the tools of a killed
+    /// runner, as this container does not end with the runner.
     fn start(&self) -> EngineCommand {
         let words = [&self.program(), "guard", "--stream", "--unlink"];
-        self.engine.exec(&self.container, ExecAs::Itself, Stdio::Attached, words)
+        self.engine.exec(&self.container, ExecAs::ContainerUser, Stdio::Attached, words)
     }
 
-    /// A container may have no program but this one that could remove it.
+    /// Returns the command that removes the file by itself: the container may have no other program.
     fn unlink(&self) -> EngineCommand {
         self.as_root(&[&self.program(), "unlink"])
     }
 
     fn as_root(&self, words: &[&str]) -> EngineCommand {
-        self.engine.exec(&self.container, ExecAs::Root, Stdio::Apart, words)
+        self.engine.exec(&self.container, ExecAs::Root, Stdio::Detached, words)
     }
 
-    /// Removes it, whether it could be executed or not.
+    /// Removes the file, also if it cannot be executed.
     async fn remove(mut self) {
-        self.is_there = false;
+        self.present = false;
         let Err(error) = self.engine.output(&self.unlink()).await else { return };
-        let by_its_own = self.as_root(&["rm", "-rf", &self.folder]);
-        if self.engine.output(&by_its_own).await.is_err() {
+        let remove = self.as_root(&["rm", "-rf", &self.directory]);
+        if self.engine.output(&remove).await.is_err() {
             tracing::warn!(
                 container = self.container,
                 "'{}' could not be removed: {error}",
-                self.folder
+                self.directory
             );
         }
     }
 }
 
-impl Drop for Copy {
+impl Drop for RunnerCopy {
     fn drop(&mut self) {
-        if self.is_there {
-            // Called off on the way: nobody is left to wait for it.
-            let _ = self.engine.run_unattended(&self.unlink());
+        if self.present {
+            // The start was cancelled; there is no task to wait for the command.
+            let _ = self.engine.spawn_detached(&self.unlink());
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Which image a kind is made from.
+//! The images of the kinds.
 
 use std::collections::HashMap;
 
 use aifo_types::Kind;
 
-/// Images by kind: those that were named, and for the others a name made of parts.
+/// The images of the kinds: configured names, and for other kinds a name from prefix, kind and tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Images {
-    /// Before every name that is not given in full: a registry and its path, or nothing.
+    /// The prefix of a constructed name: a registry and its path, or empty.
     pub prefix: String,
-    /// The tag where no version is wanted.
+    /// The tag of kinds without a version.
     pub tag: String,
-    /// Images that were named in full.
+    /// Configured names, unchanged.
     pub named: HashMap<Kind, String>,
-    /// Versions, which become tags.
+    /// Versions, used as tags.
     pub versions: HashMap<Kind, String>,
 }
 
@@ -29,7 +29,7 @@ impl Default for Images {
 }
 
 impl Images {
-    /// The image of a kind, with its tag.
+    /// Returns the image of a kind, with its tag.
     pub fn of(&self, kind: &Kind) -> String {
         if let Some(named) = self.named.get(kind) {
             return named.clone();
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn named_or_made_of_parts() {
+    fn uses_configured_names_before_constructed_ones() {
         let kind = |name: &str| Kind::parse(name).unwrap();
         let mut images = Images::default();
         assert_eq!(images.of(&kind("c-cpp")), "aifo-toolchain-c-cpp:latest");

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use aifo_engine::{ContainerSpec, Limits, Mount, Network, Stdio, User, Value};
+use aifo_engine::{ContainerLimits, ContainerSpec, Mount, Network, Stdio, User, Value};
 use aifo_types::Kind;
 
 use super::{Net, Shared};
@@ -142,7 +142,7 @@ pub(super) fn container_with(
         Transport::Descriptors => {
             mounts.push(Mount::bind(&config.sockets.join(kind), runner.sockets, true));
             args.extend(["--connect".into(), Path::new(runner.sockets).join(SOCKET).into()]);
-            Stdio::Apart
+            Stdio::Detached
         }
         Transport::Stream => {
             args.push("--stream".into());
@@ -160,7 +160,7 @@ pub(super) fn container_with(
         variables: Vec::new(),
         network: Network::None,
         publish: Vec::new(),
-        limits: Limits::default(),
+        limits: ContainerLimits::default(),
         stdio,
         user: User::Caller,
         capabilities: Vec::new(),
@@ -177,7 +177,7 @@ pub(super) fn working(shared: &Shared, mut spec: ContainerSpec) -> ContainerSpec
         Net::Host => Network::Host,
     };
     if config.net == Net::Separate {
-        shared.keep_apart(&mut spec);
+        shared.isolate_network(&mut spec);
     }
     spec.limits = config.limits.clone();
     spec.mounts.extend([
@@ -236,14 +236,14 @@ pub(super) fn owner(shared: &Shared, of: &ContainerSpec) -> ContainerSpec {
     // It needs no socket.
     spec.mounts.truncate(1);
     let ids = format!("{}:{}", nix::unistd::getuid(), nix::unistd::getgid());
-    spec.args = vec!["own".into(), ids.into()];
+    spec.args = vec!["chown".into(), ids.into()];
     for mount in of.mounts.iter().filter(|mount| matches!(mount, Mount::Volume { .. })) {
         if let Mount::Volume { to, .. } = mount {
             spec.args.push(to.clone().into());
         }
         spec.mounts.push(mount.clone());
     }
-    spec.stdio = Stdio::Apart;
+    spec.stdio = Stdio::Detached;
     spec.user = User::Root;
     spec.capabilities = vec!["CHOWN", "DAC_READ_SEARCH"];
     spec

@@ -1,26 +1,25 @@
-//! The network that the containers of a session share.
+//! The network of a session's containers.
 //!
-//! A network stack lives as long as the container that it was made for. So that any sidecar may come
-//! and go, it is made for one that does nothing else.
+//! A network stack ends with the container that it was created for. A container of its own holds the
+//! session's stack, so that each sidecar can start and stop.
 
 use aifo_engine::{ContainerSpec, EngineCommand, EngineError, Network};
 use aifo_types::Kind;
 
 use super::{Net, Shared, engine_error, kind};
-use crate::backend::SidecarError;
+use crate::error::SidecarError;
 use crate::progress::Progress;
 use crate::runner::Runner;
 
-/// What holds the network. It ends with this.
+/// The container that holds the network, stopped on drop.
 #[derive(Debug)]
 pub(super) struct Pod {
-    /// Of the container, where there is one and it has come up.
+    /// The container's runner, if there is a container and it has started.
     holder: Option<Runner>,
-    /// How many were lost.
     lost: u32,
 }
 
-/// The kind of the container that only holds the network. No tool is ever routed there.
+/// The kind of the container that holds the network. No tool is routed to it.
 const KIND: &str = "net";
 
 impl Shared {
@@ -40,7 +39,7 @@ impl Shared {
         self.config.net == Net::Shared
     }
 
-    /// What brings the network up for a first sidecar of one of these kinds.
+    /// Returns the commands that create the network for the first sidecar of these kinds.
     pub(super) fn pod_commands(&self, kinds: &[Kind]) -> Result<Vec<EngineCommand>, EngineError> {
         let engine = &self.config.engine;
         let mut commands = Vec::new();
@@ -53,17 +52,17 @@ impl Shared {
         Ok(commands)
     }
 
-    /// Any image does; that of the first sidecar is there.
+    /// Uses the image of the first sidecar, because the engine has it.
     fn pod_container(&self, first: &Kind) -> ContainerSpec {
         let image = self.image(first);
         let mut spec = kind::container(self, self.pod_name(), KIND, image);
         spec.network = Network::Named(self.network_name());
         spec.publish.clone_from(&self.config.publish);
-        self.keep_apart(&mut spec);
+        self.isolate_network(&mut spec);
         spec
     }
 
-    /// Brings the network up for a sidecar of this kind, unless it is.
+    /// Creates the network for a sidecar of this kind, if it does not exist.
     pub(super) async fn ensure_network(
         &self,
         kind: &Kind,
@@ -78,7 +77,7 @@ impl Shared {
         let lost = match pod.as_ref() {
             Some(pod) => {
                 let lost = pod.lost.saturating_add(1);
-                // Whoever shares the lost stack has no way out any more, but goes on.
+                // Containers that share the lost stack keep running without a network.
                 let freed = self.free_pod_name(lost).await;
                 freed.map_err(|error| engine_error(kind, error))?;
                 lost
@@ -89,10 +88,11 @@ impl Shared {
                 0
             }
         };
-        // The network is there from here on, whatever becomes of its holder.
+        // The network exists from here on, also if its container fails.
         let pod = pod.insert(Pod { holder: None, lost });
         if self.has_pod() {
-            let holder = self.bring_up(kind.clone(), &self.pod_container(kind), progress).await?;
+            let holder =
+                self.start_container(kind.clone(), &self.pod_container(kind), progress).await?;
             let running = engine.wait_until_running(&self.pod_name()).await;
             running.map_err(|error| engine_error(kind, error))?;
             pod.holder = Some(holder);
@@ -100,8 +100,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Lets another container have the name of a holder that is lost. Podman does not remove one whose
-    /// stack is shared; under another name it goes with the session.
+    /// Frees the name of a lost container. Podman does not remove a container whose stack is shared, so
+    /// it is renamed and removed with the session.
     async fn free_pod_name(&self, lost: u32) -> Result<(), EngineError> {
         let (engine, name) = (&self.config.engine, self.pod_name());
         let Err(error) = engine.remove_containers(std::slice::from_ref(&name)).await else {

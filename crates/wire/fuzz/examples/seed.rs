@@ -1,5 +1,5 @@
-//! Writes the seeds of every target: `corpus/TARGET/NAME`, from the golden transcripts and the
-//! calls in the tables of `spec/decide.md`.
+//! Writes the seeds of every target to `corpus/TARGET/NAME`, from the golden transcripts and the
+//! tables of `spec/decide.md`.
 
 #[path = "../../tests/transcript/mod.rs"]
 mod transcript;
@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use aifo_types::{Ending, ExecId, Signal, WindowSize};
 use aifo_wire::{
-    CancelCause, Delivery, Elsewhere, Environment, Event, Exit, FRAMES_VERSION, Frame, Handover,
-    Interrupt, Invocation, Limits, RequestReader, Setup, SidecarLimit, SoftLimit, Start,
-    StartError, StartErrorCause, Stdio, Stream, Tell, Terminal, Usage,
+    CancelCause, ClientHandover, Delivery, Environment, Exit, FRAMES_VERSION, Frame, Interrupt,
+    Invocation, Limits, OutsideDirectory, Reports, RequestEvent, RequestReader, Setup,
+    SidecarLimit, SoftLimit, Start, StartError, StartErrorCause, Stdio, Stream, TerminalSettings,
+    Usage,
 };
 use transcript::Transcript;
 
@@ -22,11 +23,11 @@ fn main() -> io::Result<()> {
     for Transcript { name, sent, received } in
         transcript::read_all(&root.join("../../../tests/transcripts"))
     {
-        write(root, "head", &format!("{name}.request"), &uncut(&sent))?;
-        write(root, "head", &format!("{name}.answer"), &uncut(&received))?;
+        write(root, "head", &format!("{name}.request"), &whole(&sent))?;
+        write(root, "head", &format!("{name}.answer"), &whole(&received))?;
         for (side, message) in [("request", &sent), ("answer", &received)] {
             if let Some(body) = chunked_body(message) {
-                write(root, "chunked", &format!("{name}.{side}"), &uncut(body))?;
+                write(root, "chunked", &format!("{name}.{side}"), &whole(body))?;
             }
         }
         if let Some(form) = decoded_body(&sent) {
@@ -36,7 +37,7 @@ fn main() -> io::Result<()> {
     for frame in frames() {
         let mut wire = Vec::new();
         frame.encode(&mut wire);
-        write(root, "frames", &format!("{:?}", frame.kind()), &uncut(&wire))?;
+        write(root, "frames", &format!("{:?}", frame.kind()), &whole(&wire))?;
     }
     for (name, invocation) in [("plain", plain()), ("full", full())] {
         let mut body = Vec::new();
@@ -44,9 +45,9 @@ fn main() -> io::Result<()> {
         write(root, "invocation", name, &body)?;
     }
     for target in ["acp_lines", "acp_messages", "acp_client"] {
-        write(root, target, "agent", &uncut(AGENT))?;
+        write(root, target, "agent", &whole(AGENT))?;
     }
-    write(root, "acp_relay", "both", &uncut(BOTH))?;
+    write(root, "acp_relay", "both", &whole(BOTH))?;
     for (name, path) in [("path", "/w/a/../b"), ("uri", "file:///tmp/a%20b?x#L3")] {
         write(root, "acp_path_map", name, path.as_bytes())?;
     }
@@ -64,17 +65,17 @@ fn main() -> io::Result<()> {
 }
 
 fn write(root: &Path, target: &str, name: &str, seed: &[u8]) -> io::Result<()> {
-    let folder = root.join("corpus").join(target);
-    fs::create_dir_all(&folder)?;
-    fs::write(folder.join(name), seed)
+    let directory = root.join("corpus").join(target);
+    fs::create_dir_all(&directory)?;
+    fs::write(directory.join(name), seed)
 }
 
-/// The input that delivers these bytes whole.
-fn uncut(wire: &[u8]) -> Vec<u8> {
+/// Returns an input that delivers these bytes whole.
+fn whole(wire: &[u8]) -> Vec<u8> {
     [&[0], wire].concat()
 }
 
-/// What stands behind the head of a message in chunks.
+/// Returns the encoded body of a chunked message.
 fn chunked_body(message: &[u8]) -> Option<&[u8]> {
     let end = message.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let (head, body) = message.split_at(end);
@@ -82,14 +83,14 @@ fn chunked_body(message: &[u8]) -> Option<&[u8]> {
     chunked.then_some(body)
 }
 
-/// The body of a request as the server takes it; `None` if it refuses the request.
+/// Returns the decoded body of a request; `None` if the request is invalid.
 fn decoded_body(request: &[u8]) -> Option<Vec<u8>> {
     let mut reader = RequestReader::new(Limits::default());
     reader.receive(request);
     reader.receive_eof();
     loop {
         match reader.next_event() {
-            Ok(Event::Body(body)) => return Some(body),
+            Ok(RequestEvent::Body(body)) => return Some(body),
             Ok(_) => {}
             Err(_) => return None,
         }
@@ -133,14 +134,14 @@ fn start() -> Start {
     Start {
         serial: 7,
         id: id(),
-        elsewhere: Elsewhere::Refuse,
+        outside_directory: OutsideDirectory::Refuse,
         program: Some(b"/usr/bin/make".to_vec()),
         environment: Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]),
-        client: Some(Handover {
-            greeting: b"HTTP/1.1 101 Switching Protocols\r\n\r\n".to_vec(),
+        client: Some(ClientHandover {
+            response_head: b"HTTP/1.1 101 Switching Protocols\r\n\r\n".to_vec(),
             received: Vec::new(),
         }),
-        tell: Tell::Start,
+        reports: Reports::StartAndExit,
         invocation: full(),
     }
 }
@@ -157,7 +158,7 @@ fn full() -> Invocation {
         limits: vec![SoftLimit { resource: 7, soft: 1024 }],
         ignored: 1 << 12,
         stdio: [Stdio::Terminal, Stdio::Relayed, Stdio::Same],
-        terminal: Some(Terminal::default()),
+        terminal: Some(TerminalSettings::default()),
         ..Invocation::plain(
             vec![b"make".to_vec(), Vec::new(), b"\xff".to_vec()],
             Some(b"/w".to_vec()),
@@ -169,7 +170,7 @@ fn id() -> ExecId {
     ExecId::parse(b"e1").expect("an exec id")
 }
 
-/// The calls in the tables of the page: tool, directory and arguments, with NUL between them.
+/// Returns the calls in the page's tables: tool, directory and arguments, separated by NUL.
 fn calls(page: &Path) -> io::Result<Vec<Vec<u8>>> {
     let page = fs::read_to_string(page)?;
     let calls = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
@@ -185,7 +186,7 @@ fn calls(page: &Path) -> io::Result<Vec<Vec<u8>>> {
     Ok(calls.map(call).collect())
 }
 
-/// Names that the tree of `acp_paths` has, one after the other and on their own.
+/// Paths in the tree of `acp_paths`.
 const PATHS: [&str; 9] = [
     "/ws/f",
     "/ws/a/new/f",
@@ -198,7 +199,7 @@ const PATHS: [&str; 9] = [
     "/ws-evil/f",
 ];
 
-/// What an agent says in a turn, and what agents say that they should not.
+/// Valid and invalid messages of an agent.
 const AGENT: &[u8] = br#"Loading...
 {"id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}
 {"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"current_mode_update"}}}
@@ -212,7 +213,7 @@ const AGENT: &[u8] = br#"Loading...
 [{"id":3,"result":{"stopReason":"end_turn"}},17,{"method":"session/update"}]
 "#;
 
-/// What an editor and an agent say to each other, the editor behind `>`.
+/// Messages of an editor, marked by `>`, and of an agent.
 const BOTH: &[u8] = br#">{"id":0,"method":"initialize","params":{"clientCapabilities":{"terminal":true}}}
 {"id":1,"result":{"protocolVersion":1}}
 >{"id":"n","method":"session/new","params":{"cwd":"/h/a"}}

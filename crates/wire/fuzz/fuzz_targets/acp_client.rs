@@ -1,4 +1,4 @@
-//! A client, and an agent that says anything.
+//! An ACP client and arbitrary bytes from its agent.
 
 #![no_main]
 
@@ -13,7 +13,7 @@ use aifo_wire_fuzz::Input;
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 
-// The lengths of the pieces say what the client does after each.
+// The piece lengths also select the client's actions.
 fuzz_target!(|data: &[u8]| {
     let input = Input::parse(data);
     let mut now = Instant::now();
@@ -69,18 +69,18 @@ fn config(seed: usize) -> Config {
     Config { limits, streaming, capabilities, ..Config::default() }
 }
 
-/// Who owes whom what.
+/// Open requests and prompts.
 #[derive(Default)]
 struct Ledger {
-    /// The agent's requests that were told and are to be answered.
+    /// The agent's requests without a response.
     waiting: Vec<Id>,
-    /// Our requests: sent, less ended.
+    /// The client's requests: the number sent less the number ended.
     requests: HashMap<u64, i64>,
     prompts: i64,
 }
 
 impl Ledger {
-    /// Takes events one by one, each with the lines that came of it, as an id may be used again.
+    /// Takes events one by one, each with its lines, because ids may be reused.
     fn collect(&mut self, client: &mut Client) {
         self.lines(client);
         while let Some(event) = client.poll_event() {

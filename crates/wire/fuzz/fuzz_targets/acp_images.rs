@@ -1,4 +1,4 @@
-//! Text with images in it.
+//! Text with images.
 
 #![no_main]
 

@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let input = Input::parse(data);
-    let frames = input.story(|pieces| read(pieces));
+    let frames = input.check_splits(|pieces| read(pieces));
     let ends = input.wire.iter().filter(|byte| **byte == b'\n').count();
     assert!(frames.len() <= ends + 1, "no more lines than there are");
 });

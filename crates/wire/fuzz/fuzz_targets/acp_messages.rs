@@ -7,7 +7,7 @@ use aifo_wire_fuzz::Input;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let (story, traffic) = Input::parse(data).story(|pieces| read(pieces));
+    let (story, traffic) = Input::parse(data).check_splits(|pieces| read(pieces));
     let Traffic { requests, notifications, responses, non_json, too_long, .. } = traffic;
     let counted = requests + notifications + responses + non_json + too_long;
     assert_eq!(counted, story.len() as u64, "everything is counted once");

@@ -1,4 +1,4 @@
-//! Paths and URIs, between two ends that name the same folders differently.
+//! Paths and URIs, mapped between two views of the same directories.
 
 #![no_main]
 

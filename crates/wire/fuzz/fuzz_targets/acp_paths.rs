@@ -1,7 +1,6 @@
-//! Paths of an agent, against a real tree in which much leads elsewhere.
+//! An agent's paths in a real directory tree with many links.
 //!
-//! An input is a byte that tells how to take the rest, and a path: as it is, or as a byte for each of
-//! its components.
+//! An input is a mode byte and a path: literal, or one byte per component.
 
 #![no_main]
 
@@ -28,7 +27,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// A path below the workspace, or above it.
+/// A path inside or outside the workspace.
 fn spelled(components: &[u8]) -> String {
     let names = components.iter().map(|byte| NAMES[usize::from(*byte) % NAMES.len()]);
     let names: Vec<_> = ["/ws"].into_iter().chain(names).collect();
@@ -42,7 +41,7 @@ const NAMES: [&str; 18] = [
 
 static PLACE: OnceLock<Place> = OnceLock::new();
 
-/// A workspace, and a folder beside it of which nothing may be seen or touched.
+/// A workspace, and a directory beside it that must not be accessed.
 struct Place {
     ws: PathBuf,
     outside: PathBuf,
@@ -65,7 +64,7 @@ impl Place {
         place
     }
 
-    /// Makes the tree as it was.
+    /// Recreates the tree.
     fn plant(&self) {
         for entry in fs::read_dir(&self.ws).expect("it is there").flatten() {
             let path = entry.path();
@@ -123,11 +122,11 @@ impl Place {
             let found = fs::read_to_string(self.outside.join(name)).expect("it is there");
             assert_eq!(found, content, "after {path:?}");
         }
-        // Folders may have been made on the way to a no.
+        // Directories may have been created before the refusal.
         self.plant();
     }
 
-    /// Where a path leads that was served.
+    /// Resolves a served path.
     fn real(&self, path: &str) -> PathBuf {
         let path = Path::new(path);
         let here = path.strip_prefix("/ws").map_or(path.to_owned(), |rest| self.ws.join(rest));

@@ -1,4 +1,4 @@
-//! A relay between an editor and an agent that both say anything.
+//! A relay and arbitrary bytes from its editor and its agent.
 
 #![no_main]
 
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use aifo_acp::{
     Decision, Envelope, Id, Inbound, Limits, Message, MessageReader, PathMap, Relay, RelayConfig,
-    RelayEvent, ServedBy, Side, Withdrawal,
+    RelayEvent, MethodServer, Side, Withdrawal,
 };
 use aifo_wire_fuzz::Input;
 use libfuzzer_sys::fuzz_target;
 
-// Lines that begin with `>` are the editor's. The bytes of the input also say what the owner does.
+// Lines with `>` are the editor's. The input's bytes also select the owner's actions.
 fuzz_target!(|data: &[u8]| {
     let input = Input::parse(data);
     let mut now = Instant::now();
@@ -24,7 +24,7 @@ fuzz_target!(|data: &[u8]| {
             None => (Side::Agent, line),
         };
         for message in messages(line) {
-            // One by one, as an id may be used again as soon as it was answered.
+            // One by one, because ids may be reused after the response.
             ledger.said(from, &message, &relay);
             relay.receive(from, &message, now);
             relay.receive(from, b"\n", now);
@@ -71,8 +71,8 @@ fn config() -> RelayConfig {
     };
     RelayConfig {
         limits,
-        files: ServedBy::Host,
-        terminal: ServedBy::Editor,
+        files: MethodServer::Host,
+        terminal: MethodServer::Editor,
         map: PathMap::default().map_directory("/h", "/i").map_alias("/workspace", "/h"),
         roots: vec!["/h".to_owned()],
         sessions: 2,
@@ -82,7 +82,7 @@ fn config() -> RelayConfig {
     }
 }
 
-/// The line, or the messages of its batch.
+/// Returns the messages of a line, which may be a batch.
 fn messages(line: &[u8]) -> Vec<Vec<u8>> {
     match serde_json::from_slice(line) {
         Ok(serde_json::Value::Array(batch)) => {
@@ -92,7 +92,7 @@ fn messages(line: &[u8]) -> Vec<Vec<u8>> {
     }
 }
 
-/// An id as it is read after it was written.
+/// Returns an id after writing and reading it.
 fn written(id: &Id) -> Id {
     let text = id.to_value().to_string();
     match serde_json::from_str(&text).expect("we write JSON") {
@@ -109,22 +109,22 @@ fn index_of(side: Side) -> usize {
     }
 }
 
-/// Who owes whom what.
+/// Open requests and prompts.
 #[derive(Default)]
 struct Ledger {
-    /// Requests of the editor and of the agent that have no answer yet: their ids as they are read,
-    /// and as they are read again once they were written, which for some numbers is a hair off.
+    /// The editor's and the agent's requests without a response: their ids as read, and as read after
+    /// writing, which differ slightly for some numbers.
     waiting: [Vec<(Id, Id)>; 2],
     permissions: Vec<Id>,
     hosts: Vec<Id>,
-    /// The prompts that the agent has, and of which sessions.
+    /// The agent's prompts and their sessions.
     prompts: HashMap<u64, String>,
     is_released: bool,
     is_closed: bool,
 }
 
 impl Ledger {
-    /// Enters what a message asks for and answers, as an independent reader sees it.
+    /// Records a message's request or response, with an independent reader.
     fn said(&mut self, from: Side, message: &[u8], relay: &Relay) {
         let mut reader = MessageReader::new(&config().limits);
         reader.receive(message);

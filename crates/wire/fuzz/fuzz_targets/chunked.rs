@@ -1,29 +1,29 @@
-//! The chunked coding, by itself and as the body of a request.
+//! The chunked coding, alone and as the body of a request.
 
 #![no_main]
 
 use aifo_wire::{
-    ChunkError, ChunkedDecoder, Event, RequestError, RequestReader, Step, encode_chunk,
+    ChunkError, ChunkedDecoder, RequestError, RequestEvent, RequestReader, Step, encode_chunk,
 };
 use aifo_wire_fuzz::{Input, limits};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let input = Input::parse(data);
-    let decoded = input.story(decode);
-    assert!(decoded.data.len() <= input.wire.len(), "nothing is made up");
+    let decoded = input.check_splits(decode);
+    assert!(decoded.data.len() <= input.wire.len(), "no byte is added");
     if let Ok(Some(_)) = decoded.end {
-        check_again(&decoded);
+        check_reencoded(&decoded);
     }
     check_request(input.wire, &decoded);
 });
 
-/// What a decoder made of its bytes.
+/// The decoder's result.
 #[derive(Debug, PartialEq)]
 struct Decoded {
     data: Vec<u8>,
     trailers: Vec<(String, Vec<u8>)>,
-    /// The bytes that the whole body took up; `None` if it does not end in the input.
+    /// The encoded length of the body; `None` if it does not end.
     end: Result<Option<usize>, ChunkError>,
 }
 
@@ -44,7 +44,7 @@ fn decode(pieces: &mut dyn Iterator<Item = &[u8]>) -> Decoded {
                     Err(error) => break 'body Err(error),
                 }
             }
-            assert!(piece.is_empty(), "all input is used");
+            assert!(piece.is_empty(), "all input is consumed");
             used += len;
         }
         Ok(None)
@@ -52,8 +52,8 @@ fn decode(pieces: &mut dyn Iterator<Item = &[u8]>) -> Decoded {
     Decoded { data, trailers: decoder.trailers().to_vec(), end }
 }
 
-/// A body that was understood is understood alike when it is written anew.
-fn check_again(decoded: &Decoded) {
+/// Checks that a re-encoded body is decoded as the same body.
+fn check_reencoded(decoded: &Decoded) {
     let mut wire = Vec::new();
     encode_chunk(&mut wire, &decoded.data);
     wire.extend_from_slice(b"0\r\n");
@@ -66,18 +66,18 @@ fn check_again(decoded: &Decoded) {
     assert_eq!(again.end, Ok(Some(wire.len())));
 }
 
-/// A server acts on a body exactly if the decoder finds it whole and it is within the limits.
+/// Checks that a server accepts a body exactly if it is complete and within the limits.
 fn check_request(wire: &[u8], decoded: &Decoded) {
     let mut reader = RequestReader::new(limits());
     reader.receive(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
-    assert!(matches!(reader.next_event(), Ok(Event::Head(_))));
+    assert!(matches!(reader.next_event(), Ok(RequestEvent::Head(_))));
     reader.receive(wire);
     reader.receive_eof();
     let outcome = reader.next_event();
     let fits = decoded.data.len() <= limits().max_body;
     match decoded.end {
         Ok(Some(used)) if fits && used <= limits().max_drain => {
-            assert_eq!(outcome, Ok(Event::Body(decoded.data.clone())));
+            assert_eq!(outcome, Ok(RequestEvent::Body(decoded.data.clone())));
             assert_eq!(reader.rest(), wire.get(used..).unwrap_or_default());
         }
         _ if !fits || wire.len() > limits().max_drain => {

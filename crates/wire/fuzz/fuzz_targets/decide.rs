@@ -1,6 +1,6 @@
-//! The shim's decision: where a call runs, for any argument list in a place full of links.
+//! The shim's decision about any argument list, in a file system with many links.
 //!
-//! An input is NUL-separated, as argument lists cannot be otherwise: tool, directory, arguments.
+//! An input is the tool, the directory and the arguments, separated by NUL.
 
 #![no_main]
 
@@ -9,7 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use aifo_decide::{
-    Call, Decision, NoRuntime, Program, Reason, Settings, Smart, Toggle, World, decide,
+    Decision, FileFacts, Program, Reason, RuntimeNotFound, Settings, SmartToggles, Toggle,
+    ToolCall, decide,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -18,21 +19,21 @@ fuzz_target!(|data: &[u8]| {
     let tool = words.next().unwrap_or_default();
     let cwd = Path::new("/").join(OsStr::from_bytes(words.next().unwrap_or_default()));
     let mut args: Vec<Vec<u8>> = words.map(<[u8]>::to_vec).collect();
-    let smart = Smart::from_toggles(Toggle::On, Toggle::On, Toggle::On);
+    let smart = SmartToggles::from_toggles(Toggle::On, Toggle::On, Toggle::On);
     let settings = Settings { smart, ..Settings::default() };
-    let decided = decide(&Call { tool, args: &args, cwd: &cwd }, &settings, &Links);
+    let decided = decide(&ToolCall { tool, args: &args, cwd: &cwd }, &settings, &Links);
     check(tool, &decided);
     if program(&decided).is_some() {
         args.push(b"--more".to_vec());
-        let again = decide(&Call { tool, args: &args, cwd: &cwd }, &settings, &Links);
-        assert_eq!(decided, again, "behind the program all is the program's");
+        let again = decide(&ToolCall { tool, args: &args, cwd: &cwd }, &settings, &Links);
+        assert_eq!(decided, again, "arguments after the program do not matter");
     }
 });
 
-/// What is in the workspace never runs locally, and what is not never elsewhere.
-fn check(tool: &[u8], decided: &Result<Decision, NoRuntime>) {
+/// Checks that workspace programs never run locally, and that all others do.
+fn check(tool: &[u8], decided: &Result<Decision, RuntimeNotFound>) {
     let Ok(decision) = decided else { return };
-    let line = decision.line(tool);
+    let line = decision.log_line(tool);
     assert!(line.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "one line of text: {line}");
     match decision {
         Decision::Local(local) => {
@@ -47,11 +48,11 @@ fn check(tool: &[u8], decided: &Result<Decision, NoRuntime>) {
         }
         Decision::Proxy(proxy) => match proxy.reason {
             Reason::OutsideWorkspace | Reason::PythonModule | Reason::NotifyTool => {
-                panic!("no reason for a sidecar: {line}");
+                panic!("not a reason for a sidecar: {line}");
             }
-            Reason::InsideWorkspace => assert!(spelled_inside(proxy.program.as_ref()), "{line}"),
+            Reason::InsideWorkspace => assert!(lexically_inside(proxy.program.as_ref()), "{line}"),
             Reason::LinkIntoWorkspace => {
-                assert!(!spelled_inside(proxy.program.as_ref()), "{line}");
+                assert!(!lexically_inside(proxy.program.as_ref()), "{line}");
             }
             _ => assert_eq!(proxy.program, None, "{line}"),
         },
@@ -59,7 +60,7 @@ fn check(tool: &[u8], decided: &Result<Decision, NoRuntime>) {
     }
 }
 
-fn program(decided: &Result<Decision, NoRuntime>) -> Option<&Program> {
+fn program(decided: &Result<Decision, RuntimeNotFound>) -> Option<&Program> {
     match decided {
         Ok(Decision::Local(local)) => Some(&local.program),
         Ok(Decision::Proxy(proxy)) => proxy.program.as_ref(),
@@ -67,11 +68,11 @@ fn program(decided: &Result<Decision, NoRuntime>) -> Option<&Program> {
     }
 }
 
-fn spelled_inside(program: Option<&Program>) -> bool {
+fn lexically_inside(program: Option<&Program>) -> bool {
     matches!(program, Some(Program::Path(path)) if path.starts_with(WORKSPACE))
 }
 
-/// By its spelling, or by where its links lead.
+/// Returns whether the lexical or the real path is in the workspace.
 fn is_inside(path: &Path) -> bool {
     let real = Links.real_path(path);
     path.starts_with(WORKSPACE) || real.is_some_and(|real| real.starts_with(WORKSPACE))
@@ -79,7 +80,7 @@ fn is_inside(path: &Path) -> bool {
 
 const WORKSPACE: &str = "/workspace";
 
-/// A file system in which every path leads somewhere, but for loops.
+/// A file system in which every path exists, except in loops of links.
 struct Links;
 
 const LINKS: &[(&str, &str)] = &[
@@ -94,12 +95,12 @@ const LINKS: &[(&str, &str)] = &[
     ("/usr/local/bin/aider", "/opt/venv/bin/aider"),
 ];
 
-impl World for Links {
+impl FileFacts for Links {
     fn real_path(&self, path: &Path) -> Option<PathBuf> {
         let mut real = PathBuf::from("/");
         let mut rest: Vec<PathBuf> = path.components().rev().map(own).collect();
-        // As many links as the kernel follows.
-        let mut patience = 40;
+        // The kernel's limit.
+        let mut links_left = 40;
         while let Some(component) = rest.pop() {
             match component.components().next()? {
                 Component::RootDir => real = PathBuf::from("/"),
@@ -108,8 +109,8 @@ impl World for Links {
                 Component::CurDir | Component::Prefix(_) => {}
             }
             if let Some((_, target)) = LINKS.iter().find(|(link, _)| real == Path::new(link)) {
-                patience -= 1;
-                if patience == 0 {
+                links_left -= 1;
+                if links_left == 0 {
                     return None;
                 }
                 rest.extend(Path::new(target).components().rev().map(own));
@@ -121,12 +122,12 @@ impl World for Links {
     fn is_file(&self, path: &Path) -> bool {
         ["/opt/venv", "/opt/own", "/workspace/.venv"]
             .iter()
-            .any(|folder| path == Path::new(folder).join("pyvenv.cfg"))
+            .any(|dir| path == Path::new(dir).join("pyvenv.cfg"))
     }
 
     fn is_executable(&self, path: &Path) -> bool {
         let name = path.file_name().map(OsStr::as_bytes).unwrap_or_default();
-        path.parent().is_some_and(|folder| folder.ends_with("bin"))
+        path.parent().is_some_and(|dir| dir.ends_with("bin"))
             && (name == b"node" || name.starts_with(b"python3"))
     }
 }

@@ -1,4 +1,4 @@
-//! Frames, as a runner's peer and as a client's peer reads them.
+//! Frames of control and client connections.
 
 #![no_main]
 
@@ -8,12 +8,12 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let input = Input::parse(data);
-    let control = input.story(|pieces| read(FrameReader::new(), MAX_START, pieces));
-    let client = input.story(|pieces| read(FrameReader::of_client(), MAX_PAYLOAD, pieces));
+    let control = input.check_splits(|pieces| read(FrameReader::new(), MAX_START, pieces));
+    let client = input.check_splits(|pieces| read(FrameReader::for_client(), MAX_PAYLOAD, pieces));
     check_of_client(&control, &client);
 });
 
-/// All frames, encoded anew, and how the stream ended: within a frame or not, or by an error.
+/// All frames, re-encoded, and whether the stream ended within a frame, or the error.
 type Frames = (Vec<Vec<u8>>, Result<bool, FrameError>);
 
 fn read(
@@ -26,20 +26,20 @@ fn read(
         reader.receive(piece);
         loop {
             match reader.next_frame() {
-                Ok(Some(frame)) => frames.push(encode_again(&frame)),
+                Ok(Some(frame)) => frames.push(reencode(&frame)),
                 Ok(None) => break,
                 Err(error) => {
-                    assert_eq!(reader.next_frame(), Err(error), "errors stay");
+                    assert_eq!(reader.next_frame(), Err(error), "repeated error");
                     return (frames, Err(error));
                 }
             }
         }
-        assert!(reader.buffer().len() < HEAD_LEN + max_payload, "less than one frame is held");
+        assert!(reader.buffer().len() < HEAD_LEN + max_payload, "less than a frame is buffered");
     }
     (frames, Ok(reader.is_within_frame()))
 }
 
-/// A client's bytes mean the same, up to a `Start` that is longer than it may be there.
+/// Both readers return the same, except for a `Start` that is too long for a client connection.
 fn check_of_client(control: &Frames, client: &Frames) {
     match client.1 {
         Err(FrameError::TooLong { kind: FrameKind::Start, .. }) => {
@@ -49,8 +49,8 @@ fn check_of_client(control: &Frames, client: &Frames) {
     }
 }
 
-/// A frame that was understood is understood alike when it is written anew.
-fn encode_again(frame: &Frame<'_>) -> Vec<u8> {
+/// Re-encodes a frame and checks that it is decoded as the same frame.
+fn reencode(frame: &Frame<'_>) -> Vec<u8> {
     let mut wire = Vec::new();
     frame.encode(&mut wire);
     assert!(wire.len() <= HEAD_LEN + MAX_START);

@@ -2,23 +2,23 @@
 
 #![no_main]
 
-use aifo_wire::{Invocation, MAX_CHARACTERS, MAX_RESOURCE, Stdio};
+use aifo_wire::{Invocation, MAX_CONTROL_CHARACTERS, MAX_RESOURCE, Stdio};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|body: &[u8]| {
     let Ok(invocation) = Invocation::parse(body) else { return };
     let mut again = Vec::new();
     invocation.encode(&mut again);
-    assert_eq!(again, body, "there is one way to write it");
+    assert_eq!(again, body, "the encoding is unique");
     check_ranges(&invocation);
     if let Some((_, beginning)) = body.split_last() {
-        assert!(Invocation::parse(beginning).is_err(), "a byte too few");
+        assert!(Invocation::parse(beginning).is_err(), "truncated by a byte");
     }
     again.push(0);
-    assert!(Invocation::parse(&again).is_err(), "a byte too many");
+    assert!(Invocation::parse(&again).is_err(), "a trailing byte");
 });
 
-/// Whoever starts a tool may rely on these.
+/// Checks the ranges on which the code that starts tools relies.
 fn check_ranges(invocation: &Invocation) {
     assert!(!invocation.argv.is_empty());
     let strings = invocation.argv.iter().chain(&invocation.cwd).chain(&invocation.environment);
@@ -36,6 +36,6 @@ fn check_ranges(invocation: &Invocation) {
     let has_terminal = invocation.stdio.contains(&Stdio::Terminal);
     assert_eq!(has_terminal, invocation.terminal.is_some());
     if let Some(terminal) = &invocation.terminal {
-        assert!(terminal.modes.characters.len() <= MAX_CHARACTERS);
+        assert!(terminal.modes.characters.len() <= MAX_CONTROL_CHARACTERS);
     }
 }

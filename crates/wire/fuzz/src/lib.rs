@@ -1,19 +1,18 @@
-//! What the targets share: inputs that say where they are cut, and limits that a fuzzer reaches.
+//! Shared code of the fuzz targets: inputs with their splits, and small limits.
 //!
-//! In scope: reading an input, delivering its bytes whole and in pieces, comparing what was
-//! understood. Out of scope: what must hold beyond that, which each target says for its decoder.
+//! In scope: parsing an input, delivering its bytes whole and in pieces, comparing the results. Out
+//! of scope: the properties of each decoder, which its target checks.
 //!
-//! Architecture invariant: like the codecs, the targets compute and do nothing else, but for the one
-//! that is about a real tree.
+//! Architecture invariant: the targets perform no I/O, except the one for a real directory tree.
 
 use std::fmt::Debug;
 
 use aifo_wire::Limits;
 
-/// Bytes of a peer, and how they are cut on their way.
+/// A peer's bytes and how to split them.
 ///
-/// An input is `count u8`, so many piece lengths of one byte each, then the bytes. An input of a
-/// zero and a transcript is that transcript whole, which is what the seeds are.
+/// An input is `count u8`, that many piece lengths of one byte each, then the bytes. The seeds are a
+/// zero and a transcript, which is delivered whole.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     lengths: &'a [u8],
@@ -22,14 +21,14 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Reads an input; every one is good for something.
+    /// Parses an input; every input is valid.
     pub fn parse(data: &'a [u8]) -> Self {
         let (count, rest) = data.split_first().unwrap_or((&0, &[]));
-        let (lengths, wire) = rest.split_at(usize::from(*count).min(MAX_CUTS).min(rest.len()));
+        let (lengths, wire) = rest.split_at(usize::from(*count).min(MAX_LENGTHS).min(rest.len()));
         Input { lengths, wire }
     }
 
-    /// The bytes in pieces of the given lengths, over and over; whole if there are none.
+    /// Splits the bytes into pieces of the given lengths, repeated as needed; whole if there are none.
     fn pieces(&self) -> impl Iterator<Item = &'a [u8]> {
         let mut rest = self.wire;
         let mut lengths = self.lengths.iter().cycle();
@@ -41,23 +40,23 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// Tells the bytes' story whole and in pieces; asserts that the two are one, and returns it.
+    /// Decodes the bytes whole and in pieces, asserts equal results and returns them.
     #[track_caller]
-    pub fn story<T: Debug + PartialEq>(
+    pub fn check_splits<T: Debug + PartialEq>(
         &self,
-        tell: impl Fn(&mut dyn Iterator<Item = &'a [u8]>) -> T,
+        decode: impl Fn(&mut dyn Iterator<Item = &'a [u8]>) -> T,
     ) -> T {
-        let whole = tell(&mut std::iter::once(self.wire).filter(|wire| !wire.is_empty()));
-        let pieces = tell(&mut self.pieces());
-        assert_eq!(whole, pieces, "cuts change nothing: {:?}", self.lengths);
+        let whole = decode(&mut std::iter::once(self.wire).filter(|wire| !wire.is_empty()));
+        let pieces = decode(&mut self.pieces());
+        assert_eq!(whole, pieces, "split at {:?}", self.lengths);
         whole
     }
 }
 
-/// More cuts than these tell nothing new.
-const MAX_CUTS: usize = 8;
+/// More lengths find nothing new.
+const MAX_LENGTHS: usize = 8;
 
-/// Limits of a size that inputs of a few hundred bytes run into.
+/// Limits that inputs of a few hundred bytes exceed.
 pub fn limits() -> Limits {
     Limits {
         max_headers: 8,

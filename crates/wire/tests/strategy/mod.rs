@@ -1,13 +1,15 @@
-//! What the properties are told of: exec ids, invocations of every shape, and how bytes are cut.
+//! Generators for property tests: exec ids, invocations and splits.
 
 use aifo_types::{ExecId, TerminalModes, WindowSize};
-use aifo_wire::{Invocation, MAX_CHARACTERS, MAX_RESOURCE, SoftLimit, Stdio, Terminal};
+use aifo_wire::{
+    Invocation, MAX_CONTROL_CHARACTERS, MAX_RESOURCE, SoftLimit, Stdio, TerminalSettings,
+};
 use proptest::array::{uniform3, uniform4};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-/// Cuts `bytes` into pieces of the given lengths, over and over.
+/// Splits `bytes` into pieces of the given lengths, repeated as needed.
 pub(crate) fn pieces<'a>(bytes: &'a [u8], lengths: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
     let mut rest = bytes;
     lengths.iter().cycle().map_while(move |len| {
@@ -21,7 +23,7 @@ pub(crate) fn exec_id() -> impl Strategy<Value = ExecId> {
     "[A-Za-z0-9._-]{1,64}".prop_map(|id| ExecId::parse(id.as_bytes()).unwrap())
 }
 
-/// Bytes that the kernel takes as a string.
+/// Bytes without NUL.
 pub(crate) fn c_string() -> impl Strategy<Value = Vec<u8>> {
     vec(1..=255u8, 0..40)
 }
@@ -37,9 +39,9 @@ pub(crate) fn invocation() -> impl Strategy<Value = Invocation> {
     )
 }
 
-/// What three standard descriptors can be together.
+/// Valid combinations of the standard descriptors.
 pub(crate) fn stdio() -> impl Strategy<Value = [Stdio; 3]> {
-    uniform3(0..=5u8).prop_filter_map("the same as nothing", |codes| {
+    uniform3(0..=5u8).prop_filter_map("only stderr may be `Same`", |codes| {
         let stdio = codes.map(|code| Stdio::from_code(code).unwrap());
         (!stdio[..2].contains(&Stdio::Same)).then_some(stdio)
     })
@@ -65,10 +67,10 @@ fn limits() -> impl Strategy<Value = Vec<SoftLimit>> {
     vec(limit, 0..=usize::from(MAX_RESOURCE) + 1)
 }
 
-fn terminal() -> impl Strategy<Value = Terminal> {
-    let characters = vec(any::<u8>(), 0..=MAX_CHARACTERS);
+fn terminal() -> impl Strategy<Value = TerminalSettings> {
+    let characters = vec(any::<u8>(), 0..=MAX_CONTROL_CHARACTERS);
     let parts = (window_size(), uniform4(any::<u32>()), characters);
-    parts.prop_map(|(size, [input, output, control, local], characters)| Terminal {
+    parts.prop_map(|(size, [input, output, control, local], characters)| TerminalSettings {
         size,
         modes: TerminalModes { input, output, control, local, characters },
     })

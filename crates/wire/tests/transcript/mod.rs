@@ -1,12 +1,12 @@
-//! Reading the golden transcripts.
+//! Reads the golden transcripts, `tests/transcripts/*.wire`.
 //!
-//! `tests/transcripts/*.wire`: `> bytes` is sent by the client, `< bytes` by the server, escaped as
-//! in a Rust byte string; lines of one direction belong together, `#` is a comment. `{token}` stands
-//! for the session's, `{any N}` for N bytes of any value, which here are zeros.
+//! The client sends the lines `> bytes`, the server `< bytes`, escaped as in a Rust byte string;
+//! `#` starts a comment. `{token}` is the session's token and `{any N}` is N bytes of any value,
+//! here zeros.
 
 use std::path::Path;
 
-/// All that went in each direction.
+/// The bytes in each direction.
 pub(crate) struct Transcript {
     /// The file's name, without its extension.
     pub(crate) name: String,
@@ -14,9 +14,9 @@ pub(crate) struct Transcript {
     pub(crate) received: Vec<u8>,
 }
 
-/// Every transcript of a folder, in order of their names.
-pub(crate) fn read_all(folder: &Path) -> Vec<Transcript> {
-    let entries = std::fs::read_dir(folder).unwrap();
+/// Reads all transcripts of a directory, sorted by name.
+pub(crate) fn read_all(directory: &Path) -> Vec<Transcript> {
+    let entries = std::fs::read_dir(directory).unwrap();
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|e| e == "wire"));
     paths.sort();
@@ -37,12 +37,12 @@ fn read(path: &Path) -> Transcript {
     Transcript { name, sent, received }
 }
 
-/// Puts zeros in the place of every `{any N}`.
+/// Replaces every `{any N}` by zeros.
 fn fill(line: &str) -> String {
     let mut parts = line.split("{any ");
     let mut filled = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let (count, rest) = part.split_once('}').expect("the end of a wildcard");
+        let (count, rest) = part.split_once('}').expect("a closing brace");
         filled.push_str(&"\\0".repeat(count.parse().expect("a number of bytes")));
         filled.push_str(rest);
     }

@@ -1,4 +1,4 @@
-//! Arguments, byte for byte, and the name a tool is called by.
+//! Arguments, byte for byte, and the tool's name.
 
 use std::ffi::OsString;
 
@@ -29,7 +29,7 @@ pub(crate) fn calls() -> Vec<Invocation> {
         args("10,000 empty ones", vec![OsString::new(); 10_000]),
         args("800 KiB in all", vec![bytes(vec![b'z'; 100 << 10]); 8]),
         Invocation::fake("the name typed", ["argv0"]),
-        Invocation::new("the name typed, told by a shell", SHELL, ["-c", "echo $0 $#"]),
+        Invocation::new("the name typed, printed by a shell", SHELL, ["-c", "echo $0 $#"]),
         Invocation::new("a shell's own", SHELL, ["-c", "echo \"$0\" \"$@\"", "me", "1", "2"]),
         Invocation::new("an option for its own version", FAKE, ["--version"]),
         Invocation::python("python's", "import sys; print(sys.argv, sys.orig_argv)"),

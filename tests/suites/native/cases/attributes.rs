@@ -1,4 +1,4 @@
-//! What a process inherits beside its descriptors: the mask for new files, limits, niceness.
+//! Inherited process attributes beside descriptors: umask, limits, nice value.
 
 use crate::invocation::Invocation;
 
@@ -7,7 +7,7 @@ pub(crate) fn calls() -> Vec<Invocation> {
     let mask = |mask: &str| {
         Invocation::shell(format!("umask {mask}"), make).after(&format!("umask {mask}"))
     };
-    // By the letter that `ulimit` has for it.
+    // By its letter in `ulimit`.
     let limit = |name: &str, letter: &str, value: &str| {
         let call = Invocation::shell(format!("soft limit {name}"), format!("ulimit -S -{letter}"));
         call.after(&format!("ulimit -S -{letter} {value}"))

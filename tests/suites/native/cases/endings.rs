@@ -1,8 +1,8 @@
-//! How tools end: by a code, by a signal, or before they begin.
+//! Endings of tools: exit codes, signals, and failed starts.
 
 use crate::invocation::{Invocation, NO_INTERPRETER, NOT_EXECUTABLE};
 
-/// Those that mean something somewhere, and the limits.
+/// Codes with a meaning, and the limits.
 const CODES: &[u8] =
     &[0, 1, 2, 3, 42, 64, 86, 99, 101, 124, 125, 126, 127, 128, 129, 130, 137, 143, 200, 254, 255];
 
@@ -20,7 +20,7 @@ pub(crate) fn exit_codes() -> Vec<Invocation> {
     calls
 }
 
-/// Each signal whose default is to end a process, but the two that belong to the C library.
+/// Each signal that ends a process by default, except the C library's two.
 const DEADLY: &[u8] = &[
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 24, 25, 26, 27, 29, 30, 31, 34, 35, 50,
     64,

@@ -1,4 +1,4 @@
-//! Where a tool runs, and which variables say how.
+//! A tool's directory and its environment.
 
 use std::ffi::OsString;
 
@@ -14,12 +14,12 @@ pub(crate) fn calls() -> Vec<Invocation> {
         named(&format!("{name} is {value:?}"), name, value.into())
     };
     vec![
-        // Places.
+        // Directories.
         Invocation::shell("where it is called", place),
-        Invocation::shell("a folder below", place).after("mkdir -p a/b/c; cd a/b/c"),
-        Invocation::shell("a folder by a link", place)
+        Invocation::shell("a directory below", place).after("mkdir -p a/b/c; cd a/b/c"),
+        Invocation::shell("a directory by a link", place)
             .after("mkdir real; ln -s real link; cd link"),
-        Invocation::shell("a folder behind a link, by its real path", place)
+        Invocation::shell("a directory behind a link, by its real path", place)
             .after("mkdir real; ln -s real link; cd -P link"),
         Invocation::shell("a link to elsewhere and back", "ls; cd ..; ls link")
             .after("mkdir -p real/sub; ln -s real/sub link; cd link"),

@@ -1,8 +1,8 @@
-//! What a tool starts, and what starts a tool.
+//! Children of tools, and callers of tools.
 
 use crate::invocation::{Invocation, SHELL};
 
-/// A child in the background that writes a file once it is allowed to.
+/// A background child that writes a file when allowed.
 const LEAVES: &str = "{ while [ ! -e go ]; do sleep 0.02; done; echo late > made; } \
     > /dev/null 2>&1 < /dev/null & echo left";
 
@@ -28,7 +28,7 @@ pub(crate) fn calls() -> Vec<Invocation> {
             "require('child_process').exec('echo child; exit 5', (e, out) \
              => console.log(e.code, out))",
         ),
-        // Who calls.
+        // Callers.
         hello("from the background").caller("\"$@\" & wait $!; echo $?"),
         Invocation::new("reading in the background", SHELL, ["-c", "cat; echo end"])
             .caller("\"$@\" & wait $!"),

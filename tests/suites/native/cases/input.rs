@@ -1,22 +1,22 @@
-//! What a tool reads, from whatever the caller has as its standard input.
+//! Input of a tool, for every kind of stdin of its caller.
 
 use crate::invocation::Step::{Close, Expect, Feed};
 use crate::invocation::{Invocation, Output, SHELL, Stdin};
 
-/// Tells what reading stdin and writing to it come to, without a word on any output.
+/// Reports the result of reading from and writing to stdin, without output.
 const TRY_STDIN: &str = "\
     read=$(dd of=/dev/null count=1 status=none 2>&1 | sed 's/.*: //'); echo written > text; \
     write=$(dd if=text status=none 2>&1 1>&0 | sed 's/.*: //'); \
     echo \"read $read\" > report; echo \"write $write\" >> report";
 
-/// Reads the last line first, if it can.
+/// Reads the last line first, if it can seek.
 const SEARCH: &str = "import os\n\
     try: seek = os.lseek(0, -6, os.SEEK_END)\n\
     except OSError as e: seek = e.strerror\n\
     print('seek', seek, file=open('report', 'w'))\n\
     print(os.read(0, 100)[-6:])";
 
-/// More than a pipe and any credit hold, and no two lines of it are the same.
+/// More than a pipe and any window hold; all lines differ.
 fn large() -> Vec<u8> {
     (0..200_000).map(|line| format!("line {line}\n")).collect::<String>().into_bytes()
 }
@@ -54,7 +54,7 @@ pub(crate) fn calls() -> Vec<Invocation> {
         Invocation::shell("its end while the tool works on", "cat; echo after the end; exit 5")
             .stdin(Stdin::Open)
             .steps([Feed("fed\n"), Expect("fed\n"), Close]),
-        // What a shell gives.
+        // Shells.
         Invocation::cat("a pipeline").caller("echo from a pipe | \"$@\" | tr a-z A-Z"),
         Invocation::cat("a long pipeline").caller("seq 100000 | \"$@\" | \"$@\" | md5sum"),
         Invocation::cat("a here document").caller("\"$@\" <<END\none\n$((1 + 1))\nEND"),
@@ -107,7 +107,7 @@ pub(crate) fn calls() -> Vec<Invocation> {
             .redirected("<&-")
             .file("in", "opened\n"),
         Invocation::shell("none at all, to be read", TRY_STDIN).redirected("<&-"),
-        // A writer that learns that nobody reads.
+        // A writer that learns that its reader is gone.
         Invocation::shell(
             "closed by the tool, which lives on",
             "read -r line; exec <&-; while [ ! -s status ]; do sleep 0.02; done; \
@@ -122,7 +122,7 @@ pub(crate) fn calls() -> Vec<Invocation> {
     ]
 }
 
-/// A shared file offset: what one does not read, the next one finds.
+/// Shared file offsets: the next reader gets the bytes that the first did not read.
 pub(crate) fn rests() -> Vec<Invocation> {
     let lines = "one\ntwo\nthree\nfour\n";
     let shared = |name: &str, tool: &str, file: &str| {

@@ -1,4 +1,4 @@
-//! What a tool writes, to whatever the caller has as its standard outputs.
+//! Output of a tool, for every kind of stdout and stderr of its caller.
 
 use crate::invocation::{Invocation, Output, SHELL};
 
@@ -11,7 +11,7 @@ fn words(name: &str) -> Invocation {
     Invocation::shell(name, "echo out; echo err >&2; echo again; exit 3")
 }
 
-/// Writes the middle once more, if it can go back there.
+/// Overwrites the middle, if it can seek.
 const SEARCH: &str = "import os\n\
     os.write(1, b'12345678')\n\
     try:\n \
@@ -24,7 +24,7 @@ pub(crate) fn calls() -> Vec<Invocation> {
     let paused = "echo a; sleep 0.1; echo b >&2; sleep 0.1; echo c; sleep 0.1; echo d >&2";
     let both_large = "import os\nfor n in range(100):\n os.write(1, \
              b'o' * 20000)\n os.write(2, b'e' * 20000)";
-    // What is written there cannot be known to the tool: the caller's own file is at the other end.
+    // The tool cannot notice write errors: the caller's file is at the other end.
     let careless = "import os\ntry: os.write(1, b'x' * 10)\nexcept OSError: pass\nos._exit(4)";
     vec![
         // Pipes.
@@ -100,15 +100,15 @@ pub(crate) fn calls() -> Vec<Invocation> {
     ]
 }
 
-/// Readers that do not wait for the end.
+/// Readers that close early.
 pub(crate) fn early_ends() -> Vec<Invocation> {
-    // The pipeline's end is its last command's; the tool's own stands in a file.
+    // The pipeline's status is its last command's; a file has the tool's.
     let head = |call: Invocation| call.caller("{ \"$@\"; echo $? > status; } | head -n 1");
     let for_ever = "while :; do echo y; done";
     vec![
         head(Invocation::shell("of a shell", for_ever)),
         head(Invocation::fake("of what does not hear of it", ["emit", "8388608", "1"])).caller(
-            // It ignores SIGPIPE and tells what writing came to.
+            // Ignores SIGPIPE and reports the write error.
             "{ \"$@\" 2> /dev/null; echo $? > status; } | head -c 100 | md5sum",
         ),
         head(Invocation::new("of cat", SHELL, ["-c", "exec cat /dev/zero"]))

@@ -1,4 +1,4 @@
-//! Everything that a program can find out about itself, from callers of many kinds.
+//! Everything that a program can detect about itself, from callers of many kinds.
 
 use crate::invocation::{Invocation, Output, Stdin};
 
@@ -17,7 +17,7 @@ pub(crate) fn calls() -> Vec<Invocation> {
         report("closed").redirected("<&- >&- 2>&-"),
         report("sockets").stdin(Stdin::Socket(Vec::new())).output(Output::Sockets),
         report("a terminal")
-            // Of the suite's own descriptors a terminal's are inherited, too.
+            // The suite's own terminal descriptors are inherited, too.
             .caller("\"$@\" 3>&- 4>&- 5>&- 6>&- 7>&- 8>&-; exit")
             .output(Output::Terminal),
         report("signals ignored").after("trap '' HUP INT QUIT USR1 PIPE CHLD 40"),

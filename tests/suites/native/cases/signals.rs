@@ -1,9 +1,9 @@
-//! Signals that a call is sent while it runs.
+//! Signals to a running call.
 
 use crate::invocation::Step::{Expect, Signal, Stopped};
 use crate::invocation::{Invocation, Stdin};
 
-/// What ends a shell that waits: the signal and the name it has here.
+/// The signals that end a waiting shell, with their names.
 const SENT: &[(i32, &str)] = &[
     (1, "HUP"),
     (2, "INT"),
@@ -19,7 +19,7 @@ const SENT: &[(i32, &str)] = &[
     (64, "the last of real time"),
 ];
 
-/// Says that it is there and waits. It has no child that could be hit as well.
+/// Prints `ready` and waits, without children that could get the signal.
 const WAIT: &str = "echo ready; while :; do :; done";
 
 pub(crate) fn calls() -> Vec<Invocation> {
@@ -50,7 +50,7 @@ pub(crate) fn calls() -> Vec<Invocation> {
     let window = format!("trap 'echo resized; exit 8' WINCH; {WAIT}");
     let resumed = format!("trap 'echo resumed; exit 9' CONT; {WAIT}");
     let carries_on = format!("trap 'echo carried on; exit 10' USR1; {WAIT}");
-    // Its child tells what came to it as well, if anything did before the tool itself went on.
+    // The child reports the signals that it got before the tool continued.
     let child = "trap 'touch over; wait; exit 12' USR1; \
         sh -c 'trap \"echo child hit > report; exit\" USR1; echo ready; \
         while [ ! -e over ]; do :; done; [ -e report ] || echo child spared > report' & \

@@ -1,7 +1,6 @@
-//! Calls from a terminal, and what is shown there.
+//! Calls on a terminal, and the terminal's output.
 //!
-//! Nothing is typed before the tool is there: what a terminal shows of that is a matter of who was
-//! first.
+//! Keys are typed only after the tool has started: otherwise the order of the echo is undetermined.
 
 use crate::invocation::Step::{Close, Expect, Feed, Signal};
 use crate::invocation::{Invocation, Output};

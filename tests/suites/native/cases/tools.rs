@@ -1,4 +1,4 @@
-//! Compilers, interpreters and build tools at their usual work.
+//! Compilers, interpreters and build tools in common use.
 
 use crate::invocation::Invocation;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn story(files: ServedBy, terminal: ServedBy) -> Story {
+fn story(files: MethodServer, terminal: MethodServer) -> Story {
     let mut story = Story::new(RelayConfig { files, terminal, ..RelayConfig::default() });
     let capabilities =
         json!({"fs": {"readTextFile": true, "writeTextFile": false}, "terminal": true, "_meta": 1});
@@ -24,9 +24,12 @@ fn only_served_methods_are_declared() {
         received["params"]["clientCapabilities"].clone()
     };
     let expected = |read: bool, write: bool, terminal: bool| json!({"fs": {"readTextFile": read, "writeTextFile": write}, "terminal": terminal, "_meta": 1});
-    assert_eq!(declared(ServedBy::Host, ServedBy::Host), expected(true, true, true));
-    assert_eq!(declared(ServedBy::Editor, ServedBy::Editor), expected(true, false, true));
-    assert_eq!(declared(ServedBy::Neither, ServedBy::Neither), expected(false, false, false));
+    assert_eq!(declared(MethodServer::Host, MethodServer::Host), expected(true, true, true));
+    assert_eq!(declared(MethodServer::Editor, MethodServer::Editor), expected(true, false, true));
+    assert_eq!(
+        declared(MethodServer::Neither, MethodServer::Neither),
+        expected(false, false, false)
+    );
 }
 
 #[test]
@@ -48,7 +51,7 @@ fn version_1_is_offered_and_a_later_one_rejected() {
     assert_eq!(silent.agent().remove(0)["params"].get("protocolVersion"), None);
 
     let answered = |version: Value| {
-        let mut story = story(ServedBy::Neither, ServedBy::Neither);
+        let mut story = story(MethodServer::Neither, MethodServer::Neither);
         story.agent();
         story.agent_sends(json!({"id": 1, "result": {"protocolVersion": version}}));
         (story.editor().remove(0), story)
@@ -78,7 +81,7 @@ fn version_1_is_offered_and_a_later_one_rejected() {
 
 #[test]
 fn host_requests_are_reported_and_answered_once() {
-    let mut story = story(ServedBy::Host, ServedBy::Host);
+    let mut story = story(MethodServer::Host, MethodServer::Host);
     story.agent();
     let params = json!({"path": "/w/a", "sessionId": "s"});
     story.agent_sends(json!({"id": 4, "method": "fs/write_text_file", "params": params}));
@@ -101,7 +104,7 @@ fn host_requests_are_reported_and_answered_once() {
 
 #[test]
 fn a_served_terminal_is_text_for_the_editor() {
-    let mut story = story(ServedBy::Neither, ServedBy::Host);
+    let mut story = story(MethodServer::Neither, MethodServer::Host);
     story.prompt("p");
     story.agent();
     story.editor();
@@ -146,7 +149,7 @@ fn a_served_terminal_is_text_for_the_editor() {
 
 #[test]
 fn editor_requests_are_forwarded_and_unserved_ones_rejected() {
-    let mut story = story(ServedBy::Editor, ServedBy::Neither);
+    let mut story = story(MethodServer::Editor, MethodServer::Neither);
     story.agent();
     let methods = [
         "fs/read_text_file",

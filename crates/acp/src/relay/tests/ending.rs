@@ -5,7 +5,7 @@ use super::*;
 /// A turn with a queued prompt, another request of the editor, and three of the agent: a permission
 /// request to decide, one at the editor, one to serve.
 fn busy_story() -> Story {
-    let mut story = Story::new(RelayConfig { files: ServedBy::Host, ..RelayConfig::default() });
+    let mut story = Story::new(RelayConfig { files: MethodServer::Host, ..RelayConfig::default() });
     story.prompt("p");
     story.prompt("q");
     story.editor_sends(
@@ -107,7 +107,7 @@ fn an_agent_that_does_not_answer_is_released_after_the_grace_period() {
 /// Between turns: a permission request to decide, one at the editor, a file request to serve, and
 /// another request at the editor.
 fn idle_story() -> Story {
-    let mut story = Story::new(RelayConfig { files: ServedBy::Host, ..RelayConfig::default() });
+    let mut story = Story::new(RelayConfig { files: MethodServer::Host, ..RelayConfig::default() });
     for number in [7, 8] {
         story.ask_permission(number);
     }

@@ -281,7 +281,7 @@ fn a_flood_of_requests_answered_by_the_relay_is_held_back() {
     let config = RelayConfig {
         backlog: 1000,
         limits,
-        terminal: ServedBy::Neither,
+        terminal: MethodServer::Neither,
         ..RelayConfig::default()
     };
     let mut story = Story::new(config);
@@ -303,7 +303,7 @@ fn a_flood_of_requests_answered_by_the_relay_is_held_back() {
 #[test]
 fn paths_are_mapped_in_every_message() {
     let map = PathMap::default().map_directory("/h", "/i");
-    let config = RelayConfig { map, files: ServedBy::Editor, ..RelayConfig::default() };
+    let config = RelayConfig { map, files: MethodServer::Editor, ..RelayConfig::default() };
     let mut story = Story::new(config);
     let init = json!({"clientCapabilities": {"fs": {"readTextFile": true}}});
     story.editor_sends(json!({"id": 0, "method": "initialize", "params": init}));

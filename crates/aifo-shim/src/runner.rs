@@ -1,0 +1,241 @@
+//! `aifo-runner`: the command line of the exec server in a sidecar (`spec/runner.md`).
+//!
+//! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH] [--write
+//! PATH].. [--writable PATH].. [--isolate-network SUBNET]..` gets its control connection as stdin or connects
+//! itself; `aifo-runner watch` waits for the launcher to exit.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use aifo_process::{Confinement, confine, set_parent_death_signal, take_fd};
+use aifo_runner::{ControlTransport, GUARDED_BY, Owner};
+use aifo_types::{Signal, Subnet};
+use nix::unistd::{AccessFlags, Pid, access};
+
+use crate::log;
+use crate::shim_exit::ShimExit;
+
+pub(crate) fn run(args: &[OsString]) -> ShimExit {
+    let Some((role, words)) = args.split_first() else { return usage() };
+    let ended = match role.to_str() {
+        Some("guard") => match Options::parse(words) {
+            // The guard starts a runner with the same options, which could not connect a second
+            // time.
+            Some(Options { source: ControlSource::Connect(_), .. }) | None => return usage(),
+            Some(options) => options.control().and_then(|it| aifo_runner::guard(it, words)),
+        },
+        Some("monitor") => take_fd(0).and_then(aifo_runner::monitor),
+        Some("chown") => match parse_chown(words) {
+            Some((owner, paths)) => aifo_runner::chown_tree(owner, &paths),
+            None => return usage(),
+        },
+        Some("serve") => match Options::parse(words) {
+            Some(options) => {
+                if let Some(path) = options.not_writable() {
+                    log::line(format_args!("runner: not writable: {}", path.display()));
+                    return ShimExit::Code(NOT_WRITABLE);
+                }
+                serve(&options)
+            }
+            None => return usage(),
+        },
+        Some("watch") if words.is_empty() => take_fd(0).and_then(aifo_runner::watch_launcher),
+        Some("unlink") if words.is_empty() => aifo_runner::unlink_executable(),
+        _ => return usage(),
+    };
+    match ended {
+        Ok(()) => ShimExit::Code(0),
+        Err(error) => {
+            log::line(format_args!("runner: {error}"));
+            ShimExit::Code(1)
+        }
+    }
+}
+
+/// Exit code if a `--writable` directory is not writable.
+const NOT_WRITABLE: u8 = 3;
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    /// The pid of the guard, with which this runner ends.
+    guard: Option<i32>,
+    source: ControlSource,
+    /// The confinement of tools, if they are confined.
+    confinement: Option<Confinement>,
+    /// Directories that must be writable.
+    writable: Vec<PathBuf>,
+    /// Subnets to isolate the network from.
+    network_pools: Vec<Subnet>,
+    lifetime: Lifetime,
+}
+
+/// Whether the runner's executable is temporary.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Lifetime {
+    #[default]
+    Installed,
+    /// It is removed after the start.
+    UntilStarted,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum ControlSource {
+    /// A socket as stdin.
+    #[default]
+    Inherited,
+    /// Stdin and stdout, which cannot pass descriptors.
+    Stream,
+    /// A listening socket at this path.
+    Connect(PathBuf),
+}
+
+impl Options {
+    fn parse(words: &[OsString]) -> Option<Self> {
+        let mut options = Options::default();
+        let mut words = words.iter();
+        while let Some(name) = words.next() {
+            if name == aifo_runner::STREAM {
+                options.source = ControlSource::Stream;
+                continue;
+            }
+            if name == aifo_runner::UNLINK {
+                options.lifetime = Lifetime::UntilStarted;
+                continue;
+            }
+            let value = words.next()?;
+            match name.to_str() {
+                Some(GUARDED_BY) => options.guard = Some(value.to_str()?.parse().ok()?),
+                Some(aifo_runner::CONNECT) => {
+                    options.source = ControlSource::Connect(PathBuf::from(value));
+                }
+                Some(aifo_runner::WRITE) => {
+                    let confinement = options.confinement.get_or_insert_default();
+                    confinement.writable.push(PathBuf::from(value));
+                }
+                Some(aifo_runner::WRITABLE) => options.writable.push(PathBuf::from(value)),
+                Some(aifo_runner::ISOLATE_NETWORK) => {
+                    options.network_pools.push(value.to_str()?.parse().ok()?);
+                }
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+
+    /// Returns the first directory that is not writable for this user.
+    fn not_writable(&self) -> Option<&PathBuf> {
+        let may = AccessFlags::W_OK | AccessFlags::X_OK;
+        self.writable.iter().find(|path| access(path.as_path(), may).is_err())
+    }
+
+    fn control(&self) -> io::Result<ControlTransport> {
+        match &self.source {
+            ControlSource::Inherited => Ok(ControlTransport::Socket(take_fd(0)?)),
+            ControlSource::Stream => {
+                Ok(ControlTransport::Stream { input: take_fd(0)?, output: take_fd(1)? })
+            }
+            ControlSource::Connect(path) => {
+                let connected = UnixStream::connect(path).map_err(|error| {
+                    let message = format!("cannot connect to '{}': {error}", path.display());
+                    io::Error::new(error.kind(), message)
+                })?;
+                Ok(ControlTransport::Socket(connected.into()))
+            }
+        }
+    }
+}
+
+fn serve(options: &Options) -> io::Result<()> {
+    // Before any other process runs here, and before the runner reports that it is ready.
+    if !options.network_pools.is_empty() {
+        aifo_runner::isolate_network(&options.network_pools)?;
+    }
+    let control = options.control()?;
+    if let Some(guard) = options.guard {
+        set_parent_death_signal(Pid::from_raw(guard), Signal::Term)?;
+    }
+    // Before any thread or tool exists, so that all are confined.
+    if let Some(confinement) = &options.confinement {
+        confine(confinement).map_err(io::Error::other)?;
+    }
+    if options.lifetime == Lifetime::UntilStarted {
+        // Only root may remove it; if this is not root, a root process does.
+        let _ = aifo_runner::unlink_executable();
+    }
+    aifo_runner::serve(control).map_err(io::Error::other)
+}
+
+fn parse_chown(words: &[OsString]) -> Option<(Owner, Vec<PathBuf>)> {
+    let (owner, paths) = words.split_first()?;
+    let (uid, gid) = owner.to_str()?.split_once(':')?;
+    let owner = Owner { uid: uid.parse().ok()?, gid: gid.parse().ok()? };
+    Some((owner, paths.iter().map(PathBuf::from).collect()))
+}
+
+fn usage() -> ShimExit {
+    log::line("aifo-runner is started by aifo-coder, with its control connection as stdin");
+    ShimExit::Code(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn options() {
+        let parse = |options: &[&str]| Options::parse(&words(options));
+        assert_eq!(parse(&[]), Some(Options::default()));
+        let guarded = parse(&[GUARDED_BY, "7", aifo_runner::WRITE, "/a", aifo_runner::WRITE, "/b"]);
+        let writable = vec![PathBuf::from("/a"), PathBuf::from("/b")];
+        let confinement = Some(Confinement { writable });
+        assert_eq!(guarded, Some(Options { guard: Some(7), confinement, ..Options::default() }));
+        let contained = parse(&[aifo_runner::CONNECT, "/c", aifo_runner::WRITABLE, "/d"]);
+        let (source, writable) = (ControlSource::Connect("/c".into()), vec![PathBuf::from("/d")]);
+        assert_eq!(contained, Some(Options { source, writable, ..Options::default() }));
+        let streamed = parse(&[aifo_runner::STREAM, GUARDED_BY, "7"]);
+        let (source, guard) = (ControlSource::Stream, Some(7));
+        assert_eq!(streamed, Some(Options { source, guard, ..Options::default() }));
+        let isolated = parse(&[
+            aifo_runner::ISOLATE_NETWORK,
+            "10.88.0.0/16",
+            aifo_runner::ISOLATE_NETWORK,
+            "10.89.0.0/16",
+        ]);
+        let pools = ["10.88.0.0/16", "10.89.0.0/16"].map(|pool| pool.parse().unwrap()).to_vec();
+        assert_eq!(isolated, Some(Options { network_pools: pools, ..Options::default() }));
+        assert_eq!(parse(&[aifo_runner::ISOLATE_NETWORK, "10.88.0.0"]), None);
+        let lifetime = Lifetime::UntilStarted;
+        let unlinked = Some(Options { lifetime, ..Options::default() });
+        assert_eq!(parse(&[aifo_runner::UNLINK]), unlinked);
+        for words in [&["--x", "1"][..], &[GUARDED_BY], &[GUARDED_BY, "x"], &[aifo_runner::CONNECT]]
+        {
+            assert_eq!(parse(words), None, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn directories_that_must_be_writable() {
+        let options = |path: &str| Options { writable: vec![path.into()], ..Options::default() };
+        assert_eq!(options(std::env::temp_dir().to_str().unwrap()).not_writable(), None);
+        // Not even root can write here.
+        for path in ["/proc/self/status", "/nonexistent"] {
+            assert_eq!(options(path).not_writable(), Some(&PathBuf::from(path)));
+        }
+    }
+
+    #[test]
+    fn owners() {
+        let parse = |words: &[&str]| parse_chown(&self::words(words));
+        let owner = Owner { uid: 1000, gid: 100 };
+        assert_eq!(parse(&["1000:100", "/a", "/b"]), Some((owner, vec!["/a".into(), "/b".into()])));
+        for words in [&[][..], &["1000", "/a"], &["1000:x", "/a"], &["-1:0", "/a"]] {
+            assert_eq!(parse(words), None, "{words:?}");
+        }
+    }
+}

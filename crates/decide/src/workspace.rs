@@ -1,0 +1,105 @@
+//! Checks whether a path lies in the workspace: `spec/decide.md#paths`.
+
+use std::cell::OnceCell;
+use std::path::{Component, Path, PathBuf};
+
+use crate::decide::FileFacts;
+
+/// Where a path lies relative to the workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PathLocation {
+    /// Lexically inside, regardless of links.
+    Inside,
+    /// Lexically outside, but a link points inside.
+    LinksInside,
+    /// Outside, lexically and with links resolved.
+    Outside {
+        /// The path with links resolved.
+        real: PathBuf,
+    },
+}
+
+/// The workspace root, lexical and resolved.
+pub(crate) struct Workspace<'w> {
+    lexical: PathBuf,
+    /// Resolved only when the lexical comparison is not conclusive.
+    real: OnceCell<PathBuf>,
+    files: &'w dyn FileFacts,
+}
+
+impl<'w> Workspace<'w> {
+    /// Creates a workspace with this root.
+    pub(crate) fn new(root: &Path, files: &'w dyn FileFacts) -> Self {
+        Workspace { lexical: normalise(root), real: OnceCell::new(), files }
+    }
+
+    /// Locates the absolute `path`, as typed.
+    pub(crate) fn locate(&self, path: &Path) -> PathLocation {
+        let lexical = normalise(path);
+        if self.contains(&lexical) {
+            return PathLocation::Inside;
+        }
+        let real = self.resolve(path);
+        if self.contains(&real) {
+            return PathLocation::LinksInside;
+        }
+        // `..` after a link is ambiguous: the kernel resolves it against the link's target, node
+        // against the link's own directory. The path must be outside by both readings. Without
+        // `..` the two are equal, which saves the second lookup.
+        if path != lexical && self.contains(&self.resolve(&lexical)) {
+            return PathLocation::LinksInside;
+        }
+        PathLocation::Outside { real }
+    }
+
+    /// Compares by component: `/workspace-evil` is not in `/workspace`.
+    fn contains(&self, path: &Path) -> bool {
+        let real = || self.real.get_or_init(|| self.resolve(&self.lexical));
+        path.starts_with(&self.lexical) || path.starts_with(real())
+    }
+
+    /// Resolves links. If the path does not exist, resolves its nearest existing parent: node finds
+    /// `cli.js` when asked for `cli`, which is in the workspace if its directory is.
+    fn resolve(&self, path: &Path) -> PathBuf {
+        let found = path.ancestors().find_map(|ancestor| {
+            let rest = path.strip_prefix(ancestor).ok()?;
+            Some(self.files.real_path(ancestor)?.join(rest))
+        });
+        normalise(&found.unwrap_or_else(|| path.to_owned()))
+    }
+}
+
+/// Returns the absolute path without `.`, `..` and repeated slashes, links unresolved.
+pub(crate) fn normalise(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => plain.push(name),
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn normalised_paths() {
+        let rows = [
+            ("/", "/"),
+            ("//workspace//a/", "/workspace/a"),
+            ("/workspace/./a/../..", "/"),
+            ("/workspace/../opt/x", "/opt/x"),
+            ("/../..", "/"),
+            ("/a/..b/...", "/a/..b/..."),
+        ];
+        for (path, expected) in rows {
+            assert_eq!(normalise(Path::new(path)), Path::new(expected), "{path}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What the tools of a session came to.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aifo_proxy::{CallEnding, CallRecord};
+
+/// Counts over a session's calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallStats {
+    /// All of them.
+    pub calls: u64,
+    /// Those that were refused, or ended otherwise than with 0.
+    pub failed: u64,
+    /// How long the tools ran, one after the other.
+    pub in_tools: Duration,
+}
+
+/// Counts calls as they end.
+#[derive(Debug, Default)]
+pub(crate) struct CallCounter(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    stats: CallStats,
+    /// Calls before that do not count, in milliseconds since 1970.
+    from: u64,
+}
+
+impl CallCounter {
+    /// Counts what is asked for from now on: what came before was no agent's.
+    pub(crate) fn begin(&self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let from = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        *self.kept() = Kept { stats: CallStats::default(), from };
+    }
+
+    pub(crate) fn add(&self, call: &CallRecord) {
+        let mut kept = self.kept();
+        if call.time < kept.from {
+            return;
+        }
+        let went_well = call.ending == CallEnding::Exited && call.exit_code == 0;
+        let stats = &mut kept.stats;
+        stats.calls = stats.calls.saturating_add(1);
+        stats.failed = stats.failed.saturating_add(u64::from(!went_well));
+        stats.in_tools = stats.in_tools.saturating_add(Duration::from_millis(call.wall_ms));
+    }
+
+    pub(crate) fn now(&self) -> CallStats {
+        self.kept().stats
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,32 @@
+//! System calls that need `unsafe`, behind safe functions.
+//!
+//! No other file of the workspace contains `unsafe`. A `SAFETY` comment states why a block is
+//! sound; the callers document what the call means.
+#![allow(unsafe_code)]
+
+mod descriptor;
+mod entry;
+mod process;
+mod signals;
+mod socket;
+mod spawn;
+mod terminal;
+
+pub use descriptor::{bytes_in_pipe, take_fd};
+pub(crate) use descriptor::{is_open, kcmp_files};
+pub use process::{
+    drop_capabilities, environment, executed_path, give_back_freed_memory, landlock_version,
+    random_bits,
+};
+pub(crate) use process::{nice, prlimit, wait4_any};
+pub use signals::pidfd_open;
+pub(crate) use signals::{
+    Disposition, MaskOperation, change_mask, is_ignored_number, pidfd_send_signal, raise,
+    set_disposition, signal_group, signalfd,
+};
+pub use socket::accept;
+pub(crate) use socket::recvmsg;
+pub(crate) use spawn::spawn;
+pub(crate) use terminal::{
+    pty_slave, set_terminal_attributes, set_window_size, terminal_attributes, window_size,
+};

@@ -1,0 +1,141 @@
+//! Limits, children, capabilities, memory and environment of this process.
+
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+use nix::errno::Errno;
+use nix::unistd::Pid;
+
+/// Returns a resource limit, and replaces it by `new` if given.
+pub(crate) fn prlimit(resource: u8, new: Option<&libc::rlimit>) -> nix::Result<libc::rlimit> {
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let new = new.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: `new` is null or points to a live value, and so does `before`; the kernel rejects
+    // invalid resource numbers.
+    let result = unsafe { libc::prlimit(0, resource.into(), new, &raw mut before) };
+    Errno::result(result).map(|_| before)
+}
+
+pub(crate) fn nice() -> c_int {
+    // SAFETY: takes no pointers; for the calling process it cannot fail.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+}
+
+/// Waits for any child that has ended or stopped, without blocking.
+pub(crate) fn wait4_any() -> nix::Result<Option<(Pid, c_int, libc::rusage)>> {
+    let flags = libc::WNOHANG | libc::WUNTRACED;
+    let mut status = 0;
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both pointers refer to live values of the right type; an all-zero rusage is valid.
+    let (pid, usage) = unsafe {
+        let pid = libc::wait4(-1, &raw mut status, flags, usage.as_mut_ptr());
+        (pid, usage.assume_init())
+    };
+    let pid = Errno::result(pid)?;
+    Ok((pid > 0).then(|| (Pid::from_raw(pid), status, usage)))
+}
+
+/// Returns the version of the kernel's Landlock; 0 if it is absent or disabled.
+pub fn landlock_version() -> u32 {
+    const VERSION: libc::c_uint = 1;
+    // SAFETY: when queried for its version, the call reads no memory.
+    let version = unsafe {
+        let none = ptr::null::<c_void>();
+        libc::syscall(libc::SYS_landlock_create_ruleset, none, 0usize, VERSION)
+    };
+    u32::try_from(version).unwrap_or(0)
+}
+
+/// Drops every capability from all sets and the bounding set, so that programs executed later have
+/// none either. Errors: EPERM without `CAP_SETPCAP`.
+pub fn drop_capabilities() -> nix::Result<()> {
+    /// The kernel's `struct __user_cap_header_struct`, version with two words per set.
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: c_int,
+    }
+    const WORDS_OF_TWO: u32 = 0x2008_0522;
+    let header = Header { version: WORDS_OF_TWO, pid: 0 };
+    let none = [[0u32; 3]; 2];
+    // PR_CAPBSET_READ fails for the first number that the kernel does not define.
+    for number in 0..libc::c_ulong::from(u64::BITS) {
+        // SAFETY: system calls on integers.
+        let dropped = unsafe {
+            if libc::prctl(libc::PR_CAPBSET_READ, number) < 0 {
+                break;
+            }
+            libc::prctl(libc::PR_CAPBSET_DROP, number)
+        };
+        Errno::result(dropped)?;
+    }
+    // SAFETY: both pointers refer to live values in the kernel's layout, which it only reads. The
+    // kernel empties the ambient set itself when nothing is permitted.
+    let set = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
+    Errno::result(set).map(drop)
+}
+
+/// Makes the C library return freed blocks of 64 KiB or more to the system at once. By default it
+/// keeps them for reuse, but a resident program is idle most of the time.
+pub fn give_back_freed_memory() {
+    #[cfg(target_env = "gnu")]
+    {
+        const THRESHOLD_BYTES: c_int = 64 * 1024;
+        // SAFETY: sets two parameters of the allocator, which rejects invalid ones.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, THRESHOLD_BYTES);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, THRESHOLD_BYTES);
+        }
+    }
+}
+
+/// Returns random bits from the kernel, suitable for secrets.
+pub fn random_bits() -> io::Result<[u8; 16]> {
+    let mut bits = [0u8; 16];
+    // SAFETY: the pointer and length describe a live array. Up to 256 bytes are never cut short
+    // once the kernel's pool is initialized.
+    let read = unsafe { libc::getrandom(bits.as_mut_ptr().cast(), bits.len(), 0) };
+    if read != bits.len() as isize {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(bits)
+}
+
+/// Returns the environment of this process, each variable as `NAME=value`, without copying it.
+///
+/// Must not be called after the process has changed its environment; no program of this workspace
+/// does.
+pub fn environment() -> Vec<&'static [u8]> {
+    // SAFETY: POSIX defines `environ` with this type, and the C library provides it.
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    let mut variables = Vec::with_capacity(64);
+    // SAFETY: `environ` points to a null-terminated array of NUL-terminated strings, which live as
+    // long as the process and are never modified.
+    unsafe {
+        let mut next = environ;
+        while !next.is_null() && !(*next).is_null() {
+            variables.push(CStr::from_ptr(*next).to_bytes());
+            next = next.add(1);
+        }
+    }
+    variables
+}
+
+/// Returns the path that the kernel executed to start this process, before resolving links
+/// (`AT_EXECFN`). Unlike `argv[0]` the caller cannot choose it.
+pub fn executed_path() -> Option<&'static Path> {
+    // SAFETY: getauxval only reads the auxiliary vector.
+    let path = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: the kernel stored a NUL-terminated string there, which lives as long as the process
+    // and is never modified.
+    let path = unsafe { CStr::from_ptr(path) };
+    Some(Path::new(OsStr::from_bytes(path.to_bytes())))
+}

@@ -1,0 +1,119 @@
+//! Sending, masking and reading signals.
+
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+use nix::errno::Errno;
+use nix::unistd::Pid;
+
+/// Opens a pidfd, which refers to one process even when its pid is reused.
+pub fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
+    // SAFETY: a system call on two integers; a non-negative result is a new descriptor.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0);
+        Errno::result(fd).map(|fd| OwnedFd::from_raw_fd(fd as RawFd))
+    }
+}
+
+pub(crate) fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: u8) -> nix::Result<()> {
+    // SAFETY: a system call on integers and a null siginfo, which selects the default.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            c_int::from(signal),
+            ptr::null::<libc::siginfo_t>(),
+            0,
+        )
+    };
+    Errno::result(result).map(drop)
+}
+
+pub(crate) fn signal_group(leader: Pid, signal: u8) -> nix::Result<()> {
+    // SAFETY: a system call on two integers.
+    Errno::result(unsafe { libc::killpg(leader.as_raw(), signal.into()) }).map(drop)
+}
+
+/// Sends a signal to this thread, including those that the C library reserves.
+pub(crate) fn raise(signal: u8) -> nix::Result<()> {
+    // SAFETY: system calls on integers.
+    let result = unsafe {
+        let thread = libc::syscall(libc::SYS_gettid);
+        libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, c_int::from(signal))
+    };
+    Errno::result(result).map(drop)
+}
+
+/// The action for a signal without a handler.
+#[derive(Clone, Copy)]
+pub(crate) enum Disposition {
+    Default,
+    Ignore,
+}
+
+/// The kernel's `struct sigaction`. The C library's function rejects its two reserved signals.
+#[repr(C)]
+struct KernelSigaction {
+    handler: libc::sighandler_t,
+    /// Flags, restorer and mask, which have no effect without a handler.
+    rest: [usize; 3],
+}
+
+/// Sets the disposition of a signal. KILL, STOP and invalid numbers are ignored.
+pub(crate) fn set_disposition(signal: u8, disposition: Disposition) {
+    let handler = match disposition {
+        Disposition::Default => libc::SIG_DFL,
+        Disposition::Ignore => libc::SIG_IGN,
+    };
+    let sigaction = KernelSigaction { handler, rest: [0; 3] };
+    let none = ptr::null_mut::<KernelSigaction>();
+    // SAFETY: `sigaction` is live, has the kernel's size, and installs no handler.
+    unsafe {
+        let signal = c_int::from(signal);
+        libc::syscall(libc::SYS_rt_sigaction, signal, &raw const sigaction, none, size_of::<u64>());
+    }
+}
+
+pub(crate) fn is_ignored_number(signal: u8) -> bool {
+    let mut sigaction = KernelSigaction { handler: libc::SIG_DFL, rest: [0; 3] };
+    let none = ptr::null::<KernelSigaction>();
+    // SAFETY: a null new action only queries; `sigaction` is live and has the kernel's size.
+    unsafe {
+        let signal = c_int::from(signal);
+        libc::syscall(libc::SYS_rt_sigaction, signal, none, &raw mut sigaction, size_of::<u64>());
+    }
+    sigaction.handler == libc::SIG_IGN
+}
+
+/// How to apply a set to the thread's signal mask.
+#[derive(Clone, Copy)]
+pub(crate) enum MaskOperation {
+    Block = libc::SIG_BLOCK as isize,
+    Unblock = libc::SIG_UNBLOCK as isize,
+    Set = libc::SIG_SETMASK as isize,
+}
+
+/// Changes the thread's signal mask and returns the previous one. Bit n - 1 is signal n.
+pub(crate) fn change_mask(how: MaskOperation, set: u64) -> nix::Result<u64> {
+    let mut before = 0u64;
+    // SAFETY: both pointers refer to live sets of the size passed.
+    let result = unsafe {
+        let (how, new, old) = (how as c_int, &raw const set, &raw mut before);
+        libc::syscall(libc::SYS_rt_sigprocmask, how, new, old, size_of::<u64>())
+    };
+    Errno::result(result).map(|_| before)
+}
+
+/// Opens a signalfd for a set of blocked signals, close-on-exec and non-blocking.
+pub(crate) fn signalfd(set: u64) -> nix::Result<OwnedFd> {
+    let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+    // SAFETY: the pointer refers to a live set of the size passed; a non-negative result is a new
+    // descriptor.
+    unsafe {
+        let new = -1 as c_int;
+        let set = &raw const set;
+        let fd = libc::syscall(libc::SYS_signalfd4, new, set, size_of::<u64>(), flags);
+        Errno::result(fd).map(|fd| OwnedFd::from_raw_fd(fd as RawFd))
+    }
+}

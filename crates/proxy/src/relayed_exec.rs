@@ -1,0 +1,216 @@
+//! Relays a tool's output and its ending to the client, for protocol versions 1 and 2.
+
+use std::io;
+use std::time::Duration;
+
+use aifo_sidecar::{Exec, ExecEvent};
+use aifo_types::Ending;
+use aifo_wire::{ClientMode, Exit, SidecarLimit};
+use tokio::time::Instant;
+
+use crate::call_watcher::{CallWatcher, TimeLimit};
+use crate::client::{Client, SurplusBudget};
+use crate::record::CallResult;
+use crate::registry::Registration;
+use crate::state::ProxyState;
+use crate::tool_output::ToolOutput;
+
+/// A started tool whose output the proxy relays.
+pub(crate) struct RelayedExec {
+    exec: Exec,
+    output: Option<ToolOutput>,
+    watcher: CallWatcher,
+    registration: Registration,
+    surplus: SurplusBudget,
+    mode: ClientMode,
+}
+
+/// Writes the response. An error means that the client has disconnected.
+pub(crate) trait ResponseWriter {
+    async fn start(&mut self, client: &Client) -> io::Result<()>;
+    async fn output(&mut self, client: &Client, data: &[u8]) -> io::Result<()>;
+    async fn end(&mut self, client: &Client, end: ExecEnd) -> io::Result<()>;
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExecEnd {
+    /// `None` if it is unknown.
+    pub(crate) ending: Option<Ending>,
+    /// The limit of the sidecar that was reached while the tool ran, if the tool failed.
+    pub(crate) limit: Option<SidecarLimit>,
+    pub(crate) timed_out: bool,
+    pub(crate) exit_code: u8,
+}
+
+enum RelayEvent {
+    /// An event of the exec; `None` if the runner was lost.
+    Runner(Option<ExecEvent>),
+    /// The number of bytes read from the tool's output.
+    Output(usize),
+    /// Every writer has closed the pipe.
+    OutputEnded,
+    ClientDisconnected,
+}
+
+/// Bytes of the first read of a tool's output.
+const FIRST_READ: usize = 4 * 1024;
+/// Bytes of each further read, and so of a chunk. They fit into a processor's cache between pipe and
+/// socket.
+const BULK_READ: usize = 64 * 1024;
+
+impl RelayedExec {
+    pub(crate) fn new(
+        state: &ProxyState,
+        exec: Exec,
+        output: ToolOutput,
+        registration: Registration,
+        limit: Option<Duration>,
+        at_limit: TimeLimit,
+    ) -> Self {
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        RelayedExec {
+            watcher: CallWatcher::new(
+                exec.canceller(),
+                deadline,
+                at_limit,
+                state.shutdown.subscribe(),
+            ),
+            exec,
+            output: Some(output),
+            registration,
+            surplus: SurplusBudget::new(&state.config.limits),
+            mode: ClientMode::Attached,
+        }
+    }
+
+    /// Sets whether the client's disconnect ends the tool.
+    pub(crate) fn with_mode(self, mode: ClientMode) -> Self {
+        RelayedExec { mode, ..self }
+    }
+
+    /// Relays output to the client until the tool has ended, then the ending. After a disconnect the
+    /// tool is ended and its output dropped.
+    pub(crate) async fn serve(
+        mut self,
+        client: &Client,
+        writer: impl ResponseWriter,
+    ) -> CallResult {
+        let mut response = Response { client, writer, connected: true, bytes: 0 };
+        let started = response.writer.start(client);
+        let started = self.watcher.watch(started).await;
+        response.connected = started.is_ok();
+        let mut buffer = Vec::new();
+        let exit = self.relay_until_exit(&mut response, &mut buffer).await;
+        self.drain_pipe(&mut response, &mut buffer).await;
+
+        let id = self.registration.id().clone();
+        let limit = exit.and_then(|exit| exit.limit);
+        let (ending, usage) = exit.map(|exit| (exit.ending, exit.usage)).unzip();
+        let exit_code = self.watcher.exit_code(ending);
+        let timed_out = self.watcher.timed_out();
+        if ending.is_none() {
+            tracing::warn!(exec_id = %id, "runner lost, ending unknown");
+        }
+        // The id is released before the client learns of the end, so that it can be used again.
+        drop(self.registration);
+        if response.connected {
+            let end = ExecEnd { ending, limit, timed_out, exit_code };
+            // A disconnect has no effect now.
+            let _ = response.writer.end(client, end).await;
+        }
+        CallResult { id, ending, limit, timed_out, exit_code, usage, bytes: response.bytes }
+    }
+
+    /// Relays output until the tool has ended. `None` if the runner was lost.
+    async fn relay_until_exit(
+        &mut self,
+        response: &mut Response<'_, impl ResponseWriter>,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Exit> {
+        let mut disconnect_reported = false;
+        loop {
+            if !response.connected && !std::mem::replace(&mut disconnect_reported, true) {
+                tracing::info!(exec_id = %self.registration.id(), "disconnect");
+                self.watcher.disconnect(&self.registration);
+            }
+            // Most tools write little.
+            buffer.resize(if response.bytes == 0 { FIRST_READ } else { BULK_READ }, 0);
+            let ends_on_disconnect = self.mode == ClientMode::Attached && response.connected;
+            let event = async {
+                let disconnected = response.client.disconnected(&mut self.surplus);
+                tokio::select! {
+                    biased;
+                    event = self.exec.next() => RelayEvent::Runner(event),
+                    event = read_output(&self.output, buffer) => event,
+                    () = disconnected, if ends_on_disconnect => RelayEvent::ClientDisconnected,
+                }
+            };
+            match self.watcher.watch(event).await {
+                RelayEvent::Runner(Some(ExecEvent::Ended(exit))) => return Some(exit),
+                // An unexpected event is treated as a lost runner.
+                RelayEvent::Runner(_) => return None,
+                RelayEvent::ClientDisconnected => response.connected = false,
+                RelayEvent::OutputEnded => self.output = None,
+                RelayEvent::Output(count) => {
+                    let data = buffer.get(..count).unwrap_or_default();
+                    response.deliver(data, &mut self.watcher).await;
+                }
+            }
+        }
+    }
+
+    /// Relays the rest of the tool's output from the pipe, at most the pipe's capacity. Later output of
+    /// the tool's background processes is discarded.
+    async fn drain_pipe(
+        &mut self,
+        response: &mut Response<'_, impl ResponseWriter>,
+        buffer: &mut Vec<u8>,
+    ) {
+        let Some(output) = self.output.take() else { return };
+        let mut remaining = output.capacity();
+        if buffer.is_empty() {
+            buffer.resize(FIRST_READ, 0);
+        }
+        while remaining > 0 {
+            let room = remaining.min(buffer.len());
+            let count = match output.try_read(&mut buffer[..room]) {
+                // Every writer has closed.
+                Ok(Some(0)) | Err(_) => return,
+                Ok(Some(count)) => count,
+                Ok(None) => break,
+            };
+            remaining -= count;
+            let data = buffer.get(..count).unwrap_or_default();
+            response.deliver(data, &mut self.watcher).await;
+        }
+        output.discard_rest();
+    }
+}
+
+/// The response to a client, until the client disconnects.
+struct Response<'a, S> {
+    client: &'a Client,
+    writer: S,
+    /// No disconnect was detected.
+    connected: bool,
+    /// Bytes of output so far.
+    bytes: u64,
+}
+
+impl<S: ResponseWriter> Response<'_, S> {
+    async fn deliver(&mut self, data: &[u8], watcher: &mut CallWatcher) {
+        self.bytes += data.len() as u64;
+        if self.connected {
+            let sent = self.writer.output(self.client, data);
+            self.connected = watcher.watch(sent).await.is_ok();
+        }
+    }
+}
+
+async fn read_output(output: &Option<ToolOutput>, buffer: &mut [u8]) -> RelayEvent {
+    let Some(output) = output else { return std::future::pending().await };
+    match output.read(buffer).await {
+        Ok(0) | Err(_) => RelayEvent::OutputEnded,
+        Ok(count) => RelayEvent::Output(count),
+    }
+}

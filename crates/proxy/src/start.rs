@@ -1,0 +1,93 @@
+//! Starts a tool in a sidecar, for every protocol version.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+
+use aifo_policy::Route;
+use aifo_sidecar::{Exec, ExecEvent, Lease};
+use aifo_types::{ExecRequest, Kind, Refusal};
+use aifo_wire::{
+    ClientHandover, Environment, Invocation, OutsideDirectory, Reports, Start, StartErrorCause,
+};
+
+use crate::record::CallRecord;
+use crate::refusals::{lost, start_refusal};
+use crate::sidecar_lease::{self, Caller};
+use crate::state::ProxyState;
+
+pub(crate) fn log_start(request: &ExecRequest, record: &CallRecord, kind: &Kind) {
+    tracing::debug!(
+        tool = %request.tool,
+        %kind,
+        exec_id = %request.id,
+        argv = record.argv,
+        cwd = record.cwd,
+        "exec"
+    );
+}
+
+pub(crate) fn start_frame(
+    state: &ProxyState,
+    request: &ExecRequest,
+    invocation: Invocation,
+    client: Option<ClientHandover>,
+) -> Start {
+    let outside_directory = if aifo_policy::asks_only_for_version(&request.args) {
+        OutsideDirectory::UseRoot
+    } else {
+        OutsideDirectory::Refuse
+    };
+    Start {
+        // `Runner::start` sets it.
+        serial: 0,
+        id: request.id.clone(),
+        outside_directory,
+        program: state.config.program.as_ref().map(|path| path.as_os_str().as_bytes().to_vec()),
+        environment: Environment::All,
+        client,
+        reports: Reports::StartAndExit,
+        invocation,
+    }
+}
+
+pub(crate) struct StartedExec {
+    pub(crate) exec: Exec,
+    pub(crate) route: Route,
+}
+
+/// Starts the tool in the first of these sidecars that has it; `None` if none has. A sidecar that does
+/// not run is started when the ones before it do not have the tool.
+pub(crate) async fn start_in_first(
+    state: &ProxyState,
+    routes: Vec<Route>,
+    start: &Start,
+    fds: &[OwnedFd],
+    caller: Caller<'_>,
+) -> Result<Option<StartedExec>, Refusal> {
+    for route in routes {
+        let lease = sidecar_lease::lease(state, &route.kind, caller).await?;
+        if let Some(exec) = start_on(lease, start.clone(), fds).await? {
+            return Ok(Some(StartedExec { exec, route }));
+        }
+    }
+    Ok(None)
+}
+
+/// Starts a tool on duplicates of `fds`. `None` if the sidecar has no such tool.
+pub(crate) async fn start_on(
+    lease: Lease,
+    start: Start,
+    fds: &[OwnedFd],
+) -> Result<Option<Exec>, Refusal> {
+    let duplicates: io::Result<Vec<_>> = fds.iter().map(OwnedFd::try_clone).collect();
+    let duplicates = duplicates.map_err(|error| Refusal::Internal(error.to_string()))?;
+    let mut exec = lease.start(start, duplicates);
+    match exec.next().await {
+        Some(ExecEvent::Started) => Ok(Some(exec)),
+        Some(ExecEvent::NotStarted(error)) if error.cause == StartErrorCause::Absent => Ok(None),
+        Some(ExecEvent::NotStarted(error)) => Err(start_refusal(error)),
+        // The tool may have started.
+        Some(ExecEvent::ClientLeft | ExecEvent::Ended(_)) | None => Err(lost(&exec)),
+    }
+}

@@ -1,0 +1,142 @@
+//! Frames from the proxy: starting, signalling and cancelling execs.
+
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use aifo_process::has_children;
+use aifo_types::{ExecId, Signal};
+use aifo_wire::{
+    CancelCause, Delivery, Frame, Interrupt, Setup, Start, StartError, StartErrorCause,
+};
+use nix::sys::epoll::EpollFlags;
+
+use super::{ExecEntry, ServeError, Server};
+use crate::control::StartAttachments;
+use crate::exec::Exec;
+use crate::poller::{ExecFd, ExecKey};
+use crate::tool_launcher::ToolLauncher;
+use crate::working_directory::Roots;
+
+impl Server {
+    pub(super) fn on_control(&mut self) -> Result<(), ServeError> {
+        if !self.control.fill()? {
+            return self.on_proxy_lost();
+        }
+        loop {
+            // Copied out of the reader, so that the handlers can borrow `self`.
+            let command = match self.control.next_frame()? {
+                None => return Ok(()),
+                Some(Frame::Setup(setup)) => Command::Setup(setup),
+                Some(Frame::Start(start)) => Command::Start(start),
+                Some(Frame::Cancel { serial, cause, interrupt }) => {
+                    Command::Cancel(serial, cause, interrupt)
+                }
+                Some(Frame::Kill { serial, signal, id }) => Command::Kill(serial, signal, id),
+                Some(Frame::Tunnel { serial, data }) => Command::Tunnel(serial, data.to_vec()),
+                Some(Frame::TunnelEnd { serial }) => Command::Tunnel(serial, Vec::new()),
+                Some(Frame::Retire) => Command::Retire,
+                Some(_) => return Err(ServeError::UnexpectedFrame),
+            };
+            match command {
+                Command::Setup(setup) => {
+                    let roots = Roots::new(&setup).map_err(ServeError::Roots)?;
+                    self.launcher = Some(ToolLauncher::new(setup.kind, roots, self.limits.clone()));
+                }
+                Command::Start(start) => self.start_tool(&start)?,
+                Command::Cancel(serial, cause, interrupt) => {
+                    if let Some(key) = self.find_running(|exec| exec.serial() == serial) {
+                        self.with_exec(key, |exec, context| {
+                            exec.cancel(cause, interrupt, context.now);
+                        })?;
+                    }
+                }
+                Command::Kill(serial, signal, id) => {
+                    let found = self.signal(&id, signal)?;
+                    self.control.send(&Frame::Killed { serial, found });
+                }
+                Command::Tunnel(serial, bytes) => {
+                    // The exec may have ended with output still to be sent.
+                    let mut all = self.execs.iter();
+                    let key = all.find(|(_, entry)| entry.exec.serial() == serial);
+                    if let Some(key) = key.map(|(key, _)| *key) {
+                        self.with_exec(key, |exec, context| exec.on_tunnel(&bytes, context))?;
+                    }
+                }
+                Command::Retire => self.retire()?,
+            }
+        }
+    }
+
+    /// Shuts down if the runner has no children, including background processes of tools.
+    fn retire(&mut self) -> Result<(), ServeError> {
+        // Reaps first, so that ended children do not count.
+        self.on_signals()?;
+        if self.execs.is_empty() && !has_children() {
+            return self.shut_down();
+        }
+        self.control.send(&Frame::Busy);
+        Ok(())
+    }
+
+    fn find_running(&self, matches: impl Fn(&Exec) -> bool) -> Option<ExecKey> {
+        let mut running = self.execs.iter().filter(|(_, entry)| entry.exec.is_running());
+        running.find(|(_, entry)| matches(&entry.exec)).map(|(key, _)| *key)
+    }
+
+    fn signal(&mut self, id: &ExecId, signal: Signal) -> Result<Delivery, ServeError> {
+        let Some(key) = self.find_running(|exec| exec.id == *id) else {
+            return Ok(Delivery::NoSuchExec);
+        };
+        let mut delivered = false;
+        self.with_exec(key, |exec, _| delivered = exec.signal(signal))?;
+        Ok(if delivered { Delivery::Delivered } else { Delivery::NoSuchExec })
+    }
+
+    fn start_tool(&mut self, start: &Start) -> Result<(), ServeError> {
+        let Some(StartAttachments { client, passed }) = self.control.take_attachments(start) else {
+            return Err(ServeError::UnexpectedFrame);
+        };
+        let greeting = start.client.as_ref().map(|handover| handover.response_head.clone());
+        let started = Instant::now();
+        let raised = self.oom_score.as_ref().map(|own| own.raise(TOOL_OOM_SCORE_OFFSET));
+        let launched = match &self.launcher {
+            Some(launcher) if self.shutdown_since.is_none() => {
+                launcher.launch(start, passed, self.null.as_fd())
+            }
+            _ => Err(StartError {
+                cause: StartErrorCause::Failed,
+                message: "the sidecar is not ready".to_owned(),
+            }),
+        };
+        drop(raised);
+        let launched = match launched {
+            Ok(launched) => launched,
+            Err(error) => {
+                self.control.send(&Frame::StartError { serial: start.serial, error });
+                return Ok(());
+            }
+        };
+        let key = self.next_key;
+        self.next_key += 1;
+        self.by_pid.insert(launched.pid, key);
+        let exec = Exec::new(start, launched, client.zip(greeting), started);
+        let registered = [EpollFlags::empty(); ExecFd::ALL.len()];
+        self.execs.insert(key, ExecEntry { exec, registered });
+        self.with_exec(key, Exec::begin)
+    }
+}
+
+/// How much more likely than PID 1 the kernel kills tools when memory runs out: half of the
+/// sidecar's memory.
+const TOOL_OOM_SCORE_OFFSET: i16 = 500;
+
+/// An owned frame of the control connection.
+enum Command {
+    Setup(Setup),
+    Start(Box<Start>),
+    Cancel(u32, CancelCause, Interrupt),
+    Kill(u32, Signal, ExecId),
+    /// Bytes from a client; empty at the end.
+    Tunnel(u32, Vec<u8>),
+    Retire,
+}

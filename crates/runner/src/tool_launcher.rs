@@ -1,0 +1,267 @@
+//! Starts the tool of a `Start` frame.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use aifo_process::{
+    ExecTag, Group, Lookup, ResourceLimit, Spawn, SpawnError, current_limits, find_in_path,
+    variable,
+};
+use aifo_types::env;
+use aifo_wire::{
+    Environment, Invocation, OutsideDirectory, SoftLimit, Start, StartError, StartErrorCause, Stdio,
+};
+use nix::errno::Errno;
+use nix::unistd::Pid;
+
+use crate::frame_socket::FrameSocket;
+use crate::monitor;
+use crate::project_tools::ProjectTools;
+use crate::stream_pipe::StreamPipe;
+use crate::tool_stdio::ToolStdio;
+use crate::working_directory::Roots;
+
+/// What all tools of this sidecar have in common.
+#[derive(Debug)]
+pub(crate) struct ToolLauncher {
+    /// The sidecar's kind, which selects the project's own tools.
+    kind: String,
+    roots: Roots,
+    path: OsString,
+    environment: Vec<CString>,
+    /// The default limits of tools, and those of the runner itself.
+    limits: Vec<ResourceLimit>,
+    own_limits: Vec<ResourceLimit>,
+}
+
+#[derive(Debug)]
+pub(crate) struct LaunchedTool {
+    /// The tool, or its monitor.
+    pub(crate) pid: Pid,
+    /// The connection to the monitor, if the tool has a terminal. The monitor reports the tool's
+    /// start.
+    pub(crate) monitor: Option<FrameSocket>,
+    pub(crate) pipes: Vec<StreamPipe>,
+    /// What 0, 1 and 2 have become.
+    pub(crate) stdio: [Stdio; 3],
+}
+
+struct ResolvedTool {
+    program: PathBuf,
+    /// As requested, or changed for a fallback.
+    argv: Vec<Vec<u8>>,
+    project: ProjectTools,
+}
+
+impl ToolLauncher {
+    /// Takes the environment of this process as the tools', without the reserved variables.
+    pub(crate) fn new(kind: String, roots: Roots, limits: Vec<ResourceLimit>) -> Self {
+        let inherited = std::env::vars_os().filter(|(name, _)| {
+            let is_reserved = name.as_bytes().starts_with(env::PREFIX.as_bytes());
+            // PWD is set per call, and OLDPWD has no meaning in a new process.
+            !is_reserved && name != "PWD" && name != "OLDPWD"
+        });
+        ToolLauncher {
+            kind,
+            roots,
+            path: std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into()),
+            environment: inherited.filter_map(|(name, value)| variable(&name, &value)).collect(),
+            limits,
+            own_limits: current_limits(),
+        }
+    }
+
+    /// Finds the program. Errors: it does not exist or is not executable.
+    fn find(&self, start: &Start, cwd: &Path) -> Result<ResolvedTool, StartError> {
+        if let Some(path) = &start.program {
+            let program = PathBuf::from(OsStr::from_bytes(path));
+            return Ok(ResolvedTool {
+                program,
+                argv: start.invocation.argv.clone(),
+                project: ProjectTools::default(),
+            });
+        }
+        let name =
+            String::from_utf8_lossy(start.invocation.argv.first().map_or(&b""[..], Vec::as_slice));
+        let workspace = self.roots.workspace_root_of(cwd);
+        let project = ProjectTools::find(&self.kind, &name, cwd, workspace);
+        let path = project.path(&self.path);
+        let mut argv = start.invocation.argv.clone();
+        let mut lookup = find_in_path(&name, &path);
+        if lookup == Lookup::Absent
+            && let Some((_, alternative)) =
+                ALTERNATIVE_NAMES.iter().find(|(absent, _)| *absent == name)
+        {
+            lookup = find_in_path(alternative, &path);
+        }
+        if lookup == Lookup::Absent
+            && let Some((program, args)) = project.fallback
+        {
+            lookup = find_in_path(program, &path);
+            let instead = std::iter::once(&program).chain(args);
+            argv.splice(..1, instead.map(|word| word.as_bytes().to_vec()));
+        }
+        match lookup {
+            Lookup::Found(program) => Ok(ResolvedTool { program, argv, project }),
+            Lookup::NotExecutable(file) => {
+                let reason = format!("cannot execute '{}': permission denied", file.display());
+                Err(start_error(StartErrorCause::NotExecutable, reason))
+            }
+            Lookup::Absent => {
+                let reason = format!("tool '{name}' is not in the sidecar's PATH");
+                Err(start_error(StartErrorCause::Absent, reason))
+            }
+        }
+    }
+
+    /// Builds the environment of a call, starting with its exec tag.
+    fn environment(&self, start: &Start, cwd: &Path, project: &ProjectTools) -> Vec<CString> {
+        let own = [
+            CString::new(ExecTag::new(&start.id).as_str()).ok(),
+            variable("PWD".as_ref(), working_directory(start, cwd)),
+        ];
+        let given = &start.invocation.environment;
+        let mut changed: Vec<_> =
+            given.iter().filter_map(|variable| CString::new(variable.as_slice()).ok()).collect();
+        if project.first_in_path.is_some() {
+            changed.extend(variable("PATH".as_ref(), &project.path(&self.path)));
+        }
+        if let Some(venv) = &project.virtual_env {
+            changed.extend(variable("VIRTUAL_ENV".as_ref(), venv.as_os_str()));
+        }
+        let name = |variable: &CString| {
+            variable.as_bytes().split(|byte| *byte == b'=').next().map(<[u8]>::to_vec)
+        };
+        let replaced: Vec<_> = changed.iter().map(name).collect();
+        let kept = self.inherited(&start.environment);
+        let kept = kept.filter(|variable| !replaced.contains(&name(variable)));
+        own.into_iter().flatten().chain(kept).chain(changed.iter().cloned()).collect()
+    }
+
+    fn inherited(&self, wanted: &Environment) -> impl Iterator<Item = CString> {
+        let is_wanted = |variable: &&CString| match wanted {
+            Environment::All => true,
+            Environment::Only(names) => {
+                let name = variable.as_bytes().split(|byte| *byte == b'=').next();
+                let name = name.unwrap_or_default();
+                names.iter().any(|wanted| match wanted.strip_suffix(b"*") {
+                    Some(prefix) => name.starts_with(prefix),
+                    None => name == wanted.as_slice(),
+                })
+            }
+        };
+        self.environment.iter().filter(is_wanted).cloned()
+    }
+
+    /// Starts a tool on the descriptors that its invocation passes, and on `null` where there is
+    /// none. Errors: nothing ran.
+    pub(crate) fn launch(
+        &self,
+        start: &Start,
+        passed: Vec<OwnedFd>,
+        null: BorrowedFd<'_>,
+    ) -> Result<LaunchedTool, StartError> {
+        let invocation = &start.invocation;
+        let cwd = self
+            .roots
+            .open(invocation.cwd.as_deref(), start.outside_directory)
+            .map_err(|reason| start_error(StartErrorCause::Cwd, reason))?;
+        let ResolvedTool { program, argv, project } = self.find(start, &cwd.path)?;
+        let stdio = ToolStdio::new(start, passed)?;
+        let argv = argv.iter().map(|arg| c_string(arg));
+        let spawn = Spawn {
+            program: c_string(program.as_os_str().as_bytes())?,
+            argv: argv.collect::<Result<Vec<_>, _>>()?,
+            env: self.environment(start, &cwd.path, &project),
+            cwd: Some(cwd.fd.as_fd()),
+            stdio: stdio.fds(null),
+            group: Group::New,
+            limits: self.limits(invocation),
+            umask: invocation.umask.map(u32::from),
+            nice: invocation.nice,
+            ignored: invocation.ignored,
+        };
+        let (pid, monitor) = match &stdio.terminal {
+            None => {
+                let pid = spawn.spawn().map_err(|error| spawn_start_error(&program, &error))?;
+                (pid, None)
+            }
+            Some(terminal) => {
+                let (pid, monitor) = monitor::start(&start.id, &spawn, terminal.as_fd())
+                    .map_err(|error| start_error(StartErrorCause::Failed, error.to_string()))?;
+                (pid, Some(monitor))
+            }
+        };
+        Ok(LaunchedTool { pid, monitor, pipes: stdio.pipes, stdio: invocation.stdio })
+    }
+
+    /// Returns the limits to set for a tool: the defaults, overridden by the caller's soft limits,
+    /// each capped at the hard limit; without those that equal the runner's own.
+    fn limits(&self, invocation: &Invocation) -> Vec<ResourceLimit> {
+        let wanted = self.limits.iter().map(|limit| {
+            let soft = invocation.limits.iter().find(|wanted| wanted.resource == limit.resource);
+            let soft = soft.map_or(limit.soft, |wanted: &SoftLimit| limit.hard.min(wanted.soft));
+            ResourceLimit { soft, ..*limit }
+        });
+        wanted.filter(|limit| !self.own_limits.contains(limit)).collect()
+    }
+}
+
+/// The value of PWD. A client of version 3 sends its own, which may contain symbolic links.
+fn working_directory<'a>(start: &'a Start, real: &'a Path) -> &'a OsStr {
+    match &start.invocation.cwd {
+        Some(cwd)
+            if start.has_client_session()
+                && start.outside_directory == OutsideDirectory::Refuse =>
+        {
+            OsStr::from_bytes(cwd)
+        }
+        _ => real.as_os_str(),
+    }
+}
+
+/// Alternative program names, used if the first is absent: many systems have only `python3`.
+/// `argv[0]` stays as typed.
+const ALTERNATIVE_NAMES: [(&str, &str); 1] = [("python", "python3")];
+
+/// The C library's default for an unset PATH.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+pub(crate) fn start_error(cause: StartErrorCause, message: String) -> StartError {
+    StartError { cause, message }
+}
+
+/// Translates an exec failure into the message of a shell and the cause that determines the exit
+/// code.
+pub(crate) fn spawn_start_error(program: &Path, error: &SpawnError) -> StartError {
+    let program = program.display();
+    let (cause, reason) = match error {
+        // The file itself exists, so its interpreter is missing.
+        SpawnError::Exec(Errno::ENOENT) => {
+            (StartErrorCause::NotFound, "its interpreter was not found".to_owned())
+        }
+        SpawnError::Exec(Errno::E2BIG) => {
+            (StartErrorCause::NotExecutable, "argument list too long".to_owned())
+        }
+        SpawnError::Exec(errno) => (StartErrorCause::NotExecutable, errno.desc().to_lowercase()),
+        other => (StartErrorCause::Failed, spawn_error_text(other)),
+    };
+    start_error(cause, format!("cannot execute '{program}': {reason}"))
+}
+
+/// Describes why no process was created.
+pub(crate) fn spawn_error_text(error: &SpawnError) -> String {
+    match error {
+        SpawnError::TooManyProcesses => {
+            format!("{error}; end some processes, or raise the sidecar's limit with --pids")
+        }
+        error => error.to_string(),
+    }
+}
+
+pub(crate) fn c_string(text: &[u8]) -> Result<CString, StartError> {
+    CString::new(text)
+        .map_err(|error| start_error(StartErrorCause::Failed, SpawnError::from(error).to_string()))
+}

@@ -1,0 +1,264 @@
+//! The control connection to a runner: sends frames and dispatches the runner's.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use aifo_types::Kind;
+use aifo_wire::{CancelCause, Delivery, Frame, FrameReader, Interrupt};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::error::SidecarError;
+use crate::event::ExecEvent;
+use crate::link::Link;
+use crate::outbox::Outbox;
+
+#[derive(Debug)]
+pub(crate) struct ControlConnection {
+    link: Link,
+    outbox: Mutex<Outbox>,
+    /// Notified when the outbox could not be emptied at once.
+    backlog: Notify,
+    /// Notified when the outbox has room for more of a client's bytes.
+    room: Notify,
+    replies: Mutex<PendingReplies>,
+}
+
+/// The receivers of the runner's frames, by serial.
+#[derive(Debug, Default)]
+pub(crate) struct PendingReplies {
+    last_serial: u32,
+    pub(crate) signals: HashMap<u32, oneshot::Sender<Delivery>>,
+    pub(crate) execs: HashMap<u32, mpsc::UnboundedSender<ExecEvent>>,
+    /// The tasks that relay bytes to and from a runner without descriptors.
+    pub(crate) tunnels: HashMap<u32, mpsc::UnboundedSender<TunnelMessage>>,
+    /// Signalled if the runner refuses to retire.
+    pub(crate) busy: Option<oneshot::Sender<()>>,
+}
+
+/// A runner's message to the task that relays an exec's bytes.
+#[derive(Debug)]
+pub(crate) enum TunnelMessage {
+    /// Bytes for the client.
+    Bytes(Vec<u8>),
+    /// An event that must not overtake the bytes before it.
+    Event(ExecEvent),
+}
+
+impl PendingReplies {
+    pub(crate) fn next_serial(&mut self) -> u32 {
+        self.last_serial = self.last_serial.wrapping_add(1);
+        self.last_serial
+    }
+
+    /// Sends an event to the exec's receiver, or else to the task that relays its bytes.
+    fn dispatch(&mut self, serial: u32, event: ExecEvent) {
+        let not_started = matches!(event, ExecEvent::NotStarted(_));
+        // A receiver may have been dropped.
+        if let Some(exec) = self.execs.get(&serial) {
+            let _ = exec.send(event);
+        } else if let Some(tunnel) = self.tunnels.get(&serial) {
+            let _ = tunnel.send(TunnelMessage::Event(event));
+        }
+        if not_started {
+            // There are no bytes to relay, and no `TunnelEnd` follows.
+            self.tunnels.remove(&serial);
+        }
+    }
+}
+
+impl ControlConnection {
+    pub(crate) fn new(link: Link) -> Self {
+        ControlConnection {
+            link,
+            outbox: Mutex::default(),
+            backlog: Notify::new(),
+            room: Notify::new(),
+            replies: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn takes_descriptors(&self) -> bool {
+        self.link.takes_descriptors()
+    }
+
+    /// Sends a frame, at once or when there is room. Frames to a lost runner are dropped.
+    pub(crate) fn send(&self, frame: &Frame<'_>, fds: Vec<OwnedFd>) {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        let mut outbox = self.outbox();
+        outbox.push(bytes, fds);
+        self.flush(&mut outbox);
+        if !outbox.is_empty() {
+            self.backlog.notify_one();
+        }
+    }
+
+    pub(crate) fn cancel(&self, serial: u32, cause: CancelCause, interrupt: Interrupt) {
+        self.send(&Frame::Cancel { serial, cause, interrupt }, Vec::new());
+    }
+
+    fn flush(&self, outbox: &mut Outbox) {
+        if outbox.flush(&self.link).is_err() {
+            *outbox = Outbox::default();
+            self.shutdown(Shutdown::Both);
+        }
+        if outbox.unsent() <= MAX_UNSENT {
+            self.room.notify_waiters();
+        }
+    }
+
+    /// Whether more of a client's bytes may be sent. Bounds the outbox for all senders together.
+    pub(crate) fn has_room(&self) -> bool {
+        self.outbox().unsent() <= MAX_UNSENT
+    }
+
+    /// Waits until more of a client's bytes may be sent. Cancel-safe.
+    pub(crate) async fn writable(&self) {
+        loop {
+            let mut freed = pin!(self.room.notified());
+            // Registers before the check, so that no notification is lost.
+            freed.as_mut().enable();
+            if self.has_room() {
+                return;
+            }
+            freed.await;
+        }
+    }
+
+    /// Closes one direction, or both. The runner ends its tools when no more frames can come.
+    pub(crate) fn shutdown(&self, how: Shutdown) {
+        self.link.shutdown(how);
+    }
+
+    pub(crate) fn forget_exec(&self, serial: u32) {
+        self.replies().execs.remove(&serial);
+    }
+
+    pub(crate) fn forget_tunnel(&self, serial: u32) {
+        self.replies().tunnels.remove(&serial);
+    }
+
+    /// Dispatches the runner's frames and sends the backlog until the connection ends. Then drops all
+    /// receivers, so that their tasks see that no reply follows.
+    pub(crate) async fn serve(&self, kind: &Kind, mut frames: FrameReader) {
+        loop {
+            if !self.dispatch_frames(kind, &mut frames) {
+                self.shutdown(Shutdown::Both);
+                break;
+            }
+            tokio::select! {
+                read = fill(&self.link, &mut frames) => {
+                    if !read.unwrap_or(false) {
+                        break;
+                    }
+                }
+                () = self.send_backlog() => {}
+            }
+        }
+        *self.replies() = PendingReplies::default();
+    }
+
+    /// Dispatches all complete frames. `false` after a protocol error.
+    fn dispatch_frames(&self, kind: &Kind, frames: &mut FrameReader) -> bool {
+        loop {
+            let (serial, event) = match frames.next_frame() {
+                Ok(None) => return true,
+                Ok(Some(Frame::Killed { serial, found })) => {
+                    if let Some(waiting) = self.replies().signals.remove(&serial) {
+                        // The sender of the signal may have stopped waiting.
+                        let _ = waiting.send(found);
+                    }
+                    continue;
+                }
+                Ok(Some(Frame::Tunnel { serial, data })) => {
+                    if let Some(tunnel) = self.replies().tunnels.get(&serial) {
+                        // The relaying task may have ended.
+                        let _ = tunnel.send(TunnelMessage::Bytes(data.to_vec()));
+                    }
+                    continue;
+                }
+                Ok(Some(Frame::TunnelEnd { serial })) => {
+                    self.forget_tunnel(serial);
+                    continue;
+                }
+                Ok(Some(Frame::Busy)) => {
+                    if let Some(waiting) = self.replies().busy.take() {
+                        let _ = waiting.send(());
+                    }
+                    continue;
+                }
+                Ok(Some(Frame::Started { serial, .. })) => (serial, ExecEvent::Started),
+                Ok(Some(Frame::StartError { serial, error })) => {
+                    (serial, ExecEvent::NotStarted(error))
+                }
+                Ok(Some(Frame::Left { serial })) => (serial, ExecEvent::ClientLeft),
+                Ok(Some(Frame::Exit { serial, exit })) => (serial, ExecEvent::Ended(exit)),
+                Ok(Some(_)) | Err(_) => {
+                    tracing::warn!(%kind, "a runner broke the protocol");
+                    return false;
+                }
+            };
+            self.replies().dispatch(serial, event);
+        }
+    }
+
+    async fn send_backlog(&self) {
+        if self.outbox().is_empty() {
+            self.backlog.notified().await;
+        }
+        // The next write reports an error.
+        let _ = self.link.writable().await;
+        self.flush(&mut self.outbox());
+    }
+
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn replies(&self) -> MutexGuard<'_, PendingReplies> {
+        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads bytes from the runner. `Ok(false)` when it has closed its end. Cancel-safe.
+async fn fill(link: &Link, frames: &mut FrameReader) -> io::Result<bool> {
+    let room = if link.takes_descriptors() { READ } else { STREAM_READ };
+    let count = link.receive(frames.buffer().spare(room)).await?;
+    frames.buffer().commit(count);
+    Ok(count > 0)
+}
+
+/// Bytes per read: a runner sends a few bytes per exec.
+const READ: usize = 4 * 1024;
+/// Bytes per read from a runner without descriptors, which also sends the tools' output.
+const STREAM_READ: usize = 64 * 1024;
+/// Unsent bytes above which no more is read from clients.
+const MAX_UNSENT: usize = 256 * 1024;
+
+/// Reads the runner's first frame and returns its version of the frames.
+pub(crate) async fn read_hello(
+    kind: &Kind,
+    link: &Link,
+    frames: &mut FrameReader,
+) -> Result<u8, SidecarError> {
+    loop {
+        let protocol = |source| SidecarError::Protocol { kind: kind.clone(), source };
+        match frames.next_frame().map_err(|error| protocol(Some(error)))? {
+            Some(Frame::Hello { version }) => return Ok(version),
+            Some(_) => return Err(protocol(None)),
+            None => {}
+        }
+        let open = fill(link, frames).await;
+        match open.map_err(|source| SidecarError::Start { kind: kind.clone(), source })? {
+            true => {}
+            false => {
+                let source = io::Error::other("its runner ended before it was ready");
+                return Err(SidecarError::Start { kind: kind.clone(), source });
+            }
+        }
+    }
+}

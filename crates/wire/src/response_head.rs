@@ -1,0 +1,60 @@
+//! Parses the head of a response.
+
+use crate::framing::Framing;
+use crate::head::{last_header, owned_headers, parse_failure};
+use crate::response_body::BodyKind;
+use crate::response_reader::ResponseError;
+
+/// The head of a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResponseHead {
+    /// The status code.
+    pub status: u16,
+    /// `X-Exit-Code`, if it is a number from 0 to 255.
+    pub exit_code: Option<u8>,
+    /// `X-Exec-Id`, as echoed by the server.
+    pub exec_id: Option<String>,
+    /// How the body is delimited.
+    pub body: BodyKind,
+}
+
+impl ResponseHead {
+    /// Returns the head and, from an interim response, its `X-Aifo-Progress`.
+    pub(crate) fn parse(
+        head: &[u8],
+        header_lines: usize,
+    ) -> Result<(Self, Option<String>), ResponseError> {
+        let mut headers = vec![httparse::EMPTY_HEADER; header_lines];
+        let mut response = httparse::Response::new(&mut headers);
+        match response.parse(head) {
+            Ok(httparse::Status::Complete(len)) if len == head.len() => {}
+            Ok(_) => return Err(ResponseError::BadHead("malformed head")),
+            Err(error) => return Err(ResponseError::BadHead(parse_failure(error))),
+        }
+        let status = response.code.unwrap_or_default();
+        let headers = owned_headers(response.headers);
+        let body = match Framing::of(&headers)? {
+            // These never have a body, regardless of headers.
+            _ if matches!(status, 204 | 304) => BodyKind::Length(0),
+            Framing::Chunked => BodyKind::Chunked,
+            Framing::Length(length) => BodyKind::Length(length),
+            Framing::Unmarked => BodyKind::UntilClose,
+        };
+        let text = |name| {
+            last_header(&headers, name).map(|value| String::from_utf8_lossy(value).into_owned())
+        };
+        let head = ResponseHead {
+            status,
+            exit_code: last_header(&headers, "x-exit-code").and_then(parse_exit_code),
+            exec_id: text("x-exec-id"),
+            body,
+        };
+        Ok((head, text("x-aifo-progress")))
+    }
+}
+
+pub(crate) fn parse_exit_code(value: &[u8]) -> Option<u8> {
+    // `u8::from_str` would accept `+5`.
+    let digits = value.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(value).ok().filter(|_| digits)?.parse().ok()
+}

@@ -1,0 +1,321 @@
+//! Frames byte for byte, and invalid frames.
+
+use std::time::Duration;
+
+use aifo_types::{Ending, ExecId, Signal, WindowSize};
+use aifo_wire::{
+    CancelCause, ClientHandover, Delivery, Environment, Exit, Frame, FrameError, FrameKind,
+    FrameReader, Interrupt, Invocation, MAX_PAYLOAD, OutsideDirectory, Reports, Setup,
+    SidecarLimit, Start, StartError, StartErrorCause, Stdio, Stream, Usage, encode_frame_head,
+};
+
+/// Reads `wire` whole, byte by byte, and followed by the head of another frame.
+#[track_caller]
+fn check(wire: &[u8], expected: Result<Frame<'_>, FrameError>) {
+    let mut reader = FrameReader::new();
+    reader.receive(wire);
+    assert_eq!(reader.next_frame(), expected.clone().map(Some), "whole");
+    match expected {
+        Ok(_) => assert_eq!(reader.next_frame(), Ok(None), "one frame"),
+        Err(error) => assert_eq!(reader.next_frame(), Err(error), "repeated error"),
+    }
+
+    let mut reader = FrameReader::new();
+    for (index, byte) in wire.iter().enumerate() {
+        reader.receive(&[*byte]);
+        match reader.next_frame() {
+            Ok(None) => assert!(reader.is_within_frame()),
+            end => {
+                assert_eq!(end, expected.clone().map(Some), "byte by byte");
+                assert!(expected.is_err() || index + 1 == wire.len(), "not before the end");
+            }
+        }
+    }
+
+    let mut reader = FrameReader::new();
+    reader.receive(wire);
+    reader.receive(&[0x20, 0, 0]);
+    assert_eq!(reader.next_frame(), expected.clone().map(Some), "with trailing bytes");
+    if expected.is_ok() {
+        assert_eq!(reader.next_frame(), Ok(None));
+        reader.receive(&[0, 1, 3]);
+        let next = Ok(Some(Frame::Hello { version: 3 }));
+        assert_eq!(reader.next_frame(), next, "trailing bytes untouched");
+    }
+}
+
+/// Checks that `frame` is encoded as `wire` and decoded from it.
+#[track_caller]
+fn check_both_ways(frame: Frame<'_>, wire: &[u8]) {
+    let mut encoded = Vec::new();
+    frame.encode(&mut encoded);
+    assert_eq!(encoded.escape_ascii().to_string(), wire.escape_ascii().to_string(), "{frame:?}");
+    check(wire, Ok(frame));
+}
+
+fn id() -> ExecId {
+    ExecId::parse(b"e1").unwrap()
+}
+
+fn invocation() -> Invocation {
+    Invocation::plain(vec![b"cc".to_vec()], None)
+}
+
+#[test]
+fn start_frames() {
+    check_both_ways(
+        Frame::Start(Box::new(Start {
+            serial: 7,
+            id: id(),
+            outside_directory: OutsideDirectory::UseRoot,
+            program: Some(b"/usr/bin/make".to_vec()),
+            environment: Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]),
+            client: Some(ClientHandover {
+                response_head: b"101\r\n".to_vec(),
+                received: b"\x06".to_vec(),
+            }),
+            reports: Reports::StartAndExit,
+            invocation: Invocation {
+                environment: vec![b"CI=1".to_vec()],
+                ..Invocation::plain(
+                    vec![b"cc".to_vec(), vec![], b"\xff".to_vec()],
+                    Some(b"/w".to_vec()),
+                )
+            },
+        })),
+        b"\x01\0\0\0\x77\0\0\0\x07\x01\0\0\0\x02e1\x01\0\0\0\x0d/usr/bin/make\
+          \x01\0\0\0\x02\0\0\0\x04PATH\0\0\0\x04LC_*\x01\0\0\0\x05101\r\n\0\0\0\x01\x06\x01\
+          \0\0\0\x03\0\0\0\x02cc\0\0\0\0\0\0\0\x01\xff\x01\0\0\0\x02/w\
+          \0\0\0\x01\0\0\0\x04CI=1\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
+    );
+    check_both_ways(
+        Frame::Start(Box::new(Start {
+            serial: u32::MAX,
+            id: id(),
+            outside_directory: OutsideDirectory::Refuse,
+            program: None,
+            environment: Environment::All,
+            client: None,
+            reports: Reports::ExitOnly,
+            invocation: invocation(),
+        })),
+        b"\x01\0\0\0\x2d\xff\xff\xff\xff\0\0\0\0\x02e1\0\0\0\0\
+          \0\0\0\x01\0\0\0\x02cc\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
+    );
+}
+
+#[test]
+fn other_frames_of_a_control_connection() {
+    check_both_ways(
+        Frame::Cancel { serial: 7, cause: CancelCause::Disconnect, interrupt: Interrupt::Skip },
+        b"\x05\0\0\0\x06\0\0\0\x07\x02\x01",
+    );
+    check_both_ways(
+        Frame::StartError {
+            serial: 7,
+            error: StartError {
+                cause: StartErrorCause::NotFound,
+                message: "no '\u{e9}'".to_owned(),
+            },
+        },
+        b"\x14\0\0\0\x0c\0\0\0\x07\x03no '\xc3\xa9'",
+    );
+    check_both_ways(Frame::Tunnel { serial: 7, data: b"hi" }, b"\x08\0\0\0\x06\0\0\0\x07hi");
+    check_both_ways(Frame::TunnelEnd { serial: 7 }, b"\x09\0\0\0\x04\0\0\0\x07");
+    check_both_ways(Frame::Left { serial: 7 }, b"\x16\0\0\0\x04\0\0\0\x07");
+    check_both_ways(Frame::Hello { version: 3 }, b"\x20\0\0\0\x01\x03");
+    check_both_ways(
+        Frame::Setup(Setup {
+            workspace: vec![b"/w".to_vec(), b"/x".to_vec()],
+            tmp: vec![b"/t".to_vec()],
+            kind: "rust".into(),
+        }),
+        b"\x21\0\0\0\x22\0\0\0\x02\0\0\0\x02/w\0\0\0\x02/x\0\0\0\x01\0\0\0\x02/t\0\0\0\x04rust",
+    );
+    check_both_ways(
+        Frame::Kill { serial: 7, signal: Signal::Term, id: id() },
+        b"\x23\0\0\0\x07\0\0\0\x07\x0fe1",
+    );
+    check_both_ways(
+        Frame::Killed { serial: 7, found: Delivery::NoSuchExec },
+        b"\x24\0\0\0\x05\0\0\0\x07\x01",
+    );
+    check_both_ways(Frame::Retire, b"\x25\0\0\0\0");
+    check_both_ways(Frame::Busy, b"\x26\0\0\0\0");
+}
+
+#[test]
+fn frames_of_a_client_connection() {
+    check_both_ways(Frame::Data { stream: Stream::Stderr, data: b"hi" }, b"\x02\0\0\0\x03\x02hi");
+    check_both_ways(Frame::Closed { stream: Stream::Stdin }, b"\x03\0\0\0\x01\0");
+    check_both_ways(
+        Frame::Credit { stream: Stream::Terminal, bytes: 65_538 },
+        b"\x04\0\0\0\x05\x03\0\x01\0\x02",
+    );
+    check_both_ways(Frame::Signal { number: 1 }, b"\x06\0\0\0\x01\x01");
+    check_both_ways(Frame::Signal { number: 64 }, b"\x06\0\0\0\x01\x40");
+    check_both_ways(
+        Frame::Resize(WindowSize { rows: 24, columns: 80, x_pixels: 257, y_pixels: 0 }),
+        b"\x07\0\0\0\x08\0\x18\0\x50\x01\x01\0\0",
+    );
+    check_both_ways(
+        Frame::Started {
+            serial: 7,
+            pid: 258,
+            stdio: [Stdio::Relayed, Stdio::Terminal, Stdio::Same],
+        },
+        b"\x10\0\0\0\x0b\0\0\0\x07\0\0\x01\x02\x02\x03\x05",
+    );
+    check_both_ways(Frame::Stopped { signal: 20, resumed: 3 }, b"\x15\0\0\0\x05\x14\0\0\0\x03");
+}
+
+#[test]
+fn exit_frames() {
+    let usage = Usage {
+        wall: Duration::from_micros(1),
+        user: Duration::from_micros(2),
+        system: Duration::from_micros(3),
+        max_rss_kib: 4,
+    };
+    check_both_ways(
+        Frame::Exit {
+            serial: 7,
+            exit: Exit {
+                ending: Ending::Exited(3),
+                cancelled: None,
+                limit: None,
+                taken: 258,
+                usage,
+            },
+        },
+        b"\x13\0\0\0\x30\0\0\0\x07\0\x03\0\0\0\0\0\0\0\0\x01\x02\
+          \0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04",
+    );
+    let causes = [CancelCause::Timeout, CancelCause::Disconnect, CancelCause::Shutdown];
+    for (cause, code) in causes.into_iter().zip(1..) {
+        let usage = Usage::default();
+        let ending = Ending::Signaled(9);
+        let exit = Exit { ending, cancelled: Some(cause), limit: None, taken: 0, usage };
+        let head = b"\x13\0\0\0\x30\0\0\0\x07\x01\x09";
+        let wire = [&head[..], &[code], &[0; 41]].concat();
+        check_both_ways(Frame::Exit { serial: 7, exit }, &wire);
+    }
+    for (limit, code) in SidecarLimit::ALL.into_iter().zip(1..) {
+        let (ending, usage) = (Ending::Exited(2), Usage::default());
+        let exit = Exit { ending, cancelled: None, limit: Some(limit), taken: 0, usage };
+        let head = b"\x13\0\0\0\x30\0\0\0\x07\0\x02\0";
+        let wire = [&head[..], &[code], &[0; 40]].concat();
+        check_both_ways(Frame::Exit { serial: 7, exit }, &wire);
+    }
+}
+
+#[test]
+fn invalid_heads() {
+    // The last two were frame kinds of version 1.
+    for kind in [0, 0x0a, 0x12, 0x17, 0x27, 0xff, 0x11, 0x22] {
+        check(&[kind, 0, 0, 0, 0], Err(FrameError::UnknownKind(kind)));
+    }
+    let too_long = |kind, len| Err(FrameError::TooLong { kind, len });
+    check(b"\x02\0\x01\0\x01", too_long(FrameKind::Data, 65_537));
+    check(b"\x01\0\x42\0\x01", too_long(FrameKind::Start, 4 * 1024 * 1024 + 128 * 1024 + 1));
+    check(b"\x20\xff\xff\xff\xff", too_long(FrameKind::Hello, u32::MAX));
+}
+
+#[test]
+fn invalid_payloads() {
+    let rows: [(FrameKind, &[u8]); 35] = [
+        (FrameKind::Data, b""),
+        (FrameKind::Data, b"\x01"),
+        (FrameKind::Data, b"\x04x"),
+        (FrameKind::Closed, b""),
+        (FrameKind::Closed, b"\x04"),
+        (FrameKind::Closed, b"\0\0"),
+        (FrameKind::Credit, b"\0\0\0\x01"),
+        (FrameKind::Credit, b"\x04\0\0\0\x01"),
+        (FrameKind::Cancel, b"\0\0\0\x07\0\0"),
+        (FrameKind::Cancel, b"\0\0\0\x07\x04\0"),
+        (FrameKind::Cancel, b"\0\0\0\x07\x01\x02"),
+        (FrameKind::Cancel, b"\x01\0"),
+        (FrameKind::Cancel, b"\0\0\0\x07\x01\0\0"),
+        (FrameKind::Signal, b"\0"),
+        (FrameKind::Signal, b"\x41"),
+        (FrameKind::Resize, b"\0\x18\0\x50\0\0\0"),
+        (FrameKind::Started, b"\0\0\0\x07\0\0\0\x01\0\0"),
+        (FrameKind::Started, b"\0\0\0\x07\0\0\0\x01\0\0\x06"),
+        (FrameKind::Started, b"\0\0\0\x07\0\0\0\x01\0\x05\0"),
+        (FrameKind::StartError, b"\0\0\0\x07\x06"),
+        (FrameKind::StartError, b"\0\0\0\x07\x01\xff"),
+        (FrameKind::Stopped, b"\x14\0\0\0"),
+        (FrameKind::Left, b"\0\0\0\x07\0"),
+        (FrameKind::Tunnel, b"\0\0\0\x07"),
+        (FrameKind::Tunnel, b"\0\0\x07"),
+        (FrameKind::TunnelEnd, b"\0\0\0\x07\0"),
+        (FrameKind::Hello, b""),
+        (FrameKind::Setup, b"\0\0\0\x01\0\0\0\x01w\0\0\0\0\0\0\0\0"),
+        (FrameKind::Setup, b"\0\0\0\0\0\0\0\x01\0\0\0\x02/t\0\0\0\0"),
+        (FrameKind::Setup, b"\0\0\0\x01\0\0\0\x02/w\0\0\0\0\0\0\0\x01\xff"),
+        (FrameKind::Setup, b"\xff\xff\xff\xff\0\0\0\x02/w\0\0\0\0\0\0\0\0"),
+        (FrameKind::Kill, b"\0\0\0\x07\x0be1"),
+        (FrameKind::Killed, b"\0\0\0\x07\x02"),
+        (FrameKind::Retire, b"\0"),
+        (FrameKind::Busy, b"\0"),
+    ];
+    for (kind, payload) in rows {
+        check_malformed(kind, payload);
+    }
+}
+
+/// Tests `Start` up to its invocation, which has its own tests.
+#[test]
+fn invalid_starts() {
+    let mut encoded = Vec::new();
+    invocation().encode(&mut encoded);
+    let rows: [&[u8]; 8] = [
+        b"\0\0\0\x07\x02\0\0\0\x02e1\0\0\0",
+        b"\0\0\0\x07\0\0\0\0\x02e/\0\0\0",
+        b"\0\0\0\x07\0\xff\xff\xff\xffe1\0\0\0",
+        b"\0\0\0\x07\0\0\0\0\x02e1\x02\0\0",
+        b"\0\0\0\x07\0\0\0\0\x02e1\x01\0\0\0\x04make\0\0",
+        b"\0\0\0\x07\0\0\0\0\x02e1\0\x01\0\0\0\x01\0\0\0\x02A\0\0",
+        b"\0\0\0\x07\0\0\0\0\x02e1\0\x01\xff\xff\xff\xff\0",
+        b"\0\0\0\x07\0\0\0\0\x02e1\0\0\x02",
+    ];
+    for head in rows {
+        check_malformed(FrameKind::Start, &[head, &encoded].concat());
+    }
+    let head = &b"\0\0\0\x07\0\0\0\0\x02e1\0\0\0"[..];
+    for len in 0..encoded.len() {
+        check_malformed(FrameKind::Start, &[head, &encoded[..len]].concat());
+    }
+    check_malformed(FrameKind::Start, &[head, &encoded, b"x"].concat());
+}
+
+#[track_caller]
+fn check_malformed(kind: FrameKind, payload: &[u8]) {
+    let mut wire = Vec::new();
+    encode_frame_head(&mut wire, kind, payload.len());
+    wire.extend_from_slice(payload);
+    check(&wire, Err(FrameError::Malformed(kind)));
+}
+
+#[test]
+fn empty_data_is_not_a_frame() {
+    let mut wire = Vec::new();
+    Frame::Data { stream: Stream::Stdout, data: b"" }.encode(&mut wire);
+    Frame::Tunnel { serial: 7, data: b"" }.encode(&mut wire);
+    assert_eq!(wire, b"");
+}
+
+#[test]
+fn long_messages_are_truncated_between_characters() {
+    let message = format!("x{}", "\u{e9}".repeat(MAX_PAYLOAD));
+    let mut wire = Vec::new();
+    let error = StartError { cause: StartErrorCause::Failed, message };
+    Frame::StartError { serial: 7, error }.encode(&mut wire);
+    let mut reader = FrameReader::new();
+    reader.receive(&wire);
+    let Ok(Some(Frame::StartError { error, .. })) = reader.next_frame() else {
+        panic!("{:?}", wire.get(..16));
+    };
+    assert_eq!(error.message.len(), MAX_PAYLOAD - 17);
+}

@@ -1,0 +1,72 @@
+//! Agents on a terminal: they draw, read keys, survive a resize, and restore the modes.
+
+use std::fs;
+use std::process::Command;
+
+use aifo_tests::Tmux;
+use aifo_tests::model::{Agent, Script};
+
+use super::{fixtures, run, without_the_rows_own};
+
+/// A wrapper that prints the terminal's modes before and after the agent.
+const AROUND: &str =
+    "stty -g >before; \"$@\"; code=$?; stty -g >after; clear; echo ended with $code; exec cat";
+
+/// The text an agent shows when it accepts keys, and the keys that end it.
+fn terminal_keys(agent: Agent) -> Option<(&'static str, &'static [&'static str])> {
+    match agent {
+        Agent::Codex => Some(("OpenAI Codex", &["C-c", "C-c"])),
+        Agent::Opencode => Some(("Ask anything", &["C-c"])),
+        Agent::Gemini => Some(("Type your message", &["C-c", "C-c"])),
+        _ => None,
+    }
+}
+
+#[test]
+#[ignore = "container: cargo xtask test agents"]
+fn an_agent_has_the_terminal_and_gives_it_back() {
+    for fixture in fixtures("an_agent_has_the_terminal_and_gives_it_back") {
+        let Some((ready, end)) = terminal_keys(fixture.agent) else { continue };
+        let name = fixture.name();
+        let (model, url) =
+            fixture.model(Script::new().shell("make where").say("That was the end of it."));
+        let start = fixture.agent.interactive(&url);
+        let (command, _, fixture) = run(fixture, without_the_rows_own(start));
+        let mut around = Command::new("/bin/sh");
+        around.args(["-c", AROUND, "-"]).arg(command.get_program()).args(command.get_args());
+        around.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        around.env("TERM", "tmux-256color").env("COLORTERM", "truecolor");
+        let workspace = fixture.workspace();
+        let tmux = Tmux::start(around.current_dir(&workspace));
+        let patient = |what: &str| {
+            let started = std::time::Instant::now();
+            while !tmux.screen().contains(what) {
+                let screen = tmux.screen();
+                assert!(
+                    started.elapsed() < super::PATIENCE,
+                    "{name} never showed {what:?}:\n{screen}"
+                );
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+        };
+        patient(ready);
+        tmux.press(&["w", "o", "r", "d"]);
+        tmux.expect("word");
+        tmux.resize(100, 40);
+        tmux.until("more than the rows it had", |screen| screen.lines().count() > 30);
+        tmux.expect("word").press(&["Enter"]);
+        patient("That was the end of it.");
+        model.finished();
+        let made = model.results();
+        assert!(
+            made.iter().all(|it| it.output.contains("made for /var/cache/aifo/ccache")),
+            "{made:?}"
+        );
+        tmux.press(end);
+        patient("ended with ");
+        let [before, after] =
+            ["before", "after"].map(|it| fs::read_to_string(workspace.join(it)).unwrap());
+        assert_eq!(before, after, "{name} leaves the terminal as it was");
+        assert_eq!(fixture.left(), [""; 0], "{name}");
+    }
+}
