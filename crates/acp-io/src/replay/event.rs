@@ -84,7 +84,7 @@ pub enum ReplayMismatch {
 }
 
 impl ReplayEvent {
-    /// Returns [reports](aifo_acp::reports) with two more members: `at`, in milliseconds, and
+    /// Returns [`reports`] with two more members: `at`, in milliseconds, and
     /// `line`.
     pub fn reports(&self) -> Vec<Value> {
         let mut reports = match &self.kind {
