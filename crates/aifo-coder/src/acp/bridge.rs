@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use aifo_acp::{
-    PathMap, RelayConfig, RelayEvent, Requests, RpcError, Served, Side, TerminalLogin, code,
+    MethodServer, PathMap, RelayConfig, RelayEvent, Requests, RpcError, Side, TerminalLogin, code,
     decision_report,
 };
-use aifo_acp_io::{Bridge, FIRST_REQUEST, PeerEnd, Stdio, WireLog, refuse_editor};
+use aifo_acp_io::{AgentExit, Bridge, FIRST_REQUEST, Stdio, WireLog, refuse_editor};
 use aifo_launch::GIVEN_PREFIX;
 use aifo_types::exit;
 use anyhow::Context;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::acp::hosts::Hosts;
 use crate::acp::judge::Judge;
-use crate::acp::profile::peer_limits;
+use crate::acp::profile::process_limits;
 use crate::acp::stage::{Setting, Stage};
 use crate::acp::summary;
 use crate::acp::told::failed;
@@ -83,8 +83,8 @@ async fn session(
     Ok(match over {
         Over::EditorGone => ExitCode::SUCCESS,
         Over::ToldToEnd(signal) => called_off(signal),
-        Over::AgentGone { noise, end } => {
-            console::fail(&failed(&name, "the agent has ended", &end, &noise));
+        Over::AgentGone { non_json, end } => {
+            console::fail(&failed(&name, "the agent has ended", &end, &non_json));
             ExitCode::FAILURE
         }
     })
@@ -94,7 +94,7 @@ async fn session(
 enum Over {
     EditorGone,
     ToldToEnd(u8),
-    AgentGone { noise: String, end: PeerEnd },
+    AgentGone { non_json: String, end: AgentExit },
 }
 
 fn start(
@@ -104,9 +104,9 @@ fn start(
 ) -> anyhow::Result<Bridge<Hosts>> {
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
     let (workspace, tmp) = (text(&stage.workspace), text(&stage.tmp));
-    let mut map = PathMap::default().both_ways(&workspace, &workspace);
+    let mut map = PathMap::default().map_directory(&workspace, &workspace);
     if let Some(alias) = stage.place.workspace_alias() {
-        map = map.outward(&text(alias), &workspace).both_ways(&tmp, &text(stage.place.tmp()));
+        map = map.map_alias(&text(alias), &workspace).map_directory(&tmp, &text(stage.place.tmp()));
     }
     let config = RelayConfig {
         files: served(files, stage.profile.fs),
@@ -123,7 +123,7 @@ fn start(
         }),
         ..RelayConfig::default()
     };
-    let limits = peer_limits(&stage.profile);
+    let limits = process_limits(&stage.profile);
     let editor = || Stdio::start(&std::io::stdin(), &std::io::stdout());
     let program = stage.command.as_std().get_program().to_string_lossy().into_owned();
     let bridge = Bridge::start(stage.command, config, limits, stage.log, stage.hosts, editor);
@@ -152,11 +152,11 @@ async fn serve(
                     return Over::ToldToEnd(signal);
                 }
                 // As if the editor had gone: turns are cancelled, then the agent is ended.
-                bridge.dismiss_editor();
+                bridge.disconnect_editor();
             }
         }
     }
-    let noise = bridge.relay().noise(Side::Agent).to_owned();
+    let non_json = bridge.relay().non_json(Side::Agent).to_owned();
     // Editors wait for two seconds, then send TERM, and soon after it KILL, which would leave our
     // containers to themselves: so TERM ends the agent at once.
     let end = tokio::select! {
@@ -166,7 +166,7 @@ async fn serve(
     match told {
         Some(signal) => Over::ToldToEnd(signal),
         None if is_released => Over::EditorGone,
-        None => Over::AgentGone { noise, end },
+        None => Over::AgentGone { non_json, end },
     }
 }
 
@@ -191,9 +191,9 @@ fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge, log: Optio
                     if let Some(log) = log {
                         log.record_decision(decision_report(&id, &decision, &rule));
                     }
-                    bridge.tell(|relay, now| relay.decide(&id, &decision, now))
+                    bridge.with_relay(|relay, now| relay.decide(&id, &decision, now))
                 }
-                None => bridge.tell(|relay, now| relay.ask_editor(&id, now)),
+                None => bridge.with_relay(|relay, now| relay.ask_editor(&id, now)),
             };
         }
         RelayEvent::TurnEnded(turn) => {
@@ -205,11 +205,13 @@ fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge, log: Optio
             summary::tell(&turn.session, &outcome, &turn.counts, traffic);
         }
         RelayEvent::Tool { session, change } => {
-            let before = change.before.as_ref().map(|standing| standing.word());
+            let before = change.before.as_ref().map(|state| state.word());
             let (call, after) = (&change.id, change.after.word());
             tracing::debug!(session, call, before, after, "tool call");
         }
-        RelayEvent::Noise { side, noise } => tracing::debug!(?side, %noise, "noise"),
+        RelayEvent::NonJsonOutput { side, non_json } => {
+            tracing::debug!(?side, noise = %non_json, "noise");
+        }
         RelayEvent::TooLong { side, len } => {
             tracing::warn!(?side, bytes = len, "a message is too long, and was skipped");
         }
@@ -226,12 +228,12 @@ fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge, log: Optio
 }
 
 /// What the user says, or else the agent's profile.
-fn served(said: Option<ServedBy>, by_profile: bool) -> Served {
+fn served(said: Option<ServedBy>, by_profile: bool) -> MethodServer {
     match said {
-        Some(ServedBy::Aifo) => Served::Ours,
-        Some(ServedBy::Editor) => Served::Editors,
-        Some(ServedBy::None) => Served::Nobody,
-        None if by_profile => Served::Ours,
-        None => Served::Nobody,
+        Some(ServedBy::Aifo) => MethodServer::Host,
+        Some(ServedBy::Editor) => MethodServer::Editor,
+        Some(ServedBy::None) => MethodServer::Neither,
+        None if by_profile => MethodServer::Host,
+        None => MethodServer::Neither,
     }
 }

@@ -4,8 +4,8 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::Arc;
 
 use aifo_acp::{
-    Client, Decision, Event, Id, PermissionRequest, Position, Standing, ToolCall, TurnEnd, When,
-    decision_report, reports, turn_end_report,
+    CallState, Client, Decision, Event, Id, PermissionRequest, Position, ToolCall, TurnEnd,
+    UpdateScope, decision_report, reports, turn_end_report,
 };
 use aifo_acp_io::WireLog;
 use aifo_types::{escape_json, escape_text};
@@ -72,7 +72,7 @@ impl Output {
     /// Tells what has happened, if that is anybody's business.
     pub(crate) fn event(&mut self, event: &Event, client: &Client) -> io::Result<()> {
         if let Event::Update { change: Some(change), update, .. } = event {
-            let before = change.before.as_ref().map(|standing| standing.word());
+            let before = change.before.as_ref().map(|state| state.word());
             let (call, after) = (&change.id, change.after.word());
             tracing::debug!(session = update.session(), call, before, after, "tool call");
         }
@@ -83,19 +83,19 @@ impl Output {
             }
             Form::Text(answer) => answer,
         };
-        let Event::Update { update, change, when } = event else { return Ok(()) };
+        let Event::Update { update, change, scope } = event else { return Ok(()) };
         // What was before is no news.
-        let (When::Turn(_) | When::Late(_)) = when else { return Ok(()) };
+        let (UpdateScope::Turn(_) | UpdateScope::Late(_)) = scope else { return Ok(()) };
         let Some(session) = client.session(update.session()) else { return Ok(()) };
         let certain = session.read_on(&mut answer.position);
         certain.into_iter().try_for_each(|text| answer.print(&mut self.stdout, text))?;
-        let is_end = |standing: &Standing| matches!(standing, Standing::Ended(_));
+        let is_end = |state: &CallState| matches!(state, CallState::Ended(_));
         let ended = change
             .as_ref()
             .filter(|change| is_end(&change.after) && !change.before.as_ref().is_some_and(is_end));
         if let Some(call) = ended.and_then(|change| session.tools().get(&change.id)) {
             let (kind, what) = (or(call.kind(), "call"), what(call));
-            self.say(&format!("{kind} '{what}' {}", call.standing().word()));
+            self.say(&format!("{kind} '{what}' {}", call.state().word()));
         }
         Ok(())
     }

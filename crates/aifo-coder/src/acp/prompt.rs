@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use aifo_acp::{
-    CancelCause, Cancelling, Config, Event, Failure, Id, Limits, PermissionRequest, Refused,
+    CancelCause, CancelOutcome, Config, Event, Failure, Id, Limits, PermissionRequest, SendError,
     StopReason, TurnEnd,
 };
-use aifo_acp_io::{Conversation, PeerEnd};
+use aifo_acp_io::{AgentConnection, AgentExit};
 use aifo_types::{Ending, exit};
 use anyhow::{Context, anyhow, bail};
 use serde_json::json;
@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::acp::hosts::Hosts;
 use crate::acp::judge::Judge;
 use crate::acp::output::Output;
-use crate::acp::profile::{peer_limits, streaming};
+use crate::acp::profile::{process_limits, streaming};
 use crate::acp::resume::Sessions;
 use crate::acp::settling::Settling;
 use crate::acp::stage::{Setting, Stage};
@@ -77,17 +77,17 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
         ..Limits::default()
     };
     let config = Config { limits, streaming: streaming(stage.profile.stream), ..Config::default() };
-    let ending = peer_limits(&stage.profile);
+    let ending = process_limits(&stage.profile);
     let program = stage.command.as_std().get_program().to_string_lossy().into_owned();
-    let started = Conversation::start(stage.command, config, ending, stage.log, stage.hosts);
-    let conversation = match started {
-        Ok(conversation) => conversation,
+    let started = AgentConnection::start(stage.command, config, ending, stage.log, stage.hosts);
+    let connection = match started {
+        Ok(connection) => connection,
         Err(error) => {
             behind.close().await;
             return Err(error).with_context(|| format!("cannot start '{program}'"));
         }
     };
-    let (errand, end) = errand.run(conversation, &mut signals).await;
+    let (errand, end) = errand.run(connection, &mut signals).await;
     if let Some(session) = &errand.session
         && let Err(error) = sessions.note(&stage.name, &stage.cwd, session)
     {
@@ -127,13 +127,13 @@ struct Errand {
     failure: Option<String>,
 }
 
-type Agent = Conversation<Hosts>;
+type Agent = AgentConnection<Hosts>;
 
 impl Errand {
     /// Goes through with it. The agent has ended when this returns.
     async fn run(mut self, mut agent: Agent, signals: &mut EndSignals) -> (Self, Told) {
         let version = env!("CARGO_PKG_VERSION");
-        let begun = agent.tell(|client, now| client.initialize("aifo-coder", version, now));
+        let begun = agent.with_client(|client, now| client.initialize("aifo-coder", version, now));
         if let Err(refused) = begun {
             self.failure = Some(refused.to_string());
         }
@@ -167,15 +167,16 @@ impl Errand {
                 }
             }
         }
-        let noise = agent.client().noise().to_owned();
-        (self, Told { end: agent.end().await, noise })
+        let non_json = agent.client().non_json().to_owned();
+        (self, Told { end: agent.end().await, non_json })
     }
 
     /// Whether there was something to cancel.
     fn cancel(&self, agent: &mut Agent) -> bool {
         let Some(session) = &self.session else { return false };
-        let cancel = agent.tell(|client, now| client.cancel(session, CancelCause::Asked, now));
-        cancel == Cancelling::Told
+        let cancel =
+            agent.with_client(|client, now| client.cancel(session, CancelCause::Requested, now));
+        cancel == CancelOutcome::Sent
     }
 
     fn take(&mut self, event: Event, agent: &mut Agent) -> anyhow::Result<()> {
@@ -203,7 +204,7 @@ impl Errand {
                 Ok(())
             }
             Event::Failed { method, failure, .. } if method == "session/load" => {
-                tracing::warn!(%failure, "the session cannot be gone on with, so it is a new one");
+                tracing::warn!(%failure, "could not resume the session; starting a new one");
                 self.resumed = None;
                 self.open_new(agent)
             }
@@ -217,10 +218,10 @@ impl Errand {
     fn open(&mut self, agent: &mut Agent) -> anyhow::Result<()> {
         let Some(session) = self.resumed.clone() else { return self.open_new(agent) };
         let params = self.parameters();
-        match agent.tell(|client, now| client.load_session(&session, params, now)) {
+        match agent.with_client(|client, now| client.load_session(&session, params, now)) {
             Ok(_) => Ok(()),
-            Err(refused @ Refused::NotOffered(_)) => {
-                tracing::warn!("{refused}, so it is a new session");
+            Err(refused @ SendError::NotOffered(_)) => {
+                tracing::warn!("{refused}; starting a new session");
                 self.resumed = None;
                 self.open_new(agent)
             }
@@ -230,13 +231,13 @@ impl Errand {
 
     fn open_new(&self, agent: &mut Agent) -> anyhow::Result<()> {
         let params = self.parameters();
-        agent.tell(|client, now| client.new_session(params, now))?;
+        agent.with_client(|client, now| client.new_session(params, now))?;
         Ok(())
     }
 
     fn prompt(&mut self, session: String, agent: &mut Agent) -> anyhow::Result<()> {
         let prompt = json!([{"type": "text", "text": self.text}]);
-        agent.tell(|client, now| client.prompt(&session, prompt, now))?;
+        agent.with_client(|client, now| client.prompt(&session, prompt, now))?;
         self.session = Some(session);
         Ok(())
     }
@@ -256,7 +257,7 @@ impl Errand {
         let remedy = decided.remedy.as_deref();
         let told = self.output.decided(id, request, &decided.decision, &decided.rule, remedy);
         told.context(NO_STDOUT)?;
-        agent.tell(|client, now| client.decide(id, &decided.decision, now));
+        agent.with_client(|client, now| client.decide(id, &decided.decision, now));
         Ok(())
     }
 
@@ -266,7 +267,7 @@ impl Errand {
             if let Err(failure) = &end.outcome
                 && end.cancelled.is_none()
             {
-                console::fail(&failed(name, &in_words(failure), &told.end, &told.noise));
+                console::fail(&failed(name, &in_words(failure), &told.end, &told.non_json));
             }
             return code(&end, self.told_to_end);
         }
@@ -276,7 +277,7 @@ impl Errand {
         match self.told_to_end {
             Some(signal) => Ending::Signaled(signal).exit_code(),
             None => {
-                console::fail(&failed(name, &why, &told.end, &told.noise));
+                console::fail(&failed(name, &why, &told.end, &told.non_json));
                 FAILED
             }
         }
@@ -293,8 +294,8 @@ async fn settled(settling: Option<&Settling>) -> String {
 
 /// What is left of an agent that has ended.
 struct Told {
-    end: PeerEnd,
-    noise: String,
+    end: AgentExit,
+    non_json: String,
 }
 
 /// A failure, with what would help.
@@ -308,7 +309,7 @@ fn in_words(failure: &Failure) -> String {
 /// By the reason the turn stopped for.
 fn code(end: &TurnEnd, signal: Option<u8>) -> u8 {
     match end.cancelled {
-        Some(CancelCause::Asked) => {
+        Some(CancelCause::Requested) => {
             return Ending::Signaled(signal.unwrap_or_default()).exit_code();
         }
         Some(CancelCause::Idle | CancelCause::TooLong | CancelCause::PermissionTimeout) => {
@@ -321,7 +322,7 @@ fn code(end: &TurnEnd, signal: Option<u8>) -> u8 {
         Ok(StopReason::Refusal) => 3,
         Ok(StopReason::MaxTokens) => 4,
         Ok(StopReason::MaxTurnRequests) => 5,
-        Ok(StopReason::Other(_) | StopReason::Untold) => 6,
+        Ok(StopReason::Other(_) | StopReason::Missing) => 6,
         Ok(StopReason::Cancelled) => 7,
         Err(_) => FAILED,
     }

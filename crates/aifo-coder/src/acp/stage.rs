@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use aifo_acp::Serves;
+use aifo_acp::ClientCapabilities;
 use aifo_acp_io::{WireLog, WireLogLimits};
 use aifo_doors::{Files, TerminalCommand, TerminalConfig, Terminals, Workspace, Writing};
 use aifo_launch::{
@@ -166,7 +166,7 @@ async fn dress(
     let hosts = Hosts {
         files: Arc::new(files),
         terminals: terminals(opened, &cwd, &place, &judge),
-        serves: Serves {
+        capabilities: ClientCapabilities {
             read_text_file: profile.fs,
             write_text_file: profile.fs,
             terminal: profile.terminal,
