@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::capabilities::{AgentInfo, ClientCapabilities};
 use crate::event::Event;
-use crate::json::LineTooLong;
+use crate::json::{LineTooLong, set_member};
 use crate::limits::Limits;
 use crate::message::{Id, Message, RpcError};
 use crate::message_reader::{MessageReader, Traffic};
@@ -224,7 +224,7 @@ impl Client {
                 return Err(SendError::AlreadyOpen(session.to_owned()));
             }
         }
-        set(&mut params, "sessionId", json!(session));
+        set_member(&mut params, "sessionId", json!(session));
         let timeout = now.checked_add(self.config.limits.request);
         let sent = SentRequest::Load { session: session.to_owned() };
         let id = self.send("session/load", params, sent, timeout, now)?;
@@ -389,14 +389,6 @@ impl Client {
     fn reply(&mut self, id: Id, outcome: Result<Value, RpcError>) {
         // The agent receives the error; no other caller needs it.
         let _ = self.out.reply(id, outcome, Map::new());
-    }
-}
-
-/// Sets a member of the parameters, which become an object if they are not.
-fn set(params: &mut Value, name: &str, value: Value) {
-    match params {
-        Value::Object(members) => _ = members.insert(name.to_owned(), value),
-        other => *other = json!({name: value}),
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, json};
 
 use surrogates::Repaired;
 
@@ -198,6 +198,14 @@ impl<'de> Visitor<'de> for Bounded<'_> {
             object.insert(key, members.next_value_seed(inside)?);
         }
         Ok(Value::Object(object))
+    }
+}
+
+/// Sets a member of a JSON value, which becomes an object if it is not one.
+pub(crate) fn set_member(params: &mut Value, name: &str, value: Value) {
+    match params {
+        Value::Object(members) => _ = members.insert(name.to_owned(), value),
+        other => *other = json!({name: value}),
     }
 }
 
