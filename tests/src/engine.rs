@@ -86,8 +86,8 @@ impl Engine {
     pub fn all_of(&self, dir: &Path) -> Vec<String> {
         let lines =
             |args: &[&str]| -> Vec<String> { self.text(args).lines().map(str::to_owned).collect() };
-        let inspected = r#"{{index .Labels "dev.aifo.dir"}}"#;
-        let label = if self.is_podman() { inspected } else { r#"{{.Label "dev.aifo.dir"}}"# };
+        let inspected = r#"{{index .Labels "dev.aifo.folder"}}"#;
+        let label = if self.is_podman() { inspected } else { r#"{{.Label "dev.aifo.folder"}}"# };
         let format = format!("{label}\t{{{{.Names}}}}");
         let containers = lines(&["ps", "--all", "--no-trunc", "--format", &format]);
         let filter = "label=dev.aifo.folder";
