@@ -4,8 +4,8 @@
 //! brevity one image has the agent and the tools of that kind.
 
 use aifo_launch::{
-    Agent, AgentPlace, AgentSpec, Choice, Containers, Engine, Session, SessionConfig, ShimBinary,
-    SidecarBackend, TrustedPrograms,
+    Agent, AgentContainerConfig, AgentSpec, Choice, Containers, Engine, Session, SessionConfig,
+    ShimBinary, SidecarBackend, TrustedPrograms,
 };
 use aifo_types::Kind;
 
@@ -25,14 +25,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     config.toolchains = vec![kind.into()];
     config.backend = SidecarBackend::Containers(Box::new(containers));
     let spec = AgentSpec::unknown("mine");
-    config.agent = Some(AgentPlace { spec, image: image.clone(), home: None });
+    config.agent = Some(AgentContainerConfig { spec, image: image.clone(), home: None });
 
     let session = Session::start(config).await?;
     for finding in agent.check(&session).await? {
         eprintln!("{finding}");
     }
     let end = agent.run(&session).await;
-    let tally = session.close().await;
-    println!("{:?} after {} tool calls", end?, tally.calls);
+    let stats = session.close().await;
+    println!("{:?} after {} tool calls", end?, stats.calls);
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use aifo_types::env;
 
-pub use self::acp::{AcpProfile, MissingFile, Stream};
+pub use self::acp::{AcpProfile, MissingFileReply, Stream};
 pub use self::table::known_agents;
 
 /// What an agent is, and what it needs in order to run.
@@ -20,7 +20,7 @@ pub struct AgentSpec {
     /// Its image, where that is not the one of its name.
     pub image: Option<String>,
     /// For which of its runtimes decisions are smart.
-    pub smart: Smart,
+    pub smart: SmartRuntimes,
     /// Its own python, in its image.
     pub local_python: Option<PathBuf>,
     /// What it keeps between sessions: folders, relative to HOME.
@@ -43,17 +43,17 @@ pub struct AgentSpec {
 /// For which runtimes calls are decided smartly: local for the agent's own programs, proxied for the
 /// workspace's (`spec/decide.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Smart {
+pub struct SmartRuntimes {
     /// `node`.
     pub node: bool,
     /// `python`.
     pub python: bool,
 }
 
-impl Smart {
-    const NODE: Smart = Smart { node: true, python: false };
-    const PYTHON: Smart = Smart { node: false, python: true };
-    const NONE: Smart = Smart { node: false, python: false };
+impl SmartRuntimes {
+    const NODE: SmartRuntimes = SmartRuntimes { node: true, python: false };
+    const PYTHON: SmartRuntimes = SmartRuntimes { node: false, python: true };
+    const NONE: SmartRuntimes = SmartRuntimes { node: false, python: false };
 
     /// As a shim is told. Said even where both are off, over what our own environment may say.
     pub fn variables(self) -> [(&'static str, &'static str); 3] {
@@ -73,7 +73,7 @@ impl AgentSpec {
             name: name.to_owned(),
             command: vec![name.to_owned()],
             image: None,
-            smart: Smart::NONE,
+            smart: SmartRuntimes::NONE,
             local_python: None,
             state: Vec::new(),
             private: Vec::new(),
@@ -123,10 +123,10 @@ mod tests {
         let smart =
             |name: &str| known_agents().into_iter().find(|it| it.name == name).unwrap().smart;
         for name in ["letta", "codex", "crush", "opencode"] {
-            assert_eq!(smart(name), Smart::NODE, "{name}");
+            assert_eq!(smart(name), SmartRuntimes::NODE, "{name}");
         }
         for name in ["aider", "openhands"] {
-            assert_eq!(smart(name), Smart::PYTHON, "{name}");
+            assert_eq!(smart(name), SmartRuntimes::PYTHON, "{name}");
         }
     }
 

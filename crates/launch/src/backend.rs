@@ -11,7 +11,7 @@ use aifo_sidecar::{
 };
 use aifo_types::{Kind, Subnet};
 
-use crate::confine::Confine;
+use crate::confine::ConfinementMode;
 use crate::error::LaunchError;
 
 /// How sidecars run.
@@ -65,7 +65,7 @@ impl SidecarBackend {
     }
 
     /// What holds tools to their place, and what does not, in one line.
-    pub fn summary(&self, confinement: Confine) -> String {
+    pub fn summary(&self, confinement: ConfinementMode) -> String {
         match self {
             SidecarBackend::Local => confinement.summary().to_owned(),
             SidecarBackend::Containers(containers) => format!(
@@ -209,11 +209,11 @@ fn make_mount_point(tmp: &Path, place: &Path) -> Result<(), LaunchError> {
     let Ok(rest) = place.strip_prefix("/tmp") else { return Ok(()) };
     let path = tmp.join(rest);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
-    made.map_err(|source| LaunchError::Folder { path, source })
+    made.map_err(|source| LaunchError::Directory { path, source })
 }
 
 /// A backend of either kind, and what has to be cleaned when all is over.
-pub(crate) struct Chosen {
+pub(crate) struct SelectedBackend {
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) containers: Option<ContainerBackend>,
 }

@@ -12,16 +12,16 @@ use aifo_proxy::CallLog;
 use crate::call_stats::CallCounter;
 
 /// Logs of this many sessions are kept, the newest ones.
-const KEPT: usize = 20;
+const MAX_LOGS: usize = 20;
 
 /// How long the log of a session is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CallLogs {
+pub enum CallLogRetention {
     /// With those of the latest sessions.
     #[default]
-    Kept,
-    /// As long as the session: it lies in its folder.
-    WithSession,
+    Recent,
+    /// As long as the session: it lies in its session_dir.
+    SessionOnly,
 }
 
 /// Where logs lie: `$XDG_STATE_HOME/aifo/log`, else `~/.local/state/aifo/log`. `None` without a
@@ -39,16 +39,16 @@ pub fn state_directory() -> Option<PathBuf> {
 }
 
 /// Opens the log of a session: in the log directory, where it outlives the session, or else in the
-/// session's own folder. Returns its path and what writes to it,
+/// session's own session_dir. Returns its path and what writes to it,
 /// and counts.
 pub(crate) fn open(
     id: &str,
-    folder: &Path,
-    logs: CallLogs,
+    session_dir: &Path,
+    logs: CallLogRetention,
     call_counter: Arc<CallCounter>,
 ) -> io::Result<(PathBuf, CallLog)> {
     let name = format!("{id}.jsonl");
-    let kept = log_directory().filter(|_| logs == CallLogs::Kept).filter(|directory| {
+    let kept = log_directory().filter(|_| logs == CallLogRetention::Recent).filter(|directory| {
         DirBuilder::new().recursive(true).mode(0o700).create(directory).is_ok()
     });
     if let Some(directory) = &kept {
@@ -58,9 +58,11 @@ pub(crate) fn open(
         Some(path) => match create(&path) {
             Ok(file) => (path, file),
             // A home that is read-only, or full.
-            Err(_) => create(&folder.join(&name)).map(|file| (folder.join(&name), file))?,
+            Err(_) => {
+                create(&session_dir.join(&name)).map(|file| (session_dir.join(&name), file))?
+            }
         },
-        None => create(&folder.join(&name)).map(|file| (folder.join(&name), file))?,
+        None => create(&session_dir.join(&name)).map(|file| (session_dir.join(&name), file))?,
     };
     let log = CallLog::new(move |record| {
         call_counter.add(record);
@@ -85,7 +87,7 @@ fn remove_old(directory: &Path) {
     };
     let mut logs: Vec<_> = logs.map(|entry| (modified(&entry), entry.path())).collect();
     logs.sort();
-    let surplus = (logs.len() + 1).saturating_sub(KEPT);
+    let surplus = (logs.len() + 1).saturating_sub(MAX_LOGS);
     for (_, path) in logs.into_iter().take(surplus) {
         // Somebody else may be tidying up too.
         let _ = fs::remove_file(path);

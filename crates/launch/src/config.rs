@@ -8,11 +8,11 @@ use aifo_proxy::Limits;
 use aifo_sidecar::{Reporter, Startup};
 use aifo_types::Endpoint;
 
+use crate::agent_container::AgentContainerConfig;
 use crate::attachments::Attachments;
 use crate::backend::{RunnerTransport, SidecarBackend};
-use crate::call_log::CallLogs;
-use crate::confine::Confine;
-use crate::place::AgentPlace;
+use crate::call_log::CallLogRetention;
+use crate::confine::ConfinementMode;
 use crate::project::CacheScope;
 use crate::shim_binary::ShimBinary;
 use crate::toolchain::Toolchain;
@@ -47,7 +47,7 @@ pub struct SessionConfig {
     /// Which notifications may be run on the host.
     pub notify: NotifyRules,
     /// Whether tools are held to their place.
-    pub confinement: Confine,
+    pub confinement: ConfinementMode,
     /// The agent's own python, for what a smart shim runs locally; else the usual places.
     pub local_python: Option<PathBuf>,
     /// How long a tool may run, or `None` for as long as it likes.
@@ -57,9 +57,9 @@ pub struct SessionConfig {
     /// Whether shims and proxy tell their decisions.
     pub verbosity: Verbosity,
     /// How long the log of calls is kept.
-    pub call_logs: CallLogs,
+    pub call_logs: CallLogRetention,
     /// The container that the agent runs in. Without one it is a process of this machine.
-    pub agent: Option<AgentPlace>,
+    pub agent: Option<AgentContainerConfig>,
     /// Which of our variables the agent gets in its container.
     pub agent_forwarding: Forwarding,
 }
@@ -91,12 +91,12 @@ impl SessionConfig {
             policy: Policy::builtin(),
             forwarding: Forwarding::builtin(),
             notify: NotifyRules::default(),
-            confinement: Confine::Auto,
+            confinement: ConfinementMode::Auto,
             local_python: None,
             max_runtime: None,
             limits: Limits::default(),
             verbosity: Verbosity::Quiet,
-            call_logs: CallLogs::Kept,
+            call_logs: CallLogRetention::Recent,
             agent: None,
             agent_forwarding: Forwarding::builtin(),
         }

@@ -7,7 +7,7 @@ use crate::error::LaunchError;
 
 /// What a session asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Confine {
+pub enum ConfinementMode {
     /// As far as the kernel can; the summary says how far that is.
     #[default]
     Auto,
@@ -17,13 +17,13 @@ pub enum Confine {
     Off,
 }
 
-impl Confine {
+impl ConfinementMode {
     pub(crate) fn local(self) -> Result<LocalConfinement, LaunchError> {
         match (self, enforcement()) {
-            (Confine::Off, _) | (Confine::Auto, Enforcement::Nothing) => {
+            (ConfinementMode::Off, _) | (ConfinementMode::Auto, Enforcement::Nothing) => {
                 Ok(LocalConfinement::Unconfined)
             }
-            (Confine::Required, Enforcement::Nothing) => Err(LaunchError::NoConfinement),
+            (ConfinementMode::Required, Enforcement::Nothing) => Err(LaunchError::NoConfinement),
             _ => Ok(LocalConfinement::Confined),
         }
     }
@@ -31,7 +31,7 @@ impl Confine {
     /// What is enforced for local sidecars here, and what is not, in one line.
     pub fn summary(self) -> &'static str {
         match (self, enforcement()) {
-            (Confine::Off, _) => {
+            (ConfinementMode::Off, _) => {
                 "tools are not confined, as asked: they can write whatever you can"
             }
             (_, Enforcement::Nothing) => {

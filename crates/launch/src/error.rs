@@ -8,9 +8,9 @@ use aifo_proxy::BindError;
 use aifo_sidecar::SidecarError;
 use aifo_types::Kind;
 
-use crate::ground::GroundError;
 use crate::shim_binary::ShimBinaryError;
 use crate::toolchain::Version;
+use crate::workspace_check::WorkspaceError;
 
 /// Why a session did not come up. Nothing of it is left.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +20,7 @@ pub enum LaunchError {
     Shim(#[from] ShimBinaryError),
     /// An agent must not be given this directory.
     #[error(transparent)]
-    Ground(#[from] GroundError),
+    Workspace(#[from] WorkspaceError),
     /// Containers would not find their own system any more.
     #[error(
         "'{}' cannot be the workspace of containers: they have their own system there\n\
@@ -30,7 +30,7 @@ pub enum LaunchError {
     SystemWorkspace(PathBuf),
     /// A folder of the session could not be made.
     #[error("cannot make the session's folder '{}': {source}", path.display())]
-    Folder {
+    Directory {
         /// Which one.
         path: PathBuf,
         /// Why not.
@@ -47,7 +47,7 @@ pub enum LaunchError {
         "the local backend runs the {kind} that is installed, it cannot give version {version}\n\
          hint: --backend docker brings up a sidecar of that version"
     )]
-    Version {
+    PinnedVersion {
         /// Of which kind.
         kind: Kind,
         /// What was asked for.
@@ -55,19 +55,19 @@ pub enum LaunchError {
     },
     /// Another agent works there.
     #[error(
-        "an agent works in '{}' already: {by}\n\
+        "an agent works in '{}' already: {holder}\n\
          hint: let both in with --force-share, or give this one a worktree of its own",
         workspace.display()
     )]
-    Taken {
+    WorkspaceLocked {
         /// Where.
         workspace: PathBuf,
         /// Who.
-        by: String,
+        holder: String,
     },
     /// An agent in a container cannot reach the session.
     #[error("the agent cannot run in a container: {0}")]
-    AgentPlace(&'static str),
+    AgentContainer(&'static str),
     /// Confinement was required, and the kernel cannot do it.
     #[error(
         "tools cannot be confined: this kernel has no Landlock, or one that is too old\n\

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use crate::call_log::state_directory;
-use crate::folder::{runtime_directory, session_of, temporary_directory};
+use crate::session_dir::{runtime_directory, session_of, temporary_directory};
 
 /// A directory of aifo's own, and its name in an error message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnDirectory {
-    pub(crate) what: &'static str,
+    pub(crate) description: &'static str,
     /// A real path as far as it exists.
     pub(crate) path: PathBuf,
 }
@@ -23,8 +23,9 @@ pub(crate) fn own_directories() -> Vec<OwnDirectory> {
         ("aifo's data directory", below("XDG_DATA_HOME", ".local/share")),
         ("aifo's cache directory", cache_directory()),
     ];
-    let named = directories.into_iter().filter_map(|(what, path)| Some((what, path?)));
-    named.map(|(what, path)| OwnDirectory { what, path: real_path(&path) }).collect()
+    let named =
+        directories.into_iter().filter_map(|(description, path)| Some((description, path?)));
+    named.map(|(description, path)| OwnDirectory { description, path: real_path(&path) }).collect()
 }
 
 /// The caches of local sidecars: `$XDG_CACHE_HOME/aifo`, else `~/.cache/aifo`.

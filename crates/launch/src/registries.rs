@@ -28,7 +28,7 @@ pub enum Admission {
 }
 
 /// What a user's own places are told by: the environment, and what was configured.
-pub struct Places<'a> {
+pub struct AdmissionSources<'a> {
     /// Looks a variable up.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
     /// The certificates, if they were named.
@@ -46,17 +46,17 @@ pub enum AdmissionError {
         /// What is not set.
         missing: &'static str,
     },
-    /// It is in none of its places.
-    #[error("{admission} is admitted, but there is no {looked_at}")]
+    /// It is in none of its sources.
+    #[error("{admission} is admitted, but there is no {searched}")]
     Missing {
         /// What was to be let in.
         admission: Admission,
-        /// The places.
-        looked_at: String,
+        /// The sources.
+        searched: String,
     },
     /// It is not what it should be, or not only the user's.
     #[error("{admission} is admitted, but '{}' {fault}", path.display())]
-    Unfit {
+    Unsuitable {
         /// What was to be let in.
         admission: Admission,
         /// The file.
@@ -105,8 +105,8 @@ impl Admission {
 
     /// What containers get to see of it. Errors: it is not there, is not what its name says, or
     /// somebody else could have put it there.
-    pub fn admitted(self, places: &Places<'_>) -> Result<Admitted, AdmissionError> {
-        let from = self.checked(self.found(places)?)?;
+    pub fn admitted(self, sources: &AdmissionSources<'_>) -> Result<Admitted, AdmissionError> {
+        let from = self.checked(self.found(sources)?)?;
         let to = self.inside();
         let variables = self.variables().iter();
         let variables = variables.map(|name| (OsString::from(name), Value::Plain(to.into())));
@@ -151,21 +151,21 @@ impl Admission {
     }
 
     /// The first of its places where something is.
-    fn found(self, places: &Places<'_>) -> Result<PathBuf, AdmissionError> {
-        let candidates = self.candidates(places);
+    fn found(self, sources: &AdmissionSources<'_>) -> Result<PathBuf, AdmissionError> {
+        let candidates = self.candidates(sources);
         if let Some(missing) = self.unnamed().filter(|_| candidates.is_empty()) {
             return Err(AdmissionError::Unnamed { admission: self, missing });
         }
         candidates.iter().find(|path| path.exists()).cloned().ok_or_else(|| {
             let names: Vec<_> = candidates.iter().map(|it| format!("'{}'", it.display())).collect();
-            AdmissionError::Missing { admission: self, looked_at: names.join(" and no ") }
+            AdmissionError::Missing { admission: self, searched: names.join(" and no ") }
         })
     }
 
     /// Where the tools themselves would look, in their order.
-    fn candidates(self, places: &Places<'_>) -> Vec<PathBuf> {
+    fn candidates(self, sources: &AdmissionSources<'_>) -> Vec<PathBuf> {
         let named = |name: &str| {
-            let value = (places.variable)(name).map(PathBuf::from);
+            let value = (sources.variable)(name).map(PathBuf::from);
             value.filter(|path| path.is_absolute())
         };
         let home = |rest: &str| Some(named("HOME")?.join(rest));
@@ -188,7 +188,7 @@ impl Admission {
                 base.map(|base| names.map(|name| base.join(name)).to_vec()).unwrap_or_default()
             }
             Admission::CaBundle => {
-                one(places.ca_bundle.map(Path::to_owned).or_else(|| named("SSL_CERT_FILE")))
+                one(sources.ca_bundle.map(Path::to_owned).or_else(|| named("SSL_CERT_FILE")))
             }
             Admission::SshAgent => one(named("SSH_AUTH_SOCK")),
         }
@@ -205,12 +205,12 @@ impl Admission {
 
     /// The file itself, links resolved, if it is fit to be seen.
     fn checked(self, path: PathBuf) -> Result<PathBuf, AdmissionError> {
-        let unfit = |path: &Path, fault: &str| AdmissionError::Unfit {
+        let unsuitable = |path: &Path, fault: &str| AdmissionError::Unsuitable {
             admission: self,
             path: path.to_owned(),
             fault: fault.to_owned(),
         };
-        let failed = |error: io::Error| unfit(&path, &format!("cannot be read: {error}"));
+        let failed = |error: io::Error| unsuitable(&path, &format!("cannot be read: {error}"));
         let real = path.canonicalize().map_err(failed)?;
         let about = real.metadata().map_err(failed)?;
         let (fits, kind) = match self {
@@ -223,11 +223,13 @@ impl Admission {
             _ => &[getuid().as_raw()],
         };
         match () {
-            () if !fits => Err(unfit(&real, kind)),
-            () if !owners.contains(&about.uid()) => Err(unfit(&real, "belongs to somebody else")),
+            () if !fits => Err(unsuitable(&real, kind)),
+            () if !owners.contains(&about.uid()) => {
+                Err(unsuitable(&real, "belongs to somebody else"))
+            }
             // Whoever may connect to an agent is its folder's to say.
             () if about.is_file() && about.mode() & 0o002 != 0 => {
-                Err(unfit(&real, "can be written by everybody"))
+                Err(unsuitable(&real, "can be written by everybody"))
             }
             () => Ok(real),
         }
@@ -240,9 +242,11 @@ impl fmt::Display for Admission {
     }
 }
 
-impl fmt::Debug for Places<'_> {
+impl fmt::Debug for AdmissionSources<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Places").field("ca_bundle", &self.ca_bundle).finish_non_exhaustive()
+        f.debug_struct("AdmissionSources")
+            .field("ca_bundle", &self.ca_bundle)
+            .finish_non_exhaustive()
     }
 }
 
@@ -280,8 +284,8 @@ mod tests {
 
         fn admitted(&self, admission: Admission) -> Result<Admitted, String> {
             let variable = |name: &str| self.variables.get(name).map(OsString::from);
-            let places = Places { variable: &variable, ca_bundle: None };
-            admission.admitted(&places).map_err(|error| error.to_string())
+            let sources = AdmissionSources { variable: &variable, ca_bundle: None };
+            admission.admitted(&sources).map_err(|error| error.to_string())
         }
 
         /// What is mounted.

@@ -9,13 +9,13 @@ use aifo_sidecar::{ContainerBackend, Fleet};
 use aifo_types::{Kind, Token, ToolName};
 use tokio::task::JoinSet;
 
+use crate::agent_endpoint::AgentEndpoint;
 use crate::call_stats::{CallCounter, CallStats};
 use crate::config::Verbosity;
-use crate::door::Door;
-use crate::folder::Folder;
 use crate::host_watch::HostWatch;
+use crate::proxy_task::ProxyTask;
 use crate::running::SessionInfo;
-use crate::serving::Serving;
+use crate::session_dir::SessionDir;
 use crate::shim_binary::ShimBinary;
 
 /// A running session. [`Session::close`] ends it in good order; dropping it is the emergency exit,
@@ -24,9 +24,9 @@ use crate::shim_binary::ShimBinary;
 pub struct Session {
     pub(crate) info: SessionInfo,
     /// Keeps telling in the folder what runs; it ends before that goes.
-    pub(crate) _card: JoinSet<()>,
-    pub(crate) folder: Folder,
-    pub(crate) tmp: Folder,
+    pub(crate) _record_updates: JoinSet<()>,
+    pub(crate) directory: SessionDir,
+    pub(crate) tmp: SessionDir,
     pub(crate) local_python: Option<PathBuf>,
     pub(crate) notify_tools: Vec<String>,
     pub(crate) token: Token,
@@ -34,16 +34,16 @@ pub struct Session {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) containers: Option<ContainerBackend>,
     /// Where the agent runs, if that is a container.
-    pub(crate) door: Option<Door>,
+    pub(crate) agent_endpoint: Option<AgentEndpoint>,
     pub(crate) call_counter: Arc<CallCounter>,
     /// Which of the agent's tools is asked whether all is well.
     pub(crate) probe: Option<ToolName>,
     pub(crate) shim: ShimBinary,
-    pub(crate) serving: Serving,
+    pub(crate) proxy_task: ProxyTask,
     /// Once the agent runs on this machine: ends it if this process is killed.
     pub(crate) host_watch: OnceLock<HostWatch>,
     /// The folder of the socket, if it had to be made for it.
-    pub(crate) _socket_folder: Option<Folder>,
+    pub(crate) _socket_directory: Option<SessionDir>,
 }
 
 impl Session {
@@ -76,7 +76,7 @@ impl Session {
 
     /// The folder with a shim under every tool's name.
     pub fn shims(&self) -> PathBuf {
-        self.folder.path().join("shims")
+        self.directory.path().join("shims")
     }
 
     /// The temporary directory that agent and tools share.
@@ -95,8 +95,8 @@ impl Session {
     }
 
     /// Counts tool calls from here on.
-    pub(crate) fn start_call_stats(&self) {
-        self.call_counter.begin();
+    pub(crate) fn reset_call_stats(&self) {
+        self.call_counter.reset();
     }
 
     /// The project's root; a real path.
@@ -104,12 +104,12 @@ impl Session {
         &self.info.workspace
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
-    pub(crate) fn door(&self) -> Option<&Door> {
-        self.door.as_ref()
+    pub(crate) fn agent_endpoint(&self) -> Option<&AgentEndpoint> {
+        self.agent_endpoint.as_ref()
     }
 
     /// From here on, what was started with the session's token ends if this process is killed.
@@ -134,17 +134,17 @@ impl Session {
     /// client told, the sidecars go, and the folders with them. Returns what the tools came to since
     /// the agent was started, or if none was, since the beginning.
     pub async fn close(self) -> CallStats {
-        if let Some(door) = self.door {
-            door.close().await;
+        if let Some(agent_endpoint) = self.agent_endpoint {
+            agent_endpoint.close().await;
         }
-        self.serving.stop().await;
+        self.proxy_task.stop().await;
         if let Some(containers) = &self.containers {
             // Of those that start on demand one may be on its way, and nobody waits for it any more.
             containers.cancel_starts();
         }
         self.fleet.stop().await;
         clean(self.containers.as_ref()).await;
-        self.call_counter.now()
+        self.call_counter.snapshot()
     }
 }
 

@@ -27,13 +27,13 @@ pub struct ShimBinary {
 pub enum ShimBinaryError {
     /// It is in none of the places.
     #[error(
-        "aifo-shim was not found: looked at {looked_at}\n\
+        "aifo-shim was not found: looked at {searched}\n\
          hint: set {name} to its path, or keep it beside aifo-coder",
         name = env::SHIM_BIN
     )]
     NotFound {
         /// The places.
-        looked_at: String,
+        searched: String,
     },
     /// It does not run.
     #[error("'{}' does not run: {why}", path.display())]
@@ -66,9 +66,9 @@ impl ShimBinary {
         let found = places.iter().find(|path| path.is_file());
         let found = found.and_then(|path| path.canonicalize().ok());
         let Some(path) = found else {
-            let looked_at: Vec<_> =
+            let searched: Vec<_> =
                 places.iter().map(|path| format!("'{}'", path.display())).collect();
-            return Err(ShimBinaryError::NotFound { looked_at: looked_at.join(" and ") });
+            return Err(ShimBinaryError::NotFound { searched: searched.join(" and ") });
         };
         let opened = open_program(&path);
         let file = opened.map_err(|error| broken(&path, error.to_string()))?.map(Arc::new);
@@ -133,13 +133,13 @@ fn broken(path: &Path, why: String) -> ShimBinaryError {
 
 /// Where the shim may be, the first choice first.
 pub(crate) fn candidates() -> Vec<PathBuf> {
-    std::env::var_os(env::SHIM_BIN).map_or_else(beside_us, |path| vec![PathBuf::from(path)])
+    std::env::var_os(env::SHIM_BIN).map_or_else(beside_executable, |path| vec![PathBuf::from(path)])
 }
 
-fn beside_us() -> Vec<PathBuf> {
-    let ours = std::env::current_exe().and_then(|path| path.canonicalize());
-    let folder = ours.ok().and_then(|path| path.parent().map(PathBuf::from));
-    folder
-        .map(|folder| vec![folder.join("aifo-shim"), folder.join("../lib/aifo/aifo-shim")])
+fn beside_executable() -> Vec<PathBuf> {
+    let executable = std::env::current_exe().and_then(|path| path.canonicalize());
+    let directory = executable.ok().and_then(|path| path.parent().map(PathBuf::from));
+    directory
+        .map(|directory| vec![directory.join("aifo-shim"), directory.join("../lib/aifo/aifo-shim")])
         .unwrap_or_default()
 }

@@ -69,7 +69,7 @@ impl TrustedPrograms {
     /// The entries of PATH that a trusted program may look in for its helpers.
     pub fn path(&self) -> OsString {
         let kept = self.entries().filter(|directory| {
-            directory.canonicalize().is_ok_and(|real| self.objection(&real).is_none())
+            directory.canonicalize().is_ok_and(|real| self.distrust_reason(&real).is_none())
         });
         // Only a directory with a ':' in its name cannot be joined, and none came out of a PATH.
         std::env::join_paths(kept).unwrap_or_default()
@@ -92,7 +92,7 @@ impl TrustedPrograms {
                 continue;
             }
             let Ok(real) = file.canonicalize() else { continue };
-            match self.objection(&real) {
+            match self.distrust_reason(&real) {
                 None => return (Some(file), refused),
                 Some(why) => refused.push((file, why)),
             }
@@ -105,7 +105,7 @@ impl TrustedPrograms {
     }
 
     /// Why a file or directory is not trusted; `None` if it is.
-    fn objection(&self, real: &Path) -> Option<&'static str> {
+    fn distrust_reason(&self, real: &Path) -> Option<&'static str> {
         if self.agent_writable.iter().any(|directory| real.starts_with(directory)) {
             return Some("an agent can write to its directory");
         }

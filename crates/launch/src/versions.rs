@@ -11,14 +11,14 @@ use nix::fcntl::OFlag;
 use crate::toolchain::{Version, VersionSource};
 
 /// A file that may name a version, and how it is read.
-struct Sign {
+struct VersionFile {
     file: &'static str,
-    read: fn(&str) -> Found,
+    read: fn(&str) -> ParsedVersion,
 }
 
 /// What a file says.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+enum ParsedVersion {
     Version(String),
     /// Something that is no single version: a range, a name for whatever is current.
     Nothing,
@@ -26,21 +26,23 @@ enum Found {
     Malformed(String),
 }
 
-const fn sign(file: &'static str, read: fn(&str) -> Found) -> Sign {
-    Sign { file, read }
+const fn version_file(file: &'static str, read: fn(&str) -> ParsedVersion) -> VersionFile {
+    VersionFile { file, read }
 }
 
 /// In the order in which the kind's own tools look at them.
-fn signs(kind: &str) -> &'static [Sign] {
-    const RUST: &[Sign] =
-        &[sign("rust-toolchain", rust_toolchain), sign("rust-toolchain.toml", toolchain_toml)];
-    const NODE: &[Sign] = &[
-        sign(".nvmrc", plain_line),
-        sign(".node-version", plain_line),
-        sign("package.json", package_json),
+fn version_files(kind: &str) -> &'static [VersionFile] {
+    const RUST: &[VersionFile] = &[
+        version_file("rust-toolchain", rust_toolchain),
+        version_file("rust-toolchain.toml", toolchain_toml),
     ];
-    const PYTHON: &[Sign] = &[sign(".python-version", plain_line)];
-    const GO: &[Sign] = &[sign("go.mod", go_mod)];
+    const NODE: &[VersionFile] = &[
+        version_file(".nvmrc", plain_line),
+        version_file(".node-version", plain_line),
+        version_file("package.json", package_json),
+    ];
+    const PYTHON: &[VersionFile] = &[version_file(".python-version", plain_line)];
+    const GO: &[VersionFile] = &[version_file("go.mod", go_mod)];
     match kind {
         "rust" => RUST,
         "node" => NODE,
@@ -53,22 +55,22 @@ fn signs(kind: &str) -> &'static [Sign] {
 /// The version that the project's files ask for: the first file that names one has its way. A file that
 /// cannot be understood is warned about and passed over.
 pub fn project_version(kind: &Kind, workspace: &Path) -> Option<Version> {
-    signs(kind.as_str()).iter().find_map(|sign| {
-        let path = workspace.join(sign.file);
+    version_files(kind.as_str()).iter().find_map(|candidate| {
+        let path = workspace.join(candidate.file);
         let found = match read_text(&path) {
-            Ok(None) => Found::Nothing,
-            Ok(Some(text)) => (sign.read)(&text),
-            Err(error) => Found::Malformed(error.to_string()),
+            Ok(None) => ParsedVersion::Nothing,
+            Ok(Some(text)) => (candidate.read)(&text),
+            Err(error) => ParsedVersion::Malformed(error.to_string()),
         };
         let why = match found {
-            Found::Nothing => return None,
-            Found::Version(text) => {
+            ParsedVersion::Nothing => return None,
+            ParsedVersion::Version(text) => {
                 match Version::new(&text, VersionSource::ProjectFile(path.clone())) {
                     Some(version) => return Some(version),
                     None => format!("'{}' is no version", text.escape_debug()),
                 }
             }
-            Found::Malformed(why) => why,
+            ParsedVersion::Malformed(why) => why,
         };
         tracing::warn!("'{}' names no version of {kind}: {why}", path.display());
         None
@@ -98,42 +100,42 @@ fn read_text(path: &Path) -> io::Result<Option<String>> {
 }
 
 /// The old form is a line; the new one is allowed under the old name.
-fn rust_toolchain(text: &str) -> Found {
+fn rust_toolchain(text: &str) -> ParsedVersion {
     match first_line(text) {
-        Some(line) if !line.contains(['[', '=']) => Found::Version(line.to_owned()),
+        Some(line) if !line.contains(['[', '=']) => ParsedVersion::Version(line.to_owned()),
         _ => toolchain_toml(text),
     }
 }
 
-fn toolchain_toml(text: &str) -> Found {
+fn toolchain_toml(text: &str) -> ParsedVersion {
     let table: toml::Table = match text.parse() {
         Ok(table) => table,
-        Err(error) => return Found::Malformed(error.message().replace('\n', "; ")),
+        Err(error) => return ParsedVersion::Malformed(error.message().replace('\n', "; ")),
     };
     match table.get("toolchain").and_then(|toolchain| toolchain.get("channel")) {
-        Some(toml::Value::String(channel)) => Found::Version(channel.clone()),
-        Some(_) => Found::Malformed("channel is no text".to_owned()),
+        Some(toml::Value::String(channel)) => ParsedVersion::Version(channel.clone()),
+        Some(_) => ParsedVersion::Malformed("channel is no text".to_owned()),
         // It may name a path instead.
-        None => Found::Nothing,
+        None => ParsedVersion::Nothing,
     }
 }
 
 /// `20`, `v20.11.1` and `3.12`, but neither `lts/*` nor `pypy3.10`.
-fn plain_line(text: &str) -> Found {
-    first_line(text).map_or(Found::Nothing, plain)
+fn plain_line(text: &str) -> ParsedVersion {
+    first_line(text).map_or(ParsedVersion::Nothing, plain)
 }
 
-fn package_json(text: &str) -> Found {
+fn package_json(text: &str) -> ParsedVersion {
     let manifest: serde_json::Value = match serde_json::from_str(text) {
         Ok(manifest) => manifest,
-        Err(error) => return Found::Malformed(error.to_string()),
+        Err(error) => return ParsedVersion::Malformed(error.to_string()),
     };
     let engine = manifest.get("engines").and_then(|engines| engines.get("node"));
-    engine.and_then(serde_json::Value::as_str).map_or(Found::Nothing, plain)
+    engine.and_then(serde_json::Value::as_str).map_or(ParsedVersion::Nothing, plain)
 }
 
 /// `toolchain go1.22.3` says more than `go 1.22`.
-fn go_mod(text: &str) -> Found {
+fn go_mod(text: &str) -> ParsedVersion {
     let directive = |name: &str| {
         text.lines().find_map(|line| {
             let mut words = line.split_whitespace();
@@ -141,17 +143,19 @@ fn go_mod(text: &str) -> Found {
         })
     };
     let toolchain = directive("toolchain").and_then(|named| named.strip_prefix("go"));
-    toolchain.or(directive("go")).map_or(Found::Nothing, |text| Found::Version(text.to_owned()))
+    toolchain
+        .or(directive("go"))
+        .map_or(ParsedVersion::Nothing, |text| ParsedVersion::Version(text.to_owned()))
 }
 
-fn plain(text: &str) -> Found {
+fn plain(text: &str) -> ParsedVersion {
     let number = text.trim();
     let number = number.strip_prefix('v').unwrap_or(number);
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     if number.split('.').count() <= 3 && number.split('.').all(is_number) {
-        Found::Version(number.to_owned())
+        ParsedVersion::Version(number.to_owned())
     } else {
-        Found::Nothing
+        ParsedVersion::Nothing
     }
 }
 

@@ -17,8 +17,8 @@ pub(crate) fn streaming(stream: Stream) -> Streaming {
 
 pub(crate) fn missing_file(profile: &AcpProfile) -> MissingFile {
     match profile.missing_file {
-        aifo_launch::MissingFile::Error => MissingFile::Error,
-        aifo_launch::MissingFile::Empty => MissingFile::Empty,
+        aifo_launch::MissingFileReply::Error => MissingFile::Error,
+        aifo_launch::MissingFileReply::Empty => MissingFile::Empty,
     }
 }
 

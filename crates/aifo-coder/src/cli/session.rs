@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use aifo_launch::{Confine, RunnerTransport};
+use aifo_launch::{ConfinementMode, RunnerTransport};
 use aifo_types::Endpoint;
 use clap::{Args, ValueHint};
 
@@ -28,7 +28,7 @@ pub(crate) struct Session {
     /// Whether tools are held to their place: auto (as far as the kernel can), required (or nothing
     /// starts) or off. By default auto
     #[arg(long, value_name = "HOW", value_parser = parse_confine)]
-    pub(crate) confine: Option<Confine>,
+    pub(crate) confine: Option<ConfinementMode>,
     /// How runners are reached: auto, socket (with the caller's own descriptors), or stdio (everything
     /// is relayed, as where the engine's kernel is another). By default auto
     #[arg(long, value_name = "HOW", value_parser = parse_transport, default_value = "auto")]
@@ -173,6 +173,6 @@ fn parse_transport(word: &str) -> Result<RunnerTransport, &'static str> {
     }
 }
 
-fn parse_confine(word: &str) -> Result<Confine, &'static str> {
+fn parse_confine(word: &str) -> Result<ConfinementMode, &'static str> {
     config::parse_confine(word).ok_or("say auto, required or off")
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use aifo_launch::{AcpProfile, AgentSpec, MissingFile, Stream};
+use aifo_launch::{AcpProfile, AgentSpec, MissingFileReply, Stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toml::Spanned;
@@ -62,7 +62,7 @@ pub(crate) fn change(
         *place = file.told(entry).map_or(*place, |told| told.value);
     }
     if let Some(told) = file.told(&entries.missing_file) {
-        acp.missing_file = word(&told, MissingFile::parse, "\"error\" or \"empty\"")?;
+        acp.missing_file = word(&told, MissingFileReply::parse, "\"error\" or \"empty\"")?;
     }
     if let Some(told) = file.told(&entries.stream) {
         acp.stream = word(&told, Stream::parse, "\"delta\", \"snapshot\" or \"auto\"")?;
@@ -145,7 +145,7 @@ mod tests {
         );
         let expected = AcpProfile {
             terminal: true,
-            missing_file: MissingFile::Empty,
+            missing_file: MissingFileReply::Empty,
             stream: Stream::Auto,
             allow_option: Some("yes".to_owned()),
             initialize: Duration::from_secs(5),

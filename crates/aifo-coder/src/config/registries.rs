@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use aifo_launch::{Admission, Admitted, Places};
+use aifo_launch::{Admission, AdmissionSources, Admitted};
 use aifo_types::env;
 
 use crate::config::environment::{Lookup, switch};
@@ -62,7 +62,8 @@ impl Registries {
     /// What containers get to see. Errors: something is not there, or not fit to be seen.
     pub(crate) fn admitted(&self) -> Result<Vec<Admitted>, ConfigError> {
         let variable = |name: &str| std::env::var_os(name);
-        let places = Places { variable: &variable, ca_bundle: self.ca_bundle.value.as_deref() };
+        let places =
+            AdmissionSources { variable: &variable, ca_bundle: self.ca_bundle.value.as_deref() };
         let admit = |told: &Sourced<Admission>| {
             told.value.admitted(&places).map_err(|error| {
                 let hint = match &told.source {

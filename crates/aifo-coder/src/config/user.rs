@@ -1,6 +1,6 @@
 //! The user's own file, which may say anything.
 
-use aifo_launch::Confine;
+use aifo_launch::ConfinementMode;
 use aifo_types::{Endpoint, Kind, ToolName};
 
 use crate::config::error::{ConfigError, suggestion};
@@ -156,7 +156,7 @@ pub(crate) fn limit(seconds: u64) -> Option<u64> {
 }
 
 /// Whether tools are held to their place, by its word.
-pub(crate) fn confine(told: Sourced<String>) -> Result<Sourced<Confine>, ConfigError> {
+pub(crate) fn confine(told: Sourced<String>) -> Result<Sourced<ConfinementMode>, ConfigError> {
     let Sourced { value, source } = told;
     match parse_confine(&value) {
         Some(confine) => Ok(Sourced::new(confine, source)),

@@ -14,7 +14,7 @@ pub struct AcpProfile {
     /// Whether it is served terminals: `terminal/*`. Only agents that run commands by them.
     pub terminal: bool,
     /// What it is answered when it reads a file that is not there.
-    pub missing_file: MissingFile,
+    pub missing_file: MissingFileReply,
     /// What the chunks of its messages are.
     pub stream: Stream,
     /// The id of the option that allows once, where several options say that they do.
@@ -29,7 +29,7 @@ pub struct AcpProfile {
 
 /// What an agent is answered when it reads a file that is not there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MissingFile {
+pub enum MissingFileReply {
     /// The protocol's error.
     #[default]
     Error,
@@ -56,7 +56,7 @@ impl AcpProfile {
             command,
             fs: false,
             terminal: false,
-            missing_file: MissingFile::default(),
+            missing_file: MissingFileReply::default(),
             stream: Stream::default(),
             allow_option: None,
             initialize: INITIALIZE,
@@ -66,17 +66,19 @@ impl AcpProfile {
     }
 }
 
-impl MissingFile {
+impl MissingFileReply {
     /// What a configuration file calls it.
     pub fn parse(word: &str) -> Option<Self> {
-        [MissingFile::Error, MissingFile::Empty].into_iter().find(|known| known.as_str() == word)
+        [MissingFileReply::Error, MissingFileReply::Empty]
+            .into_iter()
+            .find(|known| known.as_str() == word)
     }
 
     /// The word for it.
     pub fn as_str(self) -> &'static str {
         match self {
-            MissingFile::Error => "error",
-            MissingFile::Empty => "empty",
+            MissingFileReply::Error => "error",
+            MissingFileReply::Empty => "empty",
         }
     }
 }

@@ -15,7 +15,7 @@ pub struct CheckedWorkspace(PathBuf);
 impl CheckedWorkspace {
     /// Resolves and checks a workspace root. Errors: it is no directory, or an agent that can write
     /// to it could change what aifo trusts.
-    pub fn new(path: &Path) -> Result<Self, GroundError> {
+    pub fn new(path: &Path) -> Result<Self, WorkspaceError> {
         let real = real_directory(path)?;
         check(&real, "the workspace")?;
         Ok(CheckedWorkspace(real))
@@ -29,7 +29,7 @@ impl CheckedWorkspace {
 
 /// Why a directory is not given to an agent.
 #[derive(Debug, thiserror::Error)]
-pub enum GroundError {
+pub enum WorkspaceError {
     /// There is no such directory.
     #[error("'{}' cannot be the workspace: {source}", path.display())]
     NotADirectory {
@@ -61,22 +61,22 @@ pub enum GroundError {
 }
 
 /// A directory without links on the way to it.
-pub(crate) fn real_directory(path: &Path) -> Result<PathBuf, GroundError> {
-    let failed = |source| GroundError::NotADirectory { path: path.to_owned(), source };
+pub(crate) fn real_directory(path: &Path) -> Result<PathBuf, WorkspaceError> {
+    let failed = |source| WorkspaceError::NotADirectory { path: path.to_owned(), source };
     let real = path.canonicalize().map_err(failed)?;
     if real.is_dir() { Ok(real) } else { Err(failed(io::ErrorKind::NotADirectory.into())) }
 }
 
 /// Checks an agent's state directory, which need not exist yet.
-pub(crate) fn check_state(path: &Path) -> Result<(), GroundError> {
+pub(crate) fn check_state(path: &Path) -> Result<(), WorkspaceError> {
     check(&real_path(path), "a state directory")
 }
 
 /// Checks a real path that an agent is to write to.
-fn check(path: &Path, role: &'static str) -> Result<(), GroundError> {
+fn check(path: &Path, role: &'static str) -> Result<(), WorkspaceError> {
     let refuse = |relation, what, other: &Path, hint| {
         let (path, other) = (path.to_owned(), other.to_owned());
-        Err(GroundError::Exposes { path, role, relation, what, other, hint })
+        Err(WorkspaceError::Exposes { path, role, relation, what, other, hint })
     };
     if let Some(home) = home().map(|home| real_path(&home))
         && let Some(relation) = around(path, &home)
@@ -86,7 +86,7 @@ fn check(path: &Path, role: &'static str) -> Result<(), GroundError> {
     for own in own_directories() {
         let relation = around(path, &own.path).or(inside(path, &own.path));
         if let Some(relation) = relation {
-            return refuse(relation, own.what, &own.path, OWN_DIRECTORY);
+            return refuse(relation, own.description, &own.path, OWN_DIRECTORY);
         }
     }
     for parent in session_parents() {

@@ -6,12 +6,12 @@ use tokio::task::JoinHandle;
 
 /// It serves until it is told to stop, or this is dropped.
 #[derive(Debug)]
-pub(crate) struct Serving {
+pub(crate) struct ProxyTask {
     stop: oneshot::Sender<()>,
     proxy: JoinHandle<()>,
 }
 
-impl Serving {
+impl ProxyTask {
     pub(crate) fn start(proxy: Proxy, listener: Listener) -> Self {
         let (stop, stopped) = oneshot::channel();
         let proxy = tokio::spawn(async move {
@@ -19,7 +19,7 @@ impl Serving {
             let stopped = async { drop(stopped.await) };
             proxy.serve(listener, stopped).await;
         });
-        Serving { stop, proxy }
+        ProxyTask { stop, proxy }
     }
 
     /// Lets nobody in any more, and returns when everybody has been told their ending.

@@ -7,8 +7,8 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::error::LaunchError;
-use crate::ground::{GroundError, real_directory};
 use crate::running::running_sessions;
+use crate::workspace_check::{WorkspaceError, real_directory};
 
 /// What an agent holds of its workspace. The kernel lets go of it when we end, however that comes.
 #[derive(Debug)]
@@ -19,25 +19,25 @@ pub struct WorkspaceLock {
 
 impl WorkspaceLock {
     /// Takes the workspace. Errors: it cannot be opened, or another agent has it.
-    pub fn take(workspace: &Path) -> Result<Self, LaunchError> {
+    pub fn acquire(workspace: &Path) -> Result<Self, LaunchError> {
         let workspace = real_directory(workspace)?;
-        let folder = File::open(&workspace)
-            .map_err(|source| GroundError::NotADirectory { path: workspace.clone(), source })?;
-        match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
+        let directory = File::open(&workspace)
+            .map_err(|source| WorkspaceError::NotADirectory { path: workspace.clone(), source })?;
+        match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Ok(WorkspaceLock { _lock: Some(lock) }),
-            Err((_, Errno::EAGAIN)) => Err(taken(&workspace)),
+            Err((_, Errno::EAGAIN)) => Err(locked_by_other(&workspace)),
             Err(_) => Ok(WorkspaceLock { _lock: None }),
         }
     }
 }
 
-fn taken(workspace: &Path) -> LaunchError {
+fn locked_by_other(workspace: &Path) -> LaunchError {
     let sessions = running_sessions().into_iter();
     let mut holders = sessions.filter(|session| session.workspace == workspace);
     let holder = holders.find_map(|session| Some((session.agent.clone()?, session)));
-    LaunchError::Taken {
+    LaunchError::WorkspaceLocked {
         workspace: workspace.to_owned(),
-        by: match holder {
+        holder: match holder {
             Some((agent, session)) => format!("{agent}, session {}", session.id),
             None => "another program".to_owned(),
         },
@@ -50,13 +50,13 @@ mod tests {
 
     #[test]
     fn one_at_a_time() {
-        let folder = std::env::temp_dir().join(format!("aifo-lock-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
-        let lock = WorkspaceLock::take(&folder).unwrap();
-        let error = WorkspaceLock::take(&folder).unwrap_err();
-        assert!(matches!(error, LaunchError::Taken { .. }), "{error}");
+        let directory = std::env::temp_dir().join(format!("aifo-lock-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let lock = WorkspaceLock::acquire(&directory).unwrap();
+        let error = WorkspaceLock::acquire(&directory).unwrap_err();
+        assert!(matches!(error, LaunchError::WorkspaceLocked { .. }), "{error}");
         drop(lock);
-        WorkspaceLock::take(&folder).unwrap();
-        std::fs::remove_dir(&folder).unwrap();
+        WorkspaceLock::acquire(&directory).unwrap();
+        std::fs::remove_dir(&directory).unwrap();
     }
 }

@@ -14,43 +14,43 @@ use aifo_sidecar::{Backend, Fleet, Reporter, Startup};
 use aifo_types::{Endpoint, Kind, Token, ToolName, env};
 use nix::unistd::getuid;
 
+use crate::agent_container::{AGENT_PROGRAM, SHIM_DIR};
 use crate::error::LaunchError;
-use crate::place::{ENTRY, SHIMS};
-use crate::serving::Serving;
+use crate::proxy_task::ProxyTask;
 
 /// A container with a runner in which an agent can be started. It ends with this.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct AgentEndpoint {
     endpoint: Endpoint,
     token: Token,
     forwarded: String,
     fleet: Arc<Fleet>,
-    serving: Serving,
+    proxy_task: ProxyTask,
 }
 
 /// What a door needs of its session.
-pub(crate) struct DoorConfig {
-    /// The session's folder.
-    pub(crate) folder: PathBuf,
+pub(crate) struct AgentEndpointConfig {
+    /// The session's session_dir.
+    pub(crate) session_dir: PathBuf,
     /// The session's temporary directory.
     pub(crate) tmp: PathBuf,
     /// What of our environment the agent gets.
     pub(crate) forwarding: Forwarding,
     /// Which descriptors may be handed over.
-    pub(crate) places: SharedDirectories,
+    pub(crate) shared_directories: SharedDirectories,
     /// Who is told how the container comes up.
     pub(crate) reporter: Reporter,
 }
 
-impl Door {
+impl AgentEndpoint {
     /// Brings the container up, and listens for the one client that there is to be: ourselves.
     pub(crate) async fn open(
-        config: DoorConfig,
+        config: AgentEndpointConfig,
         backend: Box<dyn Backend>,
         host: Box<dyn Backend>,
     ) -> Result<Self, LaunchError> {
         let token = Token::from_random(aifo_process::random_bits()?);
-        let endpoint = Endpoint::Unix(socket(&config.folder));
+        let endpoint = Endpoint::Unix(socket_path(&config.session_dir));
         let listener = Listener::bind(&endpoint, getuid())?;
         let kinds = vec![Kind::agent()];
         let fleet = Fleet::start(backend, host, kinds, Startup::AtOnce, config.reporter).await?;
@@ -62,7 +62,7 @@ impl Door {
         let proxy = Proxy::new(
             ProxyConfig {
                 token: token.clone(),
-                policy: nothing_but_the_agent(),
+                policy: agent_policy(),
                 forwarding,
                 notify: NotifyRules { allowlist: Vec::new(), ..NotifyRules::default() },
                 call_log: CallLog::default(),
@@ -71,13 +71,13 @@ impl Door {
                 max_runtime: None,
                 transcript: Transcript::Plain,
                 spool_dir: config.tmp,
-                shared_directories: config.places,
-                program: Some(Path::new(SHIMS).join(ENTRY)),
+                shared_directories: config.shared_directories,
+                program: Some(Path::new(SHIM_DIR).join(AGENT_PROGRAM)),
             },
             Arc::clone(&fleet),
         );
-        let serving = Serving::start(proxy, listener);
-        Ok(Door { endpoint, token, forwarded, fleet, serving })
+        let proxy_task = ProxyTask::start(proxy, listener);
+        Ok(AgentEndpoint { endpoint, token, forwarded, fleet, proxy_task })
     }
 
     /// Where the shim that carries the agent's terminal goes to.
@@ -96,19 +96,19 @@ impl Door {
 
     /// Ends whatever runs in the container, and it.
     pub(crate) async fn close(self) {
-        self.serving.stop().await;
+        self.proxy_task.stop().await;
         self.fleet.stop().await;
     }
 }
 
-/// In the session's folder, in a folder that no container sees.
-fn socket(folder: &Path) -> PathBuf {
-    folder.join("agent.sock")
+/// In the session's session_dir, in a session_dir that no container sees.
+fn socket_path(session_dir: &Path) -> PathBuf {
+    session_dir.join("agent.sock")
 }
 
-fn nothing_but_the_agent() -> Policy {
+fn agent_policy() -> Policy {
     let mut policy = Policy::builtin();
     // The one tool of the one kind that this proxy's fleet has.
-    policy.allow(&Kind::agent(), ToolName::parse(ENTRY.as_bytes()).ok());
+    policy.allow(&Kind::agent(), ToolName::parse(AGENT_PROGRAM.as_bytes()).ok());
     policy
 }

@@ -12,14 +12,14 @@ use aifo_sidecar::{AgentContainer, CONTAINER_HOME};
 
 use crate::agents::AgentSpec;
 use crate::error::LaunchError;
-use crate::ground;
 use crate::identity;
 use crate::shims::link_names;
 use crate::trusted::TrustedPrograms;
+use crate::workspace_check;
 
 /// An agent that is to run in a container.
 #[derive(Clone, Debug)]
-pub struct AgentPlace {
+pub struct AgentContainerConfig {
     /// What it needs.
     pub spec: AgentSpec,
     /// What its container is made from.
@@ -29,13 +29,13 @@ pub struct AgentPlace {
 }
 
 /// Where the container has the proxy's socket and the settings.
-pub(crate) const FRONT: &str = "/run/aifo";
+pub(crate) const FRONTEND_DIR: &str = "/run/aifo";
 /// Where it has the shims.
-pub(crate) const SHIMS: &str = "/opt/aifo/bin";
+pub(crate) const SHIM_DIR: &str = "/opt/aifo/bin";
 /// What makes the environment and becomes the command; a link to the shim.
-pub(crate) const ENTRY: &str = "aifo-agent";
+pub(crate) const AGENT_PROGRAM: &str = "aifo-agent";
 
-/// Files of ours, by their names in the session's folder, and where the container has them.
+/// Files of ours, by their names in the session's directory, and where the container has them.
 const FILES: [(&str, &str); 4] = [
     ("zz-aifo.sh", "/etc/profile.d/zz-aifo.sh"),
     ("passwd", "/etc/passwd"),
@@ -44,41 +44,41 @@ const FILES: [(&str, &str); 4] = [
 ];
 
 /// Checks every state directory that the container would get. Errors: an agent must not write there.
-pub(crate) fn check_state(place: &AgentPlace) -> Result<(), LaunchError> {
-    let Some(home) = &place.home else { return Ok(()) };
-    let mut state = place.spec.state.iter().map(|state| home.join(state));
-    state.try_for_each(|state| ground::check_state(&state)).map_err(LaunchError::from)
+pub(crate) fn check_state(agent: &AgentContainerConfig) -> Result<(), LaunchError> {
+    let Some(home) = &agent.home else { return Ok(()) };
+    let mut state = agent.spec.state.iter().map(|state| home.join(state));
+    state.try_for_each(|state| workspace_check::check_state(&state)).map_err(LaunchError::from)
 }
 
-/// What the container is made of, given the session's folder. Nothing of it need be there yet.
-pub(crate) fn container(place: &AgentPlace, folder: &Path) -> AgentContainer {
-    let mut mounts = vec![Mount::bind(&front(folder), Path::new(FRONT), true)];
-    let files = files(folder);
+/// What the container is made of, given the session's directory. Nothing of it need be there yet.
+pub(crate) fn container(agent: &AgentContainerConfig, session_dir: &Path) -> AgentContainer {
+    let mut mounts = vec![Mount::bind(&frontend_dir(session_dir), Path::new(FRONTEND_DIR), true)];
+    let files = files_dir(session_dir);
     mounts
         .extend(FILES.iter().map(|(name, to)| Mount::bind(&files.join(name), Path::new(to), true)));
-    mounts.extend(state_mounts(place, folder));
+    mounts.extend(state_mounts(agent, session_dir));
     let plain = |(name, value): &(String, String)| {
         (OsString::from(name), Value::Plain(OsString::from(value)))
     };
-    let mut variables = vec![("SHELL".into(), Value::Plain(place.spec.shell.clone().into()))];
-    variables.extend(place.spec.set.iter().map(plain));
-    AgentContainer { image: place.image.clone(), shims: shims(folder), mounts, variables }
+    let mut variables = vec![("SHELL".into(), Value::Plain(agent.spec.shell.clone().into()))];
+    variables.extend(agent.spec.set.iter().map(plain));
+    AgentContainer { image: agent.image.clone(), shims: shim_dir(session_dir), mounts, variables }
 }
 
 /// Makes what the container is to see: files of the session, and the folders of the agent's state.
-pub(crate) async fn furnish(
-    place: &AgentPlace,
-    folder: &Path,
+pub(crate) async fn configure(
+    agent: &AgentContainerConfig,
+    session_dir: &Path,
     tools: (&Policy, &NotifyRules),
     programs: &TrustedPrograms,
     as_root: bool,
 ) -> Result<(), LaunchError> {
-    let shims = shims(folder);
-    make(&shims)?;
-    fill_shims(&shims, tools).map_err(|source| failed(&shims, source))?;
-    let files = files(folder);
-    make(&files)?;
-    let shell = place.spec.shell.to_string_lossy();
+    let shims = shim_dir(session_dir);
+    create_directory(&shims)?;
+    link_shims(&shims, tools).map_err(|source| directory_error(&shims, source))?;
+    let files = files_dir(session_dir);
+    create_directory(&files)?;
+    let shell = agent.spec.shell.to_string_lossy();
     let texts = [
         include_str!("agents/zz-aifo.sh").to_owned(),
         identity::passwd(CONTAINER_HOME, &shell, as_root),
@@ -87,51 +87,52 @@ pub(crate) async fn furnish(
     ];
     for ((name, _), text) in FILES.iter().zip(texts) {
         let file = files.join(name);
-        fs::write(&file, text).map_err(|source| failed(&file, source))?;
+        fs::write(&file, text).map_err(|source| directory_error(&file, source))?;
     }
-    let nothing = files.join(NOTHING);
-    fs::write(&nothing, "").map_err(|source| failed(&nothing, source))?;
-    let Some(home) = &place.home else { return Ok(()) };
-    for state in place.spec.state.iter().chain(&place.spec.private) {
+    let empty = files.join(EMPTY_FILE);
+    fs::write(&empty, "").map_err(|source| directory_error(&empty, source))?;
+    let Some(home) = &agent.home else { return Ok(()) };
+    for state in agent.spec.state.iter().chain(&agent.spec.private) {
         let state = home.join(state);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&state);
-        made.map_err(|source| failed(&state, source))?;
+        made.map_err(|source| directory_error(&state, source))?;
     }
     Ok(())
 }
 
 /// The session's folder with the proxy's socket, which only agents see.
-pub(crate) fn front(folder: &Path) -> PathBuf {
-    folder.join("front")
+pub(crate) fn frontend_dir(session_dir: &Path) -> PathBuf {
+    session_dir.join("front")
 }
 
-fn shims(folder: &Path) -> PathBuf {
-    folder.join("bin")
+fn shim_dir(session_dir: &Path) -> PathBuf {
+    session_dir.join("bin")
 }
 
-fn files(folder: &Path) -> PathBuf {
-    folder.join("agent")
+fn files_dir(session_dir: &Path) -> PathBuf {
+    session_dir.join("agent")
 }
 
 /// Links that hold in the container: the shim itself is mounted beside them. A runtime folder may be one
-/// from which nothing can be executed.
-fn fill_shims(shims: &Path, tools: (&Policy, &NotifyRules)) -> io::Result<()> {
+/// from which empty can be executed.
+fn link_shims(shims: &Path, tools: (&Policy, &NotifyRules)) -> io::Result<()> {
     fs::write(shims.join("aifo-shim"), "")?;
-    for name in [ENTRY, "aifo-runner"] {
+    for name in [AGENT_PROGRAM, "aifo-runner"] {
         symlink("aifo-shim", shims.join(name))?;
     }
     link_names(shims, tools.0, tools.1)
 }
 
-/// The agent's own folders of the user's home, and nothing else of it. A folder on the way there is
+/// The agent's own folders of the user's home, and nothing else of it. A folder on the parents there is
 /// the agent's as well, and empty: an engine would make it as root's.
-fn state_mounts(place: &AgentPlace, folder: &Path) -> Vec<Mount> {
-    let Some(home) = &place.home else { return Vec::new() };
+fn state_mounts(agent: &AgentContainerConfig, session_dir: &Path) -> Vec<Mount> {
+    let Some(home) = &agent.home else { return Vec::new() };
     let inside = Path::new(CONTAINER_HOME);
     let mut mounts: Vec<Mount> = Vec::new();
-    for state in &place.spec.state {
-        let way = state.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
-        for parent in way {
+    for state in &agent.spec.state {
+        let parents =
+            state.ancestors().skip(1).filter(|directory| !directory.as_os_str().is_empty());
+        for parent in parents {
             let scratch = Mount::Scratch { to: inside.join(parent) };
             if !mounts.contains(&scratch) {
                 mounts.push(scratch);
@@ -145,18 +146,18 @@ fn state_mounts(place: &AgentPlace, folder: &Path) -> Vec<Mount> {
         // Who listens there is a program of this machine, and would do what it is told by the agent.
         let covers = sockets_below(&real).into_iter().filter_map(|socket| {
             let rest = socket.strip_prefix(&real).ok()?;
-            Some(Mount::bind(&files(folder).join(NOTHING), to.join(rest), true))
+            Some(Mount::bind(&files_dir(session_dir).join(EMPTY_FILE), to.join(rest), true))
         });
         let is_private = |cover: &Mount| {
-            let private = place.spec.private.iter().map(|private| inside.join(private));
+            let private = agent.spec.private.iter().map(|private| inside.join(private));
             matches!(cover, Mount::Bind { to, .. } if private.into_iter().any(|it| to.starts_with(it)))
         };
         mounts.extend(covers.filter(|cover| !is_private(cover)));
     }
     let private =
-        place.spec.private.iter().map(|private| Mount::Scratch { to: inside.join(private) });
+        agent.spec.private.iter().map(|private| Mount::Scratch { to: inside.join(private) });
     mounts.extend(private);
-    let settings = place.spec.settings.iter().filter_map(|settings| {
+    let settings = agent.spec.settings.iter().filter_map(|settings| {
         let real = home.join(settings).canonicalize().ok().filter(|file| file.is_file())?;
         Some(Mount::bind(&real, inside.join(settings), true))
     });
@@ -165,20 +166,20 @@ fn state_mounts(place: &AgentPlace, folder: &Path) -> Vec<Mount> {
 }
 
 /// The sockets in a folder of state, as far as one looks.
-fn sockets_below(folder: &Path) -> Vec<PathBuf> {
+fn sockets_below(directory: &Path) -> Vec<PathBuf> {
     let mut sockets = Vec::new();
-    let mut folders = vec![(folder.to_owned(), 0)];
-    let mut looked_at = 0;
-    while let Some((folder, depth)) = folders.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            looked_at += 1;
-            if looked_at > MOST_ENTRIES {
+    let mut pending = vec![(directory.to_owned(), 0)];
+    let mut entries_seen = 0;
+    while let Some((directory, depth)) = pending.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            entries_seen += 1;
+            if entries_seen > MAX_ENTRIES {
                 return sockets;
             }
             match entry.file_type() {
                 Ok(kind) if kind.is_socket() => sockets.push(entry.path()),
-                Ok(kind) if kind.is_dir() && depth < DEEPEST => {
-                    folders.push((entry.path(), depth + 1));
+                Ok(kind) if kind.is_dir() && depth < MAX_DEPTH => {
+                    pending.push((entry.path(), depth + 1));
                 }
                 _ => {}
             }
@@ -188,19 +189,19 @@ fn sockets_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// How far is looked for sockets: programs put them where their names are short.
-const DEEPEST: u32 = 4;
-const MOST_ENTRIES: u32 = 20_000;
+const MAX_DEPTH: u32 = 4;
+const MAX_ENTRIES: u32 = 20_000;
 
 /// An empty file, which is mounted over what is not to be reached.
-const NOTHING: &str = "nothing";
+const EMPTY_FILE: &str = "nothing";
 
-fn make(folder: &Path) -> Result<(), LaunchError> {
-    let made = DirBuilder::new().mode(0o700).create(folder);
-    made.map_err(|source| failed(folder, source))
+fn create_directory(directory: &Path) -> Result<(), LaunchError> {
+    let made = DirBuilder::new().mode(0o700).create(directory);
+    made.map_err(|source| directory_error(directory, source))
 }
 
-fn failed(path: &Path, source: io::Error) -> LaunchError {
-    LaunchError::Folder { path: path.to_owned(), source }
+fn directory_error(path: &Path, source: io::Error) -> LaunchError {
+    LaunchError::Directory { path: path.to_owned(), source }
 }
 
 #[cfg(test)]
@@ -214,7 +215,8 @@ mod tests {
         fs::create_dir(&home).unwrap();
         let mut spec = AgentSpec::unknown("it");
         spec.state = vec![".it".into(), ".local/share/it".into(), ".local/state/it".into()];
-        let mut place = AgentPlace { spec, image: String::new(), home: Some(home.clone()) };
+        let mut agent =
+            AgentContainerConfig { spec, image: String::new(), home: Some(home.clone()) };
         let real = home.canonicalize().unwrap();
         let scratch = |to: &str| Mount::Scratch { to: format!("/home/coder/{to}").into() };
         let state =
@@ -227,28 +229,28 @@ mod tests {
             scratch(".local/state"),
             state(".local/state/it"),
         ];
-        assert_eq!(state_mounts(&place, Path::new("/s")), expected);
+        assert_eq!(state_mounts(&agent, Path::new("/s")), expected);
 
         // And settings, if there are any, to be read.
         fs::write(home.join(".it.yml"), "").unwrap();
-        place.spec.settings = vec![".it.yml".into(), ".it.absent".into()];
+        agent.spec.settings = vec![".it.yml".into(), ".it.absent".into()];
         let settings = Mount::bind(&real.join(".it.yml"), Path::new("/home/coder/.it.yml"), true);
-        assert_eq!(state_mounts(&place, Path::new("/s")).last(), Some(&settings));
-        assert_eq!(state_mounts(&place, Path::new("/s")).len(), expected.len() + 1);
-        place.spec.settings.clear();
+        assert_eq!(state_mounts(&agent, Path::new("/s")).last(), Some(&settings));
+        assert_eq!(state_mounts(&agent, Path::new("/s")).len(), expected.len() + 1);
+        agent.spec.settings.clear();
 
         // Nor what listens on this machine.
-        for folder in [".it/own", ".it/a/b"] {
-            fs::create_dir_all(home.join(folder)).unwrap();
+        for directory in [".it/own", ".it/a/b"] {
+            fs::create_dir_all(home.join(directory)).unwrap();
         }
         let sockets = [".it/own/x", ".it/a/b/y", ".it/z"];
         let _listening = sockets.map(|path| UnixListener::bind(home.join(path)).unwrap());
-        place.spec.state.truncate(1);
-        place.spec.private = vec![".it/own".into()];
+        agent.spec.state.truncate(1);
+        agent.spec.private = vec![".it/own".into()];
         let cover = |path: &str| {
             Mount::bind(Path::new("/s/agent/nothing"), Path::new("/home/coder").join(path), true)
         };
-        let mounts = state_mounts(&place, Path::new("/s"));
+        let mounts = state_mounts(&agent, Path::new("/s"));
         let expected = [state(".it"), cover(".it/z"), cover(".it/a/b/y"), scratch(".it/own")];
         assert_eq!(mounts.len(), expected.len(), "{mounts:?}");
         assert!(expected.iter().all(|mount| mounts.contains(mount)), "{mounts:?}");

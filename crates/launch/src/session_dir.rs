@@ -15,23 +15,23 @@ use nix::unistd::getuid;
 /// It is locked for as long. The kernel lets go of the lock when we end, however that comes, so a
 /// folder that is there and not locked has been left behind.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct SessionDir {
     path: PathBuf,
     _lock: Option<Flock<File>>,
 }
 
-impl Folder {
+impl SessionDir {
     /// Makes a folder that did not exist. Nobody else can have prepared it: an existing path,
     /// be it a link, is an error.
     pub(crate) fn create(path: PathBuf) -> io::Result<Self> {
         loop {
             DirBuilder::new().mode(0o700).create(&path)?;
-            match File::open(&path).and_then(hold) {
+            match File::open(&path).and_then(lock_directory) {
                 // A cleanup came between the two, took it for left behind, and has removed it.
-                Ok(Held::Removed) => {}
+                Ok(LockOutcome::Removed) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Ok(Held::Locked(lock)) => return Ok(Folder { path, _lock: Some(lock) }),
-                Ok(Held::Unlockable) => return Ok(Folder { path, _lock: None }),
+                Ok(LockOutcome::Locked(lock)) => return Ok(SessionDir { path, _lock: Some(lock) }),
+                Ok(LockOutcome::Unlockable) => return Ok(SessionDir { path, _lock: None }),
                 Err(error) => return Err(error),
             }
         }
@@ -42,32 +42,32 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for SessionDir {
     fn drop(&mut self) {
         // Nobody is left to be told; `aifo-coder cleanup` finds what stays.
         let _ = remove_tree(&self.path);
     }
 }
 
-enum Held {
+enum LockOutcome {
     Locked(Flock<File>),
     /// The file system has no locks, as some network's. Then nobody takes it for left behind.
     Unlockable,
     Removed,
 }
 
-fn hold(folder: File) -> io::Result<Held> {
+fn lock_directory(folder: File) -> io::Result<LockOutcome> {
     match Flock::lock(folder, FlockArg::LockExclusive) {
-        Ok(lock) if lock.metadata()?.nlink() == 0 => Ok(Held::Removed),
-        Ok(lock) => Ok(Held::Locked(lock)),
-        Err((folder, Errno::EINTR)) => hold(folder),
-        Err(_) => Ok(Held::Unlockable),
+        Ok(lock) if lock.metadata()?.nlink() == 0 => Ok(LockOutcome::Removed),
+        Ok(lock) => Ok(LockOutcome::Locked(lock)),
+        Err((folder, Errno::EINTR)) => lock_directory(folder),
+        Err(_) => Ok(LockOutcome::Unlockable),
     }
 }
 
 /// Whether somebody who lives holds a folder. Where that cannot be told, somebody does.
-pub(crate) fn is_held(path: &Path) -> bool {
-    match open_folder(path).map(|folder| Flock::lock(folder, FlockArg::LockSharedNonblock)) {
+pub(crate) fn is_locked(path: &Path) -> bool {
+    match open_directory(path).map(|folder| Flock::lock(folder, FlockArg::LockSharedNonblock)) {
         Ok(Ok(_shared)) => false,
         Ok(Err(_)) => true,
         Err(Errno::ENOENT) => false,
@@ -78,16 +78,16 @@ pub(crate) fn is_held(path: &Path) -> bool {
 /// A folder that somebody left, ours as long as this lives: nobody else cleans it up, and a session
 /// that has just made it waits, and makes it again.
 #[derive(Debug)]
-pub(crate) struct Abandoned {
+pub(crate) struct AbandonedDir {
     _lock: Flock<File>,
 }
 
-impl Abandoned {
+impl AbandonedDir {
     /// Takes the folder, if nobody holds it.
-    pub(crate) fn take(path: &Path) -> Option<Self> {
-        let folder = open_folder(path).ok()?;
+    pub(crate) fn lock(path: &Path) -> Option<Self> {
+        let folder = open_directory(path).ok()?;
         let lock = Flock::lock(folder, FlockArg::LockExclusiveNonblock).ok()?;
-        (lock.metadata().ok()?.nlink() > 0).then_some(Abandoned { _lock: lock })
+        (lock.metadata().ok()?.nlink() > 0).then_some(AbandonedDir { _lock: lock })
     }
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn is_own(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|found| found.is_dir() && found.uid() == getuid().as_raw())
 }
 
-fn open_folder(path: &Path) -> Result<File, Errno> {
+fn open_directory(path: &Path) -> Result<File, Errno> {
     let flags = (OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
     opened.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
@@ -112,7 +112,7 @@ fn open_folder(path: &Path) -> Result<File, Errno> {
 pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            open_up(path);
+            make_accessible(path);
             fs::remove_dir_all(path)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -121,7 +121,7 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
 }
 
 /// Lets the owner into a folder and all below it, as far as it is the owner's. No link is followed.
-fn open_up(folder: &Path) {
+fn make_accessible(folder: &Path) {
     let flags = (OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
     let Ok(found) = OpenOptions::new().read(true).custom_flags(flags).open(folder) else { return };
     // What only stands for a file has no mode to change, but a way to the file.
@@ -129,7 +129,7 @@ fn open_up(folder: &Path) {
     let _ = fs::set_permissions(way, fs::Permissions::from_mode(0o700));
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_up(&entry.path());
+            make_accessible(&entry.path());
         }
     }
 }
@@ -182,10 +182,10 @@ mod tests {
     #[test]
     fn a_folder_is_private_and_goes_with_its_owner() {
         let path = scratch("own");
-        let folder = Folder::create(path.clone()).unwrap();
+        let folder = SessionDir::create(path.clone()).unwrap();
         fs::create_dir(path.join("sub")).unwrap();
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o700);
-        assert!(Folder::create(path.clone()).is_err(), "it exists");
+        assert!(SessionDir::create(path.clone()).is_err(), "it exists");
         drop(folder);
         assert!(!path.exists());
     }
@@ -193,16 +193,16 @@ mod tests {
     #[test]
     fn a_folder_is_held_as_long_as_its_owner_lives() {
         let path = scratch("held");
-        let folder = Folder::create(path.clone()).unwrap();
-        assert!(is_held(&path));
-        assert!(Abandoned::take(&path).is_none());
+        let folder = SessionDir::create(path.clone()).unwrap();
+        assert!(is_locked(&path));
+        assert!(AbandonedDir::lock(&path).is_none());
         drop(folder);
-        assert!(!is_held(&path), "it is gone");
+        assert!(!is_locked(&path), "it is gone");
 
         fs::create_dir(&path).unwrap();
-        assert!(!is_held(&path), "nobody made it that lives");
-        let taken = Abandoned::take(&path).unwrap();
-        assert!(Abandoned::take(&path).is_none(), "one cleans up");
+        assert!(!is_locked(&path), "nobody made it that lives");
+        let taken = AbandonedDir::lock(&path).unwrap();
+        assert!(AbandonedDir::lock(&path).is_none(), "one cleans up");
         drop(taken);
         fs::remove_dir(&path).unwrap();
     }
@@ -211,12 +211,12 @@ mod tests {
     fn whoever_makes_a_folder_outlasts_a_cleanup() {
         let path = scratch("race");
         fs::create_dir(&path).unwrap();
-        let taken = Abandoned::take(&path).unwrap();
+        let taken = AbandonedDir::lock(&path).unwrap();
         let opened = File::open(&path).unwrap();
-        let holder = std::thread::spawn(move || hold(opened));
+        let holder = std::thread::spawn(move || lock_directory(opened));
         fs::remove_dir(&path).unwrap();
         drop(taken);
-        assert!(matches!(holder.join().unwrap(), Ok(Held::Removed)), "and it is made again");
+        assert!(matches!(holder.join().unwrap(), Ok(LockOutcome::Removed)), "and it is made again");
     }
 
     #[test]
