@@ -1,7 +1,7 @@
-//! A launcher of one's own: an agent in a container, its tools in another one, and nothing left.
+//! A minimal launcher: an agent in one container and its tools in another.
 //!
-//! `cargo run -p aifo-launch --example agent -- DIR KIND IMAGE COMMAND [ARGS]..`; for the sake of
-//! brevity one image has the agent and the tools of that kind.
+//! `cargo run -p aifo-launch --example agent -- DIR KIND IMAGE COMMAND [ARGS]..`. For brevity, one
+//! image holds the agent and the tools of that kind.
 
 use aifo_launch::{
     Agent, AgentContainerConfig, AgentSpec, Choice, Containers, Engine, Session, SessionConfig,

@@ -1,4 +1,4 @@
-//! Running an agent in a session.
+//! Runs an agent in a session.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -21,7 +21,7 @@ use crate::session::Session;
 use crate::shim_binary::ShimBinary;
 use crate::shims::path_with_first;
 
-/// A command that is the agent, or stands for one.
+/// The command line and environment of an agent.
 #[derive(Debug)]
 pub struct Agent {
     command: Vec<OsString>,
@@ -29,31 +29,30 @@ pub struct Agent {
     own_variables: Vec<(String, String)>,
 }
 
-/// How an agent ended, or that it never began.
+/// Result of [`Agent::run`].
 #[derive(Debug)]
 pub enum AgentEnd {
-    /// It ran.
+    /// It ran and ended.
     Ended(Ending),
-    /// It could not be started; the error tells why.
+    /// It could not be started.
     NotStarted(io::Error),
 }
 
 impl Agent {
-    /// The program, looked up in the agent's own PATH (the shims come first) if it is a plain name,
-    /// and its arguments. `None` for an empty command.
+    /// Takes the program and its arguments. A plain name is looked up in the agent's PATH, where
+    /// the shims come first. Returns `None` for an empty command.
     pub fn new(command: Vec<OsString>) -> Option<Self> {
         let (variables, own_variables) = (Vec::new(), Vec::new());
         (!command.is_empty()).then_some(Agent { command, variables, own_variables })
     }
 
-    /// Sets a variable in the agent's environment, such as a smart toggle.
+    /// Sets a variable for the agent and its shims, such as a smart toggle.
     pub fn set(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> &mut Self {
         self.variables.push((name.into(), value.into()));
         self
     }
 
-    /// Sets variables of the agent's own process, wherever that is. They change nothing of what is ours
-    /// there.
+    /// Sets variables of the agent's own process. The session's variables take precedence.
     pub fn add_variables(
         &mut self,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -62,22 +61,23 @@ impl Agent {
         self
     }
 
-    /// The program's basename, which names the agent.
+    /// Returns the basename of the program, which names the agent.
     pub fn name(&self) -> OsString {
         let program = self.command.first().map(Path::new);
         program.and_then(Path::file_name).map(OsString::from).unwrap_or_default()
     }
 
-    /// The program as it was asked for.
+    /// Returns the program as given.
     pub fn program(&self) -> OsString {
         self.command.first().cloned().unwrap_or_default()
     }
 
-    /// Runs it and waits for its end: in the session's container if there is one for it, else host.
-    /// What we start is in our own process group, so that a terminal's keys reach it.
+    /// Runs the agent and waits until it ends: in the session's container if there is one, else on
+    /// this machine. The child stays in the launcher's process group, so keys of the terminal reach
+    /// it.
     ///
-    /// INT and QUIT come from the terminal and are the agent's to handle; TERM and HUP that reach
-    /// us are passed on to it.
+    /// The agent handles INT and QUIT itself; they come from the terminal. TERM and HUP are
+    /// forwarded to it.
     pub async fn run(&self, session: &Session) -> io::Result<AgentEnd> {
         let mut interrupts = signal(SignalKind::interrupt())?;
         let mut quits = signal(SignalKind::quit())?;
@@ -94,7 +94,7 @@ impl Agent {
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
         let forward = |signal| {
             if let Some(pid) = pid {
-                // Not reaped yet: that happens in this very loop.
+                // Not reaped yet: only this loop reaps it.
                 signal_process(pid, signal);
             }
         };
@@ -109,8 +109,8 @@ impl Agent {
         }
     }
 
-    /// What is to be spawned for the agent itself: it ends as the agent does. `None` for an empty
-    /// command. It must not outlive the session.
+    /// Returns the command that runs the agent and ends as it does. `None` for an empty command. It
+    /// must not outlive the session.
     pub fn command(&self, session: &Session) -> io::Result<Option<Command>> {
         let Some((program, args)) = self.command.split_first() else { return Ok(None) };
         let mut command = self.prepare(session)?.command_with(program, &self.own_variables);
@@ -118,7 +118,8 @@ impl Agent {
         Ok(Some(command))
     }
 
-    /// Makes the agent's place ready for commands: shims find their session from here on.
+    /// Writes the settings that shims read, and returns the environment in which commands can
+    /// start.
     pub fn prepare(&self, session: &Session) -> io::Result<AgentEnvironment> {
         let mut shim_variables = self.shim_variables(session);
         let environment = match session.agent_endpoint() {
@@ -157,7 +158,7 @@ impl Agent {
         Ok(environment)
     }
 
-    /// The variables by which shims find their session.
+    /// Returns the variables that connect shims to their session.
     fn shim_variables(&self, session: &Session) -> Vec<(OsString, OsString)> {
         let owned = |(name, value): (&str, OsString)| (OsString::from(name), value);
         let mut shim_variables: Vec<_> = session.variables().into_iter().map(owned).collect();
@@ -174,7 +175,7 @@ impl Agent {
     }
 }
 
-/// Where the agent is, ready for commands. Those must not outlive the session.
+/// Environment of the agent, in which commands can start. They must not outlive the session.
 #[derive(Clone, Debug)]
 pub enum AgentEnvironment {
     /// On this machine.
@@ -183,7 +184,7 @@ pub enum AgentEnvironment {
     Container(ContainerEnvironment),
 }
 
-/// An agent's place that is this machine, but for PATH and a few variables.
+/// This machine, with a different PATH and a few more variables.
 #[derive(Clone, Debug)]
 pub struct HostEnvironment {
     shims: PathBuf,
@@ -192,7 +193,7 @@ pub struct HostEnvironment {
     shim_variables: Vec<(OsString, OsString)>,
 }
 
-/// An agent's container, as it is reached from outside.
+/// The agent's container, reached through its [`AgentEndpoint`](crate::agent_endpoint).
 #[derive(Clone, Debug)]
 pub struct ContainerEnvironment {
     shim: ShimBinary,
@@ -203,13 +204,14 @@ pub struct ContainerEnvironment {
 }
 
 impl AgentEnvironment {
-    /// A command that runs `program` in the agent's place and ends as it does; arguments are to be
-    /// added. A plain name is looked up in the PATH there, in which the shims come first.
+    /// Returns a command that runs `program` in the agent's environment and ends as it does; the
+    /// caller adds arguments. A plain name is looked up in that PATH, where the shims come first.
     pub fn command(&self, program: &OsStr) -> Command {
         self.command_with(program, &[])
     }
 
-    /// Such a command, with variables of its own. They change nothing of what is ours there.
+    /// Like [`command`](Self::command), with variables of its own. The session's variables take
+    /// precedence.
     pub fn command_with(&self, program: &OsStr, variables: &[(String, String)]) -> Command {
         match self {
             AgentEnvironment::Host(host) => host.command(program, variables),
@@ -217,7 +219,7 @@ impl AgentEnvironment {
         }
     }
 
-    /// What the workspace is called there as well, beside its own path.
+    /// Returns the second path of the workspace there, if it has one.
     pub fn workspace_alias(&self) -> Option<&'static Path> {
         match self {
             AgentEnvironment::Host(_) => None,
@@ -225,7 +227,7 @@ impl AgentEnvironment {
         }
     }
 
-    /// What the session's temporary directory is called there.
+    /// Returns the session's temporary directory as the agent sees it.
     pub fn tmp(&self) -> &Path {
         match self {
             AgentEnvironment::Host(host) => &host.tmp,
@@ -233,7 +235,7 @@ impl AgentEnvironment {
         }
     }
 
-    /// Where the shims are there.
+    /// Returns the directory of shims as the agent sees it.
     pub(crate) fn shims(&self) -> &Path {
         match self {
             AgentEnvironment::Host(host) => &host.shims,
@@ -253,7 +255,7 @@ impl HostEnvironment {
 }
 
 impl ContainerEnvironment {
-    /// A shim of our own, which carries the terminal and the signals of what runs in the container.
+    /// Runs a shim that carries terminal, signals and exit status of the command in the container.
     fn command(&self, program: &OsStr, variables: &[(String, String)]) -> Command {
         let mut command = Command::new(self.shim.program());
         command.arg0("aifo-shim").args(["--call", agent_container::AGENT_PROGRAM]).arg(program);
@@ -268,7 +270,7 @@ impl ContainerEnvironment {
         command.env(env::TOKEN, self.token.reveal());
         command.env(env::WORKSPACE, &self.workspace);
         command.env(env::FORWARDED, &self.forwarded);
-        // Not on the command line, which everybody can read.
+        // Not on the command line, which every user can read.
         command.env(env::COMMAND_ENV, encode_variables(variables));
         let host = std::env::current_dir().ok();
         let inside = host.filter(|host| host.starts_with(&self.workspace));
@@ -277,7 +279,7 @@ impl ContainerEnvironment {
     }
 }
 
-/// The agent's name of a variable `AIFO_ENV_NAME`, if nobody else sets that.
+/// Returns `NAME` of a variable `AIFO_ENV_NAME`; `None` if the launcher sets that name itself.
 pub(crate) fn agent_variable_name(rest: &[u8]) -> Option<&OsStr> {
     let name = rest.strip_prefix(NAME_PREFIX.as_bytes()).filter(|name| !name.is_empty())?;
     let kept = [&b"HOME"[..], b"USER", b"SHELL", b"PATH", b"TERM", b"PWD"].contains(&name);
@@ -285,12 +287,12 @@ pub(crate) fn agent_variable_name(rest: &[u8]) -> Option<&OsStr> {
     (!kept && !ours).then(|| OsStr::from_bytes(name))
 }
 
-/// After `AIFO_`: what the user gives the agent, whatever it is.
+/// Follows `AIFO_` in variables that the user passes to the agent.
 const NAME_PREFIX: &str = "ENV_";
 
 const SETTINGS_FILE: &str = "shim.env";
 
-/// The variables that a user gives the agent by `AIFO_ENV_NAME`: their names there.
+/// Returns the names of variables that the user passes to the agent by `AIFO_ENV_NAME`.
 pub fn agent_variables() -> Vec<String> {
     let names = std::env::vars_os().filter_map(|(name, _)| {
         let rest = name.as_bytes().strip_prefix(env::PREFIX.as_bytes())?;
@@ -301,11 +303,11 @@ pub fn agent_variables() -> Vec<String> {
     names
 }
 
-/// What the names of variables begin with that a user gives the agent.
+/// Prefix of variables that the user passes to the agent.
 pub const AGENT_VARIABLE_PREFIX: &str = "AIFO_ENV_";
 
-/// Writes the shim_variables where a shim finds it that was started without an environment. What cannot
-/// stand on one line is left out.
+/// Writes the variables for shims that start without an environment. Values with a line feed are
+/// left out.
 fn write_settings(path: &Path, shim_variables: &[(OsString, OsString)]) -> io::Result<()> {
     let mut text = Vec::new();
     for (name, value) in shim_variables {
@@ -333,7 +335,7 @@ fn ending(status: std::process::ExitStatus) -> Ending {
 mod tests {
     use super::*;
 
-    /// What a command sets of the environment, by name.
+    /// Returns the variables that a command sets.
     fn environment(command: &Command) -> Vec<(&OsStr, &OsStr)> {
         command.as_std().get_envs().filter_map(|(name, value)| Some((name, value?))).collect()
     }
@@ -369,7 +371,7 @@ mod tests {
         );
         let args: Vec<_> = command.as_std().get_args().collect();
         assert_eq!(args, ["--call", "aifo-agent", "make"]);
-        // What the launcher itself may have of that name is not passed on.
+        // The launcher's own variable of that name is not passed on.
         let command = container.command(OsStr::new("make"));
         assert!(environment(&command).contains(&(OsStr::new(env::COMMAND_ENV), OsStr::new(""))));
     }

@@ -1,4 +1,4 @@
-//! What the agent's container is given of the session (`spec/agents.md#the-container`).
+//! Mounts and files of the agent's container (`spec/agents.md#the-container`).
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -17,25 +17,25 @@ use crate::shims::link_names;
 use crate::trusted::TrustedPrograms;
 use crate::workspace_check;
 
-/// An agent that is to run in a container.
+/// Configuration of an agent that runs in a container.
 #[derive(Clone, Debug)]
 pub struct AgentContainerConfig {
-    /// What it needs.
+    /// The agent's row.
     pub spec: AgentSpec,
-    /// What its container is made from.
+    /// The image of the container.
     pub image: String,
-    /// The home of the user, where its state lies; without one it keeps nothing.
+    /// The user's home, which has the state directories. `None`: the agent keeps no state.
     pub home: Option<PathBuf>,
 }
 
 /// Where the container has the proxy's socket and the settings.
 pub(crate) const FRONTEND_DIR: &str = "/run/aifo";
-/// Where it has the shims.
+/// Where the container has the shims.
 pub(crate) const SHIM_DIR: &str = "/opt/aifo/bin";
-/// What makes the environment and becomes the command; a link to the shim.
+/// Completes the environment and executes the agent's command; a link to the shim.
 pub(crate) const AGENT_PROGRAM: &str = "aifo-agent";
 
-/// Files of ours, by their names in the session's directory, and where the container has them.
+/// Names below the session directory, and paths in the container.
 const FILES: [(&str, &str); 4] = [
     ("zz-aifo.sh", "/etc/profile.d/zz-aifo.sh"),
     ("passwd", "/etc/passwd"),
@@ -43,14 +43,15 @@ const FILES: [(&str, &str); 4] = [
     ("gitconfig", "/etc/gitconfig"),
 ];
 
-/// Checks every state directory that the container would get. Errors: an agent must not write there.
+/// Checks every state directory that the container would mount. Errors: an agent must not write
+/// there.
 pub(crate) fn check_state(agent: &AgentContainerConfig) -> Result<(), LaunchError> {
     let Some(home) = &agent.home else { return Ok(()) };
     let mut state = agent.spec.state.iter().map(|state| home.join(state));
     state.try_for_each(|state| workspace_check::check_state(&state)).map_err(LaunchError::from)
 }
 
-/// What the container is made of, given the session's directory. Nothing of it need be there yet.
+/// Returns the description of the container. The files need not exist yet.
 pub(crate) fn container(agent: &AgentContainerConfig, session_dir: &Path) -> AgentContainer {
     let mut mounts = vec![Mount::bind(&frontend_dir(session_dir), Path::new(FRONTEND_DIR), true)];
     let files = files_dir(session_dir);
@@ -65,7 +66,7 @@ pub(crate) fn container(agent: &AgentContainerConfig, session_dir: &Path) -> Age
     AgentContainer { image: agent.image.clone(), shims: shim_dir(session_dir), mounts, variables }
 }
 
-/// Makes what the container is to see: files of the session, and the folders of the agent's state.
+/// Writes the container's files and creates the agent's state directories.
 pub(crate) async fn configure(
     agent: &AgentContainerConfig,
     session_dir: &Path,
@@ -100,7 +101,7 @@ pub(crate) async fn configure(
     Ok(())
 }
 
-/// The session's folder with the proxy's socket, which only agents see.
+/// Returns the directory of the proxy's socket, which only agents see.
 pub(crate) fn frontend_dir(session_dir: &Path) -> PathBuf {
     session_dir.join("front")
 }
@@ -113,8 +114,8 @@ fn files_dir(session_dir: &Path) -> PathBuf {
     session_dir.join("agent")
 }
 
-/// Links that hold in the container: the shim itself is mounted beside them. A runtime folder may be one
-/// from which empty can be executed.
+/// Fills the directory of shims with relative links; the shim itself is mounted beside them, as the
+/// runtime directory may be mounted `noexec`.
 fn link_shims(shims: &Path, tools: (&Policy, &NotifyRules)) -> io::Result<()> {
     fs::write(shims.join("aifo-shim"), "")?;
     for name in [AGENT_PROGRAM, "aifo-runner"] {
@@ -123,8 +124,8 @@ fn link_shims(shims: &Path, tools: (&Policy, &NotifyRules)) -> io::Result<()> {
     link_names(shims, tools.0, tools.1)
 }
 
-/// The agent's own folders of the user's home, and nothing else of it. A folder on the parents there is
-/// the agent's as well, and empty: an engine would make it as root's.
+/// Mounts the agent's state directories. Their parents become scratch directories; otherwise the
+/// engine would create them as root.
 fn state_mounts(agent: &AgentContainerConfig, session_dir: &Path) -> Vec<Mount> {
     let Some(home) = &agent.home else { return Vec::new() };
     let inside = Path::new(CONTAINER_HOME);
@@ -139,11 +140,12 @@ fn state_mounts(agent: &AgentContainerConfig, session_dir: &Path) -> Vec<Mount> 
             }
         }
         let from = home.join(state);
-        // What is mounted is what it is, wherever a link leads.
+        // The real path, as links may lead out of the home.
         let real = from.canonicalize().unwrap_or(from);
         let to = inside.join(state);
         mounts.push(Mount::bind(&real, &to, false));
-        // Who listens there is a program of this machine, and would do what it is told by the agent.
+        // A program of this machine listens there, and would act for the agent outside of the
+        // container.
         let covers = sockets_below(&real).into_iter().filter_map(|socket| {
             let rest = socket.strip_prefix(&real).ok()?;
             Some(Mount::bind(&files_dir(session_dir).join(EMPTY_FILE), to.join(rest), true))
@@ -165,7 +167,7 @@ fn state_mounts(agent: &AgentContainerConfig, session_dir: &Path) -> Vec<Mount> 
     mounts
 }
 
-/// The sockets in a folder of state, as far as one looks.
+/// Finds the sockets in a state directory, down to [`MAX_DEPTH`] and [`MAX_ENTRIES`].
 fn sockets_below(directory: &Path) -> Vec<PathBuf> {
     let mut sockets = Vec::new();
     let mut pending = vec![(directory.to_owned(), 0)];
@@ -188,11 +190,11 @@ fn sockets_below(directory: &Path) -> Vec<PathBuf> {
     sockets
 }
 
-/// How far is looked for sockets: programs put them where their names are short.
+/// Limits of the search for sockets. Programs keep their paths short.
 const MAX_DEPTH: u32 = 4;
 const MAX_ENTRIES: u32 = 20_000;
 
-/// An empty file, which is mounted over what is not to be reached.
+/// An empty file that is mounted over sockets.
 const EMPTY_FILE: &str = "nothing";
 
 fn create_directory(directory: &Path) -> Result<(), LaunchError> {
@@ -231,7 +233,7 @@ mod tests {
         ];
         assert_eq!(state_mounts(&agent, Path::new("/s")), expected);
 
-        // And settings, if there are any, to be read.
+        // Settings are mounted read-only if they exist.
         fs::write(home.join(".it.yml"), "").unwrap();
         agent.spec.settings = vec![".it.yml".into(), ".it.absent".into()];
         let settings = Mount::bind(&real.join(".it.yml"), Path::new("/home/coder/.it.yml"), true);
@@ -239,7 +241,7 @@ mod tests {
         assert_eq!(state_mounts(&agent, Path::new("/s")).len(), expected.len() + 1);
         agent.spec.settings.clear();
 
-        // Nor what listens on this machine.
+        // Sockets of this machine are covered.
         for directory in [".it/own", ".it/a/b"] {
             fs::create_dir_all(home.join(directory)).unwrap();
         }

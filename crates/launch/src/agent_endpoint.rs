@@ -1,7 +1,7 @@
-//! The agent's container, and the one way to start something in it (`spec/agents.md#how-it-is-started`).
+//! The agent's container and the proxy in front of it (`spec/agents.md#how-it-is-started`).
 //!
-//! The agent is an exec of a runner's like any tool, so it gets terminal, signals and an exact ending
-//! from the same parts: a proxy that lets nothing run but the agent, and a shim that is our child.
+//! The agent is an exec of a runner like any tool: the proxy allows only `aifo-agent`, and a shim
+//! that the launcher starts carries terminal, signals and exit status.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::agent_container::{AGENT_PROGRAM, SHIM_DIR};
 use crate::error::LaunchError;
 use crate::proxy_task::ProxyTask;
 
-/// A container with a runner in which an agent can be started. It ends with this.
+/// Container with a runner that can start the agent, and its proxy.
 #[derive(Debug)]
 pub(crate) struct AgentEndpoint {
     endpoint: Endpoint,
@@ -28,22 +28,22 @@ pub(crate) struct AgentEndpoint {
     proxy_task: ProxyTask,
 }
 
-/// What a door needs of its session.
+/// Settings of the endpoint, taken from the session.
 pub(crate) struct AgentEndpointConfig {
-    /// The session's session_dir.
+    /// The session directory.
     pub(crate) session_dir: PathBuf,
     /// The session's temporary directory.
     pub(crate) tmp: PathBuf,
-    /// What of our environment the agent gets.
+    /// The launcher's variables that pass to the agent.
     pub(crate) forwarding: Forwarding,
-    /// Which descriptors may be handed over.
+    /// Directories whose descriptors may be passed.
     pub(crate) shared_directories: SharedDirectories,
-    /// Who is told how the container comes up.
+    /// Receives the events of the container's start.
     pub(crate) reporter: Reporter,
 }
 
 impl AgentEndpoint {
-    /// Brings the container up, and listens for the one client that there is to be: ourselves.
+    /// Starts the container, then listens for the launcher's shims.
     pub(crate) async fn open(
         config: AgentEndpointConfig,
         backend: Box<dyn Backend>,
@@ -56,7 +56,7 @@ impl AgentEndpoint {
         let fleet = Fleet::start(backend, host, kinds, Startup::AtOnce, config.reporter).await?;
         let fleet = Arc::new(fleet);
         let mut forwarding = config.forwarding;
-        // A name of ours, which can only be right.
+        // A constant name, which is valid.
         let _ = forwarding.allow(env::COMMAND_ENV);
         let forwarded = forwarding.additions_text();
         let proxy = Proxy::new(
@@ -80,7 +80,7 @@ impl AgentEndpoint {
         Ok(AgentEndpoint { endpoint, token, forwarded, fleet, proxy_task })
     }
 
-    /// Where the shim that carries the agent's terminal goes to.
+    /// Returns the address to which the agent's shim connects.
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
@@ -89,26 +89,26 @@ impl AgentEndpoint {
         &self.token
     }
 
-    /// The variables that pass besides those of the table, separated by commas.
+    /// Returns the variables that pass besides those of the table, separated by commas.
     pub(crate) fn forwarded(&self) -> &str {
         &self.forwarded
     }
 
-    /// Ends whatever runs in the container, and it.
+    /// Ends the execs in the container, then the container.
     pub(crate) async fn close(self) {
         self.proxy_task.stop().await;
         self.fleet.stop().await;
     }
 }
 
-/// In the session's session_dir, in a session_dir that no container sees.
+/// The path of the socket. No container mounts its directory.
 fn socket_path(session_dir: &Path) -> PathBuf {
     session_dir.join("agent.sock")
 }
 
 fn agent_policy() -> Policy {
     let mut policy = Policy::builtin();
-    // The one tool of the one kind that this proxy's fleet has.
+    // The only tool of the only kind of this proxy.
     policy.allow(&Kind::agent(), ToolName::parse(AGENT_PROGRAM.as_bytes()).ok());
     policy
 }

@@ -1,4 +1,4 @@
-//! The table of agents (`spec/agents.md#table`): all that a launcher knows about each.
+//! The table of agents (`spec/agents.md#table`).
 
 mod acp;
 mod table;
@@ -10,38 +10,38 @@ use aifo_types::env;
 pub use self::acp::{AcpProfile, MissingFileReply, Stream};
 pub use self::table::known_agents;
 
-/// What an agent is, and what it needs in order to run.
+/// A row of the table: what an agent needs to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentSpec {
-    /// What it is called, and asked for by.
+    /// Its name, which selects the row.
     pub name: String,
-    /// The program in its image, and arguments that come before the user's.
+    /// The program in its image, and arguments before the user's.
     pub command: Vec<String>,
-    /// Its image, where that is not the one of its name.
+    /// Its image, if not the one of its name.
     pub image: Option<String>,
-    /// For which of its runtimes decisions are smart.
+    /// The runtimes with smart decisions.
     pub smart: SmartRuntimes,
-    /// Its own python, in its image.
+    /// The agent's own python, in its image.
     pub local_python: Option<PathBuf>,
-    /// What it keeps between sessions: folders, relative to HOME.
+    /// State that it keeps between sessions: directories relative to HOME.
     pub state: Vec<PathBuf>,
-    /// Folders below those that are each session's own, and empty: where programs of the agent's meet,
-    /// which must not be those of this machine.
+    /// Directories below those that are empty and private to each session: its programs meet there,
+    /// and must not meet programs of this machine.
     pub private: Vec<PathBuf>,
-    /// Files of its settings, relative to HOME, which it gets to read if they are there.
+    /// Settings files relative to HOME, mounted read-only if they exist.
     pub settings: Vec<PathBuf>,
-    /// The variables of the user's that it gets, by exact name.
+    /// The user's variables that it gets, by exact name.
     pub variables: Vec<String>,
-    /// The variables that it gets in any case, with their values.
+    /// Variables that are always set, with their values.
     pub set: Vec<(String, String)>,
-    /// The shell that it is told is the user's, in its image.
+    /// The user's shell, in its image.
     pub shell: PathBuf,
-    /// How it is spoken to over ACP, if it can be.
+    /// Its ACP profile, if it speaks ACP.
     pub acp: Option<AcpProfile>,
 }
 
-/// For which runtimes calls are decided smartly: local for the agent's own programs, proxied for the
-/// workspace's (`spec/decide.md`).
+/// Runtimes with smart decisions: the agent's own programs run locally, the workspace's are proxied
+/// (`spec/decide.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SmartRuntimes {
     /// `node`.
@@ -55,7 +55,8 @@ impl SmartRuntimes {
     const PYTHON: SmartRuntimes = SmartRuntimes { node: false, python: true };
     const NONE: SmartRuntimes = SmartRuntimes { node: false, python: false };
 
-    /// As a shim is told. Said even where both are off, over what our own environment may say.
+    /// Returns the variables for shims. They are also set when both runtimes are off, to override
+    /// the launcher's own.
     pub fn variables(self) -> [(&'static str, &'static str); 3] {
         let switch = |on| if on { "1" } else { "0" };
         [
@@ -67,7 +68,7 @@ impl SmartRuntimes {
 }
 
 impl AgentSpec {
-    /// An agent of which nothing is known but its name, which is its command.
+    /// Returns a row with only a name, which is also the command.
     pub fn unknown(name: &str) -> Self {
         AgentSpec {
             name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Folders that are gone when the session is, and that show whether it still runs.
+//! Session directories: created and locked by a session, and removed with it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -10,10 +10,10 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::unistd::getuid;
 
-/// A folder of our own, with mode 0700, removed with all its contents when this is dropped.
+/// A private directory with mode 0700, removed with its contents on drop.
 ///
-/// It is locked for as long. The kernel lets go of the lock when we end, however that comes, so a
-/// folder that is there and not locked has been left behind.
+/// It is locked for that time. The kernel releases the lock when the process ends, so a directory
+/// without a lock is abandoned.
 #[derive(Debug)]
 pub(crate) struct SessionDir {
     path: PathBuf,
@@ -21,13 +21,13 @@ pub(crate) struct SessionDir {
 }
 
 impl SessionDir {
-    /// Makes a folder that did not exist. Nobody else can have prepared it: an existing path,
-    /// be it a link, is an error.
+    /// Creates the directory. An existing path is an error, even a link, so no other user can have
+    /// prepared it.
     pub(crate) fn create(path: PathBuf) -> io::Result<Self> {
         loop {
             DirBuilder::new().mode(0o700).create(&path)?;
             match File::open(&path).and_then(lock_directory) {
-                // A cleanup came between the two, took it for left behind, and has removed it.
+                // A cleanup locked it first, took it for abandoned and removed it.
                 Ok(LockOutcome::Removed) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Ok(LockOutcome::Locked(lock)) => return Ok(SessionDir { path, _lock: Some(lock) }),
@@ -44,14 +44,15 @@ impl SessionDir {
 
 impl Drop for SessionDir {
     fn drop(&mut self) {
-        // Nobody is left to be told; `aifo-coder cleanup` finds what stays.
+        // `aifo-coder cleanup` finds what remains.
         let _ = remove_tree(&self.path);
     }
 }
 
 enum LockOutcome {
     Locked(Flock<File>),
-    /// The file system has no locks, as some network's. Then nobody takes it for left behind.
+    /// The file system has no locks, as some network file systems. Such a directory never counts as
+    /// abandoned.
     Unlockable,
     Removed,
 }
@@ -65,7 +66,7 @@ fn lock_directory(folder: File) -> io::Result<LockOutcome> {
     }
 }
 
-/// Whether somebody who lives holds a folder. Where that cannot be told, somebody does.
+/// Whether a running process has locked a directory. If that cannot be determined: yes.
 pub(crate) fn is_locked(path: &Path) -> bool {
     match open_directory(path).map(|folder| Flock::lock(folder, FlockArg::LockSharedNonblock)) {
         Ok(Ok(_shared)) => false,
@@ -75,15 +76,15 @@ pub(crate) fn is_locked(path: &Path) -> bool {
     }
 }
 
-/// A folder that somebody left, ours as long as this lives: nobody else cleans it up, and a session
-/// that has just made it waits, and makes it again.
+/// Lock on an abandoned directory: no other process cleans it up, and a session that has just
+/// created it waits, then creates it again.
 #[derive(Debug)]
 pub(crate) struct AbandonedDir {
     _lock: Flock<File>,
 }
 
 impl AbandonedDir {
-    /// Takes the folder, if nobody holds it.
+    /// Locks the directory; `None` if another process has it.
     pub(crate) fn lock(path: &Path) -> Option<Self> {
         let folder = open_directory(path).ok()?;
         let lock = Flock::lock(folder, FlockArg::LockExclusiveNonblock).ok()?;
@@ -91,12 +92,12 @@ impl AbandonedDir {
     }
 }
 
-/// Whether a path is a directory of this user's that no other user can enter. A link is none.
+/// Whether a path is a directory of this user that no other user can enter. `false` for links.
 pub(crate) fn is_private(path: &Path) -> bool {
     is_own(path) && path.symlink_metadata().is_ok_and(|found| found.mode() & 0o077 == 0)
 }
 
-/// Whether a path is a directory of this user's. A link is none.
+/// Whether a path is a directory of this user. `false` for links.
 pub(crate) fn is_own(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|found| found.is_dir() && found.uid() == getuid().as_raw())
 }
@@ -107,8 +108,8 @@ fn open_directory(path: &Path) -> Result<File, Errno> {
     opened.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
 }
 
-/// Removes a folder with all that is in it, folders too that forbid it to their owner, as caches of
-/// modules do. That it is gone already is no failure.
+/// Removes a directory tree, including directories without write permission, as in caches of Go
+/// modules. A missing directory is no error.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -120,11 +121,11 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Lets the owner into a folder and all below it, as far as it is the owner's. No link is followed.
+/// Gives the owner access to a directory and all below it. Follows no links.
 fn make_accessible(folder: &Path) {
     let flags = (OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
     let Ok(found) = OpenOptions::new().read(true).custom_flags(flags).open(folder) else { return };
-    // What only stands for a file has no mode to change, but a way to the file.
+    // An `O_PATH` descriptor has no mode of its own; its path below `/proc` leads to the file.
     let way = format!("/proc/self/fd/{}", found.as_raw_fd());
     let _ = fs::set_permissions(way, fs::Permissions::from_mode(0o700));
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -134,12 +135,12 @@ fn make_accessible(folder: &Path) {
     }
 }
 
-/// How the names of session folders begin.
+/// Prefix of session directory names.
 pub(crate) const PREFIX: &str = "aifo-";
-/// How those of their temporary directories end.
+/// Suffix of their temporary directories' names.
 pub(crate) const TMP_SUFFIX: &str = "-tmp";
 
-/// The session that a folder of this name belongs to, if it is a session's.
+/// Returns the session id in a directory's name, if it is a session directory.
 pub(crate) fn session_of(name: &str) -> Option<&str> {
     let rest = name.strip_prefix(PREFIX)?;
     let id = rest.strip_suffix(TMP_SUFFIX).unwrap_or(rest);
@@ -147,11 +148,12 @@ pub(crate) fn session_of(name: &str) -> Option<&str> {
     is_id.then_some(id)
 }
 
-/// The hex digits of an id.
+/// Length of an id in hex digits.
 const ID_LEN: usize = 16;
 
-/// Where sockets go: short, on this machine, ours alone. `$XDG_RUNTIME_DIR` where it is that, else
-/// the temporary directory, where the session's own folder does the keeping apart.
+/// Returns the directory for session directories and sockets: `$XDG_RUNTIME_DIR` if only this user
+/// can write to it, else the temporary directory, where the mode of the session directory protects
+/// it.
 pub fn runtime_directory() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     runtime.filter(|path| is_ours(path)).unwrap_or_else(std::env::temp_dir)
@@ -164,8 +166,8 @@ fn is_ours(path: &Path) -> bool {
         })
 }
 
-/// Where the session's temporary directory lies on the host. Not below `/tmp`, as which it is mounted
-/// too.
+/// Returns the parent of temporary directories on the host. Not `/tmp`: the temporary directory is
+/// also mounted there.
 pub(crate) fn temporary_directory() -> PathBuf {
     let place = PathBuf::from("/var/tmp");
     if place.is_dir() { place } else { std::env::temp_dir() }

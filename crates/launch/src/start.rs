@@ -1,4 +1,4 @@
-//! Bringing a session up: from the first folder to the moment at which clients are let in.
+//! Starts a session: directories, shims, sidecars, proxy.
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
@@ -36,8 +36,8 @@ use crate::trusted::TrustedPrograms;
 use crate::workspace_check::CheckedWorkspace;
 
 impl Session {
-    /// Brings everything up: folders, shims, sidecars, proxy, in this order. It must be called on
-    /// a tokio runtime with IO and time, and serves for as long as that runs.
+    /// Creates directories and shims, then starts sidecars and proxy. Must be called on a tokio
+    /// runtime with IO and time; the session is served as long as that runs.
     pub async fn start(config: SessionConfig) -> Result<Self, LaunchError> {
         match Session::start_or_cancel(config, pending::<Infallible>()).await? {
             Ok(session) => Ok(session),
@@ -45,20 +45,20 @@ impl Session {
         }
     }
 
-    /// [`Session::start`], until it is called off: then what is up already is taken down, and `Err`
-    /// tells what called it off. To drop a start instead is to leave its containers to chance.
+    /// Like [`Session::start`], unless `cancelled` completes first: then everything started so far
+    /// is removed, and `Err` returns its output. Dropping the future instead may leave containers.
     pub async fn start_or_cancel<T>(
         mut config: SessionConfig,
         cancelled: impl Future<Output = T>,
     ) -> Result<Result<Self, T>, LaunchError> {
         let dirs = SessionDirs::create(&config)?;
-        // Listening comes before the sidecars, so that a socket in use costs nobody a wait.
+        // Listen before the sidecars start, so that a socket in use fails at once.
         let frontend = FrontSocket::open(config.listen.take(), dirs.directory.path())?;
         let backends = Backends::choose(&config, &dirs).await?;
         let shared_directories =
             SharedDirectories::new(dirs.workspace.clone(), backends.shared.clone())?;
         let containers = backends.chosen.containers.clone();
-        // One part may fail while the other is still on its way: all of it is taken down then.
+        // If one part fails while the other still starts, both are removed.
         let started = tokio::select! {
             started = start_sidecars(&config, &dirs, backends) => started,
             cause = cancelled => {
@@ -83,7 +83,7 @@ impl Session {
         }
     }
 
-    /// Lets clients in.
+    /// Starts the proxy.
     fn open(
         config: SessionConfig,
         dirs: SessionDirs,
@@ -161,19 +161,19 @@ impl Session {
     }
 }
 
-/// What a session stands on, before anything of it runs.
+/// Directories of a session, made before anything is started.
 struct SessionDirs {
     id: String,
     workspace: PathBuf,
     directory: SessionDir,
     tmp: SessionDir,
-    /// The real path of the temporary directory.
+    /// Real path of the temporary directory.
     shared_tmp: PathBuf,
     caches: Caches,
 }
 
 impl SessionDirs {
-    /// Checks what can be checked, and makes folders and shims.
+    /// Checks the configuration, then creates directories and shims.
     fn create(config: &SessionConfig) -> Result<Self, LaunchError> {
         let workspace = CheckedWorkspace::new(&config.workspace)?.path().to_owned();
         if let SidecarBackend::Local = config.backend {
@@ -202,10 +202,10 @@ impl SessionDirs {
     }
 }
 
-/// Where clients connect.
+/// The listening socket of the proxy.
 struct FrontSocket {
     listener: Listener,
-    /// The folder of the socket, if it had to be made for it.
+    /// The socket's directory, if the session created it.
     directory: Option<SessionDir>,
 }
 
@@ -228,12 +228,12 @@ impl FrontSocket {
     }
 }
 
-/// What brings up runners.
+/// Backends that start runners.
 struct Backends {
     chosen: SelectedBackend,
-    /// For what runs on this machine whatever the others do.
+    /// Starts runners of the kind `host` on this machine.
     host: LocalBackend,
-    /// Every name of the workspace, and of the temporary directory.
+    /// All paths of the workspace, and of the temporary directory.
     shared: [Vec<PathBuf>; 2],
 }
 
@@ -282,7 +282,7 @@ impl Backends {
     }
 }
 
-/// What is up once a session is.
+/// Running parts of a session.
 struct Running {
     fleet: Arc<Fleet>,
     agent_endpoint: Option<AgentEndpoint>,
@@ -290,7 +290,7 @@ struct Running {
     shared_directories: SharedDirectories,
 }
 
-/// Brings up the sidecars, and beside them the agent's container if there is to be one.
+/// Starts the sidecars and, at the same time, the agent's container.
 async fn start_sidecars(
     config: &SessionConfig,
     dirs: &SessionDirs,
@@ -328,7 +328,7 @@ async fn start_sidecars(
     tokio::try_join!(fleet, agent_endpoint)
 }
 
-/// Errors: nothing in a container would reach the proxy, or there are no containers.
+/// Errors: there are no containers, or a container cannot reach the proxy.
 fn check_agent_container(config: &SessionConfig) -> Result<(), LaunchError> {
     let SidecarBackend::Containers(containers) = &config.backend else {
         return Err(LaunchError::AgentContainer(
@@ -352,7 +352,7 @@ fn check_agent_container(config: &SessionConfig) -> Result<(), LaunchError> {
     Ok(())
 }
 
-/// Errors: the user wants a version, and there is but one.
+/// Errors: the user set a version, but only the installed one can run.
 fn reject_pinned_versions(toolchains: &[Toolchain]) -> Result<(), LaunchError> {
     let wanted = toolchains.iter().find_map(|Toolchain { kind, version }| {
         let version = version.as_ref().filter(|one| *one.source() == VersionSource::User)?;
@@ -361,7 +361,7 @@ fn reject_pinned_versions(toolchains: &[Toolchain]) -> Result<(), LaunchError> {
     wanted.map_or(Ok(()), Err)
 }
 
-/// Eight random bytes in hex: nobody can guess them or have taken them.
+/// Returns eight random bytes in hex, so ids are unique and cannot be guessed.
 fn new_id() -> io::Result<String> {
     let bits = aifo_process::random_bits()?;
     Ok(bits.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
@@ -380,7 +380,7 @@ fn create_directory(path: &Path) -> Result<(), LaunchError> {
         .map_err(|source| LaunchError::Directory { path: path.to_owned(), source })
 }
 
-/// Makes the folder a socket is to lie in, if it does not exist; it is ours alone then.
+/// Creates the directory of a socket with mode 0700, if it does not exist.
 fn create_missing_parent(socket: &Path) -> Result<Option<SessionDir>, LaunchError> {
     let Some(parent) = socket.parent().filter(|parent| !parent.exists()) else { return Ok(None) };
     let path = parent.to_owned();

@@ -1,4 +1,4 @@
-//! Which version of a toolchain a project asks for, by its own files (`spec/cli.md#versions`).
+//! Version of a toolchain that the project's files request (`spec/cli.md#versions`).
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -10,19 +10,19 @@ use nix::fcntl::OFlag;
 
 use crate::toolchain::{Version, VersionSource};
 
-/// A file that may name a version, and how it is read.
+/// A file that may name a version, and its parser.
 struct VersionFile {
     file: &'static str,
     read: fn(&str) -> ParsedVersion,
 }
 
-/// What a file says.
+/// Result of parsing such a file.
 #[derive(Debug, PartialEq, Eq)]
 enum ParsedVersion {
     Version(String),
-    /// Something that is no single version: a range, a name for whatever is current.
+    /// No single version: a range, or an alias such as `lts/*`.
     Nothing,
-    /// It cannot be understood; why.
+    /// Invalid, with the reason.
     Malformed(String),
 }
 
@@ -30,7 +30,7 @@ const fn version_file(file: &'static str, read: fn(&str) -> ParsedVersion) -> Ve
     VersionFile { file, read }
 }
 
-/// In the order in which the kind's own tools look at them.
+/// Returns the files of a kind, in the order in which its own tools read them.
 fn version_files(kind: &str) -> &'static [VersionFile] {
     const RUST: &[VersionFile] = &[
         version_file("rust-toolchain", rust_toolchain),
@@ -52,8 +52,8 @@ fn version_files(kind: &str) -> &'static [VersionFile] {
     }
 }
 
-/// The version that the project's files ask for: the first file that names one has its way. A file that
-/// cannot be understood is warned about and passed over.
+/// Returns the version of the first file that names one. Logs a warning for files that cannot be
+/// parsed, and skips them.
 pub fn project_version(kind: &Kind, workspace: &Path) -> Option<Version> {
     version_files(kind.as_str()).iter().find_map(|candidate| {
         let path = workspace.join(candidate.file);
@@ -77,12 +77,12 @@ pub fn project_version(kind: &Kind, workspace: &Path) -> Option<Version> {
     })
 }
 
-/// More than any of these files needs.
+/// Larger than any of these files.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// The text of a file; `None` if there is none.
+/// Reads a file; `None` if it does not exist.
 fn read_text(path: &Path) -> io::Result<Option<String>> {
-    // An agent could put a pipe here, which nobody would ever write to.
+    // Non-blocking, as an agent could put a FIFO here.
     let opened = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
     let file = match opened {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -99,7 +99,7 @@ fn read_text(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// The old form is a line; the new one is allowed under the old name.
+/// The old format is one line. The new format may have the old name.
 fn rust_toolchain(text: &str) -> ParsedVersion {
     match first_line(text) {
         Some(line) if !line.contains(['[', '=']) => ParsedVersion::Version(line.to_owned()),
@@ -120,7 +120,7 @@ fn toolchain_toml(text: &str) -> ParsedVersion {
     }
 }
 
-/// `20`, `v20.11.1` and `3.12`, but neither `lts/*` nor `pypy3.10`.
+/// Accepts `20`, `v20.11.1` and `3.12`, but not `lts/*` or `pypy3.10`.
 fn plain_line(text: &str) -> ParsedVersion {
     first_line(text).map_or(ParsedVersion::Nothing, plain)
 }
@@ -134,7 +134,7 @@ fn package_json(text: &str) -> ParsedVersion {
     engine.and_then(serde_json::Value::as_str).map_or(ParsedVersion::Nothing, plain)
 }
 
-/// `toolchain go1.22.3` says more than `go 1.22`.
+/// `toolchain go1.22.3` takes precedence over `go 1.22`.
 fn go_mod(text: &str) -> ParsedVersion {
     let directive = |name: &str| {
         text.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! One agent per workspace, unless somebody says otherwise.
+//! Lock that admits one agent per workspace.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,15 +10,15 @@ use crate::error::LaunchError;
 use crate::running::running_sessions;
 use crate::workspace_check::{WorkspaceError, real_directory};
 
-/// What an agent holds of its workspace. The kernel lets go of it when we end, however that comes.
+/// Lock on a workspace directory. The kernel releases it when the launcher ends.
 #[derive(Debug)]
 pub struct WorkspaceLock {
-    /// Without one where the file system has no locks, as some network's.
+    /// `None` where the file system has no locks, as some network file systems.
     _lock: Option<Flock<File>>,
 }
 
 impl WorkspaceLock {
-    /// Takes the workspace. Errors: it cannot be opened, or another agent has it.
+    /// Locks the workspace. Errors: it cannot be opened, or another agent has it.
     pub fn acquire(workspace: &Path) -> Result<Self, LaunchError> {
         let workspace = real_directory(workspace)?;
         let directory = File::open(&workspace)

@@ -1,4 +1,4 @@
-//! The rows, as they are written down.
+//! The rows of the table of agents.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::acp::{AcpProfile, MissingFileReply, Stream};
 use super::{AgentSpec, SmartRuntimes};
 
-/// A row as it is written down here. Command and image go by the name.
+/// A row with static data. Command and image follow from the name.
 struct AgentRow {
     name: &'static str,
-    /// Before the user's arguments.
+    /// Arguments before the user's.
     args: &'static [&'static str],
     smart: SmartRuntimes,
     local_python: Option<&'static str>,
@@ -21,7 +21,7 @@ struct AgentRow {
     acp: Option<AcpRow>,
 }
 
-/// A row's part about ACP. Streams are of pieces, as far as we have seen any.
+/// The ACP part of a row. All known agents send deltas.
 struct AcpRow {
     command: &'static [&'static str],
     fs: bool,
@@ -33,7 +33,7 @@ struct AcpRow {
 }
 
 impl AcpRow {
-    /// Started so, with nothing served and nothing odd.
+    /// The defaults: nothing served, no oddities.
     const fn plain(command: &'static [&'static str]) -> Self {
         AcpRow {
             command,
@@ -47,10 +47,10 @@ impl AcpRow {
     }
 }
 
-/// Where the images have the python that an agent is installed into.
+/// The python of images that install their agent into a virtual environment.
 const VENV_PYTHON: Option<&str> = Some("/opt/venv/bin/python3");
 
-/// Providers that agents for every model know.
+/// Variables of agents that support every provider.
 const PROVIDERS: &[&str] = &[
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_BASE_URL",
@@ -99,17 +99,18 @@ const ROWS: &[AgentRow] = &[
             "CLAUDE_CODE_OAUTH_TOKEN",
         ],
         set: &[
-            // Otherwise a file beside the folder would have to be replaced, which a mount cannot be.
+            // Otherwise it replaces a file beside the directory, which a mount does not allow.
             ("CLAUDE_CONFIG_DIR", "/home/coder/.claude"),
             ("DISABLE_AUTOUPDATER", "1"),
-            // Root in a container of its own is what it asks for with this.
+            // Otherwise it refuses to run as root.
             ("IS_SANDBOX", "1"),
         ],
         acp: Some(AcpRow::plain(&["claude-agent-acp"])),
     },
     AgentRow {
         name: "codex",
-        // Otherwise it leaves a server behind that runs the commands of every codex of this HOME.
+        // Otherwise it leaves a server running that executes the commands of every codex of this
+        // HOME.
         args: &["--no-daemon"],
         smart: SmartRuntimes::NODE,
         local_python: None,
@@ -119,7 +120,7 @@ const ROWS: &[AgentRow] = &[
         variables: &["CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
         set: &[],
         acp: Some(AcpRow {
-            // Otherwise it asks nobody, as it knows that there is no sandbox of its own.
+            // Without the policy it requests no permissions, as the container is its sandbox.
             kill_on_eof: true,
             ..AcpRow::plain(&["codex-acp", "-c", "approval_policy=untrusted"])
         }),
@@ -175,7 +176,7 @@ const ROWS: &[AgentRow] = &[
         ],
         set: &[],
         acp: Some(AcpRow {
-            // It reads a file before it writes it, and takes no error for a new one.
+            // It reads a file before it writes it, and cannot create one after an error.
             fs: true,
             missing_file: MissingFileReply::Empty,
             ..AcpRow::plain(&["gemini", "--acp"])
@@ -222,7 +223,7 @@ const ROWS: &[AgentRow] = &[
         variables: PROVIDERS,
         set: &[("OPENCODE_DISABLE_AUTOUPDATE", "1")],
         acp: Some(AcpRow {
-            // Files it writes by itself, whatever is answered.
+            // It writes files by itself, whatever the reply.
             kill_on_eof: true,
             ..AcpRow::plain(&["opencode", "acp"])
         }),
@@ -238,7 +239,7 @@ const ROWS: &[AgentRow] = &[
         variables: &["LLM_API_KEY", "LLM_BASE_URL", "LLM_MODEL"],
         set: &[("LITELLM_LOCAL_MODEL_COST_MAP", "True")],
         acp: Some(AcpRow {
-            // The second way to allow once lowers what it looks at later.
+            // The second option that allows once lowers its later checks.
             allow_option: Some("accept"),
             initialize_secs: 120,
             ..AcpRow::plain(&["openhands", "acp", "--override-with-envs"])
@@ -262,8 +263,8 @@ const ROWS: &[AgentRow] = &[
         ],
         set: &[],
         acp: Some(AcpRow {
-            // Its own files in /tmp would go by way of us, too, so no files are served. The second way
-            // to allow once changes its mode.
+            // Served files would include its own in /tmp, so none are. The second option that
+            // allows once changes its mode.
             allow_option: Some("proceed_once"),
             ..AcpRow::plain(&["qwen", "--acp"])
         }),
@@ -282,7 +283,7 @@ const ROWS: &[AgentRow] = &[
     },
 ];
 
-/// The agents that we know, by name.
+/// Returns the built-in rows, sorted by name.
 pub fn known_agents() -> Vec<AgentSpec> {
     ROWS.iter().map(AgentRow::spec).collect()
 }
