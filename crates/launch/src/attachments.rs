@@ -1,4 +1,4 @@
-//! Kinds whose tools run in containers that the user runs already.
+//! Kinds whose tools run in the user's own containers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,17 +7,17 @@ use aifo_engine::{Engine, EngineCommand};
 use aifo_sidecar::{AttachBackend, AttachConfig, Backend};
 use aifo_types::Kind;
 
-/// Which containers, and whose.
+/// Attached containers and their engine.
 #[derive(Clone, Debug)]
 pub struct Attachments {
     /// The engine that runs them.
     pub engine: Engine,
-    /// The name of the container for each kind.
+    /// The name of the container of each kind.
     pub containers: BTreeMap<Kind, String>,
 }
 
 impl Attachments {
-    /// A backend that attaches these kinds and leaves the others to `others`.
+    /// Returns a backend that attaches these kinds and passes the others to `others`.
     pub(crate) fn over(
         &self,
         others: Box<dyn Backend>,
@@ -30,7 +30,7 @@ impl Attachments {
         Box::new(AttachBackend::new(config, others))
     }
 
-    /// The commands that would attach them.
+    /// Returns the commands that attach them.
     pub(crate) fn plan(
         &self,
         session: &str,

@@ -1,4 +1,4 @@
-//! Caches that sidecars keep between sessions, on engines and on this machine.
+//! Persistent caches of sidecars, in engines and on this machine.
 
 use std::fs;
 use std::io;
@@ -13,47 +13,47 @@ use crate::project::recorded_root;
 use crate::session_dir::remove_tree;
 use crate::trusted::TrustedPrograms;
 
-/// A cache that is there.
+/// An existing cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
     /// The kind whose tools fill it.
     pub kind: Kind,
-    /// The sessions that fill it.
+    /// The sessions that share it.
     pub owner: CacheOwner,
-    /// What it is.
+    /// Where it is.
     pub location: CacheLocation,
 }
 
-/// What a cache is.
+/// Location of a cache.
 #[derive(Clone, Debug)]
 pub enum CacheLocation {
-    /// A volume of an engine's.
+    /// A volume of an engine.
     Volume {
-        /// Whose it is.
+        /// The engine.
         engine: Engine,
         /// Its name.
         name: String,
     },
-    /// A folder of this machine, for sidecars without containers.
+    /// A directory of this machine, for local sidecars.
     Directory(PathBuf),
 }
 
-/// Why a cache could not be removed.
+/// Reasons for which a cache could not be removed.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// Containers have it mounted.
     #[error("it is in use by {}\nhint: end that session first", .0.join(", "))]
     InUse(Vec<String>),
-    /// The engine did not do it.
+    /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The system did not.
+    /// The system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
 }
 
-/// The caches of these kinds that are there: on the engines, and on this machine. Errors: of engines
-/// that could not tell, beside what the others output.
+/// Lists the caches of these kinds, on the engines and on this machine, together with the errors of
+/// engines that failed.
 pub async fn caches(engines: &[Engine], kinds: &[Kind]) -> (Vec<Cache>, Vec<EngineError>) {
     let mut found = Vec::new();
     let mut errors = Vec::new();
@@ -85,7 +85,7 @@ pub async fn caches(engines: &[Engine], kinds: &[Kind]) -> (Vec<Cache>, Vec<Engi
 }
 
 impl Cache {
-    /// Whose it is: an engine's, or `local`.
+    /// Returns `local`, or the engine's name.
     pub fn backend(&self) -> &'static str {
         match &self.location {
             CacheLocation::Volume { engine, .. } => engine.flavor().program(),
@@ -93,7 +93,7 @@ impl Cache {
         }
     }
 
-    /// The root of the project that fills it; `None` if it is the user's, or no session on this machine
+    /// Returns the project's root; `None` if the cache is the user's, or no session on this machine
     /// has recorded the project.
     pub fn project(&self) -> Option<PathBuf> {
         match &self.owner {
@@ -102,7 +102,7 @@ impl Cache {
         }
     }
 
-    /// Its name, or where it is.
+    /// Returns its name or path.
     pub fn name(&self) -> String {
         match &self.location {
             CacheLocation::Volume { name, .. } => name.clone(),
@@ -110,14 +110,14 @@ impl Cache {
         }
     }
 
-    /// Removes it with all that is in it. Errors: a container uses it, or it cannot be removed.
+    /// Removes it. Errors: a container uses it, or it cannot be removed.
     pub async fn remove(&self) -> Result<(), CacheError> {
         let (engine, name) = match &self.location {
             CacheLocation::Volume { engine, name } => (engine, name),
             CacheLocation::Directory(directory) => {
                 remove_tree(directory)?;
                 if let (CacheOwner::Project(_), Some(project)) = (&self.owner, directory.parent()) {
-                    // It stays if another cache is in it.
+                    // Fails if it contains another cache.
                     let _ = fs::remove_dir(project);
                 }
                 return Ok(());
@@ -130,7 +130,7 @@ impl Cache {
         Ok(engine.remove_volume(name).await?)
     }
 
-    /// How large it is, in the words of whoever counted. It may take seconds. `None` if nobody could.
+    /// Returns its size, formatted by docker or du; `None` if it is unknown. May take seconds.
     pub async fn size(&self) -> Option<String> {
         let directory = match &self.location {
             CacheLocation::Volume { engine, name } if engine.flavor() == Flavor::Docker => {
@@ -151,7 +151,7 @@ impl Cache {
     }
 }
 
-/// The containers that have a volume mounted, running or not.
+/// Lists the containers that mount a volume, running or not.
 async fn users(engine: &Engine, volume: &str) -> Result<Vec<String>, EngineError> {
     let filter = format!("volume={volume}");
     let list = ["ps", "--all", "--filter", &filter, "--format", "{{.Names}}"];
@@ -159,7 +159,7 @@ async fn users(engine: &Engine, volume: &str) -> Result<Vec<String>, EngineError
     Ok(String::from_utf8_lossy(&output).lines().map(str::to_owned).collect())
 }
 
-/// Docker's volumes belong to its daemon, which alone can count.
+/// Docker's volumes belong to its daemon; no other program can read them.
 async fn docker_size(engine: &Engine, volume: &str) -> Option<String> {
     let format = "{{range .Volumes}}{{.Name}}\t{{.Size}}\n{{end}}";
     let command = engine.command().args(["system", "df", "--verbose", "--format", format]);

@@ -11,26 +11,26 @@ use aifo_proxy::CallLog;
 
 use crate::call_stats::CallCounter;
 
-/// Logs of this many sessions are kept, the newest ones.
+/// Number of logs that are kept; older ones are removed.
 const MAX_LOGS: usize = 20;
 
-/// How long the log of a session is kept.
+/// How long a session's log is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallLogRetention {
-    /// With those of the latest sessions.
+    /// Together with those of the latest sessions.
     #[default]
     Recent,
-    /// As long as the session: it lies in its session_dir.
+    /// Until the session ends: in its directory.
     SessionOnly,
 }
 
-/// Where logs lie: `$XDG_STATE_HOME/aifo/log`, else `~/.local/state/aifo/log`. `None` without a
-/// home, as some services have none.
+/// Returns `$XDG_STATE_HOME/aifo/log`, else `~/.local/state/aifo/log`. `None` without a home, as in
+/// some services.
 pub fn log_directory() -> Option<PathBuf> {
     state_directory().map(|state| state.join("log"))
 }
 
-/// Where what outlives sessions lies: `$XDG_STATE_HOME/aifo`, else `~/.local/state/aifo`.
+/// Returns the directory of persistent state: `$XDG_STATE_HOME/aifo`, else `~/.local/state/aifo`.
 pub fn state_directory() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let state = absolute("XDG_STATE_HOME")
@@ -38,9 +38,8 @@ pub fn state_directory() -> Option<PathBuf> {
     Some(state.join("aifo"))
 }
 
-/// Opens the log of a session: in the log directory, where it outlives the session, or else in the
-/// session's own session_dir. Returns its path and what writes to it,
-/// and counts.
+/// Opens the log in the log directory, where it outlives the session, or else in the session
+/// directory. Returns its path and the writer, which also counts calls.
 pub(crate) fn open(
     id: &str,
     session_dir: &Path,
@@ -57,7 +56,7 @@ pub(crate) fn open(
     let (path, file) = match kept.map(|directory| directory.join(&name)) {
         Some(path) => match create(&path) {
             Ok(file) => (path, file),
-            // A home that is read-only, or full.
+            // The home is read-only or full.
             Err(_) => {
                 create(&session_dir.join(&name)).map(|file| (session_dir.join(&name), file))?
             }
@@ -68,8 +67,7 @@ pub(crate) fn open(
         call_counter.add(record);
         let Ok(mut line) = serde_json::to_vec(record) else { return };
         line.push(b'\n');
-        // One write per line, so that a reader never sees half of one. That the disk is full is no
-        // reason to fail a call.
+        // One write per line, so readers see whole lines. A full disk does not fail the call.
         let _ = (&file).write_all(&line);
     });
     Ok((path, log))
@@ -89,7 +87,7 @@ fn remove_old(directory: &Path) {
     logs.sort();
     let surplus = (logs.len() + 1).saturating_sub(MAX_LOGS);
     for (_, path) in logs.into_iter().take(surplus) {
-        // Somebody else may be tidying up too.
+        // Another session may remove logs at the same time.
         let _ = fs::remove_file(path);
     }
 }

@@ -1,18 +1,18 @@
-//! What the tools of a session came to.
+//! Statistics of a session's calls.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aifo_proxy::{CallEnding, CallRecord};
 
-/// Counts over a session's calls.
+/// Totals of a session's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallStats {
-    /// All of them.
+    /// All calls.
     pub calls: u64,
-    /// Those that were refused, or ended otherwise than with 0.
+    /// Calls that were refused, or did not exit with 0.
     pub failed: u64,
-    /// How long the tools ran, one after the other.
+    /// Sum of the tools' wall times.
     pub tool_time: Duration,
 }
 
@@ -23,12 +23,12 @@ pub(crate) struct CallCounter(Mutex<CounterState>);
 #[derive(Debug, Default)]
 struct CounterState {
     stats: CallStats,
-    /// Calls before that do not count, in milliseconds since 1970.
+    /// Earlier calls do not count; in milliseconds since 1970.
     from: u64,
 }
 
 impl CallCounter {
-    /// Counts what is asked for from now on: what came before was no agent's.
+    /// Restarts the count, which excludes calls before the agent's start.
     pub(crate) fn reset(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let from = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);

@@ -1,7 +1,7 @@
-//! What is left of sessions that were killed, and removing it.
+//! Finds and removes what killed sessions left.
 //!
-//! A session lives as long as somebody holds its directory. Everything else of it names that directory, or
-//! is held alike, so nothing of a session that runs, or is just starting, is ever taken for left.
+//! A session exists as long as its directory is locked. Its other parts name that directory or are
+//! locked themselves, so nothing of a running or starting session counts as left over.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,88 +21,88 @@ use crate::session_dir::{
     AbandonedDir, TMP_SUFFIX, is_locked, is_own, remove_tree, runtime_directory, session_of,
 };
 
-/// What is left of one session. As long as this lives nobody else removes it.
+/// What one session left. Locked: no other process removes it meanwhile.
 #[derive(Debug)]
 pub struct Leftovers {
     /// The session's id.
     pub session: String,
-    /// In the order in which they can be removed.
+    /// In the order of removal.
     pub items: Vec<Leftover>,
     _locks: Vec<AbandonedDir>,
 }
 
-/// One thing that is left.
+/// One thing that a session left.
 #[derive(Clone, Debug)]
 pub enum Leftover {
     /// A container, running or not.
     Container {
-        /// Whose it is.
+        /// Its engine.
         engine: Engine,
         /// Its name.
         name: String,
     },
     /// A network.
     Network {
-        /// Whose it is.
+        /// Its engine.
         engine: Engine,
         /// Its name.
         name: String,
     },
-    /// A socket outside of the session's directory, at which nobody listens any more.
+    /// A socket outside of the session directory, without a listener.
     Socket {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
-        /// The folder that was made for it; removed if nothing else is in it.
+        /// The directory that the session created for it; removed if it is empty.
         directory: Option<PathBuf>,
     },
-    /// A folder of the session's.
+    /// A directory of the session.
     Directory(PathBuf),
 }
 
-/// Why something could not be removed.
+/// Reasons for which something could not be removed.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveError {
-    /// The engine did not do it.
+    /// The engine could not remove a container.
     #[error("{error}\nhint: try it with: {} rm --force {name}", engine.flavor())]
     Container {
-        /// Whose it is.
+        /// Its engine.
         engine: Box<Engine>,
         /// Its name.
         name: String,
-        /// What the engine said.
+        /// The engine's error.
         error: EngineError,
     },
-    /// The engine did not do it.
+    /// The engine could not remove a network.
     #[error("{error}\nhint: see what is still on it with: {} network inspect {name}", engine.flavor())]
     Network {
-        /// Whose it is.
+        /// Its engine.
         engine: Box<Engine>,
         /// Its name.
         name: String,
-        /// What the engine said.
+        /// The engine's error.
         error: EngineError,
     },
-    /// The system did not.
+    /// A file or directory could not be removed.
     #[error("{source}\nhint: remove it as root, or see who has it open: {}", path.display())]
     File {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// What was found, and who could not be asked.
+/// Result of a search.
 #[derive(Debug, Default)]
 pub struct CleanupReport {
-    /// Of each session that is dead.
+    /// One entry per killed session.
     pub leftovers: Vec<Leftovers>,
-    /// Engines that did not answer in full.
+    /// Engines whose lists are incomplete.
     pub errors: Vec<EngineError>,
 }
 
-/// Looks for what is left of this user's sessions whose ids begin so: in the places for folders, and
-/// on these engines.
+/// Searches the session directories and these engines for what killed sessions of this user left.
+/// `id` is a prefix of their ids.
 pub async fn find_leftovers(engines: &[Engine], id: &str) -> CleanupReport {
     let mut report = CleanupReport::default();
     let mut found: BTreeMap<String, Leftovers> = BTreeMap::new();
@@ -120,13 +120,13 @@ pub async fn find_leftovers(engines: &[Engine], id: &str) -> CleanupReport {
     report
 }
 
-/// The sessions of this user that were killed, as their folders tell. It costs one look at the
-/// runtime directory.
+/// Lists the killed sessions of this user. Reads the runtime directory only.
 pub fn killed_sessions() -> Vec<String> {
     let directories = session_directories(&runtime_directory()).filter(|path| is_own(path));
     let dead = directories.filter(|path| !is_locked(path)).filter_map(|path| {
         let name = path.file_name()?.to_str()?;
-        // A temporary directory may outlive its session in good order, if a tool has locked it up.
+        // A temporary directory alone may remain of a session that ended normally, if a tool
+        // removed its permissions.
         Some(session_of(name)?.to_owned()).filter(|_| !name.ends_with(TMP_SUFFIX))
     });
     dead.collect()
@@ -163,11 +163,11 @@ fn scan_directory(directory: &Path, found: &mut BTreeMap<String, Leftovers>) {
     leftovers.add_directory(lock, directory);
     let Some(record) = SessionInfo::read(directory) else { return };
     if let Some(path) = abandoned_socket(&record, directory) {
-        // Before the directory, which tells of it.
+        // Before the directory, whose record names it.
         let at = leftovers.items.len().saturating_sub(1);
         leftovers.items.insert(at, Leftover::Socket { path, directory: record.socket_directory });
     }
-    // Where a temporary directory lies depends on the environment of that time.
+    // Its parent depended on the session's environment.
     if record
         .tmp
         .parent()
@@ -194,7 +194,7 @@ impl Leftovers {
     }
 }
 
-/// A socket that the session made where it was told to, and that nobody serves any more.
+/// Returns the session's socket outside of its directory, if it has no listener.
 fn abandoned_socket(record: &SessionInfo, directory: &Path) -> Option<PathBuf> {
     let Ok(Endpoint::Unix(path)) = record.url.parse() else { return None };
     let found = path.symlink_metadata().ok()?;
@@ -205,7 +205,7 @@ fn abandoned_socket(record: &SessionInfo, directory: &Path) -> Option<PathBuf> {
 }
 
 impl Leftover {
-    /// What it is, in a word.
+    /// Returns the kind of thing, in one word.
     pub fn what(&self) -> &'static str {
         match self {
             Leftover::Container { .. } => "container",
@@ -215,7 +215,7 @@ impl Leftover {
         }
     }
 
-    /// Its name, or where it is.
+    /// Returns its name or path.
     pub fn name(&self) -> String {
         match self {
             Leftover::Container { name, .. } | Leftover::Network { name, .. } => name.clone(),
@@ -223,7 +223,7 @@ impl Leftover {
         }
     }
 
-    /// The engine that has it, if one has.
+    /// Returns the engine of a container or network.
     pub fn engine(&self) -> Option<&Engine> {
         match self {
             Leftover::Container { engine, .. } | Leftover::Network { engine, .. } => Some(engine),
@@ -231,7 +231,7 @@ impl Leftover {
         }
     }
 
-    /// Removes it. That it is gone already is no failure.
+    /// Removes it. Succeeds if it is gone already.
     pub async fn remove(&self) -> Result<(), RemoveError> {
         match self {
             Leftover::Container { engine, name } => {
@@ -250,7 +250,7 @@ impl Leftover {
             Leftover::Socket { path, directory } => {
                 unless_gone(path, fs::remove_file(path))?;
                 if let Some(directory) = directory {
-                    // Something else of the user's may lie there by now.
+                    // Fails if it contains anything else.
                     let _ = fs::remove_dir(directory);
                 }
                 Ok(())

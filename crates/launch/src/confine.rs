@@ -1,19 +1,19 @@
-//! Whether tools are held to their place, and what to tell the user about it.
+//! Confinement of local tools, and its summary for the user.
 
 use aifo_process::{Enforcement, enforcement};
 use aifo_sidecar::LocalConfinement;
 
 use crate::error::LaunchError;
 
-/// What a session asks for.
+/// The requested confinement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConfinementMode {
-    /// As far as the kernel can; the summary says how far that is.
+    /// As far as the kernel supports it; the summary shows how far.
     #[default]
     Auto,
-    /// Or the session does not start.
+    /// Required: without it the session does not start.
     Required,
-    /// Not at all.
+    /// None.
     Off,
 }
 
@@ -28,7 +28,7 @@ impl ConfinementMode {
         }
     }
 
-    /// What is enforced for local sidecars here, and what is not, in one line.
+    /// Describes in one line what is enforced for local sidecars on this machine.
     pub fn summary(self) -> &'static str {
         match (self, enforcement()) {
             (ConfinementMode::Off, _) => {

@@ -1,4 +1,4 @@
-//! Which sidecars a project wants, by the files that lie in it.
+//! Detects the kinds of a project by its files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use aifo_policy::kinds;
 use aifo_types::Kind;
 
-/// A sign that a project uses a kind: a file of this name, or one that ends so.
+/// File names, or suffixes that start with '.', and their kinds.
 const MARKERS: &[(&str, &str)] = &[
     ("Cargo.toml", "rust"),
     ("rust-toolchain.toml", "rust"),
@@ -32,14 +32,14 @@ const MARKERS: &[(&str, &str)] = &[
     (".cpp", "c-cpp"),
 ];
 
-/// Folders that hold other people's files.
+/// Directories with generated or third-party files.
 const SKIPPED_DIRECTORIES: &[&str] = &["target", "node_modules", "build", "dist", "vendor", "venv"];
 
-/// Entries looked at, over all folders: a project shows its kinds long before that.
+/// Limit of entries over all directories.
 const MAX_ENTRIES: usize = 4096;
 
-/// The kinds a project wants, in the order of the table of kinds: by the files at its root and in
-/// the folders just below.
+/// Returns the kinds of the files at the root and in its subdirectories, in the order of the table
+/// of kinds.
 pub fn detect_kinds(workspace: &Path) -> Vec<Kind> {
     let mut found = BTreeSet::new();
     let mut left = MAX_ENTRIES;
@@ -57,7 +57,7 @@ fn scan_directory(
     left: &mut usize,
     mut below: impl FnMut(std::path::PathBuf),
 ) {
-    // A folder we may not read shows nothing.
+    // Unreadable directories are skipped.
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let Some(rest) = left.checked_sub(1) else { return };
         *left = rest;

@@ -1,11 +1,10 @@
-//! One session, from the first mkdir to the last rm. What other launchers embed.
+//! Sessions, from creating their directories to removing them; the crate that other launchers embed.
 //!
-//! In scope: the session's folders, its token, the sidecars, the proxy in front of them, the folder
-//! of shims, and running an agent in the middle of it all. Whatever fails on the way up takes down
-//! what was up already; whatever ends takes everything with it.
+//! In scope: session directories, token, sidecars, the proxy, the directory of shims, and running an
+//! agent. If the start fails, everything started so far is removed.
 //!
-//! Out of scope: flags, config files and what is printed (`aifo-coder`), and everything about a
-//! single tool call (`aifo-proxy`).
+//! Out of scope: flags, configuration files and output (`aifo-coder`), and single tool calls
+//! (`aifo-proxy`).
 //!
 //! ```no_run
 //! use aifo_launch::{Session, SessionConfig, ShimBinary};
@@ -24,14 +23,13 @@
 //! # }
 //! ```
 //!
-//! Two launchers in a few lines, which the suites run: `examples/embed.rs`, one tool call through a
-//! session on this machine, and `examples/agent.rs`, an agent in a container ([`AgentContainerConfig`], [`Agent`])
-//! with its tools in another. What an agent of somebody else's needs is in [`Session::variables`] and
-//! [`Session::shims`]. A shim has to be built for it: `cargo xtask dist` makes a static one, which runs
-//! in any image.
+//! Two small launchers, which the suites run: `examples/embed.rs`, one tool call on this machine, and
+//! `examples/agent.rs`, an agent in a container ([`AgentContainerConfig`], [`Agent`]) with its tools in
+//! another. An agent that another program starts needs [`Session::variables`] and [`Session::shims`].
+//! `cargo xtask dist` builds a static shim, which runs in any image.
 //!
-//! Architecture invariant: a [`Session`] owns everything it made. Nothing of it is reachable by
-//! another path, and dropping it removes its folders and ends its sidecars.
+//! Architecture invariant: a [`Session`] owns everything it creates. Dropping it removes its directories
+//! and ends its sidecars.
 
 mod agent;
 mod agent_container;

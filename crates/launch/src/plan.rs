@@ -1,4 +1,4 @@
-//! The engine's commands of a session, without running them.
+//! Lists the engine's commands of a session without running them.
 
 use std::io;
 
@@ -12,8 +12,8 @@ use crate::error::LaunchError;
 use crate::session_dir::{PREFIX, TMP_SUFFIX, runtime_directory, temporary_directory};
 use crate::workspace_check::CheckedWorkspace;
 
-/// The commands that a session of this configuration gives to its engine, in order; none if it needs no
-/// engine. Errors: the workspace is refused, or cannot be mounted.
+/// Returns the commands that a session of this configuration would run, in order; empty if it needs
+/// no engine. Errors: the workspace is refused, or cannot be mounted.
 pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
     let workspace = CheckedWorkspace::new(&config.workspace)?.path().to_owned();
     let id = "SESSION";

@@ -1,5 +1,5 @@
-//! What opens private registries to the tools of containers: files and a socket of the user's own,
-//! each let in by its name and by nothing else (`spec/containers.md#registries`).
+//! The user's files and socket that give tools in containers access to private registries, each
+//! admitted by name (`spec/containers.md#registries`).
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,61 +12,61 @@ use aifo_sidecar::Admitted;
 use aifo_types::Kind;
 use nix::unistd::getuid;
 
-/// Something of the user's that containers may get to see.
+/// A file or socket of the user that containers may access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// npm's own configuration, with its tokens.
+    /// npm's configuration, with tokens.
     Npmrc,
     /// pip's configuration.
     Pip,
     /// cargo's tokens.
     Cargo,
-    /// The certificates that a company's network is trusted by.
+    /// The certificates of a private CA.
     CaBundle,
-    /// The SSH agent: it signs for tools, and its keys stay where they are.
+    /// The SSH agent: it signs for tools; keys stay in the agent.
     SshAgent,
 }
 
-/// What a user's own places are told by: the environment, and what was configured.
+/// Sources of the paths: environment and configuration.
 pub struct AdmissionSources<'a> {
-    /// Looks a variable up.
+    /// Returns a variable's value.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
-    /// The certificates, if they were named.
+    /// The configured certificates.
     pub ca_bundle: Option<&'a Path>,
 }
 
-/// Why something cannot be let in.
+/// Reasons for which something cannot be admitted.
 #[derive(Debug, thiserror::Error)]
 pub enum AdmissionError {
-    /// Nothing says where it is.
+    /// No variable or setting gives its path.
     #[error("{admission} is admitted, but {missing}")]
     Unnamed {
-        /// What was to be let in.
+        /// The admission.
         admission: Admission,
-        /// What is not set.
+        /// The missing variable or setting.
         missing: &'static str,
     },
-    /// It is in none of its sources.
+    /// No file at any of its paths.
     #[error("{admission} is admitted, but there is no {searched}")]
     Missing {
-        /// What was to be let in.
+        /// The admission.
         admission: Admission,
-        /// The sources.
+        /// The paths.
         searched: String,
     },
-    /// It is not what it should be, or not only the user's.
+    /// A file of the wrong type, or not only the user's.
     #[error("{admission} is admitted, but '{}' {fault}", path.display())]
     Unsuitable {
-        /// What was to be let in.
+        /// The admission.
         admission: Admission,
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         fault: String,
     },
 }
 
-/// By which tools find their certificates. Most take them in place of the image's own.
+/// Variables that name certificates. With most of them, they replace the image's own.
 const CERTIFICATES: [&str; 7] = [
     "SSL_CERT_FILE",
     "REQUESTS_CA_BUNDLE",
@@ -78,7 +78,7 @@ const CERTIFICATES: [&str; 7] = [
 ];
 
 impl Admission {
-    /// All of them.
+    /// All admissions.
     pub const ALL: [Admission; 5] = [
         Admission::Npmrc,
         Admission::Pip,
@@ -87,7 +87,7 @@ impl Admission {
         Admission::SshAgent,
     ];
 
-    /// The word by which a user lets it in.
+    /// Returns its name in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Admission::Npmrc => "npmrc",
@@ -98,13 +98,13 @@ impl Admission {
         }
     }
 
-    /// What a word lets in.
+    /// Parses a name of the configuration.
     pub fn parse(word: &str) -> Option<Self> {
         Admission::ALL.into_iter().find(|admission| admission.as_str() == word)
     }
 
-    /// What containers get to see of it. Errors: it is not there, is not what its name says, or
-    /// somebody else could have put it there.
+    /// Returns the mount and variables for containers. Errors: missing, of the wrong type, or
+    /// writable by other users.
     pub fn admitted(self, sources: &AdmissionSources<'_>) -> Result<Admitted, AdmissionError> {
         let from = self.checked(self.found(sources)?)?;
         let to = self.inside();
@@ -117,7 +117,7 @@ impl Admission {
         })
     }
 
-    /// The only kind that has a use for it.
+    /// Returns the only kind that uses it.
     fn kind(self) -> Option<Kind> {
         let name = match self {
             Admission::Npmrc => "node",
@@ -128,11 +128,11 @@ impl Admission {
         Kind::parse(name).ok()
     }
 
-    /// Where it stands in a container: where its tools look, if that folder is the tools' own anyway,
-    /// else where a variable leads them.
+    /// Returns its path in a container: the tools' default path if its directory is the tools' own,
+    /// else a path that a variable names.
     fn inside(self) -> &'static str {
         match self {
-            // Not everyone who reads it knows a variable for it.
+            // Some readers of it support no variable.
             Admission::Npmrc => "/home/coder/.npmrc",
             Admission::Cargo => "/home/coder/.cargo/credentials.toml",
             Admission::Pip => "/run/aifo-admitted/pip.conf",
@@ -150,7 +150,7 @@ impl Admission {
         }
     }
 
-    /// The first of its places where something is.
+    /// Returns the first path that exists.
     fn found(self, sources: &AdmissionSources<'_>) -> Result<PathBuf, AdmissionError> {
         let candidates = self.candidates(sources);
         if let Some(missing) = self.unnamed().filter(|_| candidates.is_empty()) {
@@ -162,7 +162,7 @@ impl Admission {
         })
     }
 
-    /// Where the tools themselves would look, in their order.
+    /// Returns the paths where the tools themselves look, in their order.
     fn candidates(self, sources: &AdmissionSources<'_>) -> Vec<PathBuf> {
         let named = |name: &str| {
             let value = (sources.variable)(name).map(PathBuf::from);
@@ -194,7 +194,7 @@ impl Admission {
         }
     }
 
-    /// What is missing where nothing says in which place it is.
+    /// Returns what is missing if there are no paths.
     fn unnamed(self) -> Option<&'static str> {
         Some(match self {
             Admission::Npmrc | Admission::Pip | Admission::Cargo => "HOME is not set",
@@ -203,7 +203,7 @@ impl Admission {
         })
     }
 
-    /// The file itself, links resolved, if it is fit to be seen.
+    /// Returns the real path, if type, owner and mode are right.
     fn checked(self, path: PathBuf) -> Result<PathBuf, AdmissionError> {
         let unsuitable = |path: &Path, fault: &str| AdmissionError::Unsuitable {
             admission: self,
@@ -217,7 +217,7 @@ impl Admission {
             Admission::SshAgent => (about.file_type().is_socket(), "is no socket"),
             _ => (about.is_file(), "is no file"),
         };
-        // Certificates are nobody's secret, and the machine's own are root's.
+        // Certificates are public, and the system's belong to root.
         let owners: &[u32] = match self {
             Admission::CaBundle => &[getuid().as_raw(), 0],
             _ => &[getuid().as_raw()],
@@ -227,7 +227,7 @@ impl Admission {
             () if !owners.contains(&about.uid()) => {
                 Err(unsuitable(&real, "belongs to somebody else"))
             }
-            // Whoever may connect to an agent is its folder's to say.
+            // For a socket, the mode of its directory decides.
             () if about.is_file() && about.mode() & 0o002 != 0 => {
                 Err(unsuitable(&real, "can be written by everybody"))
             }
@@ -259,7 +259,7 @@ mod tests {
 
     use super::*;
 
-    /// A home of its own, with the variables that are said to be set.
+    /// A temporary home, and the variables of a test.
     struct Home {
         path: PathBuf,
         variables: HashMap<&'static str, PathBuf>,
@@ -288,7 +288,7 @@ mod tests {
             admission.admitted(&sources).map_err(|error| error.to_string())
         }
 
-        /// What is mounted.
+        /// Returns the mounted path.
         fn source(&self, admission: Admission) -> Result<PathBuf, String> {
             match self.admitted(admission)?.mount {
                 Some(Mount::Bind { from, read_only: true, .. }) => Ok(from),

@@ -1,4 +1,4 @@
-//! The sessions that run on this machine, as they tell of themselves.
+//! Running sessions of this machine, and their records.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -17,24 +17,24 @@ use crate::session_dir::{
     PREFIX, TMP_SUFFIX, is_locked, is_private, runtime_directory, session_of,
 };
 
-/// What a session tells about itself in its directory.
+/// The record of a session in its directory.
 #[derive(Clone, Debug)]
 pub struct SessionInfo {
-    /// Its id, which is also in the names of its folders.
+    /// Its id, part of its directories' names.
     pub id: String,
-    /// The launcher's process.
+    /// The launcher's process id.
     pub pid: u32,
     /// The workspace root.
     pub workspace: PathBuf,
-    /// Where its proxy listens.
+    /// The proxy's address.
     pub url: String,
     /// The variables that pass to its tools besides those of the table, separated by commas.
     pub forwarded: String,
-    /// The kinds of its sidecars, whether or not they run.
+    /// The kinds of its sidecars, running or not.
     pub kinds: Vec<Kind>,
-    /// Those that run at the moment.
+    /// The kinds that run.
     pub up: Vec<Kind>,
-    /// How they run: `local`, or the engine's name.
+    /// `local`, or the engine's name.
     pub backend: String,
     /// Its agent, if that runs in a container.
     pub agent: Option<String>,
@@ -46,11 +46,11 @@ pub struct SessionInfo {
     pub directory: PathBuf,
     /// Its temporary directory.
     pub tmp: PathBuf,
-    /// The folder that was made for the proxy's socket, if one had to be.
+    /// The directory that it created for the proxy's socket.
     pub socket_directory: Option<PathBuf>,
 }
 
-/// The same as it stands in the file.
+/// Serialised form in `session.json`.
 #[derive(Serialize, Deserialize)]
 struct SessionRecord {
     id: String,
@@ -75,12 +75,13 @@ struct SessionRecord {
 const RECORD: &str = "session.json";
 const NEW_RECORD: &str = "session.json.new";
 const TOKEN: &str = "token";
-/// Of the file that says what runs.
+/// Name of the file that lists running tools.
 pub(crate) const RUNNING_TABLE: &str = "running";
 
 impl SessionInfo {
-    /// What a client needs to join the session, as [`Session::variables`](crate::Session) has it.
-    /// Errors: the session has just ended, or is somebody else's.
+    /// Returns the variables with which a client joins the session, as
+    /// [`Session::variables`](crate::Session). Errors: the session has just ended, or belongs to
+    /// another user.
     pub fn variables(&self) -> io::Result<Vec<(&'static str, OsString)>> {
         let token = fs::read_to_string(self.directory.join(TOKEN))?;
         Ok(self.variables_with(&token))
@@ -98,13 +99,13 @@ impl SessionInfo {
         variables
     }
 
-    /// Writes the record and the token into the session's directory, for its owner only.
+    /// Writes record and token into the session directory, readable for the owner only.
     pub(crate) fn publish(&self, token: &Token) -> io::Result<()> {
         write_private(&self.directory.join(TOKEN), token.reveal().as_bytes())?;
         self.write_record()
     }
 
-    /// Writes the record, over one that is there: whoever reads it sees one or the other.
+    /// Replaces the record atomically.
     fn write_record(&self) -> io::Result<()> {
         let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
         let record = SessionRecord {
@@ -127,14 +128,14 @@ impl SessionInfo {
         fs::rename(new, self.directory.join(RECORD))
     }
 
-    /// The tools that run in it, the longest running first.
+    /// Returns the running tools, the longest running first.
     pub fn running_tools(&self) -> Vec<RunningTool> {
         RunningTable::read(&self.directory.join(RUNNING_TABLE)).unwrap_or_default()
     }
 
-    /// The record of a session, living or not, in its directory. `None` if it was never ready, or if
-    /// the record is not believed: the directory must be the caller's alone, and paths that are read
-    /// or removed later must follow from the id in its name.
+    /// Reads a session's record; the session need not run. `None` without a valid record: only the
+    /// caller may have access to the directory, and paths that are read or removed later must match
+    /// the id in its name.
     pub(crate) fn read(directory: &Path) -> Option<Self> {
         if !is_private(directory) {
             return None;
@@ -167,8 +168,7 @@ impl SessionInfo {
     }
 }
 
-/// The sessions of this user that run, oldest first. Folders that a killed launcher left are passed
-/// over.
+/// Returns this user's running sessions, oldest first. Skips directories of killed launchers.
 pub fn running_sessions() -> Vec<SessionInfo> {
     let held = session_directories(&runtime_directory()).filter(|directory| is_locked(directory));
     let mut sessions: Vec<_> = held.filter_map(|directory| SessionInfo::read(&directory)).collect();
@@ -176,14 +176,14 @@ pub fn running_sessions() -> Vec<SessionInfo> {
     sessions
 }
 
-/// The folders in a place that are named as sessions name theirs, temporary ones among them.
+/// Lists session directories below a parent, including temporary directories.
 pub(crate) fn session_directories(place: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(place).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| entry.file_name().to_str().and_then(session_of).is_some());
     ours.map(|entry| entry.path())
 }
 
-/// Tells in the session's folder which sidecars run, whenever that changes.
+/// Rewrites the record whenever a sidecar starts or stops.
 pub(crate) async fn update_record(mut info: SessionInfo, mut up: watch::Receiver<BTreeSet<Kind>>) {
     while up.changed().await.is_ok() {
         info.up = in_order(&info.kinds, &up.borrow_and_update());
@@ -193,7 +193,7 @@ pub(crate) async fn update_record(mut info: SessionInfo, mut up: watch::Receiver
     }
 }
 
-/// Those of the kinds that run, in the order of the kinds.
+/// Returns the running kinds in the order of `kinds`.
 pub(crate) fn in_order(kinds: &[Kind], up: &BTreeSet<Kind>) -> Vec<Kind> {
     kinds.iter().filter(|kind| up.contains(*kind)).cloned().collect()
 }
