@@ -283,8 +283,8 @@ impl ContainerEnvironment {
 pub(crate) fn agent_variable_name(rest: &[u8]) -> Option<&OsStr> {
     let name = rest.strip_prefix(NAME_PREFIX.as_bytes()).filter(|name| !name.is_empty())?;
     let kept = [&b"HOME"[..], b"USER", b"SHELL", b"PATH", b"TERM", b"PWD"].contains(&name);
-    let ours = name.starts_with(env::PREFIX.as_bytes()) || name.starts_with(b"LD_");
-    (!kept && !ours).then(|| OsStr::from_bytes(name))
+    let reserved = name.starts_with(env::PREFIX.as_bytes()) || name.starts_with(b"LD_");
+    (!kept && !reserved).then(|| OsStr::from_bytes(name))
 }
 
 /// Follows `AIFO_` in variables that the user passes to the agent.
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_of_a_command_stand_in_its_environment_only() {
+    fn variables_of_a_command_are_in_its_environment_only() {
         let variables = [("GIVEN", "secret"), ("PATH", "/theirs"), ("AIFO_WORKSPACE", "/theirs")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let host = AgentEnvironment::Host(HostEnvironment {

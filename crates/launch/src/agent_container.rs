@@ -212,7 +212,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
-    fn state_and_nothing_else_of_the_home() {
+    fn only_state_and_settings_of_the_home_are_mounted() {
         let home = std::env::temp_dir().join(format!("aifo-place-{}", std::process::id()));
         fs::create_dir(&home).unwrap();
         let mut spec = AgentSpec::unknown("it");

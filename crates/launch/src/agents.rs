@@ -94,7 +94,7 @@ mod tests {
     use std::path::Component;
 
     #[test]
-    fn the_table_is_sound() {
+    fn rows_are_valid() {
         let agents = known_agents();
         let names: Vec<_> = agents.iter().map(|agent| agent.name.as_str()).collect();
         assert!(names.is_sorted(), "{names:?}");
@@ -109,9 +109,9 @@ mod tests {
                 "{}",
                 agent.name
             );
-            let ours = |name: &str| name.starts_with(env::PREFIX);
-            assert!(!agent.variables.iter().any(|name| ours(name) || name.contains('*')));
-            assert!(!agent.set.iter().any(|(name, _)| ours(name)));
+            let is_reserved = |name: &str| name.starts_with(env::PREFIX);
+            assert!(!agent.variables.iter().any(|name| is_reserved(name) || name.contains('*')));
+            assert!(!agent.set.iter().any(|(name, _)| is_reserved(name)));
             if let Some(acp) = &agent.acp {
                 assert!(acp.command.iter().all(|word| !word.is_empty()), "{}", agent.name);
                 assert!(!acp.command.is_empty() && acp.initialize.as_secs() >= 60);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_every_profile() {
+    fn the_spec_lists_every_profile() {
         const PAGE: &str = include_str!("../../../spec/agents.md");
         let (mut rows, mut silent) = (Vec::new(), Vec::new());
         for agent in known_agents() {

@@ -22,11 +22,11 @@ impl Attachments {
         &self,
         others: Box<dyn Backend>,
         session: &str,
-        folder: &Path,
+        directory: &Path,
         runner: &Path,
         workspace: &Path,
     ) -> Box<dyn Backend> {
-        let config = self.config(session, folder, runner, workspace);
+        let config = self.config(session, directory, runner, workspace);
         Box::new(AttachBackend::new(config, others))
     }
 
@@ -34,17 +34,17 @@ impl Attachments {
     pub(crate) fn plan(
         &self,
         session: &str,
-        folder: &Path,
+        directory: &Path,
         runner: &Path,
         workspace: &Path,
     ) -> Vec<EngineCommand> {
-        self.config(session, folder, runner, workspace).plan()
+        self.config(session, directory, runner, workspace).plan()
     }
 
     fn config(
         &self,
         session: &str,
-        folder: &Path,
+        directory: &Path,
         runner: &Path,
         workspace: &Path,
     ) -> AttachConfig {
@@ -52,7 +52,7 @@ impl Attachments {
             engine: self.engine.clone(),
             session: session.to_owned(),
             runner_program: runner.to_owned(),
-            directory: folder.to_owned(),
+            directory: directory.to_owned(),
             workspace: workspace.to_owned(),
             containers: self.containers.clone(),
         }

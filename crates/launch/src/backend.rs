@@ -128,7 +128,7 @@ impl Containers {
     pub(crate) fn backend(
         &self,
         session: &str,
-        folder: &Path,
+        session_dir: &Path,
         runner: (&Path, RunnerTransport),
         (workspace, caches): (&Path, Caches),
         tmp: &Path,
@@ -136,10 +136,10 @@ impl Containers {
     ) -> ContainerBackend {
         ContainerBackend::new(ContainerConfig {
             engine: self.engine.clone(),
-            labels: Labels::of_session(session, folder),
+            labels: Labels::of_session(session, session_dir),
             runner_program: runner.0.to_owned(),
             transport: runner.1.containers(&self.engine),
-            sockets: folder.join("back"),
+            sockets: session_dir.join("back"),
             workspace: workspace.to_owned(),
             tmp: tmp.to_owned(),
             images: self.images.clone(),
@@ -161,7 +161,7 @@ const DEFAULT_PIDS: u32 = 4096;
 pub(crate) fn container_backend(
     containers: &Containers,
     session: &str,
-    folder: &Path,
+    session_dir: &Path,
     runner: (&Path, RunnerTransport),
     (workspace, caches): (&Path, Caches),
     tmp: &Path,
@@ -170,7 +170,7 @@ pub(crate) fn container_backend(
     check_workspace(workspace)?;
     make_mount_point(tmp, workspace)?;
     make_mount_point(tmp, tmp)?;
-    Ok(containers.backend(session, folder, runner, (workspace, caches), tmp, agent))
+    Ok(containers.backend(session, session_dir, runner, (workspace, caches), tmp, agent))
 }
 
 /// Containers mount the workspace at its own path, so that absolute paths stay valid. Errors: the

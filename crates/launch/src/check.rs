@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_of_what_is_there() {
+    fn probes_a_tool_of_the_first_started_sidecar() {
         let policy = Policy::builtin();
         let kinds = |names: &[&str]| -> Vec<Kind> {
             names.iter().map(|name| Kind::parse(name).unwrap()).collect()

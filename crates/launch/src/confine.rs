@@ -35,8 +35,8 @@ impl ConfinementMode {
                 "tools are not confined, as asked: they can write whatever you can"
             }
             (_, Enforcement::Nothing) => {
-                "tools are not confined: this kernel has no Landlock that could, so they can write \
-                 whatever you can"
+                "tools are not confined: this kernel does not support it (Landlock), so they can \
+                 write whatever you can"
             }
             (_, Enforcement::Writes) => {
                 "tools write only to the workspace, the session's temporary directory and caches \

@@ -24,12 +24,12 @@ pub enum LaunchError {
     /// The mount of the workspace would hide a system directory.
     #[error(
         "'{}' cannot be the workspace of containers: they have their own system there\n\
-         hint: name the project's folder with --workspace",
+         hint: name the project's directory with --workspace",
         .0.display()
     )]
     SystemWorkspace(PathBuf),
     /// A directory of the session could not be created.
-    #[error("cannot make the session's folder '{}': {source}", path.display())]
+    #[error("cannot create the session directory '{}': {source}", path.display())]
     Directory {
         /// Its path.
         path: PathBuf,
@@ -70,8 +70,8 @@ pub enum LaunchError {
     AgentContainer(&'static str),
     /// Confinement is required, but the kernel does not support it.
     #[error(
-        "tools cannot be confined: this kernel has no Landlock, or one that is too old\n\
-         hint: leave the requirement away, or use a backend with containers"
+        "tools cannot be confined: this kernel has no Landlock or too old a version\n\
+         hint: remove the requirement, or use a backend with containers"
     )]
     NoConfinement,
     /// A system call failed that every session needs.

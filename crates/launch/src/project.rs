@@ -42,7 +42,7 @@ impl CacheScope {
 pub(crate) fn record_session(workspace: &Path) {
     for project in [Project::of(workspace), Project { root: workspace.to_owned() }] {
         if let Err(error) = project.record() {
-            tracing::debug!("the project of key {} is not recorded: {error}", project.key());
+            tracing::debug!("cannot record the project of key {}: {error}", project.key());
         }
     }
 }

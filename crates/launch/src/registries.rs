@@ -198,7 +198,7 @@ impl Admission {
     fn unnamed(self) -> Option<&'static str> {
         Some(match self {
             Admission::Npmrc | Admission::Pip | Admission::Cargo => "HOME is not set",
-            Admission::CaBundle => "neither ca_bundle nor SSL_CERT_FILE says where it is",
+            Admission::CaBundle => "neither ca_bundle nor SSL_CERT_FILE gives its path",
             Admission::SshAgent => "SSH_AUTH_SOCK is not set: no agent runs",
         })
     }
@@ -214,8 +214,8 @@ impl Admission {
         let real = path.canonicalize().map_err(failed)?;
         let about = real.metadata().map_err(failed)?;
         let (fits, kind) = match self {
-            Admission::SshAgent => (about.file_type().is_socket(), "is no socket"),
-            _ => (about.is_file(), "is no file"),
+            Admission::SshAgent => (about.file_type().is_socket(), "is not a socket"),
+            _ => (about.is_file(), "is not a file"),
         };
         // Certificates are public, and the system's belong to root.
         let owners: &[u32] = match self {
@@ -225,11 +225,11 @@ impl Admission {
         match () {
             () if !fits => Err(unsuitable(&real, kind)),
             () if !owners.contains(&about.uid()) => {
-                Err(unsuitable(&real, "belongs to somebody else"))
+                Err(unsuitable(&real, "belongs to another user"))
             }
             // For a socket, the mode of its directory decides.
             () if about.is_file() && about.mode() & 0o002 != 0 => {
-                Err(unsuitable(&real, "can be written by everybody"))
+                Err(unsuitable(&real, "can be written by every user"))
             }
             () => Ok(real),
         }
@@ -267,8 +267,8 @@ mod tests {
 
     impl Home {
         fn new(name: &str) -> Self {
-            let folder = format!("aifo-registries-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(folder).join("home");
+            let directory = format!("aifo-registries-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(directory).join("home");
             fs::create_dir_all(&path).unwrap();
             let path = path.canonicalize().unwrap();
             Home { variables: HashMap::from([("HOME", path.clone())]), path }
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_looked_for_where_its_tools_would() {
+    fn files_are_searched_where_their_tools_search() {
         let mut home = Home::new("places");
         let rows = [
             (Admission::Npmrc, ".npmrc", "NPM_CONFIG_USERCONFIG"),
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_kind_that_has_a_use_for_it_gets_it() {
+    fn only_the_kind_that_uses_it_gets_it() {
         let home = Home::new("kinds");
         for name in [".npmrc", ".config/pip/pip.conf", ".cargo/credentials.toml"] {
             home.file(name, 0o600);
@@ -355,22 +355,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_or_not_fit_is_told() {
+    fn missing_and_unsuitable_files_are_reported() {
         let mut home = Home::new("faults");
         let npmrc = home.path.join(".npmrc");
         let error = |home: &Home, admission| home.source(admission).unwrap_err();
         let missing = format!("npmrc is admitted, but there is no '{}'", npmrc.display());
         assert_eq!(error(&home, Admission::Npmrc), missing);
         home.file(".npmrc", 0o666);
-        assert!(error(&home, Admission::Npmrc).ends_with("can be written by everybody"));
+        assert!(error(&home, Admission::Npmrc).ends_with("can be written by every user"));
         fs::remove_file(&npmrc).unwrap();
         fs::create_dir(&npmrc).unwrap();
-        assert!(error(&home, Admission::Npmrc).ends_with("is no file"));
+        assert!(error(&home, Admission::Npmrc).ends_with("is not a file"));
         fs::remove_dir(&npmrc).unwrap();
         assert!(error(&home, Admission::SshAgent).contains("SSH_AUTH_SOCK is not set"));
         assert!(error(&home, Admission::CaBundle).contains("neither ca_bundle nor SSL_CERT_FILE"));
         home.variables.insert("SSH_AUTH_SOCK", home.file("agent", 0o600));
-        assert!(error(&home, Admission::SshAgent).ends_with("is no socket"));
+        assert!(error(&home, Admission::SshAgent).ends_with("is not a socket"));
     }
 
     #[test]

@@ -179,8 +179,9 @@ pub fn running_sessions() -> Vec<SessionInfo> {
 /// Lists session directories below a parent, including temporary directories.
 pub(crate) fn session_directories(place: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(place).into_iter().flatten().flatten();
-    let ours = entries.filter(|entry| entry.file_name().to_str().and_then(session_of).is_some());
-    ours.map(|entry| entry.path())
+    let sessions =
+        entries.filter(|entry| entry.file_name().to_str().and_then(session_of).is_some());
+    sessions.map(|entry| entry.path())
 }
 
 /// Rewrites the record whenever a sidecar starts or stops.
@@ -188,7 +189,7 @@ pub(crate) async fn update_record(mut info: SessionInfo, mut up: watch::Receiver
     while up.changed().await.is_ok() {
         info.up = in_order(&info.kinds, &up.borrow_and_update());
         if let Err(error) = info.write_record() {
-            tracing::warn!(%error, "cannot tell which sidecars run");
+            tracing::warn!(%error, "cannot update the session record");
         }
     }
 }
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_believed_where_its_paths_follow_from_its_id() {
+    fn a_record_is_accepted_if_its_paths_match_its_id() {
         let parent = std::env::temp_dir().join(format!("aifo-records-{}", std::process::id()));
         fs::create_dir(&parent).unwrap();
         let directory = SessionDir::create(parent.join(format!("aifo-{ID}"))).unwrap();

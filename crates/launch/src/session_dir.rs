@@ -57,18 +57,19 @@ enum LockOutcome {
     Removed,
 }
 
-fn lock_directory(folder: File) -> io::Result<LockOutcome> {
-    match Flock::lock(folder, FlockArg::LockExclusive) {
+fn lock_directory(directory: File) -> io::Result<LockOutcome> {
+    match Flock::lock(directory, FlockArg::LockExclusive) {
         Ok(lock) if lock.metadata()?.nlink() == 0 => Ok(LockOutcome::Removed),
         Ok(lock) => Ok(LockOutcome::Locked(lock)),
-        Err((folder, Errno::EINTR)) => lock_directory(folder),
+        Err((directory, Errno::EINTR)) => lock_directory(directory),
         Err(_) => Ok(LockOutcome::Unlockable),
     }
 }
 
 /// Whether a running process has locked a directory. If that cannot be determined: yes.
 pub(crate) fn is_locked(path: &Path) -> bool {
-    match open_directory(path).map(|folder| Flock::lock(folder, FlockArg::LockSharedNonblock)) {
+    match open_directory(path).map(|directory| Flock::lock(directory, FlockArg::LockSharedNonblock))
+    {
         Ok(Ok(_shared)) => false,
         Ok(Err(_)) => true,
         Err(Errno::ENOENT) => false,
@@ -86,8 +87,8 @@ pub(crate) struct AbandonedDir {
 impl AbandonedDir {
     /// Locks the directory; `None` if another process has it.
     pub(crate) fn lock(path: &Path) -> Option<Self> {
-        let folder = open_directory(path).ok()?;
-        let lock = Flock::lock(folder, FlockArg::LockExclusiveNonblock).ok()?;
+        let directory = open_directory(path).ok()?;
+        let lock = Flock::lock(directory, FlockArg::LockExclusiveNonblock).ok()?;
         (lock.metadata().ok()?.nlink() > 0).then_some(AbandonedDir { _lock: lock })
     }
 }
@@ -122,13 +123,15 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
 }
 
 /// Gives the owner access to a directory and all below it. Follows no links.
-fn make_accessible(folder: &Path) {
+fn make_accessible(directory: &Path) {
     let flags = (OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
-    let Ok(found) = OpenOptions::new().read(true).custom_flags(flags).open(folder) else { return };
+    let Ok(found) = OpenOptions::new().read(true).custom_flags(flags).open(directory) else {
+        return;
+    };
     // An `O_PATH` descriptor has no mode of its own; its path below `/proc` leads to the file.
     let way = format!("/proc/self/fd/{}", found.as_raw_fd());
     let _ = fs::set_permissions(way, fs::Permissions::from_mode(0o700));
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             make_accessible(&entry.path());
         }
@@ -156,10 +159,10 @@ const ID_LEN: usize = 16;
 /// it.
 pub fn runtime_directory() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    runtime.filter(|path| is_ours(path)).unwrap_or_else(std::env::temp_dir)
+    runtime.filter(|path| is_trusted_parent(path)).unwrap_or_else(std::env::temp_dir)
 }
 
-fn is_ours(path: &Path) -> bool {
+fn is_trusted_parent(path: &Path) -> bool {
     path.is_absolute()
         && path.symlink_metadata().is_ok_and(|metadata| {
             metadata.is_dir() && metadata.uid() == getuid().as_raw() && metadata.mode() & 0o022 == 0
@@ -182,35 +185,35 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_private_and_goes_with_its_owner() {
+    fn a_directory_is_private_and_removed_with_its_owner() {
         let path = scratch("own");
-        let folder = SessionDir::create(path.clone()).unwrap();
+        let directory = SessionDir::create(path.clone()).unwrap();
         fs::create_dir(path.join("sub")).unwrap();
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o700);
         assert!(SessionDir::create(path.clone()).is_err(), "it exists");
-        drop(folder);
+        drop(directory);
         assert!(!path.exists());
     }
 
     #[test]
-    fn a_folder_is_held_as_long_as_its_owner_lives() {
+    fn a_directory_is_locked_while_its_owner_lives() {
         let path = scratch("held");
-        let folder = SessionDir::create(path.clone()).unwrap();
+        let directory = SessionDir::create(path.clone()).unwrap();
         assert!(is_locked(&path));
         assert!(AbandonedDir::lock(&path).is_none());
-        drop(folder);
-        assert!(!is_locked(&path), "it is gone");
+        drop(directory);
+        assert!(!is_locked(&path), "it was removed");
 
         fs::create_dir(&path).unwrap();
-        assert!(!is_locked(&path), "nobody made it that lives");
+        assert!(!is_locked(&path), "its creator has ended");
         let taken = AbandonedDir::lock(&path).unwrap();
-        assert!(AbandonedDir::lock(&path).is_none(), "one cleans up");
+        assert!(AbandonedDir::lock(&path).is_none(), "only one process can lock it");
         drop(taken);
         fs::remove_dir(&path).unwrap();
     }
 
     #[test]
-    fn whoever_makes_a_folder_outlasts_a_cleanup() {
+    fn a_directory_removed_by_a_cleanup_is_created_again() {
         let path = scratch("race");
         fs::create_dir(&path).unwrap();
         let taken = AbandonedDir::lock(&path).unwrap();
@@ -218,17 +221,20 @@ mod tests {
         let holder = std::thread::spawn(move || lock_directory(opened));
         fs::remove_dir(&path).unwrap();
         drop(taken);
-        assert!(matches!(holder.join().unwrap(), Ok(LockOutcome::Removed)), "and it is made again");
+        assert!(
+            matches!(holder.join().unwrap(), Ok(LockOutcome::Removed)),
+            "the directory is created again"
+        );
     }
 
     #[test]
-    fn what_forbids_its_owner_to_empty_it_goes_all_the_same() {
+    fn a_tree_without_write_permission_is_removed() {
         let path = scratch("closed");
         fs::create_dir_all(path.join("a/b")).unwrap();
         fs::write(path.join("a/b/file"), "").unwrap();
-        for folder in ["a/b", "a"] {
+        for directory in ["a/b", "a"] {
             let closed = fs::Permissions::from_mode(0o500);
-            fs::set_permissions(path.join(folder), closed).unwrap();
+            fs::set_permissions(path.join(directory), closed).unwrap();
         }
         remove_tree(&path).unwrap();
         assert!(!path.exists());
@@ -236,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_sessions_by_their_names() {
+    fn session_directories_are_recognised_by_name() {
         assert_eq!(session_of("aifo-5d0c3b7f9a21e846"), Some("5d0c3b7f9a21e846"));
         assert_eq!(session_of("aifo-5d0c3b7f9a21e846-tmp"), Some("5d0c3b7f9a21e846"));
         for other in ["aifo-t12-0", "aifo-5d0c", "5d0c3b7f9a21e846", "aifo-5d0c3b7f9a21e84x"] {
@@ -245,9 +251,9 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_write_is_not_ours() {
-        assert!(!is_ours(Path::new("/tmp")));
-        assert!(!is_ours(Path::new("relative")));
-        assert!(!is_ours(Path::new("/nonexistent")));
+    fn a_directory_that_others_can_write_is_not_trusted() {
+        assert!(!is_trusted_parent(Path::new("/tmp")));
+        assert!(!is_trusted_parent(Path::new("relative")));
+        assert!(!is_trusted_parent(Path::new("/nonexistent")));
     }
 }

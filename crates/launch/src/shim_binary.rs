@@ -27,7 +27,7 @@ pub struct ShimBinary {
 pub enum ShimBinaryError {
     /// It is in none of the expected places.
     #[error(
-        "aifo-shim was not found: looked at {searched}\n\
+        "aifo-shim was not found: searched {searched}\n\
          hint: set {name} to its path, or keep it beside aifo-coder",
         name = env::SHIM_BIN
     )]

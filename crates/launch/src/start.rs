@@ -339,13 +339,13 @@ fn check_agent_container(config: &SessionConfig) -> Result<(), LaunchError> {
     };
     if config.listen.is_some() {
         return Err(LaunchError::AgentContainer(
-            "it reaches the proxy by the session's own socket, and another place to listen was \
-             named\nhint: leave out --listen and AIFO_TOOLEEXEC_USE_UNIX",
+            "it needs the session's own socket, but another address is configured\n\
+             hint: leave out --listen and AIFO_TOOLEEXEC_USE_UNIX",
         ));
     }
     if !containers.engine.facts().shares_host_kernel() {
         return Err(LaunchError::AgentContainer(
-            "the engine runs on another kernel, which no unix socket reaches\n\
+            "the engine runs on another kernel, which unix sockets do not reach\n\
              hint: run aifo-coder where the engine is, or the agent on this machine: run -- AGENT",
         ));
     }

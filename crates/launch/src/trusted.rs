@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_an_agent_can_write_are_passed_over() {
+    fn programs_that_an_agent_can_write_are_skipped() {
         let base = std::env::temp_dir().join(format!("aifo-trusted-{}", std::process::id()));
         let workspace = base.join("project");
         let venv = with_program(workspace.join(".venv/bin"), "docker");

@@ -67,7 +67,7 @@ pub fn project_version(kind: &Kind, workspace: &Path) -> Option<Version> {
             ParsedVersion::Version(text) => {
                 match Version::new(&text, VersionSource::ProjectFile(path.clone())) {
                     Some(version) => return Some(version),
-                    None => format!("'{}' is no version", text.escape_debug()),
+                    None => format!("'{}' is not a version", text.escape_debug()),
                 }
             }
             ParsedVersion::Malformed(why) => why,
@@ -114,7 +114,7 @@ fn toolchain_toml(text: &str) -> ParsedVersion {
     };
     match table.get("toolchain").and_then(|toolchain| toolchain.get("channel")) {
         Some(toml::Value::String(channel)) => ParsedVersion::Version(channel.clone()),
-        Some(_) => ParsedVersion::Malformed("channel is no text".to_owned()),
+        Some(_) => ParsedVersion::Malformed("channel is not a string".to_owned()),
         // It may name a path instead.
         None => ParsedVersion::Nothing,
     }
@@ -170,7 +170,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_files_say() {
+    fn versions_of_project_files() {
         let base = std::env::temp_dir().join(format!("aifo-versions-{}", std::process::id()));
         let check = |kind: &str, files: &[(&str, &str)], expected: Option<(&str, &str)>| {
             fs::create_dir_all(&base).unwrap();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn only_files_of_bearable_size() {
+    fn large_files_and_fifos_are_rejected() {
         let base = std::env::temp_dir().join(format!("aifo-versions-b-{}", std::process::id()));
         fs::create_dir_all(&base).unwrap();
         let path = base.join(".nvmrc");

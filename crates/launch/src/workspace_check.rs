@@ -126,7 +126,7 @@ fn inside(path: &Path, other: &Path) -> Option<&'static str> {
 
 /// Returns the running program and its shim.
 fn own_programs() -> Vec<PathBuf> {
-    let ours = std::env::current_exe().into_iter();
-    let programs = ours.chain(crate::shim_binary::candidates());
+    let executable = std::env::current_exe().into_iter();
+    let programs = executable.chain(crate::shim_binary::candidates());
     programs.filter_map(|path| path.canonicalize().ok()).collect()
 }

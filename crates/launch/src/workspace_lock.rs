@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_at_a_time() {
+    fn a_second_lock_fails() {
         let directory = std::env::temp_dir().join(format!("aifo-lock-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
         let lock = WorkspaceLock::acquire(&directory).unwrap();

@@ -111,7 +111,7 @@ fn a_repository_claims_no_workspace() {
 }
 
 #[test]
-fn what_is_no_worktree_has_caches_of_its_own() {
+fn invalid_worktree_files_are_ignored() {
     let it = Repositories::new("odd");
     let long = format!("gitdir: {}", "x/".repeat(8 << 10));
     let entry = it.entry();
