@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use aifo_types::env;
 
-pub use self::acp::{AcpProfile, MissingFileReply, Stream};
+pub use self::acp::{AcpProfile, ChunkMode, MissingFileReply};
 pub use self::table::known_agents;
 
 /// A row of the table: what an agent needs to run.
@@ -152,7 +152,7 @@ mod tests {
                 acp.initialize.as_secs(),
                 yes(acp.kill_on_eof),
             ));
-            assert_eq!((acp.stream, acp.set), (Stream::Delta, vec![]), "{}", agent.name);
+            assert_eq!((acp.stream, acp.set), (ChunkMode::Delta, vec![]), "{}", agent.name);
         }
         assert!(PAGE.contains(&(rows.join("\n") + "\n\n")), "{rows:#?}");
         assert_eq!(silent, ["aider", "crush", "letta"]);

@@ -71,7 +71,7 @@ pub use agent::{
     HostEnvironment, agent_variables,
 };
 pub use agent_container::AgentContainerConfig;
-pub use agents::{AcpProfile, AgentSpec, MissingFileReply, SmartRuntimes, Stream, known_agents};
+pub use agents::{AcpProfile, AgentSpec, ChunkMode, MissingFileReply, SmartRuntimes, known_agents};
 pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
     MissingProgram, Program, Programs,

@@ -124,17 +124,18 @@ fn key_of(root: &Path) -> ProjectKey {
 /// Tools can write to the workspace's `.git`, so its claim is not trusted: the repository must name
 /// this workspace, in a file that only programs with access to the repository can write.
 fn main_repository(workspace: &Path) -> Option<PathBuf> {
-    let said = read_small(&workspace.join(".git"))?;
-    let said = said.as_bytes().strip_prefix(b"gitdir: ")?;
-    let entry = workspace.join(OsStr::from_bytes(line(said)?)).canonicalize().ok()?;
+    let link = read_small(&workspace.join(".git"))?;
+    let link = link.as_bytes().strip_prefix(b"gitdir: ")?;
+    let entry = workspace.join(OsStr::from_bytes(line(link)?)).canonicalize().ok()?;
     let worktrees = entry.parent().filter(|it| it.file_name() == Some(OsStr::new("worktrees")))?;
     let git = worktrees.parent().filter(|it| it.file_name() == Some(OsStr::new(".git")))?;
     let root = git.parent()?;
-    let back = read_small(&entry.join("gitdir"))?;
-    let back = entry.join(OsStr::from_bytes(line(back.as_bytes())?));
-    let named = back.parent().filter(|_| back.file_name() == Some(OsStr::new(".git")))?;
-    let holds = named.canonicalize().ok()? == workspace && is_ours(root) && is_ours(git);
-    holds.then(|| root.to_owned())
+    let backlink = read_small(&entry.join("gitdir"))?;
+    let backlink = entry.join(OsStr::from_bytes(line(backlink.as_bytes())?));
+    let named = backlink.parent().filter(|_| backlink.file_name() == Some(OsStr::new(".git")))?;
+    let is_linked =
+        named.canonicalize().ok()? == workspace && is_own_directory(root) && is_own_directory(git);
+    is_linked.then(|| root.to_owned())
 }
 
 /// Returns the only line of a file. The final line feed is optional.
@@ -143,7 +144,7 @@ fn line(text: &[u8]) -> Option<&[u8]> {
     (!text.is_empty() && !text.contains(&b'\n')).then_some(text)
 }
 
-fn is_ours(path: &Path) -> bool {
+fn is_own_directory(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|it| it.is_dir() && it.uid() == getuid().as_raw())
 }
 

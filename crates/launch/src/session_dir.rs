@@ -129,8 +129,8 @@ fn make_accessible(directory: &Path) {
         return;
     };
     // An `O_PATH` descriptor has no mode of its own; its path below `/proc` leads to the file.
-    let way = format!("/proc/self/fd/{}", found.as_raw_fd());
-    let _ = fs::set_permissions(way, fs::Permissions::from_mode(0o700));
+    let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             make_accessible(&entry.path());

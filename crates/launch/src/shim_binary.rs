@@ -45,16 +45,16 @@ pub enum ShimBinaryError {
     },
     /// It is of another build.
     #[error(
-        "'{}' is version {theirs}, aifo-coder is version {ours}\n\
+        "'{}' is version {found}, aifo-coder is version {expected}\n\
          hint: install both from the same build", path.display()
     )]
     Version {
         /// The file.
         path: PathBuf,
         /// Its version.
-        theirs: String,
+        found: String,
         /// The launcher's version.
-        ours: String,
+        expected: String,
     },
 }
 
@@ -97,14 +97,13 @@ impl ShimBinary {
         command.arg0("aifo-shim").arg("--version").env_clear();
         let output = command.output().map_err(|error: io::Error| broken(error.to_string()))?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let theirs =
-            text.strip_prefix("aifo-shim ").and_then(|rest| rest.split_whitespace().next());
-        match theirs {
+        let found = text.strip_prefix("aifo-shim ").and_then(|rest| rest.split_whitespace().next());
+        match found {
             Some(env!("CARGO_PKG_VERSION")) => Ok(()),
-            Some(theirs) => Err(ShimBinaryError::Version {
+            Some(found) => Err(ShimBinaryError::Version {
                 path: self.path.clone(),
-                theirs: theirs.to_owned(),
-                ours: env!("CARGO_PKG_VERSION").to_owned(),
+                found: found.to_owned(),
+                expected: env!("CARGO_PKG_VERSION").to_owned(),
             }),
             None => Err(broken(format!("'--version' ended with {}", output.status))),
         }

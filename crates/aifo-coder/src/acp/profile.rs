@@ -5,13 +5,13 @@ use std::time::Duration;
 use aifo_acp::Streaming;
 use aifo_acp_io::PeerLimits;
 use aifo_doors::MissingFile;
-use aifo_launch::{AcpProfile, Stream};
+use aifo_launch::{AcpProfile, ChunkMode};
 
-pub(crate) fn streaming(stream: Stream) -> Streaming {
+pub(crate) fn streaming(stream: ChunkMode) -> Streaming {
     match stream {
-        Stream::Delta => Streaming::Delta,
-        Stream::Snapshot => Streaming::Snapshot,
-        Stream::Auto => Streaming::Auto,
+        ChunkMode::Delta => Streaming::Delta,
+        ChunkMode::Snapshot => Streaming::Snapshot,
+        ChunkMode::Auto => Streaming::Auto,
     }
 }
 

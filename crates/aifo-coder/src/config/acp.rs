@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use aifo_launch::{AcpProfile, AgentSpec, MissingFileReply, Stream};
+use aifo_launch::{AcpProfile, AgentSpec, ChunkMode, MissingFileReply};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toml::Spanned;
@@ -65,7 +65,7 @@ pub(crate) fn change(
         acp.missing_file = word(&told, MissingFileReply::parse, "\"error\" or \"empty\"")?;
     }
     if let Some(told) = file.told(&entries.stream) {
-        acp.stream = word(&told, Stream::parse, "\"delta\", \"snapshot\" or \"auto\"")?;
+        acp.stream = word(&told, ChunkMode::parse, "\"delta\", \"snapshot\" or \"auto\"")?;
     }
     if let Some(told) = file.told(&entries.allow_option) {
         // An empty word takes the table's away.
@@ -146,7 +146,7 @@ mod tests {
         let expected = AcpProfile {
             terminal: true,
             missing_file: MissingFileReply::Empty,
-            stream: Stream::Auto,
+            stream: ChunkMode::Auto,
             allow_option: Some("yes".to_owned()),
             initialize: Duration::from_secs(5),
             kill_on_eof: true,

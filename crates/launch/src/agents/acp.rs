@@ -16,7 +16,7 @@ pub struct AcpProfile {
     /// The reply when it reads a missing file.
     pub missing_file: MissingFileReply,
     /// How its message chunks are to be joined.
-    pub stream: Stream,
+    pub stream: ChunkMode,
     /// The id of the option that allows once, if several options claim to.
     pub allow_option: Option<String>,
     /// Time limit of its reply to `initialize`.
@@ -39,7 +39,7 @@ pub enum MissingFileReply {
 
 /// Content of a message chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stream {
+pub enum ChunkMode {
     /// A piece of the message.
     #[default]
     Delta,
@@ -57,7 +57,7 @@ impl AcpProfile {
             fs: false,
             terminal: false,
             missing_file: MissingFileReply::default(),
-            stream: Stream::default(),
+            stream: ChunkMode::default(),
             allow_option: None,
             initialize: INITIALIZE,
             kill_on_eof: false,
@@ -83,19 +83,19 @@ impl MissingFileReply {
     }
 }
 
-impl Stream {
+impl ChunkMode {
     /// Parses the value of the configuration file.
     pub fn parse(word: &str) -> Option<Self> {
-        let all = [Stream::Delta, Stream::Snapshot, Stream::Auto];
+        let all = [ChunkMode::Delta, ChunkMode::Snapshot, ChunkMode::Auto];
         all.into_iter().find(|known| known.as_str() == word)
     }
 
     /// Returns the value of the configuration file.
     pub fn as_str(self) -> &'static str {
         match self {
-            Stream::Delta => "delta",
-            Stream::Snapshot => "snapshot",
-            Stream::Auto => "auto",
+            ChunkMode::Delta => "delta",
+            ChunkMode::Snapshot => "snapshot",
+            ChunkMode::Auto => "auto",
         }
     }
 }

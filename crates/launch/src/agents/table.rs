@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::acp::{AcpProfile, MissingFileReply, Stream};
+use super::acp::{AcpProfile, ChunkMode, MissingFileReply};
 use super::{AgentSpec, SmartRuntimes};
 
 /// A row with static data. Command and image follow from the name.
@@ -313,7 +313,7 @@ impl AcpRow {
             fs: self.fs,
             terminal: self.terminal,
             missing_file: self.missing_file,
-            stream: Stream::Delta,
+            stream: ChunkMode::Delta,
             allow_option: self.allow_option.map(str::to_owned),
             initialize: Duration::from_secs(self.initialize_secs),
             kill_on_eof: self.kill_on_eof,
