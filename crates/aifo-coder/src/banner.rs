@@ -1,6 +1,6 @@
 //! What a user is told around an agent: what is isolated and what is not, and what it came to.
 
-use aifo_launch::{AgentSpec, CallStats, Containers, Net, Session, given_variables};
+use aifo_launch::{AgentSpec, CallStats, Containers, Net, Session, agent_variables};
 use aifo_types::Kind;
 
 /// Says before the agent what holds for it, in at most eight lines.
@@ -29,7 +29,7 @@ pub(crate) fn before(
     };
     let set = |name: &&String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let mut passed: Vec<_> = spec.variables.iter().filter(set).cloned().collect();
-    passed.extend(given_variables());
+    passed.extend(agent_variables());
     let passed = match passed.as_slice() {
         [] => "none".to_owned(),
         names => names.join(", "),
@@ -63,7 +63,7 @@ pub(crate) fn after(stats: CallStats, id: &str) -> Option<String> {
         0 => "none failed".to_owned(),
         failed => format!("{failed} failed"),
     };
-    let seconds = stats.in_tools.as_secs_f64();
+    let seconds = stats.tool_time.as_secs_f64();
     let id = id.get(..8).unwrap_or(id);
     Some(format!("{calls}, {failed}, {seconds:.1} s in tools; see 'aifo-coder log {id}'"))
 }
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn what_the_tools_came_to() {
         let stats =
-            |calls, failed| CallStats { calls, failed, in_tools: Duration::from_millis(1_940) };
+            |calls, failed| CallStats { calls, failed, tool_time: Duration::from_millis(1_940) };
         let id = "5d0c3b7f9a21e846";
         assert_eq!(after(stats(0, 0), id), None);
         let one = "1 tool call, none failed, 1.9 s in tools; see 'aifo-coder log 5d0c3b7f'";

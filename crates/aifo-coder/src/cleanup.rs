@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use aifo_launch::{Part, RemoveError, killed_sessions, running_sessions, survey};
+use aifo_launch::{Leftover, RemoveError, find_leftovers, killed_sessions, running_sessions};
 use aifo_types::escape_line;
 use serde::Serialize;
 
@@ -12,8 +12,8 @@ use crate::{cache, console, engines, paint};
 pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     let engines = engines::answering().await;
     let id = flags.session.as_deref().unwrap_or_default();
-    let survey = survey(&engines, id).await;
-    for error in &survey.silent {
+    let report = find_leftovers(&engines, id).await;
+    for error in &report.errors {
         console::say(format_args!("what an engine holds is not known in full: {error}"));
     }
     if !id.is_empty() {
@@ -22,13 +22,13 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
         }
     }
     let mut rows = Vec::new();
-    for remains in &survey.remains {
-        for part in &remains.parts {
+    for session in &report.leftovers {
+        for part in &session.items {
             let fate = match flags.dry_run {
                 true => Fate::Found,
                 false => part.remove().await.map_or_else(Fate::Stays, |()| Fate::Removed),
             };
-            let row = Row::of(&remains.session, part, &fate);
+            let row = Row::of(&session.session, part, &fate);
             if !flags.json {
                 row.tell(part, &fate)?;
             }
@@ -80,7 +80,7 @@ struct Row {
 }
 
 impl Row {
-    fn of(session: &str, part: &Part, fate: &Fate) -> Self {
+    fn of(session: &str, part: &Leftover, fate: &Fate) -> Self {
         let error = match fate {
             Fate::Stays(error) => Some(error.to_string()),
             Fate::Found | Fate::Removed => None,
@@ -95,7 +95,7 @@ impl Row {
         }
     }
 
-    fn tell(&self, part: &Part, fate: &Fate) -> anyhow::Result<()> {
+    fn tell(&self, part: &Leftover, fate: &Fate) -> anyhow::Result<()> {
         let part = escape_line(&part.to_string());
         match fate {
             Fate::Found => paint::print(&format!("would remove {part}\n")),

@@ -42,7 +42,7 @@ pub(crate) async fn run_wanted(
     given: Vec<(String, String)>,
 ) -> anyhow::Result<ExitCode> {
     let mut agent = Agent::new(wanted.command.clone()).context("there is no command to run")?;
-    agent.give(given);
+    agent.add_variables(given);
     for (name, value) in config.smart_for(wanted.name()).variables() {
         agent.set(name, value);
     }
@@ -55,7 +55,7 @@ pub(crate) async fn run_wanted(
         return backend::show_plan(&session);
     }
     let _lock = match wanted.spec.is_some() && share == Share::No {
-        true => Some(WorkspaceLock::take(&session.workspace)?),
+        true => Some(WorkspaceLock::acquire(&session.workspace)?),
         false => None,
     };
     let backend = session.backend.clone();

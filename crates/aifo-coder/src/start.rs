@@ -44,7 +44,7 @@ pub(crate) async fn start(
     signals: &mut EndSignals,
 ) -> anyhow::Result<Started> {
     cleanup::warn_of_killed_sessions();
-    let started = Session::start_unless(config, signals.told()).await?;
+    let started = Session::start_or_cancel(config, signals.told()).await?;
     Ok(match started {
         Ok(session) => Started::Up(Box::new(session)),
         Err(signal) => Started::CalledOff(signal),

@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use aifo_launch::{AgentPlace, AgentSpec, SessionConfig, SidecarBackend, given_variables};
+use aifo_launch::{
+    AgentContainerConfig, AgentSpec, SessionConfig, SidecarBackend, agent_variables,
+};
 use anyhow::bail;
 
 use crate::agents;
@@ -80,7 +82,7 @@ impl Wanted {
             }
         }
         let mut forwarding = session.forwarding.clone();
-        for name in spec.variables.iter().cloned().chain(given_variables()) {
+        for name in spec.variables.iter().cloned().chain(agent_variables()) {
             // What nobody may set was refused where it was written, or is left out.
             let _ = forwarding.allow(&name);
         }
@@ -88,7 +90,8 @@ impl Wanted {
         session.local_python = session.local_python.take().or_else(|| spec.local_python.clone());
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         session.reporter = progress::reporter(settings::at_start(session) + 1);
-        session.agent = Some(AgentPlace { spec: spec.clone(), image: image.name.clone(), home });
+        session.agent =
+            Some(AgentContainerConfig { spec: spec.clone(), image: image.name.clone(), home });
         Ok(())
     }
 }

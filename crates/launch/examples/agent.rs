@@ -1,11 +1,11 @@
-//! A launcher of one's own: an agent in a container, its tools in another one, and nothing left.
+//! A minimal launcher: an agent in one container and its tools in another.
 //!
-//! `cargo run -p aifo-launch --example agent -- DIR KIND IMAGE COMMAND [ARGS]..`; for the sake of
-//! brevity one image has the agent and the tools of that kind.
+//! `cargo run -p aifo-launch --example agent -- DIR KIND IMAGE COMMAND [ARGS]..`. For brevity, one
+//! image holds the agent and the tools of that kind.
 
 use aifo_launch::{
-    Agent, AgentPlace, AgentSpec, Choice, Containers, Engine, Session, SessionConfig, ShimBinary,
-    SidecarBackend, TrustedPrograms,
+    Agent, AgentContainerConfig, AgentSpec, Choice, Containers, Engine, Session, SessionConfig,
+    ShimBinary, SidecarBackend, TrustedPrograms,
 };
 use aifo_types::Kind;
 
@@ -25,14 +25,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     config.toolchains = vec![kind.into()];
     config.backend = SidecarBackend::Containers(Box::new(containers));
     let spec = AgentSpec::unknown("mine");
-    config.agent = Some(AgentPlace { spec, image: image.clone(), home: None });
+    config.agent = Some(AgentContainerConfig { spec, image: image.clone(), home: None });
 
     let session = Session::start(config).await?;
     for finding in agent.check(&session).await? {
         eprintln!("{finding}");
     }
     let end = agent.run(&session).await;
-    let tally = session.close().await;
-    println!("{:?} after {} tool calls", end?, tally.calls);
+    let stats = session.close().await;
+    println!("{:?} after {} tool calls", end?, stats.calls);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A launcher of one's own: a session over a directory, one tool call through it, and its end.
+//! A minimal launcher: one session, one tool call.
 //!
 //! `cargo run -p aifo-launch --example embed -- DIR KIND TOOL [ARGS]..`
 

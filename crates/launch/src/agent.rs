@@ -1,4 +1,4 @@
-//! Running an agent in a session.
+//! Runs an agent in a session.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -15,66 +15,69 @@ use nix::unistd::Pid;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::agent_container;
 use crate::config::Verbosity;
-use crate::place;
 use crate::session::Session;
 use crate::shim_binary::ShimBinary;
 use crate::shims::path_with_first;
 
-/// A command that is the agent, or stands for one.
+/// The command line and environment of an agent.
 #[derive(Debug)]
 pub struct Agent {
     command: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
-    given: Vec<(String, String)>,
+    own_variables: Vec<(String, String)>,
 }
 
-/// How an agent ended, or that it never began.
+/// Result of [`Agent::run`].
 #[derive(Debug)]
 pub enum AgentEnd {
-    /// It ran.
+    /// It ran and ended.
     Ended(Ending),
-    /// It could not be started; the error tells why.
+    /// It could not be started.
     NotStarted(io::Error),
 }
 
 impl Agent {
-    /// The program, looked up in the agent's own PATH (the shims come first) if it is a plain name,
-    /// and its arguments. `None` for an empty command.
+    /// Takes the program and its arguments. A plain name is looked up in the agent's PATH, where
+    /// the shims come first. Returns `None` for an empty command.
     pub fn new(command: Vec<OsString>) -> Option<Self> {
-        let (variables, given) = (Vec::new(), Vec::new());
-        (!command.is_empty()).then_some(Agent { command, variables, given })
+        let (variables, own_variables) = (Vec::new(), Vec::new());
+        (!command.is_empty()).then_some(Agent { command, variables, own_variables })
     }
 
-    /// Sets a variable in the agent's environment, such as a smart toggle.
+    /// Sets a variable for the agent and its shims, such as a smart toggle.
     pub fn set(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> &mut Self {
         self.variables.push((name.into(), value.into()));
         self
     }
 
-    /// Sets variables of the agent's own process, wherever that is. They change nothing of what is ours
-    /// there.
-    pub fn give(&mut self, variables: impl IntoIterator<Item = (String, String)>) -> &mut Self {
-        self.given.extend(variables);
+    /// Sets variables of the agent's own process. The session's variables take precedence.
+    pub fn add_variables(
+        &mut self,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> &mut Self {
+        self.own_variables.extend(variables);
         self
     }
 
-    /// The program's basename, which names the agent.
+    /// Returns the basename of the program, which names the agent.
     pub fn name(&self) -> OsString {
         let program = self.command.first().map(Path::new);
         program.and_then(Path::file_name).map(OsString::from).unwrap_or_default()
     }
 
-    /// The program as it was asked for.
+    /// Returns the program as given.
     pub fn program(&self) -> OsString {
         self.command.first().cloned().unwrap_or_default()
     }
 
-    /// Runs it and waits for its end: in the session's container if there is one for it, else here.
-    /// What we start is in our own process group, so that a terminal's keys reach it.
+    /// Runs the agent and waits until it ends: in the session's container if there is one, else on
+    /// this machine. The child stays in the launcher's process group, so keys of the terminal reach
+    /// it.
     ///
-    /// INT and QUIT come from the terminal and are the agent's to handle; TERM and HUP that reach
-    /// us are passed on to it.
+    /// The agent handles INT and QUIT itself; they come from the terminal. TERM and HUP are
+    /// forwarded to it.
     pub async fn run(&self, session: &Session) -> io::Result<AgentEnd> {
         let mut interrupts = signal(SignalKind::interrupt())?;
         let mut quits = signal(SignalKind::quit())?;
@@ -83,7 +86,7 @@ impl Agent {
         let Some(mut command) = self.command(session)? else {
             return Ok(AgentEnd::NotStarted(io::ErrorKind::NotFound.into()));
         };
-        session.start_call_stats();
+        session.reset_call_stats();
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => return Ok(AgentEnd::NotStarted(error)),
@@ -91,7 +94,7 @@ impl Agent {
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
         let forward = |signal| {
             if let Some(pid) = pid {
-                // Not reaped yet: that happens in this very loop.
+                // Not reaped yet: only this loop reaps it.
                 signal_process(pid, signal);
             }
         };
@@ -106,89 +109,93 @@ impl Agent {
         }
     }
 
-    /// What is to be spawned for the agent itself: it ends as the agent does. `None` for an empty
-    /// command. It must not outlive the session.
+    /// Returns the command that runs the agent and ends as it does. `None` for an empty command. It
+    /// must not outlive the session.
     pub fn command(&self, session: &Session) -> io::Result<Option<Command>> {
         let Some((program, args)) = self.command.split_first() else { return Ok(None) };
-        let mut command = self.enter(session)?.command_with(program, &self.given);
+        let mut command = self.prepare(session)?.command_with(program, &self.own_variables);
         command.args(args);
         Ok(Some(command))
     }
 
-    /// Makes the agent's place ready for commands: shims find their session from here on.
-    pub fn enter(&self, session: &Session) -> io::Result<Place> {
-        let mut contract = self.contract(session);
-        let place = match session.door() {
+    /// Writes the settings that shims read, and returns the environment in which commands can
+    /// start.
+    pub fn prepare(&self, session: &Session) -> io::Result<AgentEnvironment> {
+        let mut shim_variables = self.shim_variables(session);
+        let environment = match session.agent_endpoint() {
             None => {
                 session.watch_host()?;
-                write_settings(&session.shims().join(SETTINGS), &contract)?;
-                Place::Here(Here {
+                write_settings(&session.shims().join(SETTINGS_FILE), &shim_variables)?;
+                AgentEnvironment::Host(HostEnvironment {
                     path: path_with_first(&session.shims(), std::env::var_os("PATH")),
                     shims: session.shims(),
                     tmp: session.tmp().to_owned(),
-                    contract,
+                    shim_variables,
                 })
             }
-            Some(door) => {
+            Some(agent_endpoint) => {
                 let inside = [
-                    (env::URL, format!("unix://{}/exec.sock", place::FRONT)),
+                    (env::URL, format!("unix://{}/exec.sock", agent_container::FRONTEND_DIR)),
                     (env::WORKSPACE, CONTAINER_WORKSPACE.to_owned()),
                 ];
                 for (name, value) in inside {
-                    contract.retain(|(known, _)| known != name);
-                    contract.push((name.into(), value.into()));
+                    shim_variables.retain(|(known, _)| known != name);
+                    shim_variables.push((name.into(), value.into()));
                 }
-                write_settings(&place::front(session.folder()).join(SETTINGS), &contract)?;
-                Place::Container(Inside {
+                write_settings(
+                    &agent_container::frontend_dir(session.directory()).join(SETTINGS_FILE),
+                    &shim_variables,
+                )?;
+                AgentEnvironment::Container(ContainerEnvironment {
                     shim: session.shim().clone(),
                     workspace: session.workspace().to_owned(),
-                    url: door.endpoint().to_string(),
-                    token: door.token().clone(),
-                    forwarded: door.forwarded().to_owned(),
+                    url: agent_endpoint.endpoint().to_string(),
+                    token: agent_endpoint.token().clone(),
+                    forwarded: agent_endpoint.forwarded().to_owned(),
                 })
             }
         };
-        Ok(place)
+        Ok(environment)
     }
 
-    /// The variables by which shims find their session.
-    fn contract(&self, session: &Session) -> Vec<(OsString, OsString)> {
+    /// Returns the variables that connect shims to their session.
+    fn shim_variables(&self, session: &Session) -> Vec<(OsString, OsString)> {
         let owned = |(name, value): (&str, OsString)| (OsString::from(name), value);
-        let mut contract: Vec<_> = session.variables().into_iter().map(owned).collect();
-        contract.push(owned((env::AGENT_NAME, self.name())));
-        contract.push(owned((env::NOTIFY_TOOLS, session.notify_tools().join(",").into())));
+        let mut shim_variables: Vec<_> = session.variables().into_iter().map(owned).collect();
+        shim_variables.push(owned((env::AGENT_NAME, self.name())));
+        shim_variables.push(owned((env::NOTIFY_TOOLS, session.notify_tools().join(",").into())));
         if let Some(python) = session.local_python() {
-            contract.push(owned((env::LOCAL_PYTHON, python.into())));
+            shim_variables.push(owned((env::LOCAL_PYTHON, python.into())));
         }
         if session.verbosity() == Verbosity::Verbose {
-            contract.push(owned((env::VERBOSE, "1".into())));
+            shim_variables.push(owned((env::VERBOSE, "1".into())));
         }
-        contract.extend(self.variables.iter().cloned());
-        contract
+        shim_variables.extend(self.variables.iter().cloned());
+        shim_variables
     }
 }
 
-/// Where the agent is, ready for commands. Those must not outlive the session.
+/// Environment of the agent, in which commands can start. They must not outlive the session.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum AgentEnvironment {
     /// On this machine.
-    Here(Here),
+    Host(HostEnvironment),
     /// In a container.
-    Container(Inside),
+    Container(ContainerEnvironment),
 }
 
-/// An agent's place that is this machine, but for PATH and a few variables.
+/// This machine, with a different PATH and a few more variables.
 #[derive(Clone, Debug)]
-pub struct Here {
+pub struct HostEnvironment {
     shims: PathBuf,
     path: OsString,
     tmp: PathBuf,
-    contract: Vec<(OsString, OsString)>,
+    shim_variables: Vec<(OsString, OsString)>,
 }
 
-/// An agent's container, as it is reached from outside.
+/// The agent's container, reached through its [`AgentEndpoint`](crate::agent_endpoint).
 #[derive(Clone, Debug)]
-pub struct Inside {
+pub struct ContainerEnvironment {
     shim: ShimBinary,
     workspace: PathBuf,
     url: String,
@@ -196,65 +203,66 @@ pub struct Inside {
     forwarded: String,
 }
 
-impl Place {
-    /// A command that runs `program` in the agent's place and ends as it does; arguments are to be
-    /// added. A plain name is looked up in the PATH there, in which the shims come first.
+impl AgentEnvironment {
+    /// Returns a command that runs `program` in the agent's environment and ends as it does; the
+    /// caller adds arguments. A plain name is looked up in that PATH, where the shims come first.
     pub fn command(&self, program: &OsStr) -> Command {
         self.command_with(program, &[])
     }
 
-    /// Such a command, with variables of its own. They change nothing of what is ours there.
+    /// Like [`command`](Self::command), with variables of its own. The session's variables take
+    /// precedence.
     pub fn command_with(&self, program: &OsStr, variables: &[(String, String)]) -> Command {
         match self {
-            Place::Here(here) => here.command(program, variables),
-            Place::Container(inside) => inside.command(program, variables),
+            AgentEnvironment::Host(host) => host.command(program, variables),
+            AgentEnvironment::Container(container) => container.command(program, variables),
         }
     }
 
-    /// What the workspace is called there as well, beside its own path.
+    /// Returns the second path of the workspace there, if it has one.
     pub fn workspace_alias(&self) -> Option<&'static Path> {
         match self {
-            Place::Here(_) => None,
-            Place::Container(_) => Some(Path::new(CONTAINER_WORKSPACE)),
+            AgentEnvironment::Host(_) => None,
+            AgentEnvironment::Container(_) => Some(Path::new(CONTAINER_WORKSPACE)),
         }
     }
 
-    /// What the session's temporary directory is called there.
+    /// Returns the session's temporary directory as the agent sees it.
     pub fn tmp(&self) -> &Path {
         match self {
-            Place::Here(here) => &here.tmp,
-            Place::Container(_) => Path::new(CONTAINER_TMP),
+            AgentEnvironment::Host(host) => &host.tmp,
+            AgentEnvironment::Container(_) => Path::new(CONTAINER_TMP),
         }
     }
 
-    /// Where the shims are there.
+    /// Returns the directory of shims as the agent sees it.
     pub(crate) fn shims(&self) -> &Path {
         match self {
-            Place::Here(here) => &here.shims,
-            Place::Container(_) => Path::new(place::SHIMS),
+            AgentEnvironment::Host(host) => &host.shims,
+            AgentEnvironment::Container(_) => Path::new(agent_container::SHIM_DIR),
         }
     }
 }
 
-impl Here {
+impl HostEnvironment {
     fn command(&self, program: &OsStr, variables: &[(String, String)]) -> Command {
         let mut command = Command::new(program);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
-        command.envs(self.contract.iter().map(|(name, value)| (name, value)));
+        command.envs(self.shim_variables.iter().map(|(name, value)| (name, value)));
         command.env("PATH", &self.path).env("TMPDIR", &self.tmp);
         command
     }
 }
 
-impl Inside {
-    /// A shim of our own, which carries the terminal and the signals of what runs in the container.
+impl ContainerEnvironment {
+    /// Runs a shim that carries terminal, signals and exit status of the command in the container.
     fn command(&self, program: &OsStr, variables: &[(String, String)]) -> Command {
         let mut command = Command::new(self.shim.program());
-        command.arg0("aifo-shim").args(["--call", place::ENTRY]).arg(program);
+        command.arg0("aifo-shim").args(["--call", agent_container::AGENT_PROGRAM]).arg(program);
         for (name, value) in std::env::vars_os() {
             let Some(rest) = name.as_bytes().strip_prefix(env::PREFIX.as_bytes()) else { continue };
             command.env_remove(&name);
-            if let Some(given) = given_name(rest) {
+            if let Some(given) = agent_variable_name(rest) {
                 command.env(given, value);
             }
         }
@@ -262,47 +270,47 @@ impl Inside {
         command.env(env::TOKEN, self.token.reveal());
         command.env(env::WORKSPACE, &self.workspace);
         command.env(env::FORWARDED, &self.forwarded);
-        // Not on the command line, which everybody can read.
+        // Not on the command line, which every user can read.
         command.env(env::COMMAND_ENV, encode_variables(variables));
-        let here = std::env::current_dir().ok();
-        let inside = here.filter(|here| here.starts_with(&self.workspace));
+        let host = std::env::current_dir().ok();
+        let inside = host.filter(|host| host.starts_with(&self.workspace));
         command.current_dir(inside.as_deref().unwrap_or(&self.workspace));
         command
     }
 }
 
-/// The agent's name of a variable `AIFO_ENV_NAME`, if nobody else sets that.
-pub(crate) fn given_name(rest: &[u8]) -> Option<&OsStr> {
-    let name = rest.strip_prefix(GIVEN.as_bytes()).filter(|name| !name.is_empty())?;
+/// Returns `NAME` of a variable `AIFO_ENV_NAME`; `None` if the launcher sets that name itself.
+pub(crate) fn agent_variable_name(rest: &[u8]) -> Option<&OsStr> {
+    let name = rest.strip_prefix(NAME_PREFIX.as_bytes()).filter(|name| !name.is_empty())?;
     let kept = [&b"HOME"[..], b"USER", b"SHELL", b"PATH", b"TERM", b"PWD"].contains(&name);
-    let ours = name.starts_with(env::PREFIX.as_bytes()) || name.starts_with(b"LD_");
-    (!kept && !ours).then(|| OsStr::from_bytes(name))
+    let reserved = name.starts_with(env::PREFIX.as_bytes()) || name.starts_with(b"LD_");
+    (!kept && !reserved).then(|| OsStr::from_bytes(name))
 }
 
-/// After `AIFO_`: what the user gives the agent, whatever it is.
-const GIVEN: &str = "ENV_";
+/// Follows `AIFO_` in variables that the user passes to the agent.
+const NAME_PREFIX: &str = "ENV_";
 
-const SETTINGS: &str = "shim.env";
+const SETTINGS_FILE: &str = "shim.env";
 
-/// The variables that a user gives the agent by `AIFO_ENV_NAME`: their names there.
-pub fn given_variables() -> Vec<String> {
+/// Returns the names of variables that the user passes to the agent by `AIFO_ENV_NAME`.
+pub fn agent_variables() -> Vec<String> {
     let names = std::env::vars_os().filter_map(|(name, _)| {
         let rest = name.as_bytes().strip_prefix(env::PREFIX.as_bytes())?;
-        given_name(rest)?.to_str().map(str::to_owned)
+        agent_variable_name(rest)?.to_str().map(str::to_owned)
     });
     let mut names: Vec<_> = names.collect();
     names.sort();
     names
 }
 
-/// What the names of variables begin with that a user gives the agent.
-pub const GIVEN_PREFIX: &str = "AIFO_ENV_";
+/// Prefix of variables that the user passes to the agent.
+pub const AGENT_VARIABLE_PREFIX: &str = "AIFO_ENV_";
 
-/// Writes the contract where a shim finds it that was started without an environment. What cannot
-/// stand on one line is left out.
-fn write_settings(path: &Path, contract: &[(OsString, OsString)]) -> io::Result<()> {
+/// Writes the variables for shims that start without an environment. Values with a line feed are
+/// left out.
+fn write_settings(path: &Path, shim_variables: &[(OsString, OsString)]) -> io::Result<()> {
     let mut text = Vec::new();
-    for (name, value) in contract {
+    for (name, value) in shim_variables {
         let (name, value) = (name.as_bytes(), value.as_bytes());
         if name.starts_with(env::PREFIX.as_bytes()) && !value.contains(&b'\n') {
             text.extend([name, b"=", value, b"\n"].concat());
@@ -327,44 +335,44 @@ fn ending(status: std::process::ExitStatus) -> Ending {
 mod tests {
     use super::*;
 
-    /// What a command sets of the environment, by name.
+    /// Returns the variables that a command sets.
     fn environment(command: &Command) -> Vec<(&OsStr, &OsStr)> {
         command.as_std().get_envs().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
     #[test]
-    fn variables_of_a_command_stand_in_its_environment_only() {
+    fn variables_of_a_command_are_in_its_environment_only() {
         let variables = [("GIVEN", "secret"), ("PATH", "/theirs"), ("AIFO_WORKSPACE", "/theirs")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let here = Place::Here(Here {
+        let host = AgentEnvironment::Host(HostEnvironment {
             shims: "/shims".into(),
             path: "/shims:/bin".into(),
             tmp: "/tmp".into(),
-            contract: vec![(env::WORKSPACE.into(), "/ws".into())],
+            shim_variables: vec![(env::WORKSPACE.into(), "/ws".into())],
         });
-        let command = here.command_with(OsStr::new("make"), &variables);
+        let command = host.command_with(OsStr::new("make"), &variables);
         let set = environment(&command);
         for (name, value) in [("GIVEN", "secret"), ("PATH", "/shims:/bin"), (env::WORKSPACE, "/ws")]
         {
             assert!(set.contains(&(OsStr::new(name), OsStr::new(value))), "{name}: {set:?}");
         }
 
-        let inside = Place::Container(Inside {
+        let container = AgentEnvironment::Container(ContainerEnvironment {
             shim: ShimBinary::stand_in(),
             workspace: "/ws".into(),
             url: "unix:///agent.sock".into(),
             token: Token::from_random([7; 16]),
             forwarded: env::COMMAND_ENV.into(),
         });
-        let command = inside.command_with(OsStr::new("make"), &variables);
+        let command = container.command_with(OsStr::new("make"), &variables);
         let given = encode_variables(&variables);
         assert!(
             environment(&command).contains(&(OsStr::new(env::COMMAND_ENV), OsStr::new(&given)))
         );
         let args: Vec<_> = command.as_std().get_args().collect();
         assert_eq!(args, ["--call", "aifo-agent", "make"]);
-        // What the launcher itself may have of that name is not passed on.
-        let command = inside.command(OsStr::new("make"));
+        // The launcher's own variable of that name is not passed on.
+        let command = container.command(OsStr::new("make"));
         assert!(environment(&command).contains(&(OsStr::new(env::COMMAND_ENV), OsStr::new(""))));
     }
 }

@@ -1,4 +1,4 @@
-//! The table of agents (`spec/agents.md#table`): all that a launcher knows about each.
+//! The table of agents (`spec/agents.md#table`).
 
 mod acp;
 mod table;
@@ -7,55 +7,56 @@ use std::path::PathBuf;
 
 use aifo_types::env;
 
-pub use self::acp::{AcpProfile, MissingFile, Stream};
+pub use self::acp::{AcpProfile, ChunkMode, MissingFileReply};
 pub use self::table::known_agents;
 
-/// What an agent is, and what it needs in order to run.
+/// A row of the table: what an agent needs to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentSpec {
-    /// What it is called, and asked for by.
+    /// Its name, which selects the row.
     pub name: String,
-    /// The program in its image, and arguments that come before the user's.
+    /// The program in its image, and arguments before the user's.
     pub command: Vec<String>,
-    /// Its image, where that is not the one of its name.
+    /// Its image, if not the one of its name.
     pub image: Option<String>,
-    /// For which of its runtimes decisions are smart.
-    pub smart: Smart,
-    /// Its own python, in its image.
+    /// The runtimes with smart decisions.
+    pub smart: SmartRuntimes,
+    /// The agent's own python, in its image.
     pub local_python: Option<PathBuf>,
-    /// What it keeps between sessions: folders, relative to HOME.
+    /// State that it keeps between sessions: directories relative to HOME.
     pub state: Vec<PathBuf>,
-    /// Folders below those that are each session's own, and empty: where programs of the agent's meet,
-    /// which must not be those of this machine.
+    /// Directories below those that are empty and private to each session: its programs meet there,
+    /// and must not meet programs of this machine.
     pub private: Vec<PathBuf>,
-    /// Files of its settings, relative to HOME, which it gets to read if they are there.
+    /// Settings files relative to HOME, mounted read-only if they exist.
     pub settings: Vec<PathBuf>,
-    /// The variables of the user's that it gets, by exact name.
+    /// The user's variables that it gets, by exact name.
     pub variables: Vec<String>,
-    /// The variables that it gets in any case, with their values.
+    /// Variables that are always set, with their values.
     pub set: Vec<(String, String)>,
-    /// The shell that it is told is the user's, in its image.
+    /// The user's shell, in its image.
     pub shell: PathBuf,
-    /// How it is spoken to over ACP, if it can be.
+    /// Its ACP profile, if it speaks ACP.
     pub acp: Option<AcpProfile>,
 }
 
-/// For which runtimes calls are decided smartly: local for the agent's own programs, proxied for the
-/// workspace's (`spec/decide.md`).
+/// Runtimes with smart decisions: the agent's own programs run locally, the workspace's are proxied
+/// (`spec/decide.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Smart {
+pub struct SmartRuntimes {
     /// `node`.
     pub node: bool,
     /// `python`.
     pub python: bool,
 }
 
-impl Smart {
-    const NODE: Smart = Smart { node: true, python: false };
-    const PYTHON: Smart = Smart { node: false, python: true };
-    const NONE: Smart = Smart { node: false, python: false };
+impl SmartRuntimes {
+    const NODE: SmartRuntimes = SmartRuntimes { node: true, python: false };
+    const PYTHON: SmartRuntimes = SmartRuntimes { node: false, python: true };
+    const NONE: SmartRuntimes = SmartRuntimes { node: false, python: false };
 
-    /// As a shim is told. Said even where both are off, over what our own environment may say.
+    /// Returns the variables for shims. They are also set when both runtimes are off, to override
+    /// the launcher's own.
     pub fn variables(self) -> [(&'static str, &'static str); 3] {
         let switch = |on| if on { "1" } else { "0" };
         [
@@ -67,13 +68,13 @@ impl Smart {
 }
 
 impl AgentSpec {
-    /// An agent of which nothing is known but its name, which is its command.
+    /// Returns a row with only a name, which is also the command.
     pub fn unknown(name: &str) -> Self {
         AgentSpec {
             name: name.to_owned(),
             command: vec![name.to_owned()],
             image: None,
-            smart: Smart::NONE,
+            smart: SmartRuntimes::NONE,
             local_python: None,
             state: Vec::new(),
             private: Vec::new(),
@@ -93,7 +94,7 @@ mod tests {
     use std::path::Component;
 
     #[test]
-    fn the_table_is_sound() {
+    fn rows_are_valid() {
         let agents = known_agents();
         let names: Vec<_> = agents.iter().map(|agent| agent.name.as_str()).collect();
         assert!(names.is_sorted(), "{names:?}");
@@ -108,9 +109,9 @@ mod tests {
                 "{}",
                 agent.name
             );
-            let ours = |name: &str| name.starts_with(env::PREFIX);
-            assert!(!agent.variables.iter().any(|name| ours(name) || name.contains('*')));
-            assert!(!agent.set.iter().any(|(name, _)| ours(name)));
+            let is_reserved = |name: &str| name.starts_with(env::PREFIX);
+            assert!(!agent.variables.iter().any(|name| is_reserved(name) || name.contains('*')));
+            assert!(!agent.set.iter().any(|(name, _)| is_reserved(name)));
             if let Some(acp) = &agent.acp {
                 assert!(acp.command.iter().all(|word| !word.is_empty()), "{}", agent.name);
                 assert!(!acp.command.is_empty() && acp.initialize.as_secs() >= 60);
@@ -123,15 +124,15 @@ mod tests {
         let smart =
             |name: &str| known_agents().into_iter().find(|it| it.name == name).unwrap().smart;
         for name in ["letta", "codex", "crush", "opencode"] {
-            assert_eq!(smart(name), Smart::NODE, "{name}");
+            assert_eq!(smart(name), SmartRuntimes::NODE, "{name}");
         }
         for name in ["aider", "openhands"] {
-            assert_eq!(smart(name), Smart::PYTHON, "{name}");
+            assert_eq!(smart(name), SmartRuntimes::PYTHON, "{name}");
         }
     }
 
     #[test]
-    fn the_page_has_every_profile() {
+    fn the_spec_lists_every_profile() {
         const PAGE: &str = include_str!("../../../spec/agents.md");
         let (mut rows, mut silent) = (Vec::new(), Vec::new());
         for agent in known_agents() {
@@ -151,7 +152,7 @@ mod tests {
                 acp.initialize.as_secs(),
                 yes(acp.kill_on_eof),
             ));
-            assert_eq!((acp.stream, acp.set), (Stream::Delta, vec![]), "{}", agent.name);
+            assert_eq!((acp.stream, acp.set), (ChunkMode::Delta, vec![]), "{}", agent.name);
         }
         assert!(PAGE.contains(&(rows.join("\n") + "\n\n")), "{rows:#?}");
         assert_eq!(silent, ["aider", "crush", "letta"]);

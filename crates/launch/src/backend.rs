@@ -1,4 +1,4 @@
-//! How the sidecars of a session run.
+//! Backends of a session's sidecars.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -11,33 +11,33 @@ use aifo_sidecar::{
 };
 use aifo_types::{Kind, Subnet};
 
-use crate::confine::Confine;
+use crate::confine::ConfinementMode;
 use crate::error::LaunchError;
 
-/// How sidecars run.
+/// Where sidecars run.
 #[derive(Clone, Debug, Default)]
 pub enum SidecarBackend {
-    /// As child processes of this machine.
+    /// In child processes of this machine.
     #[default]
     Local,
-    /// As containers.
+    /// In containers.
     Containers(Box<Containers>),
 }
 
-/// What runners are reached by (`spec/runner.md#stream-transport`).
+/// How runners are connected (`spec/runner.md#stream-transport`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunnerTransport {
-    /// What the machine allows for: descriptors, where the runner shares our kernel.
+    /// Descriptors if the runner shares the host's kernel, else stdin and stdout.
     #[default]
     Auto,
-    /// A unix socket, with descriptors.
+    /// A unix socket that passes descriptors.
     Socket,
-    /// The runner's stdin and stdout, and everything in frames.
+    /// The runner's stdin and stdout; all streams travel in frames.
     Stdio,
 }
 
 impl RunnerTransport {
-    /// For containers of an engine.
+    /// Selects the transport for containers of an engine.
     fn containers(self, engine: &Engine) -> Transport {
         match self {
             RunnerTransport::Auto if engine.facts().shares_host_kernel() => Transport::Descriptors,
@@ -46,7 +46,7 @@ impl RunnerTransport {
         }
     }
 
-    /// For processes of this machine.
+    /// Selects the transport for local processes.
     pub(crate) fn local(self) -> Transport {
         match self {
             RunnerTransport::Auto | RunnerTransport::Socket => Transport::Descriptors,
@@ -56,7 +56,7 @@ impl RunnerTransport {
 }
 
 impl SidecarBackend {
-    /// `local`, or the engine's name.
+    /// Returns `local`, or the engine's name.
     pub fn name(&self) -> &'static str {
         match self {
             SidecarBackend::Local => "local",
@@ -64,8 +64,8 @@ impl SidecarBackend {
         }
     }
 
-    /// What holds tools to their place, and what does not, in one line.
-    pub fn summary(&self, confinement: Confine) -> String {
+    /// Describes in one line what confines tools and what does not.
+    pub fn summary(&self, confinement: ConfinementMode) -> String {
         match self {
             SidecarBackend::Local => confinement.summary().to_owned(),
             SidecarBackend::Containers(containers) => format!(
@@ -78,28 +78,28 @@ impl SidecarBackend {
     }
 }
 
-/// What the containers of a session are to be.
+/// Settings of a session's containers.
 #[derive(Clone, Debug)]
 pub struct Containers {
     /// The engine that runs them.
     pub engine: Engine,
-    /// Which image a kind is made from.
+    /// The image of each kind.
     pub images: Images,
-    /// What they are connected to.
+    /// Their network.
     pub net: Net,
-    /// Ports that the host can be reached at, as the engine's `--publish` has them.
+    /// Published ports, as for the engine's `--publish`.
     pub publish: Vec<String>,
-    /// What podman takes networks from, where its settings say something of their own.
+    /// Address pools of podman's networks, if its configuration sets them.
     pub pools: Option<Vec<Subnet>>,
-    /// What each of them may use.
+    /// Limits of each container.
     pub limits: aifo_engine::ContainerLimits,
-    /// What else of the user's they get to see.
+    /// Files and sockets of the user that they may access.
     pub admitted: Vec<Admitted>,
 }
 
 impl Containers {
-    /// Containers of an engine's, with nothing but the defaults: three quarters of the machine's
-    /// memory and 4096 processes for each.
+    /// Returns the defaults: three quarters of the machine's memory and 4096 processes for each
+    /// container.
     pub fn of(engine: Engine) -> Self {
         let memory = engine.facts().memory / 4 * 3;
         Containers {
@@ -117,18 +117,18 @@ impl Containers {
         }
     }
 
-    /// Whether the caller is root in containers: it is root here, or the engine's namespace is the
-    /// caller's.
+    /// Whether the caller's id in containers is root: the caller is root, or a rootless docker maps
+    /// it to root.
     pub(crate) fn runs_as_root(&self) -> bool {
         let namespaced = self.engine.facts().rootless && self.engine.flavor() == Flavor::Docker;
         namespaced || nix::unistd::getuid().is_root()
     }
 
-    /// The backend of a session whose folder and places are these.
+    /// Returns the backend of a session.
     pub(crate) fn backend(
         &self,
         session: &str,
-        folder: &Path,
+        session_dir: &Path,
         runner: (&Path, RunnerTransport),
         (workspace, caches): (&Path, Caches),
         tmp: &Path,
@@ -136,10 +136,10 @@ impl Containers {
     ) -> ContainerBackend {
         ContainerBackend::new(ContainerConfig {
             engine: self.engine.clone(),
-            labels: Labels::of_session(session, folder),
+            labels: Labels::of_session(session, session_dir),
             runner_program: runner.0.to_owned(),
             transport: runner.1.containers(&self.engine),
-            sockets: folder.join("back"),
+            sockets: session_dir.join("back"),
             workspace: workspace.to_owned(),
             tmp: tmp.to_owned(),
             images: self.images.clone(),
@@ -154,14 +154,14 @@ impl Containers {
     }
 }
 
-/// More than a build needs, and less than takes a machine down.
+/// More than a build needs, and few enough to keep the machine usable.
 const DEFAULT_PIDS: u32 = 4096;
 
-/// What brings up the sidecars of a session, and what they are told that is not there yet.
+/// Checks the workspace, creates mount points and returns the backend.
 pub(crate) fn container_backend(
     containers: &Containers,
     session: &str,
-    folder: &Path,
+    session_dir: &Path,
     runner: (&Path, RunnerTransport),
     (workspace, caches): (&Path, Caches),
     tmp: &Path,
@@ -170,11 +170,11 @@ pub(crate) fn container_backend(
     check_workspace(workspace)?;
     make_mount_point(tmp, workspace)?;
     make_mount_point(tmp, tmp)?;
-    Ok(containers.backend(session, folder, runner, (workspace, caches), tmp, agent))
+    Ok(containers.backend(session, session_dir, runner, (workspace, caches), tmp, agent))
 }
 
-/// Containers have the workspace at its own path, so that absolute paths mean the same there. Errors:
-/// that would hide the system of the image.
+/// Containers mount the workspace at its own path, so that absolute paths stay valid. Errors: the
+/// mount would hide system directories of the image.
 pub(crate) fn check_workspace(workspace: &Path) -> Result<(), LaunchError> {
     let systems = [
         "/",
@@ -203,22 +203,22 @@ pub(crate) fn check_workspace(workspace: &Path) -> Result<(), LaunchError> {
     Ok(())
 }
 
-/// A place below `/tmp` is mounted into what the containers have there: the engine would make the
-/// folder for it as root.
+/// Creates the mount point of a path below `/tmp` in the directory that containers mount as `/tmp`;
+/// otherwise the engine would create it as root.
 fn make_mount_point(tmp: &Path, place: &Path) -> Result<(), LaunchError> {
     let Ok(rest) = place.strip_prefix("/tmp") else { return Ok(()) };
     let path = tmp.join(rest);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
-    made.map_err(|source| LaunchError::Folder { path, source })
+    made.map_err(|source| LaunchError::Directory { path, source })
 }
 
-/// A backend of either kind, and what has to be cleaned when all is over.
-pub(crate) struct Chosen {
+/// The selected backend, and the containers to remove at the end.
+pub(crate) struct SelectedBackend {
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) containers: Option<ContainerBackend>,
 }
 
-/// The images that these kinds are made from, which the engine does not have.
+/// Returns those images of the kinds that the engine does not have.
 pub async fn missing_images(containers: &Containers, kinds: &[Kind]) -> Vec<String> {
     let mut missing = Vec::new();
     for kind in kinds {

@@ -1,4 +1,4 @@
-//! Caches that sidecars keep between sessions, on engines and on this machine.
+//! Persistent caches of sidecars, in engines and on this machine.
 
 use std::fs;
 use std::io;
@@ -9,51 +9,51 @@ use aifo_engine::{Engine, EngineError, Flavor};
 use aifo_sidecar::{CacheOwner, cache_volume_owner, local_caches};
 use aifo_types::Kind;
 
-use crate::folder::remove_tree;
 use crate::project::recorded_root;
+use crate::session_dir::remove_tree;
 use crate::trusted::TrustedPrograms;
 
-/// A cache that is there.
+/// An existing cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
     /// The kind whose tools fill it.
     pub kind: Kind,
-    /// The sessions that fill it.
+    /// The sessions that share it.
     pub owner: CacheOwner,
-    /// What it is.
-    pub place: CachePlace,
+    /// Where it is.
+    pub location: CacheLocation,
 }
 
-/// What a cache is.
+/// Location of a cache.
 #[derive(Clone, Debug)]
-pub enum CachePlace {
-    /// A volume of an engine's.
+pub enum CacheLocation {
+    /// A volume of an engine.
     Volume {
-        /// Whose it is.
+        /// The engine.
         engine: Engine,
         /// Its name.
         name: String,
     },
-    /// A folder of this machine, for sidecars without containers.
-    Folder(PathBuf),
+    /// A directory of this machine, for local sidecars.
+    Directory(PathBuf),
 }
 
-/// Why a cache could not be removed.
+/// Reasons for which a cache could not be removed.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// Containers have it mounted.
     #[error("it is in use by {}\nhint: end that session first", .0.join(", "))]
     InUse(Vec<String>),
-    /// The engine did not do it.
+    /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The system did not.
+    /// The system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
 }
 
-/// The caches of these kinds that are there: on the engines, and on this machine. Errors: of engines
-/// that could not tell, beside what the others told.
+/// Lists the caches of these kinds, on the engines and on this machine, together with the errors of
+/// engines that failed.
 pub async fn caches(engines: &[Engine], kinds: &[Kind]) -> (Vec<Cache>, Vec<EngineError>) {
     let mut found = Vec::new();
     let mut errors = Vec::new();
@@ -68,8 +68,8 @@ pub async fn caches(engines: &[Engine], kinds: &[Kind]) -> (Vec<Cache>, Vec<Engi
         for kind in kinds {
             found.extend(volumes.iter().filter_map(|name| {
                 let owner = cache_volume_owner(kind, name)?;
-                let place = CachePlace::Volume { engine: engine.clone(), name: name.clone() };
-                Some(Cache { kind: kind.clone(), owner, place })
+                let location = CacheLocation::Volume { engine: engine.clone(), name: name.clone() };
+                Some(Cache { kind: kind.clone(), owner, location })
             }));
         }
     }
@@ -78,22 +78,22 @@ pub async fn caches(engines: &[Engine], kinds: &[Kind]) -> (Vec<Cache>, Vec<Engi
         found.extend(local.into_iter().filter(|cache| cache.path.is_dir()).map(|cache| Cache {
             kind: kind.clone(),
             owner: cache.owner,
-            place: CachePlace::Folder(cache.path),
+            location: CacheLocation::Directory(cache.path),
         }));
     }
     (found, errors)
 }
 
 impl Cache {
-    /// Whose it is: an engine's, or `local`.
+    /// Returns `local`, or the engine's name.
     pub fn backend(&self) -> &'static str {
-        match &self.place {
-            CachePlace::Volume { engine, .. } => engine.flavor().program(),
-            CachePlace::Folder(_) => "local",
+        match &self.location {
+            CacheLocation::Volume { engine, .. } => engine.flavor().program(),
+            CacheLocation::Directory(_) => "local",
         }
     }
 
-    /// The root of the project that fills it; `None` if it is the user's, or no session on this machine
+    /// Returns the project's root; `None` if the cache is the user's, or no session on this machine
     /// has recorded the project.
     pub fn project(&self) -> Option<PathBuf> {
         match &self.owner {
@@ -102,22 +102,22 @@ impl Cache {
         }
     }
 
-    /// Its name, or where it is.
+    /// Returns its name or path.
     pub fn name(&self) -> String {
-        match &self.place {
-            CachePlace::Volume { name, .. } => name.clone(),
-            CachePlace::Folder(folder) => folder.display().to_string(),
+        match &self.location {
+            CacheLocation::Volume { name, .. } => name.clone(),
+            CacheLocation::Directory(directory) => directory.display().to_string(),
         }
     }
 
-    /// Removes it with all that is in it. Errors: a container uses it, or it cannot be removed.
+    /// Removes it. Errors: a container uses it, or it cannot be removed.
     pub async fn remove(&self) -> Result<(), CacheError> {
-        let (engine, name) = match &self.place {
-            CachePlace::Volume { engine, name } => (engine, name),
-            CachePlace::Folder(folder) => {
-                remove_tree(folder)?;
-                if let (CacheOwner::Project(_), Some(project)) = (&self.owner, folder.parent()) {
-                    // It stays if another cache is in it.
+        let (engine, name) = match &self.location {
+            CacheLocation::Volume { engine, name } => (engine, name),
+            CacheLocation::Directory(directory) => {
+                remove_tree(directory)?;
+                if let (CacheOwner::Project(_), Some(project)) = (&self.owner, directory.parent()) {
+                    // Fails if it contains another cache.
                     let _ = fs::remove_dir(project);
                 }
                 return Ok(());
@@ -130,41 +130,41 @@ impl Cache {
         Ok(engine.remove_volume(name).await?)
     }
 
-    /// How large it is, in the words of whoever counted. It may take seconds. `None` if nobody could.
+    /// Returns its size, formatted by docker or du; `None` if it is unknown. May take seconds.
     pub async fn size(&self) -> Option<String> {
-        let folder = match &self.place {
-            CachePlace::Volume { engine, name } if engine.flavor() == Flavor::Docker => {
+        let directory = match &self.location {
+            CacheLocation::Volume { engine, name } if engine.flavor() == Flavor::Docker => {
                 return docker_size(engine, name).await;
             }
-            CachePlace::Volume { engine, name } => {
+            CacheLocation::Volume { engine, name } => {
                 let format = ["volume", "inspect", "--format", "{{.Mountpoint}}", name];
-                let told = engine.output(&engine.command().args(format)).await.ok()?;
-                PathBuf::from(String::from_utf8(told).ok()?.trim_end())
+                let output = engine.output(&engine.command().args(format)).await.ok()?;
+                PathBuf::from(String::from_utf8(output).ok()?.trim_end())
             }
-            CachePlace::Folder(folder) => folder.clone(),
+            CacheLocation::Directory(directory) => directory.clone(),
         };
         let du = TrustedPrograms::here().program("du").ok()?;
         let mut du = tokio::process::Command::new(du);
-        du.args(["-sh"]).arg(folder).stdin(Stdio::null()).kill_on_drop(true);
-        let told = String::from_utf8(du.output().await.ok()?.stdout).ok()?;
-        told.split_whitespace().next().map(str::to_owned)
+        du.args(["-sh"]).arg(directory).stdin(Stdio::null()).kill_on_drop(true);
+        let output = String::from_utf8(du.output().await.ok()?.stdout).ok()?;
+        output.split_whitespace().next().map(str::to_owned)
     }
 }
 
-/// The containers that have a volume mounted, running or not.
+/// Lists the containers that mount a volume, running or not.
 async fn users(engine: &Engine, volume: &str) -> Result<Vec<String>, EngineError> {
     let filter = format!("volume={volume}");
     let list = ["ps", "--all", "--filter", &filter, "--format", "{{.Names}}"];
-    let told = engine.output(&engine.command().args(list)).await?;
-    Ok(String::from_utf8_lossy(&told).lines().map(str::to_owned).collect())
+    let output = engine.output(&engine.command().args(list)).await?;
+    Ok(String::from_utf8_lossy(&output).lines().map(str::to_owned).collect())
 }
 
-/// Docker's volumes belong to its daemon, which alone can count.
+/// Docker's volumes belong to its daemon; no other program can read them.
 async fn docker_size(engine: &Engine, volume: &str) -> Option<String> {
     let format = "{{range .Volumes}}{{.Name}}\t{{.Size}}\n{{end}}";
     let command = engine.command().args(["system", "df", "--verbose", "--format", format]);
-    let told = engine.output(&command).await.ok()?;
-    let told = String::from_utf8(told).ok()?;
-    let mut lines = told.lines().filter_map(|line| line.split_once('\t'));
+    let output = engine.output(&command).await.ok()?;
+    let output = String::from_utf8(output).ok()?;
+    let mut lines = output.lines().filter_map(|line| line.split_once('\t'));
     lines.find(|(name, _)| *name == volume).map(|(_, size)| size.to_owned())
 }

@@ -11,26 +11,26 @@ use aifo_proxy::CallLog;
 
 use crate::call_stats::CallCounter;
 
-/// Logs of this many sessions are kept, the newest ones.
-const KEPT: usize = 20;
+/// Number of logs that are kept; older ones are removed.
+const MAX_LOGS: usize = 20;
 
-/// How long the log of a session is kept.
+/// How long a session's log is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CallLogs {
-    /// With those of the latest sessions.
+pub enum CallLogRetention {
+    /// Together with those of the latest sessions.
     #[default]
-    Kept,
-    /// As long as the session: it lies in its folder.
-    WithSession,
+    Recent,
+    /// Until the session ends: in its directory.
+    SessionOnly,
 }
 
-/// Where logs lie: `$XDG_STATE_HOME/aifo/log`, else `~/.local/state/aifo/log`. `None` without a
-/// home, as some services have none.
+/// Returns `$XDG_STATE_HOME/aifo/log`, else `~/.local/state/aifo/log`. `None` without a home, as in
+/// some services.
 pub fn log_directory() -> Option<PathBuf> {
     state_directory().map(|state| state.join("log"))
 }
 
-/// Where what outlives sessions lies: `$XDG_STATE_HOME/aifo`, else `~/.local/state/aifo`.
+/// Returns the directory of persistent state: `$XDG_STATE_HOME/aifo`, else `~/.local/state/aifo`.
 pub fn state_directory() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let state = absolute("XDG_STATE_HOME")
@@ -38,17 +38,16 @@ pub fn state_directory() -> Option<PathBuf> {
     Some(state.join("aifo"))
 }
 
-/// Opens the log of a session: in the log directory, where it outlives the session, or else in the
-/// session's own folder. Returns its path and what writes to it,
-/// and counts.
+/// Opens the log in the log directory, where it outlives the session, or else in the session
+/// directory. Returns its path and the writer, which also counts calls.
 pub(crate) fn open(
     id: &str,
-    folder: &Path,
-    logs: CallLogs,
+    session_dir: &Path,
+    logs: CallLogRetention,
     call_counter: Arc<CallCounter>,
 ) -> io::Result<(PathBuf, CallLog)> {
     let name = format!("{id}.jsonl");
-    let kept = log_directory().filter(|_| logs == CallLogs::Kept).filter(|directory| {
+    let kept = log_directory().filter(|_| logs == CallLogRetention::Recent).filter(|directory| {
         DirBuilder::new().recursive(true).mode(0o700).create(directory).is_ok()
     });
     if let Some(directory) = &kept {
@@ -57,17 +56,18 @@ pub(crate) fn open(
     let (path, file) = match kept.map(|directory| directory.join(&name)) {
         Some(path) => match create(&path) {
             Ok(file) => (path, file),
-            // A home that is read-only, or full.
-            Err(_) => create(&folder.join(&name)).map(|file| (folder.join(&name), file))?,
+            // The home is read-only or full.
+            Err(_) => {
+                create(&session_dir.join(&name)).map(|file| (session_dir.join(&name), file))?
+            }
         },
-        None => create(&folder.join(&name)).map(|file| (folder.join(&name), file))?,
+        None => create(&session_dir.join(&name)).map(|file| (session_dir.join(&name), file))?,
     };
     let log = CallLog::new(move |record| {
         call_counter.add(record);
         let Ok(mut line) = serde_json::to_vec(record) else { return };
         line.push(b'\n');
-        // One write per line, so that a reader never sees half of one. That the disk is full is no
-        // reason to fail a call.
+        // One write per line, so readers see whole lines. A full disk does not fail the call.
         let _ = (&file).write_all(&line);
     });
     Ok((path, log))
@@ -85,9 +85,9 @@ fn remove_old(directory: &Path) {
     };
     let mut logs: Vec<_> = logs.map(|entry| (modified(&entry), entry.path())).collect();
     logs.sort();
-    let surplus = (logs.len() + 1).saturating_sub(KEPT);
+    let surplus = (logs.len() + 1).saturating_sub(MAX_LOGS);
     for (_, path) in logs.into_iter().take(surplus) {
-        // Somebody else may be tidying up too.
+        // Another session may remove logs at the same time.
         let _ = fs::remove_file(path);
     }
 }

@@ -1,57 +1,57 @@
-//! What the tools of a session came to.
+//! Statistics of a session's calls.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aifo_proxy::{CallEnding, CallRecord};
 
-/// Counts over a session's calls.
+/// Totals of a session's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallStats {
-    /// All of them.
+    /// All calls.
     pub calls: u64,
-    /// Those that were refused, or ended otherwise than with 0.
+    /// Calls that were refused, or did not exit with 0.
     pub failed: u64,
-    /// How long the tools ran, one after the other.
-    pub in_tools: Duration,
+    /// Sum of the tools' wall times.
+    pub tool_time: Duration,
 }
 
 /// Counts calls as they end.
 #[derive(Debug, Default)]
-pub(crate) struct CallCounter(Mutex<Kept>);
+pub(crate) struct CallCounter(Mutex<CounterState>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CounterState {
     stats: CallStats,
-    /// Calls before that do not count, in milliseconds since 1970.
+    /// Earlier calls do not count; in milliseconds since 1970.
     from: u64,
 }
 
 impl CallCounter {
-    /// Counts what is asked for from now on: what came before was no agent's.
-    pub(crate) fn begin(&self) {
+    /// Restarts the count, which excludes calls before the agent's start.
+    pub(crate) fn reset(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let from = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        *self.kept() = Kept { stats: CallStats::default(), from };
+        *self.lock() = CounterState { stats: CallStats::default(), from };
     }
 
     pub(crate) fn add(&self, call: &CallRecord) {
-        let mut kept = self.kept();
-        if call.time < kept.from {
+        let mut state = self.lock();
+        if call.time < state.from {
             return;
         }
         let went_well = call.ending == CallEnding::Exited && call.exit_code == 0;
-        let stats = &mut kept.stats;
+        let stats = &mut state.stats;
         stats.calls = stats.calls.saturating_add(1);
         stats.failed = stats.failed.saturating_add(u64::from(!went_well));
-        stats.in_tools = stats.in_tools.saturating_add(Duration::from_millis(call.wall_ms));
+        stats.tool_time = stats.tool_time.saturating_add(Duration::from_millis(call.wall_ms));
     }
 
-    pub(crate) fn now(&self) -> CallStats {
-        self.kept().stats
+    pub(crate) fn snapshot(&self) -> CallStats {
+        self.lock().stats
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, CounterState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the shims are found where the agent is, before it is started (`spec/agents.md#self-check`).
+//! Checks before the agent starts that its shells find the shims (`spec/agents.md#self-check`).
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -11,27 +11,27 @@ use aifo_policy::{Policy, kinds};
 use aifo_sidecar::Startup;
 use aifo_types::{Kind, ToolName, exit};
 
-use crate::agent::{Agent, Place};
+use crate::agent::{Agent, AgentEnvironment};
 use crate::session::Session;
 
-/// Something that would go past the sidecars, or nowhere.
+/// A problem: calls would bypass the sidecars, or fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// A shell finds something else under a tool's name.
+    /// A shell finds another file under a tool's name.
     Bypass {
-        /// How the shell was called.
+        /// The shell's command line.
         shell: &'static str,
         /// The tool.
         tool: String,
-        /// What it finds; `None` if nothing.
+        /// The path found, if any.
         found: Option<String>,
     },
-    /// A call was not answered by its sidecar.
-    Unanswered {
+    /// The sidecar did not run the tool.
+    ToolFailed {
         /// The tool.
         tool: String,
-        /// What it said.
-        said: String,
+        /// The last line of its stderr, or the error.
+        message: String,
     },
 }
 
@@ -45,15 +45,15 @@ impl fmt::Display for Finding {
             Finding::Bypass { shell, tool, found: None } => {
                 write!(f, "'{shell}' does not find {tool}: it has another PATH than the agent")
             }
-            Finding::Unanswered { tool, said } => {
-                write!(f, "'{tool} --version' is not answered by its sidecar: {said}")
+            Finding::ToolFailed { tool, message } => {
+                write!(f, "'{tool} --version' is not answered by its sidecar: {message}")
             }
         }
     }
 }
 
-/// The tool that a session is tried with: one of its first sidecar's. None if no sidecar is there at
-/// the start, for none is to be started for that.
+/// Selects a tool of the first sidecar for a trial call. `None` if sidecars start on demand, as the
+/// check starts none.
 pub(crate) fn probe(policy: &Policy, offered: &[Kind], startup: Startup) -> Option<ToolName> {
     let known = offered.iter().filter(|_| startup == Startup::AtOnce).filter_map(|kind| {
         let spec = kinds().iter().find(|spec| spec.name == kind.as_str())?;
@@ -64,25 +64,25 @@ pub(crate) fn probe(policy: &Policy, offered: &[Kind], startup: Startup) -> Opti
     known.into_iter().next()
 }
 
-/// What every session has a link for, whatever its sidecars.
+/// Every session has a link of this name.
 const ANY_TOOL: &str = "cargo";
 
-/// How long a shell or a tool may take to answer.
-const TIME: Duration = Duration::from_secs(20);
+/// Time limit of a shell or tool.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Agent {
-    /// Looks whether shells in the agent's place find the shims, and whether a tool answers. It takes a
-    /// moment, and is for before the agent is run. Errors: the place cannot be entered at all.
+    /// Checks that shells in the agent's environment find the shims, and that a tool runs. May take
+    /// a moment. Errors: no command can be started there.
     pub async fn check(&self, session: &Session) -> io::Result<Vec<Finding>> {
-        let place = self.enter(session)?;
+        let environment = self.prepare(session)?;
         let probe = session.probe().map(ToolName::as_str);
         let tool = probe.unwrap_or(ANY_TOOL);
         let (plain, login, answered) = tokio::join!(
-            shell_finds(&place, "sh -c", tool),
-            shell_finds(&place, "bash -lc", tool),
+            check_shell(&environment, "sh -c", tool),
+            check_shell(&environment, "bash -lc", tool),
             async {
                 match probe {
-                    Some(tool) => answers(&place, tool).await,
+                    Some(tool) => check_tool(&environment, tool).await,
                     None => None,
                 }
             },
@@ -91,45 +91,49 @@ impl Agent {
     }
 }
 
-async fn shell_finds(place: &Place, shell: &'static str, tool: &str) -> Option<Finding> {
+async fn check_shell(
+    environment: &AgentEnvironment,
+    shell: &'static str,
+    tool: &str,
+) -> Option<Finding> {
     let (program, flag) = shell.split_once(' ')?;
-    let output = run(place, program, &[flag, &format!("command -v {tool}")]).await.ok()?;
+    let output = run(environment, program, &[flag, &format!("command -v {tool}")]).await.ok()?;
     let there = output.status.code();
     if there == Some(exit::NOT_FOUND.into()) || there == Some(exit::NOTHING_RAN.into()) {
-        // No such shell, so nobody is misled by it; or no way in, which the tool tells.
+        // There is no such shell; or the call failed, which the trial call reports.
         return None;
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    // A profile may greet.
+    // The last line: a profile may print a greeting.
     let found = text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned);
-    let expected = place.shims().join(tool);
-    let is_ours = found.as_deref().is_some_and(|found| Path::new(found) == expected);
-    (!is_ours).then(|| Finding::Bypass { shell, tool: tool.to_owned(), found })
+    let expected = environment.shims().join(tool);
+    let is_shim = found.as_deref().is_some_and(|found| Path::new(found) == expected);
+    (!is_shim).then(|| Finding::Bypass { shell, tool: tool.to_owned(), found })
 }
 
-async fn answers(place: &Place, tool: &str) -> Option<Finding> {
-    let unanswered = |said: String| Finding::Unanswered { tool: tool.to_owned(), said };
-    let output = match run(place, tool, &["--version"]).await {
+async fn check_tool(environment: &AgentEnvironment, tool: &str) -> Option<Finding> {
+    let failure = |message: String| Finding::ToolFailed { tool: tool.to_owned(), message };
+    let output = match run(environment, tool, &["--version"]).await {
         Ok(output) => output,
-        Err(error) => return Some(unanswered(error.to_string())),
+        Err(error) => return Some(failure(error.to_string())),
     };
     let code = output.status.code().and_then(|code| u8::try_from(code).ok());
-    let ours = [exit::NOTHING_RAN, exit::TIMED_OUT, exit::UNKNOWN, exit::NOT_EXECUTABLE];
-    let ran = code.is_some_and(|code| !ours.contains(&code) && code != exit::NOT_FOUND);
-    // What the tool itself makes of the question is its own affair.
+    let proxy_codes = [exit::NOTHING_RAN, exit::TIMED_OUT, exit::UNKNOWN, exit::NOT_EXECUTABLE];
+    let ran = code.is_some_and(|code| !proxy_codes.contains(&code) && code != exit::NOT_FOUND);
+    // The tool's own exit code does not matter.
     (!ran).then(|| {
-        let said = String::from_utf8_lossy(&output.stderr);
-        unanswered(said.lines().last().unwrap_or("it said nothing").to_owned())
+        let message = String::from_utf8_lossy(&output.stderr);
+        failure(message.lines().last().unwrap_or("no output").to_owned())
     })
 }
 
-/// Runs a command in the agent's place to its end, and hears all it says.
-async fn run(place: &Place, program: &str, args: &[&str]) -> io::Result<Output> {
-    let mut command = place.command(OsStr::new(program));
+/// Runs a command in the agent's environment and collects its output.
+async fn run(environment: &AgentEnvironment, program: &str, args: &[&str]) -> io::Result<Output> {
+    let mut command = environment.command(OsStr::new(program));
     command.args(args).stdin(Stdio::null()).kill_on_drop(true);
-    let in_time = tokio::time::timeout(TIME, command.output()).await;
+    let in_time = tokio::time::timeout(TIMEOUT, command.output()).await;
     in_time.unwrap_or_else(|_| {
-        let what = format!("no answer within {} s", TIME.as_secs());
+        let what = format!("no answer within {} s", TIMEOUT.as_secs());
         Err(io::Error::new(io::ErrorKind::TimedOut, what))
     })
 }
@@ -139,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_of_what_is_there() {
+    fn probes_a_tool_of_the_first_started_sidecar() {
         let policy = Policy::builtin();
         let kinds = |names: &[&str]| -> Vec<Kind> {
             names.iter().map(|name| Kind::parse(name).unwrap()).collect()

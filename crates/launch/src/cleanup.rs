@@ -1,7 +1,7 @@
-//! What is left of sessions that were killed, and removing it.
+//! Finds and removes what killed sessions left.
 //!
-//! A session lives as long as somebody holds its folder. Everything else of it names that folder, or
-//! is held alike, so nothing of a session that runs, or is just starting, is ever taken for left.
+//! A session exists as long as its directory is locked. Its other parts name that directory or are
+//! locked themselves, so nothing of a running or starting session counts as left over.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,245 +15,247 @@ use aifo_engine::{Engine, EngineError};
 use aifo_types::Endpoint;
 use nix::unistd::getuid;
 
-use crate::folder::{
-    Abandoned, TMP_SUFFIX, is_held, is_own, remove_tree, runtime_directory, session_of,
-};
 use crate::own_directories::session_parents;
-use crate::running::{SessionInfo, session_folders};
+use crate::running::{SessionInfo, session_directories};
+use crate::session_dir::{
+    AbandonedDir, TMP_SUFFIX, is_locked, is_own, remove_tree, runtime_directory, session_of,
+};
 
-/// What is left of one session. As long as this lives nobody else removes it.
+/// What one session left. Locked: no other process removes it meanwhile.
 #[derive(Debug)]
-pub struct Remains {
+pub struct Leftovers {
     /// The session's id.
     pub session: String,
-    /// In the order in which they can be removed.
-    pub parts: Vec<Part>,
-    _taken: Vec<Abandoned>,
+    /// In the order of removal.
+    pub items: Vec<Leftover>,
+    _locks: Vec<AbandonedDir>,
 }
 
-/// One thing that is left.
+/// One thing that a session left.
 #[derive(Clone, Debug)]
-pub enum Part {
+pub enum Leftover {
     /// A container, running or not.
     Container {
-        /// Whose it is.
+        /// Its engine.
         engine: Engine,
         /// Its name.
         name: String,
     },
     /// A network.
     Network {
-        /// Whose it is.
+        /// Its engine.
         engine: Engine,
         /// Its name.
         name: String,
     },
-    /// A socket outside of the session's folder, at which nobody listens any more.
+    /// A socket outside of the session directory, without a listener.
     Socket {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
-        /// The folder that was made for it; removed if nothing else is in it.
-        folder: Option<PathBuf>,
+        /// The directory that the session created for it; removed if it is empty.
+        directory: Option<PathBuf>,
     },
-    /// A folder of the session's.
-    Folder(PathBuf),
+    /// A directory of the session.
+    Directory(PathBuf),
 }
 
-/// Why something could not be removed.
+/// Reasons for which something could not be removed.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveError {
-    /// The engine did not do it.
+    /// The engine could not remove a container.
     #[error("{error}\nhint: try it with: {} rm --force {name}", engine.flavor())]
     Container {
-        /// Whose it is.
+        /// Its engine.
         engine: Box<Engine>,
         /// Its name.
         name: String,
-        /// What the engine said.
+        /// The engine's error.
         error: EngineError,
     },
-    /// The engine did not do it.
+    /// The engine could not remove a network.
     #[error("{error}\nhint: see what is still on it with: {} network inspect {name}", engine.flavor())]
     Network {
-        /// Whose it is.
+        /// Its engine.
         engine: Box<Engine>,
         /// Its name.
         name: String,
-        /// What the engine said.
+        /// The engine's error.
         error: EngineError,
     },
-    /// The system did not.
+    /// A file or directory could not be removed.
     #[error("{source}\nhint: remove it as root, or see who has it open: {}", path.display())]
     File {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// What was found, and who could not be asked.
+/// Result of a search.
 #[derive(Debug, Default)]
-pub struct Survey {
-    /// Of each session that is dead.
-    pub remains: Vec<Remains>,
-    /// Engines that did not answer in full.
-    pub silent: Vec<EngineError>,
+pub struct CleanupReport {
+    /// One entry per killed session.
+    pub leftovers: Vec<Leftovers>,
+    /// Engines whose lists are incomplete.
+    pub errors: Vec<EngineError>,
 }
 
-/// Looks for what is left of this user's sessions whose ids begin so: in the places for folders, and
-/// on these engines.
-pub async fn survey(engines: &[Engine], id: &str) -> Survey {
-    let mut survey = Survey::default();
-    let mut found: BTreeMap<String, Remains> = BTreeMap::new();
+/// Searches the session directories and these engines for what killed sessions of this user left.
+/// `id` is a prefix of their ids.
+pub async fn find_leftovers(engines: &[Engine], id: &str) -> CleanupReport {
+    let mut report = CleanupReport::default();
+    let mut found: BTreeMap<String, Leftovers> = BTreeMap::new();
     for engine in engines {
-        if let Err(error) = on_engine(engine, &mut found).await {
-            survey.silent.push(error);
+        if let Err(error) = scan_engine(engine, &mut found).await {
+            report.errors.push(error);
         }
     }
     for place in session_parents() {
-        for folder in session_folders(&place) {
-            in_folder(&folder, &mut found);
+        for directory in session_directories(&place) {
+            scan_directory(&directory, &mut found);
         }
     }
-    survey.remains = found.into_values().filter(|it| it.session.starts_with(id)).collect();
-    survey
+    report.leftovers = found.into_values().filter(|it| it.session.starts_with(id)).collect();
+    report
 }
 
-/// The sessions of this user that were killed, as their folders tell. It costs one look at the
-/// runtime folder.
+/// Lists the killed sessions of this user. Reads the runtime directory only.
 pub fn killed_sessions() -> Vec<String> {
-    let folders = session_folders(&runtime_directory()).filter(|path| is_own(path));
-    let dead = folders.filter(|path| !is_held(path)).filter_map(|path| {
+    let directories = session_directories(&runtime_directory()).filter(|path| is_own(path));
+    let dead = directories.filter(|path| !is_locked(path)).filter_map(|path| {
         let name = path.file_name()?.to_str()?;
-        // A temporary directory may outlive its session in good order, if a tool has locked it up.
+        // A temporary directory alone may remain of a session that ended normally, if a tool
+        // removed its permissions.
         Some(session_of(name)?.to_owned()).filter(|_| !name.ends_with(TMP_SUFFIX))
     });
     dead.collect()
 }
 
-async fn on_engine(
+async fn scan_engine(
     engine: &Engine,
-    found: &mut BTreeMap<String, Remains>,
+    found: &mut BTreeMap<String, Leftovers>,
 ) -> Result<(), EngineError> {
     for container in engine.containers(None).await? {
-        if !is_held(&container.directory) {
-            let part = Part::Container { engine: engine.clone(), name: container.name };
-            Remains::of(found, &container.session).parts.push(part);
+        if !is_locked(&container.directory) {
+            let item = Leftover::Container { engine: engine.clone(), name: container.name };
+            Leftovers::entry(found, &container.session).items.push(item);
         }
     }
     for network in engine.networks(None).await? {
-        if !is_held(&network.directory) {
-            let part = Part::Network { engine: engine.clone(), name: network.name };
-            Remains::of(found, &network.session).parts.push(part);
+        if !is_locked(&network.directory) {
+            let item = Leftover::Network { engine: engine.clone(), name: network.name };
+            Leftovers::entry(found, &network.session).items.push(item);
         }
     }
     Ok(())
 }
 
-fn in_folder(folder: &Path, found: &mut BTreeMap<String, Remains>) {
-    let Some(session) = folder.file_name().and_then(|name| session_of(name.to_str()?)) else {
+fn scan_directory(directory: &Path, found: &mut BTreeMap<String, Leftovers>) {
+    let Some(session) = directory.file_name().and_then(|name| session_of(name.to_str()?)) else {
         return;
     };
-    if !is_own(folder) {
+    if !is_own(directory) {
         return;
     }
-    let Some(taken) = Abandoned::take(folder) else { return };
-    let remains = Remains::of(found, session);
-    remains.hold(taken, folder);
-    let Some(card) = SessionInfo::read(folder) else { return };
-    if let Some(path) = abandoned_socket(&card, folder) {
-        // Before the folder, which tells of it.
-        let at = remains.parts.len().saturating_sub(1);
-        remains.parts.insert(at, Part::Socket { path, folder: card.socket_folder });
+    let Some(lock) = AbandonedDir::lock(directory) else { return };
+    let leftovers = Leftovers::entry(found, session);
+    leftovers.add_directory(lock, directory);
+    let Some(record) = SessionInfo::read(directory) else { return };
+    if let Some(path) = abandoned_socket(&record, directory) {
+        // Before the directory, whose record names it.
+        let at = leftovers.items.len().saturating_sub(1);
+        leftovers.items.insert(at, Leftover::Socket { path, directory: record.socket_directory });
     }
-    // Where a temporary directory lies depends on the environment of that time.
-    if card
+    // Its parent depended on the session's environment.
+    if record
         .tmp
         .parent()
         .is_some_and(|parent| !session_parents().iter().any(|place| place == parent))
-        && is_own(&card.tmp)
-        && let Some(taken) = Abandoned::take(&card.tmp)
+        && is_own(&record.tmp)
+        && let Some(lock) = AbandonedDir::lock(&record.tmp)
     {
-        remains.hold(taken, &card.tmp);
+        leftovers.add_directory(lock, &record.tmp);
     }
 }
 
-impl Remains {
-    fn of<'a>(found: &'a mut BTreeMap<String, Remains>, session: &str) -> &'a mut Self {
-        found.entry(session.to_owned()).or_insert_with(|| Remains {
+impl Leftovers {
+    fn entry<'a>(found: &'a mut BTreeMap<String, Leftovers>, session: &str) -> &'a mut Self {
+        found.entry(session.to_owned()).or_insert_with(|| Leftovers {
             session: session.to_owned(),
-            parts: Vec::new(),
-            _taken: Vec::new(),
+            items: Vec::new(),
+            _locks: Vec::new(),
         })
     }
 
-    fn hold(&mut self, taken: Abandoned, folder: &Path) {
-        self._taken.push(taken);
-        self.parts.push(Part::Folder(folder.to_owned()));
+    fn add_directory(&mut self, lock: AbandonedDir, directory: &Path) {
+        self._locks.push(lock);
+        self.items.push(Leftover::Directory(directory.to_owned()));
     }
 }
 
-/// A socket that the session made where it was told to, and that nobody serves any more.
-fn abandoned_socket(card: &SessionInfo, folder: &Path) -> Option<PathBuf> {
-    let Ok(Endpoint::Unix(path)) = card.url.parse() else { return None };
+/// Returns the session's socket outside of its directory, if it has no listener.
+fn abandoned_socket(record: &SessionInfo, directory: &Path) -> Option<PathBuf> {
+    let Ok(Endpoint::Unix(path)) = record.url.parse() else { return None };
     let found = path.symlink_metadata().ok()?;
     let is_ours = found.file_type().is_socket() && found.uid() == getuid().as_raw();
     let is_dead =
         || UnixStream::connect(&path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
-    (!path.starts_with(folder) && is_ours && is_dead()).then_some(path)
+    (!path.starts_with(directory) && is_ours && is_dead()).then_some(path)
 }
 
-impl Part {
-    /// What it is, in a word.
+impl Leftover {
+    /// Returns the kind of thing, in one word.
     pub fn what(&self) -> &'static str {
         match self {
-            Part::Container { .. } => "container",
-            Part::Network { .. } => "network",
-            Part::Socket { .. } => "socket",
-            Part::Folder(_) => "folder",
+            Leftover::Container { .. } => "container",
+            Leftover::Network { .. } => "network",
+            Leftover::Socket { .. } => "socket",
+            Leftover::Directory(_) => "folder",
         }
     }
 
-    /// Its name, or where it is.
+    /// Returns its name or path.
     pub fn name(&self) -> String {
         match self {
-            Part::Container { name, .. } | Part::Network { name, .. } => name.clone(),
-            Part::Socket { path, .. } | Part::Folder(path) => path.display().to_string(),
+            Leftover::Container { name, .. } | Leftover::Network { name, .. } => name.clone(),
+            Leftover::Socket { path, .. } | Leftover::Directory(path) => path.display().to_string(),
         }
     }
 
-    /// The engine that has it, if one has.
+    /// Returns the engine of a container or network.
     pub fn engine(&self) -> Option<&Engine> {
         match self {
-            Part::Container { engine, .. } | Part::Network { engine, .. } => Some(engine),
-            Part::Socket { .. } | Part::Folder(_) => None,
+            Leftover::Container { engine, .. } | Leftover::Network { engine, .. } => Some(engine),
+            Leftover::Socket { .. } | Leftover::Directory(_) => None,
         }
     }
 
-    /// Removes it. That it is gone already is no failure.
+    /// Removes it. Succeeds if it is gone already.
     pub async fn remove(&self) -> Result<(), RemoveError> {
         match self {
-            Part::Container { engine, name } => {
+            Leftover::Container { engine, name } => {
                 let removed = engine.remove_containers(std::slice::from_ref(name)).await;
                 removed.map_err(|error| {
                     let (engine, name) = (Box::new(engine.clone()), name.clone());
                     RemoveError::Container { engine, name, error }
                 })
             }
-            Part::Network { engine, name } => engine.remove_network(name).await.map_err(|error| {
-                let (engine, name) = (Box::new(engine.clone()), name.clone());
-                RemoveError::Network { engine, name, error }
-            }),
-            Part::Socket { path, folder } => {
+            Leftover::Network { engine, name } => {
+                engine.remove_network(name).await.map_err(|error| {
+                    let (engine, name) = (Box::new(engine.clone()), name.clone());
+                    RemoveError::Network { engine, name, error }
+                })
+            }
+            Leftover::Socket { path, directory } => {
                 unless_gone(path, fs::remove_file(path))?;
-                if let Some(folder) = folder {
-                    // Something else of the user's may lie there by now.
-                    let _ = fs::remove_dir(folder);
+                if let Some(directory) = directory {
+                    // Fails if it contains anything else.
+                    let _ = fs::remove_dir(directory);
                 }
                 Ok(())
             }
-            Part::Folder(path) => unless_gone(path, remove_tree(path)),
+            Leftover::Directory(path) => unless_gone(path, remove_tree(path)),
         }
     }
 }
@@ -265,7 +267,7 @@ fn unless_gone(path: &Path, removed: io::Result<()>) -> Result<(), RemoveError> 
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for Leftover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.what(), self.name())?;
         match self.engine() {

@@ -1,4 +1,4 @@
-//! What a session is to be.
+//! Configuration of a session.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,74 +8,74 @@ use aifo_proxy::Limits;
 use aifo_sidecar::{Reporter, Startup};
 use aifo_types::Endpoint;
 
+use crate::agent_container::AgentContainerConfig;
 use crate::attachments::Attachments;
 use crate::backend::{RunnerTransport, SidecarBackend};
-use crate::call_log::CallLogs;
-use crate::confine::Confine;
-use crate::place::AgentPlace;
+use crate::call_log::CallLogRetention;
+use crate::confine::ConfinementMode;
 use crate::project::CacheScope;
 use crate::shim_binary::ShimBinary;
 use crate::toolchain::Toolchain;
 
-/// What a session is to be.
+/// Configuration of a session.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
     /// The project's root.
     pub workspace: PathBuf,
-    /// The shim, which is the sidecars' runner too.
+    /// The shim, which is also the sidecars' runner.
     pub shim: ShimBinary,
-    /// Which sidecars to offer; with none, every tool is refused.
+    /// The sidecars; without any, every tool is refused.
     pub toolchains: Vec<Toolchain>,
-    /// How they run.
+    /// Where they run.
     pub backend: SidecarBackend,
-    /// Which of them run in containers that the user runs already, whatever the others do.
+    /// Kinds that run in the user's own containers instead.
     pub attached: Option<Attachments>,
-    /// What their runners are reached by.
+    /// How their runners are connected.
     pub runner_transport: RunnerTransport,
-    /// Which sessions their caches are shared with.
+    /// The sessions that share their caches.
     pub caches: CacheScope,
-    /// When they are started, and stopped.
+    /// When they start and stop.
     pub startup: Startup,
-    /// Who is told how they come and go.
+    /// Receives the events of sidecars.
     pub reporter: Reporter,
-    /// Where the proxy listens, or `None` for a unix socket in the session's own folder.
+    /// Where the proxy listens; `None` for a unix socket in the session directory.
     pub listen: Option<Endpoint>,
-    /// Which tools run, and where.
+    /// Which tools may run, and in which kinds.
     pub policy: Policy,
-    /// Which of a caller's variables a tool gets.
+    /// Which of a caller's variables pass to a tool.
     pub forwarding: Forwarding,
-    /// Which notifications may be run on the host.
+    /// Which notifications may run on the host.
     pub notify: NotifyRules,
-    /// Whether tools are held to their place.
-    pub confinement: Confine,
-    /// The agent's own python, for what a smart shim runs locally; else the usual places.
+    /// Whether local tools are confined.
+    pub confinement: ConfinementMode,
+    /// The agent's own python, for local decisions of shims; `None` for the usual paths.
     pub local_python: Option<PathBuf>,
-    /// How long a tool may run, or `None` for as long as it likes.
+    /// Time limit of a tool; `None` for no limit.
     pub max_runtime: Option<Duration>,
-    /// What clients may send, and how many tools may run at once.
+    /// Limits of requests, and of running tools.
     pub limits: Limits,
-    /// Whether shims and proxy tell their decisions.
+    /// Whether shims and proxy log their decisions.
     pub verbosity: Verbosity,
     /// How long the log of calls is kept.
-    pub call_logs: CallLogs,
-    /// The container that the agent runs in. Without one it is a process of this machine.
-    pub agent: Option<AgentPlace>,
-    /// Which of our variables the agent gets in its container.
+    pub call_logs: CallLogRetention,
+    /// The agent's container; `None` for an agent on this machine.
+    pub agent: Option<AgentContainerConfig>,
+    /// Which of the launcher's variables pass to the agent in its container.
     pub agent_forwarding: Forwarding,
 }
 
-/// Whether the parties of a session tell what they decide.
+/// Whether shims and proxy log their decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verbosity {
-    /// Only what goes wrong.
+    /// Only failures.
     #[default]
     Quiet,
-    /// Every decision. Shims write theirs to stderr, so a buffered answer is set off by newlines.
+    /// Every decision. Shims log to stderr, so newlines surround a buffered answer.
     Verbose,
 }
 
 impl SessionConfig {
-    /// A session over a workspace, with nothing but the defaults: no sidecars, no time limit.
+    /// Returns the defaults: no sidecars, no time limit.
     pub fn new(workspace: impl Into<PathBuf>, shim: ShimBinary) -> Self {
         SessionConfig {
             workspace: workspace.into(),
@@ -91,12 +91,12 @@ impl SessionConfig {
             policy: Policy::builtin(),
             forwarding: Forwarding::builtin(),
             notify: NotifyRules::default(),
-            confinement: Confine::Auto,
+            confinement: ConfinementMode::Auto,
             local_python: None,
             max_runtime: None,
             limits: Limits::default(),
             verbosity: Verbosity::Quiet,
-            call_logs: CallLogs::Kept,
+            call_logs: CallLogRetention::Recent,
             agent: None,
             agent_forwarding: Forwarding::builtin(),
         }

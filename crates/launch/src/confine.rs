@@ -1,42 +1,42 @@
-//! Whether tools are held to their place, and what to tell the user about it.
+//! Confinement of local tools, and its summary for the user.
 
 use aifo_process::{Enforcement, enforcement};
 use aifo_sidecar::LocalConfinement;
 
 use crate::error::LaunchError;
 
-/// What a session asks for.
+/// The requested confinement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Confine {
-    /// As far as the kernel can; the summary says how far that is.
+pub enum ConfinementMode {
+    /// As far as the kernel supports it; the summary shows how far.
     #[default]
     Auto,
-    /// Or the session does not start.
+    /// Required: without it the session does not start.
     Required,
-    /// Not at all.
+    /// None.
     Off,
 }
 
-impl Confine {
+impl ConfinementMode {
     pub(crate) fn local(self) -> Result<LocalConfinement, LaunchError> {
         match (self, enforcement()) {
-            (Confine::Off, _) | (Confine::Auto, Enforcement::Nothing) => {
+            (ConfinementMode::Off, _) | (ConfinementMode::Auto, Enforcement::Nothing) => {
                 Ok(LocalConfinement::Unconfined)
             }
-            (Confine::Required, Enforcement::Nothing) => Err(LaunchError::NoConfinement),
+            (ConfinementMode::Required, Enforcement::Nothing) => Err(LaunchError::NoConfinement),
             _ => Ok(LocalConfinement::Confined),
         }
     }
 
-    /// What is enforced for local sidecars here, and what is not, in one line.
+    /// Describes in one line what is enforced for local sidecars on this machine.
     pub fn summary(self) -> &'static str {
         match (self, enforcement()) {
-            (Confine::Off, _) => {
+            (ConfinementMode::Off, _) => {
                 "tools are not confined, as asked: they can write whatever you can"
             }
             (_, Enforcement::Nothing) => {
-                "tools are not confined: this kernel has no Landlock that could, so they can write \
-                 whatever you can"
+                "tools are not confined: this kernel does not support it (Landlock), so they can \
+                 write whatever you can"
             }
             (_, Enforcement::Writes) => {
                 "tools write only to the workspace, the session's temporary directory and caches \

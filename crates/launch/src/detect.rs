@@ -1,4 +1,4 @@
-//! Which sidecars a project wants, by the files that lie in it.
+//! Detects the kinds of a project by its files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,8 +7,8 @@ use std::path::Path;
 use aifo_policy::kinds;
 use aifo_types::Kind;
 
-/// A sign that a project uses a kind: a file of this name, or one that ends so.
-const SIGNS: &[(&str, &str)] = &[
+/// File names, or suffixes that start with '.', and their kinds.
+const MARKERS: &[(&str, &str)] = &[
     ("Cargo.toml", "rust"),
     ("rust-toolchain.toml", "rust"),
     ("package.json", "node"),
@@ -32,48 +32,48 @@ const SIGNS: &[(&str, &str)] = &[
     (".cpp", "c-cpp"),
 ];
 
-/// Folders that hold other people's files.
-const PASSED_OVER: &[&str] = &["target", "node_modules", "build", "dist", "vendor", "venv"];
+/// Directories with generated or third-party files.
+const SKIPPED_DIRECTORIES: &[&str] = &["target", "node_modules", "build", "dist", "vendor", "venv"];
 
-/// Entries looked at, over all folders: a project shows its kinds long before that.
+/// Limit of entries over all directories.
 const MAX_ENTRIES: usize = 4096;
 
-/// The kinds a project wants, in the order of the table of kinds: by the files at its root and in
-/// the folders just below.
+/// Returns the kinds of the files at the root and in its subdirectories, in the order of the table
+/// of kinds.
 pub fn detect_kinds(workspace: &Path) -> Vec<Kind> {
     let mut found = BTreeSet::new();
     let mut left = MAX_ENTRIES;
-    let mut folders = vec![workspace.to_owned()];
-    look_into(workspace, &mut found, &mut left, |folder| folders.push(folder));
-    for folder in folders.iter().skip(1) {
-        look_into(folder, &mut found, &mut left, |_| ());
+    let mut directories = vec![workspace.to_owned()];
+    scan_directory(workspace, &mut found, &mut left, |directory| directories.push(directory));
+    for directory in directories.iter().skip(1) {
+        scan_directory(directory, &mut found, &mut left, |_| ());
     }
     kinds().iter().filter(|spec| found.contains(spec.name)).map(|spec| spec.kind()).collect()
 }
 
-fn look_into(
-    folder: &Path,
+fn scan_directory(
+    directory: &Path,
     found: &mut BTreeSet<&'static str>,
     left: &mut usize,
     mut below: impl FnMut(std::path::PathBuf),
 ) {
-    // A folder we may not read shows nothing.
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+    // Unreadable directories are skipped.
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let Some(rest) = left.checked_sub(1) else { return };
         *left = rest;
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            if !name.starts_with('.') && !PASSED_OVER.contains(&name) {
+            if !name.starts_with('.') && !SKIPPED_DIRECTORIES.contains(&name) {
                 below(entry.path());
             }
             continue;
         }
-        let told = SIGNS.iter().filter(|(sign, _)| {
-            name == *sign
-                || (sign.starts_with('.') && name.len() > sign.len() && name.ends_with(sign))
+        let matching = MARKERS.iter().filter(|(marker, _)| {
+            name == *marker
+                || (marker.starts_with('.') && name.len() > marker.len() && name.ends_with(marker))
         });
-        found.extend(told.map(|(_, kind)| kind));
+        found.extend(matching.map(|(_, kind)| kind));
     }
 }
 
@@ -82,9 +82,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_sign_names_a_kind() {
-        for (sign, kind) in SIGNS {
-            assert!(kinds().iter().any(|spec| spec.name == *kind), "{sign}: {kind}");
+    fn every_marker_names_a_kind() {
+        for (marker, kind) in MARKERS {
+            assert!(kinds().iter().any(|spec| spec.name == *kind), "{marker}: {kind}");
         }
     }
 

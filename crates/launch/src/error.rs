@@ -1,4 +1,4 @@
-//! Why a session does not come up.
+//! Errors of a session's start.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,73 +8,73 @@ use aifo_proxy::BindError;
 use aifo_sidecar::SidecarError;
 use aifo_types::Kind;
 
-use crate::ground::GroundError;
 use crate::shim_binary::ShimBinaryError;
 use crate::toolchain::Version;
+use crate::workspace_check::WorkspaceError;
 
-/// Why a session did not come up. Nothing of it is left.
+/// Reasons for which a session did not start. Nothing of it remains.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// There is no usable shim.
     #[error(transparent)]
     Shim(#[from] ShimBinaryError),
-    /// An agent must not be given this directory.
+    /// The agent must not write to a directory.
     #[error(transparent)]
-    Ground(#[from] GroundError),
-    /// Containers would not find their own system any more.
+    Workspace(#[from] WorkspaceError),
+    /// The mount of the workspace would hide a system directory.
     #[error(
         "'{}' cannot be the workspace of containers: they have their own system there\n\
-         hint: name the project's folder with --workspace",
+         hint: name the project's directory with --workspace",
         .0.display()
     )]
     SystemWorkspace(PathBuf),
-    /// A folder of the session could not be made.
-    #[error("cannot make the session's folder '{}': {source}", path.display())]
-    Folder {
-        /// Which one.
+    /// A directory of the session could not be created.
+    #[error("cannot create the session directory '{}': {source}", path.display())]
+    Directory {
+        /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// Nobody could connect.
+    /// The proxy cannot listen.
     #[error(transparent)]
     Listen(#[from] BindError),
-    /// A sidecar did not come up.
+    /// A sidecar did not start.
     #[error(transparent)]
     Sidecar(#[from] Arc<SidecarError>),
-    /// A version was asked for where there is none to choose from.
+    /// A version was requested of a backend that has only one.
     #[error(
         "the local backend runs the {kind} that is installed, it cannot give version {version}\n\
          hint: --backend docker brings up a sidecar of that version"
     )]
-    Version {
-        /// Of which kind.
+    PinnedVersion {
+        /// The kind.
         kind: Kind,
-        /// What was asked for.
+        /// The requested version.
         version: Version,
     },
-    /// Another agent works there.
+    /// Another agent has locked the workspace.
     #[error(
-        "an agent works in '{}' already: {by}\n\
+        "an agent works in '{}' already: {holder}\n\
          hint: let both in with --force-share, or give this one a worktree of its own",
         workspace.display()
     )]
-    Taken {
-        /// Where.
+    WorkspaceLocked {
+        /// The workspace.
         workspace: PathBuf,
-        /// Who.
-        by: String,
+        /// The agent and its session.
+        holder: String,
     },
     /// An agent in a container cannot reach the session.
     #[error("the agent cannot run in a container: {0}")]
-    AgentPlace(&'static str),
-    /// Confinement was required, and the kernel cannot do it.
+    AgentContainer(&'static str),
+    /// Confinement is required, but the kernel does not support it.
     #[error(
-        "tools cannot be confined: this kernel has no Landlock, or one that is too old\n\
-         hint: leave the requirement away, or use a backend with containers"
+        "tools cannot be confined: this kernel has no Landlock or too old a version\n\
+         hint: remove the requirement, or use a backend with containers"
     )]
     NoConfinement,
-    /// The system refused something every session needs.
+    /// A system call failed that every session needs.
     #[error("cannot start a session: {0}")]
     System(#[from] io::Error),
 }

@@ -1,8 +1,8 @@
 //! git on this machine, outside of every repository (`spec/trust.md#programs`).
 //!
 //! A repository's configuration can name commands that git runs: `core.fsmonitor`, hooks, aliases,
-//! pagers, filters, external diffs, `core.sshCommand`. An agent can write that configuration, and not
-//! each of these keys can be overridden. So git never gets to see a repository here.
+//! pagers, filters, external diffs, `core.sshCommand`. An agent can write that configuration, and
+//! not every key can be overridden. So the launcher's git never opens a repository.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,8 +12,8 @@ use tokio::process::Command;
 
 use crate::trusted::TrustedPrograms;
 
-/// git with only the user's and the system's configuration in force. `None` if no trusted program of
-/// that name is installed. Its stdin and stderr are `/dev/null`.
+/// Returns a git command that reads only the user's and the system's configuration; `None` if there
+/// is no trusted git. Its stdin and stderr are `/dev/null`.
 pub(crate) fn git(programs: &TrustedPrograms) -> Option<Command> {
     let mut git = Command::new(programs.program("git").ok()?);
     for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_repository(name)) {
@@ -24,8 +24,8 @@ pub(crate) fn git(programs: &TrustedPrograms) -> Option<Command> {
     Some(git)
 }
 
-/// Whether a variable may lead git to a repository, or to configuration of one: all of git's own but
-/// those that name the user's and the system's files.
+/// Whether a variable may point git to a repository or its configuration: every `GIT_` variable
+/// except those that name the user's and the system's files.
 fn is_of_repository(name: &OsStr) -> bool {
     let kept = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"];
     name.as_bytes().starts_with(b"GIT_") && kept.iter().all(|kept| name != *kept)
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// Runs git as usual, to make a repository.
+    /// Runs an ordinary git, to create a repository.
     fn prepare(directory: &Path, args: &[&str]) -> bool {
         let mut git = std::process::Command::new("git");
         let status = git.args(args).current_dir(directory).stdout(Stdio::null()).status();

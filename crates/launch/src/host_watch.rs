@@ -1,4 +1,4 @@
-//! A process that outlives the launcher and ends what that has started on this machine.
+//! A process that ends the launcher's local processes if the launcher is killed.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -13,9 +13,8 @@ use nix::unistd::Pid;
 
 use crate::shim_binary::ShimBinary;
 
-/// The watching process. When this is dropped it ends without doing anything; when this process dies
-/// before that, however it dies, the watching one ends every process that has the session's token in
-/// its environment.
+/// Handle of the watching process. When it is dropped, that process ends. If the launcher dies
+/// first, it ends every process that has the session's token in its environment.
 #[derive(Debug)]
 pub(crate) struct HostWatch {
     launcher: PipeWriter,
@@ -23,7 +22,7 @@ pub(crate) struct HostWatch {
 }
 
 impl HostWatch {
-    /// Starts to watch for a session.
+    /// Starts the process for a session.
     pub(crate) fn start(shim: &ShimBinary, token: &Token) -> io::Result<Self> {
         let (reader, mut launcher) = io::pipe()?;
         let null = File::options().read(true).write(true).open("/dev/null")?;
@@ -35,7 +34,7 @@ impl HostWatch {
             env: Vec::new(),
             cwd: Some(root.as_fd()),
             stdio: [Some(reader.as_fd()), Some(null.as_fd()), Some(null.as_fd())],
-            // Neither the keys of the terminal nor its end are for it.
+            // Independent of the terminal's keys and hang-up.
             group: Group::Session,
             limits: Vec::new(),
             umask: None,
@@ -52,7 +51,7 @@ impl HostWatch {
 
 impl Drop for HostWatch {
     fn drop(&mut self) {
-        // It may have been killed, in which case there is nothing to write to.
+        // Fails if the process was killed.
         let _ = self.launcher.write_all(b".");
         let _ = waitpid(self.pid, None);
     }

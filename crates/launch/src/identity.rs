@@ -1,11 +1,11 @@
-//! Who the user is, as programs in the agent's container are told.
+//! User, group and git identity in the agent's container.
 
 use nix::unistd::{getgid, getuid};
 
 use crate::git::git;
 use crate::trusted::TrustedPrograms;
 
-/// `/etc/passwd`: root, and whoever the caller is there. A caller who is root has the same home.
+/// Returns `/etc/passwd`: root, and the caller as `coder`. Root as the caller has the same home.
 pub(crate) fn passwd(home: &str, shell: &str, as_root: bool) -> String {
     let caller = if as_root { (0, 0) } else { (getuid().as_raw(), getgid().as_raw()) };
     let line = |name: &str, (uid, gid): (u32, u32), home: &str, shell: &str| {
@@ -13,7 +13,7 @@ pub(crate) fn passwd(home: &str, shell: &str, as_root: bool) -> String {
     };
     let nobody = line("nobody", (65534, 65534), "/nonexistent", "/usr/sbin/nologin");
     match caller.0 {
-        // The first line of an id is its name.
+        // The first line with an id gives its name.
         0 => {
             line("coder", (0, caller.1), home, shell) + &line("root", (0, 0), home, shell) + &nobody
         }
@@ -23,7 +23,7 @@ pub(crate) fn passwd(home: &str, shell: &str, as_root: bool) -> String {
     }
 }
 
-/// `/etc/group` to go with it.
+/// Returns the matching `/etc/group`.
 pub(crate) fn group(as_root: bool) -> String {
     let gid = if as_root { 0 } else { getgid().as_raw() };
     match gid {
@@ -32,8 +32,8 @@ pub(crate) fn group(as_root: bool) -> String {
     }
 }
 
-/// `/etc/gitconfig`: whom commits are by, as git on this machine has it for all repositories; empty if
-/// it has nothing, or is not there.
+/// Returns `/etc/gitconfig` with the identity of git's global configuration; empty if there is
+/// none.
 pub(crate) async fn gitconfig(programs: &TrustedPrograms) -> String {
     let setting = |key| git_setting(programs, key);
     let (name, email) = tokio::join!(setting("user.name"), setting("user.email"));
@@ -46,7 +46,7 @@ pub(crate) async fn gitconfig(programs: &TrustedPrograms) -> String {
 
 async fn git_setting(programs: &TrustedPrograms, key: &str) -> Option<String> {
     let mut git = git(programs)?;
-    // Not the project's: that is in its own file, which the agent sees.
+    // The project's own configuration is in the workspace.
     let output =
         git.args(["config", "--global", "--includes", "--get", key]).output().await.ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
@@ -54,7 +54,7 @@ async fn git_setting(programs: &TrustedPrograms, key: &str) -> Option<String> {
     (output.status.success() && !value.is_empty()).then(|| value.to_owned())
 }
 
-/// A value as git's own files have it.
+/// Quotes a value for a git configuration file.
 fn quoted(value: &str) -> String {
     let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("\"{escaped}\"")

@@ -1,11 +1,10 @@
-//! One session, from the first mkdir to the last rm. What other launchers embed.
+//! Sessions, from creating their directories to removing them; the crate that other launchers embed.
 //!
-//! In scope: the session's folders, its token, the sidecars, the proxy in front of them, the folder
-//! of shims, and running an agent in the middle of it all. Whatever fails on the way up takes down
-//! what was up already; whatever ends takes everything with it.
+//! In scope: session directories, token, sidecars, the proxy, the directory of shims, and running an
+//! agent. If the start fails, everything started so far is removed.
 //!
-//! Out of scope: flags, config files and what is printed (`aifo-coder`), and everything about a
-//! single tool call (`aifo-proxy`).
+//! Out of scope: flags, configuration files and output (`aifo-coder`), and single tool calls
+//! (`aifo-proxy`).
 //!
 //! ```no_run
 //! use aifo_launch::{Session, SessionConfig, ShimBinary};
@@ -24,16 +23,17 @@
 //! # }
 //! ```
 //!
-//! Two launchers in a few lines, which the suites run: `examples/embed.rs`, one tool call through a
-//! session on this machine, and `examples/agent.rs`, an agent in a container ([`AgentPlace`], [`Agent`])
-//! with its tools in another. What an agent of somebody else's needs is in [`Session::variables`] and
-//! [`Session::shims`]. A shim has to be built for it: `cargo xtask dist` makes a static one, which runs
-//! in any image.
+//! Two small launchers, which the suites run: `examples/embed.rs`, one tool call on this machine, and
+//! `examples/agent.rs`, an agent in a container ([`AgentContainerConfig`], [`Agent`]) with its tools in
+//! another. An agent that another program starts needs [`Session::variables`] and [`Session::shims`].
+//! `cargo xtask dist` builds a static shim, which runs in any image.
 //!
-//! Architecture invariant: a [`Session`] owns everything it made. Nothing of it is reachable by
-//! another path, and dropping it removes its folders and ends its sidecars.
+//! Architecture invariant: a [`Session`] owns everything it creates. Dropping it removes its directories
+//! and ends its sidecars.
 
 mod agent;
+mod agent_container;
+mod agent_endpoint;
 mod agents;
 mod attachments;
 mod backend;
@@ -45,31 +45,33 @@ mod cleanup;
 mod config;
 mod confine;
 mod detect;
-mod door;
 mod error;
-mod folder;
 mod git;
-mod ground;
 mod host_watch;
 mod identity;
-mod lock;
 mod own_directories;
-mod place;
 mod plan;
 mod project;
+mod proxy_task;
 mod registries;
 mod running;
-mod serving;
 mod session;
+mod session_dir;
 mod shim_binary;
 mod shims;
 mod start;
 mod toolchain;
 mod trusted;
 mod versions;
+mod workspace_check;
+mod workspace_lock;
 
-pub use agent::{Agent, AgentEnd, GIVEN_PREFIX, Here, Inside, Place, given_variables};
-pub use agents::{AcpProfile, AgentSpec, MissingFile, Smart, Stream, known_agents};
+pub use agent::{
+    AGENT_VARIABLE_PREFIX, Agent, AgentEnd, AgentEnvironment, ContainerEnvironment,
+    HostEnvironment, agent_variables,
+};
+pub use agent_container::AgentContainerConfig;
+pub use agents::{AcpProfile, AgentSpec, ChunkMode, MissingFileReply, SmartRuntimes, known_agents};
 pub use aifo_engine::{
     CgroupVersion, Choice, Container, Engine, EngineCommand, EngineError, Facts, Flavor,
     MissingProgram, Program, Programs,
@@ -81,26 +83,27 @@ pub use aifo_sidecar::{
 };
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend, missing_images};
-pub use cache::{Cache, CacheError, CachePlace, caches};
-pub use call_log::{CallLogs, log_directory, state_directory};
+pub use cache::{Cache, CacheError, CacheLocation, caches};
+pub use call_log::{CallLogRetention, log_directory, state_directory};
 pub use call_stats::CallStats;
 pub use check::Finding;
-pub use cleanup::{Part, Remains, RemoveError, Survey, killed_sessions, survey};
+pub use cleanup::{
+    CleanupReport, Leftover, Leftovers, RemoveError, find_leftovers, killed_sessions,
+};
 pub use config::{SessionConfig, Verbosity};
-pub use confine::Confine;
+pub use confine::ConfinementMode;
 pub use detect::detect_kinds;
 pub use error::LaunchError;
-pub use folder::runtime_directory;
-pub use ground::{CheckedWorkspace, GroundError};
-pub use lock::WorkspaceLock;
-pub use place::AgentPlace;
 pub use plan::plan;
 pub use project::{CacheScope, Project, recorded_root};
-pub use registries::{Admission, AdmissionError, Places};
+pub use registries::{Admission, AdmissionError, AdmissionSources};
 pub use running::{SessionInfo, running_sessions};
 pub use session::Session;
+pub use session_dir::runtime_directory;
 pub use shim_binary::{ShimBinary, ShimBinaryError};
 pub use shims::path_without_shims;
 pub use toolchain::{Toolchain, Version, VersionSource};
 pub use trusted::TrustedPrograms;
 pub use versions::project_version;
+pub use workspace_check::{CheckedWorkspace, WorkspaceError};
+pub use workspace_lock::WorkspaceLock;

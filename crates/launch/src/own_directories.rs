@@ -1,20 +1,20 @@
-//! The directories that aifo keeps things in, whatever the session.
+//! Directories of aifo that are independent of a session.
 
 use std::path::{Path, PathBuf};
 
 use crate::call_log::state_directory;
-use crate::folder::{runtime_directory, session_of, temporary_directory};
+use crate::session_dir::{runtime_directory, session_of, temporary_directory};
 
-/// A directory of aifo's own, and its name in an error message.
+/// A directory of aifo, and its name in error messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnDirectory {
-    pub(crate) what: &'static str,
-    /// A real path as far as it exists.
+    pub(crate) description: &'static str,
+    /// Resolved as far as it exists.
     pub(crate) path: PathBuf,
 }
 
-/// Configuration, state, data and caches of aifo. Nothing below them is a workspace, and no workspace
-/// lies around one of them.
+/// Returns the directories of configuration, state, data and caches. No workspace may lie in one or
+/// contain one.
 pub(crate) fn own_directories() -> Vec<OwnDirectory> {
     let below = |variable, home| base(variable, home).map(|base| base.join("aifo"));
     let directories = [
@@ -23,16 +23,17 @@ pub(crate) fn own_directories() -> Vec<OwnDirectory> {
         ("aifo's data directory", below("XDG_DATA_HOME", ".local/share")),
         ("aifo's cache directory", cache_directory()),
     ];
-    let named = directories.into_iter().filter_map(|(what, path)| Some((what, path?)));
-    named.map(|(what, path)| OwnDirectory { what, path: real_path(&path) }).collect()
+    let named =
+        directories.into_iter().filter_map(|(description, path)| Some((description, path?)));
+    named.map(|(description, path)| OwnDirectory { description, path: real_path(&path) }).collect()
 }
 
-/// The caches of local sidecars: `$XDG_CACHE_HOME/aifo`, else `~/.cache/aifo`.
+/// Returns the directory of local sidecars' caches: `$XDG_CACHE_HOME/aifo`, else `~/.cache/aifo`.
 pub(crate) fn cache_directory() -> Option<PathBuf> {
     base("XDG_CACHE_HOME", ".cache").map(|base| base.join("aifo"))
 }
 
-/// The directories in which sessions make theirs. They may be shared with other programs, as `/tmp`.
+/// Returns the parents of session directories. Other programs may use them too, such as `/tmp`.
 pub(crate) fn session_parents() -> Vec<PathBuf> {
     let parents = [runtime_directory(), std::env::temp_dir(), temporary_directory()];
     let mut parents = parents.map(|path| real_path(&path)).to_vec();
@@ -41,7 +42,7 @@ pub(crate) fn session_parents() -> Vec<PathBuf> {
     parents
 }
 
-/// Whether a real path is a session's directory or lies in one.
+/// Whether a real path is a session directory or lies in one.
 pub(crate) fn lies_in_session(path: &Path) -> bool {
     let parents = session_parents();
     path.ancestors().any(|directory| {
@@ -51,18 +52,18 @@ pub(crate) fn lies_in_session(path: &Path) -> bool {
     })
 }
 
-/// A path with its links resolved as far as it exists.
+/// Resolves the links of a path as far as it exists.
 pub(crate) fn real_path(path: &Path) -> PathBuf {
     let real = path.ancestors().find_map(|existing| {
         let rest = path.strip_prefix(existing).ok()?;
-        // Joining an empty rest would add a slash.
+        // Joining an empty path would add a slash.
         let real = existing.canonicalize().ok()?;
         Some(if rest.as_os_str().is_empty() { real } else { real.join(rest) })
     });
     real.unwrap_or_else(|| path.to_owned())
 }
 
-/// The user's home: `HOME`, if it is an absolute path.
+/// Returns `HOME`, if it is an absolute path.
 pub(crate) fn home() -> Option<PathBuf> {
     absolute("HOME")
 }

@@ -1,27 +1,27 @@
-//! The engine's commands of a session, without running them.
+//! Lists the engine's commands of a session without running them.
 
 use std::io;
 
 use aifo_engine::EngineCommand;
 use aifo_types::Kind;
 
+use crate::agent_container;
 use crate::backend::{SidecarBackend, check_workspace};
 use crate::config::SessionConfig;
 use crate::error::LaunchError;
-use crate::folder::{PREFIX, TMP_SUFFIX, runtime_directory, temporary_directory};
-use crate::ground::CheckedWorkspace;
-use crate::place;
+use crate::session_dir::{PREFIX, TMP_SUFFIX, runtime_directory, temporary_directory};
+use crate::workspace_check::CheckedWorkspace;
 
-/// The commands that a session of this configuration gives to its engine, in order; none if it needs no
-/// engine. Errors: the workspace is refused, or cannot be mounted.
+/// Returns the commands that a session of this configuration would run, in order; empty if it needs
+/// no engine. Errors: the workspace is refused, or cannot be mounted.
 pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
     let workspace = CheckedWorkspace::new(&config.workspace)?.path().to_owned();
     let id = "SESSION";
-    let folder = runtime_directory().join(format!("{PREFIX}{id}"));
+    let session_dir = runtime_directory().join(format!("{PREFIX}{id}"));
     let tmp = temporary_directory().join(format!("{PREFIX}{id}{TMP_SUFFIX}"));
     let runner = config.shim.path();
     let attached = config.attached.as_ref();
-    let commands = attached.map(|it| it.plan(id, &folder, runner, &workspace));
+    let commands = attached.map(|it| it.plan(id, &session_dir, runner, &workspace));
     let mut commands = commands.unwrap_or_default();
     let is_attached = |kind: &Kind| attached.is_some_and(|it| it.containers.contains_key(kind));
     let others: Vec<Kind> =
@@ -30,9 +30,11 @@ pub fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchError> {
     if !others.is_empty() || config.agent.is_some() {
         check_workspace(&workspace)?;
         let runner = (runner, config.runner_transport);
-        let agent = config.agent.as_ref().map(|agent| place::container(agent, &folder));
+        let agent =
+            config.agent.as_ref().map(|agent| agent_container::container(agent, &session_dir));
         let caches = config.caches.caches(&workspace);
-        let backend = containers.backend(id, &folder, runner, (&workspace, caches), &tmp, agent);
+        let backend =
+            containers.backend(id, &session_dir, runner, (&workspace, caches), &tmp, agent);
         let plan = backend.plan(&others);
         commands.extend(plan.map_err(|error| LaunchError::System(io::Error::other(error)))?);
     }

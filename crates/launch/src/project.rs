@@ -1,4 +1,4 @@
-//! The project that a workspace belongs to, which has caches of its own (`spec/containers.md#keys`).
+//! The project of a workspace, which has its own caches (`spec/containers.md#keys`).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -14,20 +14,20 @@ use sha2::{Digest, Sha256};
 
 use crate::call_log::state_directory;
 
-/// Which sessions the caches of a session are shared with.
+/// The sessions that share caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CacheScope {
-    /// All of the user's sessions of this scope: one of them can put code into another.
+    /// All sessions of the user with this scope: one can inject code into another.
     User,
-    /// Those of the same project.
+    /// Sessions of the same project.
     #[default]
     Project,
-    /// None: caches go with the session.
+    /// None: caches are removed with the session.
     None,
 }
 
 impl CacheScope {
-    /// The caches of a session over a workspace, a real path.
+    /// Returns the caches of a session over a workspace, a real path.
     pub(crate) fn caches(self, workspace: &Path) -> Caches {
         match self {
             CacheScope::Project => Project::of(workspace).caches(),
@@ -37,35 +37,35 @@ impl CacheScope {
     }
 }
 
-/// Records the project of a session's workspace, and the workspace: from then on their keys can be
-/// traced to their paths, and no program in them is trusted. A record that cannot be written is logged.
+/// Records the workspace and its project, so that keys lead to paths and no program in them is
+/// trusted. A failure is logged.
 pub(crate) fn record_session(workspace: &Path) {
     for project in [Project::of(workspace), Project { root: workspace.to_owned() }] {
         if let Err(error) = project.record() {
-            tracing::debug!("the project of key {} is not recorded: {error}", project.key());
+            tracing::debug!("cannot record the project of key {}: {error}", project.key());
         }
     }
 }
 
-/// A workspace, or the main repository of a workspace that is a linked worktree.
+/// A workspace, or the main repository of a linked worktree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Project {
     root: PathBuf,
 }
 
 impl Project {
-    /// The project of a workspace, a real path.
+    /// Returns the project of a workspace, a real path.
     pub fn of(workspace: &Path) -> Self {
         let root = main_repository(workspace).unwrap_or_else(|| workspace.to_owned());
         Project { root }
     }
 
-    /// Its root.
+    /// Returns its root.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The name of it in the names of its caches.
+    /// Returns its key in the names of caches.
     pub fn key(&self) -> ProjectKey {
         key_of(&self.root)
     }
@@ -74,7 +74,7 @@ impl Project {
         Caches::Of(CacheOwner::Project(self.key()))
     }
 
-    /// Writes down which project its key stands for, for [`recorded_root`]. Errors: of the system.
+    /// Records the root under its key, for [`recorded_root`]. Errors: of the system.
     pub(crate) fn record(&self) -> io::Result<()> {
         let Some(directory) = records() else { return Ok(()) };
         let key = self.key();
@@ -91,14 +91,14 @@ impl Project {
     }
 }
 
-/// The root of the project that a key stands for; `None` if no session has written it down here.
+/// Returns the root of the project with this key; `None` if no session has recorded it.
 pub fn recorded_root(key: &ProjectKey) -> Option<PathBuf> {
     let root = PathBuf::from(read_small(&records()?.join(key.as_str()))?);
-    // A record cannot lie: the path leads to the key.
+    // A forged record has no effect: the path determines the key.
     (key_of(&root) == *key).then_some(root)
 }
 
-/// The roots of all projects that have had a session here, and their linked worktrees.
+/// Returns the roots of all recorded projects, and recorded linked worktrees.
 pub(crate) fn recorded_roots() -> Vec<PathBuf> {
     let records = records().and_then(|records| fs::read_dir(records).ok()).into_iter().flatten();
     let keys = records.flatten().filter_map(|record| record.file_name().into_string().ok());
@@ -106,49 +106,50 @@ pub(crate) fn recorded_roots() -> Vec<PathBuf> {
     keys.filter_map(|key| recorded_root(&key)).collect()
 }
 
-/// Where the paths of projects are, by their keys. No tool can write there.
+/// Returns the directory of records, which no tool can write to.
 fn records() -> Option<PathBuf> {
     state_directory().map(|state| state.join("projects"))
 }
 
-/// The first 64 bits of a path's SHA-256. A repository may choose the name of its directory, so a hash
-/// that can be steered would lead it to the caches of another.
+/// Returns the first 64 bits of the path's SHA-256. A repository can choose its directory's name,
+/// so a weak hash would let it share another project's caches.
 fn key_of(root: &Path) -> ProjectKey {
     let digest = Sha256::digest(root.as_os_str().as_bytes());
     let digits: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     ProjectKey::parse(&digits).expect("eight bytes are 16 hexadecimal digits")
 }
 
-/// The root of the repository that a workspace is a linked worktree of.
+/// Returns the main repository of a linked worktree.
 ///
-/// The workspace says so in `.git`, which its tools can write, so its word alone counts for nothing: the
-/// repository has to name this very workspace, in a file that only what works there can write.
+/// Tools can write to the workspace's `.git`, so its claim is not trusted: the repository must name
+/// this workspace, in a file that only programs with access to the repository can write.
 fn main_repository(workspace: &Path) -> Option<PathBuf> {
-    let said = read_small(&workspace.join(".git"))?;
-    let said = said.as_bytes().strip_prefix(b"gitdir: ")?;
-    let entry = workspace.join(OsStr::from_bytes(line(said)?)).canonicalize().ok()?;
+    let link = read_small(&workspace.join(".git"))?;
+    let link = link.as_bytes().strip_prefix(b"gitdir: ")?;
+    let entry = workspace.join(OsStr::from_bytes(line(link)?)).canonicalize().ok()?;
     let worktrees = entry.parent().filter(|it| it.file_name() == Some(OsStr::new("worktrees")))?;
     let git = worktrees.parent().filter(|it| it.file_name() == Some(OsStr::new(".git")))?;
     let root = git.parent()?;
-    let back = read_small(&entry.join("gitdir"))?;
-    let back = entry.join(OsStr::from_bytes(line(back.as_bytes())?));
-    let named = back.parent().filter(|_| back.file_name() == Some(OsStr::new(".git")))?;
-    let holds = named.canonicalize().ok()? == workspace && is_ours(root) && is_ours(git);
-    holds.then(|| root.to_owned())
+    let backlink = read_small(&entry.join("gitdir"))?;
+    let backlink = entry.join(OsStr::from_bytes(line(backlink.as_bytes())?));
+    let named = backlink.parent().filter(|_| backlink.file_name() == Some(OsStr::new(".git")))?;
+    let is_linked =
+        named.canonicalize().ok()? == workspace && is_own_directory(root) && is_own_directory(git);
+    is_linked.then(|| root.to_owned())
 }
 
-/// The only line of a file, which may end without a line feed.
+/// Returns the only line of a file. The final line feed is optional.
 fn line(text: &[u8]) -> Option<&[u8]> {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     (!text.is_empty() && !text.contains(&b'\n')).then_some(text)
 }
 
-fn is_ours(path: &Path) -> bool {
+fn is_own_directory(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|it| it.is_dir() && it.uid() == getuid().as_raw())
 }
 
-/// Reads a small file of the user's own; `None` for anything else: a link, a pipe, a device, a file
-/// without an end. It never waits.
+/// Reads a small regular file of the user. `None` for anything else: links, FIFOs, devices, large
+/// files. Never blocks.
 fn read_small(path: &Path) -> Option<OsString> {
     let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
     let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
@@ -161,7 +162,7 @@ fn read_small(path: &Path) -> Option<OsString> {
     (text.len() as u64 <= MAX_BYTES).then(|| OsString::from_vec(text))
 }
 
-/// More than a path has.
+/// Longer than any path.
 const MAX_BYTES: u64 = 8 << 10;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What opens private registries to the tools of containers: files and a socket of the user's own,
-//! each let in by its name and by nothing else (`spec/containers.md#registries`).
+//! The user's files and socket that give tools in containers access to private registries, each
+//! admitted by name (`spec/containers.md#registries`).
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,61 +12,61 @@ use aifo_sidecar::Admitted;
 use aifo_types::Kind;
 use nix::unistd::getuid;
 
-/// Something of the user's that containers may get to see.
+/// A file or socket of the user that containers may access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// npm's own configuration, with its tokens.
+    /// npm's configuration, with tokens.
     Npmrc,
     /// pip's configuration.
     Pip,
     /// cargo's tokens.
     Cargo,
-    /// The certificates that a company's network is trusted by.
+    /// The certificates of a private CA.
     CaBundle,
-    /// The SSH agent: it signs for tools, and its keys stay where they are.
+    /// The SSH agent: it signs for tools; keys stay in the agent.
     SshAgent,
 }
 
-/// What a user's own places are told by: the environment, and what was configured.
-pub struct Places<'a> {
-    /// Looks a variable up.
+/// Sources of the paths: environment and configuration.
+pub struct AdmissionSources<'a> {
+    /// Returns a variable's value.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
-    /// The certificates, if they were named.
+    /// The configured certificates.
     pub ca_bundle: Option<&'a Path>,
 }
 
-/// Why something cannot be let in.
+/// Reasons for which something cannot be admitted.
 #[derive(Debug, thiserror::Error)]
 pub enum AdmissionError {
-    /// Nothing says where it is.
+    /// No variable or setting gives its path.
     #[error("{admission} is admitted, but {missing}")]
     Unnamed {
-        /// What was to be let in.
+        /// The admission.
         admission: Admission,
-        /// What is not set.
+        /// The missing variable or setting.
         missing: &'static str,
     },
-    /// It is in none of its places.
-    #[error("{admission} is admitted, but there is no {looked_at}")]
+    /// No file at any of its paths.
+    #[error("{admission} is admitted, but there is no {searched}")]
     Missing {
-        /// What was to be let in.
+        /// The admission.
         admission: Admission,
-        /// The places.
-        looked_at: String,
+        /// The paths.
+        searched: String,
     },
-    /// It is not what it should be, or not only the user's.
+    /// A file of the wrong type, or not only the user's.
     #[error("{admission} is admitted, but '{}' {fault}", path.display())]
-    Unfit {
-        /// What was to be let in.
+    Unsuitable {
+        /// The admission.
         admission: Admission,
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         fault: String,
     },
 }
 
-/// By which tools find their certificates. Most take them in place of the image's own.
+/// Variables that name certificates. With most of them, they replace the image's own.
 const CERTIFICATES: [&str; 7] = [
     "SSL_CERT_FILE",
     "REQUESTS_CA_BUNDLE",
@@ -78,7 +78,7 @@ const CERTIFICATES: [&str; 7] = [
 ];
 
 impl Admission {
-    /// All of them.
+    /// All admissions.
     pub const ALL: [Admission; 5] = [
         Admission::Npmrc,
         Admission::Pip,
@@ -87,7 +87,7 @@ impl Admission {
         Admission::SshAgent,
     ];
 
-    /// The word by which a user lets it in.
+    /// Returns its name in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Admission::Npmrc => "npmrc",
@@ -98,15 +98,15 @@ impl Admission {
         }
     }
 
-    /// What a word lets in.
+    /// Parses a name of the configuration.
     pub fn parse(word: &str) -> Option<Self> {
         Admission::ALL.into_iter().find(|admission| admission.as_str() == word)
     }
 
-    /// What containers get to see of it. Errors: it is not there, is not what its name says, or
-    /// somebody else could have put it there.
-    pub fn admitted(self, places: &Places<'_>) -> Result<Admitted, AdmissionError> {
-        let from = self.checked(self.found(places)?)?;
+    /// Returns the mount and variables for containers. Errors: missing, of the wrong type, or
+    /// writable by other users.
+    pub fn admitted(self, sources: &AdmissionSources<'_>) -> Result<Admitted, AdmissionError> {
+        let from = self.checked(self.found(sources)?)?;
         let to = self.inside();
         let variables = self.variables().iter();
         let variables = variables.map(|name| (OsString::from(name), Value::Plain(to.into())));
@@ -117,7 +117,7 @@ impl Admission {
         })
     }
 
-    /// The only kind that has a use for it.
+    /// Returns the only kind that uses it.
     fn kind(self) -> Option<Kind> {
         let name = match self {
             Admission::Npmrc => "node",
@@ -128,11 +128,11 @@ impl Admission {
         Kind::parse(name).ok()
     }
 
-    /// Where it stands in a container: where its tools look, if that folder is the tools' own anyway,
-    /// else where a variable leads them.
+    /// Returns its path in a container: the tools' default path if its directory is the tools' own,
+    /// else a path that a variable names.
     fn inside(self) -> &'static str {
         match self {
-            // Not everyone who reads it knows a variable for it.
+            // Some readers of it support no variable.
             Admission::Npmrc => "/home/coder/.npmrc",
             Admission::Cargo => "/home/coder/.cargo/credentials.toml",
             Admission::Pip => "/run/aifo-admitted/pip.conf",
@@ -150,22 +150,22 @@ impl Admission {
         }
     }
 
-    /// The first of its places where something is.
-    fn found(self, places: &Places<'_>) -> Result<PathBuf, AdmissionError> {
-        let candidates = self.candidates(places);
+    /// Returns the first path that exists.
+    fn found(self, sources: &AdmissionSources<'_>) -> Result<PathBuf, AdmissionError> {
+        let candidates = self.candidates(sources);
         if let Some(missing) = self.unnamed().filter(|_| candidates.is_empty()) {
             return Err(AdmissionError::Unnamed { admission: self, missing });
         }
         candidates.iter().find(|path| path.exists()).cloned().ok_or_else(|| {
             let names: Vec<_> = candidates.iter().map(|it| format!("'{}'", it.display())).collect();
-            AdmissionError::Missing { admission: self, looked_at: names.join(" and no ") }
+            AdmissionError::Missing { admission: self, searched: names.join(" and no ") }
         })
     }
 
-    /// Where the tools themselves would look, in their order.
-    fn candidates(self, places: &Places<'_>) -> Vec<PathBuf> {
+    /// Returns the paths where the tools themselves look, in their order.
+    fn candidates(self, sources: &AdmissionSources<'_>) -> Vec<PathBuf> {
         let named = |name: &str| {
-            let value = (places.variable)(name).map(PathBuf::from);
+            let value = (sources.variable)(name).map(PathBuf::from);
             value.filter(|path| path.is_absolute())
         };
         let home = |rest: &str| Some(named("HOME")?.join(rest));
@@ -188,46 +188,48 @@ impl Admission {
                 base.map(|base| names.map(|name| base.join(name)).to_vec()).unwrap_or_default()
             }
             Admission::CaBundle => {
-                one(places.ca_bundle.map(Path::to_owned).or_else(|| named("SSL_CERT_FILE")))
+                one(sources.ca_bundle.map(Path::to_owned).or_else(|| named("SSL_CERT_FILE")))
             }
             Admission::SshAgent => one(named("SSH_AUTH_SOCK")),
         }
     }
 
-    /// What is missing where nothing says in which place it is.
+    /// Returns what is missing if there are no paths.
     fn unnamed(self) -> Option<&'static str> {
         Some(match self {
             Admission::Npmrc | Admission::Pip | Admission::Cargo => "HOME is not set",
-            Admission::CaBundle => "neither ca_bundle nor SSL_CERT_FILE says where it is",
+            Admission::CaBundle => "neither ca_bundle nor SSL_CERT_FILE gives its path",
             Admission::SshAgent => "SSH_AUTH_SOCK is not set: no agent runs",
         })
     }
 
-    /// The file itself, links resolved, if it is fit to be seen.
+    /// Returns the real path, if type, owner and mode are right.
     fn checked(self, path: PathBuf) -> Result<PathBuf, AdmissionError> {
-        let unfit = |path: &Path, fault: &str| AdmissionError::Unfit {
+        let unsuitable = |path: &Path, fault: &str| AdmissionError::Unsuitable {
             admission: self,
             path: path.to_owned(),
             fault: fault.to_owned(),
         };
-        let failed = |error: io::Error| unfit(&path, &format!("cannot be read: {error}"));
+        let failed = |error: io::Error| unsuitable(&path, &format!("cannot be read: {error}"));
         let real = path.canonicalize().map_err(failed)?;
         let about = real.metadata().map_err(failed)?;
         let (fits, kind) = match self {
-            Admission::SshAgent => (about.file_type().is_socket(), "is no socket"),
-            _ => (about.is_file(), "is no file"),
+            Admission::SshAgent => (about.file_type().is_socket(), "is not a socket"),
+            _ => (about.is_file(), "is not a file"),
         };
-        // Certificates are nobody's secret, and the machine's own are root's.
+        // Certificates are public, and the system's belong to root.
         let owners: &[u32] = match self {
             Admission::CaBundle => &[getuid().as_raw(), 0],
             _ => &[getuid().as_raw()],
         };
         match () {
-            () if !fits => Err(unfit(&real, kind)),
-            () if !owners.contains(&about.uid()) => Err(unfit(&real, "belongs to somebody else")),
-            // Whoever may connect to an agent is its folder's to say.
+            () if !fits => Err(unsuitable(&real, kind)),
+            () if !owners.contains(&about.uid()) => {
+                Err(unsuitable(&real, "belongs to another user"))
+            }
+            // For a socket, the mode of its directory decides.
             () if about.is_file() && about.mode() & 0o002 != 0 => {
-                Err(unfit(&real, "can be written by everybody"))
+                Err(unsuitable(&real, "can be written by every user"))
             }
             () => Ok(real),
         }
@@ -240,9 +242,11 @@ impl fmt::Display for Admission {
     }
 }
 
-impl fmt::Debug for Places<'_> {
+impl fmt::Debug for AdmissionSources<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Places").field("ca_bundle", &self.ca_bundle).finish_non_exhaustive()
+        f.debug_struct("AdmissionSources")
+            .field("ca_bundle", &self.ca_bundle)
+            .finish_non_exhaustive()
     }
 }
 
@@ -255,7 +259,7 @@ mod tests {
 
     use super::*;
 
-    /// A home of its own, with the variables that are said to be set.
+    /// A temporary home, and the variables of a test.
     struct Home {
         path: PathBuf,
         variables: HashMap<&'static str, PathBuf>,
@@ -263,8 +267,8 @@ mod tests {
 
     impl Home {
         fn new(name: &str) -> Self {
-            let folder = format!("aifo-registries-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(folder).join("home");
+            let directory = format!("aifo-registries-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(directory).join("home");
             fs::create_dir_all(&path).unwrap();
             let path = path.canonicalize().unwrap();
             Home { variables: HashMap::from([("HOME", path.clone())]), path }
@@ -280,11 +284,11 @@ mod tests {
 
         fn admitted(&self, admission: Admission) -> Result<Admitted, String> {
             let variable = |name: &str| self.variables.get(name).map(OsString::from);
-            let places = Places { variable: &variable, ca_bundle: None };
-            admission.admitted(&places).map_err(|error| error.to_string())
+            let sources = AdmissionSources { variable: &variable, ca_bundle: None };
+            admission.admitted(&sources).map_err(|error| error.to_string())
         }
 
-        /// What is mounted.
+        /// Returns the mounted path.
         fn source(&self, admission: Admission) -> Result<PathBuf, String> {
             match self.admitted(admission)?.mount {
                 Some(Mount::Bind { from, read_only: true, .. }) => Ok(from),
@@ -308,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_looked_for_where_its_tools_would() {
+    fn files_are_searched_where_their_tools_search() {
         let mut home = Home::new("places");
         let rows = [
             (Admission::Npmrc, ".npmrc", "NPM_CONFIG_USERCONFIG"),
@@ -339,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_kind_that_has_a_use_for_it_gets_it() {
+    fn only_the_kind_that_uses_it_gets_it() {
         let home = Home::new("kinds");
         for name in [".npmrc", ".config/pip/pip.conf", ".cargo/credentials.toml"] {
             home.file(name, 0o600);
@@ -351,22 +355,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_or_not_fit_is_told() {
+    fn missing_and_unsuitable_files_are_reported() {
         let mut home = Home::new("faults");
         let npmrc = home.path.join(".npmrc");
         let error = |home: &Home, admission| home.source(admission).unwrap_err();
         let missing = format!("npmrc is admitted, but there is no '{}'", npmrc.display());
         assert_eq!(error(&home, Admission::Npmrc), missing);
         home.file(".npmrc", 0o666);
-        assert!(error(&home, Admission::Npmrc).ends_with("can be written by everybody"));
+        assert!(error(&home, Admission::Npmrc).ends_with("can be written by every user"));
         fs::remove_file(&npmrc).unwrap();
         fs::create_dir(&npmrc).unwrap();
-        assert!(error(&home, Admission::Npmrc).ends_with("is no file"));
+        assert!(error(&home, Admission::Npmrc).ends_with("is not a file"));
         fs::remove_dir(&npmrc).unwrap();
         assert!(error(&home, Admission::SshAgent).contains("SSH_AUTH_SOCK is not set"));
         assert!(error(&home, Admission::CaBundle).contains("neither ca_bundle nor SSL_CERT_FILE"));
         home.variables.insert("SSH_AUTH_SOCK", home.file("agent", 0o600));
-        assert!(error(&home, Admission::SshAgent).ends_with("is no socket"));
+        assert!(error(&home, Admission::SshAgent).ends_with("is not a socket"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The sessions that run on this machine, as they tell of themselves.
+//! Running sessions of this machine, and their records.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -13,26 +13,28 @@ use aifo_types::{Kind, Token, env};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::folder::{PREFIX, TMP_SUFFIX, is_held, is_private, runtime_directory, session_of};
+use crate::session_dir::{
+    PREFIX, TMP_SUFFIX, is_locked, is_private, runtime_directory, session_of,
+};
 
-/// What a session tells about itself in its folder.
+/// The record of a session in its directory.
 #[derive(Clone, Debug)]
 pub struct SessionInfo {
-    /// Its id, which is also in the names of its folders.
+    /// Its id, part of its directories' names.
     pub id: String,
-    /// The launcher's process.
+    /// The launcher's process id.
     pub pid: u32,
     /// The workspace root.
     pub workspace: PathBuf,
-    /// Where its proxy listens.
+    /// The proxy's address.
     pub url: String,
     /// The variables that pass to its tools besides those of the table, separated by commas.
     pub forwarded: String,
-    /// The kinds of its sidecars, whether or not they run.
+    /// The kinds of its sidecars, running or not.
     pub kinds: Vec<Kind>,
-    /// Those that run at the moment.
+    /// The kinds that run.
     pub up: Vec<Kind>,
-    /// How they run: `local`, or the engine's name.
+    /// `local`, or the engine's name.
     pub backend: String,
     /// Its agent, if that runs in a container.
     pub agent: Option<String>,
@@ -40,17 +42,17 @@ pub struct SessionInfo {
     pub started: SystemTime,
     /// Its log of calls.
     pub log: PathBuf,
-    /// Its folder.
-    pub folder: PathBuf,
+    /// Its directory.
+    pub directory: PathBuf,
     /// Its temporary directory.
     pub tmp: PathBuf,
-    /// The folder that was made for the proxy's socket, if one had to be.
-    pub socket_folder: Option<PathBuf>,
+    /// The directory that it created for the proxy's socket.
+    pub socket_directory: Option<PathBuf>,
 }
 
-/// The same as it stands in the file.
+/// Serialised form in `session.json`.
 #[derive(Serialize, Deserialize)]
-struct Card {
+struct SessionRecord {
     id: String,
     pid: u32,
     workspace: PathBuf,
@@ -66,20 +68,22 @@ struct Card {
     started_unix_ms: u64,
     log: PathBuf,
     tmp: PathBuf,
-    socket_folder: Option<PathBuf>,
+    #[serde(rename = "socket_folder")]
+    socket_directory: Option<PathBuf>,
 }
 
-const CARD: &str = "session.json";
-const NEW_CARD: &str = "session.json.new";
+const RECORD: &str = "session.json";
+const NEW_RECORD: &str = "session.json.new";
 const TOKEN: &str = "token";
-/// Of the file that says what runs.
+/// Name of the file that lists running tools.
 pub(crate) const RUNNING_TABLE: &str = "running";
 
 impl SessionInfo {
-    /// What a client needs to join the session, as [`Session::variables`](crate::Session) has it.
-    /// Errors: the session has just ended, or is somebody else's.
+    /// Returns the variables with which a client joins the session, as
+    /// [`Session::variables`](crate::Session). Errors: the session has just ended, or belongs to
+    /// another user.
     pub fn variables(&self) -> io::Result<Vec<(&'static str, OsString)>> {
-        let token = fs::read_to_string(self.folder.join(TOKEN))?;
+        let token = fs::read_to_string(self.directory.join(TOKEN))?;
         Ok(self.variables_with(&token))
     }
 
@@ -95,16 +99,16 @@ impl SessionInfo {
         variables
     }
 
-    /// Writes the card and the token into the session's folder, for its owner only.
+    /// Writes record and token into the session directory, readable for the owner only.
     pub(crate) fn publish(&self, token: &Token) -> io::Result<()> {
-        write_private(&self.folder.join(TOKEN), token.reveal().as_bytes())?;
-        self.write_card()
+        write_private(&self.directory.join(TOKEN), token.reveal().as_bytes())?;
+        self.write_record()
     }
 
-    /// Writes the card, over one that is there: whoever reads it sees one or the other.
-    fn write_card(&self) -> io::Result<()> {
+    /// Replaces the record atomically.
+    fn write_record(&self) -> io::Result<()> {
         let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let card = Card {
+        let record = SessionRecord {
             id: self.id.clone(),
             pid: self.pid,
             workspace: self.workspace.clone(),
@@ -117,79 +121,80 @@ impl SessionInfo {
             started_unix_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
             log: self.log.clone(),
             tmp: self.tmp.clone(),
-            socket_folder: self.socket_folder.clone(),
+            socket_directory: self.socket_directory.clone(),
         };
-        let new = self.folder.join(NEW_CARD);
-        write_private(&new, &serde_json::to_vec_pretty(&card)?)?;
-        fs::rename(new, self.folder.join(CARD))
+        let new = self.directory.join(NEW_RECORD);
+        write_private(&new, &serde_json::to_vec_pretty(&record)?)?;
+        fs::rename(new, self.directory.join(RECORD))
     }
 
-    /// The tools that run in it, the longest running first.
+    /// Returns the running tools, the longest running first.
     pub fn running_tools(&self) -> Vec<RunningTool> {
-        RunningTable::read(&self.folder.join(RUNNING_TABLE)).unwrap_or_default()
+        RunningTable::read(&self.directory.join(RUNNING_TABLE)).unwrap_or_default()
     }
 
-    /// The record of a session, living or not, in its directory. `None` if it was never ready, or if
-    /// the record is not believed: the directory must be the caller's alone, and paths that are read
-    /// or removed later must follow from the id in its name.
-    pub(crate) fn read(folder: &Path) -> Option<Self> {
-        if !is_private(folder) {
+    /// Reads a session's record; the session need not run. `None` without a valid record: only the
+    /// caller may have access to the directory, and paths that are read or removed later must match
+    /// the id in its name.
+    pub(crate) fn read(directory: &Path) -> Option<Self> {
+        if !is_private(directory) {
             return None;
         }
-        let card: Card = serde_json::from_slice(&fs::read(folder.join(CARD)).ok()?).ok()?;
+        let record: SessionRecord =
+            serde_json::from_slice(&fs::read(directory.join(RECORD)).ok()?).ok()?;
         let is_named = |path: &Path, name: String| path.file_name() == Some(OsStr::new(&name));
-        let follows = is_named(folder, format!("{PREFIX}{}", card.id))
-            && is_named(&card.tmp, format!("{PREFIX}{}{TMP_SUFFIX}", card.id))
-            && is_named(&card.log, format!("{}.jsonl", card.id));
+        let follows = is_named(directory, format!("{PREFIX}{}", record.id))
+            && is_named(&record.tmp, format!("{PREFIX}{}{TMP_SUFFIX}", record.id))
+            && is_named(&record.log, format!("{}.jsonl", record.id));
         if !follows {
             return None;
         }
         Some(SessionInfo {
-            id: card.id,
-            pid: card.pid,
-            workspace: card.workspace,
-            url: card.url,
-            forwarded: card.forwarded,
-            kinds: parse_kinds(&card.kinds),
-            up: parse_kinds(&card.up),
-            backend: card.backend,
-            agent: card.agent,
-            started: UNIX_EPOCH + Duration::from_millis(card.started_unix_ms),
-            log: card.log,
-            folder: folder.to_owned(),
-            tmp: card.tmp,
-            socket_folder: card.socket_folder,
+            id: record.id,
+            pid: record.pid,
+            workspace: record.workspace,
+            url: record.url,
+            forwarded: record.forwarded,
+            kinds: parse_kinds(&record.kinds),
+            up: parse_kinds(&record.up),
+            backend: record.backend,
+            agent: record.agent,
+            started: UNIX_EPOCH + Duration::from_millis(record.started_unix_ms),
+            log: record.log,
+            directory: directory.to_owned(),
+            tmp: record.tmp,
+            socket_directory: record.socket_directory,
         })
     }
 }
 
-/// The sessions of this user that run, oldest first. Folders that a killed launcher left are passed
-/// over.
+/// Returns this user's running sessions, oldest first. Skips directories of killed launchers.
 pub fn running_sessions() -> Vec<SessionInfo> {
-    let held = session_folders(&runtime_directory()).filter(|folder| is_held(folder));
-    let mut sessions: Vec<_> = held.filter_map(|folder| SessionInfo::read(&folder)).collect();
+    let held = session_directories(&runtime_directory()).filter(|directory| is_locked(directory));
+    let mut sessions: Vec<_> = held.filter_map(|directory| SessionInfo::read(&directory)).collect();
     sessions.sort_by_key(|session| session.started);
     sessions
 }
 
-/// The folders in a place that are named as sessions name theirs, temporary ones among them.
-pub(crate) fn session_folders(place: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+/// Lists session directories below a parent, including temporary directories.
+pub(crate) fn session_directories(place: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(place).into_iter().flatten().flatten();
-    let ours = entries.filter(|entry| entry.file_name().to_str().and_then(session_of).is_some());
-    ours.map(|entry| entry.path())
+    let sessions =
+        entries.filter(|entry| entry.file_name().to_str().and_then(session_of).is_some());
+    sessions.map(|entry| entry.path())
 }
 
-/// Tells in the session's folder which sidecars run, whenever that changes.
-pub(crate) async fn keep_card(mut info: SessionInfo, mut up: watch::Receiver<BTreeSet<Kind>>) {
+/// Rewrites the record whenever a sidecar starts or stops.
+pub(crate) async fn update_record(mut info: SessionInfo, mut up: watch::Receiver<BTreeSet<Kind>>) {
     while up.changed().await.is_ok() {
         info.up = in_order(&info.kinds, &up.borrow_and_update());
-        if let Err(error) = info.write_card() {
-            tracing::warn!(%error, "cannot tell which sidecars run");
+        if let Err(error) = info.write_record() {
+            tracing::warn!(%error, "cannot update the session record");
         }
     }
 }
 
-/// Those of the kinds that run, in the order of the kinds.
+/// Returns the running kinds in the order of `kinds`.
 pub(crate) fn in_order(kinds: &[Kind], up: &BTreeSet<Kind>) -> Vec<Kind> {
     kinds.iter().filter(|kind| up.contains(*kind)).cloned().collect()
 }
@@ -205,7 +210,7 @@ fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::Folder;
+    use crate::session_dir::SessionDir;
 
     const ID: &str = "5d0c3b7f9a21e846";
 
@@ -218,10 +223,10 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_believed_where_its_paths_follow_from_its_id() {
+    fn a_record_is_accepted_if_its_paths_match_its_id() {
         let parent = std::env::temp_dir().join(format!("aifo-records-{}", std::process::id()));
         fs::create_dir(&parent).unwrap();
-        let folder = Folder::create(parent.join(format!("aifo-{ID}"))).unwrap();
+        let directory = SessionDir::create(parent.join(format!("aifo-{ID}"))).unwrap();
         let tmp = format!("/somewhere/aifo-{ID}-tmp");
         let log = format!("/state/{ID}.jsonl");
         let other = "0123456789abcdef";
@@ -234,14 +239,14 @@ mod tests {
             (record(ID, &tmp, "/home/me/.ssh/id_rsa"), false),
         ];
         for (text, expected) in rows {
-            fs::write(folder.path().join(CARD), &text).unwrap();
-            assert_eq!(SessionInfo::read(folder.path()).is_some(), expected, "{text}");
+            fs::write(directory.path().join(RECORD), &text).unwrap();
+            assert_eq!(SessionInfo::read(directory.path()).is_some(), expected, "{text}");
         }
-        fs::write(folder.path().join(CARD), record(ID, &tmp, &log)).unwrap();
+        fs::write(directory.path().join(RECORD), record(ID, &tmp, &log)).unwrap();
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(folder.path(), open).unwrap();
-        assert!(SessionInfo::read(folder.path()).is_none(), "others could have entered");
-        drop(folder);
+        fs::set_permissions(directory.path(), open).unwrap();
+        assert!(SessionInfo::read(directory.path()).is_none(), "others could have entered");
+        drop(directory);
         fs::remove_dir(&parent).unwrap();
     }
 }

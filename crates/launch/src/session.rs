@@ -1,4 +1,4 @@
-//! A session that is up, and its end.
+//! A running session and its end.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,114 +9,113 @@ use aifo_sidecar::{ContainerBackend, Fleet};
 use aifo_types::{Kind, Token, ToolName};
 use tokio::task::JoinSet;
 
+use crate::agent_endpoint::AgentEndpoint;
 use crate::call_stats::{CallCounter, CallStats};
 use crate::config::Verbosity;
-use crate::door::Door;
-use crate::folder::Folder;
 use crate::host_watch::HostWatch;
+use crate::proxy_task::ProxyTask;
 use crate::running::SessionInfo;
-use crate::serving::Serving;
+use crate::session_dir::SessionDir;
 use crate::shim_binary::ShimBinary;
 
-/// A running session. [`Session::close`] ends it in good order; dropping it is the emergency exit,
-/// which still removes the folders and lets the sidecars go.
+/// A running session. [`Session::close`] ends it in order. Dropping it also removes the directories
+/// and stops the sidecars, but does not wait.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) info: SessionInfo,
-    /// Keeps telling in the folder what runs; it ends before that goes.
-    pub(crate) _card: JoinSet<()>,
-    pub(crate) folder: Folder,
-    pub(crate) tmp: Folder,
+    /// Updates the record; ends before the directory is removed.
+    pub(crate) _record_updates: JoinSet<()>,
+    pub(crate) directory: SessionDir,
+    pub(crate) tmp: SessionDir,
     pub(crate) local_python: Option<PathBuf>,
     pub(crate) notify_tools: Vec<String>,
     pub(crate) token: Token,
     pub(crate) verbosity: Verbosity,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) containers: Option<ContainerBackend>,
-    /// Where the agent runs, if that is a container.
-    pub(crate) door: Option<Door>,
+    /// The agent's container, if there is one.
+    pub(crate) agent_endpoint: Option<AgentEndpoint>,
     pub(crate) call_counter: Arc<CallCounter>,
-    /// Which of the agent's tools is asked whether all is well.
+    /// The tool of the trial call.
     pub(crate) probe: Option<ToolName>,
     pub(crate) shim: ShimBinary,
-    pub(crate) serving: Serving,
-    /// Once the agent runs on this machine: ends it if this process is killed.
+    pub(crate) proxy_task: ProxyTask,
+    /// Ends the agent on this machine if this process is killed.
     pub(crate) host_watch: OnceLock<HostWatch>,
-    /// The folder of the socket, if it had to be made for it.
-    pub(crate) _socket_folder: Option<Folder>,
+    /// The socket's directory, if the session created it.
+    pub(crate) _socket_directory: Option<SessionDir>,
 }
 
 impl Session {
-    /// What a client needs to find the proxy, to be let in and to send what may pass: URL, token
-    /// and workspace, in this order, and which variables pass besides those of the table, if any.
-    /// They belong into an environment, never onto a command line.
+    /// Returns the variables that clients need: URL, token, workspace, in this order, and the names
+    /// of additional variables, if any. Pass them in an environment, never on a command line.
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
         self.info.variables_with(self.token.reveal())
     }
 
-    /// Its id, by which other commands name it.
+    /// Returns its id.
     pub fn id(&self) -> &str {
         &self.info.id
     }
 
-    /// Its log of calls, one JSON line each.
+    /// Returns the path of its log, one JSON line per call.
     pub fn log(&self) -> &Path {
         &self.info.log
     }
 
-    /// The agent's own python, if it was named.
+    /// Returns the agent's own python, if it is configured.
     pub fn local_python(&self) -> Option<&Path> {
         self.local_python.as_deref()
     }
 
-    /// The names under which shims notify.
+    /// Returns the names under which shims send notifications.
     pub fn notify_tools(&self) -> &[String] {
         &self.notify_tools
     }
 
-    /// The folder with a shim under every tool's name.
+    /// Returns the directory of shims.
     pub fn shims(&self) -> PathBuf {
-        self.folder.path().join("shims")
+        self.directory.path().join("shims")
     }
 
-    /// The temporary directory that agent and tools share.
+    /// Returns the temporary directory that agent and tools share.
     pub fn tmp(&self) -> &Path {
         self.tmp.path()
     }
 
-    /// Whether decisions are told.
+    /// Returns whether decisions are logged.
     pub fn verbosity(&self) -> Verbosity {
         self.verbosity
     }
 
-    /// The kinds of the session's sidecars, whether or not they run.
+    /// Returns the kinds of its sidecars, running or not.
     pub fn kinds(&self) -> &[Kind] {
         self.fleet.offered()
     }
 
-    /// Counts tool calls from here on.
-    pub(crate) fn start_call_stats(&self) {
-        self.call_counter.begin();
+    /// Restarts the count of calls.
+    pub(crate) fn reset_call_stats(&self) {
+        self.call_counter.reset();
     }
 
-    /// The project's root; a real path.
+    /// Returns the project's root, a real path.
     pub fn workspace(&self) -> &Path {
         &self.info.workspace
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
-    pub(crate) fn door(&self) -> Option<&Door> {
-        self.door.as_ref()
+    pub(crate) fn agent_endpoint(&self) -> Option<&AgentEndpoint> {
+        self.agent_endpoint.as_ref()
     }
 
-    /// From here on, what was started with the session's token ends if this process is killed.
+    /// From now on, processes with the session's token end if this process is killed.
     pub(crate) fn watch_host(&self) -> io::Result<()> {
         if self.host_watch.get().is_none() {
             let watch = HostWatch::start(&self.shim, &self.token)?;
-            // Of two that came at the same time one is dropped, which ends it.
+            // Of two concurrent ones, one is dropped and ends.
             let _ = self.host_watch.set(watch);
         }
         Ok(())
@@ -130,25 +129,25 @@ impl Session {
         self.probe.as_ref()
     }
 
-    /// Ends the session: nobody is let in any more, every tool is ended by the ladder and its
-    /// client told, the sidecars go, and the folders with them. Returns what the tools came to since
-    /// the agent was started, or if none was, since the beginning.
+    /// Ends the session: refuses new clients, ends running tools by signal escalation and reports
+    /// their endings, then removes sidecars and directories. Returns the totals of calls since the
+    /// agent's start, or since the session's.
     pub async fn close(self) -> CallStats {
-        if let Some(door) = self.door {
-            door.close().await;
+        if let Some(agent_endpoint) = self.agent_endpoint {
+            agent_endpoint.close().await;
         }
-        self.serving.stop().await;
+        self.proxy_task.stop().await;
         if let Some(containers) = &self.containers {
-            // Of those that start on demand one may be on its way, and nobody waits for it any more.
+            // A sidecar may be starting on demand.
             containers.cancel_starts();
         }
         self.fleet.stop().await;
         clean(self.containers.as_ref()).await;
-        self.call_counter.now()
+        self.call_counter.snapshot()
     }
 }
 
-/// Leaves nothing of a session on its engine.
+/// Removes the session's containers and networks.
 pub(crate) async fn clean(containers: Option<&ContainerBackend>) {
     let Some(containers) = containers else { return };
     if let Err(error) = containers.clean().await {

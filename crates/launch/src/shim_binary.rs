@@ -1,4 +1,4 @@
-//! The `aifo-shim` binary that belongs to this launcher.
+//! The launcher's `aifo-shim` binary.
 
 use std::fs::File;
 use std::io;
@@ -11,64 +11,64 @@ use std::sync::Arc;
 
 use aifo_types::env;
 
-/// The `aifo-shim` binary: the shims' target and every sidecar's runner.
+/// The `aifo-shim` binary: target of all shims, and the runner of every sidecar.
 ///
-/// It is opened once. Processes of this machine are started from that descriptor, so a file that takes
-/// its place later is not executed.
+/// It is opened once, and local processes are started from that descriptor, so a file that replaces
+/// it later is not executed.
 #[derive(Clone, Debug)]
 pub struct ShimBinary {
     path: PathBuf,
-    /// `None` for a script around the shim: its interpreter opens it by its path.
+    /// `None` for a script around the shim: its interpreter opens it by path.
     file: Option<Arc<File>>,
 }
 
-/// Why there is no usable shim.
+/// Reasons for which no shim can be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ShimBinaryError {
-    /// It is in none of the places.
+    /// It is in none of the expected places.
     #[error(
-        "aifo-shim was not found: looked at {looked_at}\n\
+        "aifo-shim was not found: searched {searched}\n\
          hint: set {name} to its path, or keep it beside aifo-coder",
         name = env::SHIM_BIN
     )]
     NotFound {
-        /// The places.
-        looked_at: String,
+        /// The paths.
+        searched: String,
     },
     /// It does not run.
     #[error("'{}' does not run: {why}", path.display())]
     Broken {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What happened.
+        /// The cause.
         why: String,
     },
     /// It is of another build.
     #[error(
-        "'{}' is version {theirs}, aifo-coder is version {ours}\n\
+        "'{}' is version {found}, aifo-coder is version {expected}\n\
          hint: install both from the same build", path.display()
     )]
     Version {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its version.
-        theirs: String,
-        /// Our version.
-        ours: String,
+        found: String,
+        /// The launcher's version.
+        expected: String,
     },
 }
 
 impl ShimBinary {
-    /// Looks where `AIFO_SHIM_BIN` says, else beside our own executable, else in `../lib/aifo` from
-    /// there, and checks that what it finds is of our version.
+    /// Searches `AIFO_SHIM_BIN` or, if that is not set, the directory of the running executable and
+    /// `../lib/aifo` from there. Checks that the version is the launcher's.
     pub fn find() -> Result<Self, ShimBinaryError> {
         let places = candidates();
         let found = places.iter().find(|path| path.is_file());
         let found = found.and_then(|path| path.canonicalize().ok());
         let Some(path) = found else {
-            let looked_at: Vec<_> =
+            let searched: Vec<_> =
                 places.iter().map(|path| format!("'{}'", path.display())).collect();
-            return Err(ShimBinaryError::NotFound { looked_at: looked_at.join(" and ") });
+            return Err(ShimBinaryError::NotFound { searched: searched.join(" and ") });
         };
         let opened = open_program(&path);
         let file = opened.map_err(|error| broken(&path, error.to_string()))?.map(Arc::new);
@@ -77,13 +77,13 @@ impl ShimBinary {
         Ok(shim)
     }
 
-    /// Where it is; an absolute path without links. For links and mounts; a process of this machine is
-    /// started from [`program`](Self::program).
+    /// Returns its absolute path without links, for links and mounts. Local processes are started
+    /// from [`program`](Self::program).
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A name of the opened file, for a process that this one starts.
+    /// Returns a path of the opened descriptor, for child processes of this process.
     pub fn program(&self) -> PathBuf {
         match &self.file {
             Some(file) => PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())),
@@ -97,14 +97,13 @@ impl ShimBinary {
         command.arg0("aifo-shim").arg("--version").env_clear();
         let output = command.output().map_err(|error: io::Error| broken(error.to_string()))?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let theirs =
-            text.strip_prefix("aifo-shim ").and_then(|rest| rest.split_whitespace().next());
-        match theirs {
+        let found = text.strip_prefix("aifo-shim ").and_then(|rest| rest.split_whitespace().next());
+        match found {
             Some(env!("CARGO_PKG_VERSION")) => Ok(()),
-            Some(theirs) => Err(ShimBinaryError::Version {
+            Some(found) => Err(ShimBinaryError::Version {
                 path: self.path.clone(),
-                theirs: theirs.to_owned(),
-                ours: env!("CARGO_PKG_VERSION").to_owned(),
+                found: found.to_owned(),
+                expected: env!("CARGO_PKG_VERSION").to_owned(),
             }),
             None => Err(broken(format!("'--version' ended with {}", output.status))),
         }
@@ -113,7 +112,7 @@ impl ShimBinary {
 
 #[cfg(test)]
 impl ShimBinary {
-    /// A value for tests that start nothing.
+    /// Returns a value for tests that start nothing.
     pub(crate) fn stand_in() -> Self {
         ShimBinary { path: "/shim".into(), file: None }
     }
@@ -131,15 +130,15 @@ fn broken(path: &Path, why: String) -> ShimBinaryError {
     ShimBinaryError::Broken { path: path.to_owned(), why }
 }
 
-/// Where the shim may be, the first choice first.
+/// Returns the paths to search, in order.
 pub(crate) fn candidates() -> Vec<PathBuf> {
-    std::env::var_os(env::SHIM_BIN).map_or_else(beside_us, |path| vec![PathBuf::from(path)])
+    std::env::var_os(env::SHIM_BIN).map_or_else(beside_executable, |path| vec![PathBuf::from(path)])
 }
 
-fn beside_us() -> Vec<PathBuf> {
-    let ours = std::env::current_exe().and_then(|path| path.canonicalize());
-    let folder = ours.ok().and_then(|path| path.parent().map(PathBuf::from));
-    folder
-        .map(|folder| vec![folder.join("aifo-shim"), folder.join("../lib/aifo/aifo-shim")])
+fn beside_executable() -> Vec<PathBuf> {
+    let executable = std::env::current_exe().and_then(|path| path.canonicalize());
+    let directory = executable.ok().and_then(|path| path.parent().map(PathBuf::from));
+    directory
+        .map(|directory| vec![directory.join("aifo-shim"), directory.join("../lib/aifo/aifo-shim")])
         .unwrap_or_default()
 }

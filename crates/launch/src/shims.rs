@@ -1,4 +1,4 @@
-//! The folder that stands first in the agent's PATH.
+//! The directory of shims, which comes first in the agent's PATH.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -8,27 +8,31 @@ use std::path::{Path, PathBuf};
 
 use aifo_policy::{NotifyRules, Policy};
 
-/// Fills a folder with one link per name of a tool or a notification, all of them to the shim.
+/// Creates a link to the shim for every tool and notification.
 pub(crate) fn link_tools(
-    folder: &Path,
+    directory: &Path,
     shim: &Path,
     policy: &Policy,
     notify: &NotifyRules,
 ) -> io::Result<()> {
-    symlink(shim, folder.join(SHIM))?;
-    link_names(folder, policy, notify)
+    symlink(shim, directory.join(SHIM))?;
+    link_names(directory, policy, notify)
 }
 
-/// The links alone; the shim is there, or will be.
-pub(crate) fn link_names(folder: &Path, policy: &Policy, notify: &NotifyRules) -> io::Result<()> {
+/// Creates the links only; the shim itself may not be there yet.
+pub(crate) fn link_names(
+    directory: &Path,
+    policy: &Policy,
+    notify: &NotifyRules,
+) -> io::Result<()> {
     let mut names: BTreeSet<String> = policy.all_tools().into_iter().map(str::to_owned).collect();
     names.extend(notify.allowlist.iter().cloned());
-    names.iter().try_for_each(|name| symlink(SHIM, folder.join(name)))
+    names.iter().try_for_each(|name| symlink(SHIM, directory.join(name)))
 }
 
-/// A PATH with a folder before everything else.
-pub(crate) fn path_with_first(folder: &Path, path: Option<OsString>) -> OsString {
-    let mut first = folder.as_os_str().to_owned();
+/// Puts a directory in front of a PATH.
+pub(crate) fn path_with_first(directory: &Path, path: Option<OsString>) -> OsString {
+    let mut first = directory.as_os_str().to_owned();
     if let Some(rest) = path.filter(|path| !path.is_empty()) {
         first.push(":");
         first.push(rest);
@@ -36,17 +40,17 @@ pub(crate) fn path_with_first(folder: &Path, path: Option<OsString>) -> OsString
     first
 }
 
-/// A PATH without folders of shims, such as those of a session that we run inside of: a tool that
-/// calls another is to find the tool itself.
+/// Removes directories of shims from a PATH, such as those of a surrounding session: tools that
+/// call tools must find the real ones.
 pub fn path_without_shims(path: Option<OsString>) -> OsString {
     let path = path.unwrap_or_default();
-    let kept = std::env::split_paths(&path).filter(|folder| !holds_shims(folder));
-    // Only a folder with a ':' in its name cannot be joined, and none came out of a PATH.
+    let kept = std::env::split_paths(&path).filter(|directory| !holds_shims(directory));
+    // Joining fails only for names with a ':', which splitting a PATH never gives.
     std::env::join_paths(kept).unwrap_or_else(|_| path.clone())
 }
 
-fn holds_shims(folder: &Path) -> bool {
-    let target = |tool| folder.join(tool).canonicalize().ok();
+fn holds_shims(directory: &Path) -> bool {
+    let target = |tool| directory.join(tool).canonicalize().ok();
     Policy::builtin()
         .all_tools()
         .into_iter()
@@ -61,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_of_shims_is_recognised() {
+    fn a_directory_of_shims_is_recognised() {
         let base = std::env::temp_dir().join(format!("aifo-shims-{}", std::process::id()));
         let (shims, plain) = (base.join("shims"), base.join("bin"));
         std::fs::create_dir_all(&shims).unwrap();

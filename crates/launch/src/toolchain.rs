@@ -1,33 +1,33 @@
-//! What a session offers of a kind: which version, and who says so.
+//! Toolchains of a session and their versions.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use aifo_types::Kind;
 
-/// A sidecar that a session is to offer.
+/// A sidecar that a session offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Toolchain {
-    /// Which kind.
+    /// Its kind.
     pub kind: Kind,
-    /// Which version; `None` if nobody asks for one.
+    /// Its version; `None` for the default.
     pub version: Option<Version>,
 }
 
-/// A version as the tag of an image names it: 1 to 64 letters, digits and `.`, `_`, `-`, the first of
-/// them a letter or digit.
+/// A version, as in the tag of an image: 1 to 64 letters, digits and `.`, `_`, `-`, the first a
+/// letter or digit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     text: String,
     source: VersionSource,
 }
 
-/// Who asks for a version.
+/// Origin of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VersionSource {
-    /// The user, for this kind: nothing else will do.
+    /// The user, for this kind: mandatory.
     User,
-    /// A file of the project's. Where there is only one version to be had, it is a wish.
+    /// A file of the project. Ignored where only one version is available.
     ProjectFile(PathBuf),
 }
 
@@ -38,7 +38,7 @@ impl From<Kind> for Toolchain {
 }
 
 impl Version {
-    /// Checks a version's text. `None` if it is none.
+    /// Checks the text of a version. Returns `None` if it is invalid.
     pub fn new(text: &str, source: VersionSource) -> Option<Self> {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
         let starts_well = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
@@ -46,12 +46,12 @@ impl Version {
         is_version.then(|| Version { text: text.to_owned(), source })
     }
 
-    /// As it was written.
+    /// Returns the text as written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Who asks for it.
+    /// Returns the origin.
     pub fn source(&self) -> &VersionSource {
         &self.source
     }

@@ -1,7 +1,7 @@
 //! Programs of this machine that the launcher may start (`spec/trust.md#programs`).
 //!
-//! PATH is the user's, but an agent can write to directories that stand in it: the virtual environment
-//! of the project, its `node_modules/.bin`. A program from there would run outside of every sandbox.
+//! PATH may contain directories that an agent can write to, such as the project's virtual
+//! environment or its `node_modules/.bin`. A program from there would run outside of every sandbox.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
@@ -17,20 +17,20 @@ use crate::running::running_sessions;
 
 /// Finds the programs that the launcher starts on this machine: engines, git.
 ///
-/// A program is trusted if its real path lies in no directory that an agent can write to: the
-/// workspace and the repository around it, the workspaces of sessions that run or have run, session
-/// directories, agents' state directories, aifo's caches. Relative and empty entries of PATH do not count, nor
-/// directories and files that every user can write to.
+/// A program is trusted unless its real path lies in a directory that an agent can write to: the
+/// workspace and the repository around it, workspaces of current and earlier sessions, session
+/// directories, agents' state directories, aifo's caches. Relative and empty entries of PATH are
+/// ignored, as are directories and files that every user can write to.
 #[derive(Clone, Debug)]
 pub struct TrustedPrograms {
-    /// PATH as it was given.
+    /// PATH as given.
     path: OsString,
     /// Real paths of directories that an agent can write to.
     agent_writable: Vec<PathBuf>,
 }
 
 impl TrustedPrograms {
-    /// For work on a workspace, which may be a part of its repository; with the PATH of this process.
+    /// For a workspace and its repository, with the PATH of this process.
     pub fn for_workspace(workspace: &Path) -> Self {
         let sessions = running_sessions().into_iter().map(|session| session.workspace);
         let workspace = real_path(workspace);
@@ -45,7 +45,7 @@ impl TrustedPrograms {
         .without_state_of(&known_agents())
     }
 
-    /// Trusts nothing in the state directories of these agents either.
+    /// Excludes the state directories of these agents, too.
     #[must_use]
     pub fn without_state_of(mut self, agents: &[AgentSpec]) -> Self {
         if let Some(home) = home() {
@@ -60,22 +60,22 @@ impl TrustedPrograms {
         TrustedPrograms::for_workspace(Path::new("."))
     }
 
-    /// Searches another PATH.
+    /// Replaces PATH.
     #[must_use]
     pub fn with_path(self, path: OsString) -> Self {
         TrustedPrograms { path, ..self }
     }
 
-    /// The entries of PATH that a trusted program may look in for its helpers.
+    /// Returns the trusted entries of PATH, for a trusted program's own helpers.
     pub fn path(&self) -> OsString {
         let kept = self.entries().filter(|directory| {
-            directory.canonicalize().is_ok_and(|real| self.objection(&real).is_none())
+            directory.canonicalize().is_ok_and(|real| self.distrust_reason(&real).is_none())
         });
-        // Only a directory with a ':' in its name cannot be joined, and none came out of a PATH.
+        // Joining fails only for names with a ':', which splitting a PATH never gives.
         std::env::join_paths(kept).unwrap_or_default()
     }
 
-    /// The trusted program of this name that comes first in PATH.
+    /// Returns the first trusted program of this name in PATH.
     pub fn program(&self, name: &str) -> Result<PathBuf, MissingProgram> {
         let (trusted, refused) = self.search(name);
         trusted.ok_or_else(|| match refused.into_iter().next() {
@@ -84,7 +84,8 @@ impl TrustedPrograms {
         })
     }
 
-    /// The trusted program of this name, and those before it in PATH that are not, with the reasons.
+    /// Returns the first trusted program of this name, and the untrusted ones before it in PATH
+    /// with the reasons.
     pub fn search(&self, name: &str) -> (Option<PathBuf>, Vec<(PathBuf, &'static str)>) {
         let mut refused = Vec::new();
         for file in self.entries().map(|directory| directory.join(name)) {
@@ -92,7 +93,7 @@ impl TrustedPrograms {
                 continue;
             }
             let Ok(real) = file.canonicalize() else { continue };
-            match self.objection(&real) {
+            match self.distrust_reason(&real) {
                 None => return (Some(file), refused),
                 Some(why) => refused.push((file, why)),
             }
@@ -104,8 +105,8 @@ impl TrustedPrograms {
         std::env::split_paths(OsStr::new(&self.path)).filter(|entry| entry.is_absolute())
     }
 
-    /// Why a file or directory is not trusted; `None` if it is.
-    fn objection(&self, real: &Path) -> Option<&'static str> {
+    /// Returns the reason not to trust a file or directory; `None` if it is trusted.
+    fn distrust_reason(&self, real: &Path) -> Option<&'static str> {
         if self.agent_writable.iter().any(|directory| real.starts_with(directory)) {
             return Some("an agent can write to its directory");
         }
@@ -118,21 +119,20 @@ impl TrustedPrograms {
 
 impl Programs for TrustedPrograms {
     fn find(&self, name: &str) -> Result<Program, MissingProgram> {
-        // The name under which PATH has it, not the real one: a program may go by its name.
+        // The path in PATH, not the real one: some programs depend on their name.
         let file = self.program(name)?;
         Ok(Program { file, path: self.path() })
     }
 }
 
-/// The repository that a directory is part of, up to the user's home.
+/// Returns the repository that contains a directory, searching up to the user's home.
 fn repository_around(directory: &Path) -> Option<PathBuf> {
     let home = home().map(|home| real_path(&home));
     let below_home = directory.ancestors().take_while(|it| Some(*it) != home.as_deref());
     below_home.filter(|it| it.join(".git").symlink_metadata().is_ok()).last().map(PathBuf::from)
 }
 
-/// Whether users other than the owner can replace this. A sticky directory, as `/tmp`, protects what
-/// others have made in it.
+/// Whether every user can replace this. In a sticky directory, such as `/tmp`, only owners can.
 fn is_writable_by_all(path: &Path) -> bool {
     path.metadata().is_ok_and(|it| it.mode() & 0o002 != 0 && it.mode() & 0o1000 == 0)
 }
@@ -143,7 +143,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    /// A directory with an executable `name` in it.
+    /// Creates a directory with an executable `name`.
     fn with_program(directory: PathBuf, name: &str) -> PathBuf {
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join(name), "#!/bin/sh\n").unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_an_agent_can_write_are_passed_over() {
+    fn programs_that_an_agent_can_write_are_skipped() {
         let base = std::env::temp_dir().join(format!("aifo-trusted-{}", std::process::id()));
         let workspace = base.join("project");
         let venv = with_program(workspace.join(".venv/bin"), "docker");

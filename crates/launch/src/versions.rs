@@ -1,4 +1,4 @@
-//! Which version of a toolchain a project asks for, by its own files (`spec/cli.md#versions`).
+//! Version of a toolchain that the project's files request (`spec/cli.md#versions`).
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -10,37 +10,39 @@ use nix::fcntl::OFlag;
 
 use crate::toolchain::{Version, VersionSource};
 
-/// A file that may name a version, and how it is read.
-struct Sign {
+/// A file that may name a version, and its parser.
+struct VersionFile {
     file: &'static str,
-    read: fn(&str) -> Found,
+    read: fn(&str) -> ParsedVersion,
 }
 
-/// What a file says.
+/// Result of parsing such a file.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+enum ParsedVersion {
     Version(String),
-    /// Something that is no single version: a range, a name for whatever is current.
+    /// No single version: a range, or an alias such as `lts/*`.
     Nothing,
-    /// It cannot be understood; why.
+    /// Invalid, with the reason.
     Malformed(String),
 }
 
-const fn sign(file: &'static str, read: fn(&str) -> Found) -> Sign {
-    Sign { file, read }
+const fn version_file(file: &'static str, read: fn(&str) -> ParsedVersion) -> VersionFile {
+    VersionFile { file, read }
 }
 
-/// In the order in which the kind's own tools look at them.
-fn signs(kind: &str) -> &'static [Sign] {
-    const RUST: &[Sign] =
-        &[sign("rust-toolchain", rust_toolchain), sign("rust-toolchain.toml", toolchain_toml)];
-    const NODE: &[Sign] = &[
-        sign(".nvmrc", plain_line),
-        sign(".node-version", plain_line),
-        sign("package.json", package_json),
+/// Returns the files of a kind, in the order in which its own tools read them.
+fn version_files(kind: &str) -> &'static [VersionFile] {
+    const RUST: &[VersionFile] = &[
+        version_file("rust-toolchain", rust_toolchain),
+        version_file("rust-toolchain.toml", toolchain_toml),
     ];
-    const PYTHON: &[Sign] = &[sign(".python-version", plain_line)];
-    const GO: &[Sign] = &[sign("go.mod", go_mod)];
+    const NODE: &[VersionFile] = &[
+        version_file(".nvmrc", plain_line),
+        version_file(".node-version", plain_line),
+        version_file("package.json", package_json),
+    ];
+    const PYTHON: &[VersionFile] = &[version_file(".python-version", plain_line)];
+    const GO: &[VersionFile] = &[version_file("go.mod", go_mod)];
     match kind {
         "rust" => RUST,
         "node" => NODE,
@@ -50,37 +52,37 @@ fn signs(kind: &str) -> &'static [Sign] {
     }
 }
 
-/// The version that the project's files ask for: the first file that names one has its way. A file that
-/// cannot be understood is warned about and passed over.
+/// Returns the version of the first file that names one. Logs a warning for files that cannot be
+/// parsed, and skips them.
 pub fn project_version(kind: &Kind, workspace: &Path) -> Option<Version> {
-    signs(kind.as_str()).iter().find_map(|sign| {
-        let path = workspace.join(sign.file);
+    version_files(kind.as_str()).iter().find_map(|candidate| {
+        let path = workspace.join(candidate.file);
         let found = match read_text(&path) {
-            Ok(None) => Found::Nothing,
-            Ok(Some(text)) => (sign.read)(&text),
-            Err(error) => Found::Malformed(error.to_string()),
+            Ok(None) => ParsedVersion::Nothing,
+            Ok(Some(text)) => (candidate.read)(&text),
+            Err(error) => ParsedVersion::Malformed(error.to_string()),
         };
         let why = match found {
-            Found::Nothing => return None,
-            Found::Version(text) => {
+            ParsedVersion::Nothing => return None,
+            ParsedVersion::Version(text) => {
                 match Version::new(&text, VersionSource::ProjectFile(path.clone())) {
                     Some(version) => return Some(version),
-                    None => format!("'{}' is no version", text.escape_debug()),
+                    None => format!("'{}' is not a version", text.escape_debug()),
                 }
             }
-            Found::Malformed(why) => why,
+            ParsedVersion::Malformed(why) => why,
         };
         tracing::warn!("'{}' names no version of {kind}: {why}", path.display());
         None
     })
 }
 
-/// More than any of these files needs.
+/// Larger than any of these files.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// The text of a file; `None` if there is none.
+/// Reads a file; `None` if it does not exist.
 fn read_text(path: &Path) -> io::Result<Option<String>> {
-    // An agent could put a pipe here, which nobody would ever write to.
+    // Non-blocking, as an agent could put a FIFO here.
     let opened = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
     let file = match opened {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -97,43 +99,43 @@ fn read_text(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// The old form is a line; the new one is allowed under the old name.
-fn rust_toolchain(text: &str) -> Found {
+/// The old format is one line. The new format may have the old name.
+fn rust_toolchain(text: &str) -> ParsedVersion {
     match first_line(text) {
-        Some(line) if !line.contains(['[', '=']) => Found::Version(line.to_owned()),
+        Some(line) if !line.contains(['[', '=']) => ParsedVersion::Version(line.to_owned()),
         _ => toolchain_toml(text),
     }
 }
 
-fn toolchain_toml(text: &str) -> Found {
+fn toolchain_toml(text: &str) -> ParsedVersion {
     let table: toml::Table = match text.parse() {
         Ok(table) => table,
-        Err(error) => return Found::Malformed(error.message().replace('\n', "; ")),
+        Err(error) => return ParsedVersion::Malformed(error.message().replace('\n', "; ")),
     };
     match table.get("toolchain").and_then(|toolchain| toolchain.get("channel")) {
-        Some(toml::Value::String(channel)) => Found::Version(channel.clone()),
-        Some(_) => Found::Malformed("channel is no text".to_owned()),
+        Some(toml::Value::String(channel)) => ParsedVersion::Version(channel.clone()),
+        Some(_) => ParsedVersion::Malformed("channel is not a string".to_owned()),
         // It may name a path instead.
-        None => Found::Nothing,
+        None => ParsedVersion::Nothing,
     }
 }
 
-/// `20`, `v20.11.1` and `3.12`, but neither `lts/*` nor `pypy3.10`.
-fn plain_line(text: &str) -> Found {
-    first_line(text).map_or(Found::Nothing, plain)
+/// Accepts `20`, `v20.11.1` and `3.12`, but not `lts/*` or `pypy3.10`.
+fn plain_line(text: &str) -> ParsedVersion {
+    first_line(text).map_or(ParsedVersion::Nothing, plain)
 }
 
-fn package_json(text: &str) -> Found {
+fn package_json(text: &str) -> ParsedVersion {
     let manifest: serde_json::Value = match serde_json::from_str(text) {
         Ok(manifest) => manifest,
-        Err(error) => return Found::Malformed(error.to_string()),
+        Err(error) => return ParsedVersion::Malformed(error.to_string()),
     };
     let engine = manifest.get("engines").and_then(|engines| engines.get("node"));
-    engine.and_then(serde_json::Value::as_str).map_or(Found::Nothing, plain)
+    engine.and_then(serde_json::Value::as_str).map_or(ParsedVersion::Nothing, plain)
 }
 
-/// `toolchain go1.22.3` says more than `go 1.22`.
-fn go_mod(text: &str) -> Found {
+/// `toolchain go1.22.3` takes precedence over `go 1.22`.
+fn go_mod(text: &str) -> ParsedVersion {
     let directive = |name: &str| {
         text.lines().find_map(|line| {
             let mut words = line.split_whitespace();
@@ -141,17 +143,19 @@ fn go_mod(text: &str) -> Found {
         })
     };
     let toolchain = directive("toolchain").and_then(|named| named.strip_prefix("go"));
-    toolchain.or(directive("go")).map_or(Found::Nothing, |text| Found::Version(text.to_owned()))
+    toolchain
+        .or(directive("go"))
+        .map_or(ParsedVersion::Nothing, |text| ParsedVersion::Version(text.to_owned()))
 }
 
-fn plain(text: &str) -> Found {
+fn plain(text: &str) -> ParsedVersion {
     let number = text.trim();
     let number = number.strip_prefix('v').unwrap_or(number);
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     if number.split('.').count() <= 3 && number.split('.').all(is_number) {
-        Found::Version(number.to_owned())
+        ParsedVersion::Version(number.to_owned())
     } else {
-        Found::Nothing
+        ParsedVersion::Nothing
     }
 }
 
@@ -166,7 +170,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_files_say() {
+    fn versions_of_project_files() {
         let base = std::env::temp_dir().join(format!("aifo-versions-{}", std::process::id()));
         let check = |kind: &str, files: &[(&str, &str)], expected: Option<(&str, &str)>| {
             fs::create_dir_all(&base).unwrap();
@@ -223,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn only_files_of_bearable_size() {
+    fn large_files_and_fifos_are_rejected() {
         let base = std::env::temp_dir().join(format!("aifo-versions-b-{}", std::process::id()));
         fs::create_dir_all(&base).unwrap();
         let path = base.join(".nvmrc");

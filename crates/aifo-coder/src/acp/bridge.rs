@@ -7,7 +7,7 @@ use aifo_acp::{
     decision_report,
 };
 use aifo_acp_io::{AgentExit, Bridge, FIRST_REQUEST, Stdio, WireLog, refuse_editor};
-use aifo_launch::GIVEN_PREFIX;
+use aifo_launch::AGENT_VARIABLE_PREFIX;
 use aifo_types::exit;
 use anyhow::Context;
 use serde_json::json;
@@ -119,7 +119,7 @@ fn start(
         roots: vec![workspace],
         terminal_login: Some(TerminalLogin {
             words: Acp::own_words(),
-            variable_prefix: GIVEN_PREFIX.to_owned(),
+            variable_prefix: AGENT_VARIABLE_PREFIX.to_owned(),
         }),
         ..RelayConfig::default()
     };

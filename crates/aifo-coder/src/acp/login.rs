@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use aifo_launch::{GIVEN_PREFIX, given_variables};
+use aifo_launch::{AGENT_VARIABLE_PREFIX, agent_variables};
 use anyhow::Context;
 
 use crate::acp::stage::{choose_places, wanted};
@@ -39,9 +39,9 @@ pub(crate) async fn login(
     if wanted.image.is_none() {
         // In a container they are let in by their names.
         let value = |name: String| {
-            Some((name.clone(), std::env::var(format!("{GIVEN_PREFIX}{name}")).ok()?))
+            Some((name.clone(), std::env::var(format!("{AGENT_VARIABLE_PREFIX}{name}")).ok()?))
         };
-        given.extend(given_variables().into_iter().filter_map(value));
+        given.extend(agent_variables().into_iter().filter_map(value));
     }
     // The connection for which it authenticates may still be open in the same workspace.
     run_wanted(wanted, session, &config, Share::Yes, given).await

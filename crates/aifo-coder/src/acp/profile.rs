@@ -5,20 +5,20 @@ use std::time::Duration;
 use aifo_acp::Streaming;
 use aifo_acp_io::ProcessLimits;
 use aifo_doors::MissingFile;
-use aifo_launch::{AcpProfile, Stream};
+use aifo_launch::{AcpProfile, ChunkMode};
 
-pub(crate) fn streaming(stream: Stream) -> Streaming {
+pub(crate) fn streaming(stream: ChunkMode) -> Streaming {
     match stream {
-        Stream::Delta => Streaming::Delta,
-        Stream::Snapshot => Streaming::Snapshot,
-        Stream::Auto => Streaming::Auto,
+        ChunkMode::Delta => Streaming::Delta,
+        ChunkMode::Snapshot => Streaming::Snapshot,
+        ChunkMode::Auto => Streaming::Auto,
     }
 }
 
 pub(crate) fn missing_file(profile: &AcpProfile) -> MissingFile {
     match profile.missing_file {
-        aifo_launch::MissingFile::Error => MissingFile::Error,
-        aifo_launch::MissingFile::Empty => MissingFile::Empty,
+        aifo_launch::MissingFileReply::Error => MissingFile::Error,
+        aifo_launch::MissingFileReply::Empty => MissingFile::Empty,
     }
 }
 

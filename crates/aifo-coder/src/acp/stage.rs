@@ -8,7 +8,8 @@ use aifo_acp::ClientCapabilities;
 use aifo_acp_io::{WireLog, WireLogLimits};
 use aifo_doors::{Files, TerminalCommand, TerminalConfig, Terminals, Workspace, Writing};
 use aifo_launch::{
-    AcpProfile, Agent, CallStats, GIVEN_PREFIX, Place, Session, WorkspaceLock, given_variables,
+    AGENT_VARIABLE_PREFIX, AcpProfile, Agent, AgentEnvironment, CallStats, Session, WorkspaceLock,
+    agent_variables,
 };
 use aifo_process::become_subreaper;
 use aifo_types::names_secret;
@@ -40,7 +41,7 @@ pub(crate) struct Stage {
     pub(crate) workspace: PathBuf,
     /// The session's temporary directory.
     pub(crate) tmp: PathBuf,
-    pub(crate) place: Place,
+    pub(crate) place: AgentEnvironment,
 }
 
 /// What has to be there as long as the agent is.
@@ -92,7 +93,7 @@ impl Stage {
             become_subreaper().context("cannot look after what the agent starts")?;
         }
         let is_alone = wanted.spec.is_some() && !flags.force_share;
-        let lock = is_alone.then(|| WorkspaceLock::take(&session.workspace)).transpose()?;
+        let lock = is_alone.then(|| WorkspaceLock::acquire(&session.workspace)).transpose()?;
         let session = match start(session, signals).await? {
             Started::Up(session) => *session,
             Started::CalledOff(signal) => return Ok(Setting::CalledOff(signal)),
@@ -133,7 +134,7 @@ async fn dress(
             console::say(format_args!("WARNING: {finding}"));
         }
     }
-    let place = agent.enter(session).context("the agent's place cannot be entered")?;
+    let place = agent.prepare(session).context("the agent's place cannot be entered")?;
     let (program, args) = wanted.command.split_first().context("there is no agent to run")?;
     let mut command = place.command_with(program, &profile.set);
     command.args(args).current_dir(&cwd);
@@ -177,7 +178,12 @@ async fn dress(
 }
 
 /// Terminals in the agent's place, for all that no rule denies.
-fn terminals(workspace: Arc<Workspace>, cwd: &Path, place: &Place, judge: &Judge) -> Terminals {
+fn terminals(
+    workspace: Arc<Workspace>,
+    cwd: &Path,
+    place: &AgentEnvironment,
+    judge: &Judge,
+) -> Terminals {
     let (place, judge) = (place.clone(), judge.clone());
     let cwd = cwd.to_string_lossy();
     let in_place = move |program: &OsStr, variables: &[(String, String)]| {
@@ -195,8 +201,8 @@ fn secrets(session: &Session, wanted: &Wanted) -> Vec<String> {
     let text = |value: OsString| value.into_string().ok();
     let ours = session.variables().into_iter().map(|(name, value)| (name.to_owned(), text(value)));
     let known = wanted.spec.iter().flat_map(|spec| spec.variables.iter().cloned());
-    let theirs = known.chain(given_variables()).flat_map(|name| {
-        let given = std::env::var(format!("{GIVEN_PREFIX}{name}")).ok();
+    let theirs = known.chain(agent_variables()).flat_map(|name| {
+        let given = std::env::var(format!("{AGENT_VARIABLE_PREFIX}{name}")).ok();
         [(name.clone(), std::env::var(&name).ok()), (name, given)]
     });
     let all = ours.chain(theirs).filter(|(name, _)| names_secret(name.as_bytes()));

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use aifo_acp::Requests;
-use aifo_launch::Stream;
+use aifo_launch::ChunkMode;
 use clap::{Args, CommandFactory, Subcommand, ValueEnum, ValueHint};
 
 use crate::cli::{Cli, Session, YesTo};
@@ -135,7 +135,7 @@ pub(crate) struct AcpAgent {
     pub(crate) force_share: bool,
     /// Meaning of the agent's text chunks: delta, snapshot or auto [default: from its profile]
     #[arg(long, value_name = "HOW", value_parser = parse_stream)]
-    pub(crate) stream: Option<Stream>,
+    pub(crate) stream: Option<ChunkMode>,
     /// Log all messages to files in this directory
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) wire_log: Option<PathBuf>,
@@ -172,8 +172,8 @@ impl Prompt {
     }
 }
 
-fn parse_stream(word: &str) -> Result<Stream, &'static str> {
-    Stream::parse(word).ok_or("expected delta, snapshot or auto")
+fn parse_stream(word: &str) -> Result<ChunkMode, &'static str> {
+    ChunkMode::parse(word).ok_or("expected delta, snapshot or auto")
 }
 
 #[cfg(test)]

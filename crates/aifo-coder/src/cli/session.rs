@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use aifo_launch::{Confine, RunnerTransport};
+use aifo_launch::{ConfinementMode, RunnerTransport};
 use aifo_types::Endpoint;
 use clap::{Args, ValueHint};
 
@@ -26,7 +26,7 @@ pub(crate) struct Session {
     /// Confinement of tools: auto (as far as the kernel supports it), required (fail without it) or
     /// off [default: auto]
     #[arg(long, value_name = "HOW", value_parser = parse_confine)]
-    pub(crate) confine: Option<Confine>,
+    pub(crate) confine: Option<ConfinementMode>,
     /// Transport to runners: socket (passes the caller's descriptors), stdio (relays all streams,
     /// for engines with another kernel) or auto
     #[arg(long, value_name = "HOW", value_parser = parse_transport, default_value = "auto")]
@@ -163,6 +163,6 @@ fn parse_transport(word: &str) -> Result<RunnerTransport, &'static str> {
     }
 }
 
-fn parse_confine(word: &str) -> Result<Confine, &'static str> {
+fn parse_confine(word: &str) -> Result<ConfinementMode, &'static str> {
     config::parse_confine(word).ok_or("expected auto, required or off")
 }

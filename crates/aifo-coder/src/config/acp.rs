@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use aifo_launch::{AcpProfile, AgentSpec, MissingFile, Stream};
+use aifo_launch::{AcpProfile, AgentSpec, ChunkMode, MissingFileReply};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toml::Spanned;
@@ -63,10 +63,11 @@ pub(crate) fn change(
     }
     if let Some(sourced) = file.sourced(&entries.missing_file) {
         acp.missing_file =
-            parse_word(&sourced, MissingFile::parse, "missing_file", &["error", "empty"])?;
+            parse_word(&sourced, MissingFileReply::parse, "missing_file", &["error", "empty"])?;
     }
     if let Some(sourced) = file.sourced(&entries.stream) {
-        acp.stream = parse_word(&sourced, Stream::parse, "stream", &["delta", "snapshot", "auto"])?;
+        acp.stream =
+            parse_word(&sourced, ChunkMode::parse, "stream", &["delta", "snapshot", "auto"])?;
     }
     if let Some(sourced) = file.sourced(&entries.allow_option) {
         // An empty word removes the table's option.
@@ -144,8 +145,8 @@ mod tests {
         );
         let expected = AcpProfile {
             terminal: true,
-            missing_file: MissingFile::Empty,
-            stream: Stream::Auto,
+            missing_file: MissingFileReply::Empty,
+            stream: ChunkMode::Auto,
             allow_option: Some("yes".to_owned()),
             initialize: Duration::from_secs(5),
             kill_on_eof: true,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use aifo_launch::Confine;
+use aifo_launch::ConfinementMode;
 use aifo_policy::PermissionRule;
 use aifo_types::Endpoint;
 
@@ -20,7 +20,7 @@ pub(crate) struct Flags {
     pub(crate) max_secs: Option<u64>,
     pub(crate) verbose: Option<bool>,
     pub(crate) listen: Option<Endpoint>,
-    pub(crate) confine: Option<Confine>,
+    pub(crate) confine: Option<ConfinementMode>,
     /// `NAME`, `PREFIX*` or `NAME=VALUE`.
     pub(crate) env: Vec<String>,
     pub(crate) smart_node: Option<bool>,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use aifo_launch::{Admission, Admitted, Places};
+use aifo_launch::{Admission, AdmissionSources, Admitted};
 use aifo_types::env;
 
 use crate::config::environment::{VariableLookup, switch};
@@ -66,7 +66,8 @@ impl Registries {
     /// Resolves the admitted items. Errors: an item does not exist or is not safe to share.
     pub(crate) fn admitted(&self) -> Result<Vec<Admitted>, ConfigError> {
         let variable = |name: &str| std::env::var_os(name);
-        let places = Places { variable: &variable, ca_bundle: self.ca_bundle.value.as_deref() };
+        let places =
+            AdmissionSources { variable: &variable, ca_bundle: self.ca_bundle.value.as_deref() };
         let admit = |sourced: &Sourced<Admission>| {
             sourced.value.admitted(&places).map_err(|error| {
                 let hint = match &sourced.source {

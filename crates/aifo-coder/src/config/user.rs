@@ -1,6 +1,6 @@
 //! The user's file, which may set every key.
 
-use aifo_launch::Confine;
+use aifo_launch::ConfinementMode;
 use aifo_types::{Endpoint, Kind, ToolName};
 
 use crate::config::error::{ConfigError, suggestion};
@@ -159,7 +159,9 @@ pub(crate) fn limit(seconds: u64) -> Option<u64> {
 }
 
 /// Parses `confine`.
-pub(crate) fn confine_mode(sourced: Sourced<String>) -> Result<Sourced<Confine>, ConfigError> {
+pub(crate) fn confine_mode(
+    sourced: Sourced<String>,
+) -> Result<Sourced<ConfinementMode>, ConfigError> {
     let Sourced { value, source } = sourced;
     match parse_confine(&value) {
         Some(confine) => Ok(Sourced::new(confine, source)),

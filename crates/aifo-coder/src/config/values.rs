@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aifo_launch::{self as launch, AgentSpec, Confine, Limits, known_agents};
+use aifo_launch::{self as launch, AgentSpec, ConfinementMode, Limits, known_agents};
 use aifo_policy::{
     CallerOptions, DefaultVerdict, Forwarding, NotifyEnvironment, NotifyRules, PermissionRules,
     Policy, WithSource,
@@ -30,7 +30,7 @@ pub(crate) struct Config {
     pub(crate) listen: Sourced<Option<Endpoint>>,
     /// The agent's python; `None`: the system's.
     pub(crate) local_python: Sourced<Option<PathBuf>>,
-    pub(crate) confine: Sourced<Confine>,
+    pub(crate) confine: Sourced<ConfinementMode>,
     pub(crate) containers: ContainerSettings,
     pub(crate) policy: Policy,
     /// Changes to the built-in policy.
@@ -124,7 +124,7 @@ impl Config {
             verbose: Sourced::builtin(false),
             listen: Sourced::builtin(None),
             local_python: Sourced::builtin(None),
-            confine: Sourced::builtin(Confine::Auto),
+            confine: Sourced::builtin(ConfinementMode::Auto),
             containers: ContainerSettings::builtin(),
             policy: Policy::builtin(),
             tool_rules: Vec::new(),
@@ -173,14 +173,14 @@ impl Config {
     }
 
     /// Returns for which runtimes this agent's calls are decided smartly.
-    pub(crate) fn smart_for(&self, agent: Option<&str>) -> launch::Smart {
+    pub(crate) fn smart_for(&self, agent: Option<&str>) -> launch::SmartRuntimes {
         let row = agent.and_then(|name| self.agents.iter().find(|row| row.name == name));
         let rule = match self.agent.smart.value {
             SmartMode::Auto => row.map(|row| row.smart).unwrap_or_default(),
-            SmartMode::On => launch::Smart { node: true, python: true },
-            SmartMode::Off => launch::Smart::default(),
+            SmartMode::On => launch::SmartRuntimes { node: true, python: true },
+            SmartMode::Off => launch::SmartRuntimes::default(),
         };
-        launch::Smart {
+        launch::SmartRuntimes {
             node: self.agent.node.value.unwrap_or(rule.node),
             python: self.agent.python.value.unwrap_or(rule.python),
         }
@@ -231,14 +231,17 @@ impl SmartMode {
 const IDLE_STOP_SECS: u64 = 15 * 60;
 
 /// The words in configuration and flags.
-const CONFINE: [(Confine, &str); 3] =
-    [(Confine::Auto, "auto"), (Confine::Required, "required"), (Confine::Off, "off")];
+const CONFINE: [(ConfinementMode, &str); 3] = [
+    (ConfinementMode::Auto, "auto"),
+    (ConfinementMode::Required, "required"),
+    (ConfinementMode::Off, "off"),
+];
 
-pub(crate) fn parse_confine(word: &str) -> Option<Confine> {
+pub(crate) fn parse_confine(word: &str) -> Option<ConfinementMode> {
     CONFINE.iter().find(|(_, known)| *known == word).map(|(confine, _)| *confine)
 }
 
-pub(crate) fn confine_word(confine: Confine) -> &'static str {
+pub(crate) fn confine_word(confine: ConfinementMode) -> &'static str {
     CONFINE.iter().find(|(known, _)| *known == confine).map(|(_, word)| *word).unwrap_or_default()
 }
 

@@ -148,7 +148,7 @@ mod tests {
         assert_eq!((rust.allowance("just"), rust.allowance("cargo")), (None, None));
         let judged = config.forwarding.judge(b"CI", b"1", Path::new("/w"));
         assert_eq!(judged, ForwardDecision::Stays(StayReason::Denied));
-        assert_eq!(config.confine.value, aifo_launch::Confine::Required);
+        assert_eq!(config.confine.value, aifo_launch::ConfinementMode::Required);
         assert!(config.notify.rules().allowlist.is_empty());
     }
 

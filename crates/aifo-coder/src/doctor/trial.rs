@@ -4,8 +4,8 @@
 mod calls;
 
 use aifo_launch::{
-    CacheScope, CallLogs, Containers, Engine, Flavor, LaunchError, Net, Session, SessionConfig,
-    SidecarBackend,
+    CacheScope, CallLogRetention, Containers, Engine, Flavor, LaunchError, Net, Session,
+    SessionConfig, SidecarBackend,
 };
 use aifo_types::{Kind, ToolName};
 
@@ -100,7 +100,7 @@ async fn measure(scene: &Scene, backend: SidecarBackend) -> Result<Measured, Tri
     let tools = calls::TOOLS.iter().filter_map(|tool| ToolName::parse(tool.as_bytes()).ok());
     config.policy.allow(&kind(), tools);
     config.caches = CacheScope::None;
-    config.call_logs = CallLogs::WithSession;
+    config.call_logs = CallLogRetention::SessionOnly;
     let pids = match &backend {
         SidecarBackend::Local => None,
         SidecarBackend::Containers(containers) => containers.limits.pids,

@@ -18,7 +18,7 @@ pub(crate) struct Judge<'a> {
     pub(crate) config: &'a Config,
     /// The workspace's real path.
     pub(crate) workspace: &'a Path,
-    pub(crate) smart: aifo_launch::Smart,
+    pub(crate) smart: aifo_launch::SmartRuntimes,
     pub(crate) place: Place,
 }
 

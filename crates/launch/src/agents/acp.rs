@@ -1,63 +1,63 @@
-//! How an agent is spoken to over ACP (`spec/agents.md#acp`): how it is started, what it is served, and
-//! where it differs from what the protocol says.
+//! ACP profiles of agents (`spec/agents.md#acp`): command, served methods, and differences from the
+//! protocol.
 
 use std::time::Duration;
 
-/// What a client has to know of an agent before it speaks to it.
+/// What a client needs to know before it connects to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcpProfile {
     /// The program in its image, with its arguments.
     pub command: Vec<String>,
-    /// Whether it is served files: `fs/read_text_file` and `fs/write_text_file`. Only agents that make
-    /// do with it.
+    /// Whether `fs/read_text_file` and `fs/write_text_file` are served: only to agents that work
+    /// with them.
     pub fs: bool,
-    /// Whether it is served terminals: `terminal/*`. Only agents that run commands by them.
+    /// Whether `terminal/*` is served: only to agents that run commands by it.
     pub terminal: bool,
-    /// What it is answered when it reads a file that is not there.
-    pub missing_file: MissingFile,
-    /// What the chunks of its messages are.
-    pub stream: Stream,
-    /// The id of the option that allows once, where several options say that they do.
+    /// The reply when it reads a missing file.
+    pub missing_file: MissingFileReply,
+    /// How its message chunks are to be joined.
+    pub stream: ChunkMode,
+    /// The id of the option that allows once, if several options claim to.
     pub allow_option: Option<String>,
-    /// How long its first answer may take.
+    /// Time limit of its reply to `initialize`.
     pub initialize: Duration,
-    /// Whether it stays when its stdin ends, so that waiting for its end is no use.
+    /// Whether it keeps running when its stdin ends, so it has to be killed.
     pub kill_on_eof: bool,
-    /// The variables that it gets only when it is spoken to like this, with their values.
+    /// Variables that are set in this mode only, with their values.
     pub set: Vec<(String, String)>,
 }
 
-/// What an agent is answered when it reads a file that is not there.
+/// The reply to a read of a missing file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MissingFile {
+pub enum MissingFileReply {
     /// The protocol's error.
     #[default]
     Error,
-    /// An empty text, for agents that could create no file after an error.
+    /// An empty text, for agents that cannot create a file after an error.
     Empty,
 }
 
-/// What the chunks of an agent's messages are.
+/// Content of a message chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stream {
-    /// Pieces of the message.
+pub enum ChunkMode {
+    /// A piece of the message.
     #[default]
     Delta,
-    /// All of the message so far.
+    /// The whole message so far.
     Snapshot,
-    /// One of the two, which is found out.
+    /// Detected from the chunks.
     Auto,
 }
 
 impl AcpProfile {
-    /// An agent that is started so, of which nothing else is known: nothing is served.
+    /// Returns a profile with defaults: nothing is served.
     pub fn plain(command: Vec<String>) -> Self {
         AcpProfile {
             command,
             fs: false,
             terminal: false,
-            missing_file: MissingFile::default(),
-            stream: Stream::default(),
+            missing_file: MissingFileReply::default(),
+            stream: ChunkMode::default(),
             allow_option: None,
             initialize: INITIALIZE,
             kill_on_eof: false,
@@ -66,37 +66,39 @@ impl AcpProfile {
     }
 }
 
-impl MissingFile {
-    /// What a configuration file calls it.
+impl MissingFileReply {
+    /// Parses the value of the configuration file.
     pub fn parse(word: &str) -> Option<Self> {
-        [MissingFile::Error, MissingFile::Empty].into_iter().find(|known| known.as_str() == word)
+        [MissingFileReply::Error, MissingFileReply::Empty]
+            .into_iter()
+            .find(|known| known.as_str() == word)
     }
 
-    /// The word for it.
+    /// Returns the value of the configuration file.
     pub fn as_str(self) -> &'static str {
         match self {
-            MissingFile::Error => "error",
-            MissingFile::Empty => "empty",
+            MissingFileReply::Error => "error",
+            MissingFileReply::Empty => "empty",
         }
     }
 }
 
-impl Stream {
-    /// What a configuration file calls it.
+impl ChunkMode {
+    /// Parses the value of the configuration file.
     pub fn parse(word: &str) -> Option<Self> {
-        let all = [Stream::Delta, Stream::Snapshot, Stream::Auto];
+        let all = [ChunkMode::Delta, ChunkMode::Snapshot, ChunkMode::Auto];
         all.into_iter().find(|known| known.as_str() == word)
     }
 
-    /// The word for it.
+    /// Returns the value of the configuration file.
     pub fn as_str(self) -> &'static str {
         match self {
-            Stream::Delta => "delta",
-            Stream::Snapshot => "snapshot",
-            Stream::Auto => "auto",
+            ChunkMode::Delta => "delta",
+            ChunkMode::Snapshot => "snapshot",
+            ChunkMode::Auto => "auto",
         }
     }
 }
 
-/// Agents that have their runtimes to load have taken twenty seconds on a busy machine.
+/// Loading an agent's runtime has taken twenty seconds on a busy machine.
 const INITIALIZE: Duration = Duration::from_secs(60);

@@ -1,45 +1,45 @@
-//! The rows, as they are written down.
+//! The rows of the table of agents.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::acp::{AcpProfile, MissingFile, Stream};
-use super::{AgentSpec, Smart};
+use super::acp::{AcpProfile, ChunkMode, MissingFileReply};
+use super::{AgentSpec, SmartRuntimes};
 
-/// A row as it is written down here. Command and image go by the name.
-struct Row {
+/// A row with static data. Command and image follow from the name.
+struct AgentRow {
     name: &'static str,
-    /// Before the user's arguments.
+    /// Arguments before the user's.
     args: &'static [&'static str],
-    smart: Smart,
+    smart: SmartRuntimes,
     local_python: Option<&'static str>,
     state: &'static [&'static str],
     private: &'static [&'static str],
     settings: &'static [&'static str],
     variables: &'static [&'static str],
     set: &'static [(&'static str, &'static str)],
-    acp: Option<Acp>,
+    acp: Option<AcpRow>,
 }
 
-/// A row's part about ACP. Streams are of pieces, as far as we have seen any.
-struct Acp {
+/// The ACP part of a row. All known agents send deltas.
+struct AcpRow {
     command: &'static [&'static str],
     fs: bool,
     terminal: bool,
-    missing_file: MissingFile,
+    missing_file: MissingFileReply,
     allow_option: Option<&'static str>,
     initialize_secs: u64,
     kill_on_eof: bool,
 }
 
-impl Acp {
-    /// Started so, with nothing served and nothing odd.
+impl AcpRow {
+    /// The defaults: nothing served, no oddities.
     const fn plain(command: &'static [&'static str]) -> Self {
-        Acp {
+        AcpRow {
             command,
             fs: false,
             terminal: false,
-            missing_file: MissingFile::Error,
+            missing_file: MissingFileReply::Error,
             allow_option: None,
             initialize_secs: 60,
             kill_on_eof: false,
@@ -47,10 +47,10 @@ impl Acp {
     }
 }
 
-/// Where the images have the python that an agent is installed into.
+/// The python of images that install their agent into a virtual environment.
 const VENV_PYTHON: Option<&str> = Some("/opt/venv/bin/python3");
 
-/// Providers that agents for every model know.
+/// Variables of agents that support every provider.
 const PROVIDERS: &[&str] = &[
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_BASE_URL",
@@ -66,11 +66,11 @@ const PROVIDERS: &[&str] = &[
     "XAI_API_KEY",
 ];
 
-const ROWS: &[Row] = &[
-    Row {
+const ROWS: &[AgentRow] = &[
+    AgentRow {
         name: "aider",
         args: &[],
-        smart: Smart::PYTHON,
+        smart: SmartRuntimes::PYTHON,
         local_python: VENV_PYTHON,
         state: &[".aider"],
         private: &[],
@@ -83,10 +83,10 @@ const ROWS: &[Row] = &[
         ],
         acp: None,
     },
-    Row {
+    AgentRow {
         name: "claude",
         args: &[],
-        smart: Smart::NONE,
+        smart: SmartRuntimes::NONE,
         local_python: None,
         state: &[".claude"],
         private: &[],
@@ -99,35 +99,36 @@ const ROWS: &[Row] = &[
             "CLAUDE_CODE_OAUTH_TOKEN",
         ],
         set: &[
-            // Otherwise a file beside the folder would have to be replaced, which a mount cannot be.
+            // Otherwise it replaces a file beside the directory, which a mount does not allow.
             ("CLAUDE_CONFIG_DIR", "/home/coder/.claude"),
             ("DISABLE_AUTOUPDATER", "1"),
-            // Root in a container of its own is what it asks for with this.
+            // Otherwise it refuses to run as root.
             ("IS_SANDBOX", "1"),
         ],
-        acp: Some(Acp::plain(&["claude-agent-acp"])),
+        acp: Some(AcpRow::plain(&["claude-agent-acp"])),
     },
-    Row {
+    AgentRow {
         name: "codex",
-        // Otherwise it leaves a server behind that runs the commands of every codex of this HOME.
+        // Otherwise it leaves a server running that executes the commands of every codex of this
+        // HOME.
         args: &["--no-daemon"],
-        smart: Smart::NODE,
+        smart: SmartRuntimes::NODE,
         local_python: None,
         state: &[".codex"],
         private: &[".codex/app-server-control", ".codex/app-server-daemon"],
         settings: &[],
         variables: &["CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
         set: &[],
-        acp: Some(Acp {
-            // Otherwise it asks nobody, as it knows that there is no sandbox of its own.
+        acp: Some(AcpRow {
+            // Without the policy it requests no permissions, as the container is its sandbox.
             kill_on_eof: true,
-            ..Acp::plain(&["codex-acp", "-c", "approval_policy=untrusted"])
+            ..AcpRow::plain(&["codex-acp", "-c", "approval_policy=untrusted"])
         }),
     },
-    Row {
+    AgentRow {
         name: "copilot",
         args: &[],
-        smart: Smart::NODE,
+        smart: SmartRuntimes::NODE,
         local_python: None,
         state: &[".copilot"],
         private: &[],
@@ -142,12 +143,12 @@ const ROWS: &[Row] = &[
             "GITHUB_TOKEN",
         ],
         set: &[("COPILOT_AUTO_UPDATE", "false")],
-        acp: Some(Acp::plain(&["copilot", "--acp"])),
+        acp: Some(AcpRow::plain(&["copilot", "--acp"])),
     },
-    Row {
+    AgentRow {
         name: "crush",
         args: &[],
-        smart: Smart::NODE,
+        smart: SmartRuntimes::NODE,
         local_python: None,
         state: &[".config/crush", ".local/share/crush"],
         private: &[],
@@ -156,10 +157,10 @@ const ROWS: &[Row] = &[
         set: &[("CRUSH_DISABLE_METRICS", "1")],
         acp: None,
     },
-    Row {
+    AgentRow {
         name: "gemini",
         args: &[],
-        smart: Smart::NODE,
+        smart: SmartRuntimes::NODE,
         local_python: None,
         state: &[".gemini"],
         private: &[],
@@ -174,35 +175,35 @@ const ROWS: &[Row] = &[
             "GOOGLE_GENAI_USE_VERTEXAI",
         ],
         set: &[],
-        acp: Some(Acp {
-            // It reads a file before it writes it, and takes no error for a new one.
+        acp: Some(AcpRow {
+            // It reads a file before it writes it, and cannot create one after an error.
             fs: true,
-            missing_file: MissingFile::Empty,
-            ..Acp::plain(&["gemini", "--acp"])
+            missing_file: MissingFileReply::Empty,
+            ..AcpRow::plain(&["gemini", "--acp"])
         }),
     },
-    Row {
+    AgentRow {
         name: "kimi",
         args: &[],
-        smart: Smart::NONE,
+        smart: SmartRuntimes::NONE,
         local_python: VENV_PYTHON,
         state: &[".kimi"],
         private: &[],
         settings: &[],
         variables: &["KIMI_API_KEY", "KIMI_BASE_URL", "KIMI_MODEL_NAME"],
         set: &[("KIMI_CLI_NO_AUTO_UPDATE", "1")],
-        acp: Some(Acp {
+        acp: Some(AcpRow {
             // Without a terminal it has no shell.
             fs: true,
             terminal: true,
             kill_on_eof: true,
-            ..Acp::plain(&["kimi", "acp"])
+            ..AcpRow::plain(&["kimi", "acp"])
         }),
     },
-    Row {
+    AgentRow {
         name: "letta",
         args: &[],
-        smart: Smart::NODE,
+        smart: SmartRuntimes::NODE,
         local_python: None,
         state: &[".letta"],
         private: &[],
@@ -211,43 +212,43 @@ const ROWS: &[Row] = &[
         set: &[("DISABLE_AUTOUPDATER", "1")],
         acp: None,
     },
-    Row {
+    AgentRow {
         name: "opencode",
         args: &[],
-        smart: Smart::NODE,
+        smart: SmartRuntimes::NODE,
         local_python: None,
         state: &[".config/opencode", ".local/share/opencode", ".local/state/opencode"],
         private: &[],
         settings: &[],
         variables: PROVIDERS,
         set: &[("OPENCODE_DISABLE_AUTOUPDATE", "1")],
-        acp: Some(Acp {
-            // Files it writes by itself, whatever is answered.
+        acp: Some(AcpRow {
+            // It writes files by itself, whatever the reply.
             kill_on_eof: true,
-            ..Acp::plain(&["opencode", "acp"])
+            ..AcpRow::plain(&["opencode", "acp"])
         }),
     },
-    Row {
+    AgentRow {
         name: "openhands",
         args: &[],
-        smart: Smart::PYTHON,
+        smart: SmartRuntimes::PYTHON,
         local_python: VENV_PYTHON,
         state: &[".openhands"],
         private: &[],
         settings: &[],
         variables: &["LLM_API_KEY", "LLM_BASE_URL", "LLM_MODEL"],
         set: &[("LITELLM_LOCAL_MODEL_COST_MAP", "True")],
-        acp: Some(Acp {
-            // The second way to allow once lowers what it looks at later.
+        acp: Some(AcpRow {
+            // The second option that allows once lowers its later checks.
             allow_option: Some("accept"),
             initialize_secs: 120,
-            ..Acp::plain(&["openhands", "acp", "--override-with-envs"])
+            ..AcpRow::plain(&["openhands", "acp", "--override-with-envs"])
         }),
     },
-    Row {
+    AgentRow {
         name: "qwen",
         args: &[],
-        smart: Smart::NODE,
+        smart: SmartRuntimes::NODE,
         local_python: None,
         state: &[".qwen"],
         private: &[],
@@ -261,33 +262,33 @@ const ROWS: &[Row] = &[
             "OPENROUTER_API_KEY",
         ],
         set: &[],
-        acp: Some(Acp {
-            // Its own files in /tmp would go by way of us, too, so no files are served. The second way
-            // to allow once changes its mode.
+        acp: Some(AcpRow {
+            // Served files would include its own in /tmp, so none are. The second option that
+            // allows once changes its mode.
             allow_option: Some("proceed_once"),
-            ..Acp::plain(&["qwen", "--acp"])
+            ..AcpRow::plain(&["qwen", "--acp"])
         }),
     },
-    Row {
+    AgentRow {
         name: "vibe",
         args: &[],
-        smart: Smart::NONE,
+        smart: SmartRuntimes::NONE,
         local_python: VENV_PYTHON,
         state: &[".vibe"],
         private: &[],
         settings: &[],
         variables: &["MISTRAL_API_KEY"],
         set: &[],
-        acp: Some(Acp { initialize_secs: 120, ..Acp::plain(&["vibe-acp"]) }),
+        acp: Some(AcpRow { initialize_secs: 120, ..AcpRow::plain(&["vibe-acp"]) }),
     },
 ];
 
-/// The agents that we know, by name.
+/// Returns the built-in rows, sorted by name.
 pub fn known_agents() -> Vec<AgentSpec> {
-    ROWS.iter().map(Row::spec).collect()
+    ROWS.iter().map(AgentRow::spec).collect()
 }
 
-impl Row {
+impl AgentRow {
     fn spec(&self) -> AgentSpec {
         let command = std::iter::once(&self.name).chain(self.args);
         let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
@@ -300,19 +301,19 @@ impl Row {
             settings: self.settings.iter().map(PathBuf::from).collect(),
             variables: words(self.variables),
             set: self.set.iter().map(pair).collect(),
-            acp: self.acp.as_ref().map(Acp::profile),
+            acp: self.acp.as_ref().map(AcpRow::profile),
             ..AgentSpec::unknown(self.name)
         }
     }
 }
 
-impl Acp {
+impl AcpRow {
     fn profile(&self) -> AcpProfile {
         AcpProfile {
             fs: self.fs,
             terminal: self.terminal,
             missing_file: self.missing_file,
-            stream: Stream::Delta,
+            stream: ChunkMode::Delta,
             allow_option: self.allow_option.map(str::to_owned),
             initialize: Duration::from_secs(self.initialize_secs),
             kill_on_eof: self.kill_on_eof,

@@ -5,7 +5,7 @@ use nix::unistd::mkfifo;
 
 use super::*;
 
-/// A main repository `main` with a linked worktree `linked`, as git makes them, and a stranger's
+/// A repository `main` with a linked worktree `linked`, as git creates them, and a hostile
 /// workspace `evil`.
 struct Repositories(PathBuf);
 
@@ -70,7 +70,7 @@ fn a_linked_worktree_belongs_to_its_main_repository() {
     it.check("linked", "main", "relative, as git 2.48 can write it");
 }
 
-/// The workspace of `evil` would have the caches of `main`.
+/// Otherwise `evil` would share the caches of `main`.
 #[test]
 fn a_forged_worktree_has_caches_of_its_own() {
     let it = Repositories::new("forged");
@@ -82,7 +82,7 @@ fn a_forged_worktree_has_caches_of_its_own() {
     it.write("evil/.git", "gitdir: entry\n");
     it.check("evil", "evil", "through a link");
 
-    // All that it can make itself: an entry in a directory of its own.
+    // An entry that it can create itself, in its own directory.
     let own = it.at("evil/sub/.git/worktrees/linked");
     fs::create_dir_all(&own).unwrap();
     fs::write(own.join("gitdir"), format!("{}\n", it.at("evil/.git").display())).unwrap();
@@ -100,7 +100,7 @@ fn a_forged_worktree_has_caches_of_its_own() {
     it.check("evil", "evil", "the file of a true worktree");
 }
 
-/// A repository takes no workspace in that does not ask for it.
+/// A repository cannot claim a workspace that does not name it.
 #[test]
 fn a_repository_claims_no_workspace() {
     let it = Repositories::new("claimed");
@@ -111,7 +111,7 @@ fn a_repository_claims_no_workspace() {
 }
 
 #[test]
-fn what_is_no_worktree_has_caches_of_its_own() {
+fn invalid_worktree_files_are_ignored() {
     let it = Repositories::new("odd");
     let long = format!("gitdir: {}", "x/".repeat(8 << 10));
     let entry = it.entry();
@@ -130,7 +130,7 @@ fn what_is_no_worktree_has_caches_of_its_own() {
     }
 }
 
-/// What never ends, or never begins, is not waited for.
+/// Reading never blocks and is bounded.
 #[test]
 fn pipes_and_devices_are_not_read() {
     let it = Repositories::new("pipes");

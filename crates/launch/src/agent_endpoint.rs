@@ -1,7 +1,7 @@
-//! The agent's container, and the one way to start something in it (`spec/agents.md#how-it-is-started`).
+//! The agent's container and the proxy in front of it (`spec/agents.md#how-it-is-started`).
 //!
-//! The agent is an exec of a runner's like any tool, so it gets terminal, signals and an exact ending
-//! from the same parts: a proxy that lets nothing run but the agent, and a shim that is our child.
+//! The agent is an exec of a runner like any tool: the proxy allows only `aifo-agent`, and a shim
+//! that the launcher starts carries terminal, signals and exit status.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,55 +14,55 @@ use aifo_sidecar::{Backend, Fleet, Reporter, Startup};
 use aifo_types::{Endpoint, Kind, Token, ToolName, env};
 use nix::unistd::getuid;
 
+use crate::agent_container::{AGENT_PROGRAM, SHIM_DIR};
 use crate::error::LaunchError;
-use crate::place::{ENTRY, SHIMS};
-use crate::serving::Serving;
+use crate::proxy_task::ProxyTask;
 
-/// A container with a runner in which an agent can be started. It ends with this.
+/// Container with a runner that can start the agent, and its proxy.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct AgentEndpoint {
     endpoint: Endpoint,
     token: Token,
     forwarded: String,
     fleet: Arc<Fleet>,
-    serving: Serving,
+    proxy_task: ProxyTask,
 }
 
-/// What a door needs of its session.
-pub(crate) struct DoorConfig {
-    /// The session's folder.
-    pub(crate) folder: PathBuf,
+/// Settings of the endpoint, taken from the session.
+pub(crate) struct AgentEndpointConfig {
+    /// The session directory.
+    pub(crate) session_dir: PathBuf,
     /// The session's temporary directory.
     pub(crate) tmp: PathBuf,
-    /// What of our environment the agent gets.
+    /// The launcher's variables that pass to the agent.
     pub(crate) forwarding: Forwarding,
-    /// Which descriptors may be handed over.
-    pub(crate) places: SharedDirectories,
-    /// Who is told how the container comes up.
+    /// Directories whose descriptors may be passed.
+    pub(crate) shared_directories: SharedDirectories,
+    /// Receives the events of the container's start.
     pub(crate) reporter: Reporter,
 }
 
-impl Door {
-    /// Brings the container up, and listens for the one client that there is to be: ourselves.
+impl AgentEndpoint {
+    /// Starts the container, then listens for the launcher's shims.
     pub(crate) async fn open(
-        config: DoorConfig,
+        config: AgentEndpointConfig,
         backend: Box<dyn Backend>,
         host: Box<dyn Backend>,
     ) -> Result<Self, LaunchError> {
         let token = Token::from_random(aifo_process::random_bits()?);
-        let endpoint = Endpoint::Unix(socket(&config.folder));
+        let endpoint = Endpoint::Unix(socket_path(&config.session_dir));
         let listener = Listener::bind(&endpoint, getuid())?;
         let kinds = vec![Kind::agent()];
         let fleet = Fleet::start(backend, host, kinds, Startup::AtOnce, config.reporter).await?;
         let fleet = Arc::new(fleet);
         let mut forwarding = config.forwarding;
-        // A name of ours, which can only be right.
+        // A constant name, which is valid.
         let _ = forwarding.allow(env::COMMAND_ENV);
         let forwarded = forwarding.additions_text();
         let proxy = Proxy::new(
             ProxyConfig {
                 token: token.clone(),
-                policy: nothing_but_the_agent(),
+                policy: agent_policy(),
                 forwarding,
                 notify: NotifyRules { allowlist: Vec::new(), ..NotifyRules::default() },
                 call_log: CallLog::default(),
@@ -71,16 +71,16 @@ impl Door {
                 max_runtime: None,
                 transcript: Transcript::Plain,
                 spool_dir: config.tmp,
-                shared_directories: config.places,
-                program: Some(Path::new(SHIMS).join(ENTRY)),
+                shared_directories: config.shared_directories,
+                program: Some(Path::new(SHIM_DIR).join(AGENT_PROGRAM)),
             },
             Arc::clone(&fleet),
         );
-        let serving = Serving::start(proxy, listener);
-        Ok(Door { endpoint, token, forwarded, fleet, serving })
+        let proxy_task = ProxyTask::start(proxy, listener);
+        Ok(AgentEndpoint { endpoint, token, forwarded, fleet, proxy_task })
     }
 
-    /// Where the shim that carries the agent's terminal goes to.
+    /// Returns the address to which the agent's shim connects.
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
@@ -89,26 +89,26 @@ impl Door {
         &self.token
     }
 
-    /// The variables that pass besides those of the table, separated by commas.
+    /// Returns the variables that pass besides those of the table, separated by commas.
     pub(crate) fn forwarded(&self) -> &str {
         &self.forwarded
     }
 
-    /// Ends whatever runs in the container, and it.
+    /// Ends the execs in the container, then the container.
     pub(crate) async fn close(self) {
-        self.serving.stop().await;
+        self.proxy_task.stop().await;
         self.fleet.stop().await;
     }
 }
 
-/// In the session's folder, in a folder that no container sees.
-fn socket(folder: &Path) -> PathBuf {
-    folder.join("agent.sock")
+/// The path of the socket. No container mounts its directory.
+fn socket_path(session_dir: &Path) -> PathBuf {
+    session_dir.join("agent.sock")
 }
 
-fn nothing_but_the_agent() -> Policy {
+fn agent_policy() -> Policy {
     let mut policy = Policy::builtin();
-    // The one tool of the one kind that this proxy's fleet has.
-    policy.allow(&Kind::agent(), ToolName::parse(ENTRY.as_bytes()).ok());
+    // The only tool of the only kind of this proxy.
+    policy.allow(&Kind::agent(), ToolName::parse(AGENT_PROGRAM.as_bytes()).ok());
     policy
 }

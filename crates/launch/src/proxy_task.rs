@@ -1,30 +1,30 @@
-//! A proxy that serves while its owner does other things.
+//! A proxy that serves in a task of its own.
 
 use aifo_proxy::{Listener, Proxy};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// It serves until it is told to stop, or this is dropped.
+/// Handle of the task, which ends on [`stop`](Self::stop) or on drop.
 #[derive(Debug)]
-pub(crate) struct Serving {
+pub(crate) struct ProxyTask {
     stop: oneshot::Sender<()>,
     proxy: JoinHandle<()>,
 }
 
-impl Serving {
+impl ProxyTask {
     pub(crate) fn start(proxy: Proxy, listener: Listener) -> Self {
         let (stop, stopped) = oneshot::channel();
         let proxy = tokio::spawn(async move {
-            // A sender that was dropped is an owner that was dropped.
+            // A dropped sender also means stop.
             let stopped = async { drop(stopped.await) };
             proxy.serve(listener, stopped).await;
         });
-        Serving { stop, proxy }
+        ProxyTask { stop, proxy }
     }
 
-    /// Lets nobody in any more, and returns when everybody has been told their ending.
+    /// Refuses new clients, and returns when all clients have received their results.
     pub(crate) async fn stop(self) {
-        // The proxy only fails to hear it if it has ended already.
+        // Fails only if the proxy has ended.
         let _ = self.stop.send(());
         if let Err(error) = self.proxy.await {
             tracing::error!(%error, "the proxy failed");

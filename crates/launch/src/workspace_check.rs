@@ -1,44 +1,44 @@
-//! Where a workspace and an agent's state may lie (`spec/trust.md#ground-check`).
+//! Checks where a workspace and an agent's state may lie (`spec/trust.md#ground-check`).
 //!
-//! An agent writes to its workspace and to its state directories. So neither may hold, or be part of,
-//! anything that aifo itself trusts: the user's home, aifo's own directories, its programs.
+//! An agent writes to its workspace and its state directories. So neither may contain, or be part
+//! of, anything that aifo trusts: the user's home, aifo's own directories, its programs.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::own_directories::{home, lies_in_session, own_directories, real_path, session_parents};
 
-/// A directory that an agent may be given to write to.
+/// A workspace that passed the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckedWorkspace(PathBuf);
 
 impl CheckedWorkspace {
-    /// Resolves and checks a workspace root. Errors: it is no directory, or an agent that can write
-    /// to it could change what aifo trusts.
-    pub fn new(path: &Path) -> Result<Self, GroundError> {
+    /// Resolves and checks a workspace root. Errors: not a directory, or an agent that writes to it
+    /// could change something that aifo trusts.
+    pub fn new(path: &Path) -> Result<Self, WorkspaceError> {
         let real = real_directory(path)?;
         check(&real, "the workspace")?;
         Ok(CheckedWorkspace(real))
     }
 
-    /// The workspace root; a real path.
+    /// Returns the workspace root, a real path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 }
 
-/// Why a directory is not given to an agent.
+/// Reasons to reject a directory.
 #[derive(Debug, thiserror::Error)]
-pub enum GroundError {
-    /// There is no such directory.
+pub enum WorkspaceError {
+    /// Not a directory.
     #[error("'{}' cannot be the workspace: {source}", path.display())]
     NotADirectory {
-        /// What was asked for.
+        /// The path as given.
         path: PathBuf,
-        /// Why it cannot be opened.
+        /// The cause.
         source: io::Error,
     },
-    /// Something that aifo trusts would be exposed.
+    /// It would expose something that aifo trusts.
     #[error(
         "'{}' cannot be {role}: it {relation} {what} '{}'\nhint: {hint}",
         path.display(),
@@ -51,32 +51,32 @@ pub enum GroundError {
         role: &'static str,
         /// `is`, `contains` or `lies in`.
         relation: &'static str,
-        /// What it would expose, such as `your home directory`.
+        /// The exposed thing, such as `your home directory`.
         what: &'static str,
-        /// Where that is.
+        /// Its path.
         other: PathBuf,
         /// The remedy.
         hint: &'static str,
     },
 }
 
-/// A directory without links on the way to it.
-pub(crate) fn real_directory(path: &Path) -> Result<PathBuf, GroundError> {
-    let failed = |source| GroundError::NotADirectory { path: path.to_owned(), source };
+/// Returns the real path of a directory.
+pub(crate) fn real_directory(path: &Path) -> Result<PathBuf, WorkspaceError> {
+    let failed = |source| WorkspaceError::NotADirectory { path: path.to_owned(), source };
     let real = path.canonicalize().map_err(failed)?;
     if real.is_dir() { Ok(real) } else { Err(failed(io::ErrorKind::NotADirectory.into())) }
 }
 
 /// Checks an agent's state directory, which need not exist yet.
-pub(crate) fn check_state(path: &Path) -> Result<(), GroundError> {
+pub(crate) fn check_state(path: &Path) -> Result<(), WorkspaceError> {
     check(&real_path(path), "a state directory")
 }
 
-/// Checks a real path that an agent is to write to.
-fn check(path: &Path, role: &'static str) -> Result<(), GroundError> {
+/// Checks a real path that an agent will write to.
+fn check(path: &Path, role: &'static str) -> Result<(), WorkspaceError> {
     let refuse = |relation, what, other: &Path, hint| {
         let (path, other) = (path.to_owned(), other.to_owned());
-        Err(GroundError::Exposes { path, role, relation, what, other, hint })
+        Err(WorkspaceError::Exposes { path, role, relation, what, other, hint })
     };
     if let Some(home) = home().map(|home| real_path(&home))
         && let Some(relation) = around(path, &home)
@@ -86,7 +86,7 @@ fn check(path: &Path, role: &'static str) -> Result<(), GroundError> {
     for own in own_directories() {
         let relation = around(path, &own.path).or(inside(path, &own.path));
         if let Some(relation) = relation {
-            return refuse(relation, own.what, &own.path, OWN_DIRECTORY);
+            return refuse(relation, own.description, &own.path, OWN_DIRECTORY);
         }
     }
     for parent in session_parents() {
@@ -124,9 +124,9 @@ fn inside(path: &Path, other: &Path) -> Option<&'static str> {
     path.starts_with(other).then_some("lies in")
 }
 
-/// The running program, and the shim that belongs to it.
+/// Returns the running program and its shim.
 fn own_programs() -> Vec<PathBuf> {
-    let ours = std::env::current_exe().into_iter();
-    let programs = ours.chain(crate::shim_binary::candidates());
+    let executable = std::env::current_exe().into_iter();
+    let programs = executable.chain(crate::shim_binary::candidates());
     programs.filter_map(|path| path.canonicalize().ok()).collect()
 }

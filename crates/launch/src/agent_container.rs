@@ -1,0 +1,261 @@
+//! Mounts and files of the agent's container (`spec/agents.md#the-container`).
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, symlink};
+use std::path::{Path, PathBuf};
+
+use aifo_engine::{Mount, Value};
+use aifo_policy::{NotifyRules, Policy};
+use aifo_sidecar::{AgentContainer, CONTAINER_HOME};
+
+use crate::agents::AgentSpec;
+use crate::error::LaunchError;
+use crate::identity;
+use crate::shims::link_names;
+use crate::trusted::TrustedPrograms;
+use crate::workspace_check;
+
+/// Configuration of an agent that runs in a container.
+#[derive(Clone, Debug)]
+pub struct AgentContainerConfig {
+    /// The agent's row.
+    pub spec: AgentSpec,
+    /// The image of the container.
+    pub image: String,
+    /// The user's home, which has the state directories. `None`: the agent keeps no state.
+    pub home: Option<PathBuf>,
+}
+
+/// Where the container has the proxy's socket and the settings.
+pub(crate) const FRONTEND_DIR: &str = "/run/aifo";
+/// Where the container has the shims.
+pub(crate) const SHIM_DIR: &str = "/opt/aifo/bin";
+/// Completes the environment and executes the agent's command; a link to the shim.
+pub(crate) const AGENT_PROGRAM: &str = "aifo-agent";
+
+/// Names below the session directory, and paths in the container.
+const FILES: [(&str, &str); 4] = [
+    ("zz-aifo.sh", "/etc/profile.d/zz-aifo.sh"),
+    ("passwd", "/etc/passwd"),
+    ("group", "/etc/group"),
+    ("gitconfig", "/etc/gitconfig"),
+];
+
+/// Checks every state directory that the container would mount. Errors: an agent must not write
+/// there.
+pub(crate) fn check_state(agent: &AgentContainerConfig) -> Result<(), LaunchError> {
+    let Some(home) = &agent.home else { return Ok(()) };
+    let mut state = agent.spec.state.iter().map(|state| home.join(state));
+    state.try_for_each(|state| workspace_check::check_state(&state)).map_err(LaunchError::from)
+}
+
+/// Returns the description of the container. The files need not exist yet.
+pub(crate) fn container(agent: &AgentContainerConfig, session_dir: &Path) -> AgentContainer {
+    let mut mounts = vec![Mount::bind(&frontend_dir(session_dir), Path::new(FRONTEND_DIR), true)];
+    let files = files_dir(session_dir);
+    mounts
+        .extend(FILES.iter().map(|(name, to)| Mount::bind(&files.join(name), Path::new(to), true)));
+    mounts.extend(state_mounts(agent, session_dir));
+    let plain = |(name, value): &(String, String)| {
+        (OsString::from(name), Value::Plain(OsString::from(value)))
+    };
+    let mut variables = vec![("SHELL".into(), Value::Plain(agent.spec.shell.clone().into()))];
+    variables.extend(agent.spec.set.iter().map(plain));
+    AgentContainer { image: agent.image.clone(), shims: shim_dir(session_dir), mounts, variables }
+}
+
+/// Writes the container's files and creates the agent's state directories.
+pub(crate) async fn configure(
+    agent: &AgentContainerConfig,
+    session_dir: &Path,
+    tools: (&Policy, &NotifyRules),
+    programs: &TrustedPrograms,
+    as_root: bool,
+) -> Result<(), LaunchError> {
+    let shims = shim_dir(session_dir);
+    create_directory(&shims)?;
+    link_shims(&shims, tools).map_err(|source| directory_error(&shims, source))?;
+    let files = files_dir(session_dir);
+    create_directory(&files)?;
+    let shell = agent.spec.shell.to_string_lossy();
+    let texts = [
+        include_str!("agents/zz-aifo.sh").to_owned(),
+        identity::passwd(CONTAINER_HOME, &shell, as_root),
+        identity::group(as_root),
+        identity::gitconfig(programs).await,
+    ];
+    for ((name, _), text) in FILES.iter().zip(texts) {
+        let file = files.join(name);
+        fs::write(&file, text).map_err(|source| directory_error(&file, source))?;
+    }
+    let empty = files.join(EMPTY_FILE);
+    fs::write(&empty, "").map_err(|source| directory_error(&empty, source))?;
+    let Some(home) = &agent.home else { return Ok(()) };
+    for state in agent.spec.state.iter().chain(&agent.spec.private) {
+        let state = home.join(state);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&state);
+        made.map_err(|source| directory_error(&state, source))?;
+    }
+    Ok(())
+}
+
+/// Returns the directory of the proxy's socket, which only agents see.
+pub(crate) fn frontend_dir(session_dir: &Path) -> PathBuf {
+    session_dir.join("front")
+}
+
+fn shim_dir(session_dir: &Path) -> PathBuf {
+    session_dir.join("bin")
+}
+
+fn files_dir(session_dir: &Path) -> PathBuf {
+    session_dir.join("agent")
+}
+
+/// Fills the directory of shims with relative links; the shim itself is mounted beside them, as the
+/// runtime directory may be mounted `noexec`.
+fn link_shims(shims: &Path, tools: (&Policy, &NotifyRules)) -> io::Result<()> {
+    fs::write(shims.join("aifo-shim"), "")?;
+    for name in [AGENT_PROGRAM, "aifo-runner"] {
+        symlink("aifo-shim", shims.join(name))?;
+    }
+    link_names(shims, tools.0, tools.1)
+}
+
+/// Mounts the agent's state directories. Their parents become scratch directories; otherwise the
+/// engine would create them as root.
+fn state_mounts(agent: &AgentContainerConfig, session_dir: &Path) -> Vec<Mount> {
+    let Some(home) = &agent.home else { return Vec::new() };
+    let inside = Path::new(CONTAINER_HOME);
+    let mut mounts: Vec<Mount> = Vec::new();
+    for state in &agent.spec.state {
+        let parents =
+            state.ancestors().skip(1).filter(|directory| !directory.as_os_str().is_empty());
+        for parent in parents {
+            let scratch = Mount::Scratch { to: inside.join(parent) };
+            if !mounts.contains(&scratch) {
+                mounts.push(scratch);
+            }
+        }
+        let from = home.join(state);
+        // The real path, as links may lead out of the home.
+        let real = from.canonicalize().unwrap_or(from);
+        let to = inside.join(state);
+        mounts.push(Mount::bind(&real, &to, false));
+        // A program of this machine listens there, and would act for the agent outside of the
+        // container.
+        let covers = sockets_below(&real).into_iter().filter_map(|socket| {
+            let rest = socket.strip_prefix(&real).ok()?;
+            Some(Mount::bind(&files_dir(session_dir).join(EMPTY_FILE), to.join(rest), true))
+        });
+        let is_private = |cover: &Mount| {
+            let private = agent.spec.private.iter().map(|private| inside.join(private));
+            matches!(cover, Mount::Bind { to, .. } if private.into_iter().any(|it| to.starts_with(it)))
+        };
+        mounts.extend(covers.filter(|cover| !is_private(cover)));
+    }
+    let private =
+        agent.spec.private.iter().map(|private| Mount::Scratch { to: inside.join(private) });
+    mounts.extend(private);
+    let settings = agent.spec.settings.iter().filter_map(|settings| {
+        let real = home.join(settings).canonicalize().ok().filter(|file| file.is_file())?;
+        Some(Mount::bind(&real, inside.join(settings), true))
+    });
+    mounts.extend(settings);
+    mounts
+}
+
+/// Finds the sockets in a state directory, down to [`MAX_DEPTH`] and [`MAX_ENTRIES`].
+fn sockets_below(directory: &Path) -> Vec<PathBuf> {
+    let mut sockets = Vec::new();
+    let mut pending = vec![(directory.to_owned(), 0)];
+    let mut entries_seen = 0;
+    while let Some((directory, depth)) = pending.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            entries_seen += 1;
+            if entries_seen > MAX_ENTRIES {
+                return sockets;
+            }
+            match entry.file_type() {
+                Ok(kind) if kind.is_socket() => sockets.push(entry.path()),
+                Ok(kind) if kind.is_dir() && depth < MAX_DEPTH => {
+                    pending.push((entry.path(), depth + 1));
+                }
+                _ => {}
+            }
+        }
+    }
+    sockets
+}
+
+/// Limits of the search for sockets. Programs keep their paths short.
+const MAX_DEPTH: u32 = 4;
+const MAX_ENTRIES: u32 = 20_000;
+
+/// An empty file that is mounted over sockets.
+const EMPTY_FILE: &str = "nothing";
+
+fn create_directory(directory: &Path) -> Result<(), LaunchError> {
+    let made = DirBuilder::new().mode(0o700).create(directory);
+    made.map_err(|source| directory_error(directory, source))
+}
+
+fn directory_error(path: &Path, source: io::Error) -> LaunchError {
+    LaunchError::Directory { path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn only_state_and_settings_of_the_home_are_mounted() {
+        let home = std::env::temp_dir().join(format!("aifo-place-{}", std::process::id()));
+        fs::create_dir(&home).unwrap();
+        let mut spec = AgentSpec::unknown("it");
+        spec.state = vec![".it".into(), ".local/share/it".into(), ".local/state/it".into()];
+        let mut agent =
+            AgentContainerConfig { spec, image: String::new(), home: Some(home.clone()) };
+        let real = home.canonicalize().unwrap();
+        let scratch = |to: &str| Mount::Scratch { to: format!("/home/coder/{to}").into() };
+        let state =
+            |path: &str| Mount::bind(&real.join(path), Path::new("/home/coder").join(path), false);
+        let expected = [
+            state(".it"),
+            scratch(".local/share"),
+            scratch(".local"),
+            state(".local/share/it"),
+            scratch(".local/state"),
+            state(".local/state/it"),
+        ];
+        assert_eq!(state_mounts(&agent, Path::new("/s")), expected);
+
+        // Settings are mounted read-only if they exist.
+        fs::write(home.join(".it.yml"), "").unwrap();
+        agent.spec.settings = vec![".it.yml".into(), ".it.absent".into()];
+        let settings = Mount::bind(&real.join(".it.yml"), Path::new("/home/coder/.it.yml"), true);
+        assert_eq!(state_mounts(&agent, Path::new("/s")).last(), Some(&settings));
+        assert_eq!(state_mounts(&agent, Path::new("/s")).len(), expected.len() + 1);
+        agent.spec.settings.clear();
+
+        // Sockets of this machine are covered.
+        for directory in [".it/own", ".it/a/b"] {
+            fs::create_dir_all(home.join(directory)).unwrap();
+        }
+        let sockets = [".it/own/x", ".it/a/b/y", ".it/z"];
+        let _listening = sockets.map(|path| UnixListener::bind(home.join(path)).unwrap());
+        agent.spec.state.truncate(1);
+        agent.spec.private = vec![".it/own".into()];
+        let cover = |path: &str| {
+            Mount::bind(Path::new("/s/agent/nothing"), Path::new("/home/coder").join(path), true)
+        };
+        let mounts = state_mounts(&agent, Path::new("/s"));
+        let expected = [state(".it"), cover(".it/z"), cover(".it/a/b/y"), scratch(".it/own")];
+        assert_eq!(mounts.len(), expected.len(), "{mounts:?}");
+        assert!(expected.iter().all(|mount| mounts.contains(mount)), "{mounts:?}");
+        fs::remove_dir_all(&home).unwrap();
+    }
+}
