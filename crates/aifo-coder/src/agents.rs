@@ -44,13 +44,17 @@ async fn find(choice: Choice) -> Result<Engine, String> {
 
 /// The image of an agent's container, as long as nobody names another.
 pub(crate) fn image(spec: &AgentSpec, config: &Config) -> String {
-    let told = &config.containers;
-    let ours =
-        || format!("{}aifo-agent-{}:{}", told.image_prefix.value, spec.name, told.image_tag.value);
+    let containers = &config.containers;
+    let ours = || {
+        format!(
+            "{}aifo-agent-{}:{}",
+            containers.image_prefix.value, spec.name, containers.image_tag.value
+        )
+    };
     spec.image.clone().unwrap_or_else(ours)
 }
 
-/// One agent as it is told of.
+/// One agent as it is containers of.
 #[derive(Serialize)]
 struct Row<'a> {
     name: &'a str,

@@ -30,20 +30,20 @@ pub(crate) async fn choose(
     fallback: Fallback,
     programs: &TrustedPrograms,
 ) -> anyhow::Result<SidecarBackend> {
-    let wanted = config.containers.backend.value;
-    let Some(choice) = wanted.engine() else {
+    let requested = config.containers.backend.value;
+    let Some(choice) = requested.engine() else {
         return local(config, "the backend is local");
     };
     let engine = match Engine::find(choice, programs).await {
         Ok(engine) => engine,
-        Err(error) if wanted == Backend::Auto && fallback == Fallback::None => bail!(
+        Err(error) if requested == Backend::Auto && fallback == Fallback::None => bail!(
             "{error}\n\
              hint: {}; or run the agent on this machine, which isolates nothing of it, with \
              --backend local",
             remedy(&error, "start docker or podman")
         ),
-        Err(error) if wanted == Backend::Auto => {
-            return instead(config, &error.to_string());
+        Err(error) if requested == Backend::Auto => {
+            return fall_back(config, &error.to_string());
         }
         Err(error) => bail!(
             "{error}\n\
@@ -53,17 +53,18 @@ pub(crate) async fn choose(
     };
     let mut containers = containers(engine, config);
     follow_project(&mut containers, config, workspace).await;
-    if wanted == Backend::Auto && fallback == Fallback::Local {
+    if requested == Backend::Auto && fallback == Fallback::Local {
         let kinds = config.toolchains.value.kinds().into_iter();
-        let told = &config.containers;
-        let needs_none =
-            |kind: &Kind| told.images.contains_key(kind) || told.attached.contains_key(kind);
+        let configured = &config.containers;
+        let needs_none = |kind: &Kind| {
+            configured.images.contains_key(kind) || configured.attached.contains_key(kind)
+        };
         let unnamed: Vec<Kind> = kinds.filter(|kind| !needs_none(kind)).collect();
         let missing = missing_images(&containers, &unnamed).await;
         if !missing.is_empty() {
             let flavor = containers.engine.flavor();
             let reason = format!("{flavor} has no image {}", missing.join(", "));
-            return instead(config, &reason);
+            return fall_back(config, &reason);
         }
     }
     // Only now: as processes of this machine, tools find these things by themselves.
@@ -77,8 +78,8 @@ pub(crate) async fn attached(
     backend: &SidecarBackend,
     programs: &TrustedPrograms,
 ) -> anyhow::Result<Option<Attachments>> {
-    let told = &config.containers.attached;
-    if told.is_empty() {
+    let configured = &config.containers.attached;
+    if configured.is_empty() {
         return Ok(None);
     }
     let engine = match backend {
@@ -88,14 +89,15 @@ pub(crate) async fn attached(
             .await
             .context("no container can be attached\nhint: start the engine that runs it")?,
     };
-    let of_session = told.iter().filter(|(kind, _)| config.toolchains.value.find(kind).is_some());
+    let of_session =
+        configured.iter().filter(|(kind, _)| config.toolchains.value.find(kind).is_some());
     let containers = of_session.map(|(kind, name)| (kind.clone(), name.value.clone()));
     Ok(Some(Attachments { engine, containers: containers.collect() }))
 }
 
 /// Takes processes of this machine in place of containers that cannot be had, and says so and why: the
 /// user may rely on containers. `--quiet` is the wish not to read it.
-fn instead(config: &Config, reason: &str) -> anyhow::Result<SidecarBackend> {
+fn fall_back(config: &Config, reason: &str) -> anyhow::Result<SidecarBackend> {
     let backend = local(config, reason)?;
     let reason = reason.split("\nhint:").next().unwrap_or_default();
     tracing::info!(target: console::PROGRESS, "{reason}; tools run as processes of this machine");
@@ -158,28 +160,28 @@ pub(crate) fn show_plan(config: &SessionConfig) -> anyhow::Result<ExitCode> {
 
 /// What the configuration says about containers.
 pub(crate) fn containers(engine: Engine, config: &Config) -> Containers {
-    let told = &config.containers;
+    let configured = &config.containers;
     let mut containers = Containers::of(engine);
-    let named = told.images.iter().map(|(kind, image)| (kind.clone(), image.value.clone()));
+    let named = configured.images.iter().map(|(kind, image)| (kind.clone(), image.value.clone()));
     let asked = config.toolchains.value.list.iter().filter_map(|toolchain| {
         Some((toolchain.kind.clone(), toolchain.version.as_ref()?.to_string()))
     });
     containers.images = Images {
-        prefix: told.image_prefix.value.clone(),
-        tag: told.image_tag.value.clone(),
+        prefix: configured.image_prefix.value.clone(),
+        tag: configured.image_tag.value.clone(),
         named: named.collect(),
         versions: asked.collect(),
     };
-    containers.net = told.net.value;
-    containers.publish.clone_from(&told.publish.value);
-    containers.pools.clone_from(&told.pools.value);
+    containers.net = configured.net.value;
+    containers.publish.clone_from(&configured.publish.value);
+    containers.pools.clone_from(&configured.pools.value);
     let limits = &mut containers.limits;
-    if let Some(memory) = told.memory.value {
+    if let Some(memory) = configured.memory.value {
         limits.memory = Some(memory).filter(|memory| *memory > 0);
     }
-    if let Some(pids) = told.pids.value {
+    if let Some(pids) = configured.pids.value {
         limits.pids = Some(pids).filter(|pids| *pids > 0);
     }
-    limits.cpus = told.cpus.value;
+    limits.cpus = configured.cpus.value;
     containers
 }

@@ -60,13 +60,13 @@ async fn list(kinds: &[String], sizes: bool, json: bool) -> anyhow::Result<ExitC
 }
 
 async fn clear(flags: &CacheClear) -> anyhow::Result<ExitCode> {
-    let meant = Meant::of(flags)?;
+    let scope = ClearScope::of(flags)?;
     let mut caches = found(&flags.kinds).await?;
-    caches.retain(|cache| meant.includes(cache));
+    caches.retain(|cache| scope.includes(cache));
     if caches.is_empty() {
         console::say("there is no cache");
     }
-    let mut stays = false;
+    let mut failed = false;
     for cache in caches {
         let name = format!("{} ({})", escape_line(&cache.name()), cache.backend());
         if flags.dry_run {
@@ -76,44 +76,44 @@ async fn clear(flags: &CacheClear) -> anyhow::Result<ExitCode> {
         match cache.remove().await {
             Ok(()) => paint::print(&format!("removed {name}\n"))?,
             Err(error) => {
-                stays = true;
+                failed = true;
                 console::fail(&anyhow::Error::from(error).context(format!("cannot remove {name}")));
             }
         }
     }
-    Ok(if stays { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// The caches that `clear` is to remove, by their owners.
-enum Meant {
+enum ClearScope {
     All,
     Project(ProjectKey),
     User,
     Gone,
 }
 
-impl Meant {
+impl ClearScope {
     fn of(flags: &CacheClear) -> anyhow::Result<Self> {
         Ok(match flags {
             CacheClear { project: true, workspace, .. } => {
                 let real = workspace.canonicalize();
                 let real =
                     real.with_context(|| format!("no workspace '{}'", workspace.display()))?;
-                Meant::Project(Project::of(&real).key())
+                ClearScope::Project(Project::of(&real).key())
             }
-            CacheClear { user: true, .. } => Meant::User,
-            CacheClear { gone: true, .. } => Meant::Gone,
-            _ => Meant::All,
+            CacheClear { user: true, .. } => ClearScope::User,
+            CacheClear { gone: true, .. } => ClearScope::Gone,
+            _ => ClearScope::All,
         })
     }
 
     fn includes(&self, cache: &Cache) -> bool {
         match self {
-            Meant::All => true,
-            Meant::Project(key) => cache.owner == CacheOwner::Project(key.clone()),
-            Meant::User => cache.owner == CacheOwner::User,
+            ClearScope::All => true,
+            ClearScope::Project(key) => cache.owner == CacheOwner::Project(key.clone()),
+            ClearScope::User => cache.owner == CacheOwner::User,
             // A directory that cannot be looked at may be there.
-            Meant::Gone => {
+            ClearScope::Gone => {
                 cache.project().is_some_and(|root| matches!(root.try_exists(), Ok(false)))
             }
         }
@@ -121,7 +121,7 @@ impl Meant {
 }
 
 /// Names the caches that projects shared before each had its own, until it has done so once.
-pub(crate) async fn name_unused(engines: &[Engine], dry_run: bool) -> anyhow::Result<()> {
+pub(crate) async fn report_unused(engines: &[Engine], dry_run: bool) -> anyhow::Result<()> {
     let Some(marker) = state_directory().map(|state| state.join("unused-caches-named")) else {
         return Ok(());
     };

@@ -24,13 +24,13 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     let mut rows = Vec::new();
     for remains in &survey.remains {
         for part in &remains.parts {
-            let fate = match flags.dry_run {
-                true => Fate::Found,
-                false => part.remove().await.map_or_else(Fate::Stays, |()| Fate::Removed),
+            let outcome = match flags.dry_run {
+                true => Outcome::Found,
+                false => part.remove().await.map_or_else(Outcome::Failed, |()| Outcome::Removed),
             };
-            let row = Row::of(&remains.session, part, &fate);
+            let row = Row::of(&remains.session, part, &outcome);
             if !flags.json {
-                row.tell(part, &fate)?;
+                row.print(part, &outcome)?;
             }
             rows.push(row);
         }
@@ -41,10 +41,10 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
         console::say("nothing is left of any session");
     }
     if id.is_empty() {
-        cache::name_unused(&engines, flags.dry_run).await?;
+        cache::report_unused(&engines, flags.dry_run).await?;
     }
-    let stays = rows.iter().any(|row| row.error.is_some());
-    Ok(if stays { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let failed = rows.iter().any(|row| row.error.is_some());
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Names the sessions that were killed, before another one starts. It asks no engine.
@@ -62,10 +62,10 @@ pub(crate) fn warn_of_killed_sessions() {
 }
 
 /// What becomes of something that was left.
-enum Fate {
+enum Outcome {
     Found,
     Removed,
-    Stays(RemoveError),
+    Failed(RemoveError),
 }
 
 /// The same as JSON tells it.
@@ -80,27 +80,27 @@ struct Row {
 }
 
 impl Row {
-    fn of(session: &str, part: &Part, fate: &Fate) -> Self {
-        let error = match fate {
-            Fate::Stays(error) => Some(error.to_string()),
-            Fate::Found | Fate::Removed => None,
+    fn of(session: &str, part: &Part, outcome: &Outcome) -> Self {
+        let error = match outcome {
+            Outcome::Failed(error) => Some(error.to_string()),
+            Outcome::Found | Outcome::Removed => None,
         };
         Row {
             session: session.to_owned(),
             what: part.what(),
             name: part.name(),
             engine: part.engine().map(|engine| engine.flavor().program()),
-            removed: matches!(fate, Fate::Removed),
+            removed: matches!(outcome, Outcome::Removed),
             error,
         }
     }
 
-    fn tell(&self, part: &Part, fate: &Fate) -> anyhow::Result<()> {
+    fn print(&self, part: &Part, outcome: &Outcome) -> anyhow::Result<()> {
         let part = escape_line(&part.to_string());
-        match fate {
-            Fate::Found => paint::print(&format!("would remove {part}\n")),
-            Fate::Removed => paint::print(&format!("removed {part}\n")),
-            Fate::Stays(_) => {
+        match outcome {
+            Outcome::Found => paint::print(&format!("would remove {part}\n")),
+            Outcome::Removed => paint::print(&format!("removed {part}\n")),
+            Outcome::Failed(_) => {
                 let error = self.error.clone().unwrap_or_default();
                 console::fail(&anyhow::anyhow!("cannot remove {part}: {error}"));
                 Ok(())

@@ -14,7 +14,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Chatter {
+pub(crate) enum LogLevel {
     /// Only what went wrong.
     Quiet,
     /// And sidecars that take their time to start.
@@ -26,15 +26,15 @@ pub(crate) enum Chatter {
 }
 
 /// Starts to write log lines to stderr.
-pub(crate) fn start(chatter: Chatter) {
-    let level = match chatter {
-        Chatter::Quiet | Chatter::Warnings => Level::WARN,
-        Chatter::Notices => Level::INFO,
-        Chatter::Decisions => Level::DEBUG,
+pub(crate) fn start(log_level: LogLevel) {
+    let level = match log_level {
+        LogLevel::Quiet | LogLevel::Warnings => Level::WARN,
+        LogLevel::Notices => Level::INFO,
+        LogLevel::Decisions => Level::DEBUG,
     };
     let ours = Targets::new().with_default(level);
-    let ours = match chatter {
-        Chatter::Quiet => ours,
+    let ours = match log_level {
+        LogLevel::Quiet => ours,
         _ => ours.with_target(PROGRESS, level.max(Level::INFO)),
     };
     let asked = std::env::var(RUST_LOG).ok().filter(|asked| !asked.trim().is_empty());
@@ -79,7 +79,7 @@ pub(crate) fn say_lines(text: &str) {
 
 /// Tells why the whole command failed; a hint in the error's text comes on a line of its own.
 pub(crate) fn fail(error: &anyhow::Error) {
-    let text = story(error);
+    let text = error_chain(error);
     let mut stderr = std::io::stderr().lock();
     let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "" };
     for (index, line) in text.lines().enumerate() {
@@ -90,16 +90,16 @@ pub(crate) fn fail(error: &anyhow::Error) {
 }
 
 /// The error and its causes, each told once: many an error tells its cause in its own words.
-pub(crate) fn story(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |mut story, cause| {
+pub(crate) fn error_chain(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |mut error_chain, cause| {
         let cause = cause.to_string();
-        if story.is_empty() {
-            story = cause;
-        } else if !story.contains(&cause) {
-            story.push_str(": ");
-            story.push_str(&cause);
+        if error_chain.is_empty() {
+            error_chain = cause;
+        } else if !error_chain.contains(&cause) {
+            error_chain.push_str(": ");
+            error_chain.push_str(&cause);
         }
-        story
+        error_chain
     })
 }
 

@@ -11,13 +11,13 @@ use aifo_types::ToolName;
 use anyhow::{Context, bail};
 
 use crate::cli::Exec;
-use crate::console::Chatter;
+use crate::console::LogLevel;
 use crate::start::{EndSignals, Started, start};
 use crate::{backend, run, sessions, settings};
 
 /// In a session of its own, which ends with the call.
 pub(crate) async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
-    let config = settings::load(&flags.session, &flags.session.flags(), Chatter::Warnings)?;
+    let config = settings::load(&flags.session, &flags.session.flags(), LogLevel::Warnings)?;
     let (tool, args) = split(&flags.command)?;
     if !is_offered(&config.policy, &tool) {
         bail!(
@@ -32,8 +32,8 @@ pub(crate) async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
     }
     let shim = config.shim.path().to_owned();
     let session = match start(config, &mut EndSignals::listen()?).await? {
-        Started::Up(session) => session,
-        Started::CalledOff(signal) => return Ok(run::called_off(signal)),
+        Started::Running(session) => session,
+        Started::Cancelled(signal) => return Ok(run::signal_exit_code(signal)),
     };
     let link = session.shims().join(tool.as_str());
     if !link.is_symlink() {

@@ -25,23 +25,23 @@ pub(crate) fn log(flags: &Log) -> anyhow::Result<ExitCode> {
     let mut unread = Vec::new();
     loop {
         // Asked before reading: what is written until the end is then read after it.
-        let goes_on = flags.follow && log.session_runs();
+        let follows = flags.follow && log.session_runs();
         file.read_to_end(&mut unread)?;
         match printer.print(&mut unread) {
             // Whoever read this has seen enough.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
             printed => printed.context("cannot write to stdout")?,
         }
-        if !goes_on {
+        if !follows {
             break;
         }
-        std::thread::sleep(GLANCE);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Between two looks at a log that is followed.
-const GLANCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A session's log.
 struct SessionLog {

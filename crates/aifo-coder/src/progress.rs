@@ -11,7 +11,7 @@ use tracing::Level;
 use crate::console::PROGRESS;
 
 /// What comes up within this time is not worth a line.
-const WORTH_A_LINE: Duration = Duration::from_millis(300);
+const MIN_REPORTED: Duration = Duration::from_millis(300);
 
 /// Columns of a line that is drawn in place: one that wrapped would stay.
 const WIDTH: usize = 78;
@@ -19,14 +19,15 @@ const WIDTH: usize = 78;
 /// Tells of the containers of a session, so many of which are to come up at its start: in place on a terminal, else in a line for
 /// each that is up. Once the session is, the terminal is the command's: then it is a notice like others.
 pub(crate) fn reporter(starting: usize) -> Reporter {
-    let board = Mutex::new(Board { starting, lines: Vec::new(), drawn: 0, took: Duration::ZERO });
-    Reporter::new(move |kind, news| {
-        let mut board = board.lock().unwrap_or_else(PoisonError::into_inner);
-        board.hear(kind, news);
+    let view =
+        Mutex::new(ProgressView { starting, lines: Vec::new(), drawn: 0, took: Duration::ZERO });
+    Reporter::new(move |kind, event| {
+        let mut view = view.lock().unwrap_or_else(PoisonError::into_inner);
+        view.update(kind, event);
     })
 }
 
-struct Board {
+struct ProgressView {
     /// Those that are not up yet.
     starting: usize,
     lines: Vec<(Kind, String)>,
@@ -36,25 +37,25 @@ struct Board {
     took: Duration,
 }
 
-impl Board {
-    fn hear(&mut self, kind: &Kind, news: SidecarEvent<'_>) {
-        let text = words(news);
+impl ProgressView {
+    fn update(&mut self, kind: &Kind, event: SidecarEvent<'_>) {
+        let text = describe(event);
         // A failure is told to whoever needed the sidecar. Where decisions are told as well, their lines
         // would come between ours.
         if self.starting == 0 || tracing::enabled!(Level::DEBUG) {
             tracing::info!("{kind}: {text}");
             return;
         }
-        if let SidecarEvent::Ready(took) = news {
+        if let SidecarEvent::Ready(took) = event {
             self.took = self.took.max(took);
         }
-        if matches!(news, SidecarEvent::Ready(_) | SidecarEvent::Failed(_)) {
+        if matches!(event, SidecarEvent::Ready(_) | SidecarEvent::Failed(_)) {
             self.starting -= 1;
         }
-        let is_heard = tracing::enabled!(target: PROGRESS, Level::INFO);
-        if is_heard && std::io::stderr().is_terminal() {
+        let is_shown = tracing::enabled!(target: PROGRESS, Level::INFO);
+        if is_shown && std::io::stderr().is_terminal() {
             self.draw(kind, text);
-        } else if matches!(news, SidecarEvent::Ready(took) if took >= WORTH_A_LINE) {
+        } else if matches!(event, SidecarEvent::Ready(took) if took >= MIN_REPORTED) {
             tracing::info!(target: PROGRESS, "{kind}: {text}");
         }
     }
@@ -71,7 +72,7 @@ impl Board {
         drawing += "\r\x1b[J";
         self.drawn = 0;
         // What took no time leaves nothing on the screen.
-        if self.starting > 0 || self.took >= WORTH_A_LINE {
+        if self.starting > 0 || self.took >= MIN_REPORTED {
             for (kind, text) in &self.lines {
                 let line = escape_line(&format!("aifo-coder: {kind}: {text}"));
                 drawing.extend(line.chars().take(WIDTH).chain(['\n']));
@@ -83,8 +84,8 @@ impl Board {
     }
 }
 
-fn words(news: SidecarEvent<'_>) -> String {
-    match news {
+fn describe(event: SidecarEvent<'_>) -> String {
+    match event {
         SidecarEvent::Starting => "starting ..".to_owned(),
         SidecarEvent::Line(line) => line.to_owned(),
         SidecarEvent::Ready(took) => format!("ready in {:.1} s", took.as_secs_f64()),

@@ -16,12 +16,12 @@ use anyhow::{Context, bail};
 use tokio::sync::watch;
 
 use crate::cli::{ClientKind, Proxy};
-use crate::console::{self, Chatter};
+use crate::console::{self, LogLevel};
 use crate::paint;
 use crate::start::EndSignals;
 
 pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
-    console::start(flags.chatter());
+    console::start(flags.log_level());
     let workspace = std::env::current_dir().context("cannot tell the current directory")?;
     let workspace = workspace.canonicalize().context("the current directory is not there")?;
     let shim = ShimBinary::find()?;
@@ -56,14 +56,14 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
     };
     let served = match Mailbox::open(config, Arc::clone(&fleet)).await {
         Ok(mailbox) => {
-            let (tell, told) = watch::channel(Stop::No);
+            let (sender, receiver) = watch::channel(Stop::No);
             let announced = announce(&commands, &shown);
             if announced.is_err() {
-                tell.send_replace(Stop::AtOnce);
+                sender.send_replace(Stop::AtOnce);
             }
             tokio::select! {
-                () = mailbox.serve(told) => {}
-                () = pass_on(&mut signals, &tell) => {}
+                () = mailbox.serve(receiver) => {}
+                () = pass_on(&mut signals, &sender) => {}
             }
             announced.context("cannot tell what is served")
         }
@@ -74,10 +74,10 @@ pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
 }
 
 /// The first signal ends it with grace, the next at once. Never ready.
-async fn pass_on(signals: &mut EndSignals, tell: &watch::Sender<Stop>) {
-    for word in [Stop::Gracefully, Stop::AtOnce] {
-        signals.told().await;
-        tell.send_replace(word);
+async fn pass_on(signals: &mut EndSignals, sender: &watch::Sender<Stop>) {
+    for stop in [Stop::Gracefully, Stop::AtOnce] {
+        signals.recv().await;
+        sender.send_replace(stop);
     }
     std::future::pending::<()>().await;
 }
@@ -143,11 +143,11 @@ fn announce(commands: &[Command], shown: &Path) -> std::io::Result<()> {
 }
 
 impl Proxy {
-    fn chatter(&self) -> Chatter {
+    fn log_level(&self) -> LogLevel {
         match (self.quiet, self.verbose) {
-            (true, _) => Chatter::Quiet,
-            (false, true) => Chatter::Decisions,
-            (false, false) => Chatter::Notices,
+            (true, _) => LogLevel::Quiet,
+            (false, true) => LogLevel::Decisions,
+            (false, false) => LogLevel::Notices,
         }
     }
 }

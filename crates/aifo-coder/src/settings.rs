@@ -10,18 +10,22 @@ use std::path::Path;
 use crate::backend::{self, Fallback};
 use crate::cli::Session;
 use crate::config::{self, Config, Flags, Starts};
-use crate::console::{self, Chatter};
+use crate::console::{self, LogLevel};
 use crate::progress;
 
-/// Puts all layers together, and starts to write log lines as they say: `chatter` unless decisions
+/// Puts all layers together, and starts to write log lines as they say: `log_level` unless decisions
 /// are asked for, or silence.
-pub(crate) fn load(session: &Session, flags: &Flags, chatter: Chatter) -> anyhow::Result<Config> {
+pub(crate) fn load(
+    session: &Session,
+    flags: &Flags,
+    log_level: LogLevel,
+) -> anyhow::Result<Config> {
     let loaded = config::load(&session.project.workspace, flags);
     let verbose = loaded.as_ref().is_ok_and(|config| config.verbose.value);
     console::start(match session.quiet {
-        true => Chatter::Quiet,
-        false if verbose => Chatter::Decisions,
-        false => chatter,
+        true => LogLevel::Quiet,
+        false if verbose => LogLevel::Decisions,
+        false => log_level,
     });
     Ok(loaded?)
 }

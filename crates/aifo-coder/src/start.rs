@@ -22,7 +22,7 @@ impl EndSignals {
     }
 
     /// Waits for one of them, and returns its number.
-    pub(crate) async fn told(&mut self) -> u8 {
+    pub(crate) async fn recv(&mut self) -> u8 {
         let [(int, int_number), (term, term_number), (hup, hup_number)] = &mut self.0;
         tokio::select! {
             _ = int.recv() => *int_number,
@@ -34,8 +34,8 @@ impl EndSignals {
 
 /// A session that came up, or the number of the signal that called it off.
 pub(crate) enum Started {
-    Up(Box<Session>),
-    CalledOff(u8),
+    Running(Box<Session>),
+    Cancelled(u8),
 }
 
 /// Starts a session. One that is called off on its way takes down what is up already.
@@ -44,9 +44,9 @@ pub(crate) async fn start(
     signals: &mut EndSignals,
 ) -> anyhow::Result<Started> {
     cleanup::warn_of_killed_sessions();
-    let started = Session::start_unless(config, signals.told()).await?;
+    let started = Session::start_unless(config, signals.recv()).await?;
     Ok(match started {
-        Ok(session) => Started::Up(Box::new(session)),
-        Err(signal) => Started::CalledOff(signal),
+        Ok(session) => Started::Running(Box::new(session)),
+        Err(signal) => Started::Cancelled(signal),
     })
 }

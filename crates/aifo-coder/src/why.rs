@@ -16,7 +16,7 @@ use aifo_types::{ToolName, env};
 use anyhow::{Context, ensure};
 
 use self::explanation::Explanation;
-use self::judge::{Judge, Place};
+use self::judge::{CallExplainer, SidecarLocation};
 use self::words::Detail;
 use crate::backend::{self, Fallback};
 use crate::cli::Why;
@@ -30,7 +30,7 @@ pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
         paint::print_json(&explanation)?;
     } else {
         let detail = if flags.verbose { Detail::Variables } else { Detail::Summary };
-        paint::print(&words::tell(&explanation, detail))?;
+        paint::print(&words::render(&explanation, detail))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -50,19 +50,20 @@ async fn explain(flags: &Why) -> anyhow::Result<Explanation> {
     let agent = flags.agent.clone().or_else(|| std::env::var(env::AGENT_NAME).ok());
     let smart = config.smart_for(agent.as_deref());
     let place = place(&config, &workspace).await?;
-    Ok(Judge { config: &config, workspace: &workspace, smart, place }.explain(&tool, &args, &cwd))
+    Ok(CallExplainer { config: &config, workspace: &workspace, smart, place }
+        .explain(&tool, &args, &cwd))
 }
 
 /// Where a session would have its sidecars. An engine is asked only where its answer decides.
-async fn place(config: &Config, workspace: &Path) -> anyhow::Result<Place> {
+async fn place(config: &Config, workspace: &Path) -> anyhow::Result<SidecarLocation> {
     let programs = settings::programs(workspace, config);
     Ok(match config.containers.backend.value {
-        Backend::Local => Place::Machine,
-        Backend::Engine(_) => Place::Containers,
+        Backend::Local => SidecarLocation::Machine,
+        Backend::Engine(_) => SidecarLocation::Containers,
         Backend::Auto => {
             match backend::choose(config, workspace, Fallback::Local, &programs).await? {
-                SidecarBackend::Local => Place::Machine,
-                SidecarBackend::Containers(_) => Place::Containers,
+                SidecarBackend::Local => SidecarLocation::Machine,
+                SidecarBackend::Containers(_) => SidecarLocation::Containers,
             }
         }
     })

@@ -12,16 +12,16 @@ use aifo_types::exit;
 use anyhow::Context;
 use serde_json::json;
 
+use crate::acp::agent_session::{AgentSession, Prepared};
+use crate::acp::failure::agent_failure;
 use crate::acp::hosts::Hosts;
-use crate::acp::judge::Judge;
+use crate::acp::judge::PermissionJudge;
 use crate::acp::profile::peer_limits;
-use crate::acp::stage::{Setting, Stage};
 use crate::acp::summary;
-use crate::acp::told::failed;
 use crate::cli::{Acp, Server};
 use crate::code_of;
 use crate::console;
-use crate::run::called_off;
+use crate::run::signal_exit_code;
 use crate::start::EndSignals;
 
 pub(crate) async fn bridge(flags: Acp, name: Option<String>) -> anyhow::Result<ExitCode> {
@@ -40,7 +40,7 @@ async fn refuse(error: &anyhow::Error, signals: &mut EndSignals) -> ExitCode {
         let error = editor_error(error);
         tokio::select! {
             () = refuse_editor(editor, &error, FIRST_REQUEST) => {}
-            _ = signals.told() => {}
+            _ = signals.recv() => {}
         }
     }
     ExitCode::from(code_of(error, exit::NOTHING_RAN))
@@ -48,7 +48,7 @@ async fn refuse(error: &anyhow::Error, signals: &mut EndSignals) -> ExitCode {
 
 /// An error as an editor shows it: the message has all of it, the data has the cause and the remedy.
 fn editor_error(error: &anyhow::Error) -> RpcError {
-    let text = console::story(error);
+    let text = console::error_chain(error);
     let (details, hint) = match text.split_once("\nhint: ") {
         Some((details, hint)) => (details, Some(hint)),
         None => (text.as_str(), None),
@@ -64,53 +64,56 @@ async fn session(
 ) -> anyhow::Result<ExitCode> {
     flags.agent.requests = Requests::Relayed;
     // What an editor says while the session comes up is read when that is there.
-    let (stage, behind) = match Stage::set(flags.agent, name.as_deref(), signals).await? {
-        Setting::Up(stage, behind) => (*stage, *behind),
-        Setting::Shown => return Ok(ExitCode::SUCCESS),
-        Setting::CalledOff(signal) => return Ok(called_off(signal)),
-    };
-    let (name, judge, log) = (stage.name.clone(), stage.judge.clone(), stage.log.clone());
-    let started = start(stage, flags.files, flags.terminals);
+    let (agent_session, guard) =
+        match AgentSession::prepare(flags.agent, name.as_deref(), signals).await? {
+            Prepared::Ready(agent_session, guard) => (*agent_session, *guard),
+            Prepared::DryRun => return Ok(ExitCode::SUCCESS),
+            Prepared::Cancelled(signal) => return Ok(signal_exit_code(signal)),
+        };
+    let (name, judge, log) =
+        (agent_session.name.clone(), agent_session.judge.clone(), agent_session.log.clone());
+    let started = start(agent_session, flags.files, flags.terminals);
     let bridge = match started {
         Ok(bridge) => bridge,
         Err(error) => {
-            behind.close().await;
+            guard.close().await;
             return Err(error);
         }
     };
-    let over = serve(bridge, &judge, log.as_deref(), signals).await;
-    behind.close().await;
-    Ok(match over {
-        Over::EditorGone => ExitCode::SUCCESS,
-        Over::ToldToEnd(signal) => called_off(signal),
-        Over::AgentGone { noise, end } => {
-            console::fail(&failed(&name, "the agent has ended", &end, &noise));
+    let end = serve(bridge, &judge, log.as_deref(), signals).await;
+    guard.close().await;
+    Ok(match end {
+        BridgeEnd::EditorGone => ExitCode::SUCCESS,
+        BridgeEnd::Signaled(signal) => signal_exit_code(signal),
+        BridgeEnd::AgentGone { noise, end } => {
+            console::fail(&agent_failure(&name, "the agent has ended", &end, &noise));
             ExitCode::FAILURE
         }
     })
 }
 
 /// Why it is over.
-enum Over {
+enum BridgeEnd {
     EditorGone,
-    ToldToEnd(u8),
+    Signaled(u8),
     AgentGone { noise: String, end: PeerEnd },
 }
 
 fn start(
-    stage: Stage,
+    agent_session: AgentSession,
     files: Option<Server>,
     terminals: Option<Server>,
 ) -> anyhow::Result<Bridge<Hosts>> {
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
-    let (workspace, tmp) = (text(&stage.workspace), text(&stage.tmp));
+    let (workspace, tmp) = (text(&agent_session.workspace), text(&agent_session.tmp));
     let mut map = PathMap::default().both_ways(&workspace, &workspace);
-    if let Some(alias) = stage.place.workspace_alias() {
-        map = map.outward(&text(alias), &workspace).both_ways(&tmp, &text(stage.place.tmp()));
+    if let Some(alias) = agent_session.place.workspace_alias() {
+        map =
+            map.outward(&text(alias), &workspace).both_ways(&tmp, &text(agent_session.place.tmp()));
     }
     let config = RelayConfig {
-        files: served(files, stage.profile.fs),
-        terminal: served(terminals, stage.profile.terminal),
+        files: served(files, agent_session.profile.fs),
+        terminal: served(terminals, agent_session.profile.terminal),
         map,
         remedy: format!(
             "it is not in the workspace '{workspace}'; start aifo-coder acp with --workspace, or in \
@@ -123,21 +126,28 @@ fn start(
         }),
         ..RelayConfig::default()
     };
-    let limits = peer_limits(&stage.profile);
+    let limits = peer_limits(&agent_session.profile);
     let editor = || Stdio::start(&std::io::stdin(), &std::io::stdout());
-    let program = stage.command.as_std().get_program().to_string_lossy().into_owned();
-    let bridge = Bridge::start(stage.command, config, limits, stage.log, stage.hosts, editor);
+    let program = agent_session.command.as_std().get_program().to_string_lossy().into_owned();
+    let bridge = Bridge::start(
+        agent_session.command,
+        config,
+        limits,
+        agent_session.log,
+        agent_session.hosts,
+        editor,
+    );
     bridge.with_context(|| format!("cannot start '{program}'"))
 }
 
 /// Passes on what the two say, until one of them has gone.
 async fn serve(
     mut bridge: Bridge<Hosts>,
-    judge: &Judge,
+    judge: &PermissionJudge,
     log: Option<&WireLog>,
     signals: &mut EndSignals,
-) -> Over {
-    let mut told = None;
+) -> BridgeEnd {
+    let mut received = None;
     let mut is_released = false;
     loop {
         tokio::select! {
@@ -146,10 +156,10 @@ async fn serve(
                 Some(event) => take(event, &mut bridge, judge, log),
                 None => break,
             },
-            signal = signals.told() => {
-                if told.replace(signal).is_some() {
+            signal = signals.recv() => {
+                if received.replace(signal).is_some() {
                     // Dropping the bridge kills the agent.
-                    return Over::ToldToEnd(signal);
+                    return BridgeEnd::Signaled(signal);
                 }
                 // As if the editor had gone: turns are cancelled, then the agent is ended.
                 bridge.dismiss_editor();
@@ -161,12 +171,12 @@ async fn serve(
     // containers to themselves: so TERM ends the agent at once.
     let end = tokio::select! {
         end = bridge.end() => end,
-        signal = signals.told() => return Over::ToldToEnd(signal),
+        signal = signals.recv() => return BridgeEnd::Signaled(signal),
     };
-    match told {
-        Some(signal) => Over::ToldToEnd(signal),
-        None if is_released => Over::EditorGone,
-        None => Over::AgentGone { noise, end },
+    match received {
+        Some(signal) => BridgeEnd::Signaled(signal),
+        None if is_released => BridgeEnd::EditorGone,
+        None => BridgeEnd::AgentGone { noise, end },
     }
 }
 
@@ -176,7 +186,12 @@ fn redacted(text: &str) -> String {
     aifo_policy::redact(&words.into_iter().map(String::into_bytes).collect::<Vec<_>>())
 }
 
-fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge, log: Option<&WireLog>) {
+fn take(
+    event: RelayEvent,
+    bridge: &mut Bridge<Hosts>,
+    judge: &PermissionJudge,
+    log: Option<&WireLog>,
+) {
     match event {
         RelayEvent::Permission { id, request } => {
             let (decision, rule) = judge.consult(&request);
@@ -202,7 +217,7 @@ fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge, log: Optio
                 Err(error) => error.to_string(),
             };
             let traffic = bridge.relay().traffic(Side::Agent);
-            summary::tell(&turn.session, &outcome, &turn.counts, traffic);
+            summary::log_turn(&turn.session, &outcome, &turn.counts, traffic);
         }
         RelayEvent::Tool { session, change } => {
             let before = change.before.as_ref().map(|standing| standing.word());
@@ -216,7 +231,7 @@ fn take(event: RelayEvent, bridge: &mut Bridge<Hosts>, judge: &Judge, log: Optio
         RelayEvent::Overdue { session } => {
             tracing::warn!(session, "the agent does not stop, so it is ended");
         }
-        // Answered, or told, elsewhere.
+        // Answered, or received, elsewhere.
         RelayEvent::Request { .. }
         | RelayEvent::Withdrawn { .. }
         | RelayEvent::Ended { .. }

@@ -12,7 +12,7 @@ use crate::config::Source;
 
 /// Rules, and what is needed to follow them.
 #[derive(Clone)]
-pub(crate) struct Judge {
+pub(crate) struct PermissionJudge {
     pub(crate) rules: PermissionRules<Source>,
     /// The option that allows, where that is not clear from the options.
     pub(crate) allow_option: Option<String>,
@@ -26,7 +26,7 @@ pub(crate) struct Judge {
 
 /// What an agent comes with. Each way in is one of these, so that one function judges all of them.
 #[derive(Clone, Copy)]
-pub(crate) enum Entry<'a> {
+pub(crate) enum AccessRequest<'a> {
     /// `session/request_permission`
     Permission(&'a PermissionRequest),
     /// `terminal/create`, and the real directory beneath the workspace.
@@ -38,7 +38,7 @@ pub(crate) enum Entry<'a> {
 
 /// What is answered, and why.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Decided {
+pub(crate) struct PermissionOutcome {
     pub(crate) decision: Decision,
     /// The rule that says so.
     pub(crate) rule: String,
@@ -46,14 +46,14 @@ pub(crate) struct Decided {
     pub(crate) remedy: Option<String>,
 }
 
-impl Judge {
+impl PermissionJudge {
     /// Decides where nobody can be asked.
-    pub(crate) fn decide(&self, request: &PermissionRequest) -> Decided {
-        let ruling = self.ruling(Entry::Permission(request));
+    pub(crate) fn decide(&self, request: &PermissionRequest) -> PermissionOutcome {
+        let ruling = self.ruling(AccessRequest::Permission(request));
         let rule = ruling.to_string();
         if ruling.verdict == Ruled::Allow {
             if let Some(decision) = self.allow(request) {
-                return Decided { decision, rule, remedy: None };
+                return PermissionOutcome { decision, rule, remedy: None };
             }
             let remedy = "none of its options is known to be a plain yes; name the one in \
                           [agents.NAME.acp] allow_option";
@@ -73,7 +73,7 @@ impl Judge {
 
     /// What the rules say; `None` is that a person has to be asked.
     pub(crate) fn consult(&self, request: &PermissionRequest) -> (Option<Decision>, String) {
-        let ruling = self.ruling(Entry::Permission(request));
+        let ruling = self.ruling(AccessRequest::Permission(request));
         let decision = match ruling.verdict {
             Ruled::Allow => self.allow(request),
             Ruled::Deny => request.choose(Verdict::Deny, None),
@@ -84,7 +84,7 @@ impl Judge {
 
     /// Whether aifo does itself what an agent wants. Permission for it was asked for elsewhere, if at all;
     /// what a rule denies, is not done. The error is what its agent reads.
-    pub(crate) fn serve(&self, entry: Entry<'_>) -> Result<(), String> {
+    pub(crate) fn serve(&self, entry: AccessRequest<'_>) -> Result<(), String> {
         let ruling = self.ruling(entry);
         match ruling.verdict {
             Ruled::Deny if ruling.is_of_rule => Err(format!("denied by policy: {ruling}")),
@@ -97,20 +97,20 @@ impl Judge {
     }
 
     /// What the rules say of anything that an agent comes with.
-    fn ruling(&self, entry: Entry<'_>) -> Ruling {
+    fn ruling(&self, entry: AccessRequest<'_>) -> Ruling {
         let (kind, command, mut paths) = match entry {
-            Entry::Permission(request) => match &request.call {
+            AccessRequest::Permission(request) => match &request.call {
                 None => ("", None, Vec::new()),
                 Some(call) => {
                     let paths = call.paths().into_iter().map(str::to_owned).collect();
                     (call.kind(), command_of(call), self.with_real_paths(paths))
                 }
             },
-            Entry::Terminal(command, real) => {
+            AccessRequest::Terminal(command, real) => {
                 let paths = vec![command.cwd.clone(), self.beneath(real)];
                 ("execute", Some(AskedCommand::of_argv(&command.argv)), paths)
             }
-            Entry::File(access, path, real) => {
+            AccessRequest::File(access, path, real) => {
                 let kind = match access {
                     Access::Read => "read",
                     Access::Write => "edit",
@@ -201,8 +201,8 @@ fn quoted(word: &str) -> String {
     shlex::try_quote(word).map(Into::into).unwrap_or_default()
 }
 
-fn denied(request: &PermissionRequest, rule: String, remedy: String) -> Decided {
+fn denied(request: &PermissionRequest, rule: String, remedy: String) -> PermissionOutcome {
     // Without an option to deny, what is left ends the turn.
     let decision = request.choose(Verdict::Deny, None).unwrap_or(Decision::Cancelled);
-    Decided { decision, rule, remedy: Some(remedy) }
+    PermissionOutcome { decision, rule, remedy: Some(remedy) }
 }

@@ -65,7 +65,7 @@ impl Output {
                 shares_terminal: io::stdout().is_terminal() && io::stderr().is_terminal(),
             }),
         };
-        let stdout = BufWriter::with_capacity(AT_ONCE, io::stdout());
+        let stdout = BufWriter::with_capacity(BUFFER_SIZE, io::stdout());
         Output { form, stdout, is_quiet, log }
     }
 
@@ -95,7 +95,7 @@ impl Output {
             .filter(|change| is_end(&change.after) && !change.before.as_ref().is_some_and(is_end));
         if let Some(call) = ended.and_then(|change| session.tools().get(&change.id)) {
             let (kind, what) = (or(call.kind(), "call"), what(call));
-            self.say(&format!("{kind} '{what}' {}", call.standing().word()));
+            self.print_line(&format!("{kind} '{what}' {}", call.standing().word()));
         }
         Ok(())
     }
@@ -121,7 +121,7 @@ impl Output {
         let what = call.map_or_else(|| "?".to_owned(), what);
         match remedy {
             Some(remedy) => {
-                self.say(&format!("denied {kind} '{what}': {rule}; {remedy}"));
+                self.print_line(&format!("denied {kind} '{what}': {rule}; {remedy}"));
             }
             None => tracing::debug!(kind, what, rule, "permission"),
         }
@@ -129,7 +129,7 @@ impl Output {
     }
 
     /// Tells how it ended, with the answer, which is gone from it then. Nothing comes after it.
-    pub(crate) fn ended(&mut self, end: &mut TurnEnd) -> io::Result<()> {
+    pub(crate) fn turn_ended(&mut self, end: &mut TurnEnd) -> io::Result<()> {
         let answer = std::mem::take(&mut end.answer);
         match &mut self.form {
             Form::Json => print_json(&mut self.stdout, &turn_end_report(end, answer))?,
@@ -162,17 +162,17 @@ impl Output {
     }
 
     /// Whether something is printed that nobody has yet.
-    pub(crate) fn is_behind(&self) -> bool {
+    pub(crate) fn has_unflushed(&self) -> bool {
         !self.stdout.buffer().is_empty()
     }
 
     /// Whoever reads has all that is printed.
-    pub(crate) fn catch_up(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.stdout.flush()
     }
 
     /// One line for people.
-    fn say(&mut self, line: &str) {
+    fn print_line(&mut self, line: &str) {
         if self.is_quiet {
             return;
         }
@@ -222,7 +222,7 @@ impl<W: Write> Write for EscapedJson<W> {
         // The serializer writes whole pieces of text.
         let mut text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
         while !text.is_empty() {
-            let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE));
+            let (piece, rest) = text.split_at(text.floor_char_boundary(ESCAPE_CHUNK));
             self.0.write_all(escape_json(piece).as_bytes())?;
             text = rest;
         }
@@ -235,7 +235,7 @@ impl<W: Write> Write for EscapedJson<W> {
 }
 
 /// JSON that is escaped at once, in bytes.
-const PIECE: usize = 64 * 1024;
+const ESCAPE_CHUNK: usize = 64 * 1024;
 
 /// What a call does, for people: its command if that is known, as a title may be anything.
 fn what(call: &ToolCall) -> String {
@@ -247,7 +247,7 @@ fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
 }
 
 /// What is written at once, in bytes: what a pipe holds.
-const AT_ONCE: usize = 64 * 1024;
+const BUFFER_SIZE: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -15,18 +15,18 @@ use aifo_types::{Ending, exit};
 use anyhow::{Context, anyhow, bail};
 use serde_json::json;
 
+use crate::acp::agent_session::{AgentSession, Prepared};
+use crate::acp::failure::agent_failure;
+use crate::acp::history_drain::HistoryDrain;
 use crate::acp::hosts::Hosts;
-use crate::acp::judge::Judge;
+use crate::acp::judge::PermissionJudge;
 use crate::acp::output::Output;
 use crate::acp::profile::{peer_limits, streaming};
-use crate::acp::resume::Sessions;
-use crate::acp::settling::Settling;
-use crate::acp::stage::{Setting, Stage};
+use crate::acp::resume::SavedSessions;
 use crate::acp::summary;
-use crate::acp::told::failed;
 use crate::cli::Prompt;
 use crate::console;
-use crate::run::called_off;
+use crate::run::signal_exit_code;
 use crate::start::EndSignals;
 
 pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
@@ -40,61 +40,72 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
     let (format, timeout, resume) = (flags.format, flags.timeout, flags.resume);
     let idle = flags.idle_timeout;
     let is_quiet = flags.agent.session.quiet;
-    let (stage, behind) = match Stage::set(flags.agent, agent.as_deref(), &mut signals).await? {
-        Setting::Up(stage, behind) => (*stage, behind),
-        Setting::Shown => return Ok(ExitCode::SUCCESS),
-        Setting::CalledOff(signal) => return Ok(called_off(signal)),
-    };
-    let sessions = Sessions::read();
+    let (agent_session, guard) =
+        match AgentSession::prepare(flags.agent, agent.as_deref(), &mut signals).await? {
+            Prepared::Ready(agent_session, guard) => (*agent_session, guard),
+            Prepared::DryRun => return Ok(ExitCode::SUCCESS),
+            Prepared::Cancelled(signal) => return Ok(signal_exit_code(signal)),
+        };
+    let sessions = SavedSessions::read();
     let resumed = match resume {
         None => None,
         Some(Some(session)) => Some(session),
         Some(None) => {
-            let last = sessions.last(&stage.name, &stage.cwd).map(str::to_owned);
+            let last = sessions.last(&agent_session.name, &agent_session.cwd).map(str::to_owned);
             if last.is_none() {
-                tracing::warn!("there is no session with {} here, so it is a new one", stage.name);
+                tracing::warn!(
+                    "there is no session with {} here, so it is a new one",
+                    agent_session.name
+                );
             }
             last
         }
     };
-    let errand = Errand {
+    let prompt_run = PromptRun {
         text,
-        settling: None,
-        cwd: stage.cwd.clone(),
+        drain: None,
+        cwd: agent_session.cwd.clone(),
         resumed,
-        judge: stage.judge,
-        output: Output::new(format, is_quiet, stage.log.clone()),
+        judge: agent_session.judge,
+        output: Output::new(format, is_quiet, agent_session.log.clone()),
         session: None,
-        told_to_end: None,
+        end_signal: None,
         end: None,
         failure: None,
     };
     let limits = Limits {
-        initialize: stage.profile.initialize,
+        initialize: agent_session.profile.initialize,
         prompt_total: timeout.map(Duration::from_secs),
         // A time that no clock reaches.
         prompt_idle: Some(idle).filter(|secs| *secs > 0).map_or(Duration::MAX, Duration::from_secs),
         ..Limits::default()
     };
-    let config = Config { limits, streaming: streaming(stage.profile.stream), ..Config::default() };
-    let ending = peer_limits(&stage.profile);
-    let program = stage.command.as_std().get_program().to_string_lossy().into_owned();
-    let started = Conversation::start(stage.command, config, ending, stage.log, stage.hosts);
+    let config =
+        Config { limits, streaming: streaming(agent_session.profile.stream), ..Config::default() };
+    let ending = peer_limits(&agent_session.profile);
+    let program = agent_session.command.as_std().get_program().to_string_lossy().into_owned();
+    let started = Conversation::start(
+        agent_session.command,
+        config,
+        ending,
+        agent_session.log,
+        agent_session.hosts,
+    );
     let conversation = match started {
         Ok(conversation) => conversation,
         Err(error) => {
-            behind.close().await;
+            guard.close().await;
             return Err(error).with_context(|| format!("cannot start '{program}'"));
         }
     };
-    let (errand, end) = errand.run(conversation, &mut signals).await;
-    if let Some(session) = &errand.session
-        && let Err(error) = sessions.note(&stage.name, &stage.cwd, session)
+    let (prompt_run, end) = prompt_run.run(conversation, &mut signals).await;
+    if let Some(session) = &prompt_run.session
+        && let Err(error) = sessions.note(&agent_session.name, &agent_session.cwd, session)
     {
         tracing::warn!(%error, "the session is not noted for --resume");
     }
-    behind.close().await;
-    Ok(ExitCode::from(errand.over(&stage.name, &end)))
+    guard.close().await;
+    Ok(ExitCode::from(prompt_run.finish(&agent_session.name, &end)))
 }
 
 fn read_stdin() -> anyhow::Result<String> {
@@ -110,28 +121,28 @@ fn read_stdin() -> anyhow::Result<String> {
 }
 
 /// One prompt, and what comes of it.
-struct Errand {
+struct PromptRun {
     text: String,
     cwd: PathBuf,
     /// The session to go on with.
     resumed: Option<String>,
     /// It has been loaded, and its history may still come.
-    settling: Option<Settling>,
-    judge: Judge,
+    drain: Option<HistoryDrain>,
+    judge: PermissionJudge,
     output: Output,
     /// The one it came to.
     session: Option<String>,
     /// By this signal.
-    told_to_end: Option<u8>,
+    end_signal: Option<u8>,
     end: Option<Box<TurnEnd>>,
     failure: Option<String>,
 }
 
 type Agent = Conversation<Hosts>;
 
-impl Errand {
+impl PromptRun {
     /// Goes through with it. The agent has ended when this returns.
-    async fn run(mut self, mut agent: Agent, signals: &mut EndSignals) -> (Self, Told) {
+    async fn run(mut self, mut agent: Agent, signals: &mut EndSignals) -> (Self, AgentExit) {
         let version = env!("CARGO_PKG_VERSION");
         let begun = agent.tell(|client, now| client.initialize("aifo-coder", version, now));
         if let Err(refused) = begun {
@@ -140,8 +151,8 @@ impl Errand {
         while self.end.is_none() && self.failure.is_none() {
             tokio::select! {
                 biased;
-                signal = signals.told() => {
-                    if self.told_to_end.replace(signal).is_some() || !self.cancel(&mut agent) {
+                signal = signals.recv() => {
+                    if self.end_signal.replace(signal).is_some() || !self.cancel(&mut agent) {
                         self.failure = Some("it was told to end".to_owned());
                     }
                 }
@@ -153,22 +164,22 @@ impl Errand {
                     }
                     None => self.failure = Some("it has ended".to_owned()),
                 },
-                session = settled(self.settling.as_ref()) => {
-                    self.settling = None;
+                session = drained(self.drain.as_ref()) => {
+                    self.drain = None;
                     if let Err(error) = self.prompt(session, &mut agent) {
                         self.failure = Some(format!("{error:#}"));
                     }
                 }
                 // Nothing has happened: whoever reads along is to have what there is.
-                () = ready(()), if self.output.is_behind() => {
-                    if let Err(error) = self.output.catch_up() {
+                () = ready(()), if self.output.has_unflushed() => {
+                    if let Err(error) = self.output.flush() {
                         self.failure = Some(format!("{NO_STDOUT}: {error}"));
                     }
                 }
             }
         }
         let noise = agent.client().noise().to_owned();
-        (self, Told { end: agent.end().await, noise })
+        (self, AgentExit { end: agent.end().await, noise })
     }
 
     /// Whether there was something to cancel.
@@ -184,9 +195,9 @@ impl Errand {
                 Ok(reason) => reason.word().to_owned(),
                 Err(failure) => failure.to_string(),
             };
-            summary::tell(&end.session, &outcome, &end.counts, agent.client().traffic());
-            summary::tell_answer(&end.session, &end.answer);
-            self.output.ended(&mut end).context(NO_STDOUT)?;
+            summary::log_turn(&end.session, &outcome, &end.counts, agent.client().traffic());
+            summary::log_answer(&end.session, &end.answer);
+            self.output.turn_ended(&mut end).context(NO_STDOUT)?;
             self.end = Some(end);
             return Ok(());
         }
@@ -194,12 +205,12 @@ impl Errand {
         match event {
             Event::Ready(_) => self.open(agent),
             Event::Opened { session, .. } if self.resumed.is_some() => {
-                self.settling = Some(Settling::begin(session, &Limits::default(), Instant::now()));
+                self.drain = Some(HistoryDrain::begin(session, &Limits::default(), Instant::now()));
                 Ok(())
             }
             Event::Opened { session, .. } => self.prompt(session, agent),
             Event::Update { .. } => {
-                self.settling.iter_mut().for_each(|settling| settling.heard(Instant::now()));
+                self.drain.iter_mut().for_each(|drain| drain.note_update(Instant::now()));
                 Ok(())
             }
             Event::Failed { method, failure, .. } if method == "session/load" => {
@@ -207,7 +218,7 @@ impl Errand {
                 self.resumed = None;
                 self.open_new(agent)
             }
-            Event::Failed { failure, .. } => bail!("{}", in_words(&failure)),
+            Event::Failed { failure, .. } => bail!("{}", describe(&failure)),
             Event::Permission { id, request } => self.decide(&id, &request, agent),
             Event::Closed => bail!("it has ended"),
             _ => Ok(()),
@@ -254,29 +265,29 @@ impl Errand {
     ) -> anyhow::Result<()> {
         let decided = self.judge.decide(request);
         let remedy = decided.remedy.as_deref();
-        let told = self.output.decided(id, request, &decided.decision, &decided.rule, remedy);
-        told.context(NO_STDOUT)?;
+        let printed = self.output.decided(id, request, &decided.decision, &decided.rule, remedy);
+        printed.context(NO_STDOUT)?;
         agent.tell(|client, now| client.decide(id, &decided.decision, now));
         Ok(())
     }
 
     /// Tells what is still to be told, and gives the exit code.
-    fn over(mut self, name: &str, told: &Told) -> u8 {
+    fn finish(mut self, name: &str, exit: &AgentExit) -> u8 {
         if let Some(end) = self.end.take() {
             if let Err(failure) = &end.outcome
                 && end.cancelled.is_none()
             {
-                console::fail(&failed(name, &in_words(failure), &told.end, &told.noise));
+                console::fail(&agent_failure(name, &describe(failure), &exit.end, &exit.noise));
             }
-            return code(&end, self.told_to_end);
+            return exit_code(&end, self.end_signal);
         }
         let why = self.failure.take().unwrap_or_default();
         // Whoever cannot be told has been told so, or is gone.
         let _ = self.output.failed(&why);
-        match self.told_to_end {
+        match self.end_signal {
             Some(signal) => Ending::Signaled(signal).exit_code(),
             None => {
-                console::fail(&failed(name, &why, &told.end, &told.noise));
+                console::fail(&agent_failure(name, &why, &exit.end, &exit.noise));
                 FAILED
             }
         }
@@ -284,21 +295,21 @@ impl Errand {
 }
 
 /// The session that has settled, once there is one. Cancel-safe.
-async fn settled(settling: Option<&Settling>) -> String {
-    match settling {
+async fn drained(drain: Option<&HistoryDrain>) -> String {
+    match drain {
         None => std::future::pending().await,
-        Some(settling) => settling.settled().await,
+        Some(drain) => drain.drained().await,
     }
 }
 
 /// What is left of an agent that has ended.
-struct Told {
+struct AgentExit {
     end: PeerEnd,
     noise: String,
 }
 
 /// A failure, with what would help.
-fn in_words(failure: &Failure) -> String {
+fn describe(failure: &Failure) -> String {
     let Failure::AuthRequired { methods, .. } = failure else { return failure.to_string() };
     let names: Vec<_> = methods.iter().filter_map(|method| method.get("name")?.as_str()).collect();
     let ways = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
@@ -306,7 +317,7 @@ fn in_words(failure: &Failure) -> String {
 }
 
 /// By the reason the turn stopped for.
-fn code(end: &TurnEnd, signal: Option<u8>) -> u8 {
+fn exit_code(end: &TurnEnd, signal: Option<u8>) -> u8 {
     match end.cancelled {
         Some(CancelCause::Asked) => {
             return Ending::Signaled(signal.unwrap_or_default()).exit_code();

@@ -16,9 +16,9 @@ use crate::cli::Format;
 pub(crate) fn replay(files: &[PathBuf], format: Format) -> anyhow::Result<ExitCode> {
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
-    let mut misfits = 0_u64;
+    let mut mismatches = 0_u64;
     replayed(files, Config::default(), |told| {
-        misfits += u64::from(matches!(told.news, News::Misfit(_)));
+        mismatches += u64::from(matches!(told.news, News::Misfit(_)));
         for report in told.reports() {
             let line = match format {
                 Format::Json => escape_json(&report.to_string()).into_owned(),
@@ -32,7 +32,7 @@ pub(crate) fn replay(files: &[PathBuf], format: Format) -> anyhow::Result<ExitCo
     .context("the log cannot be read")?;
     written.and_then(|()| stdout.flush()).context("cannot write to stdout")?;
     drop(stdout);
-    match misfits {
+    match mismatches {
         0 => Ok(ExitCode::SUCCESS),
         1 => bail!("one thing is not as it was"),
         count => bail!("{count} things are not as they were"),

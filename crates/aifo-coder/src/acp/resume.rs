@@ -10,20 +10,20 @@ use serde::{Deserialize, Serialize};
 
 /// The latest session with each agent in each directory, the newest last.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Sessions(Vec<Known>);
+pub(crate) struct SavedSessions(Vec<SavedSession>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Known {
+struct SavedSession {
     agent: String,
     cwd: PathBuf,
     session: String,
 }
 
 /// How many are kept.
-const KEPT: usize = 100;
+const MAX_SESSIONS: usize = 100;
 const FILE: &str = "prompt.json";
 
-impl Sessions {
+impl SavedSessions {
     /// What is written down; nothing if that cannot be read.
     pub(crate) fn read() -> Self {
         state_directory().and_then(|state| Self::read_from(&state.join(FILE))).unwrap_or_default()
@@ -35,7 +35,7 @@ impl Sessions {
 
     /// The last session with this agent in this directory.
     pub(crate) fn last(&self, agent: &str, cwd: &Path) -> Option<&str> {
-        let is_it = |known: &&Known| known.agent == agent && known.cwd == cwd;
+        let is_it = |known: &&SavedSession| known.agent == agent && known.cwd == cwd;
         self.0.iter().rev().find(is_it).map(|known| known.session.as_str())
     }
 
@@ -55,8 +55,8 @@ impl Sessions {
     fn push(&mut self, agent: &str, cwd: &Path, session: &str) {
         self.0.retain(|known| known.agent != agent || known.cwd != cwd);
         let (agent, cwd, session) = (agent.to_owned(), cwd.to_owned(), session.to_owned());
-        self.0.push(Known { agent, cwd, session });
-        let surplus = self.0.len().saturating_sub(KEPT);
+        self.0.push(SavedSession { agent, cwd, session });
+        let surplus = self.0.len().saturating_sub(MAX_SESSIONS);
         self.0.drain(..surplus);
     }
 }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_last_session_of_each_agent_in_each_directory() {
-        let mut sessions = Sessions::default();
+        let mut sessions = SavedSessions::default();
         let (here, there) = (Path::new("/here"), Path::new("/there"));
         for (agent, cwd, session) in
             [("a", here, "1"), ("b", here, "2"), ("a", there, "3"), ("a", here, "4")]
@@ -75,7 +75,7 @@ mod tests {
             sessions.push(agent, cwd, session);
         }
         let text = serde_json::to_vec(&sessions).unwrap();
-        let sessions: Sessions = serde_json::from_slice(&text).unwrap();
+        let sessions: SavedSessions = serde_json::from_slice(&text).unwrap();
         assert_eq!(sessions.last("a", here), Some("4"));
         assert_eq!(sessions.last("b", here), Some("2"));
         assert_eq!(sessions.last("a", there), Some("3"));
@@ -86,7 +86,7 @@ mod tests {
         for number in 0..200 {
             sessions.push("c", Path::new(&format!("/{number}")), "s");
         }
-        assert_eq!(sessions.0.len(), KEPT);
+        assert_eq!(sessions.0.len(), MAX_SESSIONS);
         assert_eq!(sessions.last("a", here), None, "the oldest make room");
     }
 }

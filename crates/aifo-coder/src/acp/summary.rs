@@ -8,7 +8,7 @@ use aifo_acp::{Answer, Counts, Traffic};
 const PREFIX: usize = 60;
 
 /// Writes the line of a turn that has ended.
-pub(crate) fn tell(session: &str, outcome: &str, counts: &Counts, traffic: Traffic) {
+pub(crate) fn log_turn(session: &str, outcome: &str, counts: &Counts, traffic: Traffic) {
     let Traffic { requests, notifications, responses, batches, noise, too_long } = traffic;
     let updates = listed(&counts.kinds);
     tracing::debug!(
@@ -27,7 +27,7 @@ pub(crate) fn tell(session: &str, outcome: &str, counts: &Counts, traffic: Traff
 }
 
 /// Writes the line of an answer: what its blocks are, and how its text begins.
-pub(crate) fn tell_answer(session: &str, answer: &Answer) {
+pub(crate) fn log_answer(session: &str, answer: &Answer) {
     let mut blocks = BTreeMap::new();
     for block in &answer.blocks {
         let kind = block.get("type").and_then(|kind| kind.as_str()).unwrap_or("(none)");

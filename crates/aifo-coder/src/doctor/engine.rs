@@ -2,19 +2,19 @@
 
 use aifo_launch::{CgroupVersion, Engine, Facts, Flavor};
 
-use super::Scene;
+use super::CheckContext;
 use super::report::Finding;
 use crate::backend;
 use crate::config::Backend;
-use crate::engines::Asked;
+use crate::engines::EngineStatus;
 
-pub(super) fn engines(scene: &Scene) -> Vec<Finding> {
-    let mut findings: Vec<_> = scene.engines.iter().flat_map(judge).collect();
-    if let Some(flavor) = scene.wanted_engine().filter(|_| findings.is_empty()) {
+pub(super) fn engines(context: &CheckContext) -> Vec<Finding> {
+    let mut findings: Vec<_> = context.engines.iter().flat_map(judge).collect();
+    if let Some(flavor) = context.wanted_engine().filter(|_| findings.is_empty()) {
         let fix = format!("install {flavor}, or use another --backend");
         findings.push(Finding::fail(flavor.to_string(), "it is not in PATH", fix));
     }
-    if findings.is_empty() && scene.config.containers.backend.value == Backend::Auto {
+    if findings.is_empty() && context.config.containers.backend.value == Backend::Auto {
         findings.push(Finding::warn(
             "engines",
             "neither docker nor podman is in PATH, so tools run as processes of this machine",
@@ -24,10 +24,10 @@ pub(super) fn engines(scene: &Scene) -> Vec<Finding> {
     findings
 }
 
-fn judge(asked: &Asked) -> Vec<Finding> {
-    let name = asked.flavor.to_string();
-    match &asked.answer {
-        Err(reason) => vec![Finding::failure(name, reason, remedy(asked.flavor))],
+fn judge(status: &EngineStatus) -> Vec<Finding> {
+    let name = status.flavor.to_string();
+    match &status.result {
+        Err(reason) => vec![Finding::failure(name, reason, remedy(status.flavor))],
         Ok(engine) => {
             let facts = engine.facts();
             vec![
@@ -92,17 +92,17 @@ fn judge_cgroups(name: &str, facts: &Facts) -> Finding {
 }
 
 /// Of the kinds that a session here would have.
-pub(super) async fn images(scene: &Scene) -> Vec<Finding> {
+pub(super) async fn images(context: &CheckContext) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for engine in scene.answering() {
-        findings.extend(images_of(engine, scene).await);
+    for engine in context.answering() {
+        findings.extend(images_of(engine, context).await);
     }
     findings
 }
 
-async fn images_of(engine: &Engine, scene: &Scene) -> Option<Finding> {
-    let kinds = &scene.config.toolchains.value.kinds();
-    let containers = backend::containers(engine.clone(), &scene.config);
+async fn images_of(engine: &Engine, context: &CheckContext) -> Option<Finding> {
+    let kinds = &context.config.toolchains.value.kinds();
+    let containers = backend::containers(engine.clone(), &context.config);
     let missing = aifo_launch::missing_images(&containers, kinds).await;
     let check = format!("{} images", engine.flavor());
     match (kinds.len(), missing.as_slice()) {

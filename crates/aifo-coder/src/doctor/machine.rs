@@ -5,12 +5,12 @@ use std::io::IsTerminal;
 
 use aifo_process::{Enforcement, current_limits, enforcement, landlock_version};
 
-use super::Scene;
+use super::CheckContext;
 use super::report::Finding;
 
-pub(super) fn versions(scene: &Scene) -> Vec<Finding> {
+pub(super) fn versions(context: &CheckContext) -> Vec<Finding> {
     let ours = env!("CARGO_PKG_VERSION");
-    vec![match &scene.shim {
+    vec![match &context.shim {
         Ok(shim) => {
             let text = format!("aifo-coder and aifo-shim are {ours}: {}", shim.path().display());
             Finding::ok("versions", text)
@@ -19,12 +19,12 @@ pub(super) fn versions(scene: &Scene) -> Vec<Finding> {
     }]
 }
 
-pub(super) fn kernel(_scene: &Scene) -> Vec<Finding> {
+pub(super) fn kernel(_scene: &CheckContext) -> Vec<Finding> {
     let release = read("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned());
     vec![Finding::ok("kernel", format!("Linux {release}"))]
 }
 
-pub(super) fn landlock(_scene: &Scene) -> Vec<Finding> {
+pub(super) fn landlock(_scene: &CheckContext) -> Vec<Finding> {
     let version = landlock_version();
     let fix = "for tools that run as processes of this machine use a kernel of 6.12 or later with \
                landlock among its security modules, or sidecars in containers";
@@ -50,7 +50,7 @@ pub(super) fn landlock(_scene: &Scene) -> Vec<Finding> {
     }]
 }
 
-pub(super) fn security_modules(_scene: &Scene) -> Vec<Finding> {
+pub(super) fn security_modules(_scene: &CheckContext) -> Vec<Finding> {
     let active = read("/sys/kernel/security/lsm");
     let text = match &active {
         Some(modules) => modules.replace(',', ", "),
@@ -65,7 +65,7 @@ pub(super) fn security_modules(_scene: &Scene) -> Vec<Finding> {
 }
 
 /// Whether a process may put words into the mouth of whoever types at its terminal.
-pub(super) fn tiocsti(_scene: &Scene) -> Vec<Finding> {
+pub(super) fn tiocsti(_scene: &CheckContext) -> Vec<Finding> {
     vec![judge_tiocsti(read("/proc/sys/dev/tty/legacy_tiocsti").as_deref())]
 }
 
@@ -82,7 +82,7 @@ fn judge_tiocsti(setting: Option<&str>) -> Finding {
     }
 }
 
-pub(super) fn open_files(_scene: &Scene) -> Vec<Finding> {
+pub(super) fn open_files(_scene: &CheckContext) -> Vec<Finding> {
     let limit = current_limits().into_iter().find(|limit| limit.resource == OPEN_FILES);
     vec![match limit {
         Some(limit) => judge_open_files(limit.soft, limit.hard),
@@ -107,7 +107,7 @@ fn judge_open_files(soft: u64, hard: u64) -> Finding {
     }
 }
 
-pub(super) fn terminal(_scene: &Scene) -> Vec<Finding> {
+pub(super) fn terminal(_scene: &CheckContext) -> Vec<Finding> {
     let is = [
         ("stdin", std::io::stdin().is_terminal()),
         ("stdout", std::io::stdout().is_terminal()),

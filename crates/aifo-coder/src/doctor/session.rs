@@ -4,14 +4,14 @@ use std::path::Path;
 
 use aifo_launch::{CheckedWorkspace, killed_sessions, runtime_directory};
 
-use super::Scene;
+use super::CheckContext;
 use super::report::Finding;
 
-pub(super) fn config(scene: &Scene) -> Vec<Finding> {
-    if let Some(mistake) = &scene.mistake {
+pub(super) fn config(context: &CheckContext) -> Vec<Finding> {
+    if let Some(mistake) = &context.mistake {
         return vec![Finding::failure("config", mistake, "see: aifo-coder config check")];
     }
-    let kinds = scene.config.toolchains.value.words();
+    let kinds = context.config.toolchains.value.words();
     if kinds.is_empty() {
         let fix = "name a toolchain with --toolchain, or in the configuration file";
         let text = "no toolchain fits the files of the workspace, so every tool would be refused";
@@ -21,18 +21,18 @@ pub(super) fn config(scene: &Scene) -> Vec<Finding> {
 }
 
 /// Whether an agent may be given the workspace.
-pub(super) fn workspace(scene: &Scene) -> Vec<Finding> {
-    vec![match CheckedWorkspace::new(&scene.workspace) {
+pub(super) fn workspace(context: &CheckContext) -> Vec<Finding> {
+    vec![match CheckedWorkspace::new(&context.workspace) {
         Ok(workspace) => Finding::ok("workspace", format!("{}", workspace.path().display())),
         Err(error) => Finding::failure("workspace", &error, "name another with --workspace"),
     }]
 }
 
 /// The programs of this machine that sessions would start, and those that they would not.
-pub(super) fn programs(scene: &Scene) -> Vec<Finding> {
+pub(super) fn programs(context: &CheckContext) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in ["docker", "podman", "git"] {
-        let (trusted, refused) = scene.programs.search(name);
+        let (trusted, refused) = context.programs.search(name);
         let check = format!("program {name}");
         findings.extend(refused.into_iter().map(|(file, why)| {
             let text = format!("'{}' is never started: {why}", file.display());
@@ -43,8 +43,8 @@ pub(super) fn programs(scene: &Scene) -> Vec<Finding> {
     findings
 }
 
-pub(super) fn runtime_folder(_scene: &Scene) -> Vec<Finding> {
-    vec![judge_place(&runtime_directory())]
+pub(super) fn runtime_dir(_scene: &CheckContext) -> Vec<Finding> {
+    vec![judge_runtime_dir(&runtime_directory())]
 }
 
 /// What a session puts after its place to get the address of its socket.
@@ -52,7 +52,7 @@ const SOCKET: &str = "/aifo-0123456789abcdef/front/exec.sock";
 /// Of a unix socket's path (`sun_path`, with its last zero).
 const MAX_ADDRESS: usize = 107;
 
-fn judge_place(place: &Path) -> Finding {
+fn judge_runtime_dir(place: &Path) -> Finding {
     let length = place.as_os_str().len() + SOCKET.len();
     let text = format!("{}, so a socket's path has {length} bytes", place.display());
     match length {
@@ -65,7 +65,7 @@ fn judge_place(place: &Path) -> Finding {
     }
 }
 
-pub(super) fn killed(_scene: &Scene) -> Vec<Finding> {
+pub(super) fn killed(_scene: &CheckContext) -> Vec<Finding> {
     let killed = killed_sessions();
     vec![match killed[..] {
         [] => Finding::ok("killed sessions", "none has left anything here"),
@@ -84,8 +84,8 @@ mod tests {
 
     #[test]
     fn long_places_are_told() {
-        assert_eq!(judge_place(Path::new("/run/user/1000")).status, Status::Ok);
+        assert_eq!(judge_runtime_dir(Path::new("/run/user/1000")).status, Status::Ok);
         let long = format!("/{}", "x".repeat(80));
-        assert_eq!(judge_place(Path::new(&long)).status, Status::Warn);
+        assert_eq!(judge_runtime_dir(Path::new(&long)).status, Status::Warn);
     }
 }

@@ -10,40 +10,40 @@ use aifo_launch::{
 use aifo_types::{Kind, ToolName};
 
 use self::calls::{Calls, Measured};
-use super::Scene;
+use super::CheckContext;
 use super::report::Finding;
 use crate::backend;
 
-pub(super) async fn local(scene: &Scene) -> Vec<Finding> {
-    if scene.wanted_engine().is_some() {
+pub(super) async fn local(context: &CheckContext) -> Vec<Finding> {
+    if context.wanted_engine().is_some() {
         return Vec::new();
     }
-    match measure(scene, SidecarBackend::Local).await {
+    match measure(context, SidecarBackend::Local).await {
         Ok(measured) => measured.findings("local"),
         Err(error) => vec![Finding::failure("local", &error, "see what it says")],
     }
 }
 
-pub(super) async fn docker(scene: &Scene) -> Vec<Finding> {
-    in_containers(scene, Flavor::Docker).await
+pub(super) async fn docker(context: &CheckContext) -> Vec<Finding> {
+    in_containers(context, Flavor::Docker).await
 }
 
-pub(super) async fn podman(scene: &Scene) -> Vec<Finding> {
-    in_containers(scene, Flavor::Podman).await
+pub(super) async fn podman(context: &CheckContext) -> Vec<Finding> {
+    in_containers(context, Flavor::Podman).await
 }
 
-async fn in_containers(scene: &Scene, flavor: Flavor) -> Vec<Finding> {
-    let Some(engine) = scene.answering().find(|engine| engine.flavor() == flavor) else {
+async fn in_containers(context: &CheckContext, flavor: Flavor) -> Vec<Finding> {
+    let Some(engine) = context.answering().find(|engine| engine.flavor() == flavor) else {
         return Vec::new();
     };
     let check = format!("{flavor} trial");
-    let images = candidates(engine, scene).await;
+    let images = candidates(engine, context).await;
     let mut lacking = Vec::new();
     for image in images {
         let mut containers = Containers::of(engine.clone());
         containers.images.named.insert(kind(), image.clone());
         containers.net = Net::None;
-        match measure(scene, SidecarBackend::Containers(Box::new(containers))).await {
+        match measure(context, SidecarBackend::Containers(Box::new(containers))).await {
             Ok(Measured { cost: None, .. }) => lacking.push(image),
             Ok(measured) => return measured.findings(&format!("{flavor} ({image})")),
             Err(error) => return vec![Finding::failure(check, &error, remedy(&error))],
@@ -68,10 +68,10 @@ fn remedy(error: &TrialError) -> &'static str {
 }
 
 /// Images that can be tried: those of the toolchains, then any.
-async fn candidates(engine: &Engine, scene: &Scene) -> Vec<String> {
-    let ours = backend::containers(engine.clone(), &scene.config).images;
+async fn candidates(engine: &Engine, context: &CheckContext) -> Vec<String> {
+    let ours = backend::containers(engine.clone(), &context.config).images;
     let mut images = Vec::new();
-    for kind in scene.config.toolchains.value.kinds() {
+    for kind in context.config.toolchains.value.kinds() {
         let image = ours.of(&kind);
         if engine.has_image(&image).await {
             images.push(image);
@@ -93,9 +93,9 @@ fn kind() -> Kind {
     Kind::parse("doctor").unwrap_or_else(|_| Kind::host())
 }
 
-async fn measure(scene: &Scene, backend: SidecarBackend) -> Result<Measured, TrialError> {
-    let shim = scene.shim.as_ref().map_err(|_| TrialError::NoShim)?;
-    let mut config = SessionConfig::new(&scene.workspace, shim.clone());
+async fn measure(context: &CheckContext, backend: SidecarBackend) -> Result<Measured, TrialError> {
+    let shim = context.shim.as_ref().map_err(|_| TrialError::NoShim)?;
+    let mut config = SessionConfig::new(&context.workspace, shim.clone());
     config.toolchains = vec![kind().into()];
     let tools = calls::TOOLS.iter().filter_map(|tool| ToolName::parse(tool.as_bytes()).ok());
     config.policy.allow(&kind(), tools);
@@ -107,7 +107,7 @@ async fn measure(scene: &Scene, backend: SidecarBackend) -> Result<Measured, Tri
     };
     config.backend = backend;
     let session = Session::start(config).await?;
-    let calls = Calls::of(&session, shim.path(), &scene.workspace, pids);
+    let calls = Calls::of(&session, shim.path(), &context.workspace, pids);
     // The session is served by this thread, so whoever calls has one of its own.
     let measured = tokio::task::spawn_blocking(move || calls.measure()).await;
     session.close().await;

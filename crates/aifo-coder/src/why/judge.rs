@@ -14,17 +14,17 @@ use super::words;
 use crate::config::{Config, Effect, Source, ToolRule, user_file_name};
 
 /// All that an answer depends on, but for the call and the machine.
-pub(crate) struct Judge<'a> {
+pub(crate) struct CallExplainer<'a> {
     pub(crate) config: &'a Config,
     /// The workspace's real path.
     pub(crate) workspace: &'a Path,
     pub(crate) smart: aifo_launch::Smart,
-    pub(crate) place: Place,
+    pub(crate) place: SidecarLocation,
 }
 
 /// Where sidecars are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum SidecarLocation {
     /// On this machine, with its tools.
     Machine,
     /// In containers, with the tools of their images.
@@ -39,45 +39,49 @@ enum Found {
     InContainer,
 }
 
-impl Judge<'_> {
+impl CallExplainer<'_> {
     /// Follows a call that is made in `cwd`, a real path.
     pub(crate) fn explain(&self, tool: &ToolName, args: &[Vec<u8>], cwd: &Path) -> Explanation {
-        let mut told = self.blank(tool, args, cwd);
+        let mut explanation = self.unexplained(tool, args, cwd);
         let settings = self.settings();
         let notifies = settings.notify_tools.iter().any(|name| name == tool.as_str());
         if !notifies && !self.has_shim(tool) {
-            self.pass_by(tool, &mut told);
-            return told;
+            self.explain_direct(tool, &mut explanation);
+            return explanation;
         }
         let call = ToolCall { tool: tool.as_str().as_bytes(), args, cwd };
         match decide(&call, &settings, &FileSystem) {
             Ok(Decision::Local(local)) => {
-                told.mode = Mode::Local;
-                told.reason = local.reason.to_string();
-                told.because = words::because(tool.as_str(), local.reason, Some(&local.program));
-                told.smart = Some(true);
-                told.executable = Some(local.runtime);
-                told.directory = Some(cwd.to_owned());
-                told.environment = "the agent's own";
-                told.max_secs = None;
+                explanation.mode = Mode::Local;
+                explanation.reason = local.reason.to_string();
+                explanation.because =
+                    words::because(tool.as_str(), local.reason, Some(&local.program));
+                explanation.smart = Some(true);
+                explanation.executable = Some(local.runtime);
+                explanation.directory = Some(cwd.to_owned());
+                explanation.environment = "the agent's own";
+                explanation.max_secs = None;
             }
-            Ok(Decision::Notify(notify)) => self.notify(&notify.command, args, &mut told),
+            Ok(Decision::Notify(notify)) => {
+                self.explain_notify(&notify.command, args, &mut explanation)
+            }
             Ok(Decision::Proxy(proxy)) => {
-                told.reason = proxy.reason.to_string();
-                told.because = words::because(tool.as_str(), proxy.reason, proxy.program.as_ref());
+                explanation.reason = proxy.reason.to_string();
+                explanation.because =
+                    words::because(tool.as_str(), proxy.reason, proxy.program.as_ref());
                 let undecided = proxy.reason == Reason::NotARuntime;
                 let off = proxy.reason == Reason::SmartOff;
-                told.smart = (!undecided).then_some(!off);
-                self.send(tool, args, &mut told);
+                explanation.smart = (!undecided).then_some(!off);
+                self.explain_proxied(tool, args, &mut explanation);
             }
             Err(no_runtime) => {
                 let text = no_runtime.to_string();
                 let (text, remedy) = text.split_once("\nhint: ").unwrap_or((&text, ""));
-                told.mode = Mode::Local;
-                told.reason = "no-runtime".to_owned();
-                told.because = "what it runs is left to the agent's own runtime".to_owned();
-                told.smart = Some(true);
-                told.refusal = Some(Refused {
+                explanation.mode = Mode::Local;
+                explanation.reason = "no-runtime".to_owned();
+                explanation.because = "what it runs is left to the agent's own runtime".to_owned();
+                explanation.smart = Some(true);
+                explanation.refusal = Some(Refused {
                     status: None,
                     exit_code: no_runtime.exit_code(),
                     text: text.to_owned(),
@@ -85,10 +89,10 @@ impl Judge<'_> {
                 });
             }
         }
-        told
+        explanation
     }
 
-    fn blank(&self, tool: &ToolName, args: &[Vec<u8>], cwd: &Path) -> Explanation {
+    fn unexplained(&self, tool: &ToolName, args: &[Vec<u8>], cwd: &Path) -> Explanation {
         Explanation {
             tool: tool.to_string(),
             args: args.iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect(),
@@ -130,70 +134,71 @@ impl Judge<'_> {
     }
 
     /// The agent's own PATH decides.
-    fn pass_by(&self, tool: &ToolName, told: &mut Explanation) {
-        told.mode = Mode::Direct;
-        told.reason = "no-shim".to_owned();
-        told.because = format!("no toolchain has a tool '{tool}', so the agent finds its own");
-        told.environment = "the agent's own";
-        told.max_secs = None;
+    fn explain_direct(&self, tool: &ToolName, explanation: &mut Explanation) {
+        explanation.mode = Mode::Direct;
+        explanation.reason = "no-shim".to_owned();
+        explanation.because =
+            format!("no toolchain has a tool '{tool}', so the agent finds its own");
+        explanation.environment = "the agent's own";
+        explanation.max_secs = None;
         let remedy = self.remedy_to_allow(tool);
         match installed(tool.as_str()) {
             Lookup::Found(path) => {
-                told.executable = Some(path);
-                told.directory = Some(told.cwd.clone());
+                explanation.executable = Some(path);
+                explanation.directory = Some(explanation.cwd.clone());
             }
             Lookup::NotExecutable(path) => {
                 let text = format!("'{}' cannot be executed: permission denied", path.display());
                 let exit_code = exit::NOT_EXECUTABLE;
-                told.refusal = Some(Refused { status: None, exit_code, text, remedy });
+                explanation.refusal = Some(Refused { status: None, exit_code, text, remedy });
             }
             Lookup::Absent => {
                 let text = format!("'{tool}' is in no folder of PATH");
                 let exit_code = exit::NOT_FOUND;
-                told.refusal = Some(Refused { status: None, exit_code, text, remedy });
+                explanation.refusal = Some(Refused { status: None, exit_code, text, remedy });
             }
         }
     }
 
-    fn notify(&self, command: &str, args: &[Vec<u8>], told: &mut Explanation) {
-        told.mode = Mode::Notify;
-        told.reason = "notify-tool".to_owned();
-        told.because = words::because(command, Reason::NotifyTool, None);
+    fn explain_notify(&self, command: &str, args: &[Vec<u8>], explanation: &mut Explanation) {
+        explanation.mode = Mode::Notify;
+        explanation.reason = "notify-tool".to_owned();
+        explanation.because = words::because(command, Reason::NotifyTool, None);
         let notify = &self.config.notify;
-        told.environment = match notify.trim_env.value {
+        explanation.environment = match notify.trim_env.value {
             true => "the user's, trimmed",
             false => "the user's",
         };
-        told.max_secs = notify.timeout_secs.value.or(self.config.max_secs.value);
+        explanation.max_secs = notify.timeout_secs.value.or(self.config.max_secs.value);
         match notify.rules().judge(command.as_bytes(), args, &FileSystem) {
-            Ok(notification) => told.executable = Some(notification.program),
+            Ok(notification) => explanation.executable = Some(notification.program),
             Err(refusal) => {
                 let remedy = match notify.enabled.value {
                     false => format!("notifications are switched off by {}", notify.enabled.source),
                     true => format!("[notify] in '{}' says what may run", user_file_name()),
                 };
-                told.refusal = Some(Refused::by_proxy(&refusal, remedy));
+                explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
         }
     }
 
     /// What the proxy does, and then the runner of the kind it asks.
-    fn send(&self, tool: &ToolName, args: &[Vec<u8>], told: &mut Explanation) {
+    fn explain_proxied(&self, tool: &ToolName, args: &[Vec<u8>], explanation: &mut Explanation) {
         let toolchains = &self.config.toolchains.value;
         let mut route = Route::among(toolchains);
         match self.config.policy.route(tool, &toolchains.kinds()) {
-            Ok(routes) => match self.start_in(&told.cwd, args) {
+            Ok(routes) => match self.start_in(&explanation.cwd, args) {
                 Ok(directory) => {
-                    let found = self.ask(tool, routes, &directory, &mut route);
-                    told.directory = Some(directory);
-                    self.finish(tool, found, &mut route, told);
+                    let found = self.find_sidecar(tool, routes, &directory, &mut route);
+                    explanation.directory = Some(directory);
+                    self.finish(tool, found, &mut route, explanation);
                 }
                 Err(refusal) => {
                     let remedy = format!(
                         "call it below '{}', or choose a larger workspace with --workspace",
                         self.workspace.display()
                     );
-                    told.refusal = Some(Refused::by_proxy(&refusal, remedy));
+                    explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
                 }
             },
             Err(refusal) => {
@@ -201,19 +206,19 @@ impl Judge<'_> {
                     Refusal::ToolUnavailable { .. } => self.remedy_to_start(tool),
                     _ => self.remedy_to_allow(tool),
                 };
-                told.refusal = Some(Refused::by_proxy(&refusal, remedy));
+                explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
         }
-        told.variables = Some(judge_variables(self.config, self.workspace));
-        told.confinement = Some(match self.place {
-            Place::Machine => self.config.confine.value.summary(),
-            Place::Containers => IN_CONTAINERS,
+        explanation.variables = Some(judge_variables(self.config, self.workspace));
+        explanation.confinement = Some(match self.place {
+            SidecarLocation::Machine => self.config.confine.value.summary(),
+            SidecarLocation::Containers => IN_CONTAINERS,
         });
-        told.route = Some(route);
+        explanation.route = Some(route);
     }
 
     /// Asks one sidecar after the other, until one has the tool.
-    fn ask(
+    fn find_sidecar(
         &self,
         tool: &ToolName,
         candidates: Vec<aifo_policy::Route>,
@@ -222,7 +227,7 @@ impl Judge<'_> {
     ) -> Found {
         for candidate in candidates {
             let (kind, rule) = (candidate.kind.to_string(), candidate.reason.as_str());
-            if self.place == Place::Containers {
+            if self.place == SidecarLocation::Containers {
                 route.tried.push(Tried { kind, rule, installed: None });
                 return Found::InContainer;
             }
@@ -239,7 +244,13 @@ impl Judge<'_> {
         Found::Here(Lookup::Absent)
     }
 
-    fn finish(&self, tool: &ToolName, found: Found, route: &mut Route, told: &mut Explanation) {
+    fn finish(
+        &self,
+        tool: &ToolName,
+        found: Found,
+        route: &mut Route,
+        explanation: &mut Explanation,
+    ) {
         let choose_last = |route: &mut Route| {
             if let Some(last) = route.tried.last() {
                 (route.kind, route.rule) = (Some(last.kind.clone()), Some(last.rule));
@@ -248,19 +259,19 @@ impl Judge<'_> {
         match found {
             Found::InContainer => choose_last(route),
             Found::Here(Lookup::Found(path)) => {
-                told.executable = Some(path);
+                explanation.executable = Some(path);
                 choose_last(route);
             }
             Found::Here(Lookup::NotExecutable(path)) => {
                 let cause = format!("cannot execute '{}': permission denied", path.display());
                 let refusal = Refusal::StartFailed { cause, exit_code: exit::NOT_EXECUTABLE };
                 let remedy = format!("make it executable: chmod +x '{}'", path.display());
-                told.refusal = Some(Refused::by_proxy(&refusal, remedy));
+                explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
             Found::Here(Lookup::Absent) => {
                 let refusal = self.config.policy.unavailable(tool);
                 let remedy = format!("install {tool}: it is in no folder of the sidecar's PATH");
-                told.refusal = Some(Refused::by_proxy(&refusal, remedy));
+                explanation.refusal = Some(Refused::by_proxy(&refusal, remedy));
             }
         }
     }

@@ -7,28 +7,28 @@ use aifo_types::escape_line;
 
 use super::explanation::{Explanation, Fate, Mode, Route, Variable};
 
-/// How much is told.
+/// How much is explanation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
     /// Variables are summed up.
     Summary,
-    /// Each variable is told of.
+    /// Each variable is explanation of.
     Variables,
 }
 
 /// `key: value` lines, the values in one column; the third says what it all comes to.
-pub(crate) fn tell(told: &Explanation, detail: Detail) -> String {
+pub(crate) fn render(explanation: &Explanation, detail: Detail) -> String {
     let mut lines = vec![
-        ("call", call(told)),
-        ("made in", show(&told.cwd)),
-        ("result", result(told)),
-        ("because", told.because.clone()),
+        ("call", call(explanation)),
+        ("made in", show(&explanation.cwd)),
+        ("result", result(explanation)),
+        ("because", explanation.because.clone()),
     ];
-    if let Some(refused) = &told.refusal {
+    if let Some(refused) = &explanation.refusal {
         lines.push(("refused", refused.text.clone()));
         lines.push(("remedy", refused.remedy.clone()));
     }
-    if let Some(route) = &told.route {
+    if let Some(route) = &explanation.route {
         let kinds = route.toolchains.join(", ");
         let kinds = match (kinds.is_empty(), route.on_demand) {
             (true, _) => "none".to_owned(),
@@ -36,18 +36,22 @@ pub(crate) fn tell(told: &Explanation, detail: Detail) -> String {
             (false, false) => kinds,
         };
         lines.push(("sidecars", kinds));
-        lines.extend(chosen(told, route).map(|chosen| ("chosen", chosen)));
+        lines.extend(chosen(explanation, route).map(|chosen| ("chosen", chosen)));
     }
-    if told.refusal.is_none() {
-        lines.extend(told.directory.iter().map(|path| ("starts in", starts_in(told, path))));
-        lines.push(("environment", environment(told, detail)));
-        let each = told.variables.iter().flatten().filter(|_| detail == Detail::Variables);
+    if explanation.refusal.is_none() {
+        lines.extend(
+            explanation.directory.iter().map(|path| ("starts in", starts_in(explanation, path))),
+        );
+        lines.push(("environment", environment(explanation, detail)));
+        let each = explanation.variables.iter().flatten().filter(|_| detail == Detail::Variables);
         lines.extend(each.map(|one| ("variable", variable(one))));
-        if matches!(told.mode, Mode::Proxy | Mode::Notify) {
-            let limit = told.max_secs.map_or("none".to_owned(), |seconds| format!("{seconds} s"));
+        if matches!(explanation.mode, Mode::Proxy | Mode::Notify) {
+            let limit =
+                explanation.max_secs.map_or("none".to_owned(), |seconds| format!("{seconds} s"));
             lines.push(("time limit", limit));
         }
-        lines.extend(told.confinement.iter().map(|line| ("confinement", (*line).to_owned())));
+        lines
+            .extend(explanation.confinement.iter().map(|line| ("confinement", (*line).to_owned())));
     }
     let line = |(key, value): (&str, String)| {
         let key = format!("{key}:");
@@ -88,32 +92,35 @@ fn in_a_sidecar(what: &str) -> String {
     format!("{what}, so it runs in a sidecar")
 }
 
-fn call(told: &Explanation) -> String {
-    let args: Vec<Vec<u8>> = told.args.iter().map(|arg| arg.clone().into_bytes()).collect();
-    format!("{} {}", told.tool, aifo_policy::redact(&args)).trim_end().to_owned()
+fn call(explanation: &Explanation) -> String {
+    let args: Vec<Vec<u8>> = explanation.args.iter().map(|arg| arg.clone().into_bytes()).collect();
+    format!("{} {}", explanation.tool, aifo_policy::redact(&args)).trim_end().to_owned()
 }
 
-fn result(told: &Explanation) -> String {
-    if let Some(refused) = &told.refusal {
+fn result(explanation: &Explanation) -> String {
+    if let Some(refused) = &explanation.refusal {
         return format!("nothing would run, exit code {}", refused.exit_code);
     }
-    let executable = told.executable.as_deref().map_or_else(|| told.tool.clone(), show);
-    let kind = told.route.as_ref().and_then(|route| route.kind.as_deref()).unwrap_or("right");
-    match told.mode {
+    let executable =
+        explanation.executable.as_deref().map_or_else(|| explanation.tool.clone(), show);
+    let kind =
+        explanation.route.as_ref().and_then(|route| route.kind.as_deref()).unwrap_or("right");
+    match explanation.mode {
         Mode::Proxy => format!("{executable} would run in the {kind} sidecar"),
         Mode::Notify => format!("{executable} would run on the user's machine"),
         Mode::Local | Mode::Direct => format!("{executable} would run where the agent is"),
     }
 }
 
-fn starts_in(told: &Explanation, directory: &Path) -> String {
-    let moved = if *directory == told.cwd { "" } else { ", as it only asks for the version" };
+fn starts_in(explanation: &Explanation, directory: &Path) -> String {
+    let moved =
+        if *directory == explanation.cwd { "" } else { ", as it only asks for the version" };
     show(directory) + moved
 }
 
 /// What the tool would get, in one line.
-fn environment(told: &Explanation, detail: Detail) -> String {
-    let Some(variables) = &told.variables else { return told.environment.to_owned() };
+fn environment(explanation: &Explanation, detail: Detail) -> String {
+    let Some(variables) = &explanation.variables else { return explanation.environment.to_owned() };
     let names = |fate| {
         let of_fate = variables.iter().filter(|one| one.fate == fate);
         of_fate.map(|one| one.name.as_str()).collect::<Vec<_>>()
@@ -142,11 +149,11 @@ fn variable(variable: &Variable) -> String {
 }
 
 /// Which sidecar the proxy takes, or which of them have let it down.
-fn chosen(told: &Explanation, route: &Route) -> Option<String> {
-    let tool = &told.tool;
+fn chosen(explanation: &Explanation, route: &Route) -> Option<String> {
+    let tool = &explanation.tool;
     match (&route.kind, route.rule) {
         (Some(kind), Some("own-kind")) => Some(format!("{kind}, to which {tool} belongs")),
-        (Some(kind), _) if told.executable.is_none() => {
+        (Some(kind), _) if explanation.executable.is_none() => {
             Some(format!("{kind}, if its container has {tool}"))
         }
         (Some(kind), _) => Some(format!("{kind}, the first that has {tool}")),

@@ -64,7 +64,7 @@ pub(super) enum Owner {
         gid: u32,
     },
     /// There is no such file.
-    Nobody,
+    Missing,
 }
 
 /// Whether the limit on processes is in force where the tool runs.
@@ -116,18 +116,18 @@ impl Calls {
     }
 
     fn descriptors(&self) -> Option<Descriptors> {
-        let (mut ours, theirs) = io::pipe().ok()?;
-        let way = format!("/proc/self/fd/{}", ours.as_raw_fd());
-        let pipe = format!("pipe:[{}]", fs::metadata(way).ok()?.ino());
+        let (mut reader, writer) = io::pipe().ok()?;
+        let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
+        let pipe = format!("pipe:[{}]", fs::metadata(path).ok()?.ino());
         let mut command = self.call("readlink", &["/proc/self/fd/1"]);
-        let mut child = command.stdout(theirs).spawn().ok()?;
+        let mut child = command.stdout(writer).spawn().ok()?;
         // The command holds our copy of the other end; the pipe would never end.
         drop(command);
-        let mut said = String::new();
-        let read = ours.read_to_string(&mut said);
+        let mut output_text = String::new();
+        let read = reader.read_to_string(&mut output_text);
         child.wait().ok().filter(|status| status.success())?;
-        Some(match said.trim_end() {
-            said if said == pipe => Descriptors::Passed,
+        Some(match output_text.trim_end() {
+            output_text if output_text == pipe => Descriptors::Passed,
             "" => Descriptors::Lost,
             _ if read.is_err() => Descriptors::Lost,
             _ => Descriptors::Relayed,
@@ -146,19 +146,19 @@ impl Calls {
             Ok(made) => Some(Owner::Other { uid: made.uid(), gid: made.gid() }),
             // 86: no such tool, so nothing is known.
             Err(_) if status.code() == Some(i32::from(aifo_types::exit::NOTHING_RAN)) => None,
-            Err(_) => Some(Owner::Nobody),
+            Err(_) => Some(Owner::Missing),
         }
     }
 
     fn limits(&self) -> Option<Limits> {
-        let wanted = self.pids?.to_string();
+        let expected = self.pids?.to_string();
         // By version 2 of cgroups, and by version 1.
         let files = ["/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"];
         let output = self.call("cat", &files).stdout(Stdio::piped()).output().ok()?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        match said.lines().next() {
+        let output_text = String::from_utf8_lossy(&output.stdout).into_owned();
+        match output_text.lines().next() {
             None => None,
-            Some(_) if said.lines().any(|line| line == wanted) => Some(Limits::InForce),
+            Some(_) if output_text.lines().any(|line| line == expected) => Some(Limits::InForce),
             Some(_) => Some(Limits::Absent),
         }
     }
@@ -207,7 +207,7 @@ impl Measured {
 }
 
 /// A call that costs more has a reason that can be mended.
-const DEAR: f64 = 10.0;
+const MAX_RATIO: f64 = 10.0;
 
 impl Cost {
     fn judge(self, check: String) -> Finding {
@@ -222,7 +222,7 @@ impl Cost {
         let times = ms(proxied) / ms(native).max(0.001);
         let text =
             format!("{:.2} ms for a tool that does nothing, {times:.1} x native", ms(proxied));
-        if times <= DEAR {
+        if times <= MAX_RATIO {
             return Finding::ok(check, text);
         }
         let fix = "see whether the machine is busy, and whether this is a release build";
@@ -257,7 +257,7 @@ impl Owner {
                 format!("what a tool makes in the workspace belongs to {uid}:{gid}"),
                 "see how the engine maps users, and how the workspace is mounted",
             ),
-            Owner::Nobody => Finding::fail(
+            Owner::Missing => Finding::fail(
                 check,
                 "a tool cannot make a file in the workspace",
                 "see who may write there; with SELinux, label it: chcon -Rt container_file_t DIR",

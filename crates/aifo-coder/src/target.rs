@@ -12,7 +12,7 @@ use crate::progress;
 use crate::settings;
 
 /// A command, and what is known of it.
-pub(crate) struct Wanted {
+pub(crate) struct Target {
     pub(crate) command: Vec<OsString>,
     /// What is known of it; nothing of a command that is no agent's.
     pub(crate) spec: Option<AgentSpec>,
@@ -27,7 +27,7 @@ pub(crate) struct Image {
     is_named: bool,
 }
 
-impl Wanted {
+impl Target {
     /// An agent of the table, run by this command.
     pub(crate) fn agent(
         spec: AgentSpec,
@@ -43,7 +43,7 @@ impl Wanted {
             Some(name) => Image::named(name),
             None => Image { name: agents::image(&spec, config), is_named: spec.image.is_some() },
         });
-        Ok(Wanted { command, spec: Some(spec), image })
+        Ok(Target { command, spec: Some(spec), image })
     }
 
     /// Any command. Its program may have an agent's name; with an image it is an agent in any case.
@@ -53,7 +53,7 @@ impl Wanted {
         let known = config.agent_named(&program).ok().cloned();
         // Whatever is to be in a container of its own is an agent.
         let spec = known.or_else(|| image.is_some().then(|| AgentSpec::unknown(&program)));
-        Wanted { command, spec, image: image.map(Image::named) }
+        Target { command, spec, image: image.map(Image::named) }
     }
 
     /// What it is called.
@@ -64,7 +64,7 @@ impl Wanted {
 
     /// Adds to a session what it needs in a container, if it is to be in one. Errors: its image is not
     /// there, and is one of ours.
-    pub(crate) async fn furnish(&self, session: &mut SessionConfig) -> anyhow::Result<()> {
+    pub(crate) async fn configure(&self, session: &mut SessionConfig) -> anyhow::Result<()> {
         let (Some(image), Some(spec)) = (&self.image, &self.spec) else { return Ok(()) };
         if let SidecarBackend::Containers(containers) = &session.backend {
             let is_ours = !image.is_named && containers.images.prefix.is_empty();

@@ -16,24 +16,24 @@ use anyhow::{Context, bail};
 use tokio::process::Command;
 
 use crate::acp::hosts::Hosts;
-use crate::acp::judge::{Entry, Judge};
+use crate::acp::judge::{AccessRequest, PermissionJudge};
 use crate::acp::profile::missing_file;
 use crate::backend::{self, Fallback};
 use crate::cli::AcpAgent;
 use crate::config::{Config, Flags};
-use crate::console::{self, Chatter};
+use crate::console::{self, LogLevel};
 use crate::settings;
 use crate::start::{EndSignals, Started, start};
-use crate::wanted::Wanted;
+use crate::target::Target;
 
 /// An agent that can be started, and all that it is to be met with.
-pub(crate) struct Stage {
+pub(crate) struct AgentSession {
     /// What it is called.
     pub(crate) name: String,
     pub(crate) command: Command,
     pub(crate) profile: AcpProfile,
     pub(crate) hosts: Hosts,
-    pub(crate) judge: Judge,
+    pub(crate) judge: PermissionJudge,
     pub(crate) log: Option<Arc<WireLog>>,
     /// Where it works; the same path in its container.
     pub(crate) cwd: PathBuf,
@@ -44,72 +44,72 @@ pub(crate) struct Stage {
 }
 
 /// What has to be there as long as the agent is.
-pub(crate) struct Behind {
+pub(crate) struct SessionGuard {
     session: Session,
     /// It is the only one here.
     _lock: Option<WorkspaceLock>,
 }
 
 /// What came of setting it up.
-pub(crate) enum Setting {
-    Up(Box<Stage>, Box<Behind>),
-    /// Only what would be done was wanted.
-    Shown,
+pub(crate) enum Prepared {
+    Ready(Box<AgentSession>, Box<SessionGuard>),
+    /// Only what would be done was target.
+    DryRun,
     /// It was called off by this signal.
-    CalledOff(u8),
+    Cancelled(u8),
 }
 
-impl Stage {
+impl AgentSession {
     /// Brings everything up but the agent itself.
-    pub(crate) async fn set(
+    pub(crate) async fn prepare(
         mut flags: AcpAgent,
         agent: Option<&str>,
         signals: &mut EndSignals,
-    ) -> anyhow::Result<Setting> {
+    ) -> anyhow::Result<Prepared> {
         let cwd = choose_places(&mut flags)?;
         let given: Flags = flags.yes_to.add_to(flags.session.flags());
-        let config = settings::load(&flags.session, &given, Chatter::Warnings)?;
-        let (wanted, mut profile) = wanted(&flags, agent, &config)?;
+        let config = settings::load(&flags.session, &given, LogLevel::Warnings)?;
+        let (target, mut profile) = resolve_target(&flags, agent, &config)?;
         if let Some(stream) = flags.stream {
             profile.stream = stream;
         }
-        let mut agent = Agent::new(wanted.command.clone()).context("there is no agent to run")?;
-        for (name, value) in config.smart_for(wanted.name()).variables() {
+        let mut agent = Agent::new(target.command.clone()).context("there is no agent to run")?;
+        for (name, value) in config.smart_for(target.name()).variables() {
             agent.set(name, value);
         }
-        let fallback = match wanted.image {
+        let fallback = match target.image {
             None => Fallback::Local,
             Some(_) => Fallback::None,
         };
         let mut session = settings::session_config_with(&flags.session, &config, fallback).await?;
-        wanted.furnish(&mut session).await?;
+        target.configure(&mut session).await?;
         if flags.session.containers.dry_run {
             backend::show_plan(&session)?;
-            return Ok(Setting::Shown);
+            return Ok(Prepared::DryRun);
         }
-        if wanted.image.is_none() {
+        if target.image.is_none() {
             // Whatever the agent starts, however it hides, is below us and goes with it.
             become_subreaper().context("cannot look after what the agent starts")?;
         }
-        let is_alone = wanted.spec.is_some() && !flags.force_share;
+        let is_alone = target.spec.is_some() && !flags.force_share;
         let lock = is_alone.then(|| WorkspaceLock::take(&session.workspace)).transpose()?;
         let session = match start(session, signals).await? {
-            Started::Up(session) => *session,
-            Started::CalledOff(signal) => return Ok(Setting::CalledOff(signal)),
+            Started::Running(session) => *session,
+            Started::Cancelled(signal) => return Ok(Prepared::Cancelled(signal)),
         };
-        let behind = Behind { session, _lock: lock };
+        let guard = SessionGuard { session, _lock: lock };
         // An error must not leave the session's containers to chance.
-        match dress(&behind.session, wanted, &agent, profile, &flags, config, cwd).await {
-            Ok(stage) => Ok(Setting::Up(Box::new(stage), Box::new(behind))),
+        match build(&guard.session, target, &agent, profile, &flags, config, cwd).await {
+            Ok(agent_session) => Ok(Prepared::Ready(Box::new(agent_session), Box::new(guard))),
             Err(error) => {
-                behind.close().await;
+                guard.close().await;
                 Err(error)
             }
         }
     }
 }
 
-impl Behind {
+impl SessionGuard {
     /// Takes the session down, and tells what its tools came to.
     pub(crate) async fn close(self) -> CallStats {
         self.session.close().await
@@ -117,33 +117,33 @@ impl Behind {
 }
 
 /// Makes the agent's place ready, and tells what bypasses us there.
-async fn dress(
+async fn build(
     session: &Session,
-    wanted: Wanted,
+    target: Target,
     agent: &Agent,
     profile: AcpProfile,
     flags: &AcpAgent,
     config: Config,
     cwd: PathBuf,
-) -> anyhow::Result<Stage> {
+) -> anyhow::Result<AgentSession> {
     // Of any other command nobody knows whether it calls tools by their names.
-    if wanted.spec.is_some() {
+    if target.spec.is_some() {
         let findings = agent.check(session).await;
         for finding in findings.context("the agent's place cannot be looked at")? {
             console::say(format_args!("WARNING: {finding}"));
         }
     }
     let place = agent.enter(session).context("the agent's place cannot be entered")?;
-    let (program, args) = wanted.command.split_first().context("there is no agent to run")?;
+    let (program, args) = target.command.split_first().context("there is no agent to run")?;
     let mut command = place.command_with(program, &profile.set);
     command.args(args).current_dir(&cwd);
     let workspace = session.workspace().to_owned();
     let alias = place.workspace_alias().map(Path::to_owned);
-    let name = wanted.name().unwrap_or_default().to_owned();
+    let name = target.name().unwrap_or_default().to_owned();
     let log = match &flags.wire_log {
         None => None,
         Some(folder) => {
-            let (limits, secrets) = (WireLogLimits::default(), secrets(session, &wanted));
+            let (limits, secrets) = (WireLogLimits::default(), secrets(session, &target));
             let log = WireLog::open(folder, limits, &name, flags.requests, secrets);
             let failed = || format!("no log can be written in '{}'", folder.display());
             Some(Arc::new(log.with_context(failed)?))
@@ -151,7 +151,7 @@ async fn dress(
     };
     let opened = Workspace::open(workspace.clone(), alias.clone()).map(Arc::new);
     let opened = opened.with_context(|| format!("cannot open '{}'", workspace.display()))?;
-    let judge = Judge {
+    let judge = PermissionJudge {
         rules: config.permissions,
         allow_option: profile.allow_option.clone(),
         workspace: alias.iter().cloned().chain([workspace.clone()]).collect(),
@@ -161,7 +161,7 @@ async fn dress(
     let files = Files::new(Arc::clone(&opened), missing_file(&profile), Writing::Served);
     let for_files = judge.clone();
     let files = files.judged(Arc::new(move |access, path, real| {
-        for_files.serve(Entry::File(access, path, real))
+        for_files.serve(AccessRequest::File(access, path, real))
     }));
     let hosts = Hosts {
         files: Arc::new(files),
@@ -173,11 +173,16 @@ async fn dress(
         },
     };
     let tmp = session.tmp().to_owned();
-    Ok(Stage { name, command, profile, hosts, judge, log, cwd, workspace, tmp, place })
+    Ok(AgentSession { name, command, profile, hosts, judge, log, cwd, workspace, tmp, place })
 }
 
 /// Terminals in the agent's place, for all that no rule denies.
-fn terminals(workspace: Arc<Workspace>, cwd: &Path, place: &Place, judge: &Judge) -> Terminals {
+fn terminals(
+    workspace: Arc<Workspace>,
+    cwd: &Path,
+    place: &Place,
+    judge: &PermissionJudge,
+) -> Terminals {
     let (place, judge) = (place.clone(), judge.clone());
     let cwd = cwd.to_string_lossy();
     let in_place = move |program: &OsStr, variables: &[(String, String)]| {
@@ -185,16 +190,16 @@ fn terminals(workspace: Arc<Workspace>, cwd: &Path, place: &Place, judge: &Judge
     };
     let mut config = TerminalConfig::new(workspace, cwd, Arc::new(in_place));
     config.judge = Arc::new(move |command: &TerminalCommand, real: &Path| {
-        judge.serve(Entry::Terminal(command, real))
+        judge.serve(AccessRequest::Terminal(command, real))
     });
     Terminals::new(config)
 }
 
 /// What may stand in no log: the session's token, and the agent's credentials.
-fn secrets(session: &Session, wanted: &Wanted) -> Vec<String> {
+fn secrets(session: &Session, target: &Target) -> Vec<String> {
     let text = |value: OsString| value.into_string().ok();
     let ours = session.variables().into_iter().map(|(name, value)| (name.to_owned(), text(value)));
-    let known = wanted.spec.iter().flat_map(|spec| spec.variables.iter().cloned());
+    let known = target.spec.iter().flat_map(|spec| spec.variables.iter().cloned());
     let theirs = known.chain(given_variables()).flat_map(|name| {
         let given = std::env::var(format!("{GIVEN_PREFIX}{name}")).ok();
         [(name.clone(), std::env::var(&name).ok()), (name, given)]
@@ -204,20 +209,20 @@ fn secrets(session: &Session, wanted: &Wanted) -> Vec<String> {
 }
 
 /// The agent, and how one speaks with it.
-pub(super) fn wanted(
+pub(super) fn resolve_target(
     flags: &AcpAgent,
     agent: Option<&str>,
     config: &Config,
-) -> anyhow::Result<(Wanted, AcpProfile)> {
+) -> anyhow::Result<(Target, AcpProfile)> {
     let image = flags.image.as_deref();
     if let Some(line) = &flags.agent_command {
         let words = shlex::split(line).filter(|words| !words.is_empty());
         let words = words.with_context(|| format!("'{line}' is no command line"))?;
         let command = words.iter().map(OsString::from).collect();
-        let wanted = Wanted::command(command, image, config);
-        let known = wanted.spec.as_ref().and_then(|spec| spec.acp.clone());
+        let target = Target::command(command, image, config);
+        let known = target.spec.as_ref().and_then(|spec| spec.acp.clone());
         let profile = known.unwrap_or_else(|| AcpProfile::plain(words));
-        return Ok((wanted, profile));
+        return Ok((target, profile));
     }
     let name = agent.context("there is no agent")?;
     let spec = config.agent_named(name)?.clone();
@@ -228,7 +233,7 @@ pub(super) fn wanted(
         );
     };
     let command = profile.command.iter().map(OsString::from).collect();
-    Ok((Wanted::agent(spec, command, image, config)?, profile))
+    Ok((Target::agent(spec, command, image, config)?, profile))
 }
 
 /// Where the agent works. A directory outside of a workspace that nobody named is the workspace.

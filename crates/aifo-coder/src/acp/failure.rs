@@ -7,7 +7,7 @@ use anyhow::anyhow;
 const LINES: usize = 20;
 
 /// The failure of an agent, with how it ended and the last that it said.
-pub(crate) fn failed(name: &str, why: &str, end: &PeerEnd, noise: &str) -> anyhow::Error {
+pub(crate) fn agent_failure(name: &str, why: &str, end: &PeerEnd, stray: &str) -> anyhow::Error {
     let status = match &end.status {
         Ok(status) => status.to_string(),
         Err(error) => format!("how it ended is unknown: {error}"),
@@ -15,7 +15,7 @@ pub(crate) fn failed(name: &str, why: &str, end: &PeerEnd, noise: &str) -> anyho
     // What would help stands last.
     let (why, hint) = why.split_once("\nhint: ").unwrap_or((why, ""));
     let mut text = format!("{name}: {why} ({status})");
-    for (what, said) in [("on stderr", end.stderr.as_str()), ("instead of messages", noise)] {
+    for (what, said) in [("on stderr", end.stderr.as_str()), ("instead of messages", stray)] {
         let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default();
         if !last.is_empty() {

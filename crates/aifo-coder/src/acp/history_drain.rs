@@ -7,26 +7,26 @@ use aifo_acp::Limits;
 
 /// Waits for nothing to come any more.
 #[derive(Debug)]
-pub(crate) struct Settling {
+pub(crate) struct HistoryDrain {
     session: String,
     idle: Duration,
     quiet: Instant,
     last: Instant,
 }
 
-impl Settling {
+impl HistoryDrain {
     pub(crate) fn begin(session: String, limits: &Limits, now: Instant) -> Self {
         let (quiet, last) = (now + limits.drain_idle, now + limits.drain_total);
-        Settling { session, idle: limits.drain_idle, quiet, last }
+        HistoryDrain { session, idle: limits.drain_idle, quiet, last }
     }
 
     /// Something has come.
-    pub(crate) fn heard(&mut self, now: Instant) {
+    pub(crate) fn note_update(&mut self, now: Instant) {
         self.quiet = now + self.idle;
     }
 
     /// The session, when it has settled. Cancel-safe.
-    pub(crate) async fn settled(&self) -> String {
+    pub(crate) async fn drained(&self) -> String {
         tokio::time::sleep_until(self.until().into()).await;
         self.session.clone()
     }
@@ -43,12 +43,12 @@ mod tests {
     #[test]
     fn it_settles_when_nothing_has_come_for_a_moment_or_in_the_end() {
         let (limits, now) = (Limits::default(), Instant::now());
-        let mut settling = Settling::begin("s".to_owned(), &limits, now);
-        assert_eq!(settling.until(), now + limits.drain_idle);
+        let mut drain = HistoryDrain::begin("s".to_owned(), &limits, now);
+        assert_eq!(drain.until(), now + limits.drain_idle);
         let later = now + limits.drain_idle / 2;
-        settling.heard(later);
-        assert_eq!(settling.until(), later + limits.drain_idle);
-        settling.heard(now + limits.drain_total);
-        assert_eq!(settling.until(), now + limits.drain_total);
+        drain.note_update(later);
+        assert_eq!(drain.until(), later + limits.drain_idle);
+        drain.note_update(now + limits.drain_total);
+        assert_eq!(drain.until(), now + limits.drain_total);
     }
 }
