@@ -148,8 +148,8 @@ fn a_call_alone_has_a_session_that_ends_with_it() {
     exec(&["make", "die", "15"]).exited(143);
     exec(&["cargo", "say"]).exited(86);
     let outcome = exec(&["ls"]);
-    let printed = "aifo-coder: no toolchain has a tool 'ls', so nothing ran\n\
-                hint: 'aifo-coder why ls' tells what would help\n";
+    let printed = "aifo-coder: no toolchain has a tool 'ls'; nothing ran\n\
+                hint: see 'aifo-coder why ls'\n";
     assert_eq!(outcome.exited(86).stderr, printed);
     let left: Vec<_> = aifo_tests::files_below(&setup.runtime());
     assert!(left.is_empty(), "{left:?}");

@@ -1,4 +1,4 @@
-//! Agents that are spoken with, for scripts and for editors (`spec/acp-commands.md`).
+//! `prompt` and `acp`: agents over ACP, for scripts and editors (`spec/acp-commands.md`).
 
 mod agent_session;
 mod bridge;

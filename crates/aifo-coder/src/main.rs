@@ -1,9 +1,9 @@
-//! `aifo-coder`: coding agents beside their tools, not among them.
+//! `aifo-coder`: runs coding agents apart from their tools.
 //!
-//! Thin: files, environment and flags become a session's configuration, the session is
-//! `aifo-launch`'s.
+//! Turns configuration files, environment and flags into a session's configuration.
+//! `aifo-launch` runs the session.
 
-// What a terminal shows goes through `console` and `paint`, which escape it.
+// Output goes through `console` and `paint`, which escape it for terminals.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod acp;
@@ -76,22 +76,22 @@ fn main() -> ExitCode {
     })
 }
 
-/// The code for an error: that of a wrong command line, or else another.
+/// The exit code for an error: 2 for a wrong command line, else `otherwise`.
 pub(crate) fn code_of(error: &anyhow::Error, otherwise: u8) -> u8 {
     let wrong_usage = error.downcast_ref().is_some_and(ConfigError::is_usage);
     if wrong_usage { USAGE } else { otherwise }
 }
 
-/// One thread does: many waits, little work.
+/// Runs on a single-threaded runtime: many waits, little work.
 pub(crate) fn block_on(
     work: impl Future<Output = anyhow::Result<ExitCode>>,
 ) -> anyhow::Result<ExitCode> {
-    // Before anything is freed: this process sits idle between a user's tool calls.
+    // Set before the first free: this process is idle between tool calls.
     aifo_process::give_back_freed_memory();
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
-/// A question could not be answered.
+/// Exit code: a query command failed.
 const UNANSWERED: u8 = 1;
-/// The command line was wrong; clap exits so too.
+/// Exit code: wrong command line, as clap's.
 const USAGE: u8 = 2;

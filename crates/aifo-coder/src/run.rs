@@ -1,4 +1,4 @@
-//! `aifo-coder run`: a session around one agent, or any command.
+//! `aifo-coder run`: a session around an agent or any command.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -18,7 +18,7 @@ use crate::start::{EndSignals, Started, start};
 use crate::target::Target;
 
 pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
-    // An agent's user interface has the terminal to itself unless somebody asks.
+    // Log lines would disturb an agent's user interface, so only warnings are shown.
     let given = flags.smart.add_to(flags.session.flags());
     let config = settings::load(&flags.session, &given, LogLevel::Warnings)?;
     let target = resolve_target(&flags, &config)?;
@@ -26,14 +26,14 @@ pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     run_target(target, &flags.session, &config, share, Vec::new()).await
 }
 
-/// Whether an agent may be in a workspace in which another one works.
+/// Whether an agent may start in a workspace that another agent uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     Yes,
     No,
 }
 
-/// Runs a command to its end in a session around it. An agent's process is given these variables.
+/// Runs a command in a session of its own. `given` are variables for the agent's process.
 pub(crate) async fn run_target(
     target: Target,
     flags: &cli::Session,
@@ -80,7 +80,7 @@ pub(crate) async fn run_target(
     {
         console::say_lines(&banner::before(&session, spec, &image.name, containers));
     }
-    for finding in findings.context("the agent's place cannot be looked at")? {
+    for finding in findings.context("cannot inspect the agent's environment")? {
         console::say(format_args!("WARNING: {finding}"));
     }
     let end = agent.run(&session).await;
@@ -92,7 +92,6 @@ pub(crate) async fn run_target(
     ended(end?, &agent)
 }
 
-/// What the words name.
 fn resolve_target(flags: &Run, config: &Config) -> anyhow::Result<Target> {
     let line: Vec<OsString> = std::env::args_os().collect();
     let image = flags.image.as_deref();
@@ -102,21 +101,21 @@ fn resolve_target(flags: &Run, config: &Config) -> anyhow::Result<Target> {
     };
     let name = name.to_string_lossy();
     if name.starts_with('-') {
-        bail!("there is no option '{name}'\nhint: see 'aifo-coder run --help'");
+        bail!("unknown option '{name}'\nhint: see 'aifo-coder run --help'");
     }
     let spec = config.agent_named(&name)?.clone();
-    // What the user says too is not said twice: not every agent takes that.
+    // Not every agent accepts an option twice, so the user's own replaces the table's.
     let own = spec.command.iter().map(OsString::from).filter(|word| !args.contains(word));
     let command: Vec<OsString> = own.chain(args.iter().cloned()).collect();
     Target::agent(spec, command, image, config)
 }
 
-/// What a command would have ended with that was started and got this signal.
+/// The exit code of a command that this signal ended.
 pub(crate) fn signal_exit_code(signal: u8) -> ExitCode {
     ExitCode::from(Ending::Signaled(signal).exit_code())
 }
 
-/// Runs a command to its end, and ends the session then.
+/// Runs a command to its end, then ends the session.
 pub(crate) async fn in_session(session: Session, agent: &Agent) -> anyhow::Result<ExitCode> {
     let end = agent.run(&session).await;
     session.close().await;

@@ -1,4 +1,4 @@
-//! `aifo-coder serve`: proxy and sidecars, for somebody else's launcher.
+//! `aifo-coder serve`: proxy and sidecars, for another launcher.
 
 use std::process::ExitCode;
 
@@ -26,7 +26,7 @@ pub(crate) async fn serve(flags: Serve) -> anyhow::Result<ExitCode> {
     };
     if let Err(error) = announce(&session) {
         session.close().await;
-        return Err(error).context("cannot tell where the proxy listens");
+        return Err(error).context("cannot print the session's variables");
     }
     tracing::info!("{summary}");
     signals.recv().await;
@@ -34,7 +34,7 @@ pub(crate) async fn serve(flags: Serve) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whoever reads these lines can connect.
+/// Prints the variables that a client needs to connect.
 fn announce(session: &Session) -> anyhow::Result<()> {
     let lines = session.variables().into_iter();
     let lines = lines.map(|(name, value)| format!("{name}={}\n", value.display()));

@@ -1,4 +1,4 @@
-//! A session around an agent that is spoken with.
+//! The session around an ACP agent.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -26,16 +26,16 @@ use crate::settings;
 use crate::start::{EndSignals, Started, start};
 use crate::target::Target;
 
-/// An agent that can be started, and all that it is to be met with.
+/// An agent that is ready to start, with its hosts, permission rules and log.
 pub(crate) struct AgentSession {
-    /// What it is called.
+    /// The agent's name.
     pub(crate) name: String,
     pub(crate) command: Command,
     pub(crate) profile: AcpProfile,
     pub(crate) hosts: Hosts,
     pub(crate) judge: PermissionJudge,
     pub(crate) log: Option<Arc<WireLog>>,
-    /// Where it works; the same path in its container.
+    /// The agent's working directory; the same path in its container.
     pub(crate) cwd: PathBuf,
     pub(crate) workspace: PathBuf,
     /// The session's temporary directory.
@@ -43,24 +43,24 @@ pub(crate) struct AgentSession {
     pub(crate) place: Place,
 }
 
-/// What has to be there as long as the agent is.
+/// Keeps the session and the workspace lock for as long as the agent runs.
 pub(crate) struct SessionGuard {
     session: Session,
-    /// It is the only one here.
+    /// Keeps other agents out of the workspace.
     _lock: Option<WorkspaceLock>,
 }
 
-/// What came of setting it up.
+/// The result of [`AgentSession::prepare`].
 pub(crate) enum Prepared {
     Ready(Box<AgentSession>, Box<SessionGuard>),
-    /// Only what would be done was target.
+    /// `--dry-run` printed the plan.
     DryRun,
-    /// It was called off by this signal.
+    /// This signal arrived during the start.
     Cancelled(u8),
 }
 
 impl AgentSession {
-    /// Brings everything up but the agent itself.
+    /// Starts the session, but not the agent.
     pub(crate) async fn prepare(
         mut flags: AcpAgent,
         agent: Option<&str>,
@@ -88,8 +88,8 @@ impl AgentSession {
             return Ok(Prepared::DryRun);
         }
         if target.image.is_none() {
-            // Whatever the agent starts, however it hides, is below us and goes with it.
-            become_subreaper().context("cannot look after what the agent starts")?;
+            // Every process that the agent starts stays below this one, also after a double fork.
+            become_subreaper().context("cannot become a subreaper for the agent's processes")?;
         }
         let is_alone = target.spec.is_some() && !flags.force_share;
         let lock = is_alone.then(|| WorkspaceLock::take(&session.workspace)).transpose()?;
@@ -98,7 +98,7 @@ impl AgentSession {
             Started::Cancelled(signal) => return Ok(Prepared::Cancelled(signal)),
         };
         let guard = SessionGuard { session, _lock: lock };
-        // An error must not leave the session's containers to chance.
+        // An error must still remove the session's containers.
         match build(&guard.session, target, &agent, profile, &flags, config, cwd).await {
             Ok(agent_session) => Ok(Prepared::Ready(Box::new(agent_session), Box::new(guard))),
             Err(error) => {
@@ -110,13 +110,13 @@ impl AgentSession {
 }
 
 impl SessionGuard {
-    /// Takes the session down, and tells what its tools came to.
+    /// Ends the session and returns the statistics of its tool calls.
     pub(crate) async fn close(self) -> CallStats {
         self.session.close().await
     }
 }
 
-/// Makes the agent's place ready, and tells what bypasses us there.
+/// Builds the agent's command, hosts and rules, and warns of tools that bypass the shims.
 async fn build(
     session: &Session,
     target: Target,
@@ -126,14 +126,14 @@ async fn build(
     config: Config,
     cwd: PathBuf,
 ) -> anyhow::Result<AgentSession> {
-    // Of any other command nobody knows whether it calls tools by their names.
+    // Another command may not call tools by name at all.
     if target.spec.is_some() {
         let findings = agent.check(session).await;
-        for finding in findings.context("the agent's place cannot be looked at")? {
+        for finding in findings.context("cannot inspect the agent's environment")? {
             console::say(format_args!("WARNING: {finding}"));
         }
     }
-    let place = agent.enter(session).context("the agent's place cannot be entered")?;
+    let place = agent.enter(session).context("cannot enter the agent's environment")?;
     let (program, args) = target.command.split_first().context("there is no agent to run")?;
     let mut command = place.command_with(program, &profile.set);
     command.args(args).current_dir(&cwd);
@@ -142,10 +142,10 @@ async fn build(
     let name = target.name().unwrap_or_default().to_owned();
     let log = match &flags.wire_log {
         None => None,
-        Some(folder) => {
+        Some(directory) => {
             let (limits, secrets) = (WireLogLimits::default(), secrets(session, &target));
-            let log = WireLog::open(folder, limits, &name, flags.requests, secrets);
-            let failed = || format!("no log can be written in '{}'", folder.display());
+            let log = WireLog::open(directory, limits, &name, flags.requests, secrets);
+            let failed = || format!("cannot write a log in '{}'", directory.display());
             Some(Arc::new(log.with_context(failed)?))
         }
     };
@@ -176,7 +176,7 @@ async fn build(
     Ok(AgentSession { name, command, profile, hosts, judge, log, cwd, workspace, tmp, place })
 }
 
-/// Terminals in the agent's place, for all that no rule denies.
+/// Terminals in the agent's environment, for commands that no rule denies.
 fn terminals(
     workspace: Arc<Workspace>,
     cwd: &Path,
@@ -195,20 +195,20 @@ fn terminals(
     Terminals::new(config)
 }
 
-/// What may stand in no log: the session's token, and the agent's credentials.
+/// Values that logs must not contain: the session's token and the agent's credentials.
 fn secrets(session: &Session, target: &Target) -> Vec<String> {
     let text = |value: OsString| value.into_string().ok();
-    let ours = session.variables().into_iter().map(|(name, value)| (name.to_owned(), text(value)));
+    let own = session.variables().into_iter().map(|(name, value)| (name.to_owned(), text(value)));
     let known = target.spec.iter().flat_map(|spec| spec.variables.iter().cloned());
-    let theirs = known.chain(given_variables()).flat_map(|name| {
+    let agents = known.chain(given_variables()).flat_map(|name| {
         let given = std::env::var(format!("{GIVEN_PREFIX}{name}")).ok();
         [(name.clone(), std::env::var(&name).ok()), (name, given)]
     });
-    let all = ours.chain(theirs).filter(|(name, _)| names_secret(name.as_bytes()));
+    let all = own.chain(agents).filter(|(name, _)| names_secret(name.as_bytes()));
     all.filter_map(|(_, value)| value).collect()
 }
 
-/// The agent, and how one speaks with it.
+/// Returns the agent's command and its ACP profile.
 pub(super) fn resolve_target(
     flags: &AcpAgent,
     agent: Option<&str>,
@@ -217,29 +217,29 @@ pub(super) fn resolve_target(
     let image = flags.image.as_deref();
     if let Some(line) = &flags.agent_command {
         let words = shlex::split(line).filter(|words| !words.is_empty());
-        let words = words.with_context(|| format!("'{line}' is no command line"))?;
+        let words = words.with_context(|| format!("'{line}' is not a valid command line"))?;
         let command = words.iter().map(OsString::from).collect();
         let target = Target::command(command, image, config);
         let known = target.spec.as_ref().and_then(|spec| spec.acp.clone());
         let profile = known.unwrap_or_else(|| AcpProfile::plain(words));
         return Ok((target, profile));
     }
-    let name = agent.context("there is no agent")?;
+    let name = agent.context("no agent is named")?;
     let spec = config.agent_named(name)?.clone();
     let Some(profile) = spec.acp.clone() else {
         bail!(
-            "'{name}' is not known to speak ACP\n\
-             hint: say how it does in your configuration, [agents.{name}.acp], or use --agent-command"
+            "agent '{name}' has no ACP profile\n\
+             hint: add [agents.{name}.acp] to your configuration, or use --agent-command"
         );
     };
     let command = profile.command.iter().map(OsString::from).collect();
     Ok((Target::agent(spec, command, image, config)?, profile))
 }
 
-/// Where the agent works. A directory outside of a workspace that nobody named is the workspace.
+/// Returns the agent's working directory. `--cwd` outside the default workspace makes it the workspace.
 pub(super) fn choose_places(flags: &mut AcpAgent) -> anyhow::Result<PathBuf> {
     let real = |path: &Path| {
-        path.canonicalize().with_context(|| format!("'{}' is not there", path.display()))
+        path.canonicalize().with_context(|| format!("no directory '{}'", path.display()))
     };
     let cwd = real(flags.cwd.as_deref().unwrap_or(Path::new(".")))?;
     let workspace = &mut flags.session.project.workspace;
@@ -248,7 +248,7 @@ pub(super) fn choose_places(flags: &mut AcpAgent) -> anyhow::Result<PathBuf> {
         return Ok(cwd);
     }
     if flags.cwd.is_none() {
-        // Whoever names a workspace from elsewhere means that.
+        // --workspace from outside of it: the agent works in its root.
         return Ok(root);
     }
     if workspace != Path::new(".") {

@@ -1,4 +1,4 @@
-//! `aifo-coder acp`: between an editor and an agent (`spec/acp-commands.md#acp`).
+//! `aifo-coder acp`: relays between an editor and an agent (`spec/acp-commands.md#acp`).
 
 use std::process::ExitCode;
 
@@ -32,7 +32,7 @@ pub(crate) async fn bridge(flags: Acp, name: Option<String>) -> anyhow::Result<E
     }
 }
 
-/// Reports why there is no agent: on stderr, and to the editor as the answer to its `initialize`.
+/// Reports a failed start on stderr, and to the editor as the answer to `initialize`.
 async fn refuse(error: &anyhow::Error, signals: &mut EndSignals) -> ExitCode {
     console::fail(error);
     let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
@@ -46,7 +46,7 @@ async fn refuse(error: &anyhow::Error, signals: &mut EndSignals) -> ExitCode {
     ExitCode::from(code_of(error, exit::NOTHING_RAN))
 }
 
-/// An error as an editor shows it: the message has all of it, the data has the cause and the remedy.
+/// An error for an editor: `message` has the full text, `data` the cause and the hint.
 fn editor_error(error: &anyhow::Error) -> RpcError {
     let text = console::error_chain(error);
     let (details, hint) = match text.split_once("\nhint: ") {
@@ -63,7 +63,7 @@ async fn session(
     signals: &mut EndSignals,
 ) -> anyhow::Result<ExitCode> {
     flags.agent.requests = Requests::Relayed;
-    // What an editor says while the session comes up is read when that is there.
+    // Messages of the editor wait in the pipe until the session is up.
     let (agent_session, guard) =
         match AgentSession::prepare(flags.agent, name.as_deref(), signals).await? {
             Prepared::Ready(agent_session, guard) => (*agent_session, *guard),
@@ -86,13 +86,13 @@ async fn session(
         BridgeEnd::EditorGone => ExitCode::SUCCESS,
         BridgeEnd::Signaled(signal) => signal_exit_code(signal),
         BridgeEnd::AgentGone { noise, end } => {
-            console::fail(&agent_failure(&name, "the agent has ended", &end, &noise));
+            console::fail(&agent_failure(&name, "the agent exited", &end, &noise));
             ExitCode::FAILURE
         }
     })
 }
 
-/// Why it is over.
+/// Why the relay ended.
 enum BridgeEnd {
     EditorGone,
     Signaled(u8),
@@ -140,7 +140,7 @@ fn start(
     bridge.with_context(|| format!("cannot start '{program}'"))
 }
 
-/// Passes on what the two say, until one of them has gone.
+/// Relays until the editor or the agent is gone, or a second signal arrives.
 async fn serve(
     mut bridge: Bridge<Hosts>,
     judge: &PermissionJudge,
@@ -161,14 +161,14 @@ async fn serve(
                     // Dropping the bridge kills the agent.
                     return BridgeEnd::Signaled(signal);
                 }
-                // As if the editor had gone: turns are cancelled, then the agent is ended.
+                // Same as a disconnect of the editor: cancels turns, then ends the agent.
                 bridge.dismiss_editor();
             }
         }
     }
     let noise = bridge.relay().noise(Side::Agent).to_owned();
-    // Editors wait for two seconds, then send TERM, and soon after it KILL, which would leave our
-    // containers to themselves: so TERM ends the agent at once.
+    // Editors wait for two seconds, send TERM, and soon after KILL, which would leave containers
+    // behind. So TERM ends the agent at once.
     let end = tokio::select! {
         end = bridge.end() => end,
         signal = signals.recv() => return BridgeEnd::Signaled(signal),
@@ -180,7 +180,7 @@ async fn serve(
     }
 }
 
-/// A command as a log may have it.
+/// A command line without secrets.
 fn redacted(text: &str) -> String {
     let words = shlex::split(text).unwrap_or_else(|| vec![text.to_owned()]);
     aifo_policy::redact(&words.into_iter().map(String::into_bytes).collect::<Vec<_>>())
@@ -226,12 +226,12 @@ fn take(
         }
         RelayEvent::Noise { side, noise } => tracing::debug!(?side, %noise, "noise"),
         RelayEvent::TooLong { side, len } => {
-            tracing::warn!(?side, bytes = len, "a message is too long, and was skipped");
+            tracing::warn!(?side, bytes = len, "skipped a message that is too long");
         }
         RelayEvent::Overdue { session } => {
-            tracing::warn!(session, "the agent does not stop, so it is ended");
+            tracing::warn!(session, "the agent ignores cancellation; ending it");
         }
-        // Answered, or received, elsewhere.
+        // Handled elsewhere.
         RelayEvent::Request { .. }
         | RelayEvent::Withdrawn { .. }
         | RelayEvent::Ended { .. }
@@ -240,9 +240,9 @@ fn take(
     }
 }
 
-/// What the user says, or else the agent's profile.
-fn served(said: Option<Server>, by_profile: bool) -> Served {
-    match said {
+/// The user's choice, else the profile's.
+fn served(flag: Option<Server>, by_profile: bool) -> Served {
+    match flag {
         Some(Server::Aifo) => Served::Ours,
         Some(Server::Editor) => Served::Editors,
         Some(Server::None) => Served::Nobody,

@@ -1,11 +1,11 @@
-//! A session that has been loaded, until its history has come: some agents still tell it when they have
-//! answered that it is loaded (`spec/acp-commands.md#resuming`).
+//! Waits for the history of a loaded session: some agents still send it after they answered
+//! `session/load` (`spec/acp-commands.md#resuming`).
 
 use std::time::{Duration, Instant};
 
 use aifo_acp::Limits;
 
-/// Waits for nothing to come any more.
+/// Waits until no update has arrived for a while.
 #[derive(Debug)]
 pub(crate) struct HistoryDrain {
     session: String,
@@ -20,12 +20,12 @@ impl HistoryDrain {
         HistoryDrain { session, idle: limits.drain_idle, quiet, last }
     }
 
-    /// Something has come.
+    /// Restarts the idle time after an update.
     pub(crate) fn note_update(&mut self, now: Instant) {
         self.quiet = now + self.idle;
     }
 
-    /// The session, when it has settled. Cancel-safe.
+    /// Waits for the idle or the total limit, then returns the session. Cancel-safe.
     pub(crate) async fn drained(&self) -> String {
         tokio::time::sleep_until(self.until().into()).await;
         self.session.clone()
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_settles_when_nothing_has_come_for_a_moment_or_in_the_end() {
+    fn it_ends_after_an_idle_time_or_the_total_limit() {
         let (limits, now) = (Limits::default(), Instant::now());
         let mut drain = HistoryDrain::begin("s".to_owned(), &limits, now);
         assert_eq!(drain.until(), now + limits.drain_idle);

@@ -1,4 +1,4 @@
-//! `aifo-coder prompt`: an agent does one thing, without anybody at it (`spec/acp-commands.md#prompt`).
+//! `aifo-coder prompt`: runs one prompt non-interactively (`spec/acp-commands.md#prompt`).
 
 use std::future::ready;
 use std::io::{self, IsTerminal, Read};
@@ -54,7 +54,7 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
             let last = sessions.last(&agent_session.name, &agent_session.cwd).map(str::to_owned);
             if last.is_none() {
                 tracing::warn!(
-                    "there is no session with {} here, so it is a new one",
+                    "no earlier session with {} here; starting a new one",
                     agent_session.name
                 );
             }
@@ -76,7 +76,7 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
     let limits = Limits {
         initialize: agent_session.profile.initialize,
         prompt_total: timeout.map(Duration::from_secs),
-        // A time that no clock reaches.
+        // No limit.
         prompt_idle: Some(idle).filter(|secs| *secs > 0).map_or(Duration::MAX, Duration::from_secs),
         ..Limits::default()
     };
@@ -102,7 +102,7 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
     if let Some(session) = &prompt_run.session
         && let Err(error) = sessions.note(&agent_session.name, &agent_session.cwd, session)
     {
-        tracing::warn!(%error, "the session is not noted for --resume");
+        tracing::warn!(%error, "could not save the session for --resume");
     }
     guard.close().await;
     Ok(ExitCode::from(prompt_run.finish(&agent_session.name, &end)))
@@ -115,24 +115,24 @@ fn read_stdin() -> anyhow::Result<String> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text).context("cannot read the prompt from stdin")?;
     if text.trim().is_empty() {
-        bail!("stdin has no prompt\nhint: say it as the last argument");
+        bail!("no prompt on stdin\nhint: pass it as the last argument");
     }
     Ok(text)
 }
 
-/// One prompt, and what comes of it.
+/// One prompt and its result.
 struct PromptRun {
     text: String,
     cwd: PathBuf,
-    /// The session to go on with.
+    /// The session to resume.
     resumed: Option<String>,
-    /// It has been loaded, and its history may still come.
+    /// Set after loading, while history may still arrive.
     drain: Option<HistoryDrain>,
     judge: PermissionJudge,
     output: Output,
-    /// The one it came to.
+    /// The session that the prompt was sent in.
     session: Option<String>,
-    /// By this signal.
+    /// The signal that ended the run.
     end_signal: Option<u8>,
     end: Option<Box<TurnEnd>>,
     failure: Option<String>,
@@ -141,7 +141,7 @@ struct PromptRun {
 type Agent = Conversation<Hosts>;
 
 impl PromptRun {
-    /// Goes through with it. The agent has ended when this returns.
+    /// Runs the prompt. The agent has exited when this returns.
     async fn run(mut self, mut agent: Agent, signals: &mut EndSignals) -> (Self, AgentExit) {
         let version = env!("CARGO_PKG_VERSION");
         let begun = agent.tell(|client, now| client.initialize("aifo-coder", version, now));
@@ -153,7 +153,7 @@ impl PromptRun {
                 biased;
                 signal = signals.recv() => {
                     if self.end_signal.replace(signal).is_some() || !self.cancel(&mut agent) {
-                        self.failure = Some("it was told to end".to_owned());
+                        self.failure = Some("interrupted by a signal".to_owned());
                     }
                 }
                 event = agent.next() => match event {
@@ -162,7 +162,7 @@ impl PromptRun {
                             self.failure = Some(format!("{error:#}"));
                         }
                     }
-                    None => self.failure = Some("it has ended".to_owned()),
+                    None => self.failure = Some("the agent exited".to_owned()),
                 },
                 session = drained(self.drain.as_ref()) => {
                     self.drain = None;
@@ -182,7 +182,7 @@ impl PromptRun {
         (self, AgentExit { end: agent.end().await, noise })
     }
 
-    /// Whether there was something to cancel.
+    /// Cancels the turn. Returns `false` if none is running.
     fn cancel(&self, agent: &mut Agent) -> bool {
         let Some(session) = &self.session else { return false };
         let cancel = agent.tell(|client, now| client.cancel(session, CancelCause::Asked, now));
@@ -214,13 +214,13 @@ impl PromptRun {
                 Ok(())
             }
             Event::Failed { method, failure, .. } if method == "session/load" => {
-                tracing::warn!(%failure, "the session cannot be gone on with, so it is a new one");
+                tracing::warn!(%failure, "could not resume the session; starting a new one");
                 self.resumed = None;
                 self.open_new(agent)
             }
             Event::Failed { failure, .. } => bail!("{}", describe(&failure)),
             Event::Permission { id, request } => self.decide(&id, &request, agent),
-            Event::Closed => bail!("it has ended"),
+            Event::Closed => bail!("the agent exited"),
             _ => Ok(()),
         }
     }
@@ -231,7 +231,7 @@ impl PromptRun {
         match agent.tell(|client, now| client.load_session(&session, params, now)) {
             Ok(_) => Ok(()),
             Err(refused @ Refused::NotOffered(_)) => {
-                tracing::warn!("{refused}, so it is a new session");
+                tracing::warn!("{refused}; starting a new session");
                 self.resumed = None;
                 self.open_new(agent)
             }
@@ -256,7 +256,7 @@ impl PromptRun {
         json!({"cwd": self.cwd, "mcpServers": []})
     }
 
-    /// Nobody is there to be asked.
+    /// Decides by the rules alone.
     fn decide(
         &mut self,
         id: &Id,
@@ -271,7 +271,7 @@ impl PromptRun {
         Ok(())
     }
 
-    /// Tells what is still to be told, and gives the exit code.
+    /// Prints the final report and returns the exit code.
     fn finish(mut self, name: &str, exit: &AgentExit) -> u8 {
         if let Some(end) = self.end.take() {
             if let Err(failure) = &end.outcome
@@ -282,7 +282,7 @@ impl PromptRun {
             return exit_code(&end, self.end_signal);
         }
         let why = self.failure.take().unwrap_or_default();
-        // Whoever cannot be told has been told so, or is gone.
+        // A failed write to stdout is already the failure, or its reader is gone.
         let _ = self.output.failed(&why);
         match self.end_signal {
             Some(signal) => Ending::Signaled(signal).exit_code(),
@@ -294,7 +294,7 @@ impl PromptRun {
     }
 }
 
-/// The session that has settled, once there is one. Cancel-safe.
+/// Waits for the end of a resumed session's history and returns the session. Cancel-safe.
 async fn drained(drain: Option<&HistoryDrain>) -> String {
     match drain {
         None => std::future::pending().await,
@@ -302,21 +302,21 @@ async fn drained(drain: Option<&HistoryDrain>) -> String {
     }
 }
 
-/// What is left of an agent that has ended.
+/// An exited agent: its status, and output that is no ACP.
 struct AgentExit {
     end: PeerEnd,
     noise: String,
 }
 
-/// A failure, with what would help.
+/// The failure's text, with a hint.
 fn describe(failure: &Failure) -> String {
     let Failure::AuthRequired { methods, .. } = failure else { return failure.to_string() };
     let names: Vec<_> = methods.iter().filter_map(|method| method.get("name")?.as_str()).collect();
-    let ways = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
-    format!("{failure}{ways}\nhint: log in with it once by `aifo-coder run`, or give it a key")
+    let methods = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+    format!("{failure}{methods}\nhint: log in once with `aifo-coder run`, or set its API key")
 }
 
-/// By the reason the turn stopped for.
+/// The exit code for the turn's stop reason.
 fn exit_code(end: &TurnEnd, signal: Option<u8>) -> u8 {
     match end.cancelled {
         Some(CancelCause::Asked) => {
@@ -338,6 +338,6 @@ fn exit_code(end: &TurnEnd, signal: Option<u8>) -> u8 {
     }
 }
 
-/// The agent failed.
+/// Exit code: the agent failed.
 const FAILED: u8 = 1;
 const NO_STDOUT: &str = "cannot write to stdout";

@@ -1,4 +1,4 @@
-//! `aifo-coder acp replay`: what came of a conversation, once more (`spec/acp-wire.md#replay`).
+//! `aifo-coder acp replay`: prints the events of a recorded connection (`spec/acp-wire.md#replay`).
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::cli::Format;
 
-/// Tells it. Code 1 if something is not as it was.
+/// Prints the events. Errors: the log cannot be read, or does not match the replay.
 pub(crate) fn replay(files: &[PathBuf], format: Format) -> anyhow::Result<ExitCode> {
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
@@ -29,17 +29,17 @@ pub(crate) fn replay(files: &[PathBuf], format: Format) -> anyhow::Result<ExitCo
             }
         }
     })
-    .context("the log cannot be read")?;
+    .context("cannot read the log")?;
     written.and_then(|()| stdout.flush()).context("cannot write to stdout")?;
     drop(stdout);
     match mismatches {
         0 => Ok(ExitCode::SUCCESS),
-        1 => bail!("one thing is not as it was"),
-        count => bail!("{count} things are not as they were"),
+        1 => bail!("1 mismatch between log and replay"),
+        count => bail!("{count} mismatches between log and replay"),
     }
 }
 
-/// The time in seconds, then what is told.
+/// The time in seconds, then the report.
 fn for_people(told: &Told, report: &Value) -> String {
     let mut report = report.clone();
     if let Some(members) = report.as_object_mut() {

@@ -1,4 +1,4 @@
-//! The sessions that `prompt` had, so that one can be gone on with (`spec/acp-commands.md#resuming`).
+//! The sessions of `prompt`, saved for `--resume` (`spec/acp-commands.md#resuming`).
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
@@ -19,12 +19,11 @@ struct SavedSession {
     session: String,
 }
 
-/// How many are kept.
 const MAX_SESSIONS: usize = 100;
 const FILE: &str = "prompt.json";
 
 impl SavedSessions {
-    /// What is written down; nothing if that cannot be read.
+    /// Reads the saved sessions; empty if the file cannot be read.
     pub(crate) fn read() -> Self {
         state_directory().and_then(|state| Self::read_from(&state.join(FILE))).unwrap_or_default()
     }
@@ -33,18 +32,18 @@ impl SavedSessions {
         serde_json::from_slice(&fs::read(file).ok()?).ok()
     }
 
-    /// The last session with this agent in this directory.
+    /// Returns the last session of this agent in this directory.
     pub(crate) fn last(&self, agent: &str, cwd: &Path) -> Option<&str> {
         let is_it = |known: &&SavedSession| known.agent == agent && known.cwd == cwd;
         self.0.iter().rev().find(is_it).map(|known| known.session.as_str())
     }
 
-    /// Notes a session, and writes all of them down.
+    /// Adds a session and writes the file.
     pub(crate) fn note(mut self, agent: &str, cwd: &Path, session: &str) -> io::Result<()> {
         let Some(state) = state_directory() else { return Ok(()) };
         self.push(agent, cwd, session);
         DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
-        // Whoever reads it sees one or the other; who writes last, wins.
+        // A rename is atomic; the last writer wins.
         let new = state.join(format!("{FILE}.{}", std::process::id()));
         let mut file =
             File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
@@ -87,6 +86,6 @@ mod tests {
             sessions.push("c", Path::new(&format!("/{number}")), "s");
         }
         assert_eq!(sessions.0.len(), MAX_SESSIONS);
-        assert_eq!(sessions.last("a", here), None, "the oldest make room");
+        assert_eq!(sessions.last("a", here), None, "the oldest are dropped");
     }
 }

@@ -1,13 +1,13 @@
-//! What came of a turn, in a line for whoever looks for a fault (`spec/acp-commands.md#what-is-told`).
+//! Debug log lines about a turn and its answer (`spec/acp-commands.md#what-is-told`).
 
 use std::collections::BTreeMap;
 
 use aifo_acp::{Answer, Counts, Traffic};
 
-/// The beginning of an answer that is told.
+/// Characters of an answer that are logged.
 const PREFIX: usize = 60;
 
-/// Writes the line of a turn that has ended.
+/// Logs a finished turn.
 pub(crate) fn log_turn(session: &str, outcome: &str, counts: &Counts, traffic: Traffic) {
     let Traffic { requests, notifications, responses, batches, noise, too_long } = traffic;
     let updates = listed(&counts.kinds);
@@ -26,7 +26,7 @@ pub(crate) fn log_turn(session: &str, outcome: &str, counts: &Counts, traffic: T
     );
 }
 
-/// Writes the line of an answer: what its blocks are, and how its text begins.
+/// Logs an answer: the number of its blocks by type, and the beginning of its text.
 pub(crate) fn log_answer(session: &str, answer: &Answer) {
     let mut blocks = BTreeMap::new();
     for block in &answer.blocks {
